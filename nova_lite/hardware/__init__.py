@@ -1,25 +1,28 @@
-"""What flavors and images say of a guest's hardware, and what comes of it.
+"""Hardware of guests, as flavors and images request it.
 
-`table` has a row for each extra spec and image property that Nova documents for libvirt: honoured, refused, or not for
-this hypervisor. `asked` reads a flavor and an image by the rows; `settings` makes of that the `Hardware` that a driver
-gives the guest. The API and the conductor refuse by the same rows, so nothing that is accepted is forgotten.
+`table` has a definition for each extra spec and image property that Nova documents for libvirt: honoured, refused, or
+not for this hypervisor. `request` reads a flavor and an image with the definitions, and `settings` resolves them to the
+`Hardware` that a driver builds. The API and the conductor refuse by the same definitions, so no accepted setting is
+without effect.
+
+::
+
+    hardware/definition.py   form of a definition
+    hardware/table.py        the definitions
+    hardware/request.py      values of a flavor and an image
+    hardware/topology.py     CPU topology
+    hardware/numa.py         request for CPUs and memory of the host
+    hardware/guest.py        Hardware of a guest
+    hardware/settings.py     from the request to Hardware
+    hardware/traits.py       traits of hosts
+    hardware/fitting.py      placement in the NUMA cells of a host
 """
 
 from __future__ import annotations
 
+from nova_lite.hardware.guest import DEFAULT, OPTIONAL, REQUIRED, Hardware, RescueDisk
 from nova_lite.hardware.request import check_extra_spec
-from nova_lite.hardware.settings import (
-    DEFAULT,
-    OPTIONAL,
-    REQUIRED,
-    Hardware,
-    RescueDisk,
-    check,
-    check_rescue,
-    numa_of,
-    resolve,
-    root_device,
-)
+from nova_lite.hardware.settings import check, check_rescue, numa_of, resolve, root_device
 
 __all__ = [
     "DEFAULT",

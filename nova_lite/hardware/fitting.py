@@ -1,4 +1,4 @@
-"""Whether a guest fits into a host's NUMA cells, and where: for the scheduler's filter and for the claim alike."""
+"""Placement of a guest in a host's NUMA cells, for the scheduler's filter and for the claim."""
 
 from __future__ import annotations
 
@@ -19,28 +19,30 @@ from nova_lite.objects.numa import (
 
 
 class FitError(Exception):
-    """Why it does not fit: a few words that do not name the host."""
+    """A guest does not fit into a host. The message is a few words and does not name the host."""
 
 
 class Ratios(msgspec.Struct, frozen=True):
-    """How much of a cell's CPUs and memory is given out, as for the whole host."""
+    """Allocation ratios of the host, for CPUs and memory of each cell."""
 
     cpu: float = 1.0
     ram: float = 1.0
 
 
-def fit(wanted: NUMARequest, cells: Sequence[NUMACell], usage: NUMAUsage, ratios: Ratios) -> InstanceNUMATopology:
-    """Each of the guest's nodes in a cell of its own: the fullest that will do, so that large guests find room later.
-    Raises `FitError`."""
-    _check_possible(wanted, cells)
+def fit(request: NUMARequest, cells: Sequence[NUMACell], usage: NUMAUsage, ratios: Ratios) -> InstanceNUMATopology:
+    """Return a placement of the guest's nodes, each in a different cell. Raises `FitError`.
+
+    Prefers the fullest cells, so that large guests find space later.
+    """
+    _check_possible(request, cells)
     order = sorted(cells, key=lambda cell: (_free_cpus(cell, usage.get(str(cell.id))), cell.id))
     options: list[dict[int, InstanceNUMACell]] = []
-    for part in wanted.cells:
-        reserve = 1 if wanted.emulator == ISOLATE and part is wanted.cells[0] else 0
+    for part in request.cells:
+        reserve = 1 if request.emulator == ISOLATE and part is request.cells[0] else 0
         places, misses = {}, []
         for cell in order:
             try:
-                places[cell.id] = _in_cell(wanted, part, reserve, cell, usage.get(str(cell.id)) or _NOTHING, ratios)
+                places[cell.id] = _in_cell(request, part, reserve, cell, usage.get(str(cell.id)) or _NOTHING, ratios)
             except FitError as miss:
                 misses.append(str(miss))
         if not places:
@@ -48,31 +50,31 @@ def fit(wanted: NUMARequest, cells: Sequence[NUMACell], usage: NUMAUsage, ratios
         options.append(places)
     chosen = _match(options)
     if chosen is None:
-        raise FitError(f"{len(wanted.cells)} NUMA cells asked for, each has room for fewer of its nodes")
+        raise FitError(f"{len(request.cells)} NUMA cells requested, too few have space for one of its nodes")
     placed = [options[number][cell] for number, cell in enumerate(chosen)]
     return InstanceNUMATopology(
         cells=placed,
-        emulator_cpus=_emulator_cpus(wanted, placed[0]),
-        emulator_shared=wanted.emulator == SHARE,
+        emulator_cpus=_emulator_cpus(request, placed[0]),
+        emulator_shared=request.emulator == SHARE,
     )
 
 
-def fit_host(wanted: NUMARequest, host: HostState) -> InstanceNUMATopology:
-    """`fit`, as the scheduler knows the host."""
-    return fit(wanted, host.numa, host.numa_used, Ratios(host.cpu_allocation_ratio, host.ram_allocation_ratio))
+def fit_host(request: NUMARequest, host: HostState) -> InstanceNUMATopology:
+    """Call `fit` with the scheduler's view of the host."""
+    return fit(request, host.numa, host.numa_used, Ratios(host.cpu_allocation_ratio, host.ram_allocation_ratio))
 
 
 _NOTHING = NUMACellUsage()
 
 
-def _check_possible(wanted: NUMARequest, cells: Sequence[NUMACell]) -> None:
+def _check_possible(request: NUMARequest, cells: Sequence[NUMACell]) -> None:
     if not cells:
-        raise FitError("it tells of no NUMA cells")
-    if len(wanted.cells) > len(cells):
-        raise FitError(f"{len(wanted.cells)} NUMA cells asked for, {len(cells)} there")
-    if wanted.dedicated and not any(cell.dedicated_cpus for cell in cells):
+        raise FitError("it reports no NUMA cells")
+    if len(request.cells) > len(cells):
+        raise FitError(f"{len(request.cells)} NUMA cells requested, it has {len(cells)}")
+    if request.dedicated and not any(cell.dedicated_cpus for cell in cells):
         raise FitError("it has no dedicated CPUs")
-    if wanted.emulator == SHARE and not any(cell.shared_cpus for cell in cells):
+    if request.emulator == SHARE and not any(cell.shared_cpus for cell in cells):
         raise FitError("it has no shared CPUs, for the emulator's threads")
 
 
@@ -81,11 +83,11 @@ def _free_cpus(cell: NUMACell, usage: NUMACellUsage | None) -> int:
 
 
 def _in_cell(
-    wanted: NUMARequest, part: NUMACellRequest, reserve: int, cell: NUMACell, usage: NUMACellUsage, ratios: Ratios
+    request: NUMARequest, part: NUMACellRequest, reserve: int, cell: NUMACell, usage: NUMACellUsage, ratios: Ratios
 ) -> InstanceNUMACell:
-    """``reserve``: CPUs besides those of the vCPUs."""
-    pins, held = _cpus(wanted, part, reserve, cell, usage, ratios)
-    page = _memory(wanted, part, cell, usage, ratios)
+    """Place one node in one cell. ``reserve``: number of CPUs besides those of the vCPUs. Raises `FitError`."""
+    pins, held = _cpus(request, part, reserve, cell, usage, ratios)
+    page = _memory(request, part, cell, usage, ratios)
     return InstanceNUMACell(
         id=part.id,
         cell=cell.id,
@@ -102,16 +104,16 @@ def _in_cell(
 
 
 def _cpus(
-    wanted: NUMARequest, part: NUMACellRequest, reserve: int, cell: NUMACell, usage: NUMACellUsage, ratios: Ratios
+    request: NUMARequest, part: NUMACellRequest, reserve: int, cell: NUMACell, usage: NUMACellUsage, ratios: Ratios
 ) -> tuple[list[int], list[int]]:
-    """The CPUs of its vCPUs, and what is held besides; the ``reserve`` is at the front of the latter."""
-    if wanted.dedicated:
-        return _dedicated(wanted.thread_policy, len(part.cpus), reserve, cell, usage)
+    """Return the CPUs of the vCPUs, and other CPUs that the guest holds. The ``reserve`` is first among the others."""
+    if request.dedicated:
+        return _dedicated(request.thread_policy, len(part.cpus), reserve, cell, usage)
     have = len(cpu_sets.parse(cell.shared_cpus))
     left = int(have * ratios.cpu) - usage.vcpus
     if len(part.cpus) > have or len(part.cpus) > left:
         raise FitError(
-            f"{len(part.cpus)} shared vCPUs asked for in a NUMA cell, at most {max(0, min(have, left))} left"
+            f"{len(part.cpus)} shared vCPUs requested in a NUMA cell, at most {max(0, min(have, left))} left"
         )
     return [], []
 
@@ -124,7 +126,7 @@ def _dedicated(
     if policy == ISOLATE:
         whole = sorted(core for core in cores if free.issuperset(core))
         if len(whole) < count + reserve:
-            raise FitError(f"{count + reserve} cores of its own asked for in a NUMA cell, at most {len(whole)} free")
+            raise FitError(f"{count + reserve} whole cores requested in a NUMA cell, at most {len(whole)} free")
         mine, rest = whole[:count], whole[count : count + reserve]
         others = [cpu for core in (*mine, *rest) for cpu in core[1:]]
         return [core[0] for core in mine], [*(core[0] for core in rest), *others]
@@ -132,17 +134,17 @@ def _dedicated(
     if policy == REQUIRE:
         chosen = _threads(threads, count)
         if chosen is None:
-            raise FitError(f"{count} threads of common cores asked for in a NUMA cell, fewer free")
+            raise FitError(f"{count} threads of common cores requested in a NUMA cell, fewer free")
     else:
         chosen = _packed(threads, count)
     left = [cpu for cpu in sorted(free) if cpu not in chosen]
     if len(chosen) < count or len(left) < reserve:
-        raise FitError(f"{count + reserve} dedicated CPUs asked for in a NUMA cell, at most {len(free)} free")
+        raise FitError(f"{count + reserve} dedicated CPUs requested in a NUMA cell, at most {len(free)} free")
     return chosen, left[:reserve]
 
 
 def _cores(cell: NUMACell) -> list[tuple[int, ...]]:
-    """The cell's dedicated and other CPUs by core, each core's threads in order."""
+    """Return the cell's CPUs by core. The threads of a core are in order."""
     found = [tuple(sorted(cpu_sets.parse(core))) for core in cell.siblings]
     known = {cpu for core in found for cpu in core}
     alone = (cpu_sets.parse(cell.dedicated_cpus) | cpu_sets.parse(cell.shared_cpus)) - known
@@ -150,15 +152,17 @@ def _cores(cell: NUMACell) -> list[tuple[int, ...]]:
 
 
 def _threads(cores: Iterable[tuple[int, ...]], count: int) -> list[int] | None:
-    """Of cores of which at least two threads are free; a last vCPU that is left over has the first thread of one."""
+    """Choose threads of cores with at least two free threads. With an odd ``count``, one core has a thread left."""
     usable = sorted((core for core in cores if len(core) > 1), key=lambda core: (-len(core), core))
-    every = [cpu for core in usable for cpu in core]
-    return every[:count] if len(every) >= count else None
+    cpus = [cpu for core in usable for cpu in core]
+    return cpus[:count] if len(cpus) >= count else None
 
 
 def _packed(cores: Iterable[tuple[int, ...]], count: int) -> list[int]:
-    """Threads of common cores as far as there are, from the cores with most of them free on, so that few are shared
-    with other guests; a single one comes from the core that has least left."""
+    """Choose threads of common cores, first from the cores with most free threads, so that guests share few cores.
+
+    A single remaining thread comes from the core with the fewest free threads.
+    """
     usable = sorted((core for core in cores if core), key=lambda core: (-len(core), core))
     chosen: list[int] = []
     while usable and len(chosen) < count:
@@ -170,57 +174,57 @@ def _packed(cores: Iterable[tuple[int, ...]], count: int) -> list[int]:
     return chosen
 
 
-def _emulator_cpus(wanted: NUMARequest, first: InstanceNUMACell) -> list[int]:
-    return first.held[:1] if wanted.emulator == ISOLATE else []
+def _emulator_cpus(request: NUMARequest, first: InstanceNUMACell) -> list[int]:
+    return first.held[:1] if request.emulator == ISOLATE else []
 
 
 # --- memory
 
 
 def _memory(
-    wanted: NUMARequest, part: NUMACellRequest, cell: NUMACell, usage: NUMACellUsage, ratios: Ratios
+    request: NUMARequest, part: NUMACellRequest, cell: NUMACell, usage: NUMACellUsage, ratios: Ratios
 ) -> int | None:
-    """The size of its pages in KiB; None for ordinary memory."""
-    if wanted.page_size is None:
+    """Return the size of the node's pages in KiB, or None for ordinary memory. Raises `FitError`."""
+    if request.page_size is None:
         have = _ordinary_memory(cell)
         left = int(have * ratios.ram) - usage.memory_mb
         if part.memory_mb > min(left, have):
-            raise FitError(f"{part.memory_mb} MB asked for in a NUMA cell, at most {max(0, left)} MB left")
+            raise FitError(f"{part.memory_mb} MB requested in a NUMA cell, at most {max(0, left)} MB left")
         return None
     sizes = _sizes(cell)
-    asked = {ANY: sizes, SMALL: sizes[-1:], LARGE: sizes[:-1]}
-    allowed = asked[wanted.page_size] if isinstance(wanted.page_size, str) else [wanted.page_size]
+    sizes_by_word = {ANY: sizes, SMALL: sizes[-1:], LARGE: sizes[:-1]}
+    allowed = sizes_by_word[request.page_size] if isinstance(request.page_size, str) else [request.page_size]
     free = {
         pages.size_kb: pages.total - pages.reserved - usage.pages.get(str(pages.size_kb), 0) for pages in cell.pages
     }
     for size in allowed:
         if part.memory_mb * 1024 % size == 0 and part.memory_mb * 1024 // size <= free.get(size, 0):
             return size
-    named = wanted.page_size if isinstance(wanted.page_size, str) else f"{wanted.page_size} KiB"
+    named = request.page_size if isinstance(request.page_size, str) else f"{request.page_size} KiB"
     left = max((count * size // 1024 for size, count in free.items() if size in allowed), default=0)
-    raise FitError(f"{part.memory_mb} MB in pages ({named}) asked for in a NUMA cell, at most {max(0, left)} MB free")
+    raise FitError(f"{part.memory_mb} MB in pages ({named}) requested in a NUMA cell, at most {max(0, left)} MB free")
 
 
 def _sizes(cell: NUMACell) -> list[int]:
-    """Of its pages in KiB, the largest first."""
+    """Return the page sizes of a cell in KiB, the largest first."""
     return sorted((pages.size_kb for pages in cell.pages), reverse=True)
 
 
 def _ordinary_memory(cell: NUMACell) -> int:
-    """MB that are not set aside as large pages."""
+    """Return the memory in MB that is not in large pages."""
     large = sum(pages.size_kb * pages.total for pages in cell.pages if pages.size_kb in _sizes(cell)[:-1])
     return cell.memory_mb - large // 1024
 
 
-# --- which cell for which node
+# --- assignment of cells to nodes
 
 
 def _match(options: Sequence[Mapping[int, InstanceNUMACell]]) -> list[int] | None:
-    """A cell of its own for each, by augmenting paths; None where there are too few."""
+    """Return a different cell for each node, or None if there are too few. Uses augmenting paths."""
     owner: dict[int, int] = {}
 
     def place(number: int, seen: set[int]) -> bool:
-        for cell in sorted(options[number], key=lambda each: each in owner):
+        for cell in sorted(options[number], key=lambda option: option in owner):
             if cell in seen:
                 continue
             seen.add(cell)

@@ -1,6 +1,6 @@
-"""What flavor and image ask of a host's CPUs and memory: guest NUMA nodes, CPUs of their own, pages of a size.
+"""Requests of flavor and image for CPUs and memory of the host: NUMA nodes, dedicated CPUs, page sizes.
 
-As in Nova, a guest that asks for CPUs of its own or for a page size, and for no NUMA nodes, has one.
+As in Nova, a guest with dedicated CPUs or a page size has one NUMA node if its flavor and image request none.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ PREFER, ISOLATE, REQUIRE = "prefer", "isolate", "require"
 SHARE = "share"
 SMALL, LARGE, ANY = "small", "large", "any"
 
-#: Nodes that a guest may be asked to have; hosts have fewer.
+#: Most NUMA nodes of a guest. Hosts have fewer.
 MAX_NODES = 128
 
 
 class NUMACellRequest(msgspec.Struct, frozen=True):
-    """A NUMA node of a guest: which of its vCPUs it has, and how much memory."""
+    """NUMA node of a guest: its vCPUs and its memory."""
 
     id: int
     cpus: tuple[int, ...]
@@ -31,9 +31,13 @@ class NUMACellRequest(msgspec.Struct, frozen=True):
 
 
 class NUMARequest(msgspec.Struct, frozen=True, kw_only=True):
-    """``dedicated``: each vCPU has a CPU of the host for itself; ``thread_policy``: how these may be threads of cores.
-    ``page_size``: KiB, or one of the words, or None: ordinary memory. ``emulator``: where the threads of the guest's
-    emulator are: ``isolate``, on a CPU of their own, ``share``, on the shared ones, None, where its vCPUs are."""
+    """Request of one guest.
+
+    ``dedicated``: each vCPU has a CPU of the host for itself. ``thread_policy``: whether dedicated CPUs may be threads
+    of the same core. ``page_size``: KiB, ``small``, ``large`` or ``any``; None: ordinary memory. ``emulator``: CPUs of
+    the emulator's threads. They have a CPU of their own (``isolate``), use the host's shared CPUs (``share``), or use
+    the CPUs of the vCPUs (None).
+    """
 
     cells: tuple[NUMACellRequest, ...]
     dedicated: bool = False
@@ -42,20 +46,20 @@ class NUMARequest(msgspec.Struct, frozen=True, kw_only=True):
     emulator: str | None = None
 
 
-def choose(asked: HardwareRequest, vcpus: int, memory_mb: int) -> NUMARequest | None:
-    """None for a guest that may be anywhere in its host. Raises `HardwareRefused` for what cannot be."""
-    dedicated = _is_dedicated(asked)
-    thread_policy, emulator = asked.value("cpu_thread_policy"), asked.value("emulator_threads_policy")
+def choose(request: HardwareRequest, vcpus: int, memory_mb: int) -> NUMARequest | None:
+    """Return the request, or None if the guest may be anywhere in its host. Raises `HardwareRefused`."""
+    dedicated = _is_dedicated(request)
+    thread_policy, emulator = request.value("cpu_thread_policy"), request.value("emulator_threads_policy")
     if not dedicated and thread_policy is not None:
-        raise _refused("hw:cpu_thread_policy goes with hw:cpu_policy=dedicated.")
+        raise _refused("hw:cpu_thread_policy needs hw:cpu_policy=dedicated.")
     if not dedicated and emulator == ISOLATE:
-        raise _refused("hw:emulator_threads_policy=isolate goes with hw:cpu_policy=dedicated.")
-    page_size = _page_size(asked)
-    cells = _cells(asked, vcpus, memory_mb)
+        raise _refused("hw:emulator_threads_policy=isolate needs hw:cpu_policy=dedicated.")
+    page_size = _page_size(request)
+    cells = _cells(request, vcpus, memory_mb)
     if not cells:
         if not dedicated and page_size is None:
             if emulator is not None:
-                raise _refused("hw:emulator_threads_policy goes with CPUs, pages or NUMA nodes that are asked for.")
+                raise _refused("hw:emulator_threads_policy needs dedicated CPUs, a page size or NUMA nodes.")
             return None
         cells = (NUMACellRequest(0, tuple(range(vcpus)), memory_mb),)
     return NUMARequest(
@@ -71,66 +75,67 @@ def _refused(reason: str) -> exceptions.HardwareRefused:
     return exceptions.HardwareRefused(reason=reason)
 
 
-def _is_dedicated(asked: HardwareRequest) -> bool:
-    flavor, image = asked.flavor.get("cpu_policy"), asked.image.get("cpu_policy")
+def _is_dedicated(request: HardwareRequest) -> bool:
+    flavor, image = request.flavor.get("cpu_policy"), request.image.get("cpu_policy")
     if flavor == SHARED and image == DEDICATED:
-        raise _refused("The image asks for CPUs of its own, which its flavor rules out: hw:cpu_policy is shared.")
+        raise _refused("The image requests dedicated CPUs, which its flavor rules out: hw:cpu_policy is shared.")
     return DEDICATED in (flavor, image)
 
 
-def _page_size(asked: HardwareRequest) -> str | int | None:
-    """An image may name a size where its flavor leaves that open."""
-    flavor, image = asked.flavor.get("mem_page_size"), asked.image.get("mem_page_size")
+def _page_size(request: HardwareRequest) -> str | int | None:
+    """Return the page size. Raises `HardwareRefused` if the image has one and its flavor does not leave it open."""
+    flavor, image = request.flavor.get("mem_page_size"), request.image.get("mem_page_size")
     if image is not None and flavor not in (LARGE, ANY):
-        says = "does not say hw:mem_page_size" if flavor is None else f"says hw:mem_page_size={flavor}"
-        raise _refused(f"The image asks for pages (hw_mem_page_size={image}), which its flavor rules out: it {says}.")
-    said = image or flavor
-    if said is None or said in (SMALL, LARGE, ANY):
-        return said
-    size = int(said) if said.isdigit() else int(strutils.string_to_bytes(said, return_int=True)) // 1024
+        reason = "has no hw:mem_page_size" if flavor is None else f"has hw:mem_page_size={flavor}"
+        raise _refused(f"The image requests pages (hw_mem_page_size={image}), which its flavor rules out: it {reason}.")
+    text = image or flavor
+    if text is None or text in (SMALL, LARGE, ANY):
+        return text
+    size = int(text) if text.isdigit() else int(strutils.string_to_bytes(text, return_int=True)) // 1024
     if size < 1:
-        raise _refused(f"A page of memory (hw:mem_page_size) cannot be of {said}.")
+        raise _refused(f"A page of memory (hw:mem_page_size) cannot have {text}.")
     return size
 
 
-def _cells(asked: HardwareRequest, vcpus: int, memory_mb: int) -> tuple[NUMACellRequest, ...]:
-    cpus, memory = _numbered(asked, "numa_cpus"), _numbered(asked, "numa_mem")
-    nodes = asked.number("numa_nodes")
+def _cells(request: HardwareRequest, vcpus: int, memory_mb: int) -> tuple[NUMACellRequest, ...]:
+    cpus, memory = _numbered(request, "numa_cpus"), _numbered(request, "numa_mem")
+    nodes = request.number("numa_nodes")
     if nodes is None:
         if cpus or memory:
-            raise _refused("hw:numa_cpus.N and hw:numa_mem.N go with hw:numa_nodes.")
+            raise _refused("hw:numa_cpus.N and hw:numa_mem.N need hw:numa_nodes.")
         return ()
     for number in {*cpus, *memory}:
         if number >= nodes:
-            raise _refused(f"NUMA node {number} is described, and hw:numa_nodes is {nodes}.")
+            raise _refused(f"NUMA node {number} has settings, and hw:numa_nodes is {nodes}.")
     if nodes > MAX_NODES:
         raise _refused(f"A guest has at most {MAX_NODES} NUMA nodes, hw:numa_nodes is {nodes}.")
     if not cpus and not memory:
-        return _alike(nodes, vcpus, memory_mb)
+        return _equal_cells(nodes, vcpus, memory_mb)
     if set(cpus) != set(range(nodes)) or set(memory) != set(range(nodes)):
-        raise _refused(f"CPUs and memory are to be given for each of the {nodes} NUMA nodes, or for none.")
-    return _described(nodes, cpus, memory, vcpus, memory_mb)
+        raise _refused(f"Set CPUs and memory of each of the {nodes} NUMA nodes, or of none.")
+    return _given_cells(nodes, cpus, memory, vcpus, memory_mb)
 
 
-def _numbered(asked: HardwareRequest, name: str) -> dict[int, str]:
-    """What is said of each node."""
-    both: Mapping[str, str] = {**asked.flavor, **asked.image}
+def _numbered(request: HardwareRequest, name: str) -> dict[int, str]:
+    """Return the values of a numbered setting by the numbers of the nodes."""
+    both: Mapping[str, str] = {**request.flavor, **request.image}
     return {int(key.partition(".")[2]): value for key, value in both.items() if key.startswith(f"{name}.")}
 
 
-def _alike(nodes: int, vcpus: int, memory_mb: int) -> tuple[NUMACellRequest, ...]:
+def _equal_cells(nodes: int, vcpus: int, memory_mb: int) -> tuple[NUMACellRequest, ...]:
     if vcpus % nodes or memory_mb % nodes:
         raise _refused(
             f"{vcpus} vCPUs and {memory_mb} MB of memory cannot be divided among {nodes} NUMA nodes evenly: "
-            "hw:numa_cpus.N and hw:numa_mem.N say how."
+            "set hw:numa_cpus.N and hw:numa_mem.N."
         )
-    each = vcpus // nodes
+    share = vcpus // nodes
     return tuple(
-        NUMACellRequest(node, tuple(range(node * each, (node + 1) * each)), memory_mb // nodes) for node in range(nodes)
+        NUMACellRequest(node, tuple(range(node * share, (node + 1) * share)), memory_mb // nodes)
+        for node in range(nodes)
     )
 
 
-def _described(
+def _given_cells(
     nodes: int, cpus: Mapping[int, str], memory: Mapping[int, str], vcpus: int, memory_mb: int
 ) -> tuple[NUMACellRequest, ...]:
     found, seen = [], set[int]()
@@ -140,7 +145,7 @@ def _described(
         except ValueError as error:
             raise _refused(f"hw:numa_cpus.{node}: {error}.") from error
         if beyond := sorted(cpu for cpu in mine if cpu >= vcpus):
-            raise _refused(f"hw:numa_cpus.{node} names vCPU {beyond[0]}, and the flavor has {vcpus} (from 0 on).")
+            raise _refused(f"hw:numa_cpus.{node} names vCPU {beyond[0]}, and the flavor has {vcpus} (numbered from 0).")
         if twice := sorted(seen & mine):
             raise _refused(f"vCPU {twice[0]} is in two NUMA nodes.")
         if not mine:

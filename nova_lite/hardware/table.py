@@ -1,8 +1,8 @@
-"""The table: a row for each flavor extra spec and image property that Nova documents for libvirt.
+"""Definitions of all flavor extra specs and image properties that Nova documents for libvirt.
 
-Names, values and precedence are Nova's. A row is checked, honoured or refused by its entry here alone; what the
-honoured ones make of the domain is in `nova_lite.virt.libvirt.domain.hardware_xml`. It is the source of
-``docs/reference/hardware.md``.
+Names, values and precedence are Nova's. A definition is all that decides whether a setting is honoured or refused.
+`nova_lite.virt.libvirt.domain.hardware_xml` puts the honoured settings into the domain. ``docs/reference/hardware.md``
+is generated from the definitions.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from nova_lite.hardware.definition import (
     CPUS,
     Definition,
     Precedence,
-    elsewhere,
     honoured,
     key_pattern,
     matching,
+    not_applicable,
     number,
     one_of,
     refused,
@@ -27,7 +27,7 @@ from nova_lite.hardware.definition import (
 
 NO = ("no", "false", "0", "off", "n", "f")
 
-#: Two unlike NUMA nodes, of a guest with four vCPUs and 512 MB.
+#: Two different NUMA nodes of a guest with four vCPUs and 512 MB.
 _NODES = {
     "hw:numa_nodes": "2",
     "hw:numa_cpus.0": "0",
@@ -35,36 +35,36 @@ _NODES = {
     "hw:numa_cpus.1": "1-3",
     "hw:numa_mem.1": "384",
 }
-_REALTIME = "no host here sets vCPUs apart for realtime"
+_REALTIME = "this cloud has no realtime vCPUs"
 
 CPU = (
     *(
-        row
-        for part, specs, changes in (
+        definition
+        for part, specs, other_effect in (
             ("sockets", {"hw:cpu_max_sockets": "1"}, ""),
             ("cores", {"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "2"}, ""),
-            ("threads", {"hw:cpu_max_threads": "1"}, "which topologies there are to choose from"),
+            ("threads", {"hw:cpu_max_threads": "1"}, "the choice of topologies"),
         )
-        for row in (
+        for definition in (
             honoured(
                 f"cpu_{part}",
                 number(1, 65536),
-                f"how many {part} the guest's CPUs are shown as, if the vCPUs can be divided so",
+                f"preferred number of {part}, used if it divides the vCPUs",
                 flavor=f"hw:cpu_{part}",
                 image=f"hw_cpu_{part}",
-                wins=Precedence.IMAGE,
+                precedence=Precedence.IMAGE,
                 properties={f"hw_cpu_{part}": "2"},
             ),
             honoured(
                 f"cpu_max_{part}",
                 number(1, 65536),
-                f"at most so many {part}; an image may not go above its flavor",
+                f"maximum number of {part}",
                 flavor=f"hw:cpu_max_{part}",
                 image=f"hw_cpu_max_{part}",
-                older=(f"hw:max_cpu_{part}",),
-                wins=Precedence.LIMIT,
+                old_keys=(f"hw:max_cpu_{part}",),
+                precedence=Precedence.LIMIT,
                 specs=specs,
-                changes=changes,
+                other_effect=other_effect,
             ),
         )
     ),
@@ -79,17 +79,17 @@ CPU = (
     honoured(
         "hide_hypervisor_id",
         BOOLEAN,
-        "the guest is not told what it runs on",
+        "the guest cannot see which hypervisor it runs on",
         flavor="hw:hide_hypervisor_id",
         image="img_hide_hypervisor_id",
-        older=("hide_hypervisor_id",),
-        wins=Precedence.EITHER,
+        old_keys=("hide_hypervisor_id",),
+        precedence=Precedence.EITHER,
         specs={"hw:hide_hypervisor_id": "yes"},
     ),
     honoured(
         "maxphysaddr_mode",
         one_of("emulate", "passthrough"),
-        "how the guest's physical addresses are bounded; the host has to have the trait for it",
+        "limit of the guest's physical addresses; the host must have the trait",
         flavor="hw:maxphysaddr_mode",
         image="hw_maxphysaddr_mode",
         specs={"hw:maxphysaddr_mode": "passthrough"},
@@ -97,7 +97,7 @@ CPU = (
     honoured(
         "maxphysaddr_bits",
         number(32, 64),
-        "bits of a physical address, with `emulate`",
+        "bits of a physical address; needs `emulate`",
         flavor="hw:maxphysaddr_bits",
         image="hw_maxphysaddr_bits",
         specs={"hw:maxphysaddr_mode": "emulate", "hw:maxphysaddr_bits": "42"},
@@ -105,18 +105,18 @@ CPU = (
     honoured(
         "cpu_policy",
         one_of("shared", "dedicated"),
-        "`dedicated`: each vCPU has a CPU of its host's `[compute] cpu_dedicated_set` for itself; an image may not ask "
-        "for that where its flavor says `shared`",
+        "`dedicated`: each vCPU has a CPU of the host's `[compute] cpu_dedicated_set` for itself; refused in an image "
+        "if its flavor has `shared`",
         flavor="hw:cpu_policy",
         image="hw_cpu_policy",
-        wins=Precedence.FLAVOR,
+        precedence=Precedence.FLAVOR,
         specs={"hw:cpu_policy": "dedicated"},
     ),
     honoured(
         "cpu_thread_policy",
         one_of("prefer", "isolate", "require"),
-        "of dedicated CPUs: `prefer`: threads of common cores where there are; `require`: only such; `isolate`: a core "
-        "for each vCPU, whose other threads nobody gets",
+        "choice of dedicated CPUs: `prefer`: threads of the same core if possible; `require`: only such threads; "
+        "`isolate`: a core for each vCPU, whose other threads stay unused",
         flavor="hw:cpu_thread_policy",
         image="hw_cpu_thread_policy",
         specs={"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "isolate"},
@@ -124,17 +124,17 @@ CPU = (
     honoured(
         "emulator_threads_policy",
         one_of("isolate", "share"),
-        "where the threads of the guest's emulator run: `isolate`: on one more dedicated CPU, `share`: on the host's "
-        "shared CPUs; else on the CPUs of the guest's vCPUs",
+        "CPUs of the emulator's threads: `isolate`: one more dedicated CPU; `share`: the host's shared CPUs; default: "
+        "the CPUs of the guest's vCPUs",
         flavor="hw:emulator_threads_policy",
         specs={"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"},
     ),
     refused(
         "cpu_dedicated_mask",
         CPUS,
-        "a guest has CPUs of its own for all of its vCPUs, or for none",
+        "a guest has dedicated CPUs for all of its vCPUs or for none",
         flavor="hw:cpu_dedicated_mask",
-        kept=True,
+        allowed_in_flavors=True,
         specs={"hw:cpu_dedicated_mask": "0-1"},
     ),
     refused(
@@ -143,7 +143,7 @@ CPU = (
         _REALTIME,
         flavor="hw:cpu_realtime",
         harmless=NO,
-        kept=True,
+        allowed_in_flavors=True,
         specs={"hw:cpu_realtime": "yes"},
     ),
     refused(
@@ -152,7 +152,7 @@ CPU = (
         _REALTIME,
         flavor="hw:cpu_realtime_mask",
         image="hw_cpu_realtime_mask",
-        kept=True,
+        allowed_in_flavors=True,
         specs={"hw:cpu_realtime_mask": "^0"},
     ),
 )
@@ -164,43 +164,43 @@ MEMORY = (
             "`small`, `large`, `any`, or a size (`2MB`; KiB without a unit)",
             r"any|large|small|\d+([kKmMgGtT][iI]?)?([bB]|bit)?",
         ),
-        "what pages the guest's memory is of; `any` takes large ones where there are",
+        "size of the pages of the guest's memory; `any`: large pages if there are some",
         flavor="hw:mem_page_size",
         image="hw_mem_page_size",
-        wins=Precedence.OPEN,
+        precedence=Precedence.IF_FLAVOR_ALLOWS,
         specs={"hw:mem_page_size": "large"},
     ),
     honoured(
         "numa_nodes",
         number(1, 128),
-        "how many NUMA nodes the guest has, each in a cell of its host of its own",
+        "number of NUMA nodes of the guest, each in a different cell of the host",
         flavor="hw:numa_nodes",
         image="hw_numa_nodes",
-        wins=Precedence.ONE,
+        precedence=Precedence.ONLY_ONE,
         specs={"hw:numa_nodes": "2"},
     ),
     honoured(
         "numa_cpus",
         CPUS,
-        "which vCPUs the node has; for all nodes, with their memory, or for none",
+        "vCPUs of the node; set CPUs and memory of all nodes or of none",
         flavor="hw:numa_cpus.{id}",
         image="hw_numa_cpus.{id}",
-        wins=Precedence.ONE,
+        precedence=Precedence.ONLY_ONE,
         specs=_NODES,
     ),
     honoured(
         "numa_mem",
         number(1),
-        "how much memory the node has (MB)",
+        "memory of the node in MB",
         flavor="hw:numa_mem.{id}",
         image="hw_numa_mem.{id}",
-        wins=Precedence.ONE,
+        precedence=Precedence.ONLY_ONE,
         specs=_NODES,
     ),
     refused(
         "pci_numa_affinity_policy",
         one_of("required", "preferred", "legacy", "socket"),
-        "no PCI devices are passed through here",
+        "this cloud has no PCI passthrough",
         flavor="hw:pci_numa_affinity_policy",
         image="hw_pci_numa_affinity_policy",
         harmless=("legacy", "preferred"),
@@ -209,7 +209,7 @@ MEMORY = (
     refused(
         "locked_memory",
         BOOLEAN,
-        "guests' memory is ordinary memory of the host, and is not locked",
+        "this cloud does not lock guests' memory",
         flavor="hw:locked_memory",
         image="hw_locked_memory",
         harmless=NO,
@@ -218,7 +218,7 @@ MEMORY = (
     refused(
         "mem_encryption",
         BOOLEAN,
-        "no host here encrypts guests' memory",
+        "this cloud does not encrypt guests' memory",
         flavor="hw:mem_encryption",
         image="hw_mem_encryption",
         harmless=NO,
@@ -227,7 +227,7 @@ MEMORY = (
     refused(
         "mem_encryption_model",
         ANYTHING,
-        "no host here encrypts guests' memory",
+        "this cloud does not encrypt guests' memory",
         flavor="hw:mem_encryption_model",
         image="hw_mem_encryption_model",
         specs={"hw:mem_encryption_model": "amd-sev"},
@@ -235,7 +235,7 @@ MEMORY = (
     refused(
         "pmem",
         ANYTHING,
-        "no host here has persistent memory to give",
+        "this cloud has no persistent memory",
         flavor="hw:pmem",
         specs={"hw:pmem": "6GB"},
     ),
@@ -245,21 +245,21 @@ FIRMWARE = (
     honoured(
         "machine_type",
         matching("`pc`, `q35`, or one of their versions", r"pc|q35|pc-(i440fx|q35)-[A-Za-z0-9.+-]+"),
-        "the machine that is emulated; else `[libvirt] hw_machine_type`",
+        "emulated machine; default: `[libvirt] hw_machine_type`",
         image="hw_machine_type",
         properties={"hw_machine_type": "q35"},
     ),
     honoured(
         "firmware_type",
         one_of("bios", "uefi"),
-        "`uefi`: OVMF, with variables of the guest's own; the host has to have it",
+        "`uefi`: OVMF with its own variables; the host must have it",
         image="hw_firmware_type",
         properties={"hw_firmware_type": "uefi"},
     ),
     honoured(
         "secure_boot",
         one_of("disabled", "optional", "required"),
-        "whether the firmware starts signed systems only, with UEFI on a `q35` machine; `optional`: where the host can",
+        "the firmware boots signed systems only; needs UEFI and a `q35` machine; `optional`: if the host can",
         flavor="os:secure_boot",
         image="os_secure_boot",
         specs={"os:secure_boot": "required"},
@@ -268,7 +268,7 @@ FIRMWARE = (
     refused(
         "firmware_stateless",
         BOOLEAN,
-        "the firmware of UEFI guests keeps its variables here",
+        "the firmware of UEFI guests always stores its variables",
         image="hw_firmware_stateless",
         harmless=NO,
         properties={"hw_firmware_stateless": "yes"},
@@ -276,10 +276,10 @@ FIRMWARE = (
     honoured(
         "boot_menu",
         BOOLEAN,
-        "the firmware shows a menu of what to boot",
+        "the firmware shows a boot menu",
         flavor="hw:boot_menu",
         image="hw_boot_menu",
-        wins=Precedence.IMAGE,
+        precedence=Precedence.IMAGE,
         specs={"hw:boot_menu": "yes"},
     ),
     honoured(
@@ -292,7 +292,7 @@ FIRMWARE = (
     honoured(
         "os_type",
         matching("a word, as `linux`", r"[A-Za-z0-9_.-]{1,64}"),
-        "`windows`: the clock is in local time, and KVM speaks Hyper-V's interface",
+        "`windows`: the clock has local time, and KVM emulates Hyper-V's interface",
         image="os_type",
         properties={"os_type": "windows"},
     ),
@@ -300,7 +300,7 @@ FIRMWARE = (
         refused(
             f"tpm_{name}",
             values,
-            "no host here emulates a TPM",
+            "this cloud does not emulate a TPM",
             flavor=f"hw:tpm_{name}",
             image=f"hw_tpm_{name}" if name != "secret_security" else "",
             specs={f"hw:tpm_{name}": example},
@@ -317,21 +317,21 @@ DISKS = (
     honoured(
         "disk_bus",
         one_of("virtio", "scsi", "sata", "ide", "usb"),
-        "what the guest's disks are attached to",
+        "bus of the guest's disks",
         image="hw_disk_bus",
         properties={"hw_disk_bus": "scsi"},
     ),
     honoured(
         "scsi_model",
         one_of("virtio-scsi", "lsilogic", "lsisas1068", "lsisas1078"),
-        "the controller of disks on a SCSI bus; else `virtio-scsi`",
+        "controller of a SCSI bus; default: `virtio-scsi`",
         image="hw_scsi_model",
         properties={"hw_scsi_model": "lsilogic", "hw_disk_bus": "scsi"},
     ),
     honoured(
         "cdrom_bus",
         one_of("ide", "sata", "scsi", "usb"),
-        "what the drive of an ISO image is attached to; else `ide`, or `sata` of a `q35` machine",
+        "bus of the drive of an ISO image; default: `ide`, on a `q35` machine `sata`",
         image="hw_cdrom_bus",
         properties={"hw_cdrom_bus": "scsi", "disk_format": "iso"},
     ),
@@ -347,9 +347,9 @@ DISKS = (
         honoured(
             f"disk_{direction}_{unit}_sec{most}",
             number(1),
-            f"{'bytes' if unit == 'bytes' else 'requests'} per second that each disk may "
-            f"{ {'read': 'be read', 'write': 'be written', 'total': 'be read and written'}[direction] }"
-            f"{' for an instant' if most else ''}; total goes with neither of the two others",
+            f"{'bytes' if unit == 'bytes' else 'requests'} per second of "
+            f"{ {'read': 'reads', 'write': 'writes', 'total': 'reads and writes'}[direction] } of each disk"
+            f"{' during a burst' if most else ''}; total excludes the other two",
             flavor=f"quota:disk_{direction}_{unit}_sec{most}",
             specs=(
                 {f"quota:disk_{direction}_{unit}_sec": "1000"}
@@ -363,33 +363,31 @@ DISKS = (
     honoured(
         "disk_size_iops_sec",
         number(1),
-        "bytes of a request; a bigger one counts as several",
+        "bytes of one request; a larger one counts as several",
         flavor="quota:disk_size_iops_sec",
         specs={"quota:disk_size_iops_sec": "4096", "quota:disk_total_iops_sec": "100"},
     ),
     honoured(
         "rescue_bus",
         one_of("virtio", "scsi", "sata", "ide", "usb"),
-        "of an image that a server is rescued with: what its disk is attached to, behind the server's own disks, which "
-        "keep their places",
+        "for a rescue image: bus of its disk, which is attached after the server's own disks",
         image="hw_rescue_bus",
         properties={"hw_rescue_bus": "usb"},
-        changes="the domain of a server that is rescued",
+        other_effect="the domain of a rescued server",
     ),
     honoured(
         "rescue_device",
         one_of("disk", "cdrom"),
-        "of an image that a server is rescued with: as what it is attached, behind the server's own disks, which keep "
-        "their places",
+        "for a rescue image: kind of its device, which is attached after the server's own disks",
         image="hw_rescue_device",
         properties={"hw_rescue_device": "cdrom"},
-        changes="the domain of a server that is rescued",
+        other_effect="the domain of a rescued server",
     ),
     *(
         refused(
             f"ephemeral_encryption{part}",
             values,
-            "disks are not encrypted here",
+            "this cloud does not encrypt disks",
             flavor=f"hw:ephemeral_encryption{part}" if flavor else "",
             image=f"hw_ephemeral_encryption{part}",
             harmless=harmless,
@@ -407,14 +405,14 @@ INTERFACES = (
     honoured(
         "vif_model",
         one_of("virtio", "e1000", "e1000e", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3"),
-        "the interfaces' hardware",
+        "model of the interfaces",
         image="hw_vif_model",
         properties={"hw_vif_model": "e1000"},
     ),
     honoured(
         "vif_multiqueue_enabled",
         BOOLEAN,
-        "virtio interfaces have a queue for each vCPU, at most 256",
+        "virtio interfaces have a queue for each vCPU, up to 256",
         flavor="hw:vif_multiqueue_enabled",
         image="hw_vif_multiqueue_enabled",
         specs={"hw:vif_multiqueue_enabled": "yes"},
@@ -423,10 +421,10 @@ INTERFACES = (
         honoured(
             f"vif_{way}_{kind}",
             number(1),
-            f"{ {'average': 'KiB per second that', 'peak': 'KiB per second that at most', 'burst': 'KiB that'}[kind] } "
-            f"{'come to' if way == 'inbound' else 'leave'} an interface"
-            f"{'' if kind == 'average' else ', beside the average'}"
-            f"{' in one burst at the peak' if kind == 'burst' else ''}",
+            f"{'KiB' if kind == 'burst' else f'{kind} KiB per second'} "
+            f"{'to' if way == 'inbound' else 'from'} an interface"
+            f"{' in one burst at the peak rate' if kind == 'burst' else ''}"
+            f"{'' if kind == 'average' else '; needs the average'}",
             flavor=f"quota:vif_{way}_{kind}",
             specs={f"quota:vif_{way}_average": "1000"}
             | ({f"quota:vif_{way}_{kind}": "2000"} if kind != "average" else {}),
@@ -440,15 +438,14 @@ DEVICES = (
     honoured(
         "video_model",
         one_of("vga", "cirrus", "qxl", "virtio", "bochs", "vmvga", "none"),
-        "the graphics card; the host has to have it",
+        "graphics card; the host must have it",
         image="hw_video_model",
         properties={"hw_video_model": "virtio"},
     ),
     honoured(
         "video_ram",
         number(1, 65536),
-        "MiB of the graphics card, at most what the flavor's `hw_video:ram_max_mb` allows, without which none may be "
-        "asked for",
+        "MiB of the graphics card, up to the flavor's `hw_video:ram_max_mb`, without which it is refused",
         image="hw_video_ram",
         specs={"hw_video:ram_max_mb": "64"},
         properties={"hw_video_ram": "32"},
@@ -456,7 +453,7 @@ DEVICES = (
     honoured(
         "video_ram_max",
         number(0),
-        "MiB that an image may ask for its graphics card",
+        "maximum MiB that an image may request for the graphics card",
         flavor="hw_video:ram_max_mb",
         specs={"hw_video:ram_max_mb": "64"},
         properties={"hw_video_ram": "64"},
@@ -464,7 +461,7 @@ DEVICES = (
     honoured(
         "pointer_model",
         one_of("usbtablet"),
-        "a pointer that knows where it is on the screen",
+        "a tablet, a pointer with absolute positions",
         image="hw_pointer_model",
         properties={"hw_pointer_model": "usbtablet"},
     ),
@@ -478,48 +475,48 @@ DEVICES = (
     honoured(
         "rng_allowed",
         BOOLEAN,
-        "whether the guest has a source of random numbers, as it has else",
+        "whether the guest has a random number generator; default: yes",
         flavor="hw_rng:allowed",
         specs={"hw_rng:allowed": "no"},
     ),
     honoured(
         "rng_rate_bytes",
         number(0),
-        "how much of it a guest may take in a period; 0: as much as there is",
+        "random bytes that a guest may read in a period; 0: no limit",
         flavor="hw_rng:rate_bytes",
         specs={"hw_rng:rate_bytes": "2048"},
     ),
     honoured(
         "rng_rate_period",
         number(1),
-        "milliseconds of a period; else 1000",
+        "milliseconds of a period; default: 1000",
         flavor="hw_rng:rate_period",
         specs={"hw_rng:rate_bytes": "2048", "hw_rng:rate_period": "500"},
     ),
     honoured(
         "rng_model",
         one_of("virtio"),
-        "the guest has a source of random numbers, as every guest whose flavor allows it",
+        "the guest has a random number generator, like every guest whose flavor allows it",
         image="hw_rng_model",
         properties={"hw_rng_model": "virtio"},
-        changes="nothing that is not so by itself",
+        other_effect="nothing, since it is the default",
     ),
     honoured(
         "watchdog_action",
         one_of("disabled", "none", "pause", "poweroff", "reset"),
-        "what becomes of a guest whose watchdog is not fed any more",
+        "action when the guest stops feeding its watchdog",
         flavor="hw:watchdog_action",
         image="hw_watchdog_action",
-        wins=Precedence.IMAGE,
+        precedence=Precedence.IMAGE,
         specs={"hw:watchdog_action": "reset"},
     ),
     honoured(
         "serial_port_count",
         number(0, 4),
-        "serial ports, at least one; an image may not have more than its flavor",
+        "number of serial ports, at least one",
         flavor="hw:serial_port_count",
         image="hw_serial_port_count",
-        wins=Precedence.LIMIT,
+        precedence=Precedence.LIMIT,
         specs={"hw:serial_port_count": "2"},
     ),
     honoured(
@@ -532,7 +529,7 @@ DEVICES = (
     honoured(
         "require_quiesce",
         BOOLEAN,
-        "a snapshot of the running guest fails unless its agent has frozen its file systems; goes with "
+        "a snapshot of the running guest fails unless its agent has frozen its file systems; needs "
         "`hw_qemu_guest_agent`",
         image="os_require_quiesce",
         properties={"os_require_quiesce": "yes", "hw_qemu_guest_agent": "yes"},
@@ -540,7 +537,7 @@ DEVICES = (
     honoured(
         "sound_model",
         one_of("sb16", "es1370", "pcspk", "ac97", "ich6", "ich9", "usb"),
-        "the sound card",
+        "sound card",
         flavor="hw:sound_model",
         image="hw_sound_model",
         specs={"hw:sound_model": "ich6"},
@@ -548,7 +545,7 @@ DEVICES = (
     honoured(
         "usb_model",
         one_of("qemu-xhci", "nec-xhci", "piix3-uhci"),
-        "the USB controller; else there is one where something needs it, `qemu-xhci`",
+        "USB controller; default: `qemu-xhci` if a device needs one",
         flavor="hw:usb_model",
         image="hw_usb_model",
         specs={"hw:usb_model": "nec-xhci"},
@@ -556,7 +553,7 @@ DEVICES = (
     refused(
         "redirected_usb_ports",
         number(0),
-        "consoles here are VNC, which redirects no USB",
+        "consoles use VNC, which does not redirect USB",
         flavor="hw:redirected_usb_ports",
         image="hw_redirected_usb_ports",
         harmless=("0",),
@@ -565,7 +562,7 @@ DEVICES = (
     refused(
         "viommu_model",
         one_of("intel", "smmuv3", "virtio", "auto"),
-        "no PCI devices are passed through here, so that there is nothing to guard",
+        "this cloud has no PCI passthrough, which an IOMMU would guard",
         flavor="hw:viommu_model",
         image="hw_viommu_model",
         specs={"hw:viommu_model": "intel"},
@@ -573,14 +570,14 @@ DEVICES = (
     refused(
         "pci_passthrough",
         matching("aliases, as `gpu:1`", r"[^:,]+(:\d+)?(,[^:,]+(:\d+)?)*"),
-        "no PCI devices are passed through here",
+        "this cloud has no PCI passthrough",
         flavor="pci_passthrough:alias",
         specs={"pci_passthrough:alias": "gpu:1"},
     ),
     refused(
         "device_profile",
         ANYTHING,
-        "there are no accelerators here",
+        "this cloud has no accelerators",
         flavor="accel:device_profile",
         specs={"accel:device_profile": "gpu"},
     ),
@@ -590,29 +587,29 @@ QUOTA = (
     honoured(
         "cpu_shares",
         number(2, 262144),
-        "the guest's weight against other guests, where the host's CPUs do not suffice; hosts with cgroups of "
-        "version 2 take at most 10000",
+        "the guest's weight against other guests when the host's CPUs are busy; hosts with cgroups version 2 accept at "
+        "most 10000",
         flavor="quota:cpu_shares",
         specs={"quota:cpu_shares": "512"},
     ),
     honoured(
         "cpu_period",
         number(1000, 1000000),
-        "microseconds of the period that `quota:cpu_quota` is of",
+        "microseconds of the period of `quota:cpu_quota`",
         flavor="quota:cpu_period",
         specs={"quota:cpu_period": "20000"},
     ),
     honoured(
         "cpu_quota",
-        matching("-1 or microseconds from 1000", r"-1|[1-9]\d{3,15}"),
-        "microseconds that a vCPU may run in each period; -1: all of it",
+        matching("-1 or a number of at least 1000", r"-1|[1-9]\d{3,15}"),
+        "microseconds that a vCPU may run in each period; -1: no limit",
         flavor="quota:cpu_quota",
         specs={"quota:cpu_quota": "10000"},
     ),
     *(
-        elsewhere(
+        not_applicable(
             f"{resource}_{key}",
-            "VMware's",
+            "for VMware",
             number(-1) if key != "shares_level" else ANYTHING,
             flavor=f"quota:{resource}_{key}",
             specs={f"quota:{resource}_{key}": "1"},
@@ -622,44 +619,44 @@ QUOTA = (
     ),
 )
 
-_SCHEDULER = "which hosts there are to choose from"
+_SCHEDULER = "the choice of hosts"
 
 PLACEMENT = (
     honoured(
         "traits",
         one_of("required", "forbidden"),
-        "hosts that have the trait, or have it not (`TraitsFilter`)",
+        "hosts with or without the trait (`TraitsFilter`)",
         flavor="trait:{trait}",
         image="trait:{trait}",
         specs={"trait:HW_CPU_X86_AVX2": "required"},
         properties={"trait:CUSTOM_SLOW": "forbidden"},
-        changes=_SCHEDULER,
+        other_effect=_SCHEDULER,
     ),
     refused(
         "granular_traits",
         one_of("required", "forbidden"),
-        "a host is one provider of resources, so that groups of them say nothing",
+        "a host is one resource provider, so groups of them have no meaning",
         flavor="trait{group}:{trait}",
         specs={"trait1:HW_CPU_X86_AVX2": "required"},
     ),
     refused(
         "resources",
         number(0),
-        "what a server takes is its flavor's vCPUs, memory and disks; there is no placement service",
+        "servers use the vCPUs, memory and disks of their flavor; this cloud has no placement service",
         flavor="resources:{class}",
         specs={"resources:CUSTOM_LICENCE": "1"},
     ),
     refused(
         "granular_resources",
         number(0),
-        "what a server takes is its flavor's vCPUs, memory and disks; there is no placement service",
+        "servers use the vCPUs, memory and disks of their flavor; this cloud has no placement service",
         flavor="resources{group}:{class}",
         specs={"resources1:VGPU": "1"},
     ),
     refused(
         "group_policy",
         one_of("isolate", "none"),
-        "a host is one provider of resources, so that groups of them say nothing",
+        "a host is one resource provider, so groups of them have no meaning",
         flavor="group_policy",
         harmless=("none",),
         specs={"group_policy": "isolate"},
@@ -667,10 +664,10 @@ PLACEMENT = (
     honoured(
         "aggregate_instance_extra_specs",
         ANYTHING,
-        "hosts of an aggregate with that metadata (`AggregateInstanceExtraSpecsFilter`, where it is enabled)",
+        "hosts of an aggregate with that metadata, if `AggregateInstanceExtraSpecsFilter` is enabled",
         flavor="aggregate_instance_extra_specs:{key}",
         specs={"aggregate_instance_extra_specs:ssd": "true"},
-        changes=_SCHEDULER,
+        other_effect=_SCHEDULER,
     ),
     honoured(
         "capabilities",
@@ -678,21 +675,21 @@ PLACEMENT = (
         "hosts with that capability (`ComputeCapabilitiesFilter`)",
         flavor="capabilities:{key}",
         specs={"capabilities:cpu_arch": "aarch64"},
-        changes=_SCHEDULER,
+        other_effect=_SCHEDULER,
     ),
     *(
         honoured(
             image,
             ANYTHING,
-            f"hosts of that {what} (`ImagePropertiesFilter`)",
+            f"hosts with that {what} (`ImagePropertiesFilter`)",
             image=image,
-            older=(old,),
+            old_keys=(old,),
             properties={image: example},
-            changes=_SCHEDULER,
+            other_effect=_SCHEDULER,
         )
         for image, old, what, example in (
             ("hw_architecture", "architecture", "CPU architecture", "aarch64"),
-            ("hw_vm_mode", "vm_mode", "mode of virtual machines", "xen"),
+            ("hw_vm_mode", "vm_mode", "virtual machine mode", "xen"),
             ("img_hv_type", "hypervisor_type", "hypervisor type", "vmware"),
             ("img_hv_requested_version", "hypervisor_version_requires", "hypervisor version", "<1.0"),
         )
@@ -713,59 +710,59 @@ SYSTEM = (
         "`mandatory`: the server has a config drive",
         image="img_config_drive",
         properties={"img_config_drive": "mandatory"},
-        changes="the server's disks",
+        other_effect="the server's disks",
     ),
     honoured(
         "command_line",
         ANYTHING,
-        "words for the kernel of an image that has its kernel beside it",
+        "kernel command line of an image with a separate kernel",
         image="os_command_line",
         properties={"os_command_line": "quiet"},
-        changes="the kernel's command line",
+        other_effect="the kernel's command line",
     ),
     honoured(
         "admin_user",
         ANYTHING,
-        "whose password `changePassword` sets",
+        "user whose password `changePassword` sets",
         image="os_admin_user",
         properties={"os_admin_user": "debian"},
-        changes="the action `changePassword`",
+        other_effect="the action `changePassword`",
     ),
 )
 
 OTHERS = (
-    elsewhere("vmware", "VMware's", flavor="vmware:{key}", specs={"vmware:hw_version": "vmx-14"}),
+    not_applicable("vmware", "for VMware", flavor="vmware:{key}", specs={"vmware:hw_version": "vmx-14"}),
     *(
-        elsewhere(name, why, image=name, properties={name: "1"})
+        not_applicable(name, why, image=name, properties={name: "1"})
         for name, why in (
-            ("hw_auto_disk_config", "XenServer's"),
-            ("hw_device_id", "XenServer's"),
-            ("hw_disk_type", "VMware's"),
+            ("hw_auto_disk_config", "for XenServer"),
+            ("hw_device_id", "for XenServer"),
+            ("hw_disk_type", "for VMware"),
             ("hw_floppy_bus", "servers have no floppy disks"),
-            ("hw_ipxe_boot", "XenServer's"),
-            ("img_bdm_v2", "of volumes, not of hardware"),
-            ("img_bittorrent", "XenServer's"),
-            ("img_block_device_mapping", "of volumes, not of hardware"),
-            ("img_cache_in_nova", "XenServer's"),
-            ("img_compression_level", "XenServer's"),
-            ("img_linked_clone", "VMware's"),
-            ("img_mappings", "of volumes, not of hardware"),
-            ("img_owner_id", "the image service's own"),
-            ("img_root_device_name", "the guest names its disks itself"),
-            ("img_signature", "signatures are the image service's to verify"),
-            ("img_signature_certificate_uuid", "signatures are the image service's to verify"),
-            ("img_signature_hash_method", "signatures are the image service's to verify"),
-            ("img_signature_key_type", "signatures are the image service's to verify"),
-            ("img_use_agent", "XenServer's"),
-            ("img_version", "the image service's own"),
-            ("os_distro", "for people to read; what it needs is said by the other properties"),
-            ("os_skip_agent_inject_files_at_boot", "XenServer's"),
-            ("os_skip_agent_inject_ssh", "XenServer's"),
+            ("hw_ipxe_boot", "for XenServer"),
+            ("img_bdm_v2", "about volumes, not hardware"),
+            ("img_bittorrent", "for XenServer"),
+            ("img_block_device_mapping", "about volumes, not hardware"),
+            ("img_cache_in_nova", "for XenServer"),
+            ("img_compression_level", "for XenServer"),
+            ("img_linked_clone", "for VMware"),
+            ("img_mappings", "about volumes, not hardware"),
+            ("img_owner_id", "for the image service"),
+            ("img_root_device_name", "guests name their disks"),
+            ("img_signature", "the image service verifies signatures"),
+            ("img_signature_certificate_uuid", "the image service verifies signatures"),
+            ("img_signature_hash_method", "the image service verifies signatures"),
+            ("img_signature_key_type", "the image service verifies signatures"),
+            ("img_use_agent", "for XenServer"),
+            ("img_version", "for the image service"),
+            ("os_distro", "for people; other properties describe its requirements"),
+            ("os_skip_agent_inject_files_at_boot", "for XenServer"),
+            ("os_skip_agent_inject_ssh", "for XenServer"),
         )
     ),
 )
 
-ROWS: tuple[Definition, ...] = (
+DEFINITIONS: tuple[Definition, ...] = (
     *CPU,
     *MEMORY,
     *FIRMWARE,
@@ -778,55 +775,59 @@ ROWS: tuple[Definition, ...] = (
     *OTHERS,
 )
 
-#: Of extra specs: all keys of a namespace are the table's. Others are anybody's own.
-NAMESPACES = frozenset(
-    row.flavor.partition(":")[0] for row in ROWS if ":" in row.flavor and "{" not in row.flavor.partition(":")[0]
+#: Namespaces of extra specs. An unknown key of these is refused; users may choose keys of other namespaces.
+RESERVED_NAMESPACES = frozenset(
+    namespace
+    for namespace, colon, _ in (definition.flavor.partition(":") for definition in DEFINITIONS)
+    if colon and "{" not in namespace
 )
-#: Of image properties: whatever begins so is the table's.
-IMAGE_PREFIX = "hw_"
+#: Prefix of image properties. An unknown property with this prefix is refused.
+RESERVED_PREFIX = "hw_"
 
 _GROUPED = re.compile(rf"(trait|resources){key_pattern('{group}')}:.*", re.ASCII)
 
 
-class Index:
-    """Rows by their keys."""
+class _Index:
+    """Definitions by their keys."""
 
     def __init__(self, keys: list[tuple[str, Definition]]) -> None:
-        self._plain = {key: row for key, row in keys if "{" not in key}
-        self._grouped = [(key, row) for key, row in keys if "{" in key]
+        self._plain = {key: definition for key, definition in keys if "{" not in key}
+        self._grouped = [(key, definition) for key, definition in keys if "{" in key]
 
     def find(self, key: str) -> Definition | None:
-        row = self._plain.get(key)
-        if row is not None or not (":" in key or "." in key):
-            return row
-        return next((row for pattern, row in self._patterns if pattern.fullmatch(key)), None)
+        definition = self._plain.get(key)
+        if definition is not None or not (":" in key or "." in key):
+            return definition
+        return next((definition for pattern, definition in self._patterns if pattern.fullmatch(key)), None)
 
     @functools.cached_property
     def _patterns(self) -> list[tuple[re.Pattern[str], Definition]]:
-        """Made for the first key that needs them, and not for each daemon's start."""
-        return [(re.compile(key_pattern(key), re.ASCII), row) for key, row in self._grouped]
+        """Patterns of keys with parts in braces, compiled when first needed."""
+        return [(re.compile(key_pattern(key), re.ASCII), definition) for key, definition in self._grouped]
 
 
-_SPEC_KEYS = [(row.flavor, row) for row in ROWS if row.flavor]
-_SPEC_KEYS += [(key, row) for row in ROWS for key in row.older if ":" in key or key == "hide_hypervisor_id"]
-_PROPERTY_KEYS = [(row.image, row) for row in ROWS if row.image]
-_PROPERTY_KEYS += [(key, row) for row in ROWS for key in row.older if ":" not in key and key != "hide_hypervisor_id"]
+_SPEC_KEYS = [(definition.flavor, definition) for definition in DEFINITIONS if definition.flavor]
+_PROPERTY_KEYS = [(definition.image, definition) for definition in DEFINITIONS if definition.image]
+for _definition in DEFINITIONS:
+    for _key in _definition.old_keys:
+        _is_spec = ":" in _key or _key == "hide_hypervisor_id"
+        (_SPEC_KEYS if _is_spec else _PROPERTY_KEYS).append((_key, _definition))
 
-_SPECS = Index(_SPEC_KEYS)
-_PROPERTIES = Index(_PROPERTY_KEYS)
+_SPECS = _Index(_SPEC_KEYS)
+_PROPERTIES = _Index(_PROPERTY_KEYS)
 
 
-def of_spec(key: str) -> Definition | None:
-    """The row of an extra spec."""
+def find_extra_spec(key: str) -> Definition | None:
+    """Return the definition of an extra spec, or None if there is none."""
     return _SPECS.find(key)
 
 
-def of_property(key: str) -> Definition | None:
-    """The row of an image property."""
+def find_image_property(key: str) -> Definition | None:
+    """Return the definition of an image property, or None if there is none."""
     return _PROPERTIES.find(key)
 
 
-def is_ours(key: str) -> bool:
-    """Whether an extra spec of this key has to be one of the table's."""
+def is_reserved(key: str) -> bool:
+    """Return whether an extra spec with this key is refused if it has no definition."""
     namespace, colon, _ = key.partition(":")
-    return bool(colon) and (namespace in NAMESPACES or _GROUPED.fullmatch(key) is not None)
+    return bool(colon) and (namespace in RESERVED_NAMESPACES or _GROUPED.fullmatch(key) is not None)

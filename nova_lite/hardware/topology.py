@@ -1,4 +1,4 @@
-"""How many sockets, cores and threads a guest's vCPUs are shown as."""
+"""CPU topology of a guest: sockets, cores and threads."""
 
 from __future__ import annotations
 
@@ -13,33 +13,42 @@ _PARTS = ("sockets", "cores", "threads")
 
 
 class Topology(NamedTuple):
+    """Sockets, cores of each socket, and threads of each core."""
+
     sockets: int
     cores: int = 1
     threads: int = 1
 
 
-def choose(asked: HardwareRequest, vcpus: int, strict: bool = True) -> Topology:
-    """Of all that make ``vcpus`` and stay below the limits, the one that meets most of the wishes; of several, that
-    with most sockets, then cores. Raises `HardwareRefused` where limits leave none, or a wish is above its limit."""
-    wishes = tuple(asked.number(f"cpu_{part}") for part in _PARTS)
-    limits = tuple(asked.number(f"cpu_max_{part}") or _NO_LIMIT for part in _PARTS)
-    if wishes == (None, None, None) and limits == (_NO_LIMIT,) * 3:
+def choose(request: HardwareRequest, vcpus: int, strict: bool = True) -> Topology:
+    """Return the topology of ``vcpus`` vCPUs that is within the limits and has most of the preferred numbers.
+
+    Among several, prefer more sockets, then more cores. Raises `HardwareRefused` if the limits allow none, or if a
+    preferred number is above its limit.
+    """
+    preferred = tuple(request.number(f"cpu_{part}") for part in _PARTS)
+    limits = tuple(request.number(f"cpu_max_{part}") or _NO_LIMIT for part in _PARTS)
+    if preferred == (None, None, None) and limits == (_NO_LIMIT,) * 3:
         return Topology(vcpus)
-    for part, wish, limit in zip(_PARTS, wishes, limits, strict=True):
-        if strict and wish is not None and wish > limit:
-            raise exceptions.HardwareRefused(
-                reason=f"{wish} CPU {part} are asked for, and at most {limit} are allowed."
-            )
-    possible = [each for each in _all(vcpus) if all(have <= limit for have, limit in zip(each, limits, strict=True))]
+    for part, number, limit in zip(_PARTS, preferred, limits, strict=True):
+        if strict and number is not None and number > limit:
+            raise exceptions.HardwareRefused(reason=f"{number} CPU {part} are requested, and at most {limit} allowed.")
+    possible = [
+        topology
+        for topology in _all(vcpus)
+        if all(number <= limit for number, limit in zip(topology, limits, strict=True))
+    ]
     if not possible:
         if not strict:
             return Topology(vcpus)
-        says = " x ".join(f"{limit} {part}" for part, limit in zip(_PARTS, limits, strict=True) if limit < _NO_LIMIT)
-        raise exceptions.HardwareRefused(reason=f"{vcpus} vCPUs cannot be had with at most {says}.")
-    return max(
-        possible,
-        key=lambda each: (sum(have == wish for have, wish in zip(each, wishes, strict=True)), each.sockets, each.cores),
-    )
+        allowed = " x ".join(f"{limit} {part}" for part, limit in zip(_PARTS, limits, strict=True) if limit < _NO_LIMIT)
+        raise exceptions.HardwareRefused(reason=f"A guest cannot have {vcpus} vCPUs with at most {allowed}.")
+
+    def rank(topology: Topology) -> tuple[int, int, int]:
+        matches = sum(number == wish for number, wish in zip(topology, preferred, strict=True))
+        return matches, topology.sockets, topology.cores
+
+    return max(possible, key=rank)
 
 
 def _all(vcpus: int) -> Iterator[Topology]:
@@ -49,4 +58,4 @@ def _all(vcpus: int) -> Iterator[Topology]:
 
 
 def _divisors(number: int) -> list[int]:
-    return [each for each in range(1, number + 1) if number % each == 0]
+    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]

@@ -1,16 +1,15 @@
-"""Traits of hosts, by the names of os-traits: those that guests' hardware needs, and those of CPU features."""
+"""Traits of hosts, by the names of os-traits: of CPU features, and required by guests' hardware."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nova_lite.hardware.settings import Hardware
+from nova_lite.hardware import guest
+from nova_lite.hardware.guest import Hardware
 
 REQUIRED, FORBIDDEN = "required", "forbidden"
 
-#: Key of a host's capabilities.
+#: Key of the traits among a host's capabilities.
 CAPABILITY = "traits"
 
 UEFI = "COMPUTE_FIRMWARE_UEFI"
@@ -18,12 +17,12 @@ BIOS = "COMPUTE_FIRMWARE_BIOS"
 SECURE_BOOT = "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
 ADDRESSES = {"emulate": "COMPUTE_ADDRESS_SPACE_EMULATED", "passthrough": "COMPUTE_ADDRESS_SPACE_PASSTHROUGH"}
 
-#: Of every host that a driver of ours runs.
+#: Traits that every driver's host has.
 ALWAYS = ("COMPUTE_NODE", BIOS, ADDRESSES["emulate"])
 
 VIDEO_MODELS = ("vga", "cirrus", "qxl", "virtio", "bochs", "vmvga", "none")
 
-#: Features of CPUs, as libvirt names them, to what follows HW_CPU_X86_.
+#: libvirt's names of CPU features to the ends of the traits, after ``HW_CPU_X86_``.
 _FEATURES = {
     **{
         name: name.upper()
@@ -57,7 +56,7 @@ _FEATURES = {
 
 
 def of_features(features: Iterable[str]) -> set[str]:
-    """Of a CPU that has these."""
+    """Return the traits of a CPU with these features."""
     return {f"HW_CPU_X86_{_FEATURES[name]}" for name in features if name in _FEATURES}
 
 
@@ -69,12 +68,12 @@ def of_bus(bus: str) -> str:
     return f"COMPUTE_STORAGE_BUS_{bus.upper()}"
 
 
-def needed(hardware: Hardware) -> set[str]:
-    """What a host has to have for a guest like that, beside what is asked of it by name."""
+def required_by(hardware: Hardware) -> set[str]:
+    """Return the traits that a host must have for this hardware, besides the traits that flavor and image name."""
     found = set()
     if hardware.uefi:
         found.add(UEFI)
-    if hardware.secure_boot == REQUIRED:
+    if hardware.secure_boot == guest.REQUIRED:
         found.add(SECURE_BOOT)
     if hardware.maxphysaddr_mode:
         found.add(ADDRESSES[hardware.maxphysaddr_mode])
@@ -83,13 +82,13 @@ def needed(hardware: Hardware) -> set[str]:
     return found
 
 
-#: All that `needed` can say, for drivers whose guests have no hardware.
+#: All traits that `required_by` can return. Drivers that emulate no hardware report all of them.
 DERIVED = (UEFI, SECURE_BOOT, *ADDRESSES.values(), *(of_video(model) for model in VIDEO_MODELS))
 
 
-def missing(wanted: dict[str, str], has: Iterable[str]) -> list[str]:
-    """In words, what a host with these traits lacks of ``wanted``, or has too much."""
-    have = set(has)
-    lacks = [trait for trait, word in sorted(wanted.items()) if word == REQUIRED and trait not in have]
-    extra = [f"not {trait}" for trait, word in sorted(wanted.items()) if word == FORBIDDEN and trait in have]
+def missing(requested: dict[str, str], present: Iterable[str]) -> list[str]:
+    """Return the requested traits that a host lacks, and "not TRAIT" for each forbidden trait of the host."""
+    have = set(present)
+    lacks = [trait for trait, word in sorted(requested.items()) if word == REQUIRED and trait not in have]
+    extra = [f"not {trait}" for trait, word in sorted(requested.items()) if word == FORBIDDEN and trait in have]
     return lacks + extra

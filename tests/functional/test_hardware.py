@@ -27,7 +27,7 @@ def test_hardware_is_had_or_refused(tidy: Cloud) -> None:
     assert refusal(tidy, "masked").startswith("Extra spec 'hw:cpu_dedicated_mask' (0-1) is not supported here: ")
 
     flavor(tidy, "sockets", **{"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "1", "hw:cpu_max_threads": "1"})
-    assert refusal(tidy, "sockets") == "2 vCPUs cannot be had with at most 1 sockets x 1 cores x 1 threads."
+    assert refusal(tidy, "sockets") == "A guest cannot have 2 vCPUs with at most 1 sockets x 1 cores x 1 threads."
 
     flavor(tidy, "gold", **{"trait:CUSTOM_GOLD": "required"})
     (server,) = tidy.create(flavor="gold")

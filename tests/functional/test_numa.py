@@ -67,7 +67,7 @@ def test_they_fill_the_hosts_and_the_next_is_told_why_not(tidy: Cloud) -> None:
     places = [(host, cpu) for server in servers for host, cpus in [held(tidy, server)] for cpu in cpus]
     assert sorted(places) == [(host, cpu) for host in tidy.computes for cpu in (0, 1, 4, 5)]
     (late,) = tidy.create(flavor="pinned")
-    says = "2 failed NUMATopologyFilter (2 dedicated CPUs asked for in a NUMA cell, at most 0 free)"
+    says = "2 failed NUMATopologyFilter (2 dedicated CPUs requested in a NUMA cell, at most 0 free)"
     assert says in fault(tidy, late)
     (shared,) = tidy.create(flavor="shared")
     tidy.wait_active([shared])
@@ -88,10 +88,7 @@ def test_nodes_cores_and_pages(tidy: Cloud) -> None:
     found = tidy.wait_settled([nodes, isolated, large])
     assert [found[each]["status"] for each in (nodes, large)] == ["ACTIVE", "ACTIVE"]
     assert len(held(tidy, nodes)[1]) == 2
-    assert (
-        "2 failed NUMATopologyFilter (2 cores of its own asked for in a NUMA cell"
-        in found[isolated]["fault"]["message"]
-    )
+    assert "2 failed NUMATopologyFilter (2 whole cores requested in a NUMA cell" in found[isolated]["fault"]["message"]
     told = ask(tidy, "GET", f"/servers/{large}/topology", version="2.78")
     assert (told["pagesize_kb"], told["nodes"][0]["cpu_pinning"]) == (2048, {})
 

@@ -1,4 +1,4 @@
-"""Every row of the table of hardware: what its page says of it is what happens."""
+"""Definitions of the hardware table: each has the effect that its page shows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.scheduler import builders
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "hardware.md"
 
-#: Of an extra spec, by Nova's documentation of flavors.
+#: Extra specs in Nova's documentation of flavors.
 NOVA_SPECS = """
     accel:device_profile aggregate_instance_extra_specs:x capabilities:x group_policy hw:boot_menu hw:cpu_cores
     hw:cpu_dedicated_mask hw:cpu_max_cores hw:cpu_max_sockets hw:cpu_max_threads hw:cpu_policy hw:cpu_realtime
@@ -49,101 +49,105 @@ NOVA_SPECS = """
 """
 
 
-def of(row: Definition) -> tuple[Flavor, Image]:
-    """The row's example."""
-    own = {key: value for key, value in row.properties.items() if key != "disk_format"}
-    flavor = Flavor(flavorid="1", name="f", vcpus=4, memory_mb=512, root_gb=1, extra_specs=dict(row.specs))
+def example_of(definition: Definition) -> tuple[Flavor, Image]:
+    """Return the flavor and image of the definition's example."""
+    own = {key: value for key, value in definition.properties.items() if key != "disk_format"}
+    flavor = Flavor(flavorid="1", name="f", vcpus=4, memory_mb=512, root_gb=1, extra_specs=dict(definition.specs))
     return flavor, Image(id="i", name="i", properties=own)
 
 
 @pytest.fixture(scope="module")
 def libvirtd() -> Any:
-    """libvirt's own test driver: it knows the schema of domains."""
+    """libvirt's test driver, which knows the schema of domains."""
     libvirt.registerErrorHandler(lambda *_: None, None)
     return libvirt.open("test:///default")
 
 
-# --- the table is whole
+# --- the table is complete
 
 
 @pytest.mark.parametrize("key", NOVA_SPECS.split())
-def test_each_extra_spec_that_nova_documents_has_a_row(key: str) -> None:
-    assert table.of_spec(key) is not None
+def test_extra_spec_of_nova_has_a_definition(key: str) -> None:
+    assert table.find_extra_spec(key) is not None
 
 
 @pytest.mark.parametrize("key", sorted(key for key in image_properties.KNOWN if re.match("(hw|img|os)_", key)))
-def test_each_image_property_that_nova_knows_has_a_row(key: str) -> None:
-    assert table.of_property(key) is not None or table.of_property(f"{key}.0") is not None
+def test_image_property_of_nova_has_a_definition(key: str) -> None:
+    assert table.find_image_property(key) is not None or table.find_image_property(f"{key}.0") is not None
 
 
-def test_names_are_of_one_row_each() -> None:
+def test_names_are_unique() -> None:
     for kind in ("name", "flavor", "image"):
-        names = [name for row in table.ROWS if (name := getattr(row, kind))]
+        names = [name for definition in table.DEFINITIONS if (name := getattr(definition, kind))]
         assert len(names) == len(set(names)), kind
 
 
-# --- each row, run
+# --- each definition, run
 
 
-@pytest.mark.parametrize("row", table.ROWS, ids=lambda row: row.name)
-def test_a_row_does_what_its_page_says(row: Definition, libvirtd: Any) -> None:
-    assert row.flavor in row.specs or row.image in row.properties or "{" in row.flavor + row.image
-    effect = hardware_page.effect(row)
-    CHECKS[row.outcome](row, effect, libvirtd)
-    assert hardware_page._line(row) in PAGE.read_text()
+@pytest.mark.parametrize("definition", table.DEFINITIONS, ids=lambda definition: definition.name)
+def test_definition_has_the_effect_on_its_page(definition: Definition, libvirtd: Any) -> None:
+    assert (
+        definition.flavor in definition.specs
+        or definition.image in definition.properties
+        or "{" in definition.flavor + definition.image
+    )
+    effect = hardware_page.effect(definition)
+    CHECKS[definition.outcome](definition, effect, libvirtd)
+    assert hardware_page._line(definition) in PAGE.read_text()
 
 
-def check_refused(row: Definition, effect: str, libvirtd: Any) -> None:
+def check_refused(definition: Definition, effect: str, libvirtd: Any) -> None:
     with pytest.raises(exceptions.HardwareRefused) as refusal:
-        create.check_flavor_fits(of(row)[1], of(row)[0])
+        create.check_flavor_fits(example_of(definition)[1], example_of(definition)[0])
     assert refusal.value.code == 400
     assert effect == f"400, “{refusal.value.message}”"
-    assert row.says in refusal.value.message
-    for key, value in row.specs.items():
-        if not row.kept:
+    assert definition.description in refusal.value.message
+    for key, value in definition.specs.items():
+        if not definition.allowed_in_flavors:
             with pytest.raises(exceptions.HardwareRefused, match="is not supported here"):
                 hardware.check_extra_spec(key, value, with_values=False)
         else:
             hardware.check_extra_spec(key, value, with_values=True)
-    for value in row.harmless:
-        if row.values.takes(value):
-            specs = {row.flavor: value} if row.flavor else {}
+    for value in definition.harmless:
+        if definition.values.accepts(value):
+            specs = {definition.flavor: value} if definition.flavor else {}
             hardware.check(Flavor(flavorid="1", name="f", vcpus=1, memory_mb=1, root_gb=1, extra_specs=specs), None)
 
 
-def check_honoured(row: Definition, effect: str, libvirtd: Any) -> None:
-    flavor, image = of(row)
+def check_honoured(definition: Definition, effect: str, libvirtd: Any) -> None:
+    flavor, image = example_of(definition)
     create.check_flavor_fits(image, flavor)
-    for key, value in row.specs.items():
+    for key, value in definition.specs.items():
         hardware.check_extra_spec(key, value, with_values=True)
     if "`" in effect:
-        xml = hardware_page.xml(row.specs, row.properties).replace('type="kvm"', 'type="test"', 1)
+        xml = hardware_page.xml(definition.specs, definition.properties).replace('type="kvm"', 'type="test"', 1)
         libvirtd.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE).undefine()
     else:
-        assert effect == row.changes
-        OWN[row.name](row)
+        assert effect == definition.other_effect
+        OTHER_CHECKS[definition.name](definition)
 
 
-def check_elsewhere(row: Definition, effect: str, libvirtd: Any) -> None:
-    create.check_flavor_fits(of(row)[1], of(row)[0])
+def check_not_applicable(definition: Definition, effect: str, libvirtd: Any) -> None:
+    create.check_flavor_fits(example_of(definition)[1], example_of(definition)[0])
     assert effect == "nothing"
 
 
 CHECKS: dict[Outcome, Callable[[Definition, str, Any], None]] = {
     Outcome.REFUSED: check_refused,
     Outcome.HONOURED: check_honoured,
-    Outcome.ELSEWHERE: check_elsewhere,
+    Outcome.NOT_APPLICABLE: check_not_applicable,
 }
 
 
-# --- rows whose effect is not in the domain that a server is made with
+# --- definitions whose effect is not in the domain of a new server
 
 
-def chosen(subject: HostFilter, **host: Any) -> Callable[[Definition], None]:
-    """The example rules an ordinary host out, and lets this one pass."""
+def check_filter(subject: HostFilter, **host: Any) -> Callable[[Definition], None]:
+    """Check that the filter rejects an ordinary host for the example and accepts this one."""
 
-    def check(row: Definition) -> None:
-        flavor, image = of(row)
+    def check(definition: Definition) -> None:
+        flavor, image = example_of(definition)
         request = builders.spec(flavor=flavor, image=image)
         assert subject.applies(request)
         assert not subject.host_passes(builders.host(cpu_arch="x86_64"), request)
@@ -152,37 +156,37 @@ def chosen(subject: HostFilter, **host: Any) -> Callable[[Definition], None]:
     return check
 
 
-def check_max_threads(row: Definition) -> None:
-    flavor, _ = of(row)
-    with pytest.raises(exceptions.HardwareRefused, match="2 CPU threads are asked for"):
+def check_max_threads(definition: Definition) -> None:
+    flavor, _ = example_of(definition)
+    with pytest.raises(exceptions.HardwareRefused, match="2 CPU threads are requested"):
         hardware.check(flavor, Image(id="i", name="i", properties={"hw_cpu_threads": "2"}))
 
 
-def check_rescue(row: Definition) -> None:
-    assert hardware.check_rescue(of(row)[1]).stable
+def check_rescue(definition: Definition) -> None:
+    assert hardware.check_rescue(example_of(definition)[1]).stable
     assert not hardware.check_rescue(Image(id="i", name="i")).stable
 
 
-def check_rng_model(row: Definition) -> None:
+def check_rng_model(definition: Definition) -> None:
     assert "<rng" in hardware_page.xml({}, {})
-    assert "<rng" in hardware_page.xml({}, row.properties)
+    assert "<rng" in hardware_page.xml({}, definition.properties)
 
 
-def check_config_drive(row: Definition) -> None:
-    assert create._wants_config_drive(of(row)[1])
+def check_config_drive(definition: Definition) -> None:
+    assert create._wants_config_drive(example_of(definition)[1])
 
 
-def check_command_line(row: Definition) -> None:
+def check_command_line(definition: Definition) -> None:
     maker = DiskMaker.__new__(DiskMaker)
     maker._boot_file = lambda others, image_id: f"/{image_id}"  # type: ignore[method-assign]
-    image = Image(id="i", name="i", properties={**row.properties, "kernel_id": "k", "hw_disk_bus": "scsi"})
+    image = Image(id="i", name="i", properties={**definition.properties, "kernel_id": "k", "hw_disk_bus": "scsi"})
     direct = maker.direct_boot(image, {})
     assert direct is not None
     assert direct.command_line == "root=/dev/sda console=ttyS0 quiet"
 
 
-def check_admin_user(row: Definition) -> None:
-    properties = {**row.properties, "hw_qemu_guest_agent": "yes"}
+def check_admin_user(definition: Definition) -> None:
+    properties = {**definition.properties, "hw_qemu_guest_agent": "yes"}
     instance: Any = SimpleNamespace(image={"properties": properties})
     accepted = ChangePasswordHandler().accept(None, None, instance, {"admin_password": "x"})  # type: ignore[arg-type]
     assert accepted is not None
@@ -191,7 +195,7 @@ def check_admin_user(row: Definition) -> None:
 
 aggregate = {"id": 1, "name": "a", "metadata": {"ssd": "true"}}
 
-OWN: dict[str, Callable[[Definition], None]] = {
+OTHER_CHECKS: dict[str, Callable[[Definition], None]] = {
     "cpu_max_threads": check_max_threads,
     "rescue_bus": check_rescue,
     "rescue_device": check_rescue,
@@ -199,18 +203,18 @@ OWN: dict[str, Callable[[Definition], None]] = {
     "config_drive": check_config_drive,
     "command_line": check_command_line,
     "admin_user": check_admin_user,
-    "traits": chosen(TraitsFilter(), capabilities={traits.CAPABILITY: ["HW_CPU_X86_AVX2"]}),
-    "capabilities": chosen(ComputeCapabilitiesFilter(), cpu_arch="aarch64"),
-    "aggregate_instance_extra_specs": chosen(
+    "traits": check_filter(TraitsFilter(), capabilities={traits.CAPABILITY: ["HW_CPU_X86_AVX2"]}),
+    "capabilities": check_filter(ComputeCapabilitiesFilter(), cpu_arch="aarch64"),
+    "aggregate_instance_extra_specs": check_filter(
         AggregateInstanceExtraSpecsFilter(), aggregates=[HostAggregate(**aggregate)]
     ),
-    "hw_architecture": chosen(ImagePropertiesFilter(), cpu_arch="aarch64"),
-    "hw_vm_mode": chosen(ImagePropertiesFilter(), supported_vm_modes=["xen"]),
-    "img_hv_type": chosen(ImagePropertiesFilter(), supported_hv_types=["vmware"]),
-    "img_hv_requested_version": chosen(ImagePropertiesFilter(), hypervisor_version=1000),
+    "hw_architecture": check_filter(ImagePropertiesFilter(), cpu_arch="aarch64"),
+    "hw_vm_mode": check_filter(ImagePropertiesFilter(), supported_vm_modes=["xen"]),
+    "img_hv_type": check_filter(ImagePropertiesFilter(), supported_hv_types=["vmware"]),
+    "img_hv_requested_version": check_filter(ImagePropertiesFilter(), hypervisor_version=1000),
 }
 
 
-def test_the_page_is_made_from_the_table() -> None:
-    _, mark, made = PAGE.read_text().partition(hardware_page.MARK)
-    assert mark + made == hardware_page.markdown(), "run: nova-lite-manage api hardware (docs/reference/hardware.md)"
+def test_page_is_up_to_date() -> None:
+    _, mark, generated = PAGE.read_text().partition(hardware_page.MARK)
+    assert mark + generated == hardware_page.markdown(), f"run nova-lite-manage api hardware for {PAGE}"

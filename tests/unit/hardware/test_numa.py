@@ -1,4 +1,4 @@
-"""What is asked of a host's CPUs and memory, and where in its NUMA cells a guest fits."""
+"""Requests for CPUs and memory of a host, and the placement of guests in its NUMA cells."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from nova_lite.objects import Flavor, Image, InstanceNUMATopology, NUMACell, NUM
 from nova_lite.objects.numa import given_back, taken, usage_of
 
 
-def wanted(
+def request_for(
     vcpus: int = 2, memory_mb: int = 256, image: dict[str, str] | None = None, **specs: str
 ) -> NUMARequest | None:
-    named = {f"hw:{key.replace('__', '.')}": value for key, value in specs.items()}
-    flavor = Flavor(flavorid="1", name="f", vcpus=vcpus, memory_mb=memory_mb, root_gb=1, extra_specs=named)
-    described = Image(id="i", name="i", properties=image or {})
-    hardware.check(flavor, described)
-    found = hardware.resolve(flavor, described).numa
-    assert hardware.numa_of(flavor, described) == found
-    return found
+    extra_specs = {f"hw:{key.replace('__', '.')}": value for key, value in specs.items()}
+    flavor = Flavor(flavorid="1", name="f", vcpus=vcpus, memory_mb=memory_mb, root_gb=1, extra_specs=extra_specs)
+    with_properties = Image(id="i", name="i", properties=image or {})
+    hardware.check(flavor, with_properties)
+    request = hardware.resolve(flavor, with_properties).numa
+    assert hardware.numa_of(flavor, with_properties) == request
+    return request
 
 
 def cell(number: int = 0, shared: str = "0-1", dedicated: str = "2-7", threads: bool = True, **more: int) -> NUMACell:
-    """Eight CPUs, four cores; memory 1024 MB, of it 256 MB in pages of 2 MiB."""
+    """Return a cell with eight CPUs in four cores, and 1024 MB of memory, 256 MB of it in pages of 2 MiB."""
     first = number * 8
     return NUMACell(
         id=number,
@@ -41,83 +41,85 @@ def cell(number: int = 0, shared: str = "0-1", dedicated: str = "2-7", threads: 
 
 
 def fit(
-    asked: NUMARequest | None, *cells: NUMACell, usage: NUMAUsage | None = None, ratios: Ratios | None = None
+    request: NUMARequest | None, *cells: NUMACell, usage: NUMAUsage | None = None, ratios: Ratios | None = None
 ) -> InstanceNUMATopology:
-    assert asked is not None
-    return fitting.fit(asked, cells or (cell(),), usage or {}, ratios or Ratios())
+    assert request is not None
+    return fitting.fit(request, cells or (cell(),), usage or {}, ratios or Ratios())
 
 
 def pins(topology: InstanceNUMATopology) -> list[int]:
-    return [cpu for each in topology.cells for cpu in each.pins]
+    return [cpu for node in topology.cells for cpu in node.pins]
 
 
-# --- what is asked
+# --- requests
 
 
-def test_nothing_in_particular() -> None:
-    assert wanted() is None
-    assert wanted(cpu_policy="shared") is None
-    assert wanted(cpu_sockets="1") is None
+def test_guest_without_settings_has_no_request() -> None:
+    assert request_for() is None
+    assert request_for(cpu_policy="shared") is None
+    assert request_for(cpu_sockets="1") is None
 
 
-def test_cpus_of_its_own_make_one_node() -> None:
-    asked = wanted(cpu_policy="dedicated")
-    assert asked is not None
-    assert asked.dedicated
-    assert asked.cells == (NUMACellRequest(0, (0, 1), 256),)
+def test_dedicated_cpus_imply_one_node() -> None:
+    request = request_for(cpu_policy="dedicated")
+    assert request is not None
+    assert request.dedicated
+    assert request.cells == (NUMACellRequest(0, (0, 1), 256),)
 
 
-def test_nodes_are_alike_or_as_described() -> None:
-    alike = wanted(4, 256, numa_nodes="2")
+def test_nodes_are_equal_or_as_set() -> None:
+    alike = request_for(4, 256, numa_nodes="2")
     assert alike is not None
     assert alike.cells == (NUMACellRequest(0, (0, 1), 128), NUMACellRequest(1, (2, 3), 128))
-    own = wanted(4, 256, numa_nodes="2", numa_cpus__0="0,3", numa_mem__0="64", numa_cpus__1="1-2", numa_mem__1="192")
+    own = request_for(
+        4, 256, numa_nodes="2", numa_cpus__0="0,3", numa_mem__0="64", numa_cpus__1="1-2", numa_mem__1="192"
+    )
     assert own is not None
     assert own.cells == (NUMACellRequest(0, (0, 3), 64), NUMACellRequest(1, (1, 2), 192))
 
 
-@pytest.mark.parametrize(("said", "size"), [("2MB", 2048), ("2048", 2048), ("1GB", 1048576), ("large", "large")])
-def test_page_sizes(said: str, size: str | int) -> None:
-    asked = wanted(mem_page_size=said)
-    assert asked is not None
-    assert asked.page_size == size
+@pytest.mark.parametrize(("text", "size"), [("2MB", 2048), ("2048", 2048), ("1GB", 1048576), ("large", "large")])
+def test_page_size_is_parsed(text: str, size: str | int) -> None:
+    request = request_for(mem_page_size=text)
+    assert request is not None
+    assert request.page_size == size
 
 
-def test_an_image_has_a_say() -> None:
-    asked = wanted(image={"hw_cpu_policy": "dedicated", "hw_cpu_thread_policy": "isolate"})
-    assert asked is not None
-    assert (asked.dedicated, asked.thread_policy) == (True, "isolate")
-    asked = wanted(image={"hw_mem_page_size": "2MB"}, mem_page_size="large")
-    assert asked is not None
-    assert asked.page_size == 2048
+def test_image_may_request_dedicated_cpus_and_pages() -> None:
+    request = request_for(image={"hw_cpu_policy": "dedicated", "hw_cpu_thread_policy": "isolate"})
+    assert request is not None
+    assert (request.dedicated, request.thread_policy) == (True, "isolate")
+    request = request_for(image={"hw_mem_page_size": "2MB"}, mem_page_size="large")
+    assert request is not None
+    assert request.page_size == 2048
 
 
 DESCRIBED = {"numa_nodes": "2", "numa_cpus__0": "0", "numa_mem__0": "128", "numa_cpus__1": "1", "numa_mem__1": "128"}
 
 
 @pytest.mark.parametrize(
-    ("specs", "image", "says"),
+    ("specs", "image", "message"),
     [
         ({"cpu_policy": "mixed"}, {}, "takes shared, dedicated"),
-        ({"cpu_thread_policy": "require"}, {}, "goes with hw:cpu_policy=dedicated"),
-        ({"emulator_threads_policy": "isolate"}, {}, "goes with hw:cpu_policy=dedicated"),
-        ({"emulator_threads_policy": "share"}, {}, "goes with CPUs, pages or NUMA nodes"),
+        ({"cpu_thread_policy": "require"}, {}, "needs hw:cpu_policy=dedicated"),
+        ({"emulator_threads_policy": "isolate"}, {}, "needs hw:cpu_policy=dedicated"),
+        ({"emulator_threads_policy": "share"}, {}, "needs dedicated CPUs, a page size or NUMA nodes"),
         ({"cpu_policy": "shared"}, {"hw_cpu_policy": "dedicated"}, "which its flavor rules out"),
         (
             {"cpu_policy": "dedicated", "cpu_thread_policy": "require"},
             {"hw_cpu_thread_policy": "isolate"},
             "contradict each other",
         ),
-        ({}, {"hw_mem_page_size": "2MB"}, "it does not say hw:mem_page_size"),
-        ({"mem_page_size": "small"}, {"hw_mem_page_size": "2MB"}, "it says hw:mem_page_size=small"),
-        ({"mem_page_size": "0"}, {}, "cannot be of 0"),
+        ({}, {"hw_mem_page_size": "2MB"}, "it has no hw:mem_page_size"),
+        ({"mem_page_size": "small"}, {"hw_mem_page_size": "2MB"}, "it has hw:mem_page_size=small"),
+        ({"mem_page_size": "0"}, {}, "cannot have 0"),
         ({"mem_page_size": "huge"}, {}, "it takes small, large, any"),
         ({"numa_nodes": "2"}, {"hw_numa_nodes": "2"}, "only one of them may"),
         ({"numa_nodes": "3"}, {}, "cannot be divided among 3 NUMA nodes"),
         ({"numa_nodes": "129"}, {}, "from 1 to 128"),
-        ({"numa_cpus__0": "0-1"}, {}, "go with hw:numa_nodes"),
-        ({**DESCRIBED, "numa_nodes": "1"}, {}, "NUMA node 1 is described"),
-        ({"numa_nodes": "2", "numa_cpus__0": "0"}, {}, "for each of the 2 NUMA nodes, or for none"),
+        ({"numa_cpus__0": "0-1"}, {}, "need hw:numa_nodes"),
+        ({**DESCRIBED, "numa_nodes": "1"}, {}, "NUMA node 1 has settings"),
+        ({"numa_nodes": "2", "numa_cpus__0": "0"}, {}, "of each of the 2 NUMA nodes, or of none"),
         ({**DESCRIBED, "numa_cpus__1": "2"}, {}, "names vCPU 2, and the flavor has 2"),
         ({**DESCRIBED, "numa_cpus__1": "0"}, {}, "vCPU 0 is in two NUMA nodes"),
         ({**DESCRIBED, "numa_cpus__1": "1,^1"}, {}, "names no vCPU"),
@@ -125,166 +127,166 @@ DESCRIBED = {"numa_nodes": "2", "numa_cpus__0": "0", "numa_mem__0": "128", "numa
         ({**DESCRIBED, "numa_mem__1": "64"}, {}, "have 192 MB of memory together, and the flavor 256"),
     ],
 )
-def test_what_cannot_be_is_refused(specs: dict[str, str], image: dict[str, str], says: str) -> None:
-    with pytest.raises(exceptions.HardwareRefused, match=says) as refusal:
-        wanted(image=image, **specs)
+def test_impossible_request_is_refused(specs: dict[str, str], image: dict[str, str], message: str) -> None:
+    with pytest.raises(exceptions.HardwareRefused, match=message) as refusal:
+        request_for(image=image, **specs)
     assert refusal.value.code == 400
 
 
-def test_a_vcpu_in_no_node_is_refused() -> None:
+def test_vcpu_without_node_is_refused() -> None:
     with pytest.raises(exceptions.HardwareRefused, match="vCPU 2 is in no NUMA node"):
-        wanted(3, **DESCRIBED)
+        request_for(3, **DESCRIBED)
 
 
-# --- where it fits: CPUs
+# --- placement: CPUs
 
 
-def test_each_vcpu_gets_a_cpu_that_is_free() -> None:
-    assert pins(fit(wanted(cpu_policy="dedicated"))) == [2, 3]
+def test_vcpu_gets_a_free_dedicated_cpu() -> None:
+    assert pins(fit(request_for(cpu_policy="dedicated"))) == [2, 3]
     usage = {"0": NUMACellUsage(cpus=[2, 3, 4])}
-    assert pins(fit(wanted(cpu_policy="dedicated"), usage=usage)) == [6, 7]
-    with pytest.raises(FitError, match="4 dedicated CPUs asked for in a NUMA cell, at most 3 free"):
-        fit(wanted(4, cpu_policy="dedicated"), usage=usage)
+    assert pins(fit(request_for(cpu_policy="dedicated"), usage=usage)) == [6, 7]
+    with pytest.raises(FitError, match="4 dedicated CPUs requested in a NUMA cell, at most 3 free"):
+        fit(request_for(4, cpu_policy="dedicated"), usage=usage)
     with pytest.raises(FitError, match="no dedicated CPUs"):
-        fit(wanted(cpu_policy="dedicated"), cell(dedicated=""))
-    with pytest.raises(FitError, match="tells of no NUMA cells"):
+        fit(request_for(cpu_policy="dedicated"), cell(dedicated=""))
+    with pytest.raises(FitError, match="reports no NUMA cells"):
         fitting.fit(NUMARequest(cells=(NUMACellRequest(0, (0,), 1),)), [], {}, Ratios())
 
 
-def test_threads_of_common_cores_are_preferred() -> None:
-    asked = wanted(cpu_policy="dedicated", cpu_thread_policy="prefer")
-    assert pins(fit(asked, usage={"0": NUMACellUsage(cpus=[2])})) == [4, 5]
-    assert pins(fit(wanted(1, cpu_policy="dedicated"), usage={"0": NUMACellUsage(cpus=[2])})) == [3]
-    assert pins(fit(wanted(3, cpu_policy="dedicated"), usage={"0": NUMACellUsage(cpus=[2])})) == [4, 5, 3]
-    assert pins(fit(asked, cell(threads=False))) == [2, 3]
+def test_policy_prefer_uses_threads_of_common_cores() -> None:
+    request = request_for(cpu_policy="dedicated", cpu_thread_policy="prefer")
+    assert pins(fit(request, usage={"0": NUMACellUsage(cpus=[2])})) == [4, 5]
+    assert pins(fit(request_for(1, cpu_policy="dedicated"), usage={"0": NUMACellUsage(cpus=[2])})) == [3]
+    assert pins(fit(request_for(3, cpu_policy="dedicated"), usage={"0": NUMACellUsage(cpus=[2])})) == [4, 5, 3]
+    assert pins(fit(request, cell(threads=False))) == [2, 3]
 
 
-def test_threads_of_common_cores_can_be_required() -> None:
-    asked = wanted(cpu_policy="dedicated", cpu_thread_policy="require")
-    assert pins(fit(asked, usage={"0": NUMACellUsage(cpus=[2, 4])})) == [6, 7]
+def test_policy_require_needs_threads_of_common_cores() -> None:
+    request = request_for(cpu_policy="dedicated", cpu_thread_policy="require")
+    assert pins(fit(request, usage={"0": NUMACellUsage(cpus=[2, 4])})) == [6, 7]
     with pytest.raises(FitError, match="2 threads of common cores"):
-        fit(asked, usage={"0": NUMACellUsage(cpus=[2, 4, 6])})
+        fit(request, usage={"0": NUMACellUsage(cpus=[2, 4, 6])})
     with pytest.raises(FitError, match="2 threads of common cores"):
-        fit(asked, cell(threads=False))
+        fit(request, cell(threads=False))
 
 
-def test_a_core_of_its_own_is_nobody_elses() -> None:
-    asked = wanted(cpu_policy="dedicated", cpu_thread_policy="isolate")
-    placed = fit(asked, usage={"0": NUMACellUsage(cpus=[3])})
+def test_policy_isolate_holds_whole_cores() -> None:
+    request = request_for(cpu_policy="dedicated", cpu_thread_policy="isolate")
+    placed = fit(request, usage={"0": NUMACellUsage(cpus=[3])})
     assert (pins(placed), placed.host_cpus) == ([4, 6], [4, 5, 6, 7])
     usage = taken({"0": NUMACellUsage(cpus=[3])}, placed)
     assert usage["0"].cpus == [3, 4, 5, 6, 7]
-    with pytest.raises(FitError, match="2 cores of its own asked for in a NUMA cell, at most 0 free"):
-        fit(asked, usage=usage)
+    with pytest.raises(FitError, match="2 whole cores requested in a NUMA cell, at most 0 free"):
+        fit(request, usage=usage)
     # A core whose other thread guests share is none.
     with pytest.raises(FitError, match="at most 1 free"):
-        fit(asked, cell(shared="0-2,4", dedicated="3,5-7"))
-    assert pins(fit(asked, cell(threads=False))) == [2, 3]
+        fit(request, cell(shared="0-2,4", dedicated="3,5-7"))
+    assert pins(fit(request, cell(threads=False))) == [2, 3]
 
 
-def test_the_emulators_threads_have_a_cpu_of_their_own() -> None:
-    asked = wanted(cpu_policy="dedicated", emulator_threads_policy="isolate")
-    placed = fit(asked)
+def test_emulator_policy_isolate_holds_one_more_cpu() -> None:
+    request = request_for(cpu_policy="dedicated", emulator_threads_policy="isolate")
+    placed = fit(request)
     assert (pins(placed), placed.emulator_cpus, placed.host_cpus) == ([2, 3], [4], [2, 3, 4])
-    with pytest.raises(FitError, match="3 dedicated CPUs asked for"):
-        fit(asked, usage={"0": NUMACellUsage(cpus=[2, 3, 4, 5])})
-    both = fit(wanted(1, cpu_policy="dedicated", cpu_thread_policy="isolate", emulator_threads_policy="isolate"))
+    with pytest.raises(FitError, match="3 dedicated CPUs requested"):
+        fit(request, usage={"0": NUMACellUsage(cpus=[2, 3, 4, 5])})
+    both = fit(request_for(1, cpu_policy="dedicated", cpu_thread_policy="isolate", emulator_threads_policy="isolate"))
     assert (pins(both), both.emulator_cpus, both.host_cpus) == ([2], [4], [2, 3, 4, 5])
-    share = wanted(cpu_policy="dedicated", emulator_threads_policy="share")
+    share = request_for(cpu_policy="dedicated", emulator_threads_policy="share")
     assert fit(share).emulator_shared
     with pytest.raises(FitError, match="no shared CPUs"):
         fit(share, cell(shared=""))
 
 
-def test_shared_vcpus_of_a_node_are_counted_by_the_ratio() -> None:
-    asked = wanted(2, numa_nodes="1")
-    assert pins(fit(asked)) == []
+def test_shared_vcpus_are_limited_by_the_allocation_ratio() -> None:
+    request = request_for(2, numa_nodes="1")
+    assert pins(fit(request)) == []
     usage = {"0": NUMACellUsage(vcpus=2)}
-    with pytest.raises(FitError, match="2 shared vCPUs asked for in a NUMA cell, at most 0 left"):
-        fit(asked, usage=usage)
-    assert fit(asked, usage=usage, ratios=Ratios(cpu=2.0)).cells[0].cell == 0
+    with pytest.raises(FitError, match="2 shared vCPUs requested in a NUMA cell, at most 0 left"):
+        fit(request, usage=usage)
+    assert fit(request, usage=usage, ratios=Ratios(cpu=2.0)).cells[0].cell == 0
     with pytest.raises(FitError, match="at most 2 left"):
-        fit(wanted(3, numa_nodes="1"), ratios=Ratios(cpu=16.0))
+        fit(request_for(3, numa_nodes="1"), ratios=Ratios(cpu=16.0))
 
 
 # --- memory
 
 
-def test_ordinary_memory_is_what_is_not_in_large_pages() -> None:
-    asked = wanted(1, 512, numa_nodes="1")
-    assert fit(asked, usage={"0": NUMACellUsage(memory_mb=256)}).cells[0].page_kb is None
-    with pytest.raises(FitError, match="512 MB asked for in a NUMA cell, at most 511 MB left"):
-        fit(asked, usage={"0": NUMACellUsage(memory_mb=257)})
-    with pytest.raises(FitError, match="769 MB asked for"):
-        fit(wanted(1, 769, numa_nodes="1"), ratios=Ratios(ram=4.0))
+def test_ordinary_memory_excludes_large_pages() -> None:
+    request = request_for(1, 512, numa_nodes="1")
+    assert fit(request, usage={"0": NUMACellUsage(memory_mb=256)}).cells[0].page_kb is None
+    with pytest.raises(FitError, match="512 MB requested in a NUMA cell, at most 511 MB left"):
+        fit(request, usage={"0": NUMACellUsage(memory_mb=257)})
+    with pytest.raises(FitError, match="769 MB requested"):
+        fit(request_for(1, 769, numa_nodes="1"), ratios=Ratios(ram=4.0))
 
 
-def test_pages() -> None:
-    large = wanted(1, 128, mem_page_size="large")
+def test_page_size_word_selects_pages() -> None:
+    large = request_for(1, 128, mem_page_size="large")
     placed = fit(large)
     assert (placed.cells[0].page_kb, placed.cells[0].huge) == (2048, True)
     usage = taken({}, placed)
     assert usage["0"].pages == {"2048": 64}
-    assert fit(wanted(1, 128, mem_page_size="any"), usage=usage).cells[0].page_kb == 2048
+    assert fit(request_for(1, 128, mem_page_size="any"), usage=usage).cells[0].page_kb == 2048
     full = taken(usage, placed)
-    with pytest.raises(FitError, match=r"128 MB in pages \(large\) asked for in a NUMA cell, at most 0 MB free"):
+    with pytest.raises(FitError, match=r"128 MB in pages \(large\) requested in a NUMA cell, at most 0 MB free"):
         fit(large, usage=full, ratios=Ratios(cpu=4.0))
-    some = fit(wanted(1, 128, mem_page_size="any"), usage=full, ratios=Ratios(cpu=4.0)).cells[0]
+    some = fit(request_for(1, 128, mem_page_size="any"), usage=full, ratios=Ratios(cpu=4.0)).cells[0]
     assert (some.page_kb, some.huge) == (4, False)
-    assert not fit(wanted(1, 128, mem_page_size="small")).cells[0].huge
+    assert not fit(request_for(1, 128, mem_page_size="small")).cells[0].huge
     with pytest.raises(FitError, match=r"pages \(1048576 KiB\)"):
-        fit(wanted(1, 1024, mem_page_size="1GB"))
+        fit(request_for(1, 1024, mem_page_size="1GB"))
     with pytest.raises(FitError, match=r"pages \(2048 KiB\)"):
-        fit(wanted(1, 127, mem_page_size="2MB"))
+        fit(request_for(1, 127, mem_page_size="2MB"))
 
 
-def test_reserved_pages_are_not_given_out() -> None:
-    fit(wanted(1, 128, mem_page_size="2MB"), cell(reserved=64))
+def test_reserved_pages_are_not_allocated() -> None:
+    fit(request_for(1, 128, mem_page_size="2MB"), cell(reserved=64))
     with pytest.raises(FitError, match="at most 126 MB free"):
-        fit(wanted(1, 128, mem_page_size="2MB"), cell(reserved=65))
+        fit(request_for(1, 128, mem_page_size="2MB"), cell(reserved=65))
 
 
 # --- several cells
 
 
-def test_each_node_has_a_cell_of_its_own() -> None:
-    asked = wanted(4, 256, cpu_policy="dedicated", numa_nodes="2")
-    placed = fit(asked, cell(0), cell(1))
-    assert [(each.cell, each.pins) for each in placed.cells] == [(0, [2, 3]), (1, [10, 11])]
-    with pytest.raises(FitError, match="2 NUMA cells asked for, 1 there"):
-        fit(asked, cell(0))
+def test_nodes_are_in_different_cells() -> None:
+    request = request_for(4, 256, cpu_policy="dedicated", numa_nodes="2")
+    placed = fit(request, cell(0), cell(1))
+    assert [(node.cell, node.pins) for node in placed.cells] == [(0, [2, 3]), (1, [10, 11])]
+    with pytest.raises(FitError, match="2 NUMA cells requested, it has 1"):
+        fit(request, cell(0))
     full = {"1": NUMACellUsage(cpus=[10, 11, 12, 13, 14])}
-    with pytest.raises(FitError, match="each has room for fewer of its nodes"):
-        fit(asked, cell(0), cell(1), usage=full)
+    with pytest.raises(FitError, match="too few have space for one of its nodes"):
+        fit(request, cell(0), cell(1), usage=full)
 
 
-def test_the_fullest_cell_that_will_do_is_taken() -> None:
+def test_fullest_sufficient_cell_is_preferred() -> None:
     usage = {"1": NUMACellUsage(cpus=[10, 11])}
-    assert fit(wanted(cpu_policy="dedicated"), cell(0), cell(1), usage=usage).cells[0].cell == 1
-    assert fit(wanted(5, cpu_policy="dedicated"), cell(0), cell(1), usage=usage).cells[0].cell == 0
+    assert fit(request_for(cpu_policy="dedicated"), cell(0), cell(1), usage=usage).cells[0].cell == 1
+    assert fit(request_for(5, cpu_policy="dedicated"), cell(0), cell(1), usage=usage).cells[0].cell == 0
 
 
-def test_a_node_makes_room_for_one_that_fits_nowhere_else() -> None:
-    """The first one would get the fullest cell, and only there is memory enough for the second."""
+def test_node_moves_for_a_node_that_fits_nowhere_else() -> None:
+    """The first node prefers the fullest cell, but only that cell has enough memory for the second node."""
     nodes = {"numa_nodes": "2", "numa_cpus__0": "0", "numa_mem__0": "64", "numa_cpus__1": "1", "numa_mem__1": "512"}
-    asked = wanted(2, 576, cpu_policy="dedicated", **nodes)
+    request = request_for(2, 576, cpu_policy="dedicated", **nodes)
     usage = {"1": NUMACellUsage(memory_mb=600)}
-    placed = fit(asked, cell(0, dedicated="2-3"), cell(1), usage=usage)
-    assert [each.cell for each in placed.cells] == [1, 0]
-    with pytest.raises(FitError, match="each has room for fewer of its nodes"):
-        fit(asked, cell(0, dedicated="2-3"), cell(1), usage={"1": NUMACellUsage(memory_mb=768)})
+    placed = fit(request, cell(0, dedicated="2-3"), cell(1), usage=usage)
+    assert [node.cell for node in placed.cells] == [1, 0]
+    with pytest.raises(FitError, match="too few have space for one of its nodes"):
+        fit(request, cell(0, dedicated="2-3"), cell(1), usage={"1": NUMACellUsage(memory_mb=768)})
 
 
-def test_whatever_is_given_back_leaves_nothing() -> None:
-    """Guests come and go at random; no CPU is two guests', nothing is given out that is not there."""
+def test_released_claims_leave_no_usage() -> None:
+    """Guests come and go at random. No CPU belongs to two guests, and every allocation is within its cell."""
     chance = random.Random(1)
     cells = [cell(0), cell(1)]
-    there = {cpu for each in cells for cpu in cpu_sets.parse(each.dedicated_cpus)}
+    dedicated = {cpu for cell_ in cells for cpu in cpu_sets.parse(cell_.dedicated_cpus)}
     kinds = [
-        wanted(chance.randint(1, 4), 64, cpu_policy="dedicated", cpu_thread_policy=policy)
+        request_for(chance.randint(1, 4), 64, cpu_policy="dedicated", cpu_thread_policy=policy)
         for policy in ("prefer", "isolate", "require")
     ]
-    kinds += [wanted(2, 128, mem_page_size="large"), wanted(4, 128, cpu_policy="dedicated", numa_nodes="2")]
+    kinds += [request_for(2, 128, mem_page_size="large"), request_for(4, 128, cpu_policy="dedicated", numa_nodes="2")]
     usage: NUMAUsage = {}
     placed: list[InstanceNUMATopology] = []
     fitted = 0
@@ -301,7 +303,7 @@ def test_whatever_is_given_back_leaves_nothing() -> None:
             fitted += 1
         held = [cpu for topology in placed for cpu in topology.host_cpus]
         assert len(held) == len(set(held))
-        assert set(held) <= there
+        assert set(held) <= dedicated
         assert usage == usage_of(placed)
         assert all(used.pages.get("2048", 0) <= 128 for used in usage.values())
     assert fitted > 300

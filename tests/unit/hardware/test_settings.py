@@ -1,4 +1,4 @@
-"""Flavor and image together: precedence, contradictions, topologies."""
+"""Settings of flavor and image together: precedence, contradictions, topologies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.hardware import traits
-from nova_lite.hardware.settings import Hardware
+from nova_lite.hardware.guest import Hardware
 from nova_lite.hardware.topology import Topology
 from nova_lite.objects import Flavor, Image
 
@@ -23,7 +23,7 @@ def make(
     return hardware.resolve(flavor, Image(id="i", name="i", properties=properties, **image), strict)
 
 
-def test_who_says_nothing_gets_a_plain_guest() -> None:
+def test_guest_without_settings_is_plain() -> None:
     assert make({}, {}) == make({"mine": "1", "my:own": "2"}, {"os_version": "12", "my_property": "x"})
     assert make({}, {}).topology == Topology(4, 1, 1)
 
@@ -34,46 +34,50 @@ def test_who_says_nothing_gets_a_plain_guest() -> None:
         ({"hw:pmu": "yes"}, {"hw_pmu": "no"}, "contradict each other: hw:pmu is yes, hw_pmu is no"),
         ({"hw:cpu_max_sockets": "2"}, {"hw_cpu_max_sockets": "3"}, "more than its flavor allows"),
         ({"hw:serial_port_count": "1"}, {"hw_serial_port_count": "2"}, "more than its flavor allows"),
-        ({"hw:cpu_max_cores": "2"}, {"hw_cpu_cores": "4"}, "4 CPU cores are asked for, and at most 2 are allowed"),
+        ({"hw:cpu_max_cores": "2"}, {"hw_cpu_cores": "4"}, "4 CPU cores are requested, and at most 2 allowed"),
         (
             {"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "1", "hw:cpu_max_threads": "2"},
             {},
-            "4 vCPUs cannot be had with at most 1 sockets x 1 cores x 2 threads",
+            "cannot have 4 vCPUs with at most 1 sockets x 1 cores x 2 threads",
         ),
-        ({"hw:nosuch": "1"}, {}, "Extra spec 'hw:nosuch' is not one that is known"),
-        ({}, {"hw_nosuch": "1"}, "Image property 'hw_nosuch' is not one that is known"),
+        ({"hw:nosuch": "1"}, {}, "Extra spec 'hw:nosuch' is unknown"),
+        ({}, {"hw_nosuch": "1"}, "Image property 'hw_nosuch' is unknown"),
         ({}, {"hw_disk_bus": "xen"}, "'hw_disk_bus' cannot be 'xen': it takes virtio, scsi"),
         ({"os:secure_boot": "required"}, {}, "hw_firmware_type=uefi"),
         (
             {},
             {"os_secure_boot": "required", "hw_firmware_type": "uefi", "hw_machine_type": "pc"},
-            "takes a q35 machine",
+            "needs a q35 machine",
         ),
-        ({"hw:maxphysaddr_mode": "emulate"}, {}, "maxphysaddr_bits goes with"),
-        ({"hw:maxphysaddr_bits": "40"}, {}, "maxphysaddr_bits goes with"),
+        ({"hw:maxphysaddr_mode": "emulate"}, {}, "need each other"),
+        ({"hw:maxphysaddr_bits": "40"}, {}, "need each other"),
         ({}, {"hw_disk_bus": "ide", "hw_machine_type": "q35"}, "no IDE bus"),
         ({}, {"hw_video_ram": "16"}, "its flavor allows 0"),
         ({"hw_video:ram_max_mb": "8"}, {"hw_video_ram": "16"}, "its flavor allows 8"),
-        ({}, {"os_require_quiesce": "yes"}, "takes a guest agent"),
+        ({}, {"os_require_quiesce": "yes"}, "needs a guest agent"),
         ({"hw:vif_multiqueue_enabled": "yes"}, {"hw_vif_model": "e1000"}, "Only virtio interfaces"),
-        ({"quota:disk_total_iops_sec": "1", "quota:disk_read_iops_sec": "1"}, {}, "goes with neither"),
-        ({"quota:disk_read_bytes_sec_max": "1"}, {}, "goes with quota:disk_read_bytes_sec"),
-        ({"quota:disk_size_iops_sec": "1"}, {}, "goes with a limit of requests"),
-        ({"quota:vif_outbound_burst": "1"}, {}, "go with quota:vif_outbound_average"),
+        (
+            {"quota:disk_total_iops_sec": "1", "quota:disk_read_iops_sec": "1"},
+            {},
+            "excludes limits of reads",
+        ),
+        ({"quota:disk_read_bytes_sec_max": "1"}, {}, "needs quota:disk_read_bytes_sec"),
+        ({"quota:disk_size_iops_sec": "1"}, {}, "needs a limit of requests"),
+        ({"quota:vif_outbound_burst": "1"}, {}, "need quota:vif_outbound_average"),
         ({"trait:X": "required"}, {"trait:X": "forbidden"}, "both required and forbidden"),
         ({"trait:COMPUTE_FIRMWARE_UEFI": "forbidden"}, {"hw_firmware_type": "uefi"}, "hardware needs it"),
-        ({}, {"hw_pointer_model": "usbtablet", "hw_input_bus": "virtio"}, "on the bus usb"),
-        ({}, {"hw_numa_cpus.0": "0-1"}, "go with hw:numa_nodes"),
+        ({}, {"hw_pointer_model": "usbtablet", "hw_input_bus": "virtio"}, "needs hw_input_bus=usb"),
+        ({}, {"hw_numa_cpus.0": "0-1"}, "need hw:numa_nodes"),
     ],
 )
-def test_what_cannot_be_had_is_refused(specs: dict[str, str], properties: dict[str, str], message: str) -> None:
+def test_impossible_settings_are_refused(specs: dict[str, str], properties: dict[str, str], message: str) -> None:
     with pytest.raises(exceptions.HardwareRefused, match=message) as refusal:
         make(specs, properties)
     assert refusal.value.code == 400
     assert make(specs, properties, strict=False).topology.sockets >= 1
 
 
-def test_whose_word_counts() -> None:
+def test_precedence_of_flavor_and_image() -> None:
     assert make({"hw:watchdog_action": "reset"}, {"hw_watchdog_action": "pause"}).watchdog == "pause"
     assert make({"hw:watchdog_action": "reset"}, {"hw_watchdog_action": "disabled"}).watchdog is None
     assert make({"hw:boot_menu": "yes"}, {"hw_boot_menu": "no"}).boot_menu is False
@@ -96,7 +100,9 @@ def test_whose_word_counts() -> None:
         ({"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "2"}, {"hw_cpu_threads": "2"}, (1, 2, 2)),
     ],
 )
-def test_topology(specs: dict[str, str], properties: dict[str, str], topology: tuple[int, int, int]) -> None:
+def test_topology_is_resolved(
+    specs: dict[str, str], properties: dict[str, str], topology: tuple[int, int, int]
+) -> None:
     assert make(specs, properties).topology == topology
 
 
@@ -105,28 +111,28 @@ def test_topology(specs: dict[str, str], properties: dict[str, str], topology: t
     wishes=st.tuples(*[st.none() | st.integers(1, 8)] * 3),
     limits=st.tuples(*[st.none() | st.integers(1, 16)] * 3),
 )
-def test_a_topology_makes_all_vcpus_and_stays_below_its_limits(
+def test_topology_has_all_vcpus_and_is_within_its_limits(
     vcpus: int, wishes: tuple[int | None, ...], limits: tuple[int | None, ...]
 ) -> None:
     parts = ("sockets", "cores", "threads")
     specs = {f"hw:cpu_{part}": str(wish) for part, wish in zip(parts, wishes, strict=True) if wish}
     specs |= {f"hw:cpu_max_{part}": str(limit) for part, limit in zip(parts, limits, strict=True) if limit}
     try:
-        found = make(specs, {}, vcpus).topology
+        topology = make(specs, {}, vcpus).topology
     except exceptions.HardwareRefused:
         return
-    assert found.sockets * found.cores * found.threads == vcpus
-    assert all(limit is None or have <= limit for have, limit in zip(found, limits, strict=True))
+    assert topology.sockets * topology.cores * topology.threads == vcpus
+    assert all(limit is None or number <= limit for number, limit in zip(topology, limits, strict=True))
     if all(wishes) and vcpus == wishes[0] * wishes[1] * wishes[2]:  # type: ignore[operator]
-        assert found == wishes
+        assert topology == wishes
 
 
-def test_a_server_from_before_moves_on_with_what_it_can_have() -> None:
-    found = make({"hw:mem_encryption": "yes", "hw:pmu": "yes"}, {"hw_disk_bus": "xen"}, strict=False)
-    assert (found.pmu, found.disk_bus) == (True, "virtio")
+def test_refused_settings_of_an_older_server_are_left_out() -> None:
+    guest = make({"hw:mem_encryption": "yes", "hw:pmu": "yes"}, {"hw_disk_bus": "xen"}, strict=False)
+    assert (guest.pmu, guest.disk_bus) == (True, "virtio")
 
 
-def test_hardware_needs_traits() -> None:
+def test_hardware_requires_traits_of_the_host() -> None:
     assert make({}, {"hw_firmware_type": "uefi", "os_secure_boot": "required"}).traits == {
         traits.UEFI: "required",
         traits.SECURE_BOOT: "required",
@@ -136,7 +142,7 @@ def test_hardware_needs_traits() -> None:
     assert traits.missing({"A": "required", "B": "forbidden", "C": "required"}, ["B", "C"]) == ["A", "not B"]
 
 
-def test_the_root_device_is_named_by_its_bus() -> None:
+def test_root_device_name_depends_on_its_bus() -> None:
     def image(disk_format: str = "qcow2", **properties: str) -> Image:
         return Image(id="i", name="i", disk_format=disk_format, properties=properties)
 
@@ -147,7 +153,7 @@ def test_the_root_device_is_named_by_its_bus() -> None:
     assert hardware.root_device(image(hw_disk_bus="nonsense")) == "/dev/vda"
 
 
-def test_a_rescue_image_says_what_its_disk_is() -> None:
+def test_rescue_disk_depends_on_its_image() -> None:
     def image(**properties: str) -> Image:
         return Image(id="i", name="i", properties=properties)
 

@@ -217,22 +217,22 @@ CELL = NUMACell(id=0, memory_mb=1024, shared_cpus="0", dedicated_cpus="1-2", pag
     ("request_", "has", "why"),
     [
         (asking(hw__cpu_policy="dedicated"), {}, ""),
-        (asking(hw__cpu_policy="dedicated"), {"numa": []}, "it tells of no NUMA cells"),
+        (asking(hw__cpu_policy="dedicated"), {"numa": []}, "it reports no NUMA cells"),
         (
             asking(hw__cpu_policy="dedicated"),
             {"numa_used": {"0": NUMACellUsage(cpus=[1, 2])}},
-            "1 dedicated CPUs asked for in a NUMA cell, at most 0 free",
+            "1 dedicated CPUs requested in a NUMA cell, at most 0 free",
         ),
         (
             asking(hw__mem_page_size="1GB"),
             {},
-            "512 MB in pages (1048576 KiB) asked for in a NUMA cell, at most 0 MB free",
+            "512 MB in pages (1048576 KiB) requested in a NUMA cell, at most 0 MB free",
         ),
         (spec(image=image(hw_numa_nodes="1")), {}, ""),
         (
             spec(image=image(hw_numa_nodes="1")),
             {"numa_used": {"0": NUMACellUsage(vcpus=1)}},
-            "1 shared vCPUs asked for in a NUMA cell, at most 0 left",
+            "1 shared vCPUs requested in a NUMA cell, at most 0 left",
         ),
         (
             spec(image=image(hw_numa_nodes="1")),

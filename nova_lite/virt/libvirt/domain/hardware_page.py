@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.hardware import fitting, table
-from nova_lite.hardware.definition import Definition, Outcome, Precedence
+from nova_lite.hardware.definition import Definition, Outcome
 from nova_lite.objects import VIF, Flavor, Image, Instance, Network, NUMACell, NUMAPages
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
@@ -17,7 +17,7 @@ from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.consoles import Listeners
 from nova_lite.virt.libvirt.host import kvm
 
-#: What is above this line in the page is written by hand.
+#: The page is handwritten above this line.
 MARK = "<!-- Made by `nova-lite-manage api hardware` from here on. -->\n"
 
 _SECTIONS = (
@@ -27,9 +27,9 @@ _SECTIONS = (
     ("Disks", table.DISKS),
     ("Interfaces", table.INTERFACES),
     ("Other devices", table.DEVICES),
-    ("CPU limits, and those of other hypervisors", table.QUOTA),
-    ("Where servers go", table.PLACEMENT),
-    ("The system inside", table.SYSTEM),
+    ("CPU limits, and limits of other hypervisors", table.QUOTA),
+    ("Placement", table.PLACEMENT),
+    ("Guest system", table.SYSTEM),
     ("Not for this hypervisor", table.OTHERS),
 )
 
@@ -45,22 +45,28 @@ _CELLS = [
     for number, first in ((0, 0), (1, 12))
 ]
 
-#: In an example's properties: of the image itself.
+#: Key among an example's properties that sets the image's format.
 _FORMAT = "disk_format"
 
 
 def markdown() -> str:
-    """The made part of the page, its mark included."""
-    return "\n".join([MARK, *(_section(title, rows) for title, rows in _SECTIONS)])
+    """Return the generated part of the page, with its mark."""
+    return "\n".join([MARK, *(_section(title, definitions) for title, definitions in _SECTIONS)])
 
 
-def _section(title: str, rows: tuple[Definition, ...]) -> str:
-    head = "| extra spec | image property | takes | outcome | example, and what it makes |\n|---|---|---|---|---|\n"
-    return f"## {title}\n\n{head}" + "".join(_line(row) for row in rows)
+def _section(title: str, definitions: tuple[Definition, ...]) -> str:
+    head = "| extra spec | image property | takes | outcome | example and its effect |\n|---|---|---|---|---|\n"
+    return f"## {title}\n\n{head}" + "".join(_line(definition) for definition in definitions)
 
 
-def _line(row: Definition) -> str:
-    cells = (_code(row.flavor), _code(row.image), row.values.says, _outcome(row), _shown(row))
+def _line(definition: Definition) -> str:
+    cells = (
+        _code(definition.flavor),
+        _code(definition.image),
+        definition.values.description,
+        _outcome(definition),
+        _shown(definition),
+    )
     return f"| {' | '.join(cells)} |\n"
 
 
@@ -68,51 +74,56 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
-def _outcome(row: Definition) -> str:
-    says = f"**{row.outcome.value}**: {row.says}"
-    if row.outcome is Outcome.REFUSED and row.kept:
-        says += "; a flavor may have it, its servers are refused"
-    if row.harmless:
-        says += f"; `{row.harmless[0]}` asks for nothing"
-    if row.flavor and row.image and row.outcome is Outcome.HONOURED and row.name != "traits":
-        says += (
-            f"; {row.wins.value}"
-            if row.wins is not Precedence.SAME
-            else "; flavor and image may not contradict each other"
-        )
-    return says
+def _outcome(definition: Definition) -> str:
+    description = f"**{definition.outcome.value}**: {definition.description}"
+    if definition.outcome is Outcome.REFUSED and definition.allowed_in_flavors:
+        description += "; flavors may have it, their servers are refused"
+    if definition.harmless:
+        description += f"; `{definition.harmless[0]}` requests nothing"
+    if (
+        definition.flavor
+        and definition.image
+        and definition.outcome is Outcome.HONOURED
+        and definition.name != "traits"
+    ):
+        description += f"; {definition.precedence.value}"
+    return description
 
 
-def _shown(row: Definition) -> str:
-    example = " ".join(f"`{key}={value}`" for key, value in {**row.specs, **row.properties}.items())
-    return f"{example}: {effect(row)}"
+def _shown(definition: Definition) -> str:
+    example = " ".join(f"`{key}={value}`" for key, value in {**definition.specs, **definition.properties}.items())
+    return f"{example}: {effect(definition)}"
 
 
-def effect(row: Definition) -> str:
-    """What the example makes, found by running it: a refusal's sentence, the XML that is there with it and not without
-    it, or in words what else it changes."""
+def effect(definition: Definition) -> str:
+    """Run the example and return its effect: the refusal, the XML that it adds, or the words in its definition."""
     try:
-        made = xml(row.specs, row.properties)
+        made = xml(definition.specs, definition.properties)
     except exceptions.HardwareRefused as error:
         return f"400, “{error.message}”"
-    new = added(_without(row), made)
+    new = added(_without(definition), made)
     if new:
         return " ".join(f"`{line}`" for line in new)
-    if gone := added(made, _without(row)):
+    if gone := added(made, _without(definition)):
         return "without " + " ".join(f"`{line}`" for line in gone)
-    return row.changes or "nothing"
+    return definition.other_effect or "nothing"
 
 
-def _without(row: Definition) -> str:
-    """The guest of the example, but for what the row is about."""
-    specs = {key: value for key, value in row.specs.items() if table.of_spec(key) is not row}
-    properties = {key: value for key, value in row.properties.items() if table.of_property(key) is not row}
+def _without(definition: Definition) -> str:
+    """Return the domain of the example's guest without the setting of ``definition``."""
+    specs = {key: value for key, value in definition.specs.items() if table.find_extra_spec(key) is not definition}
+    properties = {
+        key: value for key, value in definition.properties.items() if table.find_image_property(key) is not definition
+    }
     return xml(specs, properties, strict=False)
 
 
 def xml(specs: Mapping[str, str], properties: Mapping[str, str], strict: bool = True) -> str:
-    """The domain of a guest with four vCPUs, a disk, an interface and a screen on a host with KVM and two NUMA cells,
-    of four shared and eight dedicated CPUs each; raises `HardwareRefused`."""
+    """Return the domain of a guest. Raises `HardwareRefused`.
+
+    The guest has four vCPUs, a disk, an interface and a screen. The host has KVM and two NUMA cells with four shared
+    and eight dedicated CPUs each.
+    """
     own = {key: value for key, value in properties.items() if key != _FORMAT}
     image = Image(id="image", name="image", disk_format=properties.get(_FORMAT, "qcow2"), properties=own)
     flavor = Flavor(flavorid="1", name="flavor", vcpus=4, memory_mb=512, root_gb=1, extra_specs=dict(specs))
@@ -147,7 +158,7 @@ def xml(specs: Mapping[str, str], properties: Mapping[str, str], strict: bool = 
 
 
 def added(before: str, after: str) -> list[str]:
-    """The elements of ``after`` that are not in ``before``, each with the path to it, in order."""
+    """Return the elements of ``after`` that are not in ``before``, with their paths, in order."""
     have = Counter(_elements(before))
     new = []
     for line in _elements(after):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 
-from nova_lite.hardware import settings
-from nova_lite.hardware.settings import DEFAULT, Hardware
+from nova_lite.hardware import guest
+from nova_lite.hardware.guest import DEFAULT, Hardware
 from nova_lite.objects import InstanceNUMATopology
 from nova_lite.virt.libvirt.domain import numa_xml
 from nova_lite.virt.libvirt.host import kvm
@@ -23,7 +23,7 @@ def machine(hardware: Hardware, default: str = "pc") -> str:
     """The machine type; secure boot is only to be had with q35."""
     if hardware.machine_type:
         return hardware.machine_type
-    return "q35" if hardware.secure_boot == settings.REQUIRED and "q35" not in default else default
+    return "q35" if hardware.secure_boot == guest.REQUIRED and "q35" not in default else default
 
 
 def is_q35(machine_type: str) -> bool:
@@ -99,11 +99,11 @@ def disk(element: ET.Element, hardware: Hardware, first: bool, q35: bool) -> Non
     assert target is not None and driver is not None
     bus = hardware.disk_bus
     if first and hardware.cdrom:
-        bus = hardware.cdrom_bus or (settings.SATA if q35 else settings.IDE)
+        bus = hardware.cdrom_bus or (guest.SATA if q35 else guest.IDE)
         make_drive(element)
     target.set("bus", bus)
     target.set("dev", device(target.get("dev", ""), bus))
-    if hardware.packed_ring and bus == settings.VIRTIO:
+    if hardware.packed_ring and bus == guest.VIRTIO:
         driver.set("packed", "on")
     if hardware.disk_tune and element.get("device") == "disk":
         tune = ET.SubElement(element, "iotune")
@@ -123,7 +123,7 @@ def make_drive(element: ET.Element) -> None:
 
 def device(name: str, bus: str) -> str:
     """``vda`` as a guest calls the disk on another bus."""
-    return settings.DEVICE_PREFIX[bus] + name[2:]
+    return guest.DEVICE_PREFIX[bus] + name[2:]
 
 
 def interface(element: ET.Element, hardware: Hardware) -> None:
@@ -131,7 +131,7 @@ def interface(element: ET.Element, hardware: Hardware) -> None:
     model = element.find("model")
     assert model is not None
     model.set("type", hardware.vif_model)
-    if hardware.vif_model == settings.VIRTIO:
+    if hardware.vif_model == guest.VIRTIO:
         driver = ({"queues": str(hardware.queues)} if hardware.queues > 1 else {}) | (
             {"packed": "on"} if hardware.packed_ring else {}
         )
@@ -145,7 +145,7 @@ def interface(element: ET.Element, hardware: Hardware) -> None:
 
 
 def controllers(devices: ET.Element, hardware: Hardware) -> None:
-    if settings.SCSI in (hardware.disk_bus, hardware.cdrom_bus):
+    if guest.SCSI in (hardware.disk_bus, hardware.cdrom_bus):
         ET.SubElement(devices, "controller", type="scsi", index="0", model=hardware.scsi_model)
     usb = (hardware.usb_model or USB_MODEL) if hardware.needs_usb else "none"
     ET.SubElement(devices, "controller", type="usb", model=usb)
@@ -153,10 +153,10 @@ def controllers(devices: ET.Element, hardware: Hardware) -> None:
 
 def add_controllers(devices: ET.Element, buses: set[str]) -> None:
     """What disks that join a guest need besides; libvirt adds controllers of other buses by itself."""
-    if settings.SCSI in buses and devices.find("controller[@type='scsi']") is None:
+    if guest.SCSI in buses and devices.find("controller[@type='scsi']") is None:
         ET.SubElement(devices, "controller", type="scsi", index="0", model=DEFAULT.scsi_model)
     none = devices.find("controller[@type='usb'][@model='none']")
-    if settings.USB in buses and none is not None:
+    if guest.USB in buses and none is not None:
         none.set("model", USB_MODEL)
 
 

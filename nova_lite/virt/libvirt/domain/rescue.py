@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ET
 import libvirt
 
 from nova_lite.base import exceptions, files
-from nova_lite.hardware import RescueDisk, check_rescue, settings
+from nova_lite.hardware import RescueDisk, check_rescue, guest
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, RESCUE, RESCUE_CONFIG_DRIVE, DiskMaker, DiskSet
@@ -89,7 +89,7 @@ def rescue_xml(domain_xml: str, rescue: DiskSet, how: RescueDisk) -> str:
     for disk in own:
         devices.remove(disk)
     kept = [disk for disk in own if not (config_drives and _file_name(disk) == CONFIG_DRIVE)]
-    first_bus = _bus(own[0]) if own else settings.VIRTIO
+    first_bus = _bus(own[0]) if own else guest.VIRTIO
     bus = how.bus or _drive_bus(os_element)
     for element in (root, *config_drives):
         _target(element).set("bus", bus if element is root else first_bus)
@@ -130,7 +130,7 @@ def _boot_first(devices: ET.Element, root: ET.Element) -> None:
 def _drive_bus(os_element: ET.Element) -> str:
     kind = os_element.find("type")
     machine = "" if kind is None else kind.get("machine", "")
-    return settings.SATA if hardware_xml.is_q35(machine) else settings.IDE
+    return guest.SATA if hardware_xml.is_q35(machine) else guest.IDE
 
 
 def _target(disk: ET.Element) -> ET.Element:
@@ -140,7 +140,7 @@ def _target(disk: ET.Element) -> ET.Element:
 
 
 def _bus(disk: ET.Element) -> str:
-    return _target(disk).get("bus", settings.VIRTIO)
+    return _target(disk).get("bus", guest.VIRTIO)
 
 
 def _file_name(disk: ET.Element) -> str:

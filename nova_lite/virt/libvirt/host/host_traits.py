@@ -9,7 +9,7 @@ from typing import Any
 
 import libvirt
 
-from nova_lite.hardware import settings, traits
+from nova_lite.hardware import guest, traits
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.host.cpu_model import CUSTOM, PASSTHROUGH, CpuModel
 
@@ -28,7 +28,7 @@ def of_domains(capabilities: Iterable[str]) -> set[str]:
         models = _values(described, "devices/video/enum[@name='modelType']")
         found |= {traits.of_video(model) for model in models if model in traits.VIDEO_MODELS}
         buses = _values(described, "devices/disk/enum[@name='bus']")
-        found |= {traits.of_bus(bus) for bus in buses if bus in settings.DEVICE_PREFIX}
+        found |= {traits.of_bus(bus) for bus in buses if bus in guest.DEVICE_PREFIX}
         if "efi" in _values(described, "os/enum[@name='firmware']"):
             found.add(traits.UEFI)
             if "yes" in _values(described, "os/loader/enum[@name='secure']"):

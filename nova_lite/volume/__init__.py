@@ -17,7 +17,7 @@ API, with Cinder's v3 endpoints::
 
     api/volume/                            app, requests, views, listing, versions
     api/compute/volume_attachments.py      volumes of a server
-    api/compute/volume_proxies.py          ``/os-volumes`` of the compute API, until 2.35
+    api/compute/volumes.py                 ``/os-volumes`` of the compute API, until 2.35
     policies/volume_service.py             rules
 
 Conductor::

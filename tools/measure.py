@@ -96,9 +96,10 @@ def _options() -> str:
     names = set()
     for path in sorted((PACKAGE / "conf").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("cfg.") and node.args:
-                if ast.unparse(node.func).endswith("Opt") and isinstance(node.args[0], ast.Constant):
-                    names.add((path.stem, str(node.args[0].value)))
+            if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("cfg.") and node.args):
+                continue
+            if ast.unparse(node.func).endswith("Opt") and isinstance(node.args[0], ast.Constant):
+                names.add((path.stem, str(node.args[0].value)))
     text = "\n".join((TOP / path).read_text() for path in _pages())
     missing = sum(name not in text for _, name in names)
     return f"{len(names)}; {missing}"

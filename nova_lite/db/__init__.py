@@ -1,5 +1,8 @@
-"""All SQL there is: tables, queries by noun, migrations. Nothing outside the conductor imports from here.
+"""All SQL: tables, queries by noun, and migrations. Only the conductor and the management commands import it.
 
-Query functions take a `UnitOfWork` first and return typed objects (or rows, within the conductor). They never commit:
-`Database.write` does, once per message.
+A query function takes a `UnitOfWork` first. It returns typed objects, or rows for callers inside the conductor. It
+never commits: `Database.write` commits once per message.
+
+`engine` opens connections and transactions, `models` defines the tables, `actions` is the durable queue, `claims`
+decides what fits where, and `audit` checks the invariants between rows.
 """

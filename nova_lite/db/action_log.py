@@ -1,4 +1,4 @@
-"""Reading the action log. It is written by `nova_lite.db.actions`."""
+"""Reads the action log. `nova_lite.db.actions` writes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nova_lite.objects import InstanceAction, InstanceActionEvent
 
 
 def list_(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
-    """Newest first, without their events; also of a deleted instance."""
+    """Return the actions of an instance, newest first, without their events. The instance may be deleted."""
     instances.get_row(uow, context, instance_uuid, deleted=True)
     query = sa.select(models.InstanceAction).where(models.InstanceAction.instance_uuid == instance_uuid)
     found = uow.session.scalars(query.order_by(models.InstanceAction.id.desc()))
@@ -23,7 +23,7 @@ def list_(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> list[
 
 
 def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str, request_id: str) -> InstanceAction:
-    """One action with its events, first to last."""
+    """Return one action with its events, first to last."""
     instances.get_row(uow, context, instance_uuid, deleted=True)
     row = uow.session.scalars(
         sa.select(models.InstanceAction)

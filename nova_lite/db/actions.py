@@ -1,7 +1,7 @@
-"""The action log as a queue: open, lease, redrive, finish.
+"""The action log as a queue: open, lease, retry, finish.
 
-A lease is taken under the lock of the action, if nobody has it. Losing one only means that a nudge is sent twice, which
-every handler tolerates.
+A driver takes the lease of an action under the lock of its row. Losing a lease is harmless: a wake-up is then sent
+twice, and every handler tolerates that.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from nova_lite.db.engine import Time, UnitOfWork, later, utcnow
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.objects import InstanceActionEvent
 
-#: What the payload of an action that is over does not have any more; some of it is secret.
+#: Keys that a finished action's payload loses. Some of them are secret.
 FORGOTTEN = ("last_error", "admin_password")
 
 _OPEN = InstanceAction.finish_time.is_(None)
 
-#: How long an action is left alone that waits for its host. The host's return ends that sooner; this is only for a
-#: return that was overlooked.
+#: Pause of an action that is blocked on its host. The host's return ends the wait; this interval only
+#: covers a return that was overlooked.
 PARKED = datetime.timedelta(minutes=10)
 
 
 def new_owner() -> str:
-    """A lease owner's name: new for every drive, so that a late thread of this very process is told apart as well."""
+    """Return a new lease owner's name. Each dispatch gets its own, so that a late thread of the same process loses its
+    lease.
+    """
     return str(uuid.uuid4())
 
 
@@ -46,8 +48,9 @@ def open_action(
     kind: str,
     payload: dict[str, Any],
 ) -> InstanceAction:
-    """A new action, at no step yet, to be written with one. The nudge that follows its commit may take it at once; the
-    reconciler after a moment."""
+    """Return a new action without a step; the caller sets one. The wake-up after the commit may take it at once, the
+    reconciler after a moment.
+    """
     action = InstanceAction(
         action=kind,
         instance_uuid=instance.uuid,
@@ -69,13 +72,13 @@ def open_action(
 
 
 def find_open(uow: UnitOfWork, instance_uuid: str, kind: str | None = None) -> InstanceAction | None:
-    """The newest open action of an instance, of this kind if one is given."""
+    """Return the newest open action of an instance, optionally of one kind."""
     found = [action for action in all_open(uow, instance_uuid) if kind in (None, action.action)]
     return found[0] if found else None
 
 
 def all_open(uow: UnitOfWork, instance_uuid: str) -> list[InstanceAction]:
-    """The newest first."""
+    """Return the open actions of an instance, newest first."""
     query = sa.select(InstanceAction).where(_OPEN, InstanceAction.instance_uuid == instance_uuid)
     return list(uow.session.scalars(query.order_by(InstanceAction.id.desc())))
 
@@ -96,18 +99,19 @@ _OPEN_OR_OF = (
 
 
 def open_or_of(uow: UnitOfWork, instance_uuid: str, request_id: str, kind: str) -> list[InstanceAction]:
-    """`all_open`, and what this request made of this kind, if it did."""
+    """Return the open actions of an instance, and the action of this kind that the request already made."""
     values = {"instance_uuid": instance_uuid, "request_id": request_id, "kind": kind}
     return list(uow.session.scalars(_OPEN_OR_OF, values))
 
 
-#: Of the newest actions of an instance at its host, for its last order; nearly always the first is it.
+#: Number of newest actions that `last_order` reads. The first one nearly always matches.
 _LOOKED_AT = 16
 
 
 def last_order(uow: UnitOfWork, instance: Instance) -> tuple[int, int]:
-    """Id and position of the newest order that was carried out on the instance as it is now, at its host; (0, 0) for
-    none. Of what has failed that is the last thing that was taken back."""
+    """Return action id and sequence number of the newest command that its host carried out on the instance; (0, 0) for
+    none. A failed action counts with its last undo.
+    """
     query = sa.select(InstanceAction).where(
         InstanceAction.instance_uuid == instance.uuid,
         InstanceAction.generation == instance.generation,
@@ -123,7 +127,7 @@ def last_order(uow: UnitOfWork, instance: Instance) -> tuple[int, int]:
 
 
 def newest(uow: UnitOfWork, instance_uuid: str) -> int:
-    """The id of the newest action of an instance; 0 for none."""
+    """Return the id of the newest action of an instance; 0 for none."""
     query = sa.select(sa.func.max(InstanceAction.id)).where(InstanceAction.instance_uuid == instance_uuid)
     return uow.session.scalar(query) or 0
 
@@ -134,7 +138,7 @@ def find_by_request(uow: UnitOfWork, request_id: str, kind: str, instance_uuid: 
 
 
 def lease(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Iterable[str], step: str) -> None:
-    """Take the actions of these instances that are at ``step`` and that nobody else drives now."""
+    """Lease the actions of these instances that are at ``step`` and have no owner."""
     free = sa.or_(InstanceAction.lease_owner.is_(None), InstanceAction.lease_expires_at <= utcnow())
     until = later(conf.conductor.lease_seconds)
     taken = sa.update(InstanceAction).where(*_at_step(instance_uuids, step), free)
@@ -142,7 +146,7 @@ def lease(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Ite
 
 
 def take(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, owner: str) -> None:
-    """``owner``, who opens the action, drives it."""
+    """Lease a newly opened action to ``owner``."""
     action.lease_owner = owner
     extend(uow, conf, action)
 
@@ -150,7 +154,9 @@ def take(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, owner: s
 def leased(
     uow: UnitOfWork, owner: str, instance_uuids: Iterable[str], step: str
 ) -> list[tuple[InstanceAction, Instance]]:
-    """The actions of these instances that are at ``step`` and leased to ``owner``, in the order of their creation."""
+    """Return the actions of these instances that are at ``step`` and leased to ``owner``, in the order of their
+    creation.
+    """
     query = sa.select(InstanceAction, Instance).join(Instance, Instance.uuid == InstanceAction.instance_uuid)
     query = query.where(*_at_step(instance_uuids, step), InstanceAction.lease_owner == owner)
     return uow.timed_rows(query.order_by(Instance.id))
@@ -161,17 +167,20 @@ def _at_step(instance_uuids: Iterable[str], step: str) -> tuple[sa.ColumnElement
 
 
 def due(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[int]:
-    """For the reconciler: the ids of actions whose lease lapsed or whose deadline passed, oldest first, at most
-    ``[conductor] reconcile_batch``. Nothing but the ids is read, so that a row that cannot be is found by its id."""
+    """Return the ids of actions whose lease lapsed or whose deadline passed, oldest first, at most ``[conductor]
+    reconcile_batch``.
+
+    The query reads only ids, so that the caller can name a row that cannot be decoded.
+    """
     query = sa.select(InstanceAction.id).where(*is_due(uow.now)).order_by(InstanceAction.lease_expires_at)
     return list(uow.session.scalars(query.limit(conf.conductor.reconcile_batch)))
 
 
 def take_due(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, ids: Iterable[int]) -> list[InstanceAction]:
-    """Those of these actions that are still `due`, now leased to ``owner``. Another conductor that is about to take one
-    gets it, and is not waited for.
+    """Lease the actions among ``ids`` that are still `due` to ``owner``, and return them. Rows that another conductor
+    has locked are skipped.
 
-    The lease lasts as long as the next backoff step says, so a redrive that leads nowhere is repeated after that.
+    The lease lasts one backoff step, so a retry without effect is repeated after that.
     """
     query = sa.select(InstanceAction).where(InstanceAction.id.in_(list(ids)), _OPEN)
     query = query.order_by(InstanceAction.lease_expires_at).with_for_update(skip_locked=True)
@@ -188,14 +197,14 @@ def is_due(now: Time) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def take_up(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, owner: str) -> None:
-    """``owner``, who holds the row, drives an action that was just freed, for as long as `take_due` would let it."""
+    """Lease an action that was just freed to ``owner``, who holds its row, for as long as `take_due` would."""
     action.lease_owner = owner
     action.lease_expires_at = uow.now + datetime.timedelta(seconds=backoff(conf, action.attempts))
     action.attempts += 1
 
 
 def backoff(conf: cfg.ConfigOpts, attempts: int) -> float:
-    """Seconds until the redrive after this many."""
+    """Return the seconds until the next retry after this many attempts."""
     steps: list[float] = conf.conductor.redrive_backoff
     return steps[min(attempts, len(steps) - 1)]
 
@@ -214,11 +223,11 @@ def _take(uow: UnitOfWork, action: InstanceAction, owner: str, seconds: float, c
 def lock(
     uow: UnitOfWork, action_id: int, instance_uuid: str | None = None, *also: sa.ColumnElement[Any]
 ) -> tuple[Any, ...] | None:
-    """An instance and its action as they are now, and what is asked ``also``; nobody else changes the two until the
-    transaction ends. None if there is no such action.
+    """Lock an instance and its action and return both, followed by the ``also`` columns; None if there is no such
+    action.
 
-    The instance is locked first: MariaDB goes by the order of the tables as long as each is found by its key, so the
-    uuid comes from a subquery where it is not known.
+    The instance is locked first. MariaDB follows the order of the tables only if each is found by its key, so a
+    subquery supplies an unknown uuid.
     """
     if instance_uuid is not None:
         return lock_all(uow, {action_id: instance_uuid}, *also).get(action_id)
@@ -229,8 +238,11 @@ def lock(
 def lock_all(
     uow: UnitOfWork, instance_uuids: Mapping[int, str], *also: sa.ColumnElement[Any]
 ) -> dict[int, tuple[Any, ...]]:
-    """`lock` of several by one statement, by the ids of the actions, as they were given; without those that there are
-    not. They are locked in the order of the instances' uuids, as everybody does who locks several."""
+    """Lock several actions with their instances by one statement. Returns `lock`'s tuples by action id; missing actions
+    are left out.
+
+    Rows are locked in the order of the instances' uuids, as everywhere.
+    """
     asked = {"action_ids": list(instance_uuids), "instance_uuids": list(instance_uuids.values())}
     return {row[1].id: row for row in uow.timed_rows(_locking_all(*also), asked)}
 
@@ -247,8 +259,8 @@ def _locking_all(*also: sa.ColumnElement[Any]) -> sa.Select[Any]:
     query = _both_locked(*also).order_by(Instance.uuid)
     query = query.where(Instance.uuid.in_(sa.bindparam("instance_uuids", expanding=True)))
     query = query.where(InstanceAction.id.in_(sa.bindparam("action_ids", expanding=True)))
-    # MariaDB locks rows as it reads them: in the order of this index, and of each its action then. By itself it would
-    # begin with the actions, or read (and wait for) all instances of a small cloud.
+    # MariaDB locks rows as it reads them: in the order of this index, then each one's action. Without the hint it would
+    # start with the actions, or read and wait for all instances of a small cloud.
     for name in ("mysql", "mariadb"):
         query = query.prefix_with("STRAIGHT_JOIN", dialect=name)
         query = query.with_hint(Instance, "FORCE INDEX (uq_instances_uuid)", name)
@@ -264,7 +276,7 @@ def _both_locked(*also: sa.ColumnElement[Any]) -> sa.Select[Any]:
 def still_leased(
     uow: UnitOfWork, instance_uuids: Mapping[int, str], owners: Mapping[int, str], step: str
 ) -> dict[int, tuple[Instance, InstanceAction]]:
-    """`lock_all`: those of the actions that are still open, at this step, and leased to their ``owners``."""
+    """Lock the actions and return the open ones at this step that are leased to their ``owners``."""
     found = lock_all(uow, instance_uuids)
     left: dict[int, tuple[Instance, InstanceAction]] = {}
     for action_id, owner in owners.items():
@@ -277,8 +289,9 @@ def still_leased(
 
 
 def retry_later(uow: UnitOfWork, conf: cfg.ConfigOpts, leases: Mapping[int, str], cause: str) -> list[InstanceAction]:
-    """Give back leased actions (ids to owners) that could not be driven now, those that still are leased so; the
-    reconciler comes back after the backoff."""
+    """Release the leases of actions that could not be driven, and return the actions. ``leases``: action id to owner;
+    leases lost meanwhile are skipped. The reconciler retries after the backoff.
+    """
     given = []
     for action_id, owner in leases.items():
         action = uow.session.get(InstanceAction, action_id, with_for_update=True)
@@ -290,40 +303,41 @@ def retry_later(uow: UnitOfWork, conf: cfg.ConfigOpts, leases: Mapping[int, str]
 
 
 def extend(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, seconds: float = 0) -> None:
-    """Whoever drives the action has one lease from now, and ``seconds`` more."""
+    """Extend the lease to one lease period from now plus ``seconds``."""
     action.lease_expires_at = uow.now + datetime.timedelta(seconds=conf.conductor.lease_seconds + seconds)
     action.updated_at = uow.now
 
 
 def free(uow: UnitOfWork, action: InstanceAction) -> None:
-    """Nobody drives the action, and it is due now."""
+    """Release the lease and make the action due now."""
     action.lease_owner = None
     action.lease_expires_at = action.updated_at = uow.now
     action.attempts = 0
 
 
 def begin_later(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction) -> None:
-    """Nobody drives the action; it is due in a moment, unless what is sent meanwhile arrives."""
+    """Release the lease and make the action due in a moment, in case the command that is being sent gets lost."""
     free(uow, action)
     action.lease_expires_at = uow.now + datetime.timedelta(seconds=backoff(conf, 0))
 
 
 def back_off(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, cause: str) -> None:
-    """Nobody drives the action now; the reconciler comes back after the next backoff step."""
+    """Release the lease; the reconciler retries after the next backoff step."""
     action.lease_owner = None
     action.lease_expires_at = uow.now + datetime.timedelta(seconds=backoff(conf, action.attempts))
     action.payload = {**action.payload, "last_error": cause}
 
 
 def block_on_host(uow: UnitOfWork, action: InstanceAction) -> None:
-    """Nobody drives the action before its host is back (`make_due`) or its deadline has passed: what is sent to a host
-    that is away only fills its queue."""
+    """Leave the action alone until its host returns (`make_due`) or its deadline passes. Commands to an absent host
+    would only fill its queue.
+    """
     action.lease_owner = None
     action.lease_expires_at = uow.now + PARKED
 
 
 def put_off(uow: UnitOfWork, action_id: int) -> None:
-    """Leave an action alone for a while whose row, or whose instance's, cannot be made sense of."""
+    """Postpone an action whose row, or whose instance's row, is corrupt."""
     later = uow.now + PARKED
     changed = sa.update(InstanceAction).where(InstanceAction.id == action_id)
     uow.change(changed.values(lease_owner=None, lease_expires_at=later, deadline=later))
@@ -332,7 +346,7 @@ def put_off(uow: UnitOfWork, action_id: int) -> None:
 def renew_leases(
     uow: UnitOfWork, conf: cfg.ConfigOpts, host: str, building: Mapping[str, int], acting: Iterable[int]
 ) -> None:
-    """Renew the leases of what a host works at: builds (instance uuid to generation) and actions (ids)."""
+    """Renew the leases of a host's work: builds (instance uuid to generation) and actions (ids)."""
     until = uow.now + datetime.timedelta(seconds=conf.conductor.lease_seconds)
     mine = (_OPEN, InstanceAction.host == host)
     pairs = [
@@ -347,7 +361,7 @@ def renew_leases(
 
 
 def make_due(uow: UnitOfWork, host: str) -> None:
-    """A host has just (re)started: whatever it was asked to do before is to be sent again now."""
+    """Make every open action of a host that has just (re)started due now, so that its commands are sent again."""
     uow.change(_MAKE_DUE, {"of_host": host, "due": uow.now})
 
 
@@ -359,7 +373,7 @@ _MAKE_DUE = (
 
 
 def finish(uow: UnitOfWork, action: InstanceAction, error: str | None = None, details: str = "") -> None:
-    """Close an action and its open events; ``error`` is its cause when it failed."""
+    """Close an action and its open events. ``error``: the cause of its failure."""
     metrics.ACTIONS_ENDED.labels(action.action, "failed" if error else "done").inc()
     action.finish_time = action.updated_at = uow.now
     action.lease_owner = None
@@ -375,15 +389,16 @@ def start_event(
     host: str | None,
     since: datetime.datetime | None = None,
 ) -> None:
-    """Record that a step begins, or began at ``since``; a step that is repeated at the same host stays one event."""
+    """Record that a step started, now or at ``since``. A step that is repeated at the same host stays one event."""
     events = _events(action)
     if not any((event.event, event.host, event.finish_time) == (name, host, None) for event in events):
         _write(action, [*events, InstanceActionEvent(event=name, host=host, start_time=since or uow.now)])
 
 
 def finish_events(uow: UnitOfWork, action: InstanceAction, error: str | None = None, details: str = "") -> None:
-    """Close whatever steps are open, as Success or (``error``) Error. A step of the conductor's own has no event; if it
-    is the one that ends in error, it gets one, so that a failure has its cause."""
+    """Close the open events as Success, or as Error if ``error`` is given. A conductor step has no event of its own; if
+    it fails, one is added to show the cause.
+    """
     events = _events(action)
     if error and events and all(event.finish_time and event.result != "Error" for event in events):
         name = f"conductor_{action.step}"

@@ -20,7 +20,7 @@ from nova_lite.db.models import AggregateHost, Instance, Service
 from nova_lite.db.statements import by_reference
 from nova_lite.objects import Aggregate
 
-#: A zone's name is stored in columns of this size, and ``:`` parts it from a forced host.
+#: Longest zone name that its columns store. A ``:`` separates the zone from a forced host.
 _MAX_LENGTH = 255
 
 
@@ -29,12 +29,12 @@ def list_(uow: UnitOfWork) -> list[Aggregate]:
 
 
 def get(uow: UnitOfWork, aggregate_id: str) -> Aggregate:
-    """``aggregate_id``: number, uuid or name."""
+    """Return the aggregate with this number, uuid, or name."""
     return _to_objects(uow, [_row(uow, aggregate_id)])[0]
 
 
 def create(uow: UnitOfWork, name: str, availability_zone: str | None = None) -> Aggregate:
-    """Raises `AggregateNameExists`."""
+    """Create an aggregate. Raises `AggregateNameExists`."""
     metadata = {} if availability_zone is None else {ZONE: availability_zone}
     _check(name, metadata)
     row = Row(uuid=str(uuid.uuid4()), name=name, metadata_=metadata, created_at=uow.now)
@@ -43,7 +43,7 @@ def create(uow: UnitOfWork, name: str, availability_zone: str | None = None) -> 
 
 
 def rename(uow: UnitOfWork, conf: cfg.ConfigOpts, aggregate_id: str, changes: dict[str, str | None]) -> Aggregate:
-    """Change ``name`` and ``availability_zone`` (None: no zone any more)."""
+    """Change ``name`` and ``availability_zone`` (None removes the zone)."""
     unknown = sorted(set(changes) - {"name", ZONE})
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(unknown)} of an aggregate cannot be changed")
@@ -63,7 +63,7 @@ def rename(uow: UnitOfWork, conf: cfg.ConfigOpts, aggregate_id: str, changes: di
 def set_metadata(
     uow: UnitOfWork, conf: cfg.ConfigOpts, aggregate_id: str, metadata: dict[str, str | None]
 ) -> Aggregate:
-    """Add or change these keys, and remove those whose value is None."""
+    """Add or change these keys. A value of None removes its key."""
     row = _row(uow, aggregate_id, lock=True)
     _change_metadata(uow, conf, row, metadata, "update aggregate metadata")
     row.updated_at = uow.now
@@ -72,7 +72,7 @@ def set_metadata(
 
 
 def delete(uow: UnitOfWork, aggregate_id: str) -> None:
-    """`InvalidAggregateAction` while it has hosts."""
+    """Delete an aggregate. Raises `InvalidAggregateAction` while it has hosts."""
     row = _row(uow, aggregate_id, lock=True)
     if _host_names(uow, row.id):
         raise exceptions.InvalidAggregateAction(action="delete", aggregate_id=row.id, reason="it still has hosts")
@@ -81,8 +81,9 @@ def delete(uow: UnitOfWork, aggregate_id: str) -> None:
 
 
 def add_host(uow: UnitOfWork, conf: cfg.ConfigOpts, aggregate_id: str, host: str) -> Aggregate:
-    """`HostNotFound` for a host that never reported, `InvalidAggregateAction` where it is in another zone, or has
-    servers and would change its zone."""
+    """Add a host to an aggregate. Raises `HostNotFound` for a host that never reported. Raises `InvalidAggregateAction`
+    if the host is in another zone, or has servers and would change its zone.
+    """
     row = _row(uow, aggregate_id, lock=True)
     if services.locked(uow, host, services.COMPUTE) is None:
         raise exceptions.HostNotFound(host=host)
@@ -136,7 +137,7 @@ def _check(name: str, metadata: dict[str, str]) -> None:
 def _check_zone(
     uow: UnitOfWork, conf: cfg.ConfigOpts, row: Row, zone: str | None, names: Sequence[str], action: str
 ) -> None:
-    """Each of the hosts may come into ``zone`` by this aggregate."""
+    """Check that every host may join ``zone`` by this aggregate."""
     for host, aggregates in host_aggregates.of_hosts(uow, names).items():
         other = host_aggregates.zone([each for each in aggregates if each.id != row.id])
         if zone is not None and other not in (None, zone):
@@ -150,7 +151,7 @@ def _check_zone(
 def _check_no_servers(
     uow: UnitOfWork, conf: cfg.ConfigOpts, row: Row, names: Sequence[str], zone: str, action: str
 ) -> None:
-    """Raises `InvalidAggregateAction` if a host with servers would change its zone."""
+    """Raise `InvalidAggregateAction` if a host with servers would change its zone."""
     moved = sa.select(Service.host).where(
         Service.host.in_(names), Service.binary == services.COMPUTE, Service.availability_zone != zone
     )

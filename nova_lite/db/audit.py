@@ -1,7 +1,7 @@
-"""The invariants between rows, as queries; and how to restore them.
+"""The invariants between rows, as queries, and their repair.
 
-Each check compares in one statement, so that it sees one moment of a database in use. A repair first locks the row
-that others would change along with what is counted, and counts then.
+Each check compares in one statement, so that it sees a consistent moment of a database in use. A repair first locks the
+row that concurrent changes would lock, then counts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RESOURCES = ("vcpus", "memory_mb", "disk_gb")
 
 @dataclass(frozen=True)
 class Problem:
-    """A broken invariant, and how to mend it (None: by hand)."""
+    """A broken invariant and its repair; None: an operator has to repair it."""
 
     check: str
     subject: str
@@ -56,7 +56,7 @@ def find(uow: UnitOfWork) -> list[Problem]:
 
 
 def fix(uow: UnitOfWork) -> list[Problem]:
-    """Mend everything that can be, check by check: what one check removes changes what the next one counts."""
+    """Repair every problem that can be repaired, check by check: one repair may change what the next check counts."""
     mended = []
     for check in CHECKS:
         for problem in list(check(uow)):
@@ -85,7 +85,7 @@ def tasks_without_action(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def _end_task(uow: UnitOfWork, instance_uuid: str) -> None:
-    """Clear the task state; an instance that was being built is in ERROR."""
+    """Clear the task state. An instance that was being built goes to ERROR."""
     row = uow.session.scalars(
         sa.select(Instance)
         .where(Instance.uuid == instance_uuid, ~_open_action(Instance.uuid))
@@ -109,7 +109,9 @@ def _end_task(uow: UnitOfWork, instance_uuid: str) -> None:
 
 
 def leftover_allocations(uow: UnitOfWork) -> Iterator[Problem]:
-    """Of instances that are gone. What waits for a silent host to clean up has an open action, and is kept."""
+    """Find allocations of instances that are gone. A cleanup that waits for a silent host has an open action and keeps
+    them.
+    """
     query = (
         sa.select(Allocation.id, Allocation.instance_uuid, ComputeNode.host)
         .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
@@ -126,7 +128,9 @@ def leftover_allocations(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def leftover_volumes(uow: UnitOfWork) -> Iterator[Problem]:
-    """Volumes that a server has which is gone. What waits for a silent host has an open action, and is kept."""
+    """Find volumes that belong to a server that is gone. A cleanup that waits for a silent host has an open action and
+    keeps them.
+    """
     query = sa.select(Volume.id, Volume.instance_uuid, Volume.status).where(
         Volume.instance_uuid.is_not(None), ~_alive(Volume.instance_uuid), ~_open_action(Volume.instance_uuid)
     )
@@ -143,8 +147,9 @@ def leftover_volumes(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def leftover_ports(uow: UnitOfWork) -> Iterator[Problem]:
-    """Of instances that are gone. What waits for a silent host has an open action, and is kept; one that a user made is
-    free."""
+    """Find ports of instances that are gone. A cleanup that waits for a silent host has an open action and keeps them.
+    The repair frees a port that a user made.
+    """
     query = sa.select(Port.id, Port.instance_uuid, Port.address, Port.project_id).where(
         Port.instance_uuid.is_not(None), ~_alive(Port.instance_uuid), ~_open_action(Port.instance_uuid)
     )
@@ -162,7 +167,7 @@ def leftover_ports(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def ownerless_ports(uow: UnitOfWork) -> Iterator[Problem]:
-    """That are neither a server's nor a user's: nobody would ever give back their addresses."""
+    """Find ports without a server and without a user. Nothing would ever release their addresses."""
     nobodys = (Port.instance_uuid.is_(None), Port.project_id.is_(None))
     for port_id, address in uow.session.execute(sa.select(Port.id, Port.address).where(*nobodys)):
         yield Problem(
@@ -175,7 +180,7 @@ def ownerless_ports(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def unfree_ports(uow: UnitOfWork) -> Iterator[Problem]:
-    """That no server has, and yet a host is to be at."""
+    """Find ports without a server that still name a host."""
     free = (Port.instance_uuid.is_(None), Port.project_id.is_not(None), Port.state.is_not(None))
     for port_id, state in uow.session.execute(sa.select(Port.id, Port.state).where(*free)):
         yield Problem(
@@ -188,7 +193,7 @@ def unfree_ports(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def wrong_ipv6(uow: UnitOfWork) -> Iterator[Problem]:
-    """Not the address that guests on their network make of their MAC address."""
+    """Find ports whose IPv6 address differs from the address that guests derive from the MAC address."""
     query = sa.select(Port.id, Port.mac_address, Port.address6, Network).join(Network, Network.id == Port.network_id)
     for port_id, mac_address, address6, row in uow.session.execute(
         query.where(sa.or_(Network.cidr6 != "", Port.address6.is_not(None)))
@@ -206,8 +211,9 @@ def wrong_ipv6(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def stray_allocations(uow: UnitOfWork) -> Iterator[Problem]:
-    """Of instances that are elsewhere, and that no move connects with the host: an admin has reset the state of one
-    that was resized. Without it, what is left on the host is destroyed."""
+    """Find allocations on hosts that the instance neither occupies nor moves from or to. An admin's reset of a resized
+    server leaves them. After the repair the host destroys its leftovers.
+    """
     waiting = sa.exists().where(
         Migration.instance_uuid == Instance.uuid,
         Migration.status == server_migrations.FINISHED,
@@ -236,7 +242,9 @@ def stray_allocations(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def missing_allocations(uow: UnitOfWork) -> Iterator[Problem]:
-    """Of instances that are on a host. One that is being deleted gives back its ends one after the other."""
+    """Find instances on a host without an allocation. An instance that is being deleted releases its hosts one by
+    one.
+    """
     query = (
         sa.select(Instance.uuid, Instance.host, ComputeNode.id)
         .join(ComputeNode, sa.and_(ComputeNode.host == Instance.host, ComputeNode.node == Instance.node))
@@ -273,7 +281,7 @@ def _allocate(uow: UnitOfWork, instance_uuid: str, node_id: int) -> None:
 
 
 def _amounts_of(row: Instance) -> dict[str, Any]:
-    """What it has of its node."""
+    """Return what an instance uses of its node."""
     amounts: dict[str, Any] = {name: getattr(row, name) for name in RESOURCES}
     if row.numa is not None:
         amounts["numa"] = row.numa
@@ -307,7 +315,7 @@ def node_counters(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def numa_usage(uow: UnitOfWork) -> Iterator[Problem]:
-    """What is taken of a node's NUMA cells is what its allocations have of them, and no CPU is two servers'."""
+    """Find nodes whose NUMA usage differs from the sum of their allocations, and CPUs that two servers share."""
     query = (
         sa.select(ComputeNode.id, ComputeNode.host, ComputeNode.numa_used, Allocation.instance_uuid, Allocation.numa)
         .outerjoin(Allocation, sa.and_(Allocation.compute_node_id == ComputeNode.id, Allocation.numa.is_not(None)))
@@ -330,7 +338,7 @@ def numa_usage(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def _shared_cpus(host: str, held: list[tuple[str, InstanceNUMATopology]]) -> Iterator[Problem]:
-    """Nobody can tell here which of the guests may stay: one of them is to be moved."""
+    """Report CPUs that several guests share. No repair: the operator has to decide which guest moves."""
     owners: dict[int, str] = {}
     for uuid, numa in held:
         for cpu in numa.host_cpus:
@@ -388,7 +396,8 @@ def quota_counters(uow: UnitOfWork) -> Iterator[Problem]:
 
 @functools.cache
 def _usage_and_amounts(resource: str) -> tuple[sa.Select[Any], ...]:
-    """Owner, what its counter says, and what it has: of each counter, and of each owner that has none."""
+    """Return the statements that list owner, counter, and actual use: for each counter, and for each owner without
+    one."""
     counted = COUNTED[resource]
     amounts = sa.select(counted.owner.label("owner"), counted.amount.label("amount"))
     real = amounts.where(counted.counts).group_by(counted.owner).subquery()

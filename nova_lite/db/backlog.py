@@ -1,4 +1,4 @@
-"""What waits to be done and who reports, in numbers: for metrics. Each question is one statement over an index."""
+"""Counts open work and reporting daemons for metrics. Each query is one statement over an index."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _OPEN = InstanceAction.finish_time.is_(None)
 
 
 class Backlog(NamedTuple):
-    """``open``: actions by kind and step. ``oldest_due``: seconds since the first of them that is due could have been
-    driven. ``hosts``: compute hosts by state. ``heartbeats``: by daemon, seconds since the oldest of what is up."""
+    """Open work in numbers. ``open``: actions by kind and step. ``oldest_due``: seconds since the first due action
+    became due. ``hosts``: compute hosts by state. ``heartbeats``: by daemon, seconds since the oldest heartbeat.
+    """
 
     open: dict[tuple[str, str], int]
     oldest_due: float

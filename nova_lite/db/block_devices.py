@@ -1,4 +1,4 @@
-"""The block devices of instances, and what becomes of the volumes among them. The instance is locked."""
+"""Block devices of instances, and the state of their volumes. Callers hold the lock of the instance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def keep(instance: models.Instance, devices: Iterable[BlockDevice]) -> None:
 
 
 def turn(instance: models.Instance, volume_id: str, state: DeviceState) -> None:
-    """The device of this volume is in this state from now on."""
+    """Set the state of the device that has this volume."""
     changed = [
         msgspec.structs.replace(each, state=state) if each.volume_id == volume_id else each for each in of(instance)
     ]
@@ -34,7 +34,7 @@ def in_state(instance: models.Instance, state: DeviceState) -> list[BlockDevice]
 
 
 def all_attached(uow: UnitOfWork, instance: models.Instance) -> None:
-    """A host has made the guest of all that it is to have."""
+    """Record that a host has made the guest with all of its devices."""
     if not instance.block_devices:
         return
     devices = [msgspec.structs.replace(each, state=DeviceState.ATTACHED) for each in of(instance)]
@@ -45,7 +45,7 @@ def all_attached(uow: UnitOfWork, instance: models.Instance) -> None:
 
 
 def used(uow: UnitOfWork, instance: models.Instance, device: BlockDevice) -> None:
-    """The guest has this volume."""
+    """Record that the guest has this volume."""
     cinder.news(uow, instance.uuid)
     table = models.Volume
     values = {"status": volumes.IN_USE, "attached_at": uow.now, "updated_at": uow.now}
@@ -54,14 +54,15 @@ def used(uow: UnitOfWork, instance: models.Instance, device: BlockDevice) -> Non
 
 
 def detached(uow: UnitOfWork, instance: models.Instance, device: BlockDevice) -> None:
-    """The guest does not have this volume, for sure: it is nobody's, or goes away where it was only for the instance
-    and never came to be."""
+    """Record that the guest does not have this volume. The volume becomes available; a volume that was never made, or
+    only for this instance, is removed.
+    """
     keep(instance, [each for each in of(instance) if each.uuid != device.uuid])
     _give_back(uow, instance, device, delete=False)
 
 
 def swapped(uow: UnitOfWork, instance: models.Instance) -> None:
-    """The guest has the volume that was to take another one's place, which is nobody's."""
+    """Record that the guest has the new volume of a swap. The old one becomes available."""
     devices = of(instance)
     for device in devices:
         if device.swap_id is None:
@@ -76,7 +77,7 @@ def swapped(uow: UnitOfWork, instance: models.Instance) -> None:
 
 
 def not_swapped(uow: UnitOfWork, instance: models.Instance) -> None:
-    """The guest has the volume that was to be replaced; the other one is nobody's."""
+    """Record that the guest kept the old volume of a swap. The new one becomes available."""
     devices = of(instance)
     for device in devices:
         if device.swap_id is not None:
@@ -87,7 +88,7 @@ def not_swapped(uow: UnitOfWork, instance: models.Instance) -> None:
 
 
 def release(uow: UnitOfWork, instance: models.Instance) -> None:
-    """Nothing is left of the instance: all its volumes are nobody's, and those that are to be are deleted."""
+    """Release all volumes of an instance that is gone, and delete the ones marked delete-on-termination."""
     not_swapped(uow, instance)
     for device in of(instance):
         _give_back(uow, instance, device, delete=device.delete_on_termination)

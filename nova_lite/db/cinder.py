@@ -1,8 +1,8 @@
 """Rows of the Cinder volumes of instances. `nova_lite.conductor.engine.cinder` drives Cinder from them.
 
-A volume has at most one row, so it is at most one instance's. Its row is there from the transaction that gives it to
-the instance until Cinder has nothing left of that; no call to Cinder is made for what no row says. The instance is
-locked before the row.
+A volume has at most one row, so it belongs to at most one instance. The row exists from the transaction that gives the
+volume to the instance until Cinder holds nothing of that. Without a row no call to Cinder is made. Callers lock the
+instance before the row.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from nova_lite.db.models import CinderAttachment as Row
 from nova_lite.db.models import Instance
 from nova_lite.objects import BlockDevice, Volume
 
-#: ``[volume] backend``.
+#: Value of ``[volume] backend``.
 BACKEND = "cinder"
 
 AVAILABLE = "available"
 
-#: The key of an attachment that no host has yet.
+#: Key of an attachment that is reserved but has no host yet.
 RESERVED = ""
 
 
@@ -33,8 +33,11 @@ def is_backend(uow: UnitOfWork) -> bool:
 
 
 def reserve(uow: UnitOfWork, instance: Instance, device: BlockDevice, volume: Volume | None) -> None:
-    """The volume is the instance's from now on, and Cinder is told after the commit. ``volume``: as the API has read
-    it with the user's token; None for one that Cinder is to make. `VolumeNotFound`, `InvalidVolume`."""
+    """Give the volume to the instance; Cinder is called after the commit.
+
+    ``volume``: as the API read it with the user's token; None for a volume that Cinder is to create. Raises
+    `VolumeNotFound` or `InvalidVolume`.
+    """
     if volume is not None:
         if volume.project_id and volume.project_id != instance.project_id:
             raise exceptions.VolumeNotFound(volume_id=volume.id)
@@ -57,7 +60,7 @@ def reserve(uow: UnitOfWork, instance: Instance, device: BlockDevice, volume: Vo
 
 
 def check_available(volume: Volume) -> None:
-    """Raises `InvalidVolume`."""
+    """Raise `InvalidVolume` unless the volume is available."""
     if volume.status != AVAILABLE and volume.multiattach:
         raise exceptions.InvalidVolume(
             reason=f"volume {volume.id} is in use, and cannot be attached to several servers here."
@@ -69,7 +72,7 @@ def check_available(volume: Volume) -> None:
 
 
 def news(uow: UnitOfWork, instance_uuid: str) -> None:
-    """Something about the instance's volumes has changed, or where it is: Cinder is told after the commit."""
+    """Schedule a call to Cinder after the commit: the instance's volumes or its host have changed."""
     if not is_backend(uow):
         return
     found = list(uow.session.scalars(sa.select(Row.id).where(Row.instance_uuid == instance_uuid)))
@@ -79,7 +82,9 @@ def news(uow: UnitOfWork, instance_uuid: str) -> None:
 
 
 def release(uow: UnitOfWork, device: BlockDevice, delete: bool) -> None:
-    """The instance does not have it any more. ``delete``: nor is it to be there; one that never was, is not."""
+    """Take the volume from its instance. ``delete``: Cinder deletes it as well. A volume that was never made is
+    dropped.
+    """
     row = get(uow, device.uuid, lock=True) if is_backend(uow) else None
     if row is None:
         return
@@ -92,7 +97,7 @@ def release(uow: UnitOfWork, device: BlockDevice, delete: bool) -> None:
 
 
 def made(uow: UnitOfWork, row: Row, volume_id: str) -> None:
-    """Cinder has begun to make it."""
+    """Record that Cinder has started to create the volume."""
     row.volume_id = volume_id
     row.due_at = row.due_at or uow.now
     uow.cinder_news.add(row.id)
@@ -115,7 +120,7 @@ def is_due(now: Time) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def lease(uow: UnitOfWork, row: Row, seconds: float) -> str | None:
-    """A token by which to give it back; None while somebody else is at it."""
+    """Lease the row and return the token that releases it; None while another driver has it."""
     if row.lease_owner is not None and row.due_at is not None and row.due_at > uow.now:
         return None
     row.lease_owner = str(uuid.uuid4())
@@ -124,7 +129,7 @@ def lease(uow: UnitOfWork, row: Row, seconds: float) -> str | None:
 
 
 def held(row: Row | None, token: str) -> Row | None:
-    """The row, if this token still has it."""
+    """Return the row if this token still leases it."""
     return row if row is not None and row.lease_owner == token else None
 
 
@@ -134,7 +139,7 @@ def device_of(instance: Instance, device_uuid: str) -> BlockDevice | None:
 
 
 def keep_device(instance: Instance, device: BlockDevice) -> None:
-    """Write back one of the instance's devices."""
+    """Write back one device of the instance."""
     instance.block_devices = [
         msgspec.to_builtins(device) if each["uuid"] == device.uuid else each for each in instance.block_devices or []
     ]

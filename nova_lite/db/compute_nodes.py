@@ -1,6 +1,6 @@
-"""Compute nodes: what hosts report of their hypervisors, and what schedulers and the API see of them.
+"""Compute nodes: inventories that hosts report, and the views of the scheduler and the API.
 
-What the scheduler cares about raises the node's generation and puts it into ``uow.touched_nodes``.
+A change that matters to the scheduler raises the node's generation and adds its id to ``uow.touched_nodes``.
 """
 
 from __future__ import annotations
@@ -26,31 +26,32 @@ from nova_lite.objects import ComputeNode as ComputeNodeObject
 from nova_lite.objects import HostAggregate, HostReport, HostState, Inventory, NUMACell, NUMAUsage
 from nova_lite.objects import Service as ServiceObject
 
-#: Parts of an inventory that the scheduler is told as they are, and those that decide where instances go.
+#: Parts of an inventory that schedulers receive unchanged, and parts that decide where instances go.
 _TOLD = (
     *("hypervisor_type", "hypervisor_version", "cpu_arch", "supported_hv_types", "supported_vm_modes"),
     "capabilities",
 )
 _SCHEDULED_BY = (*_TOLD, "numa")
 
-#: Parts of it that are only shown to users. The first changes with each heartbeat, and is written once in a while.
+#: Parts of an inventory that only users see. The uptime changes with each heartbeat and is written now and then.
 _ALWAYS = {"uptime"}
 _QUIET = _ALWAYS | {"running_vms", "disk_available_least", "host_ip", "tunnel_ip", "cpu_info"}
 _SHOWN_AGE = datetime.timedelta(minutes=1)
 
-#: Columns of a node that say what was reported of it.
+#: Columns of a node that hold a report.
 REPORTED = (
     *(ComputeNode.node, ComputeNode.inventory, ComputeNode.reserved, ComputeNode.updated_at),
     *(ComputeNode.vcpus, ComputeNode.memory_mb, ComputeNode.disk_gb),
     *(ComputeNode.cpu_allocation_ratio, ComputeNode.ram_allocation_ratio, ComputeNode.disk_allocation_ratio),
 )
 
-#: A change of what is free on the disk by this part of it is told to schedulers at once; a smaller one with the next.
+#: Share of the disk by which free space has to change to be published at once. A smaller change waits for the next
+#: report.
 _DISK_STEP = 0.05
 
 
 def report(uow: UnitOfWork, service: Service, host_report: HostReport, aggregates: Sequence[HostAggregate]) -> None:
-    """Make the host's rows these nodes, and no others."""
+    """Replace the nodes of a host by the reported ones."""
     known = {node.node: node for node in uow.session.scalars(_OF_HOST, {"host": host_report.host})}
     for inventory in host_report.inventories:
         reported = _as_reported(host_report, inventory)
@@ -62,7 +63,7 @@ def report(uow: UnitOfWork, service: Service, host_report: HostReport, aggregate
             _update(uow, node, values)
     for node in known.values():
         if _takes(node):
-            # Nothing new goes to a node that is not reported any more; what is there keeps its allocations.
+            # A node that is no longer reported gets nothing new. Instances there keep their allocations.
             node.vcpus = node.memory_mb = node.disk_gb = 0
             touch(uow, node)
 
@@ -93,7 +94,7 @@ def _update(uow: UnitOfWork, node: ComputeNode, values: dict[str, Any]) -> None:
 
 
 def _disk_changed(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """It changes with whatever guests write, which is no news."""
+    """Check whether the free disk space changed enough to matter. Every write of a guest changes it a little."""
     was, is_now = before.get("disk_available_least"), now.get("disk_available_least")
     if was is None or is_now is None:
         return False
@@ -101,8 +102,10 @@ def _disk_changed(before: dict[str, Any], now: dict[str, Any]) -> bool:
 
 
 def quiet_changes(report: HostReport, rows: Sequence[Any]) -> dict[int, dict[str, Any]] | None:
-    """By the ids of a host's nodes, inventories that are to be written and that decide nothing; None if `report` would
-    do more than that. ``rows``: with `REPORTED` of each of them, and ``read_at``, the database's time."""
+    """Return, by node id, the inventories to write that decide nothing; None if `report` would do more than that.
+
+    ``rows``: for each node of the host its `REPORTED` columns and ``read_at``, the database's time.
+    """
     known = {row.node: row for row in rows}
     found: dict[int, dict[str, Any]] = {}
     for inventory in report.inventories:
@@ -120,12 +123,12 @@ def quiet_changes(report: HostReport, rows: Sequence[Any]) -> dict[int, dict[str
 
 
 def _takes(row: Any) -> bool:
-    """Whether anything can be given out of a node: of one that is not reported any more it cannot."""
+    """Check whether anything of a node may be claimed. A node that is no longer reported offers nothing."""
     return bool(row.vcpus or row.memory_mb or row.disk_gb)
 
 
 def write_inventories(uow: UnitOfWork, inventories: dict[int, dict[str, Any]]) -> None:
-    """By the ids of nodes that are locked, all by one statement."""
+    """Write the inventories of locked nodes, by id, in one statement."""
     if inventories:
         _INVENTORIES.run(uow, inventories)
 
@@ -134,7 +137,7 @@ _INVENTORIES = UpdateEach(ComputeNode.id, ComputeNode.inventory, updated_at=utcn
 
 
 def apply_aggregates(uow: UnitOfWork, service: Service, aggregates: Sequence[HostAggregate]) -> None:
-    """Bring the capacities of a host's nodes in line with its aggregates, which have changed."""
+    """Recompute the capacities of a host's nodes after a change of its aggregates."""
     for node in uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)):
         if _takes(node):
             names = ("inventory", "reserved", *(ratio for _, _, ratio, _ in _RESOURCES))
@@ -152,8 +155,10 @@ _RESOURCES = (
 
 
 def _capacity(reported: dict[str, Any], aggregates: Sequence[HostAggregate]) -> dict[str, Any]:
-    """What may be given out of each resource: (total - reserved) * ratio, rounded down. An aggregate's own ratio or
-    reservation takes the place of the host's; the least of several."""
+    """Return the capacity of each resource: (total - reserved) * ratio, rounded down.
+
+    An aggregate's ratio or reservation replaces the host's. Of several values the smallest counts.
+    """
     capacity = {}
     for resource, reservation, ratio, reserved_key in _RESOURCES:
         reserved = host_aggregates.least(aggregates, reserved_key, reported["reserved"].get(reservation, 0))
@@ -177,7 +182,7 @@ def _as_reported(host_report: HostReport, inventory: Inventory) -> dict[str, Any
 
 
 def touch_all(uow: UnitOfWork, service: Service) -> None:
-    """What was changed concerns the whole host."""
+    """Touch every node of the host."""
     uow.tell_at_once = True
     uow.session.flush()
     for node in uow.session.scalars(_OF_SERVICE, {"service_id": service.id}):
@@ -188,7 +193,7 @@ _OF_SERVICE = sa.select(ComputeNode).where(ComputeNode.service_id == sa.bindpara
 
 
 def touch(uow: UnitOfWork, node: ComputeNode) -> None:
-    """Raise the node's generation in SQL, since claims raise it at the same time."""
+    """Raise the node's generation in SQL, since claims raise it concurrently."""
     uow.change(_TOUCH, {"node_id": node.id})
     uow.touched_nodes.add(node.id)
 
@@ -228,7 +233,7 @@ def to_state(row: ComputeNode, placed: Sequence[Placed] = (), aggregates: Sequen
 
 
 def _scheduled_by(row: ComputeNode) -> dict[str, Any]:
-    """What is free on the disk says nothing where more of it is given out than there is."""
+    """Return the values that the scheduler uses. Free disk space is left out where more disk is claimed than exists."""
     inventory = row.inventory
     found = {name: inventory[name] for name in _TOLD if name in inventory}
     if row.disk_gb <= inventory["disk_gb"]:
@@ -237,7 +242,7 @@ def _scheduled_by(row: ComputeNode) -> dict[str, Any]:
 
 
 def numa_cells(inventory: dict[str, Any]) -> list[NUMACell]:
-    """``inventory``: as it was reported."""
+    """Return the NUMA cells of a reported inventory."""
     return msgspec.convert(inventory.get("numa", []), list[NUMACell])
 
 
@@ -246,8 +251,9 @@ def numa_used(column: dict[str, Any] | None) -> NUMAUsage:
 
 
 def delete_of(uow: UnitOfWork, service: Service) -> None:
-    """Forget the nodes of a host, and take it out of its aggregates; `ServiceInUse` while anything is there, or may
-    be."""
+    """Delete the nodes of a host and remove it from its aggregates. Raises `ServiceInUse` while anything is, or may be,
+    on the host.
+    """
     placed = sa.select(Instance.id).where(Instance.host == service.host, Instance.deleted == sa.false())
     if uow.session.scalars(placed.limit(1)).first() is not None:
         raise exceptions.ServiceHostsInstances()
@@ -268,8 +274,9 @@ def delete_of(uow: UnitOfWork, service: Service) -> None:
 
 
 def _why_in_use(uow: UnitOfWork, service: Service) -> exceptions.ServiceInUse:
-    """Instances that are on other hosts hold something of this one: they move, or are deleted and it was not heard
-    since."""
+    """Return the error that names what keeps the host in use: instances, moves from or to it, or deletes that it has
+    not confirmed.
+    """
     moving = (
         sa.select(Instance.id)
         .join(Allocation, Allocation.instance_uuid == Instance.uuid)
@@ -287,7 +294,7 @@ def _why_in_use(uow: UnitOfWork, service: Service) -> exceptions.ServiceInUse:
 def list_(
     uow: UnitOfWork, hostname_pattern: str | None = None, limit: int | None = None, marker: str | None = None
 ) -> list[ComputeNodeObject]:
-    """``hostname_pattern``: substring of the node's name; ``marker``: uuid or numeric id."""
+    """Return nodes in pages. ``hostname_pattern``: substring of the node's name; ``marker``: uuid or numeric id."""
     query = sa.select(ComputeNode)
     if hostname_pattern is not None:
         query = query.where(ComputeNode.node.contains(hostname_pattern, autoescape=True))
@@ -297,13 +304,13 @@ def list_(
 
 
 def exists(uow: UnitOfWork, host: str | None, node: str | None) -> bool:
-    """Is there such a node? None: any."""
+    """Check whether there is such a node. None matches any host or node."""
     asked = {name: value for name, value in (("host", host), ("node", node)) if value is not None}
     return uow.session.scalars(sa.select(ComputeNode.id).filter_by(**asked)).first() is not None
 
 
 def get(uow: UnitOfWork, node_id: str) -> ComputeNodeObject:
-    """``node_id``: uuid or numeric id."""
+    """Return the node with this uuid or numeric id."""
     row = by_reference(uow, ComputeNode, node_id)
     if row is None:
         raise exceptions.ComputeNodeNotFound(node_id=node_id)

@@ -1,5 +1,7 @@
-"""Tokens of consoles, known by their hashes alone. A token is void once it was used, its time is over, or its instance
-is another's or another one: deleted, moved, built anew."""
+"""Console tokens, stored as hashes only.
+
+A token becomes void once it was used, its time is over, or its instance was deleted, moved, or rebuilt.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import ConsoleAuthToken, Instance
 from nova_lite.objects import Console, ConsoleTarget
 
-#: Rows of tokens whose time is over that one call of `expire` removes.
+#: Number of expired tokens that one call of `expire` removes.
 BATCH = 1000
 
 
@@ -28,7 +30,9 @@ def create(
     token_hash: str,
     console: Console,
 ) -> None:
-    """``compute_host`` has told of the console; raises `InstanceNotReady` if the instance has left it meanwhile."""
+    """Store a token for a console that ``compute_host`` reported. Raises `InstanceNotReady` if the instance has left
+    that host.
+    """
     instance = instances.get_row(uow, context, instance_uuid, lock=True)
     if instance.host != compute_host:
         raise exceptions.InstanceNotReady(instance_id=instance_uuid)
@@ -51,7 +55,7 @@ def create(
 
 
 def _make_room(uow: UnitOfWork, instance_uuid: str, limit: int) -> None:
-    """The oldest give way. Under the lock of the instance's row."""
+    """Delete the oldest tokens beyond the limit. Runs under the lock of the instance's row."""
     row = ConsoleAuthToken
     newest_first = sa.select(row.id).where(row.instance_uuid == instance_uuid).order_by(row.id.desc())
     surplus = uow.session.scalars(newest_first.offset(limit - 1)).all()
@@ -60,13 +64,14 @@ def _make_room(uow: UnitOfWork, instance_uuid: str, limit: int) -> None:
 
 
 def get(uow: UnitOfWork, token_hash: str) -> ConsoleTarget:
-    """Raises `ConsoleTokenNotFound`."""
+    """Return the target of a token. Raises `ConsoleTokenNotFound`."""
     return _to_object(_find(uow, token_hash))
 
 
 def take(uow: UnitOfWork, token_hash: str, console_types: list[str]) -> ConsoleTarget:
-    """What the token stands for, which is void from then on; raises `ConsoleTokenNotFound`, also for a console of
-    another type, whose token stays."""
+    """Consume a token and return its target. Raises `ConsoleTokenNotFound`, also for a console of another type, whose
+    token stays.
+    """
     row = _find(uow, token_hash)
     if row.console_type not in console_types:
         raise exceptions.ConsoleTokenNotFound()
@@ -77,7 +82,7 @@ def take(uow: UnitOfWork, token_hash: str, console_types: list[str]) -> ConsoleT
 
 
 def expire(uow: UnitOfWork) -> int:
-    """Remove some of those whose time is over; returns how many there were of them, at most `BATCH`."""
+    """Delete expired tokens and return their number, at most `BATCH`."""
     row = ConsoleAuthToken
     old = uow.session.scalars(sa.select(row.id).where(row.expires_at <= uow.now).limit(BATCH)).all()
     if old:

@@ -1,6 +1,6 @@
-"""What a sweep of the reconciler has to do, by one statement: at rest, that is all it asks.
+"""Finds the work of a reconciler sweep with one statement. An idle cloud needs no other.
 
-Each condition is where the rows are that it is about, for the query that finds them when there are some.
+Each condition stands beside the query that finds its rows.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from nova_lite.db import actions, cinder, instances, pending_attaches, server_mi
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Service
 
-#: Seconds before anything that there is: nothing is older.
+#: Seconds that lie before every timestamp.
 _NEVER = 100 * 365 * 86400
 
 
 class Due(NamedTuple):
-    """Whether there is anything: services that are silent, servers to offload, to reclaim and to confirm, files of
-    volumes, volumes of Cinder's, interfaces that came of nothing, actions. ``quiet``: for how many seconds no daemon
-    has reported, this one included; 0 when none ever has."""
+    """Kinds of work that a sweep has: silent services, servers to offload, reclaim, or confirm, volume files, Cinder
+    volumes, pending interfaces, actions.
+
+    ``quiet``: seconds since the newest report of any daemon, this one included; 0 if there was none.
+    """
 
     quiet: float
     silent: bool
@@ -53,7 +55,7 @@ _LOOK = sa.select(
 
 
 def look(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Due:
-    """What is switched off is never due."""
+    """Return the work that is due. Features that are switched off are never due."""
     seconds = {
         "now": 0,
         "silent": conf.service_down_time,

@@ -1,8 +1,7 @@
-"""Connections, transactions and the database's clock.
+"""Connections, transactions, and the database's clock.
 
-`Database.write` runs one function in one transaction and commits it, again from the start when the database asks for
-that (a deadlock, a lost connection before the commit). `Database.read` is the same without locks. A database that is
-away raises `DatabaseUnavailable`.
+`Database.write` runs one function in one transaction and commits it. It starts again on a deadlock or a connection lost
+before the commit. `Database.read` does the same without locks. An unreachable database raises `DatabaseUnavailable`.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ P = ParamSpec("P")
 Q = TypeVar("Q")
 T = TypeVar("T")
 
-#: In a condition: a moment, or a parameter of a statement that is made once.
+#: A time in a condition, or a parameter of a prepared statement.
 Time: TypeAlias = "datetime.datetime | sa.BindParameter[datetime.datetime]"
 
 MAX_TRIES = 5
 
-#: Seconds for which a connection is not asked whether it is there still after it was used.
+#: Idle database connections are pinged before use after this many seconds.
 IDLE = 1.0
 
 #: Error codes that mean "nothing was done, try again": MariaDB deadlock and lock timeout, PostgreSQL's 40001, 40P01.
@@ -49,7 +48,7 @@ _RETRY_CODES = {1205, 1213, "40001", "40P01", "55P03"}
 
 
 class utcnow(FunctionElement[datetime.datetime]):
-    """The database's clock, naive UTC with sub-second digits."""
+    """Clock of the database: naive UTC with sub-second digits."""
 
     inherit_cache = True
     type = sa.DateTime()
@@ -72,7 +71,7 @@ def _utcnow_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
 
 
 class later(FunctionElement[datetime.datetime]):
-    """The database's clock, so many seconds ahead."""
+    """Clock of the database, some seconds ahead."""
 
     inherit_cache = True
     type = sa.DateTime()
@@ -99,21 +98,21 @@ def _later_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
 
 @functools.cache
 def _with_time(query: Any) -> Any:
-    """``query``, which is made once, with the time. To make it again, and to find what was compiled for it before,
-    would cost more than to run it."""
+    """Add the database's time to a prepared query. Building the query anew, and finding its compiled form, costs more
+    than running it.
+    """
     return query.add_columns(utcnow())
 
 
 _NOW = sa.select(utcnow())
 
-#: Nobody asks a row for a column of the statement, only for a place or a name. SQLAlchemy's session says so, too: else
-#: the columns of a statement that is made anew are compared, each time, with those of the one that was compiled.
+#: Rows are read by position or name only, as in SQLAlchemy's session. Otherwise SQLAlchemy would compare the columns of
+#: each new statement with those of the compiled one.
 _BY_NAME = {"_result_disable_adapt_to_context": True}
 
 
 class ClaimedHost(NamedTuple):
-    """A host that something is claimed of: its zone, its nodes' ids by their names, and what its registration is
-    called."""
+    """A host with claimed resources: its zone, the ids of its nodes by name, and the identity of its registration."""
 
     zone: str
     nodes: dict[str, int]
@@ -121,18 +120,19 @@ class ClaimedHost(NamedTuple):
 
 
 class UnitOfWork:
-    """One transaction: its session, the options, the database's time, and what others have to hear after it.
+    """A transaction: its session, the options, the database's time, and the notifications that follow the commit.
 
-    ``touched_nodes``: ids of compute nodes that were changed; ``freed_nodes``: of those that got a place back;
-    ``deleted_nodes``: the last state of those that are gone; ``tell_at_once``: whoever has changed them counts on it
-    that the next create respects that.
-    ``hosts``: those that something is claimed of, locked; None for one that is not up. ``after_commit``: functions to
-    call once it is committed. ``refiltered_projects``, ``refiltered_instances``: whose security groups, or
-    whose interfaces, were changed. ``cinder_news``: ids of rows about which Cinder has to be told something.
+    ``touched_nodes``: ids of changed compute nodes; ``freed_nodes``: ids of nodes that got capacity back;
+    ``deleted_nodes``: the last state of deleted ones. ``tell_at_once``: the next create has to respect the change, so
+    it is published without delay.
+
+    ``hosts``: hosts with claimed resources, locked; None for a host that is not up. ``after_commit``: functions to call
+    after the commit. ``refiltered_projects`` and ``refiltered_instances``: changed security groups or interfaces.
+    ``cinder_news``: ids of rows that need a call to Cinder.
     """
 
     def __init__(self, session: orm.Session | sa.Connection, conf: cfg.ConfigOpts) -> None:
-        """A connection gets a session only if one is asked for."""
+        """Wrap a session, or a connection that gets a session only on demand."""
         self._session = session if isinstance(session, orm.Session) else None
         self._connection = session if isinstance(session, sa.Connection) else None
         self.conf = conf
@@ -155,13 +155,14 @@ class UnitOfWork:
         return self._session
 
     def close(self) -> None:
-        """The session, where one was made of a connection."""
+        """Close the session that was made for a connection."""
         if self._session is not None and self._connection is not None:
             self._session.close()
 
     def rows(self, query: Any, values: dict[str, Any] | None = None) -> Any:
-        """What ``query`` finds of columns, as the connection has it: a session, which would have to be asked whether it
-        has such objects, takes twice as long to say that it has not. What was changed before is written first."""
+        """Run a query for columns on the connection, after flushing pending changes. This skips the session's identity
+        map, which takes as long as the query.
+        """
         if self._connection is not None and self._session is None:
             return self._connection.execute(query, values, execution_options=_BY_NAME)
         self.session.flush()
@@ -169,18 +170,19 @@ class UnitOfWork:
 
     @property
     def now(self) -> datetime.datetime:
-        """The database's time when it was first asked for, the same to the end of the transaction."""
+        """The database's time at first use; constant within the transaction."""
         if self._now is None:
             self._now = self.rows(_NOW).scalar_one()
         return self._now
 
     def timed(self, query: sa.Select[T], values: dict[str, Any] | None = None) -> list[T]:
-        """All that ``query`` finds. They bring the time along, so that `now` needs no statement of its own. ``values``:
-        of its parameters, for one that is made once; `timed_rows`, too."""
+        """Return the rows of ``query``. They carry the time, so that `now` needs no statement of its own. ``values``:
+        parameters of a prepared query.
+        """
         return [row[0] for row in self.timed_rows(query, values)]
 
     def timed_rows(self, query: Any, values: dict[str, Any] | None = None) -> list[Any]:
-        """`timed`, of a query for several things together: a row for each of the first."""
+        """Return the rows of a query for several columns, with the time as `timed` does."""
         if self._now is not None:
             return list(self.session.execute(query, values).unique(operator.itemgetter(0)))
         timed = query.add_columns(utcnow()) if values is None else _with_time(query)
@@ -192,9 +194,11 @@ class UnitOfWork:
     def once(
         self, key: Hashable, ask: Callable[[], T], asker: Hashable = None, is_everybodys: Callable[[T], bool] = bool
     ) -> T:
-        """``ask()``, or what it has said for ``key`` earlier in this transaction: for what several that are written
-        together all read, and none of them changes. Not for what is locked, or counted. ``asker``: who sees what was
-        said; others do if ``is_everybodys`` says so of it."""
+        """Return the result of ``ask()``, cached by ``key`` for this transaction.
+
+        For data that several writes of one transaction share and none changes; not for locked or counted rows.
+        ``asker``: who may see the result; others share it if ``is_everybodys`` accepts it.
+        """
         known = next((each for each in ((key, asker), (key, None)) if each in self._known), None)
         if known is None:
             found = ask()
@@ -204,22 +208,22 @@ class UnitOfWork:
         return answer
 
     def change(self, statement: sa.Update | sa.Delete, values: dict[str, Any] | None = None) -> int:
-        """Run a conditional update (or delete) and return how many rows it met. ``values``: of its parameters.
+        """Run a conditional update or delete and return the number of matched rows. ``values``: its parameters.
 
-        Rows read before are not refreshed, and what was changed of them is not written first: it is not about those.
+        Rows that were read before are not refreshed, and their pending changes are not flushed first.
         """
         return self.session.connection().execute(statement, values).rowcount
 
 
 class Database:
-    """``before_commit(uow)`` is called at the end of each write, inside its transaction (see `manager`)."""
+    """The database. ``before_commit(uow)`` is called at the end of each write, inside its transaction."""
 
     def __init__(self, conf: cfg.ConfigOpts, before_commit: Callable[[UnitOfWork], None] | None = None) -> None:
         self.conf = conf
         self.engine = create_engine(conf)
         self.sessions = orm.sessionmaker(self.engine, expire_on_commit=False)
         self.before_commit = before_commit
-        # SQLite has one writer, and who finds it taken sleeps and tries again; here who has waited is woken.
+        # SQLite has one writer. A writer that finds it busy sleeps and retries; this lock wakes the next one instead.
         self._writer: contextlib.AbstractContextManager[Any] = (
             threading.Lock() if self.is_sqlite else contextlib.nullcontext()
         )
@@ -229,7 +233,9 @@ class Database:
         return self.engine.dialect.name == "sqlite"
 
     def write(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """``func(uow, *args, **kwargs)`` in one transaction. It may run more than once, so all it does is SQL."""
+        """Run ``func(uow, *args, **kwargs)`` in one transaction. It may run more than once, so it must do nothing but
+        SQL.
+        """
 
         name = getattr(func, "__name__", "").lstrip("_")
 
@@ -250,8 +256,11 @@ class Database:
         return self._retrying(attempt)
 
     def write_together(self, func: Callable[[UnitOfWork, list[Q]], list[T]], items: list[Q]) -> list[T]:
-        """``func(uow, items)``, an answer to each, in one transaction. If that fails, each in its own; the first
-        failure is raised then, after the last one's turn. Not tried again: what fails as the database is away."""
+        """Run ``func(uow, items)`` in one transaction and return one result per item. If it fails, run each item in its
+        own transaction.
+
+        The first failure is raised after the last item. An unreachable database is not retried item by item.
+        """
         try:
             return self.write(func, items)
         except Exception as error:
@@ -270,14 +279,16 @@ class Database:
         return done
 
     def write_once_more(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`write`; what finds that somebody else was writing the same at the same time reads it the second time."""
+        """Run `write`, and run it once more if a concurrent writer took the same unique key. The second run reads the
+        other's row.
+        """
         try:
             return self.write(func, *args, **kwargs)
         except exc.IntegrityError:
             return self.write(func, *args, **kwargs)
 
     def read(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """``func(uow, *args, **kwargs)`` on one consistent snapshot, taking no write lock."""
+        """Run ``func(uow, *args, **kwargs)`` on one consistent snapshot, without a write lock."""
 
         def attempt() -> T:
             with self.engine.connect() as connection:
@@ -301,7 +312,7 @@ class Database:
                 time.sleep(random.uniform(0.01, 0.05) * 2**tries)
 
     def ping(self) -> None:
-        """Raises `DatabaseUnavailable` when the database cannot be reached."""
+        """Raise `DatabaseUnavailable` when the database cannot be reached."""
 
         def attempt() -> None:
             with self.engine.connect() as connection:
@@ -317,7 +328,7 @@ class Database:
 
 
 class _Pool(sa.pool.QueuePool):
-    """Measures how long each waits for a connection, or for a new one to be opened."""
+    """Connection pool that measures the waits for a connection."""
 
     def _do_get(self) -> Any:
         with metrics.timed(metrics.POOL_WAITS):
@@ -325,8 +336,8 @@ class _Pool(sa.pool.QueuePool):
 
 
 def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
-    """An engine for ``[database] connection``, with the settings each kind of database needs here."""
-    # An error names the statement and not what it was given: passwords and user data are among that.
+    """Return an engine for ``[database] connection`` with the settings of its kind of database."""
+    # Errors show the statement without its parameters: these contain passwords and user data.
     options: dict[str, Any] = {
         "pool_reset_on_return": None,
         "hide_parameters": True,
@@ -340,7 +351,7 @@ def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
             "name or postgresql+psycopg://user:password@host/name)."
         ) from error
     kind = url.get_backend_name()
-    # Opening one costs more than most of what is asked of it (20 ms of CPU with TLS), so none is opened for one use.
+    # Opening a connection costs more than most queries, with TLS especially, so all connections stay open.
     options.update(pool_size=conf.database.pool_size, max_overflow=0, pool_use_lifo=True)
     if kind == "sqlite":
         options["connect_args"] = {"timeout": conf.database.busy_timeout, "check_same_thread": False}
@@ -350,7 +361,7 @@ def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
         if kind in ("mysql", "mariadb"):
             options["connect_args"] = {
                 "connect_timeout": 5,
-                # Strings that are joined have no end by themselves: what is longer than the limit would be cut.
+                # MariaDB cuts concatenated strings at this limit, so it is set to the maximum.
                 "init_command": f"SET innodb_lock_wait_timeout={conf.database.busy_timeout}, "
                 "group_concat_max_len=1073741824",
             }
@@ -374,8 +385,9 @@ def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
 
 
 def _from_json(text: str | bytes) -> Any:
-    """The value of a column, eight of which an instance has. What only Python's own reader takes, it has written: half
-    of a character, a number that is none."""
+    """Decode a JSON column; an instance has eight. Python's own decoder is the fallback for values that only it
+    accepts: lone surrogates and NaN.
+    """
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -383,8 +395,9 @@ def _from_json(text: str | bytes) -> Any:
 
 
 def _reset_quietly(engine: sa.Engine) -> None:
-    """Roll back a connection that returns to the pool; one that broke meanwhile is dropped with one line (the pool
-    itself would log a traceback, and whoever needs a connection next is told anyway)."""
+    """Roll back a connection that returns to the pool. A broken one is dropped with one log line instead of the pool's
+    traceback; its next user gets the error anyway.
+    """
 
     @sa.event.listens_for(engine, "reset")
     def on_reset(connection: Any, record: Any, state: Any) -> None:
@@ -398,9 +411,9 @@ def _reset_quietly(engine: sa.Engine) -> None:
 
 
 def _ask_the_idle(engine: sa.Engine) -> None:
-    """Ask a connection that nobody has used for a moment whether it is there still, before a transaction begins. One
-    that breaks in that moment breaks the transaction, which is run again as any is whose connection broke. To ask each
-    time would be a fifth of what a conductor sends to its database."""
+    """Ping a connection before a transaction if it was idle for `IDLE` seconds. A connection that breaks within that
+    time breaks its transaction, which is retried. Pinging each time would add a fifth to the traffic.
+    """
 
     @sa.event.listens_for(engine, "checkin")
     def on_checkin(connection: Any, record: Any) -> None:
@@ -418,7 +431,7 @@ def _ask_the_idle(engine: sa.Engine) -> None:
 
 
 def _tell_no_rows(engine: sa.Engine) -> None:
-    """PostgreSQL adds a line DETAIL to its errors, which has the values of a whole row."""
+    """Drop the DETAIL line of PostgreSQL's errors, which contains the values of a whole row."""
 
     @sa.event.listens_for(engine, "handle_error")
     def on_error(context: sa.ExceptionContext) -> None:
@@ -432,7 +445,7 @@ def _without_detail(value: Any) -> Any:
 
 
 def _set_up_sqlite(engine: sa.Engine) -> None:
-    """WAL, real foreign keys, and transactions that take the write lock at their start (readers: no lock)."""
+    """Configure SQLite: WAL, real foreign keys, and write transactions that take the write lock at their start."""
 
     @sa.event.listens_for(engine, "connect")
     def on_connect(connection: Any, record: Any) -> None:
@@ -450,15 +463,16 @@ def _set_up_sqlite(engine: sa.Engine) -> None:
 
 
 def unavailable(error: Exception) -> exceptions.DatabaseUnavailable:
-    """Ours for a lost database; the cause is logged in one line, without the statement's parameters."""
+    """Return our error for an unreachable database. One log line has the cause, without the statement's parameters."""
     cause = getattr(error, "orig", None) or error
     LOG.warning("The database is unavailable: %s", " ".join(str(cause).split()))
     return exceptions.DatabaseUnavailable()
 
 
 def translate(error: Exception) -> Exception:
-    """For `rpc.Endpoint`: errors that mean "the database is away" become `DatabaseUnavailable`, and those that mean
-    "this value does not fit" `InvalidInput`. What a statement of ours does wrong stays what it is."""
+    """Translate errors for `rpc.Endpoint`. An unreachable database becomes `DatabaseUnavailable`, and a value that does
+    not fit becomes `InvalidInput`. Other errors stay as they are.
+    """
     if isinstance(error, exc.TimeoutError | exc.DisconnectionError):
         return unavailable(error)
     if isinstance(error, exc.DBAPIError) and is_away(error):
@@ -469,8 +483,9 @@ def translate(error: Exception) -> Exception:
 
 
 def code_of(error: exc.DBAPIError) -> Any:
-    """The database's own: MariaDB's number (newer PyMySQL has an SQLSTATE as well, which says less), PostgreSQL's
-    SQLSTATE; None if it tells none."""
+    """Return the database's own code: MariaDB's number, PostgreSQL's SQLSTATE, or None. PyMySQL also has an SQLSTATE,
+    which is less precise.
+    """
     original = error.orig
     first = original.args[0] if original is not None and original.args else None
     return first if isinstance(first, int) else getattr(original, "sqlstate", None) or first

@@ -1,7 +1,8 @@
-"""How many addresses of the built-in networks a project may have.
+"""Quota of addresses on the built-in networks.
 
-A server with one interface is always within its quota of servers. More interfaces than that are counted here, so that a
-few servers do not use up a network that all projects share."""
+A server with one interface is always within its quota of servers. Further interfaces are counted here, so that a few
+servers do not use up a shared network.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +23,10 @@ RESOURCE = "fixed_ips"
 def check(
     uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, limits: Mapping[str, int], servers: int, interfaces: int
 ) -> None:
-    """Raises `QuotaExceeded` if so many servers more, with so many interfaces each, are too many. To be called with the
-    project's quota of servers taken: that locks its counters, so nobody else adds any until the commit."""
+    """Raise `QuotaExceeded` if ``servers`` more servers with ``interfaces`` interfaces each exceed the quota.
+
+    Callers first take the project's quota of servers. That locks its counters until the commit.
+    """
     limit = limits.get(RESOURCE, conf.network.fixed_ips_per_project)
     if interfaces < 2 or limit < 0:
         return
@@ -31,7 +34,7 @@ def check(
 
 
 def check_port(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> None:
-    """As `check`, of one port that a user makes."""
+    """Raise `QuotaExceeded` if one more port of a user exceeds the quota."""
     quotas.lock(uow, project_id)
     limit = quotas.limits_of(uow, conf, project_id, None).of_project.get(RESOURCE, conf.network.fixed_ips_per_project)
     if limit >= 0:
@@ -45,7 +48,7 @@ def _check(uow: UnitOfWork, project_id: str, limit: int, wanted: int) -> None:
 
 
 def used(uow: UnitOfWork, project_id: str) -> int:
-    """Addresses that the project and its servers have, and will have as soon as a host is found for them."""
+    """Return the number of addresses that the project and its servers have, or will have once they are scheduled."""
     mine = (Instance.project_id == project_id, Instance.deleted == sa.false())
     of_servers = sa.select(sa.func.count()).select_from(Port).join(Instance, Port.instance_uuid == Instance.uuid)
     of_servers = of_servers.where(Instance.project_id == project_id, Port.project_id.is_(None))

@@ -1,4 +1,4 @@
-"""Which projects may use a flavor that is not public."""
+"""Access of projects to private flavors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nova_lite.db.models import FlavorAccess as Row
 
 
 def list_(uow: UnitOfWork, context: RequestContext, flavor_id: str) -> list[str]:
-    """Ids of the projects; `FlavorAccessNotKept` for a public flavor."""
+    """Return the ids of the projects with access. Raises `FlavorAccessNotKept` for a public flavor."""
     flavor = flavors.get_row(uow, context, flavor_id)
     if flavor.is_public:
         raise exceptions.FlavorAccessNotKept()
@@ -21,7 +21,9 @@ def list_(uow: UnitOfWork, context: RequestContext, flavor_id: str) -> list[str]
 
 
 def add(uow: UnitOfWork, context: RequestContext, flavor_id: str, project_id: str, even_public: bool) -> list[str]:
-    """All projects afterwards. `FlavorAccessExists`; `FlavorIsPublic` unless ``even_public``."""
+    """Add a project and return all projects with access. Raises `FlavorAccessExists`, and `FlavorIsPublic` unless
+    ``even_public``.
+    """
     flavor = flavors.get_row(uow, context, flavor_id, lock=True)
     if flavor.is_public and not even_public:
         raise exceptions.FlavorIsPublic()
@@ -31,7 +33,9 @@ def add(uow: UnitOfWork, context: RequestContext, flavor_id: str, project_id: st
 
 
 def remove(uow: UnitOfWork, context: RequestContext, flavor_id: str, project_id: str) -> list[str]:
-    """All projects afterwards; `FlavorAccessNotFound`. Servers that run keep what they have of the flavor."""
+    """Remove a project and return the remaining ones. Raises `FlavorAccessNotFound`. Existing servers keep their
+    flavor.
+    """
     flavor = flavors.get_row(uow, context, flavor_id, lock=True)
     if not uow.change(sa.delete(Row).where(Row.flavor_id == flavor.id, Row.project_id == project_id)):
         raise exceptions.FlavorAccessNotFound(flavor_id=flavor_id, project_id=project_id)

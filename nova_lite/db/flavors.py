@@ -39,8 +39,11 @@ def list_(
     sort_dir: str = "asc",
     name: str | None = None,
 ) -> list[Flavor]:
-    """``is_public`` True: public ones and those that the context's project has access to; False: those that are not
-    public; None: all. Whoever is not an admin gets what True means."""
+    """Return flavors in pages.
+
+    ``is_public`` True: public flavors and those with access for the context's project; False: private flavors; None:
+    all. A caller who is no admin always gets the result of True.
+    """
     query = sa.select(models.Flavor)
     if is_public or not context.is_admin:
         query = query.where(_usable(context))
@@ -62,7 +65,7 @@ def get(uow: UnitOfWork, context: RequestContext, flavor_id: str) -> Flavor:
 
 
 def create(uow: UnitOfWork, flavor: Flavor) -> Flavor:
-    """An empty ``flavorid`` is filled with a new uuid. `FlavorExists` when id or name are taken."""
+    """Create a flavor; an empty ``flavorid`` becomes a new uuid. Raises `FlavorExists` when id or name are taken."""
     flavorid = flavor.flavorid or str(uuid.uuid4())
     for attr, column, value in (
         ("ID", models.Flavor.flavorid, flavorid),
@@ -83,7 +86,7 @@ def update(uow: UnitOfWork, context: RequestContext, flavor_id: str, description
 
 
 def delete(uow: UnitOfWork, context: RequestContext, flavor_id: str) -> None:
-    """Instances keep their snapshot of it."""
+    """Delete a flavor. Instances keep their snapshot of it."""
     row = get_row(uow, context, flavor_id, lock=True)
     uow.change(sa.delete(models.FlavorAccess).where(models.FlavorAccess.flavor_id == row.id))
     uow.session.delete(row)
@@ -92,7 +95,7 @@ def delete(uow: UnitOfWork, context: RequestContext, flavor_id: str) -> None:
 def update_extra_specs(
     uow: UnitOfWork, context: RequestContext, flavor_id: str, extra_specs: dict[str, str]
 ) -> dict[str, str]:
-    """Add or change these keys; returns all of them."""
+    """Add or change these keys and return all of them."""
     row = get_row(uow, context, flavor_id, lock=True)
     row.extra_specs = {**row.extra_specs, **extra_specs}
     row.updated_at = uow.now
@@ -108,7 +111,9 @@ def delete_extra_spec(uow: UnitOfWork, context: RequestContext, flavor_id: str, 
 
 
 def get_row(uow: UnitOfWork, context: RequestContext, flavor_id: str, lock: bool = False) -> models.Flavor:
-    """`FlavorNotFound` also for one that the context's project may not use, except for an admin."""
+    """Return a flavor's row. Raises `FlavorNotFound`, also for a flavor that the context's project may not use, except
+    for an admin.
+    """
     row = _find(uow, context, flavor_id, lock)
     if row is None:
         raise exceptions.FlavorNotFound(flavor_id=flavor_id)
@@ -130,7 +135,7 @@ def _one(of_any: bool, lock: bool) -> sa.Select[models.Flavor]:
 
 
 def _usable(context: RequestContext) -> sa.ColumnElement[bool]:
-    """Public, or given to the context's project."""
+    """Return the condition "public, or accessible to the context's project"."""
     return _given(context.project_id)
 
 

@@ -1,4 +1,4 @@
-"""Floating addresses: pools that the operator makes, addresses that projects take of them, and where they lead."""
+"""Floating addresses: the operator's pools, the projects' addresses, and the ports that they lead to."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ from nova_lite.objects import FloatingIp, FloatingIpPool
 
 
 def pools(uow: UnitOfWork) -> list[FloatingIpPool]:
-    """By name; for everybody."""
+    """Return all pools by name. Everybody may see them."""
     return [
         rows.to_object(FloatingIpPool, row) for row in uow.session.scalars(sa.select(PoolRow).order_by(PoolRow.name))
     ]
 
 
 def create_pool(uow: UnitOfWork, name: str, cidr: str) -> FloatingIpPool:
-    """Raises `InvalidInput` for what is no IPv4 network, or overlaps with that of another pool or network."""
+    """Create a pool. Raises `InvalidInput` for anything but an IPv4 network, and for a range that overlaps another
+    pool or network.
+    """
     try:
         wanted = ipaddress.IPv4Network(cidr)
     except ValueError as error:
@@ -46,7 +48,7 @@ def create_pool(uow: UnitOfWork, name: str, cidr: str) -> FloatingIpPool:
 
 
 def delete_pool(uow: UnitOfWork, name: str) -> None:
-    """Raises `Conflict` while a project has an address of it."""
+    """Delete a pool. Raises `Conflict` while a project has an address of it."""
     row = uow.session.scalars(sa.select(PoolRow).where(PoolRow.name == name).with_for_update()).first()
     if row is None:
         raise exceptions.NotFound(f"There is no pool {name}.")
@@ -59,13 +61,15 @@ def delete_pool(uow: UnitOfWork, name: str) -> None:
 
 
 def list_(uow: UnitOfWork, context: RequestContext, all_projects: bool = False) -> list[FloatingIp]:
-    """The project's, by address; with ``all_projects`` and for an admin, everybody's."""
+    """Return the project's addresses in order; with ``all_projects`` and for an admin, all addresses."""
     found = _all(uow, sa.true() if all_projects and context.is_admin else Row.project_id == (context.project_id or ""))
     return sorted(found, key=lambda each: int(ipaddress.ip_address(each.address)))
 
 
 def get(uow: UnitOfWork, context: RequestContext, reference: str) -> FloatingIp:
-    """By its id or its address; `FloatingIpNotFound` for another project's, except for an admin."""
+    """Return an address by its id or its text. Raises `FloatingIpNotFound`, also for another project's, except for an
+    admin.
+    """
     query = sa.or_(Row.id == reference, Row.address == reference)
     for found in _all(uow, query):
         if context.is_admin or found.project_id == context.project_id:
@@ -80,9 +84,12 @@ def allocate(
     pool: str | None,
     wanted: FloatingIp | None = None,
 ) -> FloatingIp:
-    """Of the pool of this name or id, or the first one. ``wanted``: by ``pool_id``, of that one; with its ``address``
-    ("" for any), ``description``, and where it is to lead. Raises `FloatingIpPoolNotFound`, `NoMoreFloatingIps`,
-    `QuotaExceeded`, or for an ``address`` `InvalidInput` or `Conflict`."""
+    """Allocate an address from the pool with this name or id, or from the first pool.
+
+    ``wanted`` may name the pool by ``pool_id``, an ``address`` ("" for any), a ``description``, and the target port.
+    Raises `FloatingIpPoolNotFound`, `NoMoreFloatingIps` or `QuotaExceeded`; for an ``address``, `InvalidInput` or
+    `Conflict`.
+    """
     project_id = (wanted and wanted.project_id) or context.project_id
     if not project_id:
         raise exceptions.Forbidden("A floating address belongs to a project; this token is for none.")
@@ -124,8 +131,9 @@ def _insert_free(
 
 
 def update(uow: UnitOfWork, context: RequestContext, reference: str, changes: dict[str, Any]) -> FloatingIp:
-    """``changes``: ``description``, and ``port_id`` (None: it leads nowhere) with ``fixed_address`` (None: whichever
-    the port has). Raises what `lead` raises."""
+    """Change ``description``, or ``port_id`` (None: no target) with ``fixed_address`` (None: the port's own). Raises
+    the errors of `lead`.
+    """
     found = get(uow, context, reference)
     if "description" in changes:
         uow.change(sa.update(Row).where(Row.id == found.id).values(description=changes["description"]))
@@ -141,8 +149,11 @@ def update(uow: UnitOfWork, context: RequestContext, reference: str, changes: di
 def lead(
     uow: UnitOfWork, context: RequestContext, reference: str, port_id: str, fixed_address: str | None
 ) -> FloatingIp:
-    """To this port of its project, whether a server has it or not; from wherever it led before. Raises `NoSuchPort`,
-    `InvalidInput` for an address that the port has not, `FloatingIpPortTaken` if another one leads there."""
+    """Lead the address to a port of its project, with or without a server. Its former target loses it.
+
+    Raises `NoSuchPort`, `InvalidInput` for an address that the port does not have, or `FloatingIpPortTaken` if another
+    address leads there.
+    """
     found = get(uow, context, reference)
     port = uow.session.scalars(sa.select(Port).where(Port.id == port_id).with_for_update()).first()
     owner = None if port is None else port.project_id or _project_of(uow, port.instance_uuid)
@@ -164,7 +175,7 @@ def _project_of(uow: UnitOfWork, instance_uuid: str | None) -> str | None:
 
 
 def release(uow: UnitOfWork, context: RequestContext, reference: str) -> None:
-    """It leads nowhere any more, and is anybody's."""
+    """Release the address: it loses its target and returns to the pool."""
     found = get(uow, context, reference)
     if uow.change(sa.delete(Row).where(Row.id == found.id)):
         quotas.give_back(uow, found.project_id, {"floating_ips": 1})
@@ -174,8 +185,9 @@ def release(uow: UnitOfWork, context: RequestContext, reference: str) -> None:
 def associate(
     uow: UnitOfWork, context: RequestContext, instance_uuid: str, address: str, fixed_address: str | None
 ) -> None:
-    """Lead it to the instance's interface of this address, or to its first one; from wherever it led before. To one
-    interface leads one."""
+    """Lead the address to the instance's interface with ``fixed_address``, or to its first interface. Its former target
+    loses it. An interface has at most one floating address.
+    """
     instance = instances.get_row(uow, context, instance_uuid, lock=True)
     found = get(uow, context, address)
     if found.project_id != instance.project_id:
@@ -198,7 +210,7 @@ def associate(
 
 
 def disassociate(uow: UnitOfWork, context: RequestContext, instance_uuid: str, address: str) -> None:
-    """Raises `FloatingIpNotAssociated` unless it leads to this instance."""
+    """Remove the target. Raises `FloatingIpNotAssociated` unless the address leads to this instance."""
     instance = instances.get_row(uow, context, instance_uuid, lock=True)
     found = get(uow, context, address)
     if found.instance_uuid != instance.uuid:

@@ -1,4 +1,4 @@
-"""What aggregates say about their hosts: zone, ratios and reservations. Reading only; see `aggregates` for changes."""
+"""Reads what aggregates set for their hosts: zone, ratios and reservations. `aggregates` changes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nova_lite.objects import HostAggregate
 
 ZONE = "availability_zone"
 
-#: What `made_of` makes aggregates of.
+#: Columns that `made_of` reads.
 COLUMNS = (Aggregate.id, Aggregate.name, Aggregate.metadata_)
 
 
@@ -27,7 +27,7 @@ _OF_HOSTS = _ALL.where(AggregateHost.host.in_(sa.bindparam("hosts", expanding=Tr
 
 
 def of_hosts(uow: UnitOfWork, hosts: Collection[str] | None = None) -> dict[str, list[HostAggregate]]:
-    """Host name to its aggregates, in the order of their ids; of all hosts, or of these."""
+    """Return, by host name, its aggregates in the order of their ids: of these hosts, or of all."""
     those = uow.rows(_ALL) if hosts is None else uow.rows(_OF_HOSTS, {"hosts": hosts})
     found: dict[str, list[HostAggregate]] = {}
     for host, *values in those:
@@ -36,17 +36,19 @@ def of_hosts(uow: UnitOfWork, hosts: Collection[str] | None = None) -> dict[str,
 
 
 def made_of(rows: Iterable[Sequence[Any]]) -> list[HostAggregate]:
-    """``rows``: values of `COLUMNS`; the nulls of an outer join are none."""
+    """Build aggregates from values of `COLUMNS`. Nulls of an outer join build none."""
     return [HostAggregate(id=row[0], name=row[1], metadata=row[2]) for row in rows if row[0] is not None]
 
 
 def zone(aggregates: Sequence[HostAggregate]) -> str | None:
-    """The zone that these aggregates of one host make; None if they make none."""
+    """Return the zone that a host's aggregates make; None if they make none."""
     return next((each.metadata[ZONE] for each in aggregates if each.metadata.get(ZONE)), None)
 
 
 def least(aggregates: Sequence[HostAggregate], key: str, default: float) -> float:
-    """The smallest number >= 0 that the aggregates set for ``key``, else ``default``. What is no number is ignored."""
+    """Return the smallest number >= 0 that the aggregates set for ``key``, else ``default``. Other values are
+    ignored.
+    """
     numbers = (_number(each.metadata.get(key)) for each in aggregates)
     return min((number for number in numbers if number is not None), default=default)
 

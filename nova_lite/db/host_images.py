@@ -1,4 +1,6 @@
-"""Images as a compute host may see and change them: those that an open action has made on it, until they are whole."""
+"""Access of a compute host to images: it may see and change images that an open action creates on it, until
+they are active.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,13 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import InstanceAction
 from nova_lite.objects import Image
 
-#: What a host tells of an image, with the status that the image has then.
+#: States of an image that its host may change.
 _MAKING = frozenset({"queued", "saving"})
 _TOLD = frozenset({"status", "size", "checksum"})
 
 
 def get(uow: UnitOfWork, host: str, image_id: str) -> Image:
-    """`ImageNotFound` for any other."""
+    """Return an image that this host creates; raise `ImageNotFound` for any other."""
     image = images.by_id(uow, image_id)
     if image is None or image.status not in _MAKING or not _is_made_by(uow, host, image_id):
         raise exceptions.ImageNotFound(image_id=image_id)
@@ -29,7 +31,7 @@ def get(uow: UnitOfWork, host: str, image_id: str) -> Image:
 def update(
     uow: UnitOfWork, host: str, image_id: str, changes: dict[str, Any], expected_status: str | None = None
 ) -> Image:
-    """What of it was saved. `Forbidden` for other changes."""
+    """Apply the changes that report what was saved. Raises `Forbidden` for other changes."""
     get(uow, host, image_id)
     if not changes.keys() <= _TOLD or changes.get("status", "saving") != "saving":
         raise exceptions.Forbidden(f"Host {host} may not change this of image {image_id}.")

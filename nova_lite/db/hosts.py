@@ -1,6 +1,6 @@
-"""Compute hosts: their reports, whether they may serve, and what schedulers know of them.
+"""Compute hosts: their reports, whether they may serve, and their state for schedulers.
 
-A host's reports write its service and its nodes; a heartbeat that brings nothing new only renews the lease.
+A host's report writes its service and its nodes. A heartbeat without changes only renews the lease.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from nova_lite.db.services import COMPUTE
 from nova_lite.db.statements import UpdateEach
 from nova_lite.objects import HostReport, HostState
 
-#: Of compute hosts' services.
+#: Topic of compute hosts' services.
 TOPIC = "compute"
 
 # --- reports
 
 
 def register_host(uow: UnitOfWork, conf: cfg.ConfigOpts, report: HostReport) -> int:
-    """First report after a start: what is open on the host is due. The epoch that it serves in."""
+    """Store the first report after a start, make the host's open actions due, and return the epoch that it serves
+    in.
+    """
     actions.make_due(uow, report.host)
     epoch = admit(uow, report.host, report.identity)
     record(uow, conf, report)
@@ -38,7 +40,7 @@ def register_host(uow: UnitOfWork, conf: cfg.ConfigOpts, report: HostReport) -> 
 
 
 def report_state(uow: UnitOfWork, conf: cfg.ConfigOpts, report: HostReport) -> None:
-    """Heartbeat. Work before hosts: claims take their locks in that order, too."""
+    """Store a heartbeat. Work is locked before hosts, in the same order as claims."""
     actions.renew_leases(uow, conf, report.host, report.building, report.acting)
     check_epoch(uow, report.host, report.epoch, report.identity)
     if record(uow, conf, report, registers=False):
@@ -63,9 +65,11 @@ _RENEWAL = UpdateEach(Service.id, Service.report_count, last_seen_up=utcnow())
 
 
 def renew_hosts(uow: UnitOfWork, reports: Sequence[HostReport]) -> list[bool]:
-    """The leases of hosts whose heartbeats bring nothing new, by one update. False for each that has to be reported by
-    `report_state`: it is at work, is not (or not yet, or not any more) admitted as what it says, something of it has
-    changed, or somebody else has its rows locked, for whom the others do not wait."""
+    """Renew the leases of hosts whose heartbeats bring no change, by one update. Returns one flag per report.
+
+    False means that `report_state` has to store the report: the host has work, is not admitted under this identity, or
+    has changes, or another transaction holds its rows.
+    """
     found: dict[str, list[Any]] = {}
     names = sorted({report.host for report in reports})
     for row in uow.session.connection().execute(_LEASES, {"hosts": names}):
@@ -84,8 +88,9 @@ def renew_hosts(uow: UnitOfWork, reports: Sequence[HostReport]) -> list[bool]:
 
 
 def _is_the_same(report: HostReport, rows: Sequence[Any], inventories: dict[int, dict[str, Any]]) -> bool:
-    """Whether `report_state` would change nothing but when the host was seen, and what only users see of it, which is
-    put into ``inventories``. ``rows``: of its nodes, locked."""
+    """Check whether `report_state` would only change the time and what users see. The latter goes into ``inventories``.
+    ``rows``: of its nodes, locked.
+    """
     if not rows or report.building or report.acting or not (report.serving and report.hypervisor_up):
         return False
     service = rows[0]
@@ -103,8 +108,11 @@ def _is_the_same(report: HostReport, rows: Sequence[Any], inventories: dict[int,
 
 
 def record(uow: UnitOfWork, conf: cfg.ConfigOpts, host_report: HostReport, registers: bool = True) -> bool:
-    """Write a host's report to its service and nodes. True if its daemon (re)started since the last one, or counted as
-    down: what is open there was not sent meanwhile. Raises what `_check_number` does, unless it ``registers``."""
+    """Write a host's report to its service and nodes.
+
+    Returns True if its daemon (re)started since the last report, or counted as down: its open actions were not sent
+    meanwhile. Raises the errors of `_check_number`, unless it ``registers``.
+    """
     aggregates = host_aggregates.of_hosts(uow, [host_report.host]).get(host_report.host, [])
     zone = host_aggregates.zone(aggregates) or conf.compute.default_availability_zone
     serving = host_report.serving
@@ -122,9 +130,11 @@ def record(uow: UnitOfWork, conf: cfg.ConfigOpts, host_report: HostReport, regis
 
 
 def _check_number(service: Service, report: HostReport) -> None:
-    """Whoever hears a heartbeat could send it again, and so make a host seem to be there that is not. Raises
-    `HeartbeatIsOld` unless it is newer than the newest that was taken, and `HostNotAdmitted` for another start of the
-    daemon than the one that has registered."""
+    """Reject replayed heartbeats, which would make a dead host look alive.
+
+    Raises `HeartbeatIsOld` unless the number is higher than the last accepted one. Raises `HostNotAdmitted` for another
+    start of the daemon than the registered one.
+    """
     if not report.number:
         return
     if report.boot_id != service.boot_id:
@@ -134,10 +144,11 @@ def _check_number(service: Service, report: HostReport) -> None:
 
 
 def admit(uow: UnitOfWork, host: str, identity: str = "") -> int:
-    """The epoch that a host may begin to serve in; `HostForcedDown` while it may not.
+    """Return the epoch that a host may serve in. Raises `HostForcedDown` while it may not serve.
 
-    Raises `HostIsAnother` for a machine that is not the one of this name: two of one name would each run its servers.
-    By forcing the host down an operator says that the first one runs nothing any more; the next to register is it then.
+    Raises `HostIsAnother` for another machine under a registered name: two machines of one name would both run its
+    servers. An operator who forces the host down declares that the first machine runs nothing any more. The next
+    machine to register gets the name.
     """
     service = services.locked(uow, host, COMPUTE)
     return 0 if service is None else _admitted(service, identity)
@@ -152,20 +163,20 @@ def _admitted(service: Service, identity: str) -> int:
 
 
 def _is_another(identity: str, service: Any) -> bool:
-    """``service``: its row, or what was read of it."""
+    """Check whether another identity is registered. ``service``: its row, or the columns that were read."""
     known = service.identity if service.epoch == service.identity_epoch else None
     return bool(identity and known and identity != known)
 
 
 def check_epoch(uow: UnitOfWork, host: str, epoch: int, identity: str = "") -> None:
-    """Raises `HostNotAdmitted` unless the host registered since it was last forced down, or forgotten."""
+    """Raise `HostNotAdmitted` unless the host registered since it was last forced down or deleted."""
     service = services.locked(uow, host, COMPUTE)
     if service is None or _admitted(service, identity) != epoch:
         raise exceptions.HostEpochOver(host=host)
 
 
 def apply_aggregates(uow: UnitOfWork, conf: cfg.ConfigOpts, host: str) -> None:
-    """Bring a host's zone and capacities in line with its aggregates, which have changed."""
+    """Update a host's zone and capacities after a change of its aggregates."""
     service = services.locked(uow, host, COMPUTE)
     if service is None:
         return
@@ -176,7 +187,7 @@ def apply_aggregates(uow: UnitOfWork, conf: cfg.ConfigOpts, host: str) -> None:
 
 
 def is_up(uow: UnitOfWork, host: str) -> bool:
-    """Is the compute daemon of ``host`` alive, and not forced down?"""
+    """Check whether the compute daemon of ``host`` is alive and not forced down."""
     query = sa.select(Service.id).where(
         Service.host == host, Service.binary == COMPUTE, Service.up.is_(True), Service.forced_down.is_(False)
     )
@@ -189,14 +200,14 @@ def exists(uow: UnitOfWork, host: str) -> bool:
 
 
 def is_forced_down(uow: UnitOfWork, host: str) -> bool:
-    """Whether the host is forced down; its row is locked until the transaction ends."""
+    """Check whether the host is forced down, and lock its row until the transaction ends."""
     service = services.locked(uow, host, COMPUTE)
     return service is not None and service.forced_down
 
 
 # --- for the scheduler
 
-#: A line for each instance that holds something of a node: its uuid, whether a task is under way, and its flavor.
+#: A text line for each instance with an allocation on a node: its uuid, whether a task runs, and its flavor.
 _PLACED = (
     sa.select(
         sa.func.aggregate_strings(
@@ -227,8 +238,11 @@ _STATES_OF = _STATES.where(ComputeNode.id.in_(sa.bindparam("node_ids", expanding
 def states(
     uow: UnitOfWork, node_ids: Sequence[int] | None = None, after: int = 0, limit: int | None = None
 ) -> list[HostState]:
-    """Hosts as the scheduler sees them: those of these ids, also what this transaction deleted; or all, or the first
-    ``limit`` with an id above ``after``. One query: a node's row comes once for each aggregate of its host."""
+    """Return hosts as the scheduler sees them: the given nodes, including nodes that this transaction deleted, or the
+    first ``limit`` with an id above ``after``.
+
+    One query: a node's row appears once for each aggregate of its host.
+    """
     if node_ids is None:
         page = sa.select(ComputeNode.id).where(ComputeNode.id > after).order_by(ComputeNode.id).limit(limit).subquery()
         query = _STATES.join(page, page.c.id == ComputeNode.id).order_by(ComputeNode.id, Aggregate.id)
@@ -248,19 +262,19 @@ def page_of_states(uow: UnitOfWork, after: int = 0, limit: int | None = None) ->
 
 
 def freed_lately(uow: UnitOfWork, seconds: float) -> dict[int, datetime.datetime]:
-    """By the ids of nodes that got a place back within so many seconds: when."""
+    """Return, by node id, when a node last got capacity back, within so many seconds."""
     query = sa.select(ComputeNode.id, ComputeNode.freed_at)
     query = query.where(ComputeNode.freed_at >= uow.now - datetime.timedelta(seconds=seconds))
     return {row.id: row.freed_at for row in uow.session.execute(query)}
 
 
 def _placed(lines: str | None) -> list[Placed]:
-    """``lines``: what `_PLACED` says of one node."""
+    """Parse the text of `_PLACED` for one node."""
     words = (line.split(" ", 2) for line in lines.split("\n")) if lines else ()
     return [Placed(uuid, flavorid or None, bool(int(working))) for uuid, working, flavorid in words]
 
 
-#: Of an instance's node, as part of a query for it.
+#: Failed builds of an instance's node, as a column of a query for the instance.
 FAILED_BUILDS = (
     sa.select(ComputeNode.failed_builds)
     .where(ComputeNode.host == Instance.host, ComputeNode.node == Instance.node)
@@ -269,7 +283,7 @@ FAILED_BUILDS = (
 
 
 def build_failed(uow: UnitOfWork, host: str, node: str) -> None:
-    """Count it; the claim's release tells the schedulers."""
+    """Count a failed build. The release of the claim notifies the schedulers."""
     uow.change(
         sa.update(ComputeNode)
         .where(ComputeNode.host == host, ComputeNode.node == node)
@@ -278,7 +292,7 @@ def build_failed(uow: UnitOfWork, host: str, node: str) -> None:
 
 
 def build_succeeded(uow: UnitOfWork, host: str, node: str) -> None:
-    """Forget earlier failures; most of the time there are none."""
+    """Reset the count of failed builds, which is mostly zero."""
     query = sa.select(ComputeNode).where(
         ComputeNode.host == host, ComputeNode.node == node, ComputeNode.failed_builds > 0
     )

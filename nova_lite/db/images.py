@@ -1,4 +1,4 @@
-"""Images of the built-in backend: their metadata. The bytes are files (`nova_lite.image`)."""
+"""Metadata of images of the built-in backend. Their bytes are files (`nova_lite.image`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHANGEABLE = frozenset(rows.shared_fields(Image, models.Image)) - {"id", "prope
 
 
 def to_object(row: models.Image) -> Image:
-    """The store's checksums are all of one kind, which is the default of `Image`."""
+    """Convert a row. The checksum algorithm is the default of `Image`."""
     properties = {name: str(value) for name, value in row.properties.items()}
     return rows.to_object(Image, row, properties=properties, tags=row.tags or [])
 
@@ -33,7 +33,7 @@ def list_(
     limit: int | None = None,
     marker: str | None = None,
 ) -> list[Image]:
-    """What the context's project may see, newest first."""
+    """Return the images that the context's project may see, newest first."""
     query = _visible(context)
     if name is not None:
         query = query.where(models.Image.name == name)
@@ -45,18 +45,18 @@ def list_(
 
 
 def get(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
-    """`ImageNotFound` also for one that the context's project may not see."""
+    """Return an image. Raises `ImageNotFound`, also for an image that the context's project may not see."""
     return to_object(_get_row(uow, context, image_id))
 
 
 def by_id(uow: UnitOfWork, image_id: str) -> Image | None:
-    """Whoever may see it."""
+    """Return an image of any project."""
     row = uow.session.get(models.Image, image_id)
     return None if row is None or row.status == "deleted" else to_object(row)
 
 
 def find_same(uow: UnitOfWork, name: str, checksum: str) -> Image | None:
-    """An active image of this name with these bytes, if there is one."""
+    """Return an active image with this name and checksum, if there is one."""
     query = sa.select(models.Image).where(
         models.Image.name == name, models.Image.checksum == checksum, models.Image.status == "active"
     )
@@ -65,7 +65,7 @@ def find_same(uow: UnitOfWork, name: str, checksum: str) -> Image | None:
 
 
 def create(uow: UnitOfWork, image: Image) -> Image:
-    """Raises `ImageExists` when the id is taken, `ImageQuotaExceeded` when its owner has as many as it may."""
+    """Create an image. Raises `ImageExists` when the id is taken, `ImageQuotaExceeded` when its owner has too many."""
     _check_quota(uow, image.owner, more=1)
     row = models.Image(**rows.values_of(image, models.Image) | {"created_at": uow.now, "updated_at": uow.now})
     rows.insert(uow, row, exceptions.ImageExists(image_id=image.id))
@@ -79,10 +79,10 @@ def update(
     changes: dict[str, Any],
     expected_status: str | None = None,
 ) -> Image:
-    """Set the fields in ``changes``; ``properties`` are merged, None takes one away. Whoever may not gets `Forbidden`.
+    """Set the fields in ``changes``. ``properties`` are merged; None removes one.
 
-    Raises `ImageStatusConflict` when the image is not in the expected status: of two that ask for the same step, one.
-    And `ImageQuotaExceeded` for a size that its owner has no room for.
+    Raises `Forbidden` for a caller without the right, `ImageStatusConflict` when the image is not in the expected
+    status, and `ImageQuotaExceeded` for a size above the owner's quota.
     """
     row = _get_row(uow, context, image_id, to="change")
     if expected_status is not None and row.status != expected_status:
@@ -99,25 +99,25 @@ def update(
 
 
 def delete(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
-    """Only its owner or an admin may; whoever sees it and may not gets `Forbidden`. Returns what was deleted."""
+    """Delete an image and return it. Raises `Forbidden` for a caller who sees it but is neither owner nor admin."""
     row = _get_row(uow, context, image_id, to="delete")
     uow.session.delete(row)
     return to_object(row)
 
 
 def require(uow: UnitOfWork, image_id: str) -> None:
-    """Raises `ImageNotFound` when there is no such image, whoever may see it."""
+    """Raise `ImageNotFound` when there is no such image, whatever its visibility."""
     if by_id(uow, image_id) is None:
         raise exceptions.ImageNotFound(image_id=image_id)
 
 
 def drop(uow: UnitOfWork, image_ids: Iterable[str]) -> None:
-    """Delete these images, whosever they are; quiet about those that are gone."""
+    """Delete these images of any project. Missing ones are ignored."""
     uow.change(sa.delete(models.Image).where(models.Image.id.in_(list(image_ids))))
 
 
 def activate(uow: UnitOfWork, image_id: str) -> Image | None:
-    """The image's data is in its place; None when it was deleted meanwhile."""
+    """Activate an image whose data is in place. Returns None when it was deleted meanwhile."""
     row = uow.session.get(models.Image, image_id, with_for_update=True)
     if row is None:
         return None
@@ -127,8 +127,9 @@ def activate(uow: UnitOfWork, image_id: str) -> Image | None:
 
 
 def hide_beyond(uow: UnitOfWork, project_id: str, properties: Mapping[str, str], kept: int) -> list[str]:
-    """Have nobody see the project's active images with these properties, without the newest ``kept``. Returns the ids
-    of all that are hidden: their files go first, then they are dropped."""
+    """Hide the project's active images with these properties, except the newest ``kept``. Returns the ids of all hidden
+    ones: the caller removes their files, then drops them.
+    """
     query = sa.select(models.Image).where(models.Image.owner == project_id)
     query = query.where(models.Image.status.in_(("active", "deleted"))).with_for_update()
     newest = query.order_by(models.Image.created_at.desc(), models.Image.id.desc())
@@ -140,7 +141,7 @@ def hide_beyond(uow: UnitOfWork, project_id: str, properties: Mapping[str, str],
 
 
 def _check_quota(uow: UnitOfWork, owner: str | None, more: int = 0, size: int = 0, without: str = "") -> None:
-    """Whether the project may have so many images more, or one of so many bytes beside all but ``without``."""
+    """Check the quota for ``more`` images, or for ``size`` bytes beside all images but ``without``."""
     limits, table = uow.conf.image, models.Image
     if owner is None or (limits.image_count_total < 0 and limits.image_size_total < 0):
         return
@@ -155,7 +156,9 @@ def _check_quota(uow: UnitOfWork, owner: str | None, more: int = 0, size: int = 
 
 
 def _get_row(uow: UnitOfWork, context: RequestContext, image_id: str, to: str | None = None) -> models.Image:
-    """``to``: what is to be done with it; then it is locked, and only its owner or an admin gets it."""
+    """Return an image's row. ``to``: the intended change; the row is then locked, and only its owner or an admin gets
+    it.
+    """
     row = _find(uow, context, image_id, lock=to is not None)
     if row is None:
         raise exceptions.ImageNotFound(image_id=image_id)

@@ -1,4 +1,4 @@
-"""`InstanceFilters` as SQL."""
+"""Translates `InstanceFilters` to SQL."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TIMES = {
 
 
 def _at(column: orm.InstrumentedAttribute[Any], moment: datetime.datetime) -> sa.ColumnElement[bool]:
-    """Clients see whole seconds: a time without fraction stands for all of its second."""
+    """Compare with a time. Clients see whole seconds, so a time without fraction matches its whole second."""
     if moment.microsecond:
         return column == moment
     return sa.and_(column >= moment, column < moment + datetime.timedelta(seconds=1))
@@ -47,7 +47,7 @@ def _at(column: orm.InstrumentedAttribute[Any], moment: datetime.datetime) -> sa
 
 Column = orm.InstrumentedAttribute[Any]
 
-#: Which filters there are by field of an instance, and how each kind compares.
+#: Filters by field of an instance, with their comparisons.
 _COMPARISONS: tuple[tuple[dict[str, Column], Callable[[Column, Any], sa.ColumnElement[bool]]], ...] = (
     (_EXACT, operator.eq),
     (_BOOLEAN, lambda flag, value: flag.is_(value)),
@@ -55,15 +55,15 @@ _COMPARISONS: tuple[tuple[dict[str, Column], Callable[[Column, Any], sa.ColumnEl
     (_TIMES, _at),
 )
 
-#: Metadata keys are written into a JSON path: only what the API lets into metadata comes that far.
+#: Metadata keys are written into a JSON path, so only keys that the API accepts get here.
 _METADATA_KEY = re.compile(r"[a-zA-Z0-9\-_:. ]{1,255}")
 
-#: "Your regular expression is wrong" (MariaDB, PostgreSQL): their dialects differ from Python's, which took it.
+#: Codes for "invalid regular expression" (MariaDB, PostgreSQL). Their dialects differ from Python's, which accepted it.
 BAD_PATTERN_CODES = {1139, "2201B"}
 
 
 def apply(query: sa.Select[Any], filters: InstanceFilters) -> sa.Select[Any]:
-    """``query`` over `Instance`, narrowed to what all of ``filters`` allow."""
+    """Narrow a ``query`` over `Instance` by all of ``filters``."""
     return query.where(*_conditions(filters))
 
 
@@ -83,8 +83,9 @@ def _conditions(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
 
 
 def _deleted(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
-    """Asked for changes, deleted ones are among them; else only the one kind or the other. Those that are soft-deleted
-    are in neither, unless they are asked for."""
+    """Select deleted or existing instances; both if the caller filters by change time. Soft-deleted ones appear on
+    request only.
+    """
     if filters.deleted:
         soft = Instance.soft_deleted_at.is_not(None) if filters.soft_deleted else sa.false()
         yield sa.or_(Instance.deleted == sa.true(), soft)
@@ -103,7 +104,9 @@ def _addresses(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
 
 
 def _changes(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
-    """One that was never changed counts as changed when it was made. Written so that an index finds them."""
+    """Compare the change time; an unchanged instance counts from its creation. The condition is written for an
+    index.
+    """
     untouched = Instance.updated_at.is_(None)
     since, before = filters.changes_since, filters.changes_before
     if since is not None:

@@ -1,4 +1,4 @@
-"""An instance's metadata, and the password that its guest posted: changed at once, without its host."""
+"""Metadata of instances, and passwords that guests posted. Changes take effect at once, without the host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def change(
     metadata: dict[str, str],
     replace: bool,
 ) -> dict[str, str]:
-    """Add or change these items, or (``replace``) have these and no others; returns all of them.
+    """Add or change these items, or with ``replace`` keep only these. Returns all items.
 
     Raises `MetadataLimitExceeded`, `InstanceIsLocked` or `InstanceInvalidState`.
     """
@@ -37,7 +37,7 @@ def change(
 
 
 def delete(uow: UnitOfWork, context: RequestContext, instance_uuid: str, key: str) -> None:
-    """Raises `MetadataItemNotFound`, `InstanceIsLocked` or `InstanceInvalidState`."""
+    """Delete an item. Raises `MetadataItemNotFound`, `InstanceIsLocked` or `InstanceInvalidState`."""
     row = changeable(uow, context, instance_uuid, "delete metadata")
     if key not in row.metadata_:
         raise exceptions.MetadataItemNotFound()
@@ -56,7 +56,7 @@ def clear_password(uow: UnitOfWork, context: RequestContext, instance_uuid: str)
 
 
 def set_password(uow: UnitOfWork, context: RequestContext, instance_uuid: str, password: str) -> None:
-    """Once, until it is cleared: whoever gets at the guest later cannot put another one in its place."""
+    """Store a guest's password once. Until it is cleared, a later intruder in the guest cannot replace it."""
     row = instances.get_row(uow, context, instance_uuid, lock=True)
     if row.system_metadata.get(POSTED_PASSWORD):
         raise exceptions.PasswordAlreadySet(instance_id=instance_uuid)
@@ -66,7 +66,9 @@ def set_password(uow: UnitOfWork, context: RequestContext, instance_uuid: str, p
 def changeable(
     uow: UnitOfWork, context: RequestContext, instance_uuid: str, method: str, despite_lock: bool = False
 ) -> Instance:
-    """Its row, locked; `InstanceIsLocked` or `InstanceInvalidState` where lock or vm state forbid ``method``."""
+    """Return the instance's row, locked. Raises `InstanceIsLocked` or `InstanceInvalidState` if lock or vm state forbid
+    ``method``.
+    """
     row = instances.get_row(uow, context, instance_uuid, lock=True)
     if row.locked and not despite_lock and not context.is_admin:
         raise exceptions.InstanceIsLocked(instance_id=instance_uuid)

@@ -1,4 +1,4 @@
-"""An instance's tags: changed at once, without its host. A lock does not hold them."""
+"""Tags of instances. Changes take effect at once, without the host, and despite a lock."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.instance_metadata import changeable
 from nova_lite.db.models import InstanceTag
 
-#: Tags of one instance, at most.
+#: Largest number of tags of one instance.
 MAX_TAGS = 50
 
 
 def replace(uow: UnitOfWork, context: RequestContext, instance_uuid: str, tags: list[str]) -> list[str]:
-    """Have these and no others; returns them, sorted. Raises `TagLimitExceeded` or `InstanceInvalidState`."""
+    """Replace all tags and return them, sorted. Raises `TagLimitExceeded` or `InstanceInvalidState`."""
     row = changeable(uow, context, instance_uuid, "update tags", despite_lock=True)
     wanted = set(tags)
     if len(wanted) > MAX_TAGS:
@@ -25,7 +25,7 @@ def replace(uow: UnitOfWork, context: RequestContext, instance_uuid: str, tags: 
 
 
 def add(uow: UnitOfWork, context: RequestContext, instance_uuid: str, tag: str) -> bool:
-    """False: it was there already. Raises `TagLimitExceeded` or `InstanceInvalidState`."""
+    """Add a tag; return False if it exists. Raises `TagLimitExceeded` or `InstanceInvalidState`."""
     row = changeable(uow, context, instance_uuid, "update tag", despite_lock=True)
     if any(item.tag == tag for item in row.tags):
         return False
@@ -37,7 +37,7 @@ def add(uow: UnitOfWork, context: RequestContext, instance_uuid: str, tag: str) 
 
 
 def delete(uow: UnitOfWork, context: RequestContext, instance_uuid: str, tag: str) -> None:
-    """Raises `TagNotFound` or `InstanceInvalidState`."""
+    """Delete a tag. Raises `TagNotFound` or `InstanceInvalidState`."""
     row = changeable(uow, context, instance_uuid, "delete tag", despite_lock=True)
     kept = [item for item in row.tags if item.tag != tag]
     if len(kept) == len(row.tags):

@@ -1,6 +1,6 @@
-"""Instances: reading them, one or many, and the few fields that users change at will.
+"""Instances: reads of one or many, and the few fields that users change freely.
 
-What an instance goes through is written elsewhere (`nova_lite.conductor.operations`), always guarded by its state.
+Operations change an instance elsewhere (`nova_lite.conductor.operations`), always guarded by its state.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from nova_lite.objects import (
 )
 from nova_lite.operations import states
 
-#: What `update` may change.
+#: Fields that `update` may change.
 UPDATABLE = (
     *("display_name", "display_description", "hostname", "access_ip_v4", "access_ip_v6", "auto_disk_config"),
     "requested_availability_zone",
@@ -51,7 +51,7 @@ SORT_KEYS = {
 } | {"instance_type_id": models.Instance.flavorid}
 
 
-#: The columns that a value is made of.
+#: Columns of a row that its object has as well.
 _FIELDS = rows.shared_fields(Instance, models.Instance)
 _COLUMNS = {**{name: getattr(models.Instance, name) for name in _FIELDS}, "metadata": models.Instance.metadata_}
 
@@ -67,7 +67,7 @@ _ONE = _ANY.where(models.Instance.uuid == sa.bindparam("instance_uuid"))
 
 _ALL = _ANY.where(models.Instance.uuid.in_(sa.bindparam("uuids", expanding=True)))
 
-#: What belongs to instances and is in other tables: a row per interface, or one with none of it.
+#: Parts of instances in other tables: one row per interface, or a single row without one.
 _PARTS = (
     sa.select(
         models.Instance.uuid,
@@ -92,7 +92,7 @@ _PARTS = (
 
 
 def to_object(uow: UnitOfWork, row: models.Instance) -> Instance:
-    """The row as a typed value, with its interfaces, tags, fault and the state of its host."""
+    """Convert a row to a typed value with its interfaces, tags, fault and the state of its host."""
     return to_objects(uow, [row])[0]
 
 
@@ -101,19 +101,19 @@ def to_objects(uow: UnitOfWork, found: Sequence[models.Instance]) -> list[Instan
 
 
 def minimal(row: models.Instance) -> Instance:
-    """`to_object` without what is in other tables."""
+    """Convert a row without its parts in other tables."""
     return _bare(_values(row))
 
 
 def created(row: models.Instance) -> Instance:
-    """`to_object` of one that was just made: all that belongs to it are its tags."""
+    """Convert the row of a new instance, which has no parts but tags."""
     instance = minimal(row)
     instance.tags, instance.host_status = sorted(tag.tag for tag in row.tags), ""
     return instance
 
 
 def _bare(values: Sequence[Any]) -> Instance:
-    """``values``: of `_COLUMNS`."""
+    """Build an instance from the values of `_COLUMNS`."""
     named = dict(zip(_COLUMNS, values, strict=True))
     named["flavor"] = msgspec.convert(named["flavor"], Flavor)
     named["block_devices"] = msgspec.convert(named["block_devices"] or [], list[BlockDevice])
@@ -123,7 +123,7 @@ def _bare(values: Sequence[Any]) -> Instance:
 
 
 def _whole(uow: UnitOfWork, found: Sequence[Sequence[Any]]) -> list[Instance]:
-    """``found``: the values of `_COLUMNS` of each."""
+    """Build instances with all parts. ``found``: the values of `_COLUMNS` of each."""
     made = {instance.uuid: instance for instance in map(_bare, found)}
     if not made:
         return []
@@ -140,8 +140,9 @@ def _whole(uow: UnitOfWork, found: Sequence[Sequence[Any]]) -> list[Instance]:
 
 
 def host_status(host: str | None, up: bool | None, disabled: bool | None, forced_down: bool | None) -> str:
-    """Nova's words: UP, DOWN (forced), MAINTENANCE (disabled), UNKNOWN (silent); "" when it is on no host. ``up`` and
-    the others are of its host's service, None if there is none."""
+    """Return Nova's host status: UP, DOWN (forced), MAINTENANCE (disabled), UNKNOWN (silent), or "" without a host. The
+    flags are those of the host's service, None if there is none.
+    """
     if host is None:
         return ""
     if forced_down:
@@ -154,9 +155,9 @@ def host_status(host: str | None, up: bool | None, disabled: bool | None, forced
 def get_row(
     uow: UnitOfWork, context: RequestContext, instance_uuid: str, deleted: bool = False, lock: bool = False
 ) -> models.Instance:
-    """An instance of the context's project, or any for an admin; else `InstanceNotFound`.
+    """Return an instance's row of the context's project, or of any for an admin; else raise `InstanceNotFound`.
 
-    ``deleted``: a deleted one counts, too. ``lock``: nobody else changes it until the transaction ends.
+    ``deleted``: accept a deleted one. ``lock``: lock the row until the transaction ends.
     """
     row = _find(uow, context, instance_uuid, deleted, lock)
     if row is None:
@@ -177,7 +178,7 @@ def _visible(row: models.Instance | Instance, context: RequestContext, deleted: 
 
 
 def lock(uow: UnitOfWork, instance_uuid: str | sa.ScalarSelect[str]) -> models.Instance | None:
-    """The row as it is now, of any project, deleted or not; nobody else changes it until the transaction ends."""
+    """Return the current row, locked, of any project, deleted or not."""
     if isinstance(instance_uuid, str):
         return _locked(uow, _ROW_LOCKED, {"instance_uuid": instance_uuid})
     query = sa.select(models.Instance).where(models.Instance.uuid == instance_uuid)
@@ -194,13 +195,13 @@ def _locked(uow: UnitOfWork, query: sa.Select[Any], values: dict[str, Any] | Non
 
 
 def rows_by_uuid(uow: UnitOfWork, instance_uuids: Iterable[str]) -> dict[str, models.Instance]:
-    """Those that have a row, of any project, deleted or not."""
+    """Return the existing rows by uuid, of any project, deleted or not."""
     query = sa.select(models.Instance).where(models.Instance.uuid.in_(set(instance_uuids)))
     return {row.uuid: row for row in uow.session.scalars(query)}
 
 
 def projects_of(uow: UnitOfWork, uuids: list[str]) -> dict[str, str]:
-    """Whose they are, of those that there are, deleted or not."""
+    """Return the projects of the existing instances by uuid, deleted ones included."""
     return {row.uuid: row.project_id for row in uow.rows(_PROJECTS, {"uuids": uuids})}
 
 
@@ -210,7 +211,7 @@ _PROJECTS = sa.select(models.Instance.uuid, models.Instance.project_id).where(
 
 
 def of_request(uow: UnitOfWork, first_uuid: str, project_id: str | None) -> Sequence[models.Instance]:
-    """All that were created with the instance of this uuid, if it is the project's."""
+    """Return all instances of the request that created the instance ``first_uuid``, if it is the project's."""
     first = uow.session.scalars(_ROW, {"instance_uuid": first_uuid}).first()
     if first is None or first.project_id != project_id:
         return []
@@ -221,7 +222,7 @@ def of_request(uow: UnitOfWork, first_uuid: str, project_id: str | None) -> Sequ
 
 
 def movable(uow: UnitOfWork) -> Sequence[models.Instance]:
-    """Those on a host that a plan may move elsewhere: running or stopped, without a task."""
+    """Return the instances that a plan may move: on a host, running or stopped, without a task."""
     query = sa.select(models.Instance).where(
         models.Instance.host.is_not(None),
         models.Instance.deleted == sa.false(),
@@ -232,19 +233,21 @@ def movable(uow: UnitOfWork) -> Sequence[models.Instance]:
 
 
 def concerned_with(uow: UnitOfWork, host: str) -> list[str]:
-    """Uuids of those that are on the host, hold something of it, or have something open there; oldest first."""
+    """Return the uuids of instances on the host, with an allocation there, or with an open action there; oldest
+    first.
+    """
     return list(uow.rows(_CONCERNED_WITH, {"hosts": [host]}).scalars())
 
 
 def _concerned() -> sa.Subquery:
-    """What `concerned_with` is about, of each of the parameter ``hosts``: its name, and a uuid."""
+    """Build the subquery of host and uuid for `concerned_with`. Its parameter is ``hosts``."""
     hosts = sa.bindparam("hosts", type_=sa.String, expanding=True)
     node, action, row = models.ComputeNode, models.InstanceAction, models.Instance
     held = sa.select(node.host, models.Allocation.instance_uuid.label("uuid"))
     held = held.join(node, node.id == models.Allocation.compute_node_id).where(node.host.in_(hosts))
     asked = sa.select(action.host, action.instance_uuid).where(action.finish_time.is_(None), action.host.in_(hosts))
     here = sa.select(row.host, row.uuid).where(row.host.in_(hosts), row.deleted == sa.false())
-    # Three conditions joined by "or" would read all instances: no index serves them together.
+    # A union, because no index serves three conditions joined by "or": that would read all instances.
     return sa.union(here, held, asked).subquery()
 
 
@@ -257,7 +260,9 @@ _CONCERNED_WITH = (
 
 
 def with_domain(uow: UnitOfWork, host: str) -> list[DomainExpected]:
-    """Those on the host that have a domain there, with nothing open: a move or what is undone may have taken it."""
+    """Return the instances of the host that should have a domain there. Instances with an open action are left out: a
+    move or an undo may have taken the domain.
+    """
     row, action = models.Instance, models.InstanceAction
     newest = sa.select(sa.func.max(action.id)).where(action.instance_uuid == row.uuid).scalar_subquery()
     is_open = sa.exists().where(action.instance_uuid == row.uuid, action.finish_time.is_(None))
@@ -275,14 +280,15 @@ def with_domain(uow: UnitOfWork, host: str) -> list[DomainExpected]:
 
 
 def agree(uow: UnitOfWork, digests: Mapping[str, str]) -> dict[str, bool]:
-    """By host, whether this is the `digest_of_domains` of all that its rows say, and all of that is settled."""
+    """Return, by host, whether the digest equals `digest_of_domains` of its rows and none of them is changing."""
     settled = settled_on(uow, digests)
     return {host: found is not None and digest_of_domains(found) == digests[host] for host, found in settled.items()}
 
 
 def settled_on(uow: UnitOfWork, hosts: Iterable[str]) -> dict[str, list[tuple[str, int, int]] | None]:
-    """By host, uuid, generation and power state of all instances there. None if one of them has something done to it,
-    ought to have no domain, or was found with a guest that is not as its state says."""
+    """Return, by host, uuid, generation and power state of all its instances. None if one of them has an open action,
+    should have no domain, or has a guest in another state than its row.
+    """
     found: dict[str, list[tuple[str, int, int]] | None] = {host: [] for host in hosts}
     for host, uuid, generation, vm_state, task_state, power_state in uow.rows(_ON_HOSTS, {"hosts": list(found)}):
         is_settled = task_state is None and vm_state in states.HAS_DOMAIN
@@ -300,8 +306,9 @@ _ON_HOSTS = sa.select(
 
 
 def to_reclaim(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
-    """Uuids of at most so many that were soft-deleted more than ``seconds`` ago and are not being deleted yet, the
-    oldest first."""
+    """Return at most ``most`` uuids of instances that were soft-deleted more than ``seconds`` ago and are not being
+    deleted yet, oldest first.
+    """
     before = uow.now - datetime.timedelta(seconds=seconds)
     row = models.Instance
     query = sa.select(row.uuid).where(*soft_deleted(before)).order_by(row.soft_deleted_at)
@@ -309,7 +316,7 @@ def to_reclaim(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
 
 
 def soft_deleted(before: Time) -> tuple[sa.ColumnElement[bool], ...]:
-    """Until then, and not being deleted for good yet."""
+    """Build the conditions "soft-deleted before then, and not being deleted yet"."""
     row = models.Instance
     idle = sa.or_(row.task_state.is_(None), row.task_state != states.DELETING)
     return *_passed(row.soft_deleted_at, before), row.deleted == sa.false(), idle
@@ -323,7 +330,7 @@ def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> Instanc
 
 
 def get_all(uow: UnitOfWork, questions: list[InstanceQuery]) -> list[Instance]:
-    """The instances that some question may see, once each, in no order."""
+    """Return every instance that some query may see, once each, unordered."""
     asked = collections.defaultdict(list)
     for question in questions:
         asked[question.uuid].append(question)
@@ -340,9 +347,10 @@ def list_(
     sort_keys: list[str] | None = None,
     sort_dirs: list[str] | None = None,
 ) -> list[Instance]:
-    """Newest first unless sorted otherwise; ``marker`` is the uuid of the last instance of the page before.
+    """Return instances in pages, newest first unless sorted otherwise. ``marker``: uuid of the last instance of the
+    previous page.
 
-    Who is not an admin gets instances of the context's project only, whatever the filters say.
+    A caller who is no admin gets only the context's project, whatever the filters say.
     """
     if not context.is_admin:
         filters = msgspec.structs.replace(filters, project_id=context.project_id)
@@ -359,7 +367,9 @@ def list_(
 
 
 def at_address(uow: UnitOfWork, address: str) -> list[Instance]:
-    """Instances with an interface of this address. Each network is looked at, for which there is an index."""
+    """Return instances with an interface of this address. The query visits each network, because the index starts with
+    it.
+    """
     port, network = models.Port, models.Network
     query = sa.select(models.Instance).join(port, port.instance_uuid == models.Instance.uuid)
     query = query.join(network, network.id == port.network_id)
@@ -368,23 +378,23 @@ def at_address(uow: UnitOfWork, address: str) -> list[Instance]:
 
 
 def to_offload(uow: UnitOfWork, shelved_before: datetime.datetime, limit: int) -> list[str]:
-    """Uuids of instances that are shelved since then, and still on a host."""
+    """Return the uuids of instances that were shelved before then and are still on a host."""
     row = models.Instance
     query = sa.select(row.uuid).where(*shelved(shelved_before)).order_by(row.shelved_at)
     return list(uow.session.scalars(query.limit(limit)))
 
 
 def shelved(before: Time) -> tuple[sa.ColumnElement[bool], ...]:
-    """Until then, and nothing is done with them."""
+    """Build the conditions "shelved before then, and no task runs"."""
     row = models.Instance
     idle = (row.vm_state == states.SHELVED, row.task_state.is_(None), ~row.deleted)
     return *_passed(row.shelved_at, before), *idle
 
 
 def _passed(column: orm.InstrumentedAttribute[datetime.datetime | None], before: Time) -> tuple[Any, ...]:
-    """``column`` is a time that few rows have, which is said to PostgreSQL. It plans a statement that is asked often
-    once for all values, takes a third of the rows to be older than any time, and would read all servers that there
-    are."""
+    """Compare a time that few rows have, and say so for PostgreSQL. Its generic plan assumes that a third of the rows
+    match, and would read all servers.
+    """
     return column.is_not(None), column <= before
 
 
@@ -403,13 +413,13 @@ def update(uow: UnitOfWork, context: RequestContext, instance_uuid: str, changes
 
 
 def of_project(uow: UnitOfWork, project_id: str, uuids: Iterable[str]) -> set[str]:
-    """Those of ``uuids`` that are instances of the project."""
+    """Return the uuids that are instances of the project."""
     table = models.Instance
     return set(uow.session.scalars(sa.select(table.uuid).where(table.uuid.in_(uuids), table.project_id == project_id)))
 
 
 def _check_pinnable(row: models.Instance, zone: str) -> None:
-    """An instance is pinned to the zone that it is in, and must be unpinned before."""
+    """Check that the zone may be pinned: only the zone that the instance is in, and only if none is pinned."""
     pinned = row.requested_availability_zone
     if pinned is not None and pinned != zone:
         raise exceptions.Conflict(

@@ -12,12 +12,12 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.rows import insert, to_object, values_of
 from nova_lite.objects import KeyPair
 
-#: Counted per user; the limit is that of the user, or else of the project the user works in.
+#: Key pairs are counted per user. The limit is the user's, or else that of the project the user works in.
 QUOTA = {"key_pairs": 1}
 
 
 def list_(uow: UnitOfWork, user_id: str, limit: int | None = None, marker: str | None = None) -> list[KeyPair]:
-    """By name; ``marker`` is the last name of the page before."""
+    """Return key pairs by name, in pages. ``marker``: last name of the previous page."""
     order = paging.Order({"name": models.KeyPair.name}, ["name"], ["asc"], tie_breaker=models.KeyPair.id)
     start = paging.start(marker, lambda name: find(uow, user_id, name))
     query = sa.select(models.KeyPair).where(models.KeyPair.user_id == user_id)
@@ -32,7 +32,7 @@ def get(uow: UnitOfWork, user_id: str, name: str) -> KeyPair:
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, keypair: KeyPair) -> KeyPair:
-    """`KeypairExists`, or `KeypairLimitExceeded`."""
+    """Create a key pair. Raises `KeypairExists` or `KeypairLimitExceeded`."""
     if find(uow, keypair.user_id, keypair.name) is not None:
         raise exceptions.KeypairExists(name=keypair.name)
     try:

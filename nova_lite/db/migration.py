@@ -1,4 +1,4 @@
-"""The schema's version: bring it up to date, or find out that somebody has to."""
+"""The schema's version: migrate the database, or report that a migration is needed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 SCRIPTS = "nova_lite.db:migrations"
 
-#: Where Alembic keeps the schema's version.
+#: Table in which Alembic keeps the schema's version.
 _VERSION = sa.table("alembic_version", sa.column("version_num"))
 
 
 def sync(conf: cfg.ConfigOpts) -> str:
-    """Migrate the database to the schema of this program; returns its version. Repeating it is harmless.
+    """Migrate the database to this program's schema and return its version. Repeating it is harmless.
 
-    A SQLite file is made if it is missing, readable by its owner only: it holds keys and user data.
+    A missing SQLite file is created, readable by its owner only: it holds keys and user data.
     """
     from alembic import command
 
@@ -49,8 +49,9 @@ def sync(conf: cfg.ConfigOpts) -> str:
 
 @contextlib.contextmanager
 def _tables_may_be_replaced(connection: sa.Connection) -> Iterator[None]:
-    """SQLite changes most of a table by making it anew, which references to it are in the way of; and they cannot be
-    let alone within a transaction."""
+    """Suspend SQLite's foreign keys. SQLite changes most of a table by recreating it, which references prevent, and
+    they cannot be suspended within a transaction.
+    """
     raw = connection.connection.driver_connection
     if connection.dialect.name != "sqlite" or raw is None:
         yield
@@ -63,7 +64,7 @@ def _tables_may_be_replaced(connection: sa.Connection) -> Iterator[None]:
 
 
 def _check_references(connection: sa.Connection) -> None:
-    """What was not looked at meanwhile; raises, so that nothing is committed, if a row refers to none."""
+    """Raise an error if a row has a dangling reference, so that nothing is committed."""
     if connection.dialect.name != "sqlite":
         return
     broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
@@ -74,21 +75,21 @@ def _check_references(connection: sa.Connection) -> None:
         )
 
 
-# What a conductor asks as it starts is answered without Alembic, which would double the time that takes.
+# A conductor's check at startup avoids Alembic, which would double its duration.
 
 
 def head() -> str:
-    """The version that this program needs."""
+    """Return the version that this program needs."""
     return max(_known())
 
 
 def _known() -> set[str]:
-    """The versions that this program knows: the number that each script's name begins with."""
+    """Return the versions that this program knows: the leading number of each script's name."""
     return {module.name.partition("_")[0] for module in pkgutil.iter_modules(versions.__path__)}
 
 
 def version(conf: cfg.ConfigOpts) -> str | None:
-    """The database's version; None when it has no tables of ours yet."""
+    """Return the database's version; None without our tables."""
     path = _sqlite_path(conf)
     if path is not None and not os.path.exists(path):
         return None
@@ -105,7 +106,7 @@ def version(conf: cfg.ConfigOpts) -> str | None:
 
 
 def check(conf: cfg.ConfigOpts) -> None:
-    """`ConfigurationError` unless the schema is exactly the one this program needs."""
+    """Raise `ConfigurationError` unless the schema is exactly the version that this program needs."""
     found, needed = version(conf), head()
     if found == needed:
         return
@@ -118,7 +119,7 @@ def check(conf: cfg.ConfigOpts) -> None:
 
 
 def _config() -> Config:
-    """Alembic's configuration, made here, so that an installed package needs no file for it."""
+    """Return Alembic's configuration. It is built here, so that an installed package needs no file for it."""
     from alembic.config import Config
 
     config = Config()

@@ -15,7 +15,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 #: Microseconds on MariaDB, too.
 Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
-#: 64 KB is too little there for a base64 user_data or an image's properties.
+#: MariaDB's 64 KB are too little for a base64 user_data or an image's properties.
 LongText = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 BigId = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 Uuid = sa.String(36)
@@ -37,8 +37,8 @@ class Numbered:
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
 
 
-#: Of tables whose ids others are told: the id of a row that is gone is never given again. The other databases do so
-#: by themselves, SQLite only if it is told to.
+#: Option of tables whose ids leave the database: a deleted row's id is never reused. MariaDB and PostgreSQL never reuse
+#: ids.
 NEVER_AGAIN = {"sqlite_autoincrement": True}
 
 
@@ -54,9 +54,10 @@ class Changed(Created):
 
 
 class Service(Numbered, Changed, Base):
-    """A daemon. ``up`` is the host lease: cleared by the conductor when ``last_seen_up`` is too old. ``identity``: of
-    the machine that registered, since ``identity_epoch``. ``report_count``: the number of the newest report
-    of the compute daemon that was started as ``boot_id``."""
+    """A daemon. ``up`` is the host lease; the conductor clears it when ``last_seen_up`` is too old. ``identity``: of
+    the machine that registered, since ``identity_epoch``. ``report_count``: the number of the newest report of the
+    daemon that was started as ``boot_id``.
+    """
 
     __tablename__ = "services"
     __table_args__ = (sa.UniqueConstraint("host", "binary"), NEVER_AGAIN)
@@ -80,12 +81,12 @@ class Service(Numbered, Changed, Base):
 
 
 class ComputeNode(Numbered, Changed, Base):
-    """A hypervisor. ``*_used`` are only changed by conditional updates, together with an `Allocation`.
+    """A hypervisor. ``*_used`` change only by conditional updates, together with an `Allocation`.
 
-    ``vcpus``, ``memory_mb``, ``disk_gb`` are what may be given out, ratio and reservation already applied;
-    ``inventory`` is the driver's report as it came. ``generation`` grows with every change. ``failed_builds`` counts
-    builds that went wrong since the last one that did not. ``freed_at``: when a place was last given back.
-    ``numa_used``: what allocations have of its NUMA cells (`nova_lite.objects.numa`); changed with the row locked.
+    ``vcpus``, ``memory_mb``, ``disk_gb`` are capacities after ratio and reservation; ``inventory`` is the driver's
+    report. ``generation`` grows with every change. ``failed_builds`` counts failed builds since the last success.
+    ``freed_at``: when capacity was last released. ``numa_used``: the allocations' share of its NUMA cells
+    (`nova_lite.objects.numa`); changed under the row's lock.
     """
 
     __tablename__ = "compute_nodes"
@@ -115,10 +116,10 @@ class ComputeNode(Numbered, Changed, Base):
 
 
 class Allocation(Numbered, Created, Base):
-    """What one instance takes of one hypervisor: the only truth of what is used.
+    """Resources of one hypervisor that one instance uses: the only truth about usage.
 
-    An instance has one while it is placed, two while it moves. ``generation`` is the attempt it was made for. ``numa``:
-    its place in the NUMA cells (`nova_lite.objects.InstanceNUMATopology`), of one that is bound to any.
+    An instance has one allocation while it is placed, two while it moves. ``generation``: the attempt that it was made
+    for. ``numa``: its place in the NUMA cells (`nova_lite.objects.InstanceNUMATopology`), if it is bound to any.
     """
 
     __tablename__ = "allocations"
@@ -134,7 +135,7 @@ class Allocation(Numbered, Created, Base):
 
 
 class Aggregate(Numbered, Changed, Base):
-    """Hosts that have something in common: ``metadata`` says what. A key ``availability_zone`` makes it a zone."""
+    """A group of hosts with common ``metadata``. The key ``availability_zone`` makes it a zone."""
 
     __tablename__ = "aggregates"
     __table_args__ = NEVER_AGAIN
@@ -145,7 +146,7 @@ class Aggregate(Numbered, Changed, Base):
 
 
 class AggregateHost(Base):
-    """A host may be in several aggregates, but in one zone."""
+    """Membership of a host in an aggregate. A host may be in several aggregates, but in one zone."""
 
     __tablename__ = "aggregate_hosts"
 
@@ -159,16 +160,16 @@ class AggregateHost(Base):
 class Instance(Numbered, Changed, Base):
     """A server. A deleted one keeps its row (``deleted`` true) for its action log.
 
-    ``flavor``, ``image`` and ``boot_images`` (kernel and ramdisk, by id) are snapshots taken at create.
-    ``request`` is what only the build needs: networks, forced host, injected files, password; it is emptied when the
-    build ends. ``shelved_image``: what it is built of when it is unshelved; ``shelved_at``: when it was shelved, or is
-    to be offloaded once more, unless it is. ``soft_deleted_at``: its quota was given back then, and some time after
-    that it is deleted for good. ``network_call_until``: a call to the network service that may still take effect is
-    over by then. ``generation``: of what is at ``host``; ``last_generation``: the highest that was ever given out.
-    ``extra_vcpus``, ``extra_memory_mb``: what quota counts besides its flavor while a resize is open.
-    ``block_devices``: volumes and other disks that were asked for (`nova_lite.objects.BlockDevice`); None: none.
-    ``numa``: as in its allocation of where it is.
-    ``network_info``: its interfaces (`nova_lite.objects.VIF`) where another service has them; None: they are ports.
+    ``flavor``, ``image`` and ``boot_images`` (kernel and ramdisk, by id) are snapshots taken at create. ``request`` is
+    needed by the build only: networks, forced host, injected files, password; it is emptied when the build ends.
+    ``shelved_image``: source of the next unshelve; ``shelved_at``: when it was shelved, or is to be offloaded.
+    ``soft_deleted_at``: when its quota was released; it is deleted some time later.
+
+    ``network_call_until``: a call to the network service may take effect until then. ``generation``: of the guest at
+    ``host``; ``last_generation``: the highest ever issued. ``extra_vcpus``, ``extra_memory_mb``: counted by quota
+    besides the flavor while a resize is open. ``block_devices``: requested volumes and disks
+    (`nova_lite.objects.BlockDevice`). ``numa``: as in its allocation. ``network_info``: interfaces
+    (`nova_lite.objects.VIF`) that another service owns; None: they are ports.
     """
 
     __tablename__ = "instances"
@@ -244,8 +245,7 @@ class Instance(Numbered, Changed, Base):
 
 
 class PurgedInstance(Base):
-    """All that is kept of a deleted instance whose row is purged: a domain of this uuid belongs nowhere, and no server
-    is made under it again."""
+    """Uuid of a purged instance. A domain with this uuid belongs nowhere, and no new server gets it."""
 
     __tablename__ = "purged_instances"
     __table_args__ = {"sqlite_with_rowid": False}
@@ -255,7 +255,7 @@ class PurgedInstance(Base):
 
 
 class SeenMessage(Base):
-    """The id of a message that changed something, until its time would not let it be taken again."""
+    """Id of a message that changed something, kept until the message would be rejected by its age."""
 
     __tablename__ = "taken_messages"
     __table_args__ = {"sqlite_with_rowid": False}
@@ -265,8 +265,9 @@ class SeenMessage(Base):
 
 
 class PendingAttach(Base):
-    """Another network service was asked for an interface by this request. ``port_id``: of a port that the user brings;
-    None: it makes one. ``until``: then nobody is at it any more."""
+    """An interface that this request ordered from another network service. ``port_id``: the user's own port; None: the
+    service creates one. ``until``: afterwards no conductor works on it.
+    """
 
     __tablename__ = "pending_attaches"
 
@@ -284,8 +285,9 @@ class InstanceTag(Base):
 
 
 class ConsoleAuthToken(Numbered, Created, Base):
-    """Who has the token of this SHA-256 (hex) may open a console of the instance, once, as long as the instance is what
-    it was then: on ``compute_host``, at ``generation``."""
+    """Permission to open a console of the instance once. ``token_hash`` is the token's SHA-256 (hex). It is void once
+    the instance has left ``compute_host`` or ``generation``.
+    """
 
     __tablename__ = "console_auth_tokens"
     __table_args__ = (sa.Index(None, "instance_uuid", "id"),)
@@ -303,7 +305,7 @@ class ConsoleAuthToken(Numbered, Created, Base):
 
 
 class InstanceGroup(Numbered, Created, Base):
-    """A server group. ``policy`` and ``rules`` never change; claims lock the row, so that they judge one by one."""
+    """A server group. ``policy`` and ``rules`` never change. Claims lock the row, so that they decide one by one."""
 
     __tablename__ = "instance_groups"
 
@@ -316,7 +318,7 @@ class InstanceGroup(Numbered, Created, Base):
 
 
 class InstanceGroupMember(Base):
-    """An instance is in one group at most, from its creation until it is deleted."""
+    """Membership of an instance in a group: at most one, from creation until deletion."""
 
     __tablename__ = "instance_group_members"
 
@@ -327,9 +329,9 @@ class InstanceGroupMember(Base):
 class Migration(Numbered, Changed, Base):
     """A resize, a cold migration or another move of an instance, as Nova's API shows it.
 
-    ``source`` and ``destination``: its two ends (`nova_lite.db.claims.Place`), the latter once it is
-    claimed, with its address. ``old_flavor`` and ``new_flavor`` are snapshots; ``vm_state``: what the instance was
-    before. ``progress``: of a live migration, as its host last told it.
+    ``source`` and ``destination``: its two hosts (`nova_lite.db.claims.Place`), the latter with its address once it is
+    claimed. ``old_flavor`` and ``new_flavor`` are snapshots; ``vm_state``: the state before the move. ``progress``: the
+    last report of a live migration.
     """
 
     __tablename__ = "migrations"
@@ -360,10 +362,10 @@ class Migration(Numbered, Changed, Base):
 class InstanceAction(Numbered, Base):
     """The durable queue: one row per accepted request.
 
-    Open while ``finish_time`` is null. ``step`` says what is driven next (`nova_lite.operations`). Whoever holds
-    the lease (``lease_owner``, until ``lease_expires_at``) drives it; when the lease lapses the reconciler takes it.
-    ``attempts`` counts its redrives, ``deadline`` is when it gives up and compensates. ``events``: its steps, as
-    `nova_lite.objects.InstanceActionEvent`; those of actions from before there was this column are rows.
+    An action is open while ``finish_time`` is null. ``step`` is driven next (`nova_lite.operations`). The holder of the
+    lease (``lease_owner``, until ``lease_expires_at``) drives it; when the lease lapses the reconciler takes it.
+    ``attempts`` counts its retries. At the ``deadline`` compensation starts. ``events``: its steps, as
+    `nova_lite.objects.InstanceActionEvent`. Actions older than this column have rows instead.
     """
 
     __tablename__ = "instance_actions"
@@ -397,7 +399,7 @@ class InstanceAction(Numbered, Base):
 
 
 class InstanceActionEvent(Numbered, Base):
-    """Of an action that was over before its own row had its events; no new ones are written."""
+    """Event of an action that is older than `InstanceAction.events`. No new ones are written."""
 
     __tablename__ = "instance_action_events"
 
@@ -432,7 +434,7 @@ class Flavor(Numbered, Changed, Base):
 
 
 class FlavorAccess(Base):
-    """A project that may use a flavor that is not public."""
+    """Access of a project to a private flavor."""
 
     __tablename__ = "flavor_access"
 
@@ -495,11 +497,12 @@ class Network(Changed, Base):
 
 
 class Port(Changed, Base):
-    """An interface and its address on a network. ``state``: what its host is doing with it, if anything
+    """An interface and its address on a network. ``state``: the change that its host is making
     (`nova_lite.objects.VIF`).
 
-    ``project_id``: of one that a user made, which is there before its instance and after it; None: it was made with its
-    instance, and goes with it. ``security_groups``: names; None: those of its instance."""
+    ``project_id``: of a port that a user made, which outlives its instance; None: it comes and goes with its instance.
+    ``security_groups``: names; None: those of its instance.
+    """
 
     __tablename__ = "ports"
     __table_args__ = (
@@ -532,7 +535,7 @@ class FloatingIpPool(Created, Base):
 
 
 class FloatingIp(Created, Base):
-    """An address of a pool that a project has, and the port that it leads to; the address outlives the port."""
+    """An address from a pool that a project has, and the port that it leads to. The address outlives the port."""
 
     __tablename__ = "floating_ips"
 
@@ -546,8 +549,9 @@ class FloatingIp(Created, Base):
 
 
 class SecurityGroup(Changed, Base):
-    """A project's group of rules. Instances name their groups in ``Instance.security_groups``; that of the name
-    ``default`` has no row as long as nobody changed it (`nova_lite.objects.security_group.default_group`)."""
+    """A project's group of rules. Instances name their groups in ``Instance.security_groups``. The group ``default``
+    has no row until somebody changes it (`nova_lite.objects.security_group.default_group`).
+    """
 
     __tablename__ = "security_groups"
     __table_args__ = (sa.UniqueConstraint("project_id", "name"),)
@@ -560,7 +564,7 @@ class SecurityGroup(Changed, Base):
 
 
 class SecurityGroupRule(Created, Base):
-    """What its group lets through (`nova_lite.objects.SecurityGroupRule`)."""
+    """A rule of a security group (`nova_lite.objects.SecurityGroupRule`)."""
 
     __tablename__ = "security_group_rules"
 
@@ -580,9 +584,9 @@ class SecurityGroupRule(Created, Base):
 
 
 class Volume(Changed, Base):
-    """A volume of the built-in backend; its bytes are a file of ``[volume] store_path``, which hosts make.
+    """A volume of the built-in backend; its bytes are a file of ``[volume] store_path``, which hosts create.
 
-    ``instance_uuid``: the one server that has it, or is to have it; only a conditional update sets that, from none.
+    ``instance_uuid``: the one server that has it, or is to have it. Only a conditional update sets it, from none.
     """
 
     __tablename__ = "volumes"
@@ -609,8 +613,9 @@ class Volume(Changed, Base):
 
 
 class VolumeSnapshot(Changed, Base):
-    """A copy of a volume as it was; its bytes are a file of ``[volume] store_path``. ``instance_uuid``: for whose image
-    it is being made."""
+    """A copy of a volume at one moment; its bytes are a file of ``[volume] store_path``. ``instance_uuid``: the server
+    whose image needs it.
+    """
 
     __tablename__ = "volume_snapshots"
     __table_args__ = (sa.Index(None, "project_id", "created_at"),)
@@ -629,9 +634,9 @@ class VolumeSnapshot(Changed, Base):
 
 
 class VolumeTask(Numbered, Base):
-    """The action log of volumes: work on a file that was accepted and is not done. A host does it, the one it was given
-    to as long as that is up; when the lease lapses it is sent again. ``reads``: the volume or snapshot that is read
-    meanwhile, and has to stay as it is."""
+    """The action log of volumes: accepted work on a file. Its host does it while that is up; when the lease lapses it
+    is sent again. ``reads``: the volume or snapshot that is read meanwhile and must not change.
+    """
 
     __tablename__ = "volume_tasks"
     __table_args__ = NEVER_AGAIN
@@ -647,12 +652,12 @@ class VolumeTask(Numbered, Base):
 
 
 class CinderAttachment(Base):
-    """A volume of Cinder's that an instance has or is to have; it goes when Cinder has nothing of it any more.
+    """A Cinder volume of an instance. The row goes when Cinder holds nothing of it any more.
 
-    ``id``: of the block device. ``attachments``: by host, and by "" what is only reserved: Cinder's id of the
-    attachment, and whether it is complete. ``to_be_made``: Cinder has yet to make the volume, or is at it. Due at
-    ``due_at`` (None: it is as it should be), and leased meanwhile. ``unsure_until``: so long what was asked for and not
-    answered may still come to be."""
+    ``id``: of the block device. ``attachments``: by host, with "" for a mere reservation, Cinder's attachment id and
+    whether it is complete. ``to_be_made``: Cinder still has to create the volume. Work is due at ``due_at`` (None:
+    nothing to do), and leased meanwhile. ``unsure_until``: until then an unanswered request may still take effect.
+    """
 
     __tablename__ = "cinder_attachments"
 
@@ -674,7 +679,8 @@ class CinderAttachment(Base):
 
 
 class QuotaUsage(Base):
-    """How much a project uses; changed by conditional updates only, in the transaction that makes or ends the use."""
+    """A project's usage of a resource. Conditional updates change it, in the transaction that starts or ends the
+    usage."""
 
     __tablename__ = "quota_usages"
 
@@ -684,8 +690,9 @@ class QuotaUsage(Base):
 
 
 class QuotaLimit(Base):
-    """A project's own limit of a resource, where it differs from the default; -1 is unlimited. The rows of the project
-    "" are defaults that take the place of ``[quota]``."""
+    """A project's own limit of a resource; -1 is unlimited. Rows of the project "" are defaults that replace
+    ``[quota]``.
+    """
 
     __tablename__ = "quota_limits"
 
@@ -695,8 +702,7 @@ class QuotaLimit(Base):
 
 
 class UserQuotaLimit(Base):
-    """What one user may use of a project's quota, where that is less than all; nothing is counted by it (see
-    `quota_counts`)."""
+    """A user's own limit within a project. It has no counter (see `quota_counts`)."""
 
     __tablename__ = "user_quota_limits"
 

@@ -1,4 +1,4 @@
-"""What a project may have of networks and of what belongs to them, in Neutron's words."""
+"""Quotas of networks and their parts, under Neutron's names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import SecurityGroup, SecurityGroupRule
 from nova_lite.objects import Limits, QuotaUsage
 
-#: The limits behind Neutron's words. A network has one subnet, so the two have one limit.
+#: Limits behind Neutron's names. A network has one subnet, so both share one limit.
 RESOURCES = {
     "network": network_records.RESOURCE,
     "subnet": network_records.RESOURCE,
@@ -23,7 +23,7 @@ RESOURCES = {
 
 
 def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> Limits:
-    """A limit of rules is that of one group; how many rules there are is said of all groups."""
+    """Return limits and usage. The limit of rules is per group; their usage counts all groups."""
     found = quotas.get(uow, conf, project_id).quotas
     own = quotas.limits_of(uow, conf, project_id, None).of_project
     rules = sa.select(sa.func.count(SecurityGroupRule.id)).join(
@@ -48,7 +48,7 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> Limits:
 
 
 def set_limits(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, limits: dict[str, int | None]) -> Limits:
-    """``limits``: in Neutron's words; -1: any number, None: the default again."""
+    """Set limits by Neutron's names. -1: unlimited; None: the default again."""
     for name in sorted(limits):
         if name not in RESOURCES or name == "subnet":
             raise exceptions.InvalidInput(

@@ -1,7 +1,7 @@
-"""Networks as the network API has them: shown, made and changed by users, each with one subnet at most.
+"""Networks for the network API: listed, created and changed by users, each with at most one subnet.
 
-All hosts have all networks, and route between them: so the addresses of no two may overlap, and a project's own are
-within the ranges that the operator has named for that.
+Every host has every network and routes between them. So no two networks may overlap, and a project's own networks stay
+within the ranges that the operator configured for them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from nova_lite.db.models import FloatingIpPool, Network, Port
 from nova_lite.network import factory
 from nova_lite.objects import NetworkRecord
 
-#: What `update` may change.
+#: Fields that `update` may change.
 UPDATABLE = ("name", "description", "subnet_name", "subnet_description")
 
-#: Under which name a limit of a project's own is kept.
+#: Name under which a project's own limit is stored.
 RESOURCE = "networks"
 
-#: How often another one may be chosen, when somebody was faster.
+#: Number of retries with another random choice when a concurrent request took the first.
 MAX_COLLISIONS = 16
 
 _RANDOM = random.SystemRandom()
@@ -47,7 +47,7 @@ _NO_SUBNET: dict[str, Any] = {
 
 
 def list_(uow: UnitOfWork, context: RequestContext) -> list[NetworkRecord]:
-    """What the context's project may see, by name; all for an admin."""
+    """Return the networks that the context's project may see, by name; all for an admin."""
     query = sa.select(Network).order_by(Network.name, Network.id)
     if not context.is_admin:
         query = query.where(sa.or_(Network.project_id.is_(None), Network.project_id == context.project_id))
@@ -55,7 +55,7 @@ def list_(uow: UnitOfWork, context: RequestContext) -> list[NetworkRecord]:
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, network: NetworkRecord) -> NetworkRecord:
-    """Without a subnet. ``network.id`` is the caller's choice: the same one again is the same network."""
+    """Create a network without a subnet. The caller chooses ``network.id``: a repeated id returns the same network."""
     known = uow.session.get(Network, network.id)
     if known is not None and known.project_id == network.project_id:
         return rows.to_object(NetworkRecord, known)
@@ -78,7 +78,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
 
 
 def _free_vni(uow: UnitOfWork, conf: cfg.ConfigOpts) -> int | None:
-    """One of those for networks made here, at random; None: they span no hosts. Raises `Conflict` if all are taken."""
+    """Return a random free VNI for a network; None: networks span no hosts here. Raises `Conflict` if all are taken."""
     ranges = [factory.vni_range(text) for text in conf.network.project_vnis]
     if not ranges:
         return None
@@ -93,7 +93,7 @@ def _free_vni(uow: UnitOfWork, conf: cfg.ConfigOpts) -> int | None:
 
 
 def check_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> None:
-    """Raises `QuotaExceeded`; nobody else makes any until the commit."""
+    """Raise `QuotaExceeded` at the limit. Other requests of the project wait until the commit."""
     quotas.lock(uow, project_id)
     own = quotas.limits_of(uow, conf, project_id, None).of_project
     has, limit = used(uow, project_id), own.get(RESOURCE, conf.network.networks_per_project)
@@ -107,7 +107,7 @@ def used(uow: UnitOfWork, project_id: str, with_subnet: bool = False) -> int:
 
 
 def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
-    """``changes``: of `UPDATABLE`."""
+    """Change some of `UPDATABLE`."""
     row = _locked(uow, context, network_id)
     unknown = changes.keys() - set(UPDATABLE)
     if unknown:
@@ -120,15 +120,16 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
 
 
 def delete(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:
-    """With its subnet. `NetworkInUse` while a port is on it."""
+    """Delete a network and its subnet. Raises `NetworkInUse` while a port is on it."""
     networks.remove(uow, _locked(uow, context, network_id))
 
 
 def create_subnet(
     uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, subnet: NetworkRecord
 ) -> NetworkRecord:
-    """``subnet``: ``id`` says of which network; ``cidr``, and what else is said, is checked and the rest chosen here.
-    Raises a 400, or `Conflict` where there is one already."""
+    """Create the subnet of the network ``subnet.id``. Given values are checked, missing ones chosen. Raises a 400, or
+    `Conflict` if there is one already.
+    """
     row = _locked(uow, context, subnet.id, and_all_others=True)
     if row.cidr:
         raise exceptions.Conflict(f"Network {row.id} has its subnet: a network has one here.")
@@ -154,7 +155,9 @@ def _check_range(conf: cfg.ConfigOpts, cidr: str) -> None:
 
 
 def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr: str) -> None:
-    """All networks are locked. Whose addresses they are is said to admins alone."""
+    """Raise an error if the range overlaps another network's. All networks are locked. Only admins learn whose network
+    it is.
+    """
     wanted = ipaddress.IPv4Network(cidr)
     others = [(each.name, each.cidr) for each in networks.Store(uow).networks() if each.cidr and each.id != row.id]
     others += uow.session.execute(sa.select(FloatingIpPool.name, FloatingIpPool.cidr))
@@ -165,7 +168,7 @@ def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr:
 
 
 def delete_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:
-    """`NetworkInUse` while a port has an address of it."""
+    """Delete the subnet. Raises `NetworkInUse` while a port has an address of it."""
     row = _locked(uow, context, network_id)
     if not row.cidr:
         raise exceptions.SubnetNotFound(subnet_id=network_id)
@@ -178,7 +181,9 @@ def delete_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> 
 
 
 def _locked(uow: UnitOfWork, context: RequestContext, network_id: str, and_all_others: bool = False) -> Network:
-    """Raises `NetworkNotFound`; `Forbidden` for one that all share, except for an admin."""
+    """Return the network's row, locked. Raises `NetworkNotFound`; `Forbidden` for a shared network, except for an
+    admin.
+    """
     query = sa.select(Network).order_by(Network.id).with_for_update().execution_options(populate_existing=True)
     found = uow.session.scalars(query if and_all_others else query.where(Network.id == network_id)).all()
     row = next((each for each in found if each.id == network_id), None)

@@ -22,7 +22,7 @@ from nova_lite.objects.instance import version_of
 _PORT = rows.shared_fields(VIF, models.Port)
 _NETWORK = rows.shared_fields(Network, models.Network)
 
-#: The columns that `to_vif` makes an interface of.
+#: Columns that `to_vif` reads.
 VIF_COLUMNS = (
     *(getattr(models.Port, name) for name in _PORT),
     *(getattr(models.Network, name) for name in _NETWORK),
@@ -30,12 +30,12 @@ VIF_COLUMNS = (
     sa.select(models.FloatingIp.address).where(models.FloatingIp.port_id == models.Port.id).scalar_subquery(),
 )
 
-#: What a port is that no instance has.
+#: Values of a port without an instance.
 FREE: dict[str, Any] = {"instance_uuid": None, "position": 0, "tag": None, "state": None}
 
 
 def to_vif(values: Sequence[Any]) -> VIF:
-    """``values``: of `VIF_COLUMNS`."""
+    """Build an interface from the values of `VIF_COLUMNS`."""
     port = dict(zip(_PORT, values, strict=False))
     network = Network(**dict(zip(_NETWORK, values[len(_PORT) : -2], strict=True)))
     return VIF(
@@ -49,11 +49,11 @@ def to_vif(values: Sequence[Any]) -> VIF:
 
 
 class Store:
-    """What a network backend keeps, inside one transaction: see `nova_lite.network.driver.NetworkStore`.
+    """Rows that a network backend keeps, inside one transaction: see `nova_lite.network.driver.NetworkStore`.
 
-    ``new``: uuids of instances that were never given any interface, so that none is looked for. ``own_alone``: of those
-    that have none that users have made, so that none has to be kept. ``projects``: whose networks are asked for in this
-    transaction, so that they are read together.
+    ``new``: uuids of instances without any interface so far, so that no query looks for one. ``own_alone``: uuids of
+    instances without user-made ports. ``projects``: projects whose networks this transaction needs, so that one query
+    reads them.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Store:
         self._remove(instance_uuid)
 
     def _remove(self, instance_uuid: str, *which: sa.ColumnElement[bool]) -> None:
-        """Those that a user made are free from now on, the others are gone."""
+        """Free the ports that a user made, and delete the others."""
         self._uow.refiltered_instances.add(instance_uuid)
         mine = (models.Port.instance_uuid == instance_uuid, *which)
         if instance_uuid not in self._own_alone:
@@ -170,7 +170,9 @@ def set_port_state(uow: UnitOfWork, instance_uuid: str, port_id: str, state: str
 
 
 def list_(uow: UnitOfWork, context: RequestContext) -> list[Network]:
-    """What servers of the context's project may use, by name; all for an admin. One without a subnet is of no use."""
+    """Return the networks that servers of the context's project may use, by name; all for an admin. Networks without a
+    subnet are left out.
+    """
     query = sa.select(models.Network).where(models.Network.cidr != "").order_by(models.Network.name)
     if not context.is_admin:
         query = query.where(
@@ -180,7 +182,7 @@ def list_(uow: UnitOfWork, context: RequestContext) -> list[Network]:
 
 
 def create(uow: UnitOfWork, network: Network) -> Network:
-    """A new default takes the place of the one before (of the same project, or of the shared ones)."""
+    """Create a network. A new default replaces the previous one of the same project, or of the shared networks."""
     if network.is_default:
         uow.session.execute(
             sa.update(models.Network)
@@ -194,7 +196,7 @@ def create(uow: UnitOfWork, network: Network) -> Network:
 
 
 def delete(uow: UnitOfWork, name_or_id: str) -> Network:
-    """`NetworkInUse` while any port is on it."""
+    """Delete a network. Raises `NetworkInUse` while a port is on it."""
     query = sa.select(models.Network).where(sa.or_(models.Network.id == name_or_id, models.Network.name == name_or_id))
     found = uow.session.scalars(query).all()
     if not found:

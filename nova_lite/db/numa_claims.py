@@ -1,7 +1,6 @@
-"""CPUs, memory and pages of NUMA cells, given out and given back with the node's row locked.
+"""Claims of CPUs, memory and pages of NUMA cells, under the lock of the node's row.
 
-Whoever wants some of them waits here for whoever is at it: so what is read is what there is, and no CPU is given out
-twice, on any of the databases.
+Claims wait for each other at that lock, so each reads the current usage. No CPU is given out twice, on any database.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _LOCKED = (
 
 
 def place(uow: UnitOfWork, node_id: int, wanted: NUMARequest) -> tuple[InstanceNUMATopology, dict[str, Any]] | None:
-    """Where it fits, and ``numa_used`` when it is there; None if it does not fit."""
+    """Return the placement and the new ``numa_used``; None if the request does not fit."""
     inventory, used, cpu_ratio, ram_ratio = uow.session.connection().execute(_LOCKED, {"node_id": node_id}).one()
     usage = compute_nodes.numa_used(used)
     try:
@@ -41,7 +40,7 @@ def place(uow: UnitOfWork, node_id: int, wanted: NUMARequest) -> tuple[InstanceN
 
 
 def without(uow: UnitOfWork, node_id: int, numa: dict[str, Any]) -> dict[str, Any] | None:
-    """``numa_used`` of the node when an allocation with ``numa`` is gone."""
+    """Return the node's ``numa_used`` without an allocation's ``numa``."""
     _, used, *_ = uow.session.connection().execute(_LOCKED, {"node_id": node_id}).one()
     left = given_back(compute_nodes.numa_used(used), msgspec.convert(numa, InstanceNUMATopology))
     return msgspec.to_builtins(left) or None

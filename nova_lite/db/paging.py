@@ -1,6 +1,6 @@
-"""Lists by pages: an order that is total on every database, and the rows that follow a marker in it.
+"""Pages of lists: an order that is total on every database, and the rows after a marker.
 
-NULL counts as smaller than anything, which is spelled out, because the databases disagree about it.
+NULL counts as the smallest value. The conditions spell that out, because the databases disagree about it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Row = TypeVar("Row")
 
 
 def start(marker: str | None, find: Callable[[str], Row | None]) -> Row | None:
-    """The last row of the page before, by what ``find`` knows it by; `MarkerNotFound` if it is not there."""
+    """Return the last row of the previous page, as ``find`` knows it. Raises `MarkerNotFound` if it is gone."""
     row = None if marker is None else find(marker)
     if marker is not None and row is None:
         raise exceptions.MarkerNotFound(marker=marker)
@@ -27,8 +27,11 @@ def start(marker: str | None, find: Callable[[str], Row | None]) -> Row | None:
 
 
 class Order:
-    """``keys`` are names in ``allowed`` (name to column), ``dirs`` "asc" or "desc" for each; missing ones repeat the
-    first. ``tie_breaker`` is a unique column, sorted in the direction of the last key."""
+    """Total order of a list.
+
+    ``keys`` are names in ``allowed`` (name to column); ``dirs`` is "asc" or "desc" for each, and missing ones repeat
+    the first. ``tie_breaker`` is a unique column, sorted in the direction of the last key.
+    """
 
     def __init__(
         self,
@@ -51,7 +54,9 @@ class Order:
         self._terms = list(chosen.items())
 
     def page(self, query: sa.Select[Any], marker: Any | None, limit: int | None) -> sa.Select[Any]:
-        """``query`` in this order, from the row after ``marker`` (a row of the same model) on, ``limit`` rows of it."""
+        """Return ``query`` in this order, starting after ``marker`` (a row of the same model), with at most ``limit``
+        rows.
+        """
         terms = [term for column, direction in self._terms for term in _null_first(column, direction)]
         if marker is not None:
             query = query.where(self._after(marker))
@@ -59,7 +64,7 @@ class Order:
         return query if limit is None else query.limit(limit)
 
     def _after(self, marker: Any) -> sa.ColumnElement[bool]:
-        """Some key is beyond the marker's while all keys before it are equal."""
+        """Build the condition "some key is beyond the marker's while all keys before it are equal"."""
         ways: list[sa.ColumnElement[bool]] = []
         equal: list[sa.ColumnElement[bool]] = []
         for column, direction in self._terms:

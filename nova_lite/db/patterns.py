@@ -1,4 +1,4 @@
-"""Regular expressions that users search with."""
+"""Regular expressions of users' searches."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from nova_lite.base import exceptions
 
 MAX_LENGTH = 255
 
-#: A repeat multiplies the work by the length of the text, a choice by two; more than this is refused.
+#: A repeat multiplies the work by the length of the text, a choice by two. A pattern beyond the maximum is refused.
 REPEAT_COST, CHOICE_COST, MAX_COST = 4, 1, 8
 
 
 def checked(pattern: str) -> str:
-    """A pattern that finds the same texts and cannot keep the database busy; raises `InvalidInput`.
+    """Return an equivalent pattern that cannot keep the database busy; raise `InvalidInput` for an expensive one.
 
-    Searching backtracks, and on SQLite it holds up the whole conductor. What explodes is a repeated group, and choices
-    and repeats in numbers. Nothing may begin with ``(?``, whose flags change what all of this means. ``.*`` at either
-    end finds nothing more, so it is dropped before they are counted.
+    Searching backtracks, and on SQLite it blocks the whole conductor. Repeated groups, and many choices and repeats,
+    explode. A pattern may not begin with ``(?``, whose flags change its meaning. ``.*`` at either end is redundant and
+    dropped before counting.
     """
     shown = repr(pattern[:MAX_LENGTH])
     try:

@@ -1,6 +1,6 @@
-"""Interfaces that another network service was asked for, for servers that run, until it is known what came of it.
+"""Interfaces that were ordered from another network service for running servers, until the result is known.
 
-A row is there before the service is asked. What has a row that is past its time may be there, and is nobody's.
+The row is written before the service is called. After its time the interface may exist without an owner.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import sqlalchemy as sa
 from nova_lite.db.engine import Time, UnitOfWork
 from nova_lite.db.models import PendingAttach
 
-#: Rows that one call of `overdue` finds.
+#: Number of rows that one call of `overdue` returns.
 BATCH = 100
 
 
 def add(uow: UnitOfWork, instance_uuid: str, request_id: str, port_id: str | None, seconds: float) -> PendingAttach:
-    """``port_id``: of a port that the user brings. ``seconds``: after them nobody is at it any more."""
+    """Write a row. ``port_id``: the user's own port. ``seconds``: afterwards no conductor works on it."""
     row = uow.session.get(PendingAttach, (instance_uuid, request_id))
     if row is None:
         row = PendingAttach(instance_uuid=instance_uuid, request_id=request_id)
@@ -34,7 +34,7 @@ def of(uow: UnitOfWork, instance_uuid: str) -> Sequence[PendingAttach]:
 
 
 def overdue(uow: UnitOfWork) -> list[tuple[str, str]]:
-    """Instance and request of each, at most `BATCH`."""
+    """Return instance and request of at most `BATCH` overdue rows."""
     row = PendingAttach
     query = sa.select(row.instance_uuid, row.request_id).where(*is_overdue(uow.now)).order_by(row.until).limit(BATCH)
     return [(instance_uuid, request_id) for instance_uuid, request_id in uow.session.execute(query)]
@@ -51,6 +51,6 @@ def put_off(uow: UnitOfWork, instance_uuid: str, request_id: str, seconds: float
 
 
 def drop(uow: UnitOfWork, instance_uuid: str, request_id: str | None = None) -> None:
-    """That of the request, or all of the instance's; quiet when there is none."""
+    """Delete the row of the request, or all rows of the instance. Missing rows are ignored."""
     query = sa.delete(PendingAttach).where(PendingAttach.instance_uuid == instance_uuid)
     uow.change(query if request_id is None else query.where(PendingAttach.request_id == request_id))

@@ -1,4 +1,4 @@
-"""Ports as the network API has them: those of servers, and those that users make and give to servers."""
+"""Ports for the network API: ports of servers, and ports that users make and give to servers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIELDS = tuple(name for name in rows.shared_fields(Port, Row) if name not in ("
 
 _PROJECT = sa.func.coalesce(Row.project_id, Instance.project_id)
 
-#: What a list may be narrowed by.
+#: Filters of a list.
 _FILTERS: Mapping[str, Any] = {
     "id": Row.id,
     "network_id": Row.network_id,
@@ -48,7 +48,9 @@ _QUERY = sa.select(
 
 
 def list_(uow: UnitOfWork, context: RequestContext, filters: dict[str, list[str]]) -> list[Port]:
-    """The project's, oldest first; everybody's for an admin. ``filters``: `_FILTERS`, one of the values each."""
+    """Return the project's ports, oldest first; all ports for an admin. ``filters``: keys of `_FILTERS`; a port matches
+    one value of each.
+    """
     conditions = [_FILTERS[name].in_(values) for name, values in filters.items()]
     if not context.is_admin:
         conditions.append((context.project_id or "") == _PROJECT)
@@ -56,14 +58,14 @@ def list_(uow: UnitOfWork, context: RequestContext, filters: dict[str, list[str]
 
 
 def get(uow: UnitOfWork, context: RequestContext, port_id: str) -> Port:
-    """`NoSuchPort` for another project's, except for an admin."""
+    """Return a port. Raises `NoSuchPort`, also for another project's, except for an admin."""
     for found in list_(uow, context, {"id": [port_id]}):
         return found
     raise exceptions.NoSuchPort(port_id=port_id[:64])
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port: Port) -> Port:
-    """Of ``port`` counts what a user says. Its id is the caller's choice: the same one again is the same port.
+    """Create a port from the user's fields of ``port``. The caller chooses its id: a repeated id returns the same port.
 
     Raises `NetworkNotFound`, `NetworkRequiresSubnet`, `FixedIpInvalid`, `FixedIpInUse`, `MacAddressInUse`,
     `NoMoreFixedIps`, `SecurityGroupNotFound` or `QuotaExceeded`.
@@ -95,7 +97,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
 
 
 def _insert(uow: UnitOfWork, network: Network, port: Port, values: dict[str, Any]) -> None:
-    """Choose, try, and choose again when somebody was faster."""
+    """Choose addresses and insert the port; choose again when a concurrent request took them."""
     store = networks.Store(uow)
     address = _address(network, port.address) if port.address else None
     for _ in range(local.MAX_COLLISIONS):
@@ -119,8 +121,9 @@ def _address(network: Network, text: str) -> str:
 
 
 def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
-    """``changes``: ``name``, ``description``, ``security_groups`` (names or ids, all of them), and of a port that no
-    server has, ``address``. Raises `PortInUse`, and what `create` raises."""
+    """Change ``name``, ``description``, ``security_groups`` (names or ids, the whole list), and ``address`` of a port
+    without a server. Raises `PortInUse` and the errors of `create`.
+    """
     found = get(uow, context, port_id)
     query = sa.select(Row).where(Row.id == port_id).with_for_update().execution_options(populate_existing=True)
     row = uow.session.scalars(query).first()
@@ -150,7 +153,7 @@ def _move(uow: UnitOfWork, row: Row, address: str) -> None:
 
 
 def delete(uow: UnitOfWork, context: RequestContext, port_id: str) -> None:
-    """`PortInUse` while a server has it."""
+    """Delete a port. Raises `PortInUse` while a server has it."""
     found = get(uow, context, port_id)
     free = (Row.id == port_id, Row.instance_uuid.is_(None))
     if found.instance_uuid is not None or not uow.change(sa.delete(Row).where(*free)):

@@ -1,11 +1,11 @@
-"""Purging: rows that are over, and old enough, go for good.
+"""Purges old rows: deleted instances, closed actions, and finished migrations.
 
-What is open stays, and so does a deleted instance that a host has not confirmed to have nothing of: its delete is open
-until then, or it holds an allocation. Of an instance only the uuid is kept (`PurgedInstance`), so that a domain that
-turns up after all is known to belong nowhere.
+Open rows stay. So does a deleted instance whose host has not confirmed that it holds nothing: its delete is open, or it
+has an allocation. The uuid of a purged instance is kept (`PurgedInstance`), so that a late domain is known to belong
+nowhere.
 
-Each batch is one transaction over a few rows that nobody else changes any more. Rows that another purge has locked are
-passed over, so several may run.
+Each batch is one transaction over a few rows that nobody changes any more. Rows that another purge has locked are
+skipped, so several purges may run.
 """
 
 from __future__ import annotations
@@ -33,23 +33,25 @@ from nova_lite.db.models import (
 )
 from nova_lite.db.server_migrations import CLOSED, OPEN
 
-#: How many rows of each table, by its name.
+#: Number of rows by table name.
 Rows = Counter[str]
 
 
-#: How many ids one statement names.
+#: Largest number of ids in one statement.
 IDS = 500
 
 
 class Batch(NamedTuple):
-    """``rows``: what went. ``last``: the time and id of the last one that was looked at; None when that was all."""
+    """Result of one batch. ``rows``: the purged rows. ``last``: time and id of the last examined row; None at the
+    end.
+    """
 
     rows: Rows
     last: tuple[datetime.datetime, int] | None
 
 
-#: Takes one batch of at most so many rows (and what belongs to them) that were over before then, from the row after
-#: ``last`` on. With ``dry_run`` they are only counted.
+#: Purges one batch of at most so many rows (and their parts) that ended before then, starting after ``last``.
+#: ``dry_run`` only counts them.
 Take = Callable[[UnitOfWork, datetime.datetime, int, "tuple[datetime.datetime, int] | None", bool], Batch]
 
 
@@ -62,10 +64,10 @@ def run(
     tell: Callable[[Rows], object] = lambda rows: None,
     wanted: Callable[[], bool] = lambda: True,
 ) -> Rows:
-    """Purge what was over before ``before`` (naive UTC); how many rows went, by table.
+    """Purge rows that ended before ``before`` (naive UTC) and return their number by table.
 
-    It ends with the batch that makes them ``max_rows`` or more, or when it is not ``wanted`` any more. After each batch
-    it is idle for as long as that took, and ``tell`` hears how many have gone so far.
+    It stops after the batch that reaches ``max_rows``, or when ``wanted`` returns False. After each batch it idles as
+    long as the batch took, and calls ``tell`` with the numbers so far.
     """
     gone: Rows = Counter()
     for take in TAKES:
@@ -86,17 +88,17 @@ def run(
 
 
 def told(rows: Rows) -> str:
-    """For logs and operators."""
+    """Format the numbers for logs and operators."""
     return ", ".join(f"{number} {table}" for table, number in sorted(rows.items()) if number) or "nothing"
 
 
 def days_ago(uow: UnitOfWork, days: int) -> datetime.datetime:
-    """By the database's clock."""
+    """Return the time so many days ago, by the database's clock."""
     return uow.now - datetime.timedelta(days=days)
 
 
 def purged(uow: UnitOfWork, instance_uuids: Iterable[str]) -> set[str]:
-    """Those of these uuids that are of instances whose row was purged."""
+    """Return the uuids among these that belong to purged instances."""
     asked = list(instance_uuids)
     if not asked:
         return set()
@@ -104,7 +106,9 @@ def purged(uow: UnitOfWork, instance_uuids: Iterable[str]) -> set[str]:
 
 
 def forget(db: Database, before: datetime.datetime, batch_size: int, dry_run: bool = False) -> int:
-    """Drop the uuids of what was purged before then; how many. No host may have a domain of them any more."""
+    """Drop the uuids of instances purged before then and return their number. No host may have a domain of them any
+    more.
+    """
     if dry_run:
         return db.read(_count_forgotten, before)
     gone = 0
@@ -131,7 +135,7 @@ def _forget(uow: UnitOfWork, before: datetime.datetime, size: int) -> int:
 def _instances(
     uow: UnitOfWork, before: datetime.datetime, size: int, last: tuple[datetime.datetime, int] | None, dry_run: bool
 ) -> Batch:
-    """Deleted instances with all that belongs to them."""
+    """Purge deleted instances with all their parts."""
     of_it = {
         InstanceAction: sa.and_(InstanceAction.instance_uuid == Instance.uuid, InstanceAction.finish_time.is_(None)),
         Migration: sa.and_(Migration.instance_uuid == Instance.uuid, Migration.status.in_(OPEN)),
@@ -163,7 +167,7 @@ def _instances(
 def _actions(
     uow: UnitOfWork, before: datetime.datetime, size: int, last: tuple[datetime.datetime, int] | None, dry_run: bool
 ) -> Batch:
-    """Closed actions of instances that live; those of others go with their instance."""
+    """Purge closed actions of existing instances. Actions of other instances go with them."""
     lives = sa.exists().where(Instance.uuid == InstanceAction.instance_uuid, Instance.deleted == sa.false())
     query = sa.select(InstanceAction.finish_time, InstanceAction.id).where(InstanceAction.finish_time < before, lives)
     found = _page(uow, query, InstanceAction.finish_time, InstanceAction.id, size, last, dry_run)
@@ -173,7 +177,7 @@ def _actions(
 def _migrations(
     uow: UnitOfWork, before: datetime.datetime, size: int, last: tuple[datetime.datetime, int] | None, dry_run: bool
 ) -> Batch:
-    """Those of instances that live, and are over."""
+    """Purge finished migrations of existing instances."""
     lives = sa.exists().where(Instance.uuid == Migration.instance_uuid, Instance.deleted == sa.false())
     query = sa.select(Migration.updated_at, Migration.id).where(
         Migration.status.in_(CLOSED), Migration.updated_at < before, lives
@@ -183,7 +187,7 @@ def _migrations(
     return _batch(_remove(uow, Migration, Migration.id.in_(ids), dry_run) if found else Counter(), found, size)
 
 
-#: In this order.
+#: Purges in their order.
 TAKES: tuple[Take, ...] = (_instances, _actions, _migrations)
 
 
@@ -196,7 +200,8 @@ def _page(
     last: tuple[datetime.datetime, int] | None,
     dry_run: bool,
 ) -> list[Any]:
-    """The oldest of ``query`` after ``last``, locked unless somebody else has."""
+    """Return the oldest rows of ``query`` after ``last``, locked. Rows that another transaction has locked are
+    skipped."""
     if last is not None:
         query = query.where(ended >= last[0], sa.or_(ended > last[0], number > last[1]))
     query = query.order_by(ended, number).limit(size)
@@ -206,7 +211,7 @@ def _page(
 
 
 def _remove_actions(uow: UnitOfWork, ids: list[int], dry_run: bool) -> Rows:
-    """With their events. By id, so many at a time: not every database looks into a subquery once only."""
+    """Delete actions with their events, in chunks of ids: not every database evaluates a subquery only once."""
     rows: Rows = Counter()
     for start in range(0, len(ids), IDS):
         some = ids[start : start + IDS]

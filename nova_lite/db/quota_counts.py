@@ -1,4 +1,4 @@
-"""What quotas count: rows, by project or by user."""
+"""Counts of quota: rows, by project or by user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from nova_lite.objects import security_group
 
 
 class Counted(NamedTuple):
-    """``project`` is None for what a user has whatever the project; ``counts`` tells which rows do."""
+    """Rule of counting a resource. ``project`` is None for resources that a user has across projects; ``counts``
+    selects the rows.
+    """
 
     amount: sa.ColumnElement[Any]
     project: sa.SQLColumnExpression[str] | None
@@ -22,7 +24,7 @@ class Counted(NamedTuple):
 
     @property
     def owner(self) -> sa.SQLColumnExpression[str]:
-        """By which the counter of `models.QuotaUsage` is kept."""
+        """Owner of the counter in `models.QuotaUsage`."""
         return self.user if self.project is None else self.project
 
 
@@ -48,7 +50,7 @@ COUNTED: dict[str, Counted] = {
 
 
 def of_user(uow: UnitOfWork, project_id: str, user_id: str, resources: Iterable[str]) -> dict[str, int]:
-    """How much of each of ``resources`` the user has in the project, as the rows say."""
+    """Return the user's usage of each resource in the project, counted from the rows."""
     used = {}
     for resource in resources:
         amount, project, user, counts = COUNTED[resource]

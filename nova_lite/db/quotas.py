@@ -1,6 +1,6 @@
-"""Quotas: limits per project and of single users in it, and how much of them is used.
+"""Quotas: limits per project and per user in it, and their usage.
 
-`take` and `give_back` run in the transaction that makes or ends the use. A conditional update decides, so that any
+`take` and `give_back` run in the transaction that starts or ends the usage. A conditional update decides, so that any
 number of conductors together grant exactly the limit.
 """
 
@@ -27,19 +27,19 @@ LOG = logging.getLogger(__name__)
 
 UNLIMITED = -1
 
-#: Every resource that has a limit; the first three are counted in `models.QuotaUsage` per project, ``key_pairs`` is
-#: counted per user, the others bound the size of one request or thing.
+#: Every limited resource. The first three are counted per project in `models.QuotaUsage`, ``key_pairs`` per user; the
+#: others bound the size of one request or object.
 RESOURCES = tuple(opt.name for opt in quota_conf.OPTS)
 
-#: Limits that are kept for clients that set them; who gives such things out has limits of its own.
+#: Limits that are stored only for clients that set them. Other limits apply to networks and addresses.
 NETWORK_RESOURCES = ("fixed_ips", "networks")
 
-#: The project whose limits are everybody's defaults.
+#: The project whose limits are the defaults of all projects.
 _DEFAULTS = ""
 
 
 class QuotaBounds(NamedTuple):
-    """Every resource's limit in a project, and those that a user has of its own in it."""
+    """Limits of every resource in a project, and the user's own limits in it."""
 
     of_project: dict[str, int]
     of_user: dict[str, int]
@@ -49,13 +49,14 @@ class QuotaBounds(NamedTuple):
         return self.of_project | self.of_user
 
 
-#: What several take, and the limits that they have of it.
+#: Amounts and limits that several requests have in common.
 _Alike = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]
 
 
 class QuotaRequest(NamedTuple):
-    """``amounts``: resource to count, of the project's quota. ``user_id``: who uses them, within the limits of this
-    user alone, too. ``limits``: as they were read in this transaction."""
+    """A request for quota. ``amounts``: by resource, of the project's quota. ``user_id``: the user whose own limits
+    apply, too. ``limits``: as read in this transaction.
+    """
 
     project_id: str
     user_id: str | None
@@ -66,15 +67,15 @@ class QuotaRequest(NamedTuple):
 def take(
     uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, amounts: dict[str, int], user_id: str | None = None
 ) -> None:
-    """`take_together`, of one."""
+    """Take quota for one request, as `take_together` does."""
     take_together(uow, [QuotaRequest(project_id, user_id, amounts, limits_of(uow, conf, project_id, user_id))])
 
 
 def take_together(uow: UnitOfWork, takings: Iterable[QuotaRequest]) -> None:
-    """All of them, or none and `QuotaExceeded`, which names each resource that is short.
+    """Take quota for all requests, or none and raise `QuotaExceeded` with the names of all exceeded resources.
 
-    What a user has already is counted from the rows, so this comes before new ones are written, and a user takes once
-    in a transaction. The projects' counters are locked from here to the commit: nobody else adds such rows until then.
+    A user's usage is counted from rows, so this runs before new rows are written, and once per user and transaction.
+    The projects' counters stay locked until the commit.
     """
     asked = [(each, _positive(each.amounts)) for each in takings]
     used = _locked(uow, {each.project_id for each, _ in asked}, {name for _, wanted in asked for name in wanted})
@@ -89,21 +90,21 @@ def take_together(uow: UnitOfWork, takings: Iterable[QuotaRequest]) -> None:
         limited = {name: limits[name] for name in wanted if limits.get(name, UNLIMITED) != UNLIMITED}
         alike.setdefault((tuple(wanted.items()), tuple(limited.items())), collections.Counter())[each.project_id] += 1
     for what, owners in alike.items():
-        while owners:  # one that takes twice is not met twice by an update
+        while owners:  # an update matches each owner once, even if it takes twice
             _add(uow, list(owners), *map(dict, what))
             owners -= collections.Counter(list(owners))
 
 
 def take_by_user(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str, amounts: dict[str, int]) -> None:
-    """As `take`, of what is counted by user and not by project: key pairs."""
-    # What its counter is kept by is no project here.
+    """Take quota that is counted by user and not by project: key pairs."""
+    # The counter's owner is the user, not a project.
     take_together(uow, [QuotaRequest(user_id, None, amounts, QuotaBounds(bounds(uow, conf, project_id, user_id), {}))])
 
 
 def room(
     uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None, each: dict[str, int], most: int
 ) -> int:
-    """How many times ``each`` could be taken, at most ``most``, as it looks now; `take` decides."""
+    """Return how many times ``each`` would fit now, at most ``most``. `take` decides."""
     wanted = _positive(each)
     of_project, of_user = limits_of(uow, conf, project_id, user_id)
     views = [(of_project, _used(uow, project_id))]
@@ -119,7 +120,7 @@ def room(
 
 
 def give_back(uow: UnitOfWork, project_id: str, amounts: dict[str, int]) -> None:
-    """End the use of ``amounts``. A counter never falls below zero; `audit` would have found it wrong before."""
+    """End the usage of ``amounts``. A counter never falls below zero."""
     given = _positive(amounts)
     if not given:
         return
@@ -133,8 +134,9 @@ def give_back(uow: UnitOfWork, project_id: str, amounts: dict[str, int]) -> None
 
 
 def _in_order(uow: UnitOfWork, owner: str, resources: Iterable[str]) -> Any:
-    """Resources to update, so that their rows are locked in the order in which all lock them: PostgreSQL has to be
-    told, MariaDB goes by the key."""
+    """Return the resources to update, ordered so that all transactions lock the rows in one order. PostgreSQL needs the
+    subquery; MariaDB follows the key.
+    """
     wanted = list(resources)
     if uow.session.get_bind().dialect.name != "postgresql":
         return wanted
@@ -144,8 +146,9 @@ def _in_order(uow: UnitOfWork, owner: str, resources: Iterable[str]) -> Any:
 
 
 def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None = None) -> Limits:
-    """Every resource's limit and use in the project, or of one user in it; nothing is reserved, ever: taking is
-    final."""
+    """Return every resource's limit and usage in the project, or of one user in it. Nothing is ever reserved: taking is
+    final.
+    """
     used = _used_by(uow, project_id, user_id)
     return Limits(
         project_id=project_id,
@@ -157,11 +160,11 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | N
 
 
 def bounds(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None = None) -> dict[str, int]:
-    """Every resource's limit in the project; with ``user_id``, a limit of this user's own in place of it."""
+    """Return every resource's limit in the project; with ``user_id``, the user's own limits replace them."""
     return limits_of(uow, conf, project_id, user_id).both
 
 
-# Statements are made once: to make them anew took longer than to run them.
+# Prepared statements: building one anew takes longer than running it.
 
 
 @functools.cache
@@ -184,7 +187,7 @@ def limits_of(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: s
 def limits_of_several(
     uow: UnitOfWork, conf: cfg.ConfigOpts, askers: Collection[tuple[str, str | None]]
 ) -> dict[tuple[str, str | None], QuotaBounds]:
-    """By project and user."""
+    """Return the limits by project and user."""
     projects = sorted({project_id for project_id, _ in askers})
     users = sorted({user_id for _, user_id in askers if user_id})
     values: dict[str, Any] = {"owners": [_DEFAULTS, *projects]} | ({"users": users} if users else {})
@@ -202,7 +205,7 @@ def limits_of_several(
 
 
 def defaults(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Limits:
-    """What a project without limits of its own may use."""
+    """Return the limits of a project without limits of its own."""
     return get(uow, conf, _DEFAULTS)
 
 
@@ -218,9 +221,9 @@ def set_limits(
     force: bool = False,
     user_id: str | None = None,
 ) -> Limits:
-    """Limits of one project, or of one user in it, all or none of them; returns every limit.
+    """Set limits of a project, or of a user in it, all or none; return every limit.
 
-    Unless ``force``: `QuotaBelowUse`, and `QuotaAboveProject` for a user's limit.
+    Unless ``force``, raises `QuotaBelowUse`, and `QuotaAboveProject` for a user's limit.
     """
     if not force:
         _check_settable(uow, conf, project_id, limits, user_id)
@@ -230,7 +233,7 @@ def set_limits(
 
 
 def reset(uow: UnitOfWork, project_id: str, user_id: str | None = None) -> None:
-    """Back to the defaults, for the project and all users in it; with ``user_id``, to the project's for this one."""
+    """Delete the limits of the project and all its users, or only of one user."""
     of_users = models.UserQuotaLimit
     if user_id:
         uow.change(sa.delete(of_users).where(of_users.project_id == project_id, of_users.user_id == user_id))
@@ -240,7 +243,7 @@ def reset(uow: UnitOfWork, project_id: str, user_id: str | None = None) -> None:
 
 
 def set_limit(uow: UnitOfWork, project_id: str, resource: str, limit: int | None, user_id: str | None = None) -> None:
-    """The limit of a resource that a project, or one user in it, has of its own, -1 for none; None: not any more."""
+    """Set the own limit of a project, or of one user in it. -1: unlimited; None: delete it."""
     if resource not in (*RESOURCES, *NETWORK_RESOURCES):
         raise exceptions.InvalidInput(reason=f"{resource} has no quota; resources are {', '.join(RESOURCES)}.")
     if limit is not None and not UNLIMITED <= limit < 2**31:
@@ -279,7 +282,7 @@ def _positive(amounts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _check(wanted: dict[str, int], used: dict[str, int], limits: dict[str, int]) -> None:
-    """Raises `QuotaExceeded` unless all of ``wanted`` that has a limit is within it."""
+    """Raise `QuotaExceeded` unless every limited resource of ``wanted`` fits."""
     over = [
         resource
         for resource, amount in wanted.items()
@@ -290,7 +293,7 @@ def _check(wanted: dict[str, int], used: dict[str, int], limits: dict[str, int])
 
 
 def _locked(uow: UnitOfWork, owners: Collection[str], resources: Collection[str]) -> dict[str, dict[str, int]]:
-    """How much is used of each, by whom it is counted; nobody else takes any until the transaction ends."""
+    """Return the usage by owner and resource, locked until the transaction ends."""
     used = _read_locked(uow, owners, resources)
     missing = [(owner, each) for owner in sorted(owners) for each in sorted(resources) if each not in used[owner]]
     if not missing:
@@ -301,12 +304,12 @@ def _locked(uow: UnitOfWork, owners: Collection[str], resources: Collection[str]
 
 
 def lock(uow: UnitOfWork, project_id: str) -> None:
-    """Until the transaction ends, nobody else adds what is counted from rows, or takes any quota of the project."""
+    """Lock the project's quota until the transaction ends: nobody else takes any, or adds rows that are counted."""
     _locked(uow, [project_id], ["instances"])
 
 
 def _read_locked(uow: UnitOfWork, owners: Collection[str], resources: Collection[str]) -> dict[str, dict[str, int]]:
-    """Those that have a row; locked in one order by all."""
+    """Return the existing counters, locked in the common order."""
     used: dict[str, dict[str, int]] = {owner: {} for owner in owners}
     values = {"owners": sorted(owners), "resources": sorted(resources)}
     for owner, resource, amount in uow.session.connection().execute(_USED_LOCKED, values):
@@ -315,7 +318,7 @@ def _read_locked(uow: UnitOfWork, owners: Collection[str], resources: Collection
 
 
 def _add(uow: UnitOfWork, owners: Collection[str], wanted: dict[str, int], limited: dict[str, int]) -> None:
-    """In one conditional update, which meets all of these rows: they are locked, and were found to have room."""
+    """Add to the locked counters in one conditional update. They were found to have room, so all rows match."""
     if not wanted:
         return
     values: dict[str, Any] = {"owners": list(owners)}
@@ -355,7 +358,7 @@ _USED_LOCKED = (
 def _own(
     uow: UnitOfWork, project_id: str, user_id: str, found: dict[str, int], resources: Iterable[str]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Those of ``resources`` of which the user has a limit, as ``found``: their limits, and the user's use of them."""
+    """Return the user's own limits of ``resources``, as ``found``, and the user's usage of them."""
     limits = {resource: found[resource] for resource in resources if found.get(resource, UNLIMITED) != UNLIMITED}
     return limits, quota_counts.of_user(uow, project_id, user_id, limits)
 

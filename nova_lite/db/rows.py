@@ -1,4 +1,4 @@
-"""Rows: the objects that are made of them, and writing one that may be there already."""
+"""Conversion between rows and objects, and inserts that may collide."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def to_object(kind: type[T], row: Base, **computed: Any) -> T:
-    """A ``kind`` with the row's columns of the same names, and what is ``computed`` of it."""
+    """Build a ``kind`` from the row's columns of the same names and from ``computed`` values."""
     return kind(**({name: getattr(row, name) for name in shared_fields(kind, type(row))} | computed))
 
 
 @functools.cache
 def shared_fields(kind: type[msgspec.Struct], model: type[Base]) -> tuple[str, ...]:
-    """The fields of ``kind`` that are columns of ``model``."""
+    """Return the fields of ``kind`` that are columns of ``model``."""
     columns = sa.inspect(model).columns.keys()
     return tuple(name for name in kind.__struct_fields__ if name in columns)
 
 
 def values_of(thing: msgspec.Struct, model: type[Base]) -> dict[str, Any]:
-    """What a row of ``model`` keeps of an object."""
+    """Return the columns of ``model`` that an object fills."""
     return {name: getattr(thing, name) for name in shared_fields(type(thing), model)}
 
 
 def insert(uow: UnitOfWork, row: Base, taken: Exception) -> None:
-    """Write a new row, or a change of one; raises ``taken`` when another one has its unique key."""
+    """Write a new or changed row; raise ``taken`` when another row has its unique key."""
     try:
         with uow.session.begin_nested():
             uow.session.add(row)

@@ -1,7 +1,7 @@
-"""Security groups: rows of groups and rules, who is in which, and what hosts have to filter.
+"""Security groups: groups, rules, members, and the filter rules of hosts.
 
-An instance has the names of its groups in its own row. Its project's default group is there before there is a row of
-it: as `default_group` says, until somebody changes it.
+An instance's row has the names of its groups. A project's default group exists without a row, as `default_group`
+defines it, until somebody changes it.
 """
 
 from __future__ import annotations
@@ -45,15 +45,16 @@ PROTOCOLS = ("tcp", "udp", "icmp")
 def list_(
     uow: UnitOfWork, context: RequestContext, all_projects: bool = False, limit: int | None = None, offset: int = 0
 ) -> list[SecurityGroup]:
-    """The project's groups, by name; with ``all_projects`` and for an admin, everybody's."""
+    """Return the project's groups by name; with ``all_projects`` and for an admin, all groups."""
     projects = None if all_projects and context.is_admin else [context.project_id or ""]
     found = sorted(_of_projects(uow, projects), key=lambda group: (group.name, group.project_id))
     return found[offset : None if limit is None else offset + limit]
 
 
 def get(uow: UnitOfWork, context: RequestContext, group_id: str) -> SecurityGroup:
-    """By its id, or by its name among the project's own. `SecurityGroupNotFound` for another project's, except for an
-    admin."""
+    """Return a group by id, or by name within the project. Raises `SecurityGroupNotFound`, also for another project's,
+    except for an admin.
+    """
     own = _of_projects(uow, [context.project_id or ""])
     named = [group for group in own if group_id in (group.id, group.name)]
     found = next((group for group in named if group.id == group_id), named[0] if named else None)
@@ -67,7 +68,7 @@ def get(uow: UnitOfWork, context: RequestContext, group_id: str) -> SecurityGrou
 def create(
     uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, name: str, description: str | None
 ) -> SecurityGroup:
-    """Whoever is in it reaches everybody, and nobody reaches them."""
+    """Create a group. Its rules allow all egress and no ingress."""
     if not context.project_id:
         raise exceptions.Forbidden("A security group belongs to a project; this token is for none.")
     taken = exceptions.SecurityGroupExists(name=name, project_id=context.project_id)
@@ -90,7 +91,7 @@ def create(
 def update(
     uow: UnitOfWork, context: RequestContext, group_id: str, name: str | None, description: str | None
 ) -> SecurityGroup:
-    """What is None stays. Its members know it by its new name."""
+    """Change name or description; None keeps the value. Members follow the new name."""
     row = _locked(uow, context, group_id)
     if row.name == DEFAULT and name not in (None, DEFAULT):
         raise exceptions.SecurityGroupFixed()
@@ -112,7 +113,9 @@ def update(
 
 
 def delete(uow: UnitOfWork, context: RequestContext, group_id: str) -> None:
-    """`SecurityGroupInUse` while a server or a port is in it. Rules of others that name it go with it."""
+    """Delete a group and other groups' rules that name it. Raises `SecurityGroupInUse` while a server or a port is in
+    it.
+    """
     row = _locked(uow, context, group_id)
     if row.name == DEFAULT:
         raise exceptions.SecurityGroupFixed()
@@ -134,7 +137,7 @@ def delete(uow: UnitOfWork, context: RequestContext, group_id: str) -> None:
 def add_rule(
     uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, rule: SecurityGroupRule
 ) -> SecurityGroupRule:
-    """``rule`` without its id. Raises a 400 for one that makes no sense or is there, and `QuotaExceeded`."""
+    """Add a ``rule``, given without id. Raises a 400 for an inconsistent or duplicate rule, and `QuotaExceeded`."""
     row = _locked(uow, context, rule.security_group_id)
     rule = _checked(rule)
     rule.id, rule.security_group_id = str(uuid.uuid4()), row.id
@@ -166,7 +169,7 @@ def delete_rule(uow: UnitOfWork, context: RequestContext, rule_id: str) -> None:
 
 
 def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
-    """With its protocol in small letters; all else as it was said."""
+    """Check a rule and return it with its protocol in lower case."""
 
     def refused(reason: str) -> exceptions.SecurityGroupRuleInvalid:
         return exceptions.SecurityGroupRuleInvalid(reason=reason)
@@ -205,7 +208,7 @@ def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
 
 
 def _meaning(rule: SecurityGroupRule) -> tuple[object, ...]:
-    """The same of two rules that let through the same."""
+    """Return a value that is equal for rules with the same effect."""
     prefix = None if rule.remote_ip_prefix is None else ipaddress.ip_network(rule.remote_ip_prefix, strict=False)
     somebody = prefix if prefix is not None and prefix.prefixlen else None
     ports = (rule.protocol, rule.port_range_min, rule.port_range_max)
@@ -215,7 +218,7 @@ def _meaning(rule: SecurityGroupRule) -> tuple[object, ...]:
 def _check_quota(
     uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, project_id: str, present: list[SecurityGroupRule]
 ) -> None:
-    """The group is locked: nobody else adds to it meanwhile."""
+    """Check the quota of rules. The group is locked against concurrent additions."""
     limit = quotas.bounds(uow, conf, project_id, context.user_id)["security_group_rules"]
     if 0 <= limit <= len(present):
         raise exceptions.QuotaExceeded(overs="security_group_rules", requested=1, used=len(present), allowed=limit)
@@ -230,8 +233,10 @@ def _insert_rules(uow: UnitOfWork, rules: Iterable[SecurityGroupRule]) -> None:
 
 
 def named(uow: UnitOfWork, project_id: str, references: Iterable[str]) -> list[str]:
-    """The names of the groups that a new server asks for by name or id; without any, the default one. They are there
-    until the transaction ends. Raises `SecurityGroupUnavailable`."""
+    """Return the names of a new server's groups, given by name or id; the default group if none is given.
+
+    The groups stay until the transaction ends. Raises `SecurityGroupUnavailable`.
+    """
     found = []
     for reference in references:
         if reference in (DEFAULT, default_id(project_id)):
@@ -246,7 +251,7 @@ def named(uow: UnitOfWork, project_id: str, references: Iterable[str]) -> list[s
 
 
 def of_instance(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> list[SecurityGroup]:
-    """Those of its interfaces: none for a server without any."""
+    """Return the groups of a server's interfaces; none for a server without interfaces."""
     instance = instances.get_row(uow, context, instance_uuid)
     query = sa.select(Port.security_groups).where(Port.instance_uuid == instance_uuid).order_by(Port.position)
     names = [name for own in uow.session.scalars(query) for name in groups_of(own, instance.security_groups)]
@@ -255,12 +260,12 @@ def of_instance(uow: UnitOfWork, context: RequestContext, instance_uuid: str) ->
 
 
 def groups_of(own: list[str] | None, of_instance: list[str]) -> list[str]:
-    """The groups of an interface: its own, or else its instance's."""
+    """Return the groups of an interface: its own, or else its instance's."""
     return of_instance if own is None else own
 
 
 def join(uow: UnitOfWork, context: RequestContext, instance_uuid: str, name: str) -> None:
-    """With all its interfaces. Quiet if it is in it already."""
+    """Add an instance with all its interfaces to a group. A member stays a member."""
     instance = instances.get_row(uow, context, instance_uuid, lock=True)
     check_changeable(context, instance)
     try:
@@ -275,7 +280,7 @@ def join(uow: UnitOfWork, context: RequestContext, instance_uuid: str, name: str
 
 
 def leave(uow: UnitOfWork, context: RequestContext, instance_uuid: str, name: str) -> None:
-    """With all its interfaces."""
+    """Remove an instance with all its interfaces from a group."""
     instance = instances.get_row(uow, context, instance_uuid, lock=True)
     check_changeable(context, instance)
     known = [each for each in _of_projects(uow, [instance.project_id]) if name in (each.name, each.id)]
@@ -290,7 +295,7 @@ def leave(uow: UnitOfWork, context: RequestContext, instance_uuid: str, name: st
 
 
 def _members_of(uow: UnitOfWork, instance: Instance) -> list[Instance | Port]:
-    """What has a list of groups: the instance, and locked, those of its interfaces that are in groups of their own."""
+    """Return the rows with a list of groups: the instance, and, locked, its interfaces with groups of their own."""
     query = sa.select(Port).where(Port.instance_uuid == instance.uuid, Port.security_groups.is_not(None))
     query = query.order_by(Port.id).with_for_update().execution_options(populate_existing=True)
     return [instance, *uow.session.scalars(query)]
@@ -300,7 +305,7 @@ def _members_of(uow: UnitOfWork, instance: Instance) -> list[Instance | Port]:
 
 
 def names_of(uow: UnitOfWork, project_id: str, references: list[str]) -> list[str]:
-    """The names of the groups that a port is to be in, by name or id; none for none. Raises `SecurityGroupNotFound`."""
+    """Return the names of a port's groups, given by name or id. Raises `SecurityGroupNotFound`."""
     try:
         return named(uow, project_id, references) if references else []
     except exceptions.SecurityGroupUnavailable as error:
@@ -308,14 +313,14 @@ def names_of(uow: UnitOfWork, project_id: str, references: list[str]) -> list[st
 
 
 def ids(uow: UnitOfWork, projects: Collection[str]) -> dict[tuple[str, str], str]:
-    """Of these projects' groups, by project and name."""
+    """Return the ids of these projects' groups, by project and name."""
     query = sa.select(Row.project_id, Row.name, Row.id).where(Row.project_id.in_(projects))
     defaults = {(each, DEFAULT): default_id(each) for each in projects}
     return defaults | {(project_id, name): group_id for project_id, name, group_id in uow.session.execute(query)}
 
 
 def _ports_in(uow: UnitOfWork, project_id: str, name: str) -> list[Port]:
-    """Ports that are in it by themselves, locked: those that users made, and of servers of the project."""
+    """Return, locked, the ports with this group of their own: user-made ports, and ports of the project's servers."""
     of_servers = sa.select(Instance.uuid).where(Instance.project_id == project_id, Instance.deleted == sa.false())
     mine = sa.or_(Port.project_id == project_id, Port.instance_uuid.in_(of_servers))
     query = sa.select(Port).where(mine, Port.security_groups.is_not(None)).order_by(Port.id)
@@ -346,14 +351,14 @@ _SERVERS = (
     .join(instances.CONCERNED, instances.CONCERNED.c.uuid == Instance.uuid)
     .where(Instance.deleted == sa.false())
 )
-#: Not a join: PostgreSQL might read all ports in the order of their ids for one.
+#: A subquery and no join: for a join PostgreSQL might read all ports in the order of their ids.
 _FLOATING = sa.select(FloatingIp.address).where(FloatingIp.port_id == Port.id).scalar_subquery()
 _PORTS = sa.select(Port.instance_uuid, Port.id, Port.security_groups, _FLOATING).where(
     Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True))
 )
-#: Names of groups as their column has them: the same few are in many rows.
+#: Names of groups as text of their column: few distinct values occur in many rows.
 _NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
-#: Of each project, and of each such list, all addresses in one row: to read a row takes longer than to tell an address.
+#: Addresses by project and list of groups, all in one row: reading a row takes longer than parsing an address.
 _ADDRESSES = (
     sa.select(
         *(Instance.project_id, _NAMES),
@@ -366,7 +371,7 @@ _ADDRESSES = (
 
 
 class FilterQuestion(NamedTuple):
-    """What has ``host`` to filter that has these, and all else that is on it of ``projects``?"""
+    """Query of a ``host`` for the filter rules of these instances, and of all its other instances of ``projects``."""
 
     host: str
     instance_uuids: list[str]
@@ -374,7 +379,7 @@ class FilterQuestion(NamedTuple):
 
 
 class _Server(NamedTuple):
-    """One that a host has to do with. ``groups``: names; ``is_here``: it is on that host now, and not only coming."""
+    """A server that concerns a host. ``groups``: names; ``is_here``: it is on that host, not only moving there."""
 
     uuid: str
     project_id: str
@@ -383,7 +388,9 @@ class _Server(NamedTuple):
 
 
 class _Port(NamedTuple):
-    """An interface. ``groups``: names, if it has groups of its own; ``floating``: the address that leads to it."""
+    """An interface. ``groups``: names, if it has groups of its own; ``floating``: the floating address that leads to
+    it.
+    """
 
     id: str
     groups: list[str] | None
@@ -393,13 +400,14 @@ class _Port(NamedTuple):
 def filters(
     uow: UnitOfWork, host: str, instance_uuids: list[str], projects: frozenset[str] = frozenset()
 ) -> PortFilters:
-    """`filters_together`, of one."""
+    """Return the filter rules of one host, as `filters_together` does."""
     return filters_together(uow, [FilterQuestion(host, instance_uuids, projects)])[0]
 
 
 def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuestion]) -> list[PortFilters]:
-    """What each of these hosts has to filter, by as many statements as there are for one. Those that are gone, or are
-    none of the host's own, neither coming nor on their way from there, are in no group."""
+    """Return the filter rules of each host, with as many statements as for one. Instances that are gone, or not on,
+    moving to, or moving from the host, are in no group.
+    """
     hosts = {each.host for each in questions}
     servers, read_at = _servers(uow, hosts)
     ports = _ports(uow, {uuid for concerned in servers.values() for uuid in concerned})
@@ -420,7 +428,7 @@ def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuestion]) -> li
 
 
 def _servers(uow: UnitOfWork, hosts: Collection[str]) -> tuple[dict[str, dict[str, _Server]], datetime.datetime]:
-    """By host and uuid; and the time."""
+    """Return the servers by host and uuid, and the time."""
     found: dict[str, dict[str, _Server]] = {host: {} for host in hosts}
     read = uow.rows(_SERVERS, {"hosts": hosts}).all()
     for host, *columns, _ in read:
@@ -430,7 +438,7 @@ def _servers(uow: UnitOfWork, hosts: Collection[str]) -> tuple[dict[str, dict[st
 
 
 def _ports(uow: UnitOfWork, uuids: Collection[str]) -> dict[str, list[_Port]]:
-    """By instance."""
+    """Return the interfaces by instance."""
     found: dict[str, list[_Port]] = {}
     for instance_uuid, *columns in uow.rows(_PORTS, {"uuids": uuids}).all() if uuids else ():
         found.setdefault(instance_uuid, []).append(_Port(*columns))
@@ -448,7 +456,7 @@ def _in_groups(
     ports: Mapping[str, list[_Port]],
     by_name: Mapping[tuple[str, str], SecurityGroup],
 ) -> PortFilters:
-    """Which groups its servers and their interfaces are in, and those groups."""
+    """Return the groups of the servers and their interfaces, and those groups' definitions."""
     told = PortFilters(instances={uuid: [] for uuid in question.instance_uuids})
 
     def ids_of(project_id: str, names: Iterable[str]) -> list[str]:
@@ -465,7 +473,7 @@ def _in_groups(
 
 
 def _remote(told: PortFilters, asked: Iterable[_Server], by_id: Mapping[str, SecurityGroup]) -> list[SecurityGroup]:
-    """Those of the servers' projects that rules of a host's groups name."""
+    """Return the groups of the servers' projects that rules of a host's groups name."""
     projects = {server.project_id for server in asked}
     named_by_rules = {rule.remote_group_id or "" for group in told.groups.values() for rule in group.rules}
     found = [by_id[group_id] for group_id in named_by_rules if group_id in by_id]
@@ -473,7 +481,9 @@ def _remote(told: PortFilters, asked: Iterable[_Server], by_id: Mapping[str, Sec
 
 
 def _with_members(uow: UnitOfWork, groups: Mapping[str, SecurityGroup]) -> dict[str, SecurityGroup]:
-    """By id; others, so that they have none for a host whose rules do not name them."""
+    """Return copies of the groups, by id, with their members' addresses. Hosts whose rules do not name a group get it
+    without members.
+    """
     found = {group.id: msgspec.structs.replace(group, members=[]) for group in groups.values()}
     members = {(group.project_id, group.name): group.members for group in found.values()}
     projects = {project_id for project_id, _ in members}
@@ -488,18 +498,19 @@ def _with_members(uow: UnitOfWork, groups: Mapping[str, SecurityGroup]) -> dict[
 
 
 def _floating(servers: Mapping[str, _Server], ports: Mapping[str, list[_Port]]) -> dict[str, str]:
-    """Of those that are on the host, asked for or not."""
+    """Return the floating addresses of all servers on the host, queried or not."""
     here = [port for server in servers.values() if server.is_here for port in ports.get(server.uuid, ())]
     return {port.id: port.floating for port in here if port.floating is not None}
 
 
 def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) -> list[str]:
-    """Those that are up, with servers of ``projects``, or with another one of the project of an instance ``changed``:
-    what changed of an instance itself, its own host knows."""
+    """Return hosts that are up and have servers of ``projects``, or of the project of a ``changed`` instance. The
+    instance's own host already knows.
+    """
     counts = sa.select(Instance.project_id, sa.func.count()).where(Instance.uuid.in_(changed))
     of_changed = {row[0]: row[1] for row in uow.session.execute(counts.group_by(Instance.project_id))}
     whole = {*projects, *(project_id for project_id, count in of_changed.items() if count > 1)}
-    # Projects by name, so that the index of projects is read and not the whole table.
+    # Projects by name, so that the query reads the index of projects and not the whole table.
     query = sa.select(Instance.host).where(
         Instance.project_id.in_({*whole, *of_changed}), Instance.deleted == sa.false()
     )
@@ -526,7 +537,7 @@ _RULES = (
 
 
 def _of_projects(uow: UnitOfWork, projects: Collection[str] | None) -> list[SecurityGroup]:
-    """All groups of these projects (None: of all that have a row), default ones without a row included."""
+    """Return all groups of these projects, default groups without a row included. None: of all projects with a row."""
     those = uow.rows(_GROUPS) if projects is None else uow.rows(_GROUPS_OF, {"projects": projects})
     found = _with_rules(uow, [SecurityGroup(**dict(zip(_FIELDS, row, strict=True))) for row in those])
     with_default = {group.project_id for group in found if group.name == DEFAULT}
@@ -546,7 +557,7 @@ def _with_rules(uow: UnitOfWork, found: Collection[SecurityGroup]) -> list[Secur
 
 
 def _locked(uow: UnitOfWork, context: RequestContext, group_id: str) -> Row:
-    """The group's row, by id or name; that of the project's default group is made if there is none yet."""
+    """Return the group's row by id or name, locked. A missing row of the default group is created."""
     if group_id in (DEFAULT, default_id(context.project_id)) and context.project_id:
         _make_default(uow, context.project_id)
         group_id = default_id(context.project_id)
@@ -567,7 +578,7 @@ def _make_default(uow: UnitOfWork, project_id: str) -> None:
 
 
 def _members(uow: UnitOfWork, row: Row) -> list[Instance]:
-    """Locked, oldest first."""
+    """Return the members, locked, oldest first."""
     query = sa.select(Instance).where(Instance.project_id == row.project_id, Instance.deleted == sa.false())
     mine = [each for each in uow.session.scalars(query.order_by(Instance.id)) if row.name in each.security_groups]
     ids = [each.id for each in mine]

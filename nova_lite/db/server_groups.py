@@ -1,7 +1,7 @@
 """Server groups: their rows, and whether a host keeps a group's policy.
 
-The scheduler knows a group as it was when it was asked. The claim asks again, with the group's row locked, so that of
-any number of members that are placed at the same time each sees those before it.
+The scheduler knows a group as of its request. The claim checks again under the lock of the group's row, so that each of
+several concurrent members sees the earlier ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_PER_HOST = "max_server_per_host"
 def list_(
     uow: UnitOfWork, context: RequestContext, all_projects: bool = False, limit: int | None = None, offset: int = 0
 ) -> list[ServerGroup]:
-    """The project's groups; with ``all_projects`` and for an admin, everybody's."""
+    """Return the project's groups; with ``all_projects`` and for an admin, all groups."""
     query = sa.select(Row).order_by(Row.id).offset(offset)
     if not (all_projects and context.is_admin):
         query = query.where(Row.project_id == context.project_id)
@@ -41,12 +41,12 @@ def list_(
 
 
 def get(uow: UnitOfWork, context: RequestContext, group_id: str) -> ServerGroup:
-    """``group_id``: uuid. `ServerGroupNotFound` for another project's, except for an admin."""
+    """Return a group by uuid. Raises `ServerGroupNotFound`, also for another project's, except for an admin."""
     return _to_objects(uow, [_visible(uow, context, group_id)])[0]
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, group: ServerGroup) -> ServerGroup:
-    """``name``, ``policy`` and ``rules`` of ``group`` count; it belongs to the context's project and user."""
+    """Create a group from ``name``, ``policy`` and ``rules`` for the context's project and user."""
     if not context.project_id:
         raise exceptions.Forbidden("A server group belongs to a project; this token is for none.")
     _check(group)
@@ -66,7 +66,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, group
 
 
 def delete(uow: UnitOfWork, context: RequestContext, group_id: str) -> None:
-    """Its servers stay where they are, free of its policy."""
+    """Delete a group. Its servers stay where they are, without its policy."""
     row = _visible(uow, context, group_id, lock=True)
     uow.change(sa.delete(InstanceGroupMember).where(InstanceGroupMember.group_id == row.id))
     uow.session.delete(row)
@@ -82,7 +82,7 @@ def join(
 ) -> None:
     """Make new instances members of the project's group ``reference`` (uuid or name).
 
-    Raises `ServerGroupUnavailable`, or `QuotaExceeded` for too many members. The group's lock makes the count right.
+    Raises `ServerGroupUnavailable`, or `QuotaExceeded` for too many members. The group's lock makes the count exact.
     """
     query = sa.select(Row).where(
         Row.project_id == context.project_id, sa.or_(Row.uuid == reference, Row.name == reference)
@@ -102,7 +102,7 @@ def join(
 
 
 def leave(uow: UnitOfWork, instance_uuid: str) -> None:
-    """A deleted instance is no member any more."""
+    """Remove a deleted instance from its group."""
     uow.change(sa.delete(InstanceGroupMember).where(InstanceGroupMember.instance_uuid == instance_uuid))
 
 
@@ -110,14 +110,14 @@ def leave(uow: UnitOfWork, instance_uuid: str) -> None:
 
 
 def of_instance(uow: UnitOfWork, instance_uuid: str) -> InstanceGroup | None:
-    """The group of an instance as the scheduler has to know it; None if it is in none."""
+    """Return an instance's group for the scheduler; None without one."""
     query = sa.select(Row).join(InstanceGroupMember, InstanceGroupMember.group_id == Row.id)
     row = uow.session.scalars(query.where(InstanceGroupMember.instance_uuid == instance_uuid)).first()
     return None if row is None else _for_scheduler(row, hosts(uow, row.id, [instance_uuid]))
 
 
 def as_asked(uow: UnitOfWork, context: RequestContext, reference: str) -> InstanceGroup:
-    """A group by uuid, or by a name that is its only; for the scheduler. Raises `ServerGroupUnavailable`."""
+    """Return a group for the scheduler, by uuid or unique name. Raises `ServerGroupUnavailable`."""
     query = sa.select(Row).where(sa.or_(Row.uuid == reference, Row.name == reference))
     if not context.is_admin:
         query = query.where(Row.project_id == context.project_id)
@@ -128,7 +128,7 @@ def as_asked(uow: UnitOfWork, context: RequestContext, reference: str) -> Instan
 
 
 def keeps_policy(uow: UnitOfWork, instance_uuid: str, host: str) -> bool:
-    """Whether the instance may be placed on ``host`` now, as its group says; locks the group until the commit."""
+    """Check whether the instance's group allows ``host`` now; lock the group until the commit."""
     query = sa.select(Row).join(InstanceGroupMember, InstanceGroupMember.group_id == Row.id)
     mine = query.where(InstanceGroupMember.instance_uuid == instance_uuid)
     row = uow.session.scalars(mine.with_for_update(of=Row).execution_options(populate_existing=True)).first()
@@ -141,7 +141,7 @@ def keeps_policy(uow: UnitOfWork, instance_uuid: str, host: str) -> bool:
 
 
 def hosts(uow: UnitOfWork, group_id: int, without: Collection[str] = ()) -> list[str]:
-    """The host of each placed member, other than those of ``without``; one that holds two is in it twice."""
+    """Return the host of each placed member except ``without``. A host with two members appears twice."""
     query = (
         sa.select(Instance.host)
         .join(InstanceGroupMember, InstanceGroupMember.instance_uuid == Instance.uuid)

@@ -1,4 +1,4 @@
-"""Migrations: resizes and other moves of servers, as the API shows them and as their steps left them."""
+"""Migrations: resizes and other moves of servers, with the status that their steps set."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REVERTING = "reverting"
 REVERTED = "reverted"
 ERROR = "error"
 
-# Of live migrations only.
+# States of live migrations only.
 ACCEPTED = "accepted"
 QUEUED = "queued"
 PREPARING = "preparing"
@@ -42,23 +42,23 @@ RUNNING = "running"
 COMPLETED = "completed"
 CANCELLED = "cancelled"
 
-#: Of a live migration that goes on.
+#: States of a live migration in progress.
 LIVE_IN_PROGRESS = (QUEUED, PREPARING, RUNNING, POST_MIGRATING)
 
-#: It goes on, or waits for its owner's word.
+#: States of a migration that is in progress or waits for its owner's decision.
 OPEN = (
     *(PRE_MIGRATING, MIGRATING, POST_MIGRATING, FINISHED, CONFIRMING, REVERTING),
     *(ACCEPTED, QUEUED, PREPARING, RUNNING),
 )
 
-#: It is over.
+#: States of a finished migration.
 CLOSED = (CONFIRMED, REVERTED, ERROR, COMPLETED, CANCELLED)
 
 
 def begin(
     uow: UnitOfWork, context: RequestContext, instance: Instance, kind: str, source: Place, new_flavor: Flavor
 ) -> Migration:
-    """A migration that is accepted."""
+    """Create the row of an accepted migration."""
     row = Migration(
         uuid=str(uuid.uuid4()),
         instance_uuid=instance.uuid,
@@ -79,7 +79,7 @@ def begin(
 
 
 def current(uow: UnitOfWork, instance_uuid: str) -> Migration | None:
-    """The migration of an instance that is open, if there is one."""
+    """Return the open migration of an instance, if there is one."""
     query = sa.select(Migration).where(Migration.instance_uuid == instance_uuid, Migration.status.in_(OPEN))
     return uow.session.scalars(query.order_by(Migration.id.desc()).limit(1)).first()
 
@@ -89,35 +89,35 @@ def turn(uow: UnitOfWork, row: Migration, status: str) -> None:
 
 
 def destined(uow: UnitOfWork, row: Migration, place: Place) -> None:
-    """Its destination is claimed."""
+    """Store the claimed destination."""
     row.destination, row.destination_host = place._asdict(), place.host
     query = sa.select(ComputeNode.inventory).where(ComputeNode.host == place.host, ComputeNode.node == place.node)
     row.destination_ip = (uow.session.scalar(query) or {}).get("host_ip")
 
 
 def end_with_instance(uow: UnitOfWork, instance_uuid: str) -> None:
-    """The instance is deleted: what had been finished counts as confirmed."""
+    """Close the migration of a deleted instance. A finished one counts as confirmed."""
     row = current(uow, instance_uuid)
     if row is not None:
         turn(uow, row, CONFIRMED if row.status in (FINISHED, CONFIRMING, REVERTING) else ERROR)
 
 
 def unconfirmed(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
-    """Uuids of the instances whose move has waited for their owner's word for longer than that, oldest first."""
+    """Return the uuids of instances whose move has waited longer for its owner's decision, oldest first."""
     until = uow.now - datetime.timedelta(seconds=seconds)
     query = sa.select(Instance.uuid).where(*waiting(until)).order_by(Migration.updated_at)
     return list(uow.session.scalars(query.limit(most)))
 
 
 def waiting(since: Time) -> tuple[sa.ColumnElement[bool], ...]:
-    """Moves, and their servers, that wait for their owner's word since then."""
+    """Build the conditions "waits for its owner's decision since then"."""
     moved = (Migration.instance_uuid == Instance.uuid, Migration.status == FINISHED, Migration.updated_at <= since)
     idle = (Instance.vm_state == states.RESIZED, Instance.task_state.is_(None), Instance.deleted == sa.false())
     return *moved, *idle
 
 
 def ends(row: Migration) -> dict[str, Any]:
-    """The two ends, as the payload of an action has them."""
+    """Return source and destination as keys of an action's payload."""
     return {"source": row.source, "destination": row.destination}
 
 
@@ -127,7 +127,7 @@ def ends(row: Migration) -> dict[str, Any]:
 def list_(
     uow: UnitOfWork, filters: MigrationFilters, limit: int | None = None, marker: str | None = None
 ) -> list[ServerMigration]:
-    """Newest first; ``marker`` is the uuid of the last one of the page before."""
+    """Return migrations in pages, newest first. ``marker``: uuid of the last one of the previous page."""
     query = sa.select(Migration)
     for name, column in _EXACT.items():
         if (wanted := getattr(filters, name)) is not None:
@@ -145,7 +145,7 @@ def list_(
 
 
 def in_progress(uow: UnitOfWork, instance_uuid: str) -> list[ServerMigration]:
-    """The live migrations of an instance that are going on."""
+    """Return the live migrations of an instance that are in progress."""
     query = sa.select(Migration).where(
         Migration.instance_uuid == instance_uuid,
         Migration.migration_type == LIVE_MIGRATION,
@@ -155,7 +155,7 @@ def in_progress(uow: UnitOfWork, instance_uuid: str) -> list[ServerMigration]:
 
 
 def get(uow: UnitOfWork, instance_uuid: str, migration_id: int) -> ServerMigration:
-    """One of an instance, of any kind and status; else `MigrationNotFound`."""
+    """Return a migration of an instance, of any kind and status. Raises `MigrationNotFound`."""
     row = uow.session.get(Migration, migration_id)
     if row is None or row.instance_uuid != instance_uuid:
         raise exceptions.MigrationNotFound(migration_id=migration_id, instance_id=instance_uuid)

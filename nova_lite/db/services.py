@@ -1,4 +1,4 @@
-"""Services: which daemons there are, whether they are alive, and whether they may serve.
+"""Services: the daemons, whether they are alive, and whether they may serve.
 
 Locks are taken service first, node second.
 """
@@ -28,7 +28,7 @@ INTERNAL_ZONE = "internal"
 
 
 def report(uow: UnitOfWork, host: str, binary: str, topic: str, version: str) -> None:
-    """Heartbeat of a daemon other than a compute host."""
+    """Store the heartbeat of a daemon other than a compute host."""
     known_to_clients = binary.replace("nova-lite-", "nova-", 1)
     report_alive(uow, host, known_to_clients, topic, version, INTERNAL_ZONE)
 
@@ -43,8 +43,10 @@ def report_alive(
     serving: bool = True,
     able: bool = True,
 ) -> tuple[Service, bool]:
-    """Its service row, locked and brought up to date, and whether it counted as down until now. One that does not serve
-    (yet) stays what it was, up or down; one that is not ``able``, as its hypervisor does not answer, is down."""
+    """Update a service's row, and return it locked with whether it counted as down until now.
+
+    ``serving``: False keeps its state, up or down. ``able``: False sets it down, as its hypervisor does not answer.
+    """
     service = locked(uow, host, binary)
     if service is None:
         insert_if_missing(
@@ -76,7 +78,7 @@ def report_alive(
 
 
 def pin(uow: UnitOfWork, host: str, identity: str) -> None:
-    """From now on the compute host of this name is the machine of this identity, unless it tells none."""
+    """Bind the compute host's name to this machine's identity. An empty identity binds nothing."""
     service = locked(uow, host, COMPUTE)
     if service is not None and identity:
         service.identity, service.identity_epoch = identity, service.epoch
@@ -99,26 +101,25 @@ _LOCKED = (
 
 
 def is_first(uow: UnitOfWork, binary: str, host: str) -> bool:
-    """Whether that daemon is the oldest of its kind that is up: the one that does what one is enough for."""
+    """Check whether that daemon is the oldest of its kind that is up. It does the work that one daemon suffices for."""
     query = sa.select(Service.host).where(Service.binary == binary, Service.up.is_(True)).order_by(Service.id).limit(1)
     return uow.session.scalar(query) == host
 
 
 def seconds_silent(uow: UnitOfWork, service: Service) -> float:
-    """Since its last heartbeat that counted; more than any limit when there never was one."""
+    """Return the seconds since the last accepted heartbeat; a huge number if there was none."""
     return float("inf") if service.last_seen_up is None else (uow.now - service.last_seen_up).total_seconds()
 
 
 def is_silent(since: Time) -> tuple[sa.ColumnElement[bool], ...]:
-    """Those that count as up, and have not reported since then."""
+    """Build the conditions "counts as up, but has not reported since then"."""
     return Service.up.is_(True), Service.last_seen_up < since
 
 
 def expire(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[str]:
-    """Services whose lease lapsed go down. Returns the names of the compute hosts among them.
+    """Set services whose lease lapsed down. Returns the names of the compute hosts among them.
 
-    They are looked for without a lock: MariaDB would lock each row that it looks at, and wait for all heartbeats that
-    is under way.
+    The search takes no lock: MariaDB would lock each examined row, and wait for all heartbeats in progress.
     """
     latest = uow.now - datetime.timedelta(seconds=conf.service_down_time)
     lapsed = is_silent(latest)
@@ -149,9 +150,8 @@ def list_(uow: UnitOfWork, host: str | None = None, binary: str | None = None) -
 def update(uow: UnitOfWork, service_id: str, changes: dict[str, Any]) -> ServiceObject:
     """Change ``disabled``, ``disabled_reason``, ``forced_down``.
 
-    Enabling clears the reason. Forcing down raises the epoch: what the host did before does not count any more, and
-    whether what waits for it can go on without it is seen at once. A
-    compute host that is no longer forced down is up again once it has registered.
+    Enabling clears the reason. Forcing down raises the epoch: earlier work of the host no longer counts, and waiting
+    actions are reconsidered at once. A compute host that is no longer forced down is up again once it has registered.
     """
     unknown = sorted(set(changes) - {"disabled", "disabled_reason", "forced_down"})
     if unknown:
@@ -176,7 +176,7 @@ def update(uow: UnitOfWork, service_id: str, changes: dict[str, Any]) -> Service
 
 
 def delete(uow: UnitOfWork, service_id: str) -> None:
-    """Forget a daemon, and a host's nodes with it. `ServiceInUse` while the host has instances."""
+    """Delete a daemon, and a host's nodes with it. Raises `ServiceInUse` while the host has instances."""
     service = _service(uow, service_id)
     if service.binary == COMPUTE:
         compute_nodes.delete_of(uow, service)
@@ -192,19 +192,19 @@ def _service(uow: UnitOfWork, service_id: str) -> Service:
 
 
 def zone_exists(uow: UnitOfWork, zone: str) -> bool:
-    """Does any service that is enabled make it a zone for instances?"""
+    """Check whether an enabled service makes it a zone for instances."""
     query = sa.select(Service.id).where(Service.availability_zone == zone, Service.disabled.is_(False))
     return zone != INTERNAL_ZONE and uow.session.scalars(query).first() is not None
 
 
 def zone_of(uow: UnitOfWork, host: str) -> str | None:
-    """The zone of a compute host."""
+    """Return the zone of a compute host."""
     query = sa.select(Service.availability_zone).where(Service.host == host, Service.binary == "nova-compute")
     return uow.session.scalar(query)
 
 
 def availability_zones(uow: UnitOfWork) -> list[AvailabilityZone]:
-    """By name. A zone is available when any service in it is enabled."""
+    """Return the zones by name. A zone is available when any service in it is enabled."""
     zones: dict[str, AvailabilityZone] = {}
     for service in list_(uow):
         name = service.availability_zone

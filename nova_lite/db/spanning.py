@@ -1,4 +1,4 @@
-"""Networks that span hosts: which hosts have guests on one."""
+"""Networks that span hosts, and the hosts with guests on each."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from nova_lite.db.models import Allocation, ComputeNode, Instance, Network, Port
 
 
 def _ends(*columns: Any) -> sa.Select[Any]:
-    """Of the ports on networks with a VNI, the compute nodes at which something is held for their instances: of one
-    that moves, both."""
+    """Select, for ports on networks with a VNI, the compute nodes with an allocation of their instances: both nodes of
+    a moving one.
+    """
     query = sa.select(*columns).select_from(Port).join(Network, Network.id == Port.network_id)
     query = query.join(Allocation, Allocation.instance_uuid == Port.instance_uuid)
     query = query.join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
@@ -25,14 +26,14 @@ _MINE = _ends(Port.network_id, ComputeNode.host).where(ComputeNode.host.in_(sa.b
 _ENDS = _ends(Port.network_id, ComputeNode.id, ComputeNode.host).where(
     Port.network_id.in_(sa.bindparam("networks", expanding=True))
 )
-#: Apart from `_ENDS`, which would look into the same inventory once for each port.
+#: A query of its own: `_ENDS` would read the same inventory once for each port.
 _REACHED = sa.select(ComputeNode.id, ComputeNode.inventory["tunnel_ip"].as_string()).where(
     ComputeNode.id.in_(sa.bindparam("nodes", expanding=True))
 )
 
 
 def peers(uow: UnitOfWork, hosts: Collection[str]) -> dict[str, dict[str, list[str]]]:
-    """By host, of each such network that something of it is on, where the other hosts that it spans are reached."""
+    """Return, by host and network on it, the tunnel addresses of the network's other hosts."""
     mine = uow.rows(_MINE, {"hosts": hosts}).all()
     ends = _reached(uow, {network_id for network_id, _ in mine}) if mine else {}
     found: dict[str, dict[str, list[str]]] = {host: {} for host in hosts}
@@ -44,7 +45,7 @@ def peers(uow: UnitOfWork, hosts: Collection[str]) -> dict[str, dict[str, list[s
 
 
 def _reached(uow: UnitOfWork, networks: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-    """By network, addresses in their order and whose they are; none of a host that has told none."""
+    """Return, by network, tunnel addresses with their hosts, in order. Hosts that reported none are left out."""
     ends = uow.rows(_ENDS, {"networks": networks}).all()
     nodes = {node_id for _, node_id, _ in ends}
     reached = dict(uow.rows(_REACHED, {"nodes": nodes}).tuples().all()) if nodes else {}
@@ -56,13 +57,13 @@ def _reached(uow: UnitOfWork, networks: Collection[str]) -> dict[str, list[tuple
 
 
 def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) -> list[str]:
-    """Those that are up, and share such a network with an instance of ``projects``, or with one of ``changed``."""
+    """Return hosts that are up and share such a network with an instance of ``projects`` or with a ``changed`` one."""
     theirs = sa.select(Port.network_id).join(Network, Network.id == Port.network_id).where(Network.vni.is_not(None))
     of_projects = theirs.join(Instance, Instance.uuid == Port.instance_uuid).where(
         Instance.project_id.in_(projects), Instance.deleted == sa.false()
     )
     of_changed = theirs.where(Port.instance_uuid.in_(changed))
-    # One after the other: joined by "or", they would read all ports.
+    # Two queries: a condition joined by "or" would read all ports.
     asked = ([of_projects] if projects else []) + ([of_changed] if changed else [])
     networks = {each for query in asked for each in uow.session.scalars(query.distinct())}
     if not networks:

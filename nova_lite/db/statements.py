@@ -1,4 +1,4 @@
-"""What SQLAlchemy does not have in one form for all databases."""
+"""Statements that SQLAlchemy does not offer in one form for all databases."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from nova_lite.db.models import Aggregate, Base, ComputeNode, Service
 
 Row = TypeVar("Row", Service, ComputeNode, Aggregate)
 
-#: MariaDB's code for a unique key that is taken.
+#: MariaDB's code for a duplicate unique key.
 DUPLICATE = 1062
 
 
 def insert_if_missing(uow: UnitOfWork, model: type[Base], *values: dict[str, Any]) -> None:
     """Insert rows (by attribute name) unless a unique key has them already, in one statement without a race.
 
-    MariaDB's ``INSERT IGNORE`` would take a shared lock and so invite deadlocks with the update that follows; an
-    update that changes nothing takes the exclusive one at once.
+    MariaDB's ``INSERT IGNORE`` would take a shared lock and invite deadlocks with the following update. An update
+    without effect takes the exclusive lock at once.
     """
     dialect = uow.session.get_bind().dialect.name
     if dialect in ("mysql", "mariadb"):
@@ -36,8 +36,10 @@ def insert_if_missing(uow: UnitOfWork, model: type[Base], *values: dict[str, Any
 
 
 def insert_unless_taken(uow: UnitOfWork, model: type[Base], values: dict[str, Any]) -> bool:
-    """Insert ``values`` (by attribute name); False, and nothing done, when another row has one of its unique keys.
-    Needs no savepoint: of these databases only PostgreSQL gives up the transaction at an error, and there is none."""
+    """Insert ``values`` (by attribute name); return False when another row has one of its unique keys.
+
+    No savepoint is needed: only PostgreSQL aborts the transaction at an error, and there the statement raises none.
+    """
     dialect, connection = uow.session.get_bind().dialect.name, uow.session.connection()
     if dialect in ("postgresql", "sqlite"):
         insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
@@ -53,11 +55,10 @@ def insert_unless_taken(uow: UnitOfWork, model: type[Base], values: dict[str, An
 
 
 class UpdateEach:
-    """An update of many rows that gives each a ``value`` of its own, and all of them the ``others``.
+    """Update of many rows that gives each its own ``value``, and all of them the ``others``.
 
-    The statement is made once for each power of two, and filled up. Made anew, it would be another one for each number
-    of rows, and SQLAlchemy keeps what it was compiled to, together with the values that it had then: of sixty rows with
-    their inventories, megabytes.
+    There is one statement for each power of two, padded. A statement for each number of rows would fill SQLAlchemy's
+    cache with megabytes of compiled statements and values.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class UpdateEach:
         self._made: dict[int, sa.Update] = {}
 
     def run(self, uow: UnitOfWork, values: Mapping[int, Any]) -> None:
-        """``values``: by the rows' keys, at least one."""
+        """Run the update. ``values``: by the rows' keys, at least one."""
         rows = sorted(values.items())
         size = 1 << (len(rows) - 1).bit_length()
         parameters: dict[str, Any] = {"keys": [key for key, _ in rows]}
@@ -92,7 +93,7 @@ class UpdateEach:
 def by_reference(
     uow: UnitOfWork, model: type[Row], reference: str, lock: bool = False, *names: orm.InstrumentedAttribute[str]
 ) -> Row | None:
-    """A row by its number, or by its uuid, or what else it is known by (``names``)."""
+    """Return a row by its number, its uuid, or another unique column (``names``)."""
     if reference.isascii() and reference.isdigit() and len(reference) < 19:
         query = sa.select(model).where(model.id == int(reference))
     else:

@@ -1,4 +1,4 @@
-"""Usage by project in a period; deleted instances keep the times that it is computed from."""
+"""Usage by project in a period. Deleted instances keep the times that it is computed from."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ def list_(
     limit: int | None = None,
     marker: str | None = None,
 ) -> list[InstanceUsage]:
-    """Instances that ran in the period, by project and uuid; ``project_id`` None: of all projects, for an admin.
+    """Return the instances that ran in the period, by project and uuid. ``project_id`` None: of all projects, for an
+    admin.
 
-    ``marker``: uuid of the last one of the page before, else `MarkerNotFound`. What was never launched used nothing.
+    ``marker``: uuid of the last one of the previous page, else `MarkerNotFound`. An instance that was never launched
+    used nothing.
     """
     if project_id is None and not context.is_admin:
         project_id = context.project_id
@@ -37,7 +39,7 @@ def list_(
         query = query.where(Row.project_id == project_id)
     if marker is not None:
         query = query.where(_after(uow, project_id, marker))
-    # An expression: in the order of an index on the project, SQLite would read all that ever was.
+    # An expression, so that SQLite does not sort by an index on the project and read all rows.
     query = query.order_by(Row.project_id.concat(""), Row.uuid)
     rows = uow.session.execute(query if limit is None else query.limit(limit))
     return [_usage(row, start, end, uow.now) for row in rows]
@@ -51,7 +53,7 @@ def _after(uow: UnitOfWork, project_id: str | None, marker: str) -> sa.ColumnEle
 
 
 def _usage(row: Any, start: datetime.datetime, end: datetime.datetime, now: datetime.datetime) -> InstanceUsage:
-    """One that still runs counts to the end of the period, also where that is yet to come."""
+    """Return an instance's usage. A running instance counts to the end of the period, even in the future."""
     until = end if row.terminated_at is None else min(end, row.terminated_at)
     there = until - max(start, row.launched_at)
     return InstanceUsage(

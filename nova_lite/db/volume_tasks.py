@@ -1,4 +1,4 @@
-"""The action log of volumes: what hosts have to do to their files."""
+"""The action log of volumes: work of hosts on their files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ LEASE = 30
 def add(
     uow: UnitOfWork, request_id: str, verb: VolumeVerb, volume_id: str, reads: str | None = None, **payload: Any
 ) -> models.VolumeTask:
-    """Accepted: it is done, or has failed at its deadline. ``payload``: fields of `VolumeWork`, and what is to be
-    known at its end. It is due at once."""
+    """Accept work on a volume, due at once. ``payload``: fields of `VolumeWork`, and values for its end."""
     row = models.VolumeTask(
         verb=str(verb),
         volume_id=volume_id,
@@ -58,8 +57,9 @@ def of_volume(uow: UnitOfWork, volume_id: str) -> list[models.VolumeTask]:
 
 
 def take(uow: UnitOfWork, task: models.VolumeTask) -> None:
-    """Lease it for one try; its host is the one that it had while that is up, else another one, None without any. What
-    a server has is only for the server's host."""
+    """Lease the work for one try and choose its host: the previous one while it is up, else another, None without any.
+    Work on an attached volume stays on the server's host.
+    """
     task.lease_expires_at = uow.now + datetime.timedelta(seconds=LEASE)
     volume = uow.session.get(models.Volume, task.volume_id)
     owner = task.payload.get("instance_uuid") if volume is None else volume.instance_uuid
@@ -80,5 +80,5 @@ def take(uow: UnitOfWork, task: models.VolumeTask) -> None:
 
 
 def work(task: models.VolumeTask) -> VolumeWork:
-    """The order to its host."""
+    """Return the command for the host."""
     return msgspec.convert({**task.payload, "id": task.id, "verb": task.verb, "volume_id": task.volume_id}, VolumeWork)

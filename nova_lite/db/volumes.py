@@ -1,7 +1,7 @@
-"""Rows of volumes and of their snapshots, and who has a volume.
+"""Rows of volumes and snapshots, and the server that has a volume.
 
-A volume belongs to at most one server at a time: `reserve` is the only place that gives it to one, by an update that
-meets it only while it is nobody's.
+A volume belongs to at most one server. Only `reserve` gives it to one, by an update that matches while the volume is
+free.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _image(kept: dict[str, Any] | None) -> Image | None:
 
 
 def get(uow: UnitOfWork, context: RequestContext, volume_id: str) -> Volume:
-    """Of the context's project, or any for an admin; else `VolumeNotFound`."""
+    """Return a volume of the context's project, or any for an admin. Raises `VolumeNotFound`."""
     row = _find(uow, context, volume_id)
     if row is None:
         raise exceptions.VolumeNotFound(volume_id=volume_id)
@@ -72,7 +72,9 @@ def list_(
     sort_dirs: list[str] | None = None,
     offset: int = 0,
 ) -> list[Volume]:
-    """Newest first unless sorted otherwise. Who is not an admin gets the context's project's."""
+    """Return volumes in pages, newest first unless sorted otherwise. A caller who is no admin gets the context's
+    project only.
+    """
     table = models.Volume
     query = _filtered(sa.select(table), table, context, filters)
     if filters.bootable is not None:
@@ -123,7 +125,7 @@ def _page(
     sort_dirs: list[str] | None,
     offset: int,
 ) -> list[Any]:
-    """Pairs of metadata are looked for here, not by the database: they are JSON there, each in its own way."""
+    """Return one page. Metadata filters are applied here, because each database queries JSON in its own way."""
     known = {name: getattr(table, name) for name in _SORT_KEYS if hasattr(table, name)}
     dirs = sort_dirs or ["desc"]
     order = paging.Order(known, sort_keys or ["created_at"], dirs, tie_breaker=table.id)
@@ -148,7 +150,7 @@ def _find_snapshot(
 
 
 def by_id(uow: UnitOfWork, volume_id: str, lock: bool = False) -> models.Volume | None:
-    """Of whatever project."""
+    """Return a volume of any project."""
     query = sa.select(models.Volume).where(models.Volume.id == volume_id)
     if lock:
         query = query.with_for_update().execution_options(populate_existing=True)
@@ -156,7 +158,7 @@ def by_id(uow: UnitOfWork, volume_id: str, lock: bool = False) -> models.Volume 
 
 
 def locked(uow: UnitOfWork, context: RequestContext, volume_id: str) -> models.Volume:
-    """As `get`; nobody else changes it until the transaction ends."""
+    """Return a volume as `get` does, locked until the transaction ends."""
     row = _find(uow, context, volume_id, lock=True)
     if row is None:
         raise exceptions.VolumeNotFound(volume_id=volume_id)
@@ -174,7 +176,7 @@ def locked_snapshot(uow: UnitOfWork, context: RequestContext, snapshot_id: str) 
 
 
 def insert(uow: UnitOfWork, volume: Volume) -> models.Volume:
-    """A new row, of a volume that is being created."""
+    """Insert the row of a volume that is being created."""
     return _insert(uow, models.Volume, volume)
 
 
@@ -194,7 +196,7 @@ def _insert(uow: UnitOfWork, model: type[T], made: Volume | VolumeSnapshot) -> T
 
 
 def change(row: models.Volume | models.VolumeSnapshot, uow: UnitOfWork, changes: dict[str, Any]) -> None:
-    """``metadata``: all that there is to be from now on."""
+    """Change fields. ``metadata`` replaces all items."""
     for name, value in changes.items():
         setattr(row, "metadata_" if name == "metadata" else name, value)
     row.updated_at = uow.now
@@ -206,7 +208,7 @@ def has_snapshots(uow: UnitOfWork, volume_id: str) -> bool:
 
 
 def is_read(uow: UnitOfWork, thing_id: str) -> bool:
-    """Whether a copy of this volume or snapshot is being made, so that it has to stay as it is."""
+    """Check whether this volume or snapshot is being copied, so that it must not change."""
     row = models.VolumeTask
     if uow.session.scalar(sa.select(row.id).where(row.reads == thing_id).limit(1)) is not None:
         return True
@@ -217,8 +219,9 @@ def is_read(uow: UnitOfWork, thing_id: str) -> bool:
 def reserve(
     uow: UnitOfWork, context: RequestContext, volume_id: str, instance_uuid: str, attachment_id: str, device: str | None
 ) -> Volume:
-    """The volume is the instance's from now on. `VolumeNotFound`; `InvalidVolume` while it is not available: of two
-    that ask for it, one gets it."""
+    """Give the volume to the instance. Raises `VolumeNotFound`, or `InvalidVolume` unless it is available. Of two
+    concurrent requests one succeeds.
+    """
     row = locked(uow, context, volume_id)
     if is_read(uow, volume_id):
         raise exceptions.InvalidVolume(reason=f"Volume {volume_id} is being copied.")
@@ -240,7 +243,7 @@ def reserve(
 
 
 def snapshots_for(uow: UnitOfWork, instance_uuid: str) -> list[models.VolumeSnapshot]:
-    """Those that are being made for an image of the instance."""
+    """Return the snapshots that are being made for an image of the instance."""
     table = models.VolumeSnapshot
     return list(uow.session.scalars(sa.select(table).where(table.instance_uuid == instance_uuid).with_for_update()))
 
@@ -265,8 +268,7 @@ def usage(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> VolumeUse:
 
 
 def check_quota(uow: UnitOfWork, project_id: str, volumes: int = 0, gigabytes: int = 0, snapshots: int = 0) -> None:
-    """Whether the project may have so many more; raises `VolumeQuotaExceeded`. Nobody else adds any until the
-    commit."""
+    """Raise `VolumeQuotaExceeded` unless the project may have so many more. Other requests wait until the commit."""
     quotas.lock(uow, project_id)
     use = usage(uow, uow.conf, project_id)
     for name, more in (("volumes", volumes), ("snapshots", snapshots), ("gigabytes", gigabytes)):

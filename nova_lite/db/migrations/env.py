@@ -1,4 +1,4 @@
-"""How alembic gets at the database: through the connection that `nova_lite.db.migration` opened."""
+"""Runs Alembic's migrations on the connection that `nova_lite.db.migration` opened."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine.engine import ActionEngine
-from nova_lite.conductor.operations import volume_sources
+from nova_lite.conductor.operations import boot_images, volume_sources
 from nova_lite.db import block_devices, instances, models, volume_tasks, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import Image, Volume, VolumeSnapshot, VolumeVerb, VolumeWork
@@ -271,5 +271,5 @@ def _end_of_volume(
 
 def _prepare_source(uow: UnitOfWork, context: RequestContext, volume: Volume, images: dict[str, Image]) -> str | None:
     if volume.image is not None:
-        volume.image, _ = volume_sources.find_images(uow, context, volume.image.id, images)
+        volume.image, _ = boot_images.find(uow, context, volume.image.id, images)
     return volume_sources.prepare(uow, context, volume)

@@ -9,9 +9,8 @@ import msgspec
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations import block_devices
-from nova_lite.db import actions, claims, hosts, instances
-from nova_lite.db import block_devices as db_block_devices
+from nova_lite.conductor.operations import volume_sources
+from nova_lite.db import actions, block_devices, claims, hosts, instances
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.objects import ActionCommand, BuildRequest, NetworkRequest
@@ -148,7 +147,7 @@ def _build_request(ctx: ActionContext, told: InstanceObject) -> BuildRequest:
         admin_password=instance.request.get("admin_password"),
         connected=action.payload.get(CONNECTED, ""),
         reimage=msgspec.convert(action.payload.get("reimage"), Reimage | None),
-        volume_images=block_devices.images_to_make(ctx.uow, db_block_devices.of(instance)),
+        volume_images=volume_sources.images_to_make(ctx.uow, block_devices.of(instance)),
     )
 
 

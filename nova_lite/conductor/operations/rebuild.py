@@ -15,7 +15,7 @@ from oslo_config import cfg
 from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations import create
+from nova_lite.conductor.operations import boot_images, checks
 from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import block_devices, claims, keypairs, quotas, volumes
 from nova_lite.db.engine import UnitOfWork
@@ -53,7 +53,7 @@ class RebuildHandler(OperationHandler):
     ) -> RequestSpec | None:
         """Whether another image may run on the host."""
         limits = quotas.bounds(uow, conf, instance.project_id, context.user_id)
-        create.check_limits(limits, payload["changes"].get("metadata_", {}), payload["injected_files"])
+        checks.check_limits(limits, payload["changes"].get("metadata_", {}), payload["injected_files"])
         image, _ = _images(uow, context, instance, payload)
         if image.id == (instance.image or {}).get("id"):
             return None
@@ -70,7 +70,7 @@ class RebuildHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
-        image, boot_images = _images(uow, context, instance, payload)
+        image, parts = _images(uow, context, instance, payload)
         _check_numa(instance, image)
         root = root_volume(block_devices.of(instance))
         reimaged = _reimage(uow, root, image) if root is not None and payload.get("reimage_boot_volume") else {}
@@ -83,9 +83,9 @@ class RebuildHandler(OperationHandler):
         if root is None:
             instance.image_ref = image.id
         instance.image = msgspec.to_builtins(image)
-        instance.boot_images = msgspec.to_builtins(boot_images)
+        instance.boot_images = msgspec.to_builtins(parts)
         instance.kernel_id, instance.ramdisk_id = image.kernel_id or "", image.ramdisk_id or ""
-        instance.system_metadata = create.image_metadata(image)
+        instance.system_metadata = boot_images.metadata_of(image)
         instance.progress = 0
         instance.request = {
             "injected_files": payload["injected_files"],
@@ -112,7 +112,7 @@ def _reimage(uow: UnitOfWork, root: BlockDevice, image: Image) -> dict[str, Any]
     row = volumes.by_id(uow, str(root.volume_id), lock=True)
     if row is None:
         raise exceptions.VolumeNotFound(volume_id=root.volume_id)
-    least = max(image.min_disk, -(-image.size // create.GIB))
+    least = checks.least_disk_gb(image)
     if row.size < least:
         raise exceptions.InvalidInput(
             reason=f"Volume size {row.size}GB cannot be smaller than the image minDisk size {least}GB."
@@ -126,18 +126,16 @@ def _images(
 ) -> tuple[Image, dict[str, Image]]:
     described = msgspec.convert(payload["images"], dict[str, Image])
     flavor = msgspec.convert(instance.flavor, Flavor)
-    of_volume = root_volume(block_devices.of(instance)) is not None
-    on_disk = None if of_volume else flavor
-    image, boot_images = create.find_images(uow, context, payload["image_ref"], described, on_disk)
-    if image is None:
-        raise exceptions.ImageUnavailable()
-    if of_volume:
+    image, parts = boot_images.find(uow, context, payload["image_ref"], described)
+    if root_volume(block_devices.of(instance)) is None:
+        checks.check_flavor_fits(image, flavor)
+    else:
         if not payload.get("reimage_boot_volume") and image.id != (instance.image or {}).get("id"):
             raise exceptions.ImageUnacceptable(
                 image_id=image.id, reason="Unable to rebuild with a different image for a volume-backed server."
             )
-        create.check_guest_fits(image, flavor)
-    return image, boot_images
+        checks.check_guest_fits(image, flavor)
+    return image, parts
 
 
 def _set_key(uow: UnitOfWork, context: RequestContext, instance: Instance, name: str | None) -> None:

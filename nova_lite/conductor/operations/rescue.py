@@ -9,7 +9,7 @@ import msgspec
 from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations import create
+from nova_lite.conductor.operations import boot_images
 from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import block_devices
 from nova_lite.db.engine import UnitOfWork
@@ -52,7 +52,7 @@ def _find(
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     described = msgspec.convert(payload.get("images", {}), dict[str, Image])
     try:
-        image, others = create.find_images(uow, context, payload["image_ref"], described, None)
+        image, others = boot_images.find(uow, context, payload["image_ref"], described)
     except exceptions.Invalid as error:
         raise exceptions.UnsupportedRescueImage(image=payload["image_ref"]) from error
     return msgspec.to_builtins(image), msgspec.to_builtins(others)

@@ -13,7 +13,7 @@ import msgspec
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.create import check_flavor_fits
+from nova_lite.conductor.operations import checks
 from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import claims, flavors, hosts, quotas, server_migrations
 from nova_lite.db.engine import UnitOfWork
@@ -70,7 +70,7 @@ class ResizeHandler(OperationHandler):
         if flavor.root_gb < old.root_gb or flavor.ephemeral_gb < old.ephemeral_gb:
             raise exceptions.CannotResizeDisk(reason="Unable to resize disk down.")
         if instance.image is not None:
-            check_flavor_fits(msgspec.convert(instance.image, Image), flavor)
+            checks.check_flavor_fits(msgspec.convert(instance.image, Image), flavor)
         return flavor
 
     def claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:

@@ -14,8 +14,8 @@ from oslo_config import cfg
 from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations import create as create_module
-from nova_lite.conductor.operations.create import CreateEndpoints, _Asked
+from nova_lite.conductor.operations.create import CreateEndpoints, endpoints
+from nova_lite.conductor.operations.create.incoming import IncomingCreate
 from nova_lite.db import flavor_access, flavors, hosts, images, networks, quotas
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance
@@ -45,9 +45,9 @@ def image(db: Database) -> objects.Image:
     return db.write(images.create, make.image())
 
 
-def asked(image: objects.Image, project: str = "p1", name: str = "vm", flavor: str = "1") -> _Asked:
+def asked(image: objects.Image, project: str = "p1", name: str = "vm", flavor: str = "1") -> IncomingCreate:
     request = objects.CreateRequest(name=name, flavor_id=flavor, image_ref=image.id, min_count=1, max_count=1)
-    return _Asked(make.context(project), request, None)
+    return IncomingCreate(make.context(project), request, None)
 
 
 def named(db: Database) -> list[tuple[str, str]]:
@@ -157,7 +157,7 @@ def test_two_users_of_a_project_share_its_limit(db: Database, create: CreateEndp
     db.write(quotas.set_limit, "p1", "instances", 3)
     db.write(quotas.set_limit, "p1", "instances", 1, "u2")
 
-    def of(user: str, count: int) -> list[_Asked]:
+    def of(user: str, count: int) -> list[IncomingCreate]:
         some = [asked(image, name=f"{user}{number}") for number in range(count)]
         return [each._replace(context=RequestContext(user_id=user, project_id="p1", overwrite=False)) for each in some]
 
@@ -183,7 +183,7 @@ def test_those_that_find_others_under_way_are_one_transaction(
     gate, sizes = threading.Event(), []
     whole: Callable[..., Any] = create._create_instances
 
-    def counted(uow: UnitOfWork, some: list[_Asked]) -> Any:
+    def counted(uow: UnitOfWork, some: list[IncomingCreate]) -> Any:
         sizes.append(len(some))
         if some[0].request.name == "first":
             gate.wait(DEADLINE)
@@ -197,12 +197,12 @@ def test_those_that_find_others_under_way_are_one_transaction(
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(post, *asked(image, name="first")[:2])
         for _ in range(DEADLINE * 100):
-            if create._line._under_way:
+            if create._batcher._under_way:
                 break
             threading.Event().wait(0.01)
         others = [pool.submit(post, *asked(image, name=f"vm{number}")[:2]) for number in range(4)]
         for _ in range(DEADLINE * 100):
-            if len(create._line._waiting) == 4:
+            if len(create._batcher._waiting) == 4:
                 break
             threading.Event().wait(0.01)
         gate.set()
@@ -211,7 +211,7 @@ def test_those_that_find_others_under_way_are_one_transaction(
     assert sizes == [1, 4]
     several = asked(image, name="several")
     several.request.min_count = several.request.max_count = 2
-    monkeypatch.setattr(create._line, "ask", lambda each: pytest.fail("it would hold up others"))
+    monkeypatch.setattr(create._batcher, "ask", lambda each: pytest.fail("it would hold up others"))
     assert len(create.create_instances(several.context, several.request).instances) == 2
 
 
@@ -261,12 +261,12 @@ def test_where_a_network_service_is_asked_first_each_is_asked_for_by_itself(
 def test_many_messages_are_several_transactions(
     db: Database, create: CreateEndpoints, image: objects.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(create_module, "MOST", 2)
+    monkeypatch.setattr(endpoints, "MOST", 2)
     sizes = []
     whole: Callable[..., Any] = create._create_instances
     monkeypatch.setattr(create, "_create_instances", lambda uow, some: sizes.append(len(some)) or whole(uow, some))
     messages = [[asked(image, name=f"vm{message}{number}") for number in range(2 + message)] for message in range(2)]
-    answers = create._accept_all(messages)
+    answers = create._accept_messages(messages)
     names = [[each.instances[0].display_name for each in some if isinstance(each, CreateResult)] for some in answers]
     assert names == [["vm00", "vm01"], ["vm10", "vm11", "vm12"]]
     assert sizes == [2, 2, 1]

@@ -23,7 +23,8 @@ from nova_lite.conductor.engine.build_reports import BuildReports
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.reconciler import Reconciler
 from nova_lite.conductor.hosts.domains import DomainChecks
-from nova_lite.conductor.operations import create
+from nova_lite.conductor.operations.create import CreateEndpoints
+from nova_lite.conductor.operations.create.write import hostname
 from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.db import (
@@ -170,7 +171,7 @@ class World:
         self.engine.effects = AtOnce()
         placing = scheduling.Scheduling(self.engine, self.scheduler)  # type: ignore[arg-type]
         self.building = building = BuildReports(self.engine, placing, self.conductor)  # type: ignore[arg-type]
-        self.lifecycle = Parts(create.CreateEndpoints(self.db, conf, backend), self.engine, building)
+        self.lifecycle = Parts(CreateEndpoints(self.db, conf, backend), self.engine, building)
         self.reports = Parts(self.engine, building, DomainChecks(self.engine))
         self.reconciler = Reconciler(self.engine, placing)
         for lane in self.reconciler.lanes:
@@ -1045,7 +1046,7 @@ def test_a_silent_host_goes_down_but_not_while_the_conductor_could_not_hear(
     ],
 )
 def test_hostnames_are_legal(name: str, suffix: str, expected: str) -> None:
-    assert create.hostname(name, suffix, "u") == expected
+    assert hostname(name, suffix, "u") == expected
 
 
 # --- server groups

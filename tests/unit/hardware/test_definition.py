@@ -14,7 +14,7 @@ import pytest
 from nova_lite import hardware
 from nova_lite.api.compute.servers import image_properties
 from nova_lite.base import exceptions
-from nova_lite.conductor.operations import create
+from nova_lite.conductor.operations import boot_images, checks
 from nova_lite.conductor.operations.password import ChangePasswordHandler
 from nova_lite.hardware import table, traits
 from nova_lite.hardware.definition import Definition, Outcome
@@ -99,7 +99,7 @@ def test_definition_has_the_effect_on_its_page(definition: Definition, libvirtd:
 
 def check_refused(definition: Definition, effect: str, libvirtd: Any) -> None:
     with pytest.raises(exceptions.HardwareRefused) as refusal:
-        create.check_flavor_fits(example_of(definition)[1], example_of(definition)[0])
+        checks.check_flavor_fits(example_of(definition)[1], example_of(definition)[0])
     assert refusal.value.code == 400
     assert effect == f"400, “{refusal.value.message}”"
     assert definition.description in refusal.value.message
@@ -117,7 +117,7 @@ def check_refused(definition: Definition, effect: str, libvirtd: Any) -> None:
 
 def check_honoured(definition: Definition, effect: str, libvirtd: Any) -> None:
     flavor, image = example_of(definition)
-    create.check_flavor_fits(image, flavor)
+    checks.check_flavor_fits(image, flavor)
     for key, value in definition.specs.items():
         hardware.check_extra_spec(key, value, with_values=True)
     if "`" in effect:
@@ -129,7 +129,7 @@ def check_honoured(definition: Definition, effect: str, libvirtd: Any) -> None:
 
 
 def check_not_applicable(definition: Definition, effect: str, libvirtd: Any) -> None:
-    create.check_flavor_fits(example_of(definition)[1], example_of(definition)[0])
+    checks.check_flavor_fits(example_of(definition)[1], example_of(definition)[0])
     assert effect == "nothing"
 
 
@@ -173,7 +173,7 @@ def check_rng_model(definition: Definition) -> None:
 
 
 def check_config_drive(definition: Definition) -> None:
-    assert create._wants_config_drive(example_of(definition)[1])
+    assert boot_images.needs_config_drive(example_of(definition)[1])
 
 
 def check_command_line(definition: Definition) -> None:

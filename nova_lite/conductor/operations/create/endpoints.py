@@ -1,0 +1,126 @@
+"""The RPC methods that create servers, and the batches in which creates are accepted."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.base.batching import MOST, Batcher
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine.dispatcher import ActionDispatcher
+from nova_lite.conductor.operations.create.incoming import IncomingCreate, find_earlier, was_accepted
+from nova_lite.conductor.operations.create.load import Loader
+from nova_lite.conductor.operations.create.validate import validate
+from nova_lite.conductor.operations.create.write import Accepted, write
+from nova_lite.db.engine import Database, UnitOfWork, translate
+from nova_lite.network.driver import NetworkBackend, NetworkCall, Resolution, Verb
+from nova_lite.objects import CreateRequest, CreateResult, Creation
+
+LOG = logging.getLogger(__name__)
+
+
+class CreateEndpoints:
+    """The RPC methods `create_instances` and `create_instances_together`."""
+
+    def __init__(
+        self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, dispatcher: ActionDispatcher | None = None
+    ) -> None:
+        """``dispatcher``: schedules accepted creates in this daemon. None: an API's `build_instances` starts that."""
+        self.db = db
+        self.conf = conf
+        self.network = network
+        self.dispatcher = dispatcher
+        self._batcher: Batcher[list[IncomingCreate], list[CreateResult | Exception]] = Batcher(
+            self._accept_messages, writes=True
+        )
+
+    def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
+        """Write ``request.min_count`` to ``max_count`` instances, as many as the quota allows, or refuse all.
+
+        A call with the same request id or idempotency key returns the same instances.
+        """
+        create = IncomingCreate(context, request)
+        if self.network.remote and create.project_id:
+            create = create._replace(resolution=self._resolve_networks(create))
+        # A request for many servers would delay the others of its batch.
+        (result,) = self._batcher.ask([create]) if request.max_count == 1 else [self._accept_one(create)]
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def create_instances_together(self, context: RequestContext, creates: list[Creation]) -> list[CreateResult | None]:
+        """Accept a batch of creates. None stands for a create that the API has to send alone.
+
+        Such a create is refused, or needs a reply of a network service first.
+        """
+        if self.network.remote:
+            return [None] * len(creates)
+        incoming = [IncomingCreate(RequestContext.from_rpc(item.context), item.request) for item in creates]
+        return [None if isinstance(result, Exception) else result for result in self._batcher.ask(incoming)]
+
+    def _resolve_networks(self, create: IncomingCreate) -> Resolution | None:
+        call = NetworkCall(verb=Verb.RESOLVE, context=create.context, networks=create.request.networks)
+        call.security_groups = create.request.security_groups
+        try:
+            resolution: Resolution = self.network.call(call)
+        except exceptions.NovaLiteException:
+            # The first try of a repeated request may have taken the port that is now in use.
+            if not self.db.read(was_accepted, create):
+                raise
+            return None
+        return resolution
+
+    def _accept_messages(self, messages: list[list[IncomingCreate]]) -> list[list[CreateResult | Exception]]:
+        """Accept the creates of several messages, in transactions of at most `MOST` creates."""
+        creates = list(itertools.chain.from_iterable(messages))
+        results: list[CreateResult | Exception] = []
+        for start in range(0, len(creates), MOST):
+            results += self._accept(creates[start : start + MOST])
+        rest = iter(results)
+        return [list(itertools.islice(rest, len(message))) for message in messages]
+
+    def _accept(self, creates: list[IncomingCreate]) -> list[CreateResult | Exception]:
+        """Accept creates in one transaction. If one of them is refused, accept each in its own transaction."""
+        by_seed = {create.seed: create for create in creates}
+        # A request that came twice has to find the instances of its first transaction.
+        if len(creates) == 1 or len(by_seed) < len(creates):
+            return [self._accept_one(create) for create in creates]
+        # The transaction locks counters of several projects, so all transactions go by the same order.
+        ordered = sorted(creates, key=lambda create: create.project_id)
+        try:
+            accepted = self.db.write(self._create_instances, ordered)
+        except Exception as error:
+            if isinstance(translate(error), exceptions.DatabaseUnavailable):
+                raise
+            LOG.info("A batch of creates is accepted one by one: %s", " ".join(str(error).split()))
+            return [self._accept_one(create) for create in creates]
+        self._dispatch(accepted)
+        results = {create.seed: item.result for create, item in zip(ordered, accepted, strict=True)}
+        return [results[create.seed] for create in creates]
+
+    def _accept_one(self, create: IncomingCreate) -> CreateResult | Exception:
+        try:
+            accepted = self.db.write_once_more(self._create_instances, [create])
+        except Exception as error:
+            return error
+        self._dispatch(accepted)
+        return accepted[0].result
+
+    def _create_instances(self, uow: UnitOfWork, creates: list[IncomingCreate]) -> list[Accepted]:
+        """Run the three passes in one transaction. Raises, and writes nothing, if one of the creates is refused."""
+        earlier = find_earlier(uow, creates)
+        new = [create for create in creates if create.seed not in earlier]
+        loader = Loader(uow, self.conf, self.network, new)
+        snapshots = [loader.load(create) for create in new]
+        plans = [validate(create, snapshot) for create, snapshot in zip(new, snapshots, strict=True)]
+        lease = self.dispatcher is not None and self.dispatcher.started
+        written = iter(write(uow, self.conf, self.network, plans, lease))
+        return [Accepted(earlier[create.seed], []) if create.seed in earlier else next(written) for create in creates]
+
+    def _dispatch(self, accepted: list[Accepted]) -> None:
+        requests = [request for item in accepted for request in item.placement_requests]
+        if requests and self.dispatcher is not None:
+            self.dispatcher.add(requests)

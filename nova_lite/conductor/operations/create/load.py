@@ -1,0 +1,199 @@
+"""First pass of a create: read everything that the requests refer to.
+
+The pass refuses nothing. A missing row is None or absent from its mapping, and an error of the network backend or of
+a security group is kept as a value. So `validate` reports the errors of a request in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.operations import boot_images
+from nova_lite.conductor.operations.create import image_devices
+from nova_lite.conductor.operations.create.incoming import IncomingCreate
+from nova_lite.db import (
+    cinder,
+    compute_nodes,
+    flavors,
+    keypairs,
+    networks,
+    quotas,
+    security_groups,
+    services,
+    volumes,
+)
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import KeyPair
+from nova_lite.network.driver import NetworkBackend
+from nova_lite.objects import BlockDevice, CreateRequest, Flavor, Image, NetworkRequest, Volume, VolumeSnapshot
+from nova_lite.objects.block_device import root_volume
+from nova_lite.objects.security_group import DEFAULT
+
+
+class SecurityGroups(NamedTuple):
+    """The security groups of a server. ``ids`` is empty for the built-in network service, which goes by names."""
+
+    names: list[str]
+    ids: list[str]
+
+
+class Snapshot(NamedTuple):
+    """The part of the database that one create request refers to, as the transaction sees it.
+
+    ``images``: by id, images of the server's disks with their kernels and ramdisks. ``volumes``: by id, volume or
+    snapshot that the server boots from; with Cinder all that the API has read. ``unknown_host``: the first host or node
+    that the request names and that does not exist.
+    """
+
+    flavor: Flavor | None
+    images: Mapping[str, Image]
+    volumes: Mapping[str, Volume | VolumeSnapshot]
+    uses_cinder: bool
+    key: KeyPair | None
+    limits: quotas.QuotaBounds
+    security_groups: SecurityGroups | exceptions.NovaLiteException
+    zone_exists: bool
+    unknown_host: str | None
+    networks: list[NetworkRequest] | exceptions.NovaLiteException
+
+
+class Loader:
+    """Loads the snapshots of the creates of one transaction. Values that several of them need are read once."""
+
+    def __init__(
+        self, uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, creates: Sequence[IncomingCreate]
+    ) -> None:
+        self._uow = uow
+        self._network = network
+        self._uses_cinder = cinder.is_backend(uow)
+        users = {(create.project_id, create.context.user_id) for create in creates}
+        self._limits = quotas.limits_of_several(uow, conf, users) if users else {}
+        self._store = networks.Store(uow, projects={project_id for project_id, _ in users})
+        self._cache: dict[Hashable, Any] = {}
+
+    def load(self, create: IncomingCreate) -> Snapshot:
+        context, request = create.context, create.request
+        flavor = self._flavor(context, request.flavor_id)
+        images, known_volumes = self._disk_sources(context, request)
+        return Snapshot(
+            flavor=flavor,
+            images=images,
+            volumes=known_volumes,
+            uses_cinder=self._uses_cinder,
+            key=keypairs.find(self._uow, context.user_id or "", request.key_name) if request.key_name else None,
+            limits=self._limits[create.project_id, context.user_id],
+            security_groups=self._security_groups(create),
+            zone_exists=request.availability_zone is None or self._zone_exists(request.availability_zone),
+            unknown_host=self._unknown_host(request),
+            networks=self._networks(create),
+        )
+
+    def _cached(self, key: Hashable, context: RequestContext) -> Any:
+        """Return a value of `_keep` that the context's project may see, else None."""
+        return self._cache.get((key, None)) or self._cache.get((key, context.project_id, context.is_admin))
+
+    def _keep(self, key: Hashable, context: RequestContext, value: Any, is_public: bool) -> None:
+        """Keep a value for later creates: of all projects if it is public, else of the same project."""
+        self._cache[(key, None) if is_public else (key, context.project_id, context.is_admin)] = value
+
+    def _flavor(self, context: RequestContext, flavor_id: str) -> Flavor | None:
+        key = ("flavor", flavor_id)
+        flavor: Flavor | None = self._cached(key, context)
+        if flavor is None:
+            try:
+                flavor = flavors.get(self._uow, context, flavor_id)
+            except exceptions.FlavorNotFound:
+                return None
+            self._keep(key, context, flavor, flavor.is_public)
+        return flavor
+
+    def _disk_sources(
+        self, context: RequestContext, request: CreateRequest
+    ) -> tuple[Mapping[str, Image], Mapping[str, Volume | VolumeSnapshot]]:
+        """Return images and volumes that the server's disks are made of, by id."""
+        root = root_volume(request.block_devices)
+        images: Mapping[str, Image] = request.images
+        if not images:
+            image_ids = [device.image_id for device in request.block_devices if device.image_id]
+            if root is None and request.image_ref:
+                image_ids.append(request.image_ref)
+            images = self._images(context, image_ids)
+        if root is None and request.image_ref in images:
+            root = image_devices.boot_device(images[request.image_ref])
+        if self._uses_cinder:
+            known_volumes: Mapping[str, Volume | VolumeSnapshot] = request.volumes
+        else:
+            known_volumes = {} if root is None else self._volumes(context, root)
+        source = None if root is None else known_volumes.get(root.volume_id or root.snapshot_id or "")
+        if source is not None and source.image is not None and not request.images:
+            part_ids = [image_id for _, image_id in source.image.boot_parts()]
+            images = {**images, **self._images(context, part_ids)}
+        return images, known_volumes
+
+    def _images(self, context: RequestContext, image_ids: Sequence[str]) -> Mapping[str, Image]:
+        images: dict[str, Image] = {}
+        for image_id in image_ids:
+            key = ("image", image_id)
+            loaded: dict[str, Image] | None = self._cached(key, context)
+            if loaded is None:
+                loaded = boot_images.read(self._uow, context, image_id)
+                is_public = True
+                for image in loaded.values():
+                    is_public = is_public and image.visibility == "public"
+                self._keep(key, context, loaded, is_public and bool(loaded))
+            images |= loaded
+        return images
+
+    def _volumes(self, context: RequestContext, root: BlockDevice) -> Mapping[str, Volume | VolumeSnapshot]:
+        try:
+            if root.volume_id is not None:
+                return {root.volume_id: volumes.get(self._uow, context, root.volume_id)}
+            if root.snapshot_id is not None:
+                return {root.snapshot_id: volumes.get_snapshot(self._uow, context, root.snapshot_id)}
+        except (exceptions.VolumeNotFound, exceptions.SnapshotNotFound):
+            pass
+        return {}
+
+    def _security_groups(self, create: IncomingCreate) -> SecurityGroups | exceptions.NovaLiteException:
+        """Groups of our own are locked, so that they exist until the transaction ends."""
+        if self._network.keeps_ports:
+            return SecurityGroups(create.resolution.group_names or [DEFAULT], create.resolution.security_groups)
+        try:
+            names = security_groups.named(self._uow, create.project_id, create.request.security_groups)
+        except exceptions.NovaLiteException as error:
+            return error
+        return SecurityGroups(names, [])
+
+    def _zone_exists(self, zone: str) -> bool:
+        key = ("zone", zone)
+        if key not in self._cache:
+            self._cache[key] = services.zone_exists(self._uow, zone)
+        return bool(self._cache[key])
+
+    def _unknown_host(self, request: CreateRequest) -> str | None:
+        places = [(request.forced_host, request.forced_node)]
+        if request.requested_destination is not None:
+            places.append((request.requested_destination.host, request.requested_destination.node))
+        for host, node in places:
+            if (host or node) and not compute_nodes.exists(self._uow, host, node):
+                return host or node
+        return None
+
+    def _networks(self, create: IncomingCreate) -> list[NetworkRequest] | exceptions.NovaLiteException:
+        context, requested = create.context, create.request.networks
+        is_shared = isinstance(requested, str) and not self._network.remote
+        key = ("networks", requested if is_shared else None)
+        resolved: list[NetworkRequest] | None = self._cached(key, context) if is_shared else None
+        if resolved is None:
+            try:
+                resolved = self._network.resolve(self._store, context, requested, create.resolution)
+            except exceptions.NovaLiteException as error:
+                return error
+            if is_shared:
+                self._keep(key, context, resolved, is_public=False)
+        return resolved

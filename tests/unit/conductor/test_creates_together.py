@@ -15,7 +15,7 @@ from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations.create import CreateEndpoints, endpoints
-from nova_lite.conductor.operations.create.incoming import IncomingCreate
+from nova_lite.conductor.operations.create.incoming import IncomingCreate, incoming_create
 from nova_lite.db import flavor_access, flavors, hosts, images, networks, quotas
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance
@@ -47,7 +47,7 @@ def image(db: Database) -> objects.Image:
 
 def asked(image: objects.Image, project: str = "p1", name: str = "vm", flavor: str = "1") -> IncomingCreate:
     request = objects.CreateRequest(name=name, flavor_id=flavor, image_ref=image.id, min_count=1, max_count=1)
-    return IncomingCreate(make.context(project), request, None)
+    return incoming_create(make.context(project), request)
 
 
 def named(db: Database) -> list[tuple[str, str]]:
@@ -216,13 +216,13 @@ def test_those_that_find_others_under_way_are_one_transaction(
 
 
 def test_of_one_that_is_refused_in_the_line_its_own_asker_hears(create: CreateEndpoints, image: objects.Image) -> None:
-    context, request, _ = asked(image, flavor="none")
+    context, request, *_ = asked(image, flavor="none")
     with pytest.raises(exceptions.FlavorUnavailable):
         create.create_instances(context, request)
 
 
 def creation(*args: Any, **kwargs: Any) -> Creation:
-    context, request, _ = asked(*args, **kwargs)
+    context, request, *_ = asked(*args, **kwargs)
     return Creation(context=context.to_rpc(), request=request)
 
 

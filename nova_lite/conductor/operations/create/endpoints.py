@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import operator
 
 from oslo_config import cfg
 
@@ -11,7 +12,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.batching import MOST, Batcher
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.dispatcher import ActionDispatcher
-from nova_lite.conductor.operations.create.incoming import IncomingCreate, find_earlier, was_accepted
+from nova_lite.conductor.operations.create.incoming import IncomingCreate, find_earlier, incoming_create, was_accepted
 from nova_lite.conductor.operations.create.load import Loader
 from nova_lite.conductor.operations.create.validate import validate
 from nova_lite.conductor.operations.create.write import Accepted, write
@@ -42,7 +43,7 @@ class CreateEndpoints:
 
         A call with the same request id or idempotency key returns the same instances.
         """
-        create = IncomingCreate(context, request)
+        create = incoming_create(context, request)
         if self.network.remote and create.project_id:
             create = create._replace(resolution=self._resolve_networks(create))
         # A request for many servers would delay the others of its batch.
@@ -58,7 +59,7 @@ class CreateEndpoints:
         """
         if self.network.remote:
             return [None] * len(creates)
-        incoming = [IncomingCreate(RequestContext.from_rpc(item.context), item.request) for item in creates]
+        incoming = [incoming_create(RequestContext.from_rpc(item.context), item.request) for item in creates]
         return [None if isinstance(result, Exception) else result for result in self._batcher.ask(incoming)]
 
     def _resolve_networks(self, create: IncomingCreate) -> Resolution | None:
@@ -84,9 +85,10 @@ class CreateEndpoints:
 
     def _accept(self, creates: list[IncomingCreate]) -> list[CreateResult | Exception]:
         """Accept creates in one transaction. If one of them is refused, accept each in its own transaction."""
-        by_seed = {create.seed: create for create in creates}
-        # A request that came twice has to find the instances of its first transaction.
-        if len(creates) == 1 or len(by_seed) < len(creates):
+        if len(creates) == 1:
+            return [self._accept_one(creates[0])]
+        if len({create.seed for create in creates}) < len(creates):
+            # A request that came twice has to find the instances of its first transaction.
             return [self._accept_one(create) for create in creates]
         # The transaction locks counters of several projects, so all transactions go by the same order.
         ordered = sorted(creates, key=lambda create: create.project_id)
@@ -121,6 +123,6 @@ class CreateEndpoints:
         return [Accepted(earlier[create.seed], []) if create.seed in earlier else next(written) for create in creates]
 
     def _dispatch(self, accepted: list[Accepted]) -> None:
-        requests = [request for item in accepted for request in item.placement_requests]
+        requests = list(itertools.chain.from_iterable(map(operator.attrgetter("placement_requests"), accepted)))
         if requests and self.dispatcher is not None:
             self.dispatcher.add(requests)

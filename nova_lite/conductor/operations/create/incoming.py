@@ -27,22 +27,24 @@ FINGERPRINT = "idempotency_fingerprint"
 
 
 class IncomingCreate(NamedTuple):
-    """One create request. ``resolution``: the reply of a remote network service about its networks, else None."""
+    """One create request.
+
+    ``seed``: the text that uuids are derived from, the same for each try of one request. ``resolution``: the reply of a
+    remote network service about the request's networks, else None.
+    """
 
     context: RequestContext
     request: CreateRequest
+    project_id: str
+    seed: str
     resolution: Any = None
 
-    @property
-    def project_id(self) -> str:
-        return self.context.project_id or ""
 
-    @property
-    def seed(self) -> str:
-        """The text that uuids are derived from. It is the same for each try of one request."""
-        if self.request.idempotency_key is None:
-            return str(self.context.request_id)
-        return json.dumps([self.context.project_id, self.context.user_id, self.request.idempotency_key])
+def incoming_create(context: RequestContext, request: CreateRequest) -> IncomingCreate:
+    seed = str(context.request_id)
+    if request.idempotency_key is not None:
+        seed = json.dumps([context.project_id, context.user_id, request.idempotency_key])
+    return IncomingCreate(context, request, context.project_id or "", seed)
 
 
 def instance_uuid(seed: str, index: int) -> str:

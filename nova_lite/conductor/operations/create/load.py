@@ -71,9 +71,13 @@ class Loader:
         self._uow = uow
         self._network = network
         self._uses_cinder = cinder.is_backend(uow)
-        users = {(create.project_id, create.context.user_id) for create in creates}
+        users: set[tuple[str, str | None]] = set()
+        projects: set[str] = set()
+        for create in creates:
+            users.add((create.project_id, create.context.user_id))
+            projects.add(create.project_id)
         self._limits = quotas.limits_of_several(uow, conf, users) if users else {}
-        self._store = networks.Store(uow, projects={project_id for project_id, _ in users})
+        self._store = networks.Store(uow, projects=projects)
         self._cache: dict[Hashable, Any] = {}
 
     def load(self, create: IncomingCreate) -> Snapshot:
@@ -119,9 +123,10 @@ class Loader:
         root = root_volume(request.block_devices)
         images: Mapping[str, Image] = request.images
         if not images:
-            image_ids = [device.image_id for device in request.block_devices if device.image_id]
-            if root is None and request.image_ref:
-                image_ids.append(request.image_ref)
+            image_ids = [request.image_ref] if root is None and request.image_ref else []
+            for device in request.block_devices:
+                if device.image_id:
+                    image_ids.append(device.image_id)
             images = self._images(context, image_ids)
         if root is None and request.image_ref in images:
             root = image_devices.boot_device(images[request.image_ref])

@@ -53,7 +53,8 @@ def validate(create: IncomingCreate, snapshot: Snapshot) -> Plan:
     request, flavor = create.request, snapshot.flavor
     if flavor is None or flavor.disabled:
         raise exceptions.FlavorUnavailable(flavor_id=request.flavor_id)
-    check_devices(request, flavor)
+    if request.block_devices:
+        check_devices(request, flavor)
     boot = _boot_source(request, flavor, snapshot)
     if boot.image is not None and not boot.is_volume and image_devices.are_named(boot.image):
         request = image_devices.with_devices_of(boot.image, request)
@@ -91,8 +92,6 @@ def _loaded(value: T | exceptions.NovaLiteException) -> T:
 
 def check_devices(request: CreateRequest, flavor: Flavor) -> None:
     """Check sizes and number of the block devices. Volumes are checked when they are reserved."""
-    if not request.block_devices:
-        return
     devices = request.block_devices
     ephemeral = [device.volume_size or flavor.ephemeral_gb for device in devices if device.is_ephemeral]
     if ephemeral and (sum(ephemeral) > flavor.ephemeral_gb or 0 in ephemeral):

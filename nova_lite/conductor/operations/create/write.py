@@ -116,13 +116,8 @@ def _add_instances(uow: UnitOfWork, plan: Plan, count: int) -> list[Instance]:
 
 
 def _instance(uow: UnitOfWork, plan: Plan, index: int, count: int) -> Instance:
-    context, request, flavor, image, key = (
-        plan.create.context,
-        plan.create.request,
-        plan.flavor,
-        plan.boot.image,
-        plan.key,
-    )
+    context, request = plan.create.context, plan.create.request
+    flavor, image, key = plan.flavor, plan.boot.image, plan.key
     suffix = f"-{index + 1}" if count > 1 else ""
     uuid = instance_uuid(plan.create.seed, index)
     return Instance(
@@ -202,8 +197,9 @@ def _reserve(
 ) -> None:
     """Reserve ports and volumes for the servers, and make them members of their server group."""
     request = plan.create.request
-    for row in rows:
-        network.reserve(networks.Store(uow), row.uuid, plan.networks)
+    if plan.new_interfaces < len(plan.networks):  # the others use ports that exist
+        for row in rows:
+            network.reserve(networks.Store(uow), row.uuid, plan.networks)
     if request.block_devices:
         for row in rows:
             devices.attach_all(uow, plan, row)

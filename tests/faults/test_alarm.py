@@ -40,7 +40,7 @@ def running(broker: PrivateBroker, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("alarm", ALARMS)
-def test_nothing_accepted_is_lost(running: cloud.Cloud, broker: PrivateBroker, alarm: str) -> None:
+def test_accepted_requests_survive_a_broker_alarm(running: cloud.Cloud, broker: PrivateBroker, alarm: str) -> None:
     begins, ends = ALARMS[alarm]
     for host in running.computes:
         running.control_host(host, spawn_delay=2.0)

@@ -121,7 +121,7 @@ def test_the_judges_see_what_is_wrong(arena: Arena, what: str) -> None:
     assert said in result.wrong
 
 
-def test_what_services_hold_of_nobody_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_in_services_are_reported_by_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of Neutron a port, of Cinder a reservation; and what they do not have of a server."""
     with matrix.arena(tmp_path, Site(services=(services.NEUTRON, services.CINDER))) as arena:
         services.with_volume(arena)

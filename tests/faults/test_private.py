@@ -19,7 +19,7 @@ class Idle(private.Server):
         return self._process is not None
 
 
-def test_nothing_is_started_once_it_is_over(tmp_path: Path) -> None:
+def test_private_namespace_starts_nothing_after_its_end(tmp_path: Path) -> None:
     with Idle(tmp_path) as server:
         server.restart(0.0)
         pid = server.pid

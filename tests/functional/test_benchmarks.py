@@ -21,7 +21,7 @@ SMALLEST = {
 
 
 @pytest.mark.parametrize("command", SMALLEST)
-def test_it_runs_to_its_end(command: str) -> None:
+def test_benchmark_smallest_form_succeeds(command: str) -> None:
     file, *options = command.split()
     ended = subprocess.run(
         [sys.executable, "-W", "ignore", f"{ROOT}/benchmarks/{file}", *options],

@@ -69,7 +69,7 @@ def configured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configured]
         yield made
 
 
-def test_nothing_else_reaches_it(configured: Configured) -> None:
+def test_broker_is_unreachable_from_other_addresses(configured: Configured) -> None:
     """Whatever addresses this machine has; and where it has no others, it would not listen at them."""
     ports = (configured.port, configured.distribution_port, configured.epmd_port)
     assert configured.control("list_vhosts", "--silent").split() == ["/"], "its tools find it by its name"
@@ -79,7 +79,7 @@ def test_nothing_else_reaches_it(configured: Configured) -> None:
         assert not any(reaches(address, port) for address in other_addresses())
 
 
-def test_that_it_listens_elsewhere_is_noticed(configured: Configured, tmp_path: Path) -> None:
+def test_broker_on_another_address_is_noticed(configured: Configured, tmp_path: Path) -> None:
     """The script's own look, at a port that is open to all, and at the broker's."""
 
     def open_at(port: int) -> str:

@@ -147,7 +147,7 @@ def test_a_token_shows_admins_where_it_leads(cloud: ConsoleCloud, server_id: str
     assert cloud.request("GET", path, version="2.30").status_code == 401
 
 
-def test_who_may_not_have_one(cloud: ConsoleCloud, server_id: str) -> None:
+def test_console_is_refused_to_callers_without_the_right(cloud: ConsoleCloud, server_id: str) -> None:
     assert cloud.console(server_id, token="mallory:other").status_code == 404
     assert cloud.console("nosuch").status_code == 404
     (gone,) = cloud.create("gone")

@@ -110,7 +110,7 @@ def test_a_host_is_drained(tidy: Cloud) -> None:
     wait_for("its daemon registers it anew", lambda: service(tidy, "compute-1") is not None)
 
 
-def test_what_its_hosts_cannot_move_running_is_moved_off_or_stays(tidy: Cloud) -> None:
+def test_drained_server_that_cannot_move_live_is_moved_off_or_stays(tidy: Cloud) -> None:
     (server_id,) = on(tidy, "compute-1", 1)
     tidy.control_host("compute-1", fail_at=["check_can_live_migrate"])
     done = tidy.try_manage("host", "drain", "compute-1", "--live")
@@ -124,7 +124,7 @@ def test_what_its_hosts_cannot_move_running_is_moved_off_or_stays(tidy: Cloud) -
     assert kinds(tidy, server_id) == ["live-migration", "live-migration", "migrate", "confirmResize"]
 
 
-def test_it_stops_at_a_signal(tidy: Cloud) -> None:
+def test_drain_stops_at_a_signal(tidy: Cloud) -> None:
     ids = on(tidy, "compute-1", 3)
     tidy.control_host("compute-1", live_migration_delay=3.0)
     command = tidy.manage_command("host", "drain", "compute-1")

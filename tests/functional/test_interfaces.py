@@ -91,7 +91,7 @@ def test_a_server_that_is_off_has_it_at_its_next_start(running: Cloud, server: s
 
 
 @pytest.mark.parametrize("step", ["attach_interface", "attach_interface_after"])
-def test_what_its_host_cannot_attach_is_nowhere(running: Cloud, server: str, step: str) -> None:
+def test_interface_failed_attach_leaves_no_port(running: Cloud, server: str, step: str) -> None:
     before = settled(running, server, 1)
     running.control_host(running.computes[0], fail_at=[step], fail_count=1)
     assert attach(running, server).status_code == 200
@@ -99,7 +99,7 @@ def test_what_its_host_cannot_attach_is_nowhere(running: Cloud, server: str, ste
 
 
 @pytest.mark.parametrize("step", ["detach_interface", "detach_interface_after"])
-def test_what_its_host_cannot_detach_is_there_still(running: Cloud, server: str, step: str) -> None:
+def test_interface_failed_detach_keeps_the_port(running: Cloud, server: str, step: str) -> None:
     (port,) = settled(running, server, 1)
     running.control_host(running.computes[0], fail_at=[step], fail_count=1)
     assert running.request("DELETE", f"/servers/{server}/os-interface/{port}").status_code == 202

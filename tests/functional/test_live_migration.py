@@ -102,7 +102,7 @@ def test_there_and_back(tidy: Cloud) -> None:
     assert tidy.holders(server_id) == {host}
 
 
-def test_what_is_refused(tidy: Cloud) -> None:
+def test_live_migration_invalid_requests_are_refused(tidy: Cloud) -> None:
     server_id, host, other = placed(tidy)
     itself = migrate(tidy, server_id, host=host)
     assert itself.status_code == 400

@@ -46,7 +46,7 @@ def test_a_delete_takes_one_call_one_cast_one_report(tidy: Cloud) -> None:
     assert sum(sent.values()) == 5
 
 
-def test_what_deletes_have_freed_is_told_before_the_next_question(tidy: Cloud) -> None:
+def test_freed_capacity_is_published_before_the_next_scheduling(tidy: Cloud) -> None:
     ids = tidy.create(count=3)
     tidy.wait_active(ids)
     with Listener(tidy.vhost) as heard:

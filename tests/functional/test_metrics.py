@@ -70,7 +70,7 @@ DONE = {
 }
 
 
-def test_what_was_done_shows_up(site: Site) -> None:
+def test_metrics_count_completed_work(site: Site) -> None:
     """A little later: what a user sees is in the database before it is counted, and reports may be on their way."""
     # One that has begun before its conductor loads its hosts after a second, and is asked once more then.
     cloud.wait_for(

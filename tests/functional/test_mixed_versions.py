@@ -205,7 +205,7 @@ def check_log(cloud: MixedCloud, name: str, old: bool) -> None:
         pytest.param(("conductor", "compute-2"), id="new API, old conductor, new and old host"),
     ],
 )
-def test_nothing_is_lost_between_two_versions(mixed: Callable[..., MixedCloud], old: tuple[str, ...]) -> None:
+def test_servers_survive_mixed_versions(mixed: Callable[..., MixedCloud], old: tuple[str, ...]) -> None:
     cloud = mixed(*old)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for result in [pool.submit(live, cloud, number) for number in range(SERVERS)]:

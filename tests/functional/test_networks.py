@@ -111,7 +111,7 @@ def test_networks_of_projects_span_hosts(cloud: Cloud, demo: Client, admin: Clie
     demo("network delete own")
 
 
-def test_what_an_operator_may_not_say(cloud: Cloud) -> None:
+def test_network_invalid_definitions_are_refused(cloud: Cloud) -> None:
     for wrong, why in (
         ("create n 10.1.0.0/24 --vxlan 77", "VNI 77 is that of network wide"),
         ("create n 10.1.0.0/24 --vxlan 16777216", "no VNI"),

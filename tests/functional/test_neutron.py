@@ -133,7 +133,7 @@ def test_ports_that_users_bring_outlive_their_server(cloud: Cloud, neutron: Fake
     assert {first["id"], second["id"]} <= {port["id"] for port in neutron.ports}
 
 
-def test_what_is_neutrons_is_not_changed_here(cloud: Cloud, server: str) -> None:
+def test_neutron_resources_are_not_changed_here(cloud: Cloud, server: str) -> None:
     for path in ("/os-security-groups", "/os-floating-ips"):
         answer = cloud.request("GET", path)
         assert (answer.status_code, "the network service's" in answer.text) == (501, True), answer.text

@@ -102,7 +102,7 @@ def test_paging(cloud: Cloud, demo: Any) -> None:
     wait_for("the servers are gone", lambda: not demo.servers.list())
 
 
-def test_what_admins_ask_of_a_server(cloud: Cloud, admin: Any) -> None:
+def test_novaclient_admin_actions_succeed(cloud: Cloud, admin: Any) -> None:
     nics = "none" if admin.api_version >= api_versions.APIVersion("2.37") else None
     server = wait_for_status(admin, admin.servers.create("vm", cloud.image_id, "1", nics=nics), "ACTIVE")
     _, found = server.diagnostics()

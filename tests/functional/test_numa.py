@@ -61,7 +61,7 @@ def act(running: Cloud, server: str, body: dict[str, Any], status: str) -> None:
     wait_for(f"{server} is {status}", lambda: settled(running, server)["status"] == status)
 
 
-def test_they_fill_the_hosts_and_the_next_is_told_why_not(tidy: Cloud) -> None:
+def test_numa_servers_fill_the_hosts_and_the_next_gets_the_reason(tidy: Cloud) -> None:
     servers = [server for _ in range(2) for server in tidy.create(count=2, flavor="pinned")]
     tidy.wait_active(servers)
     places = [(host, cpu) for server in servers for host, cpus in [held(tidy, server)] for cpu in cpus]

@@ -116,7 +116,7 @@ def test_the_socket_tells_what_was_not_read(site: Site) -> None:
     wait_for("all is read", lambda: server._unread() is False)
 
 
-def test_what_is_too_much_is_refused_at_once_and_deletes_are_done(site: Site) -> None:
+def test_overload_excess_is_refused_at_once_and_deletes_succeed(site: Site) -> None:
     running = [site.ask(f"running-{number}") for number in range(3)]
     wait_for("they are begun", lambda: site.workers.line.running == 3)
     waiting = [site.ask(f"waiting-{number}") for number in range(4)]

@@ -123,7 +123,7 @@ def test_get_list_search(server: Any, demo: Connection) -> None:
     assert demo.search_servers("web", filters={"status": "ERROR"}) == []
 
 
-def test_nothing_of_another_project(server: Any, cloud: Cloud) -> None:
+def test_other_projects_resources_are_invisible(server: Any, cloud: Cloud) -> None:
     other = connect(cloud, "other")
     try:
         assert other.list_servers() == []

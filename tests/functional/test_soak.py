@@ -70,7 +70,7 @@ def test_a_host_at_rest_sends_its_heartbeat_and_nothing_more(many: Simulated) ->
     assert not [name for name in after if name.endswith("failed")], after
 
 
-def test_nothing_piles_up(many: Simulated) -> None:
+def test_soak_leaves_no_backlog(many: Simulated) -> None:
     """Servers come and go; a host that is down is sent nothing more, however often the conductor sweeps."""
     ids = many.create(count=SERVERS)
     found = many.wait_active(ids)

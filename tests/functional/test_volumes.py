@@ -233,7 +233,7 @@ def test_a_migration_takes_volumes_along(cloud: Cloud, volumes: Volumes) -> None
     volumes.wait(volume_id, "available")
 
 
-def test_what_a_host_cannot_do(cloud: Cloud, volumes: Volumes) -> None:
+def test_volume_failed_work_ends_in_error(cloud: Cloud, volumes: Volumes) -> None:
     """Nothing is left attached half, nor lost."""
     volume_id = volumes.make()
     (server_id,) = cloud.create("vm")

@@ -121,13 +121,13 @@ FOR_OTHERS = sorted(
 )
 
 
-def test_what_is_for_others_is_most_of_it() -> None:
+def test_most_methods_are_for_other_roles() -> None:
     assert len(FOR_OTHERS) > 70
     assert {"instance_get", "instance_list", "keypair_list", "console_token_take", "host_retire"} <= set(FOR_OTHERS)
 
 
 @pytest.mark.parametrize("method", FOR_OTHERS)
-def test_nothing_that_is_for_others_is_answered(
+def test_methods_for_other_roles_are_refused(
     cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str], method: str
 ) -> None:
     version = versions_of(ConductorRPC)[method]
@@ -255,7 +255,7 @@ def test_no_report_of_a_server_that_is_elsewhere(
     assert SECRET not in json.dumps(answer)
 
 
-def test_what_is_filtered_for_others_is_not_told(
+def test_filters_of_other_hosts_are_not_disclosed(
     cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str]
 ) -> None:
     asked = {"host": "compute-1", "instance_uuids": [servers["compute-1"], servers[VICTIM]]}
@@ -536,7 +536,7 @@ def test_keys_are_replaced_while_servers_come_and_go(cloud: SecuredCloud, server
     assert cloud.text_of("api").count("is not believed") == unbelieved
 
 
-def test_after_all_of_it_the_cloud_works(cloud: SecuredCloud, servers: dict[str, str]) -> None:
+def test_cloud_works_after_all_attacks(cloud: SecuredCloud, servers: dict[str, str]) -> None:
     new = cloud.create("after", availability_zone=f"nova:{VICTIM}")
     cloud.wait_active(new)
     cloud.delete_all()

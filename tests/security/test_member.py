@@ -315,7 +315,7 @@ def test_no_route_finds_what_is_anothers(cast: Cast) -> None:
         assert count > 500
 
 
-def test_what_forgets_whose_it_is_is_found(cast: Cast) -> None:
+def test_missing_ownership_check_is_found(cast: Cast) -> None:
     """A control: at an API of which some routes do not ask, the attack finds these, and no others."""
     other = copy.copy(cast.cloud)
     text = (other.path / "api.conf").read_text()
@@ -346,7 +346,7 @@ def answers(url: str) -> bool:
         return False
 
 
-def test_nothing_of_anothers_is_reached_by_way_of_ones_own(cast: Cast) -> None:
+def test_own_resources_do_not_lead_to_other_projects(cast: Cast) -> None:
     """As in ``/servers/MINE/os-interface/THEIRS``."""
     first = {"server": cast.own["server"], "flavor": cast.own["flavor"], "image": cast.own["image"][:1]}
     wrong, count = [], 0
@@ -492,7 +492,7 @@ def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
     yield ask("quota", {"port": 1}, theirs["project"])
 
 
-def test_nothing_of_anothers_is_used_for_ones_own(cast: Cast) -> None:
+def test_other_projects_resources_cannot_be_used(cast: Cast) -> None:
     wrong = []
     with cast.untouched():
         for service, path, body, version, method in borrowings(cast):
@@ -525,7 +525,7 @@ def test_no_server_is_placed_by_where_anothers_is(cast: Cast) -> None:
         assert answers[0] == answers[1], hint
 
 
-def test_what_a_client_says_of_itself_is_not_believed(cast: Cast) -> None:
+def test_identity_headers_of_a_client_are_ignored(cast: Cast) -> None:
     theirs, server_id = cast.victim.project, cast.things["server"][0]
     said = {
         "X-Project-Id": theirs,
@@ -593,7 +593,7 @@ def test_the_metadata_service_takes_no_ones_word(cast: Cast) -> None:
             assert not cast.leaks(answer, said)
 
 
-def test_what_is_attacked_is_there(cast: Cast) -> None:
+def test_attack_targets_exist(cast: Cast) -> None:
     """Else that it is not found would prove nothing: to its owner all of it is shown, and all in the lists."""
     answers: dict[tuple[str, str], list[str]] = {}
     for attempt in every_request(cast.things):

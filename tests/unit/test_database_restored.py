@@ -109,7 +109,7 @@ def test_orders_and_reports_of_the_lost_time_change_nothing(plane: Restored) -> 
     assert plane.world.open_actions() == [("stop", "perform")]
 
 
-def test_what_was_deleted_in_the_lost_time_is_in_error(plane: Restored) -> None:
+def test_server_deleted_in_the_lost_time_is_in_error(plane: Restored) -> None:
     uuid = plane.made()
     plane.copy()
     plane.do(uuid, "delete")

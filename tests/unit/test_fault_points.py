@@ -60,6 +60,6 @@ def test_a_point_that_is_not_passed_is_told() -> None:
     assert points.not_passed(named, {("conductor-2", "commit/a/before")}) == ["conductor* at commit/b/before"]
 
 
-def test_only_what_needs_a_database_server_gets_one() -> None:
+def test_database_server_is_started_only_for_scenarios_that_need_it() -> None:
     needing = [case for case in matrix.singles() if case.site.own_database and not case.site.more]
     assert {case.fault for case in needing} == {DATABASE}

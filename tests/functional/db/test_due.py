@@ -11,7 +11,7 @@ from nova_lite.operations import states
 from tests.support import make
 
 
-def test_what_is_due_and_what_is_not(db: Database) -> None:
+def test_due_work_is_found_and_other_work_is_not(db: Database) -> None:
     conf = db.conf
     conf.set_override("shelved_offload_time", 10)
     assert db.read(due.look, conf) == due.Due(0.0, *[False] * 8)

@@ -26,7 +26,7 @@ def count(db: Database, table: type[models.Base]) -> int:
     return db.read(lambda uow: uow.session.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
 
 
-def test_it_goes(db: Database) -> None:
+def test_purge_removes_old_rows(db: Database) -> None:
     old = [db.write(deleted, days) for days in (30, 20, 10)]
     young = db.write(deleted, 1)
     alive = db.write(make.instance)

@@ -20,7 +20,7 @@ def add(db: Database, **values: object) -> str:
     return db.write(lambda uow: volumes.insert(uow, Volume(**{**known, **values})).id)  # type: ignore[arg-type]
 
 
-def test_one_of_many_gets_it(db: Database) -> None:
+def test_volume_concurrent_reservations_one_succeeds(db: Database) -> None:
     volume_id = add(db)
     servers = [db.write(make.instance) for _ in range(6)]
 

@@ -153,7 +153,7 @@ def test_interfaces_come_and_go(demo: Demo) -> None:
     poll("one port", lambda: [port.id for port in demo.ports(server.id)] == [first.id])
 
 
-def test_what_is_neutrons_and_who_is_told(demo: Demo) -> None:
+def test_neutron_ports_belong_to_neutron_and_nova_is_notified(demo: Demo) -> None:
     """The catalog's network service is Neutron; of the daemons the conductor alone is told as whom to ask it."""
     assert demo.network.find_extension("agent") is not None
     assert demo.compute.get("/os-security-groups", microversion="2.1").status_code == 501

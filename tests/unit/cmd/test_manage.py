@@ -122,7 +122,7 @@ def test_every_command_has_help(tool: Tool) -> None:
     assert "--fix" in tool.text
 
 
-def test_as_a_program(tool: Tool) -> None:
+def test_manage_runs_as_a_program(tool: Tool) -> None:
     command = [sys.executable, "-m", "nova_lite.cmd.manage", "db", "version", "--config-file", str(tool.config)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0025"
 

@@ -136,7 +136,7 @@ def test_the_way_is_forced(tool: Tool, servers: Servers, way: str, kinds: list[s
     tool("host", "drain", "h1", "--cold", "--live", status=2)
 
 
-def test_what_cannot_be_moved_running_is_moved_off(tool: Tool, servers: Servers) -> None:
+def test_move_falls_back_to_cold_migration(tool: Tool, servers: Servers) -> None:
     report(tool, "h1", "h2")
     uuid = servers.server("h1")
     servers.fails[uuid, "live-migration"] = ("compute_pre_live_migration", "the CPU lacks avx512")
@@ -146,7 +146,7 @@ def test_what_cannot_be_moved_running_is_moved_off(tool: Tool, servers: Servers)
 
 
 @pytest.mark.parametrize("event", ["compute_live_migration", "compute_pre_live_migration"])
-def test_one_that_failed_has_a_reason(tool: Tool, servers: Servers, event: str) -> None:
+def test_failed_move_has_a_reason(tool: Tool, servers: Servers, event: str) -> None:
     report(tool, "h1", "h2", "h3")
     failing, other = servers.server("h1"), servers.server("h1")
     servers.fails[failing, "live-migration"] = (event, "it changes its memory too fast")
@@ -179,7 +179,7 @@ def test_states_that_do_not_move_and_places_that_there_are_not(tool: Tool, serve
     assert {found[uuid]["how"] for uuid in nowhere} == {None}
 
 
-def test_one_that_is_elsewhere_by_now_or_deleted(tool: Tool, servers: Servers) -> None:
+def test_move_of_a_server_that_left_or_was_deleted_is_skipped(tool: Tool, servers: Servers) -> None:
     report(tool, "h1", "h2")
     elsewhere = servers.server("h1")
     servers.places[elsewhere] = "h3"
@@ -201,7 +201,7 @@ def test_a_host_that_is_down_is_not_drained(tool: Tool, servers: Servers) -> Non
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_so_many_at_once(tool: Tool, servers: Servers, at_once: int) -> None:
+def test_moves_run_up_to_the_limit_concurrently(tool: Tool, servers: Servers, at_once: int) -> None:
     report(tool, *(f"h{number}" for number in range(1, 6)))
     for _ in range(2):
         servers.server("h1")
@@ -214,7 +214,7 @@ def test_so_many_at_once(tool: Tool, servers: Servers, at_once: int) -> None:
     assert (len(servers.asked), servers.most) == (4, at_once)
 
 
-def test_one_that_needs_the_place_of_another_waits_for_it(tool: Tool, servers: Servers) -> None:
+def test_move_into_an_occupied_place_waits(tool: Tool, servers: Servers) -> None:
     report(tool, "h1", "h2", "h3")
     first, second = servers.server("h2"), servers.server("h1")
     servers.waits = 10
@@ -234,7 +234,7 @@ def test_hosts_are_evened_out(tool: Tool, servers: Servers) -> None:
     assert servers.services == {}
 
 
-def test_nothing_to_do(tool: Tool, servers: Servers) -> None:
+def test_empty_plan_does_nothing(tool: Tool, servers: Servers) -> None:
     report(tool, "h1", "h2")
     assert tool.json("host", "rebalance") == tool.json("host", "drain", "h1") == []
     assert "0 of 0 server(s) moved." in tool.error
@@ -260,7 +260,7 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_it_stops_when_it_is_told_to(tool: Tool, servers: Servers) -> None:
+def test_mover_stops_on_request(tool: Tool, servers: Servers) -> None:
     report(tool, "h1", "h2", "h3")
     for _ in range(2):
         servers.server("h1", vm_state="stopped")

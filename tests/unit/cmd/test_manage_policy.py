@@ -44,12 +44,12 @@ def test_every_rule_is_listed(tool: Tool) -> None:
         (servers.FORCED_HOST, "admin", True),
     ],
 )
-def test_by_role(tool: Tool, rule: str, roles: str, allowed: bool) -> None:
+def test_policy_check_by_role(tool: Tool, rule: str, roles: str, allowed: bool) -> None:
     found = verdict(tool, rule, *ALICE, "--roles", roles, status=0 if allowed else 1)
     assert found == ("allowed" if allowed else "denied")
 
 
-def test_of_another_project(tool: Tool) -> None:
+def test_policy_check_of_another_project(tool: Tool) -> None:
     others = ("--target", "project_id=other")
     assert verdict(tool, servers.SHOW, *ALICE, "--roles", "member", *others, status=1) == "denied"
     assert verdict(tool, servers.SHOW, *ALICE, "--roles", "admin", *others, status=0) == "allowed"
@@ -62,7 +62,7 @@ def test_all_rules(tool: Tool) -> None:
     tool("policy", "check", "--all", *ALICE, "--roles", "admin")
 
 
-def test_by_the_operators_file(tool: Tool) -> None:
+def test_policy_check_uses_the_operators_file(tool: Tool) -> None:
     path = tool.path / "policy.yaml"
     path.write_text(f'"{servers.CREATE}": "role:builder"\n')
     with tool.config.open("a") as file:

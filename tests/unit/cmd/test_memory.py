@@ -64,7 +64,7 @@ print(young, *gc.get_threshold())
     assert (young, then) == (memory.YOUNG, [memory.YOUNG, 10, 2**31 - 1])
 
 
-def test_what_is_loaded_is_not_looked_through() -> None:
+def test_loaded_modules_are_not_collected() -> None:
     script = """
 import gc
 from nova_lite.base import memory

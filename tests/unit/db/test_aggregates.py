@@ -107,7 +107,7 @@ def test_ratios_and_reservations_of_aggregates(db: Database, conf: cfg.ConfigOpt
     assert state(db).vcpus == 16
 
 
-def test_what_is_not_there(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_aggregate_missing_is_not_found(db: Database, conf: cfg.ConfigOpts) -> None:
     aggregate = made(db)
     with pytest.raises(exceptions.HostNotFound):
         db.write(aggregates.add_host, conf, aggregate, "h1")

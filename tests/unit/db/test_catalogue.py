@@ -116,7 +116,7 @@ def test_keypair_quota_is_per_user(db: Database, conf: cfg.ConfigOpts) -> None:
         db.write(keypairs.delete, "u1", "a")
 
 
-def test_one_users_quota_of_keypairs(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_keypair_quota_of_one_user(db: Database, conf: cfg.ConfigOpts) -> None:
     db.write(quotas.set_limit, "p1", "key_pairs", 1, "u1")
     db.write(keypairs.create, conf, ME, key("a"))
     with pytest.raises(exceptions.KeypairLimitExceeded):
@@ -138,7 +138,7 @@ def test_image_round_trip(db: Database) -> None:
         db.write(images.create, wanted)
 
 
-def test_who_sees_which_image(db: Database) -> None:
+def test_image_visibility_by_project(db: Database) -> None:
     for visibility in ("public", "community", "private", "shared"):
         for owner in (None, "p1", "p2"):
             db.write(images.create, make.image(name=f"{visibility}-{owner}", visibility=visibility, owner=owner))
@@ -161,7 +161,7 @@ def test_image_pages_and_filters(db: Database) -> None:
         db.read(images.list_, ME, None, None, None, "nope")
 
 
-def test_who_may_delete_an_image(db: Database) -> None:
+def test_image_delete_is_allowed_to_owner_and_admin(db: Database) -> None:
     theirs = db.write(images.create, make.image(owner="p2"))
     mine = db.write(images.create, make.image(owner="p1"))
     with pytest.raises(exceptions.Forbidden):

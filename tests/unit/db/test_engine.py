@@ -45,9 +45,7 @@ def test_json_is_read_as_it_was_written(db: Database) -> None:
     assert found.flavor == make.FLAVOR
 
 
-def test_only_a_connection_that_nobody_has_used_for_a_moment_is_asked(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_idle_connection_is_pinged_before_use(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     ping = db.engine.dialect.do_ping
     monkeypatch.setattr(db.engine.dialect, "do_ping", lambda used: (asked.append(used), ping(used))[1])
@@ -206,7 +204,7 @@ def test_an_errors_code_is_the_one_that_says_most(refusal: Exception, code: obje
         (Refusal(), True),
     ],
 )
-def test_what_means_that_the_database_is_away(refusal: Exception, away: bool) -> None:
+def test_database_errors_of_an_unreachable_server_are_recognized(refusal: Exception, away: bool) -> None:
     """The rest is a fault of ours: to ask again would not help, and nobody is told to."""
     error = sa.exc.OperationalError("SELECT 1", None, refusal)
     assert isinstance(engine.translate(error), exceptions.DatabaseUnavailable) is away
@@ -240,7 +238,7 @@ def test_a_time_ahead_by_the_databases_clock(db: Database) -> None:
         assert seconds - 1 < (ahead - now).total_seconds() < seconds + 1
 
 
-def test_what_is_written_is_in_no_error(db: Database) -> None:
+def test_database_errors_contain_no_values(db: Database) -> None:
     """Nor, so, in a log: values may be passwords."""
 
     def write(uow: UnitOfWork) -> None:

@@ -23,7 +23,7 @@ def listed(db: Database, context: RequestContext, is_public: bool | None = True)
     return [flavor.flavorid for flavor in db.read(flavors.list_, context, is_public)]
 
 
-def test_only_with_access(db: Database, private: str) -> None:
+def test_private_flavor_is_visible_with_access_only(db: Database, private: str) -> None:
     with pytest.raises(exceptions.FlavorNotFound):
         db.read(flavors.get, ME, private)
     assert db.write(flavor_access.add, make.ADMIN, private, "p1", False) == ["p1"]

@@ -113,7 +113,7 @@ def test_an_address_leads_to_one_server_at_a_time(db: Database, conf: cfg.Config
     assert address_of(db, second) is None
 
 
-def test_what_cannot_be_led_there(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_floating_address_invalid_target_is_refused(db: Database, conf: cfg.ConfigOpts) -> None:
     mine, theirs = server(db, 2, "default"), server(db, 3, "default", project_id="p2")
     locked, bare = server(db, 4, "default", locked=True), db.write(make.instance)
     found, foreign = take(db, conf), take(db, conf, project="p2")
@@ -130,7 +130,7 @@ def test_what_cannot_be_led_there(db: Database, conf: cfg.ConfigOpts) -> None:
     assert db.read(floating_ips.get, ME, found.id).port_id is None
 
 
-def test_it_outlives_the_server(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_floating_address_outlives_its_server(db: Database, conf: cfg.ConfigOpts) -> None:
     uuid, found = server(db, 2, "default"), take(db, conf)
     db.write(floating_ips.associate, ME, uuid, found.address, None)
     db.write(lambda uow: networks.Store(uow).remove_ports(uuid))
@@ -138,7 +138,7 @@ def test_it_outlives_the_server(db: Database, conf: cfg.ConfigOpts) -> None:
     assert db.read(floating_ips.get, ME, found.id) == found
 
 
-def test_what_is_changed_is_marked_for_hosts(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_floating_address_changes_are_marked_for_hosts(db: Database, conf: cfg.ConfigOpts) -> None:
     uuid, found = server(db, 2, "default"), take(db, conf)
     marked: list[set[str]] = []
     db.before_commit = lambda uow: marked.append(uow.refiltered_projects)

@@ -91,14 +91,14 @@ def test_heartbeat_tells_schedulers_nothing(db: Database, conf: cfg.ConfigOpts) 
     ],
     ids=str,
 )
-def test_what_matters_raises_the_generation(db: Database, conf: cfg.ConfigOpts, change: dict[str, Any]) -> None:
+def test_node_relevant_changes_raise_the_generation(db: Database, conf: cfg.ConfigOpts, change: dict[str, Any]) -> None:
     db.write(hosts.record, conf, make.report())
     before = state(db)
     assert touched_by(db, hosts.record, conf, make.report(**change)) == {before.id}
     assert state(db).generation == before.generation + 1
 
 
-def test_what_is_free_on_the_disk_is_told_when_it_changes_much(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_free_disk_is_published_after_a_large_change(db: Database, conf: cfg.ConfigOpts) -> None:
     def told(free: int | None, **changes: Any) -> HostState:
         report = make.report(inventories=[make.inventory(disk_available_least=free)], **changes)
         db.write(hosts.record, conf, report)

@@ -74,7 +74,7 @@ def test_host_status(db: Database, conf: cfg.ConfigOpts) -> None:
     assert status(here) == "DOWN"
 
 
-def test_only_own_project(db: Database) -> None:
+def test_instance_list_shows_own_project_only(db: Database) -> None:
     uuid = db.write(make.instance)
     with pytest.raises(exceptions.InstanceNotFound, match=uuid):
         db.read(instances.get, make.context("P1"), uuid)

@@ -95,7 +95,7 @@ def test_port_of_an_unknown_instance_is_an_error(db: Database) -> None:
         db.write(add)
 
 
-def test_who_sees_which_network(db: Database) -> None:
+def test_network_visibility_by_project(db: Database) -> None:
     for name, project in (("shared", None), ("mine", "p1"), ("theirs", "p2")):
         db.write(networks.create, make.network(name, project_id=project))
     assert [network.name for network in db.read(networks.list_, ME)] == ["mine", "shared"]
@@ -106,7 +106,7 @@ def test_who_sees_which_network(db: Database) -> None:
         db.write(networks.delete, "mine")
 
 
-def test_one_default_per_project(db: Database) -> None:
+def test_network_default_is_one_per_project(db: Database) -> None:
     for name, project in (("a", None), ("b", "p1"), ("c", None)):
         db.write(networks.create, make.network(name, project_id=project, is_default=True))
     assert {network.name for network in db.read(networks.list_, make.ADMIN) if network.is_default} == {"b", "c"}

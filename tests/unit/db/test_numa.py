@@ -52,7 +52,7 @@ def problems(db: Database) -> list[audit.Problem]:
     return [problem for problem in db.read(audit.find) if problem.check != "quota"]
 
 
-def test_what_a_host_tells_is_known_to_the_scheduler(db: Database, host: Selection) -> None:
+def test_numa_inventory_reaches_the_scheduler(db: Database, host: Selection) -> None:
     (state,) = db.read(hosts.states)
     assert (state.numa, state.numa_used, state.ram_allocation_ratio) == ([CELL], {}, 1.0)
     (node,) = db.read(compute_nodes.list_)
@@ -185,7 +185,7 @@ def test_a_cpu_of_two_servers_is_told_and_left_to_the_operator(db: Database, hos
     assert f"which is server {first}'s too" in left[0].found
 
 
-def test_what_is_kept_is_what_a_host_is_told(db: Database, host: Selection) -> None:
+def test_numa_placement_is_sent_to_the_host(db: Database, host: Selection) -> None:
     uuid = db.write(make.instance, vcpus=2)
     db.write(claim, uuid, host)
     found = db.read(lambda uow: instances.get(uow, make.ADMIN, uuid)).numa

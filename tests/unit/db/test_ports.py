@@ -51,7 +51,7 @@ def test_a_port_is_shown_changed_and_deleted(db: Database, conf: cfg.ConfigOpts)
     assert db.read(ports.list_, ME, {}) == []
 
 
-def test_of_two_that_want_a_port_one_has_it(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_port_concurrent_requests_one_succeeds(db: Database, conf: cfg.ConfigOpts) -> None:
     network = db.write(networks.create, make.network())
     port = db.write(ports.create, conf, ME, port_on(network.id))
     servers = [db.write(make.instance), db.write(make.instance)]

@@ -177,7 +177,7 @@ def test_a_users_limit_is_for_this_user_in_this_project(db: Database, conf: cfg.
     assert used(db, conf) == {"instances": 5, "cores": 5, "ram": 320}
 
 
-def test_what_a_user_is_refused_is_not_taken(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_quota_refused_request_takes_nothing(db: Database, conf: cfg.ConfigOpts) -> None:
     db.write(quotas.set_limit, "p1", "cores", 0, "u1")
 
     def refused_and_caught(uow: UnitOfWork) -> None:

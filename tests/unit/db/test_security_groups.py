@@ -205,7 +205,7 @@ def groups_of(db: Database, uuid: str) -> list[str]:
     return db.read(lambda uow: uow.session.query(Instance).filter_by(uuid=uuid).one().security_groups)
 
 
-def test_what_a_new_server_asks_for(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_new_servers_groups_are_found_by_name_or_id(db: Database, conf: cfg.ConfigOpts) -> None:
     group = made(db, conf)
     theirs = made(db, conf, "theirs", project="p2")
 
@@ -220,7 +220,7 @@ def test_what_a_new_server_asks_for(db: Database, conf: cfg.ConfigOpts) -> None:
             named(reference)
 
 
-def test_what_hosts_are_told(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_filters_contain_a_hosts_servers(db: Database, conf: cfg.ConfigOpts) -> None:
     """Of servers that they have, their groups; and the members of groups that those name, wherever they are."""
     web, db_group = made(db, conf), made(db, conf, "db")
     db.write(security_groups.add_rule, conf, ME, tcp(db_group.id, 5432, remote_group_id=web.id))
@@ -256,7 +256,9 @@ def test_a_rule_goes_with_the_group_that_it_names(db: Database, conf: cfg.Config
 
 
 @pytest.mark.parametrize("projects, changed", [({"p1"}, set()), (set(), {"a", "b"}), ({"p1"}, {"a"})])
-def test_who_hears_is_found_without_reading_all_servers(db: Database, projects: set[str], changed: set[str]) -> None:
+def test_affected_hosts_are_found_without_reading_all_servers(
+    db: Database, projects: set[str], changed: set[str]
+) -> None:
     """Of all that were ever made."""
     if not db.is_sqlite:
         pytest.skip("the plan is read as SQLite tells it")
@@ -283,7 +285,7 @@ def test_members_have_addresses_of_both_kinds(db: Database, conf: cfg.ConfigOpts
     assert group.members == ["10.0.0.2", "fd00::2"]
 
 
-def test_which_hosts_hear_of_a_change(db: Database) -> None:
+def test_affected_hosts_of_a_change(db: Database) -> None:
     first = server(db, 2, "default", host="h1")
     second = server(db, 3, "default", host="h2")
     server(db, 4, "default", host="h3", project_id="p2")
@@ -296,7 +298,7 @@ def test_which_hosts_hear_of_a_change(db: Database) -> None:
     assert db.read(security_groups.hosts, set(), {first, second}) == ["h1", "h2"]
 
 
-def test_what_is_changed_is_marked_for_hosts(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_group_changes_are_marked_for_hosts(db: Database, conf: cfg.ConfigOpts) -> None:
     marked: list[tuple[set[str], set[str]]] = []
     db.before_commit = lambda uow: marked.append((uow.refiltered_projects, uow.refiltered_instances))
     uuid = server(db, 2, "default")

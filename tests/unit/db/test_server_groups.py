@@ -87,7 +87,7 @@ def test_quota_of_groups_and_members(db: Database, conf: cfg.ConfigOpts) -> None
     made(db, conf)
 
 
-def test_one_users_quota_of_groups_and_members(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_group_quota_of_one_user(db: Database, conf: cfg.ConfigOpts) -> None:
     db.write(quotas.set_limits, conf, "p1", {"server_groups": 1, "server_group_members": 1}, False, "u1")
     group = made(db, conf)
     with pytest.raises(exceptions.QuotaExceeded, match="used 1 of 1 server_groups"):
@@ -98,7 +98,7 @@ def test_one_users_quota_of_groups_and_members(db: Database, conf: cfg.ConfigOpt
     db.write(server_groups.create, conf, make.context(user="u2"), ServerGroup(name="x", policy="affinity"))
 
 
-def test_only_the_projects_own_groups_can_be_joined(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_group_of_another_project_cannot_be_joined(db: Database, conf: cfg.ConfigOpts) -> None:
     theirs = db.write(server_groups.create, conf, make.context("p2"), ServerGroup(name="x", policy="affinity")).id
     for reference in (theirs, "x", "nosuch"):
         with pytest.raises(exceptions.ServerGroupUnavailable, match=f"Instance group {reference} could not be found"):

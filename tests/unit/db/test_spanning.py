@@ -75,7 +75,7 @@ def test_both_ends_of_a_move_are_told_of(db: Database) -> None:
     assert peers(db, "h3") == {wide.id: ["10.9.9.1", "10.9.9.2"]}
 
 
-def test_one_that_is_gone_or_reached_nowhere_is_not_told_of(db: Database) -> None:
+def test_peer_without_tunnel_address_is_left_out(db: Database) -> None:
     one, two, three = host(db, "h1", "10.9.9.1"), host(db, "h2", "10.9.9.2"), host(db, "h3", None)
     wide = span(db)
     guest(db, wide, 2, one, host="h1")
@@ -86,7 +86,7 @@ def test_one_that_is_gone_or_reached_nowhere_is_not_told_of(db: Database) -> Non
     assert peers(db, "h1") == {wide.id: []}
 
 
-def test_who_hears_of_a_guest(db: Database) -> None:
+def test_affected_peers_of_a_guest(db: Database) -> None:
     """Also hosts of other projects' guests, which share the network."""
     one, two, three = host(db, "h1", "10.9.9.1"), host(db, "h2", "10.9.9.2"), host(db, "h3", "10.9.9.3")
     wide, alone = span(db), span(db, "alone", None, 2)

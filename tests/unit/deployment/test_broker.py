@@ -100,7 +100,7 @@ def addresses(etc: pathlib.Path, address: str, *command: str, vhosts: str = "") 
     return done.stdout
 
 
-def test_where_it_listens_is_written_once_and_taken_away(tmp_path: pathlib.Path) -> None:
+def test_broker_address_is_written_once_and_removed(tmp_path: pathlib.Path) -> None:
     env, listeners = tmp_path / "rabbitmq-env.conf", tmp_path / "conf.d/nova-lite.conf"
     env.write_text(PACKAGES)
     for _ in range(2):

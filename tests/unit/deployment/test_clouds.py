@@ -100,7 +100,7 @@ def test_a_file_without_clouds_gets_them(tmp_path: pathlib.Path) -> None:
     ["clouds: {big: {profile: vexxhost}}\n", "clouds:\n  nova-lite: {profile: vexxhost}\n"],
     ids=["flow style", "own name taken"],
 )
-def test_what_cannot_be_edited_is_left_alone(tmp_path: pathlib.Path, text: str) -> None:
+def test_clouds_file_that_cannot_be_parsed_is_left_alone(tmp_path: pathlib.Path, text: str) -> None:
     path = tmp_path / "clouds.yaml"
     path.write_text(text)
     result = run("add", path, URL)

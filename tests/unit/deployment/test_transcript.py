@@ -34,7 +34,7 @@ LISTED = '"ID","Name"\n"1","a"\n"2",""\n'
         (Command("x", says="^a$"), "b\na\n"),
     ],
 )
-def test_what_is_as_it_should_be(command: Command, output: str) -> None:
+def test_transcript_without_deviations(command: Command, output: str) -> None:
     assert check(Saying(output), command) == []
 
 
@@ -50,7 +50,7 @@ def test_what_is_as_it_should_be(command: Command, output: str) -> None:
         (Command("x", status=1), "a\n", "status 0, not 1: a\n"),
     ],
 )
-def test_what_is_not(command: Command, output: str, problem: str) -> None:
+def test_transcript_with_deviations(command: Command, output: str, problem: str) -> None:
     assert check(Saying(output), command) == [problem]
 
 

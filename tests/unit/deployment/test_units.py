@@ -135,7 +135,7 @@ def test_every_daemon_has_a_unit() -> None:
     assert daemons == {path.stem.rstrip("@") for path in UNITS}
 
 
-def test_only_the_conductor_is_told_of_the_database() -> None:
+def test_database_url_is_given_to_the_conductor_only() -> None:
     assert [path.stem for path in UNITS if "conductor.conf" in read(path)["ExecStart"]] == ["nova-lite-conductor"]
 
 

@@ -92,7 +92,7 @@ def _check_head(path: str, disk_format: str, image_id: str) -> None:
     if _is_descriptor(head):
         reason = f"it was declared as {disk_format}, and it is vmdk"
     elif disk_format == "qcow2":
-        reason = qcow2.problem(head)
+        reason = qcow2.find_defect(head)
     if reason is not None:
         raise exceptions.ImageUnacceptable(image_id=image_id, reason=reason)
 

@@ -1,57 +1,95 @@
-"""The header of a qcow2 image, as far as qemu would act on it before anybody can judge what the image holds.
+"""Headers of qcow2 files.
 
-The limits are those within which qemu itself opens an image; beyond them its header has no meaning but to harm.
+`find_defect` judges a file of a stranger before any program of the host opens it. The limits are those of qemu itself,
+so a file beyond them can only do harm. `read` is for files that this cloud has made. It takes no lock, so it also reads
+the files of running guests. A guest writes the contents of its disk, but never the header.
 """
 
 from __future__ import annotations
 
 import struct
 
+import msgspec
+
+MAGIC = b"QFI\xfb"
+#: Magic, version, offset and length of the backing file's name, cluster bits, size, encryption, entries and offset of
+#: the L1 table, offset and clusters of the refcount table, number and offset of the snapshots.
 _HEADER = struct.Struct(">4sIQIIQIIQQIIQ")
-_MOST_TABLE = 8 * 1024**2
-_MOST_L1 = 32 * 1024**2
-_MOST_SNAPSHOTS = 65536
-#: Offsets have 56 bits, and clusters 512 bytes to 2 MiB.
-_MOST_OFFSET = 1 << 56
+#: The part of `_HEADER` up to the size.
+_START = struct.Struct(">4sIQIIQ")
+
+_MAX_NAME = 1023
+_MAX_REFCOUNT_TABLE = 8 * 1024**2
+_MAX_L1_TABLE = 32 * 1024**2
+_MAX_SNAPSHOTS = 65536
+#: Offsets have 56 bits.
+_MAX_OFFSET = 1 << 56
+#: Clusters have 512 bytes to 2 MiB.
 _CLUSTER_BITS = range(9, 22)
 
 
-def problem(header: bytes) -> str | None:
-    """What is wrong with the first bytes of a qcow2 file (112 are enough), or None."""
+class Header(msgspec.Struct, frozen=True):
+    """``size``: of the disk that the guest sees, in bytes. ``backing``: path of the backing file, empty if none."""
+
+    size: int
+    backing: str
+
+
+def read(path: str) -> Header | None:
+    """Return the header of a file, or None if it is not in qcow2 format. Raises OSError."""
+    with open(path, "rb") as file:
+        start = file.read(_START.size)
+        if len(start) < _START.size:
+            return None
+        magic, _version, offset, length, _bits, size = _START.unpack(start)
+        if magic != MAGIC:
+            return None
+        backing = b""
+        if offset and 0 < length <= _MAX_NAME:
+            file.seek(offset)
+            backing = file.read(length)
+    return Header(size=size, backing=backing.decode(errors="surrogateescape"))
+
+
+def find_defect(header: bytes) -> str | None:
+    """Return the reason to refuse a file by its first 112 bytes or more, or None if there is none."""
     if len(header) < _HEADER.size:
         return "its header ends early"
     (
-        _,
+        _magic,
         version,
-        _,
-        _,
+        _name_offset,
+        _name_length,
         bits,
         size,
-        crypt,
+        encryption,
         l1_entries,
         l1_offset,
-        table_offset,
-        table_clusters,
+        refcount_offset,
+        refcount_clusters,
         snapshots,
-        snapshots_at,
+        snapshots_offset,
     ) = _HEADER.unpack_from(header)
     if version not in (2, 3):
         return "its version is unknown"
     if bits not in _CLUSTER_BITS:
         return "its clusters have an impossible size"
-    if crypt:
+    if encryption:
         return "it is encrypted"
-    if version == 3 and not _fits(header, bits):
+    if version == 3 and not _is_length_valid(header, bits):
         return "its header has an impossible size"
-    if max(l1_offset, table_offset, snapshots_at) >= _MOST_OFFSET or snapshots > _MOST_SNAPSHOTS:
-        return "its tables are where no file has any"
-    per_entry = 1 << (2 * bits - 3)
-    needed = -(-size // per_entry)
-    if l1_entries * 8 > _MOST_L1 or needed > l1_entries or table_clusters << bits > max(_MOST_TABLE, 1 << bits):
-        return "its tables do not have the size that it needs"
+    if max(l1_offset, refcount_offset, snapshots_offset) >= _MAX_OFFSET or snapshots > _MAX_SNAPSHOTS:
+        return "its tables have impossible positions"
+    bytes_per_entry = 1 << (2 * bits - 3)
+    needed = -(-size // bytes_per_entry)
+    refcount_bytes = refcount_clusters << bits
+    is_l1_valid = l1_entries * 8 <= _MAX_L1_TABLE and needed <= l1_entries
+    if not is_l1_valid or refcount_bytes > max(_MAX_REFCOUNT_TABLE, 1 << bits):
+        return "its tables have a wrong size"
     return None
 
 
-def _fits(header: bytes, bits: int) -> bool:
+def _is_length_valid(header: bytes, bits: int) -> bool:
+    """Check the header's own length, which version 3 has. A header fits into one cluster."""
     length = int.from_bytes(header[100:104], "big")
     return 104 <= length <= 1 << bits

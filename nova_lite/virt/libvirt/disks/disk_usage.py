@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from nova_lite.image import qcow2
 from nova_lite.virt.libvirt import records
-from nova_lite.virt.libvirt.disks import disks, qcow2
+from nova_lite.virt.libvirt.disks import disks
 
 _SECTOR = 512
 

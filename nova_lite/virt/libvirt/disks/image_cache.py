@@ -22,11 +22,10 @@ import msgspec
 from oslo_concurrency import lockutils
 
 from nova_lite.base import exceptions, files, metrics
-from nova_lite.image import formats
+from nova_lite.image import formats, qcow2
 from nova_lite.objects import Image
 from nova_lite.virt import images
 from nova_lite.virt.driver import FetchImage
-from nova_lite.virt.libvirt.disks import qcow2
 
 LOG = logging.getLogger(__name__)
 

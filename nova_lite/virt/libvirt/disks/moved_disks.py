@@ -10,11 +10,12 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files
+from nova_lite.image import qcow2
 from nova_lite.objects import Image, LiveSource
 from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
 from nova_lite.virt.driver import SpawnSpec
-from nova_lite.virt.libvirt.disks import disks, qcow2, transfer
+from nova_lite.virt.libvirt.disks import disks, transfer
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.image_cache import CachedImage, ImageCache
 from nova_lite.virt.libvirt.disks.transfer import Fetcher

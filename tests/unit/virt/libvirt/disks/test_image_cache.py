@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.image import local
+from nova_lite.image import local, qcow2
 from nova_lite.objects import Image
 from nova_lite.virt import images
-from nova_lite.virt.libvirt.disks import disk_usage, image_cache, qcow2
+from nova_lite.virt.libvirt.disks import disk_usage, image_cache
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.records import Records

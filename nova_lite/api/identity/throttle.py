@@ -1,52 +1,59 @@
-"""Guessing passwords gets slower with each that is wrong, by user and address, and by address alone."""
+"""Delays after wrong passwords, by user and address and by address alone."""
 
 from __future__ import annotations
 
-import collections
 import math
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
+
+import cachetools
 
 from nova_lite.base import exceptions
 
-#: How many may be wrong before the first wait, for one user from one address, and for all users from it.
+#: Failures before the first delay: of one user from one address, and of all users from one address.
 FREE_OF_USER, FREE_OF_ADDRESS = 5, 50
-FIRST_WAIT = 1.0
-LONGEST_WAIT = 60.0
-#: Seconds without a failure after which one is forgotten.
+#: Seconds of the first delay. Each further failure doubles it, up to the longest one.
+FIRST_DELAY = 1.0
+LONGEST_DELAY = 60.0
+#: Seconds after the last failure until failures are forgotten.
 MEMORY = 900.0
 MAX_REMEMBERED = 10_000
 
 _Key = tuple[str, str]
 
 
+class Failures(NamedTuple):
+    """Number of failures, and the time of the last one."""
+
+    number: int
+    last: float
+
+
 class PasswordThrottle:
-    """In this process alone: as many workers, as many guesses. What is asked of it is quick, and bounded in memory."""
+    """Counts wrong passwords. Each worker process has its own counts. Memory is bounded."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        #: By key: how many failures, and when the last one was; the oldest first.
-        self._failures: collections.OrderedDict[_Key, tuple[int, float]] = collections.OrderedDict()
+        self._failures: cachetools.TTLCache[_Key, Failures] = cachetools.TTLCache(MAX_REMEMBERED, MEMORY, timer=clock)
 
     def check(self, user: str, address: str) -> None:
-        """Raises `TooManyFailures` while nobody may try."""
+        """Raise `TooManyFailures` during a delay."""
         with self._lock:
-            left = max(self._left(key, free) for key, free in self._keys(user, address))
+            left = max(self._seconds_left(key, free) for key, free in self._keys(user, address))
         if left > 0:
             raise exceptions.TooManyFailures(seconds=math.ceil(left))
 
     def failed(self, user: str, address: str) -> None:
         with self._lock:
             for key, _ in self._keys(user, address):
-                self._failures[key] = self._count(key) + 1, self._clock()
-                self._failures.move_to_end(key)
-            while len(self._failures) > MAX_REMEMBERED:
-                self._failures.popitem(last=False)
+                before = self._failures.get(key)
+                self._failures[key] = Failures(1 if before is None else before.number + 1, self._clock())
 
     def succeeded(self, user: str, address: str) -> None:
-        """The user's failures from there are forgotten, those of others from there are not."""
+        """Forget the user's failures from this address, but not the failures of the address."""
         with self._lock:
             self._failures.pop((user, address), None)
 
@@ -54,12 +61,9 @@ class PasswordThrottle:
     def _keys(user: str, address: str) -> tuple[tuple[_Key, int], ...]:
         return ((user, address), FREE_OF_USER), (("", address), FREE_OF_ADDRESS)
 
-    def _count(self, key: _Key) -> int:
-        count, last = self._failures.get(key, (0, 0.0))
-        return count if self._clock() - last < MEMORY else 0
-
-    def _left(self, key: _Key, free: int) -> float:
-        over = self._count(key) - free
-        if over < 0:
+    def _seconds_left(self, key: _Key, free: int) -> float:
+        failures = self._failures.get(key)
+        if failures is None or failures.number < free:
             return 0.0
-        return self._failures[key][1] + min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(over, 16)) - self._clock()
+        delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(failures.number - free, 16))
+        return failures.last + delay - self._clock()

@@ -14,7 +14,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.compute.operations.create import aborts
+from nova_lite.compute.operations.create import is_request_error
 from nova_lite.image import local
 from nova_lite.objects import Image
 from nova_lite.virt import images
@@ -148,7 +148,7 @@ def test_what_this_host_cannot_convert_another_may(
         exceptions.VirtDriverError, match=r"than this host has room for|not be converted here"
     ) as caught:
         cache.get(make_image(create(tmp_path / "v", "vdi", 3 * MIB), "vdi"))
-    assert not aborts(caught.value)
+    assert not is_request_error(caught.value)
     assert str(tmp_path) not in caught.value.message
     assert cached_files(tmp_path) == []
 

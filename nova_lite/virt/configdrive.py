@@ -1,4 +1,6 @@
-"""The config drive: a small ISO 9660 volume named ``config-2`` that tells a guest who it is, as cloud-init reads it."""
+"""The config drive: a small ISO 9660 volume named ``config-2`` with a guest's metadata, in the form that cloud-init
+reads.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ LABEL = "config-2"
 
 
 class ConfigDrives:
-    """``reach_metadata`` says whether guests with these interfaces reach a metadata service."""
+    """Makes config drives. ``reach_metadata`` returns whether guests with these interfaces reach a metadata service."""
 
     def __init__(self, conf: cfg.ConfigOpts, reach_metadata: Callable[[list[VIF]], bool]) -> None:
         self._forced: bool | None = conf.force_config_drive
@@ -27,15 +29,18 @@ class ConfigDrives:
         self._vendor = VendorData(conf)
 
     def is_wanted(self, spec: SpawnSpec) -> bool:
-        """By its owner, its image or the operator; or, unless the operator says no, because nothing else would tell the
-        guest its key, its user data or its injected files."""
+        """Check whether the owner, the image or the operator requests a config drive.
+
+        Unless the operator forbids it, a guest also gets one if it could not receive its key, user data or injected
+        files otherwise.
+        """
         mandatory = spec.image is not None and spec.image.properties.get("img_config_drive") == "mandatory"
         if spec.instance.config_drive or mandatory or self._forced is not None:
             return spec.instance.config_drive or mandatory or bool(self._forced)
         return bool(spec.injected_files) or not self._reach_metadata(spec.vifs)
 
     def make(self, path: str, spec: SpawnSpec) -> None:
-        """Write the volume to ``path`` (mode 0600: it may hold a password); raises `ConfigDriveInvalid`."""
+        """Write the volume to ``path`` with mode 0600, since it may contain a password. Raises `ConfigDriveInvalid`."""
         try:
             write_iso(path, files_of(spec, self._vendor))
         except (pycdlib.pycdlibexception.PyCdlibException, OSError, ValueError) as error:
@@ -43,7 +48,8 @@ class ConfigDrives:
 
 
 def files_of(spec: SpawnSpec, vendor: VendorData) -> dict[str, bytes]:
-    """Path in the volume to content: the OpenStack documents of all versions, and the newest of EC2's."""
+    """Return the content of the volume by path: the OpenStack documents of all versions, and the newest EC2
+    document."""
     made = MetadataDocuments(spec.instance, spec.vifs, vendor, spec.injected_files, spec.admin_password)
     files = {f"openstack/{path}": data for path, data in made.files.items()}
     for version in (*OPENSTACK_VERSIONS, LATEST):
@@ -60,7 +66,7 @@ def files_of(spec: SpawnSpec, vendor: VendorData) -> dict[str, bytes]:
 
 
 def write_iso(path: str, content: dict[str, bytes]) -> None:
-    """An ISO 9660 volume with Joliet and Rock Ridge names. Its plain names are numbers; nobody reads those."""
+    """Write an ISO 9660 volume with Joliet and Rock Ridge names. Its plain ISO names are only numbers."""
     volume = pycdlib.PyCdlib()
     volume.new(interchange_level=3, vol_ident=LABEL, joliet=3, rock_ridge="1.09")
     plain_names: dict[str, str] = {"": ""}
@@ -75,7 +81,7 @@ def write_iso(path: str, content: dict[str, bytes]) -> None:
 
 
 def _add_directory(volume: pycdlib.PyCdlib, directory: str, plain_names: dict[str, str]) -> None:
-    """Make a directory with its parents; ``plain_names`` maps those that exist to their plain names."""
+    """Add a directory with its parents. ``plain_names`` maps existing directories to their plain names."""
     if directory in plain_names:
         return
     parent, _, base = directory.rpartition("/")

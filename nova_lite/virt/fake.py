@@ -1,17 +1,16 @@
 """A hypervisor made of files, for tests and scale trials.
 
-It obeys `nova_lite.virt.driver` as a real one does. Its "domains" are files below
-``<instances_path>/fake-<host>/``, so they outlive a kill of the daemon, and the hosts of one machine do not see each
-other's::
+It follows the rules of `nova_lite.virt.driver` like a real driver. Its domains are files below
+``<instances_path>/fake-<host>/``, so they survive a kill of the daemon. Hosts on one machine do not see each other's::
 
     domains/<uuid>.json   the domain: it exists while this file does (`Domain`)
-    disks/<uuid>/         what belongs to it: disk, console.log
+    disks/<uuid>/         files of the instance: disk, console.log
     vifs/<uuid>.json      its interfaces
-    images/<id>           an image that was asked into the cache
-    port-filters.json     what its interfaces let through, as the conductor told it last
-    control.json          delays and failures, read anew at each step (`Control`); tests write it
+    images/<id>           a cached image
+    port-filters.json     the filters that the conductor has set last
+    control.json          delays and failures, read at each step (`Control`); written by tests
 
-The guest is imaginary, but its console says what a real test guest's does.
+The guest is imaginary, but its console shows the output of a real test guest.
 """
 
 from __future__ import annotations
@@ -63,9 +62,11 @@ LOG = logging.getLogger(__name__)
 
 
 class Domain(msgspec.Struct, kw_only=True):
-    """A domain's file. ``generations``: by host, while it goes from one to the other, which is one renaming.
-    ``volumes``: what it calls each, by id.
-    ``interfaces``: ids of its ports. ``host_cpus``: CPUs of the host that are its own."""
+    """Content of a domain's file.
+
+    ``generations``: by host, while the domain moves from one to the other, which is one rename. ``volumes``: device
+    names by volume id. ``interfaces``: port ids. ``host_cpus``: CPUs of the host that are dedicated to the domain.
+    """
 
     uuid: str
     generation: int
@@ -84,13 +85,12 @@ class Domain(msgspec.Struct, kw_only=True):
 
 
 class Control(msgspec.Struct, kw_only=True):
-    """``control.json``; what it leaves out is taken from ``[fake]``.
+    """Content of ``control.json``. Missing values are taken from ``[fake]``.
 
-    ``delays``: seconds by step, besides the three general ones. ``live_migration_delay``: seconds that one takes.
-    ``hang_at``: steps at which it hangs until it is told otherwise; "*" for all.
-    ``vcpus``, ``memory_mb``, ``disk_gb``: the host's.
-    ``metrics``: what it measures, by name, for the scheduler.
-    ``console_ports``: where each guest's consoles are, by type.
+    ``delays``: seconds by step, in addition to the three general delays. ``live_migration_delay``: seconds per
+    migration. ``hang_at``: steps that hang until the file changes; "*" for all. ``vcpus``, ``memory_mb``, ``disk_gb``:
+    of the host. ``metrics``: measured values by name, for the scheduler. ``console_ports``: ports of each guest's
+    consoles, by type.
     """
 
     spawn_delay: float
@@ -114,29 +114,29 @@ make_ready(Domain, Control)
 #: Version 3, clusters of 64 KiB, a header of 104 bytes, and an empty disk.
 QCOW2_HEADER = struct.pack(">4sIQII", b"QFI\xfb", 3, 0, 0, 16).ljust(100, b"\0") + (104).to_bytes(4, "big") + bytes(408)
 
-#: Seconds between two looks whether it still has to hang.
+#: Seconds between two checks whether a hanging step may continue.
 HANG_POLL = 0.05
 
-#: The domain of a guest that is set aside, beside its disks.
+#: Domain file of a guest that is set aside, next to its disks.
 ASIDE_DOMAIN = "domain.json"
 
-#: NUMA cells of its machine, and CPUs from which on it tells of none: no real machine has as many, and each of them
-#: would be in every copy of the host's state.
+#: NUMA cells of its machine, and the number of CPUs above which it reports no cells: no real machine has as many, and
+#: each cell would be in every copy of the host's state.
 CELLS = 2
 BEYOND_MACHINES = 4096
 
-#: What ``[fake]`` says; ``control.json`` may say otherwise.
+#: Options of ``[fake]`` that ``control.json`` may override.
 CONFIGURED = ("spawn_delay", "destroy_delay", "power_delay", "fail_at", "fail_count", "fail_error")
 CAPACITY = ("vcpus", "memory_mb", "disk_gb")
 
 
 def state_path(conf: cfg.ConfigOpts, host: str) -> str:
-    """Where the fake hypervisor of ``host`` keeps everything."""
+    """Return the directory of the fake hypervisor of ``host``."""
     return os.path.join(driver.instances_path(conf), f"fake-{host}")
 
 
 class FakeDriver(driver.ComputeDriver):
-    """Slow or failing where ``[fake]`` or ``control.json`` says so."""
+    """Fake driver. ``[fake]`` or ``control.json`` make it slow or failing."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, fetch_image: driver.FetchImage) -> None:
         super().__init__(conf, host, fetch_image)
@@ -176,7 +176,7 @@ class FakeDriver(driver.ComputeDriver):
         )
 
     def _traits(self) -> list[str]:
-        """Its guests have no hardware, and so whatever of it they ask for."""
+        """Return all traits: fake guests have no hardware, so every requested trait is available."""
         return sorted({*traits.ALWAYS, *traits.DERIVED, *self.conf.custom_traits})
 
     def list_domains(self) -> list[driver.DomainInfo]:
@@ -224,7 +224,7 @@ class FakeDriver(driver.ComputeDriver):
         self._told_filters = set(filters.instances)
 
     def port_filters(self) -> PortFilters:
-        """What was told last."""
+        """Filters that were set last."""
         try:
             with open(self._filters_path, "rb") as file:
                 return msgspec.json.decode(file.read(), type=PortFilters)
@@ -326,7 +326,7 @@ class FakeDriver(driver.ComputeDriver):
         return os.path.join(self.path, "aside", os.path.basename(instance_uuid))
 
     def finish_migration(self, spec: driver.SpawnSpec, source: DiskSource, power_on: bool) -> None:
-        """All hosts of a fake cloud are on one machine: the disks are copied from the other one's directory."""
+        """Copy the disks from the other host's directory. All hosts of a fake cloud are on one machine."""
         instance_uuid = spec.instance.uuid
         if os.path.exists(self._file("domains", instance_uuid)):
             raise exceptions.VirtDriverError(reason=f"a domain of instance {instance_uuid} exists already")
@@ -385,7 +385,7 @@ class FakeDriver(driver.ComputeDriver):
         destination: LiveDestination,
         watch: Callable[[MigrationProgress], Wish],
     ) -> None:
-        """A tenth of its memory each tenth of ``live_migration_delay``; then all at once."""
+        """Migrate a tenth of the memory each tenth of ``live_migration_delay``, and switch over at the end."""
         total = self._read(instance_uuid).memory_mb * 1024**2
         delay = self._step("live_migration").live_migration_delay
         for tenth in range(1, 11):
@@ -482,7 +482,7 @@ class FakeDriver(driver.ComputeDriver):
             return ""
 
     def get_vnc_console(self, instance_uuid: str) -> driver.ConsoleAddress:
-        """Whatever is there: no VNC server is part of the fake."""
+        """Return the configured port. The fake has no VNC server."""
         self._read(instance_uuid)
         address: str = self.conf.vnc.server_proxyclient_address
         return driver.ConsoleAddress(address, self._step("get_vnc_console").console_ports["novnc"])
@@ -493,7 +493,7 @@ class FakeDriver(driver.ComputeDriver):
         return driver.ConsoleAddress(address, self._step("get_serial_console").console_ports["serial"])
 
     def snapshot(self, instance_uuid: str, target: str, check: Callable[[], None]) -> None:
-        """The disk's text, behind a qcow2 header that says no more than that there is no other file."""
+        """Write the disk's text after a minimal qcow2 header without a backing file."""
         self._read(instance_uuid)
         self._step("snapshot")
         check()
@@ -504,7 +504,7 @@ class FakeDriver(driver.ComputeDriver):
             file.write(QCOW2_HEADER + data)
 
     def attach_volume(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
-        """No two domains of a cloud have it, on whatever of its hosts."""
+        """Attach the volume. Fail if another domain on any host of the cloud has it."""
         domain = self._read(instance_uuid)
         self._step("attach_volume")
         volume_id = str(device.volume_id)
@@ -548,7 +548,7 @@ class FakeDriver(driver.ComputeDriver):
         check: Callable[[], None],
         copied: Callable[[], None],
     ) -> None:
-        """What is in the file is not copied: nothing of a fake guest is in it."""
+        """Swap the volumes without copying content, since fake guests write none."""
         old_id, domain = str(old.volume_id), self._read(instance_uuid)
         self._step("swap_volume")
         if new_id in domain.volumes:
@@ -568,13 +568,13 @@ class FakeDriver(driver.ComputeDriver):
         return new_id in self._read(instance_uuid).volumes
 
     def _everywhere(self) -> Iterator[Domain]:
-        """The domains of all fake hosts of this machine."""
+        """Yield the domains of all fake hosts of this machine."""
         for path in glob.glob(os.path.join(os.path.dirname(self.path), "fake-*", "domains", "*.json")):
             with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
                 yield msgspec.json.decode(file.read(), type=Domain)
 
     def get_instance_diagnostics(self, instance_uuid: str) -> Diagnostics:
-        """Of the domain as it was made; what a guest that is not there did is nothing."""
+        """Return the counters of the domain as it was created, with zeros for all activity."""
         self._step("diagnostics")
         domain = self._read(instance_uuid)
         nothing = {"rx_octets": 0, "rx_packets": 0, "tx_octets": 0, "tx_packets": 0}
@@ -595,7 +595,7 @@ class FakeDriver(driver.ComputeDriver):
         self._fetch(image)
 
     def _fetch(self, image: Image) -> None:
-        """Have the image in ``images``; like a real hypervisor, once per host."""
+        """Fetch the image into ``images``, once per host, like a real hypervisor."""
         path = os.path.join(self.path, "images", os.path.basename(image.id))
         if os.path.exists(path):
             return
@@ -606,7 +606,7 @@ class FakeDriver(driver.ComputeDriver):
         finally:
             files.remove(part)
 
-    # --- making and unmaking
+    # --- create and remove
 
     def _spawn(self, spec: driver.SpawnSpec) -> None:
         instance = spec.instance
@@ -632,7 +632,7 @@ class FakeDriver(driver.ComputeDriver):
         self._write(domain)
 
     def _destroy(self, instance_uuid: str) -> None:
-        """The domain goes first, as with a real hypervisor: what is left without it are leftovers."""
+        """Remove the domain first, as a real hypervisor does. Files without a domain are leftovers."""
         files.remove(self._file("domains", instance_uuid))
         shutil.rmtree(os.path.dirname(self._console(instance_uuid)), ignore_errors=True)
 
@@ -663,7 +663,7 @@ class FakeDriver(driver.ComputeDriver):
             try:
                 domains.append(self._read(instance_uuid))
             except exceptions.DomainNotFound:
-                continue  # it went while we looked
+                continue  # Removed meanwhile.
         return domains
 
     def _read(self, instance_uuid: str) -> Domain:
@@ -678,10 +678,10 @@ class FakeDriver(driver.ComputeDriver):
     def _write(self, domain: Domain) -> None:
         files.write_atomically(self._file("domains", domain.uuid), msgspec.json.encode(domain), durable=False)
 
-    # --- slowness and failures
+    # --- delays and failures
 
     def _step(self, name: str, error: type[Exception] | None = None, instance_uuid: str = "") -> Control:
-        """Wait and fail at a step as told; returns what `Control` says."""
+        """Apply the delays and failures of a step. Return the current `Control`."""
         control, source = self._control()
         while {name, "*"} & set(control.hang_at):
             time.sleep(HANG_POLL)
@@ -695,7 +695,7 @@ class FakeDriver(driver.ComputeDriver):
         return control
 
     def _may_fail(self, fail_count: int, source: bytes) -> bool:
-        """Counts the failures played; a changed control file starts a new count."""
+        """Count the failures that were played. A changed control file starts a new count."""
         with self._mutex:
             if source != self._played_for:
                 self._played, self._played_for = 0, source
@@ -716,7 +716,7 @@ class FakeDriver(driver.ComputeDriver):
         return exceptions.VirtDriverError(reason=reason)
 
     def _control(self) -> tuple[Control, bytes]:
-        """``[fake]`` overlaid with ``control.json``, and the bytes of that file."""
+        """Return ``[fake]`` overridden by ``control.json``, and the bytes of that file."""
         values: dict[str, Any] = {name: getattr(self.conf.fake, name) for name in (*CONFIGURED, *CAPACITY)}
         try:
             with open(os.path.join(self.path, "control.json"), "rb") as file:
@@ -727,13 +727,13 @@ class FakeDriver(driver.ComputeDriver):
 
 
 def write_control(conf: cfg.ConfigOpts, host: str, **values: Any) -> None:
-    """Tell the fake hypervisor of ``host``, in whatever process it is, how to behave from now on (see `Control`)."""
+    """Set the behaviour of the fake hypervisor of ``host``, in whatever process it runs (see `Control`)."""
     path = files.private_directory(state_path(conf, host))
     files.write_atomically(os.path.join(path, "control.json"), msgspec.json.encode(values), durable=False)
 
 
 def _source(host: str, disks: str) -> DiskSource:
-    """All files of a directory of disks, but what is the hypervisor's own."""
+    """Return all files of a disk directory, except those of the hypervisor."""
     names = sorted(name for name in os.listdir(disks) if name != ASIDE_DOMAIN)
     found = [DiskFile(name=name, size=os.path.getsize(os.path.join(disks, name))) for name in names]
     return DiskSource(driver="fake", host=host, location=disks, files=found)
@@ -753,7 +753,7 @@ def _images(spec: driver.SpawnSpec) -> list[Image]:
 
 
 def _domain(spec: driver.SpawnSpec) -> Domain:
-    """The domain to be, off."""
+    """Return the new domain, off."""
     instance, flavor = spec.instance, spec.instance.flavor
     return Domain(
         uuid=instance.uuid,

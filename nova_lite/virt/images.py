@@ -1,7 +1,7 @@
-"""Disk images: what qemu-img says of them, and which of them may be used.
+"""Disk images: inspection by qemu-img, and checks whether an image may be used.
 
-An image comes from a user. What its header claims (another file as its backing, an absurd size) must neither reach a
-guest nor hurt the host, so qemu-img reads it under limits of CPU time and memory, and the checks here come before use.
+Images come from users. What a header claims (a backing file, an absurd size) must neither reach a guest nor harm the
+host. So qemu-img runs with limits on CPU time and memory, and the checks here come before any use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nova_lite.objects import Image
 
 GIB = 1024**3
 
-#: An image's ``disk_format`` to qemu's name of it. VMDK is left out: its descriptor may name any file of the host.
+#: qemu's format by an image's ``disk_format``. VMDK is missing, because its descriptor may name any file of the host.
 QEMU_FORMATS = {
     "raw": "raw",
     "ami": "raw",
@@ -34,15 +34,16 @@ QEMU_FORMATS = {
     "vhdx": "vhdx",
 }
 
-#: Address space, in bytes, that the copy of a disk may take.
+#: Address space, in bytes, that flattening a disk may use.
 FLATTEN_MEMORY = 2 * GIB
 
-#: Formats that guests' disks are kept in; others are converted to raw.
+#: Formats that guests' disks may have. Other formats are converted to raw.
 KEPT_FORMATS = ("raw", "qcow2")
 
 
 class DiskInfo(msgspec.Struct, frozen=True):
-    """``virtual_size`` in bytes, as a guest sees it; ``data_files``: other files that the image refers to."""
+    """Properties of a disk. ``virtual_size``: bytes that a guest sees. ``data_files``: other files that the image
+    refers to."""
 
     format: str
     virtual_size: int
@@ -50,7 +51,7 @@ class DiskInfo(msgspec.Struct, frozen=True):
 
 
 class QemuImg:
-    """qemu-img, with limits where it reads what a user made."""
+    """qemu-img, with limits wherever it reads user data."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._limits = [
@@ -61,8 +62,10 @@ class QemuImg:
         self._convert_seconds = conf.libvirt.image_convert_seconds
 
     def info(self, path: str, disk_format: str) -> DiskInfo:
-        """Of one file of qemu's format ``disk_format``, which is not guessed, without following what it refers to;
-        raises `VirtDriverError`."""
+        """Inspect one file of qemu's format ``disk_format``, without guessing the format or following references.
+
+        Raises `VirtDriverError`.
+        """
         command = [*self._limits, "qemu-img", "info", "--output=json", "--force-share", "-f", disk_format]
         answer: dict[str, Any] = msgspec.json.decode(run(*command, file_argument(path)))
         specific = (answer.get("format-specific") or {}).get("data") or {}
@@ -75,19 +78,22 @@ class QemuImg:
         )
 
     def convert(self, source: str, info: DiskInfo, target: str) -> None:
-        """Make ``target``, raw, no bigger than its header says, under limits of CPU time and memory."""
+        """Convert to the raw file ``target``, no bigger than the header says, under limits of CPU time and memory."""
         limits = [f"--cpu={self._convert_seconds}", f"--as={FLATTEN_MEMORY}", f"--fsize={info.virtual_size}"]
         run("prlimit", *limits, "qemu-img", "convert", "-f", info.format, "-O", "raw", file_argument(source), target)
 
     def flatten(self, source: str, source_format: str, target: str, check: Callable[[], None]) -> None:
-        """Make ``target``, a qcow2 file of all that a guest sees of ``source``. ``check`` is called meanwhile, and ends
-        it by raising. Under a limit of memory; it takes as long as the disk is big."""
+        """Make ``target``, a qcow2 file with everything that a guest sees of ``source``. ``check`` may cancel it by
+        raising.
+
+        It has a limit of memory, but not of time: that depends on the disk's size.
+        """
         memory = f"--as={FLATTEN_MEMORY}"
         command = ["prlimit", memory, "qemu-img", "convert", "-f", source_format, "-O", "qcow2", source, target]
         run_checked(check, "setpriv", "--pdeathsig", "KILL", "nice", *command)
 
     def create_overlay(self, path: str, backing: str, backing_format: str, size: int) -> None:
-        """Make a qcow2 file of ``size`` bytes that begins as ``backing``."""
+        """Make a qcow2 file of ``size`` bytes on top of ``backing``."""
         run(
             *self._limits,
             "qemu-img",
@@ -105,12 +111,12 @@ class QemuImg:
 
 
 def file_argument(path: str) -> str:
-    """A path that qemu-img takes as a file's name, whatever it begins with."""
+    """Return a form of the path that qemu-img takes as a file name, whatever its first characters."""
     return os.path.join(".", path) if not os.path.isabs(path) else path
 
 
 def run(*command: str) -> bytes:
-    """Standard output of a program; raises `VirtDriverError` with the last line of its complaint."""
+    """Run a program and return its standard output. Raises `VirtDriverError` with the last line of its errors."""
     try:
         result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except OSError as error:
@@ -124,7 +130,10 @@ def run(*command: str) -> bytes:
 
 
 def run_checked(check: Callable[[], None], *command: str) -> None:
-    """Run a program that may take long; ``check`` is called every second, and ends it by raising. Raises as `run`."""
+    """Run a program that may take long. ``check`` is called every second, and may end it by raising.
+
+    Raises as `run`.
+    """
     with tempfile.TemporaryFile() as complaint:
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaint)
@@ -148,7 +157,7 @@ def run_checked(check: Callable[[], None], *command: str) -> None:
 
 
 def qemu_format(image: Image) -> str:
-    """qemu's name of the image's declared format; raises `ImageUnacceptable`."""
+    """Return qemu's name of the image's declared format. Raises `ImageUnacceptable`."""
     try:
         return QEMU_FORMATS[image.disk_format]
     except KeyError as error:
@@ -159,7 +168,7 @@ def qemu_format(image: Image) -> str:
 
 
 def check_acceptable(image: Image, info: DiskInfo) -> None:
-    """The bytes must be what was declared, and refer to nothing else; raises `ImageUnacceptable`."""
+    """Raise `ImageUnacceptable` unless the file has the declared format and refers to no other file."""
     declared = qemu_format(image)
     if info.format != declared:
         raise exceptions.ImageUnacceptable(
@@ -170,6 +179,9 @@ def check_acceptable(image: Image, info: DiskInfo) -> None:
 
 
 def check_fits(image_size: int, root_gb: int) -> None:
-    """The image's virtual size (bytes) against the flavor's root disk (GB, 0: any); raises `FlavorDiskTooSmall`."""
+    """Check the image's virtual size (bytes) against the flavor's root disk (GB, 0: any).
+
+    Raises `FlavorDiskTooSmall`.
+    """
     if root_gb and image_size > root_gb * GIB:
         raise exceptions.FlavorDiskTooSmall(flavor_size=root_gb, image_min_disk=-(-image_size // GIB))

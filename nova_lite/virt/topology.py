@@ -1,5 +1,4 @@
-"""A host's NUMA cells as its operator gives them out: the CPUs that guests share, those that are for one vCPU each, and
-the large pages that the host keeps."""
+"""The parts of a host's NUMA cells that its operator makes available: shared CPUs, dedicated CPUs, and large pages."""
 
 from __future__ import annotations
 
@@ -14,7 +13,10 @@ from nova_lite.objects import NUMACell, NUMAPages
 
 
 def given_out(conf: cfg.ConfigOpts, cells: Sequence[NUMACell]) -> list[NUMACell]:
-    """``cells``: as the machine has them, with all of their CPUs as shared ones. Raises `ConfigurationError`."""
+    """Return the cells with the configured CPUs and pages. ``cells``: all CPUs as shared.
+
+    Raises `ConfigurationError`.
+    """
     shared, dedicated = cpus(conf, cells)
     reserved = _reserved_pages(conf, cells)
     return [
@@ -32,7 +34,7 @@ def given_out(conf: cfg.ConfigOpts, cells: Sequence[NUMACell]) -> list[NUMACell]
 
 
 def cpus(conf: cfg.ConfigOpts, cells: Iterable[NUMACell]) -> tuple[frozenset[int], frozenset[int]]:
-    """CPUs that guests share, and those for one vCPU each."""
+    """Return the shared CPUs and the dedicated CPUs."""
     there = frozenset[int]().union(*(cpu_sets.parse(cell.shared_cpus) for cell in cells))
     shared = _option(conf, "cpu_shared_set", there)
     dedicated = _option(conf, "cpu_dedicated_set", there)
@@ -47,12 +49,12 @@ def cpus(conf: cfg.ConfigOpts, cells: Iterable[NUMACell]) -> tuple[frozenset[int
 
 
 def divides(conf: cfg.ConfigOpts) -> bool:
-    """Whether guests do not simply share all CPUs."""
+    """Check whether the options restrict the CPUs of guests at all."""
     return conf.compute.cpu_shared_set is not None or conf.compute.cpu_dedicated_set is not None
 
 
 def shared_of(conf: cfg.ConfigOpts, cells: Sequence[NUMACell]) -> dict[str, str]:
-    """The CPUs that guests share: of each cell, by its id, and by "" of the host, where these are not all of it."""
+    """Return the shared CPUs of each cell by its id, and of the host by "" if these are not all of its CPUs."""
     of_host = cpu_sets.show(cpus(conf, cells)[0]) if divides(conf) else ""
     return {"": of_host, **{str(cell.id): cell.shared_cpus for cell in given_out(conf, cells)}}
 
@@ -70,7 +72,7 @@ def _option(conf: cfg.ConfigOpts, name: str, there: frozenset[int]) -> frozenset
 
 
 def _reserved_pages(conf: cfg.ConfigOpts, cells: Iterable[NUMACell]) -> dict[tuple[int, int], int]:
-    """By the cell's id and the page's size in KiB."""
+    """Return the number of reserved pages by the cell's id and the page size in KiB."""
     there = {(cell.id, pages.size_kb): pages.total for cell in cells for pages in cell.pages}
     found = {}
     for each in conf.reserved_huge_pages or ():
@@ -92,13 +94,13 @@ def _reserved_pages(conf: cfg.ConfigOpts, cells: Iterable[NUMACell]) -> dict[tup
 
 
 def _size_kb(text: str) -> int:
-    """KiB without a unit."""
+    """Parse a size. Without a unit it is in KiB."""
     return int(text) if text.isdigit() else int(strutils.string_to_bytes(text, return_int=True)) // 1024
 
 
 def alike(count: int, vcpus: int, memory_mb: int, threads: int = 2, large_kb: int = 2048) -> list[NUMACell]:
-    """A machine of ``count`` like cells, for a hypervisor that is made up: cores of ``threads`` CPUs, and a quarter of
-    the memory in large pages."""
+    """Return ``count`` equal cells for an imaginary machine: cores of ``threads`` CPUs, a quarter of the memory in
+    large pages."""
     each, memory = vcpus // count, memory_mb // count
     cells = []
     for number in range(count):

@@ -1,4 +1,4 @@
-"""The connection to libvirtd: one per driver, opened again when it broke, with its errors turned into ours."""
+"""The connection to libvirtd: one per driver, reopened when it breaks. Its errors become ours."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nova_lite.base import concurrency, exceptions, metrics
 
 LOG = logging.getLogger(__name__)
 
-#: A daemon that has not answered for 5 * 6 seconds is gone: calls that wait for it then end with an error.
+#: A daemon that is silent for 5 * 6 seconds counts as gone. Then all pending calls end with an error.
 KEEPALIVE_SECONDS = 5
 KEEPALIVE_COUNT = 6
 
-#: How often a guest's filters are tried, and what libvirt says when they fail.
+#: Number of attempts to set a guest's filters, and libvirt's texts when that fails.
 FILTER_TRIES = 5
 _FILTERS_FAILED = "Failed to apply firewall rules"
 
@@ -30,7 +30,7 @@ _BROKEN_ORIGIN_CODES = (libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_ERR_INTERNAL_E
 
 
 class LibvirtFailure(exceptions.VirtDriverError):
-    """A call that libvirt refused or failed. ``error_code``: one of libvirt's VIR_ERR numbers."""
+    """Failure of a libvirt call. ``error_code``: one of libvirt's VIR_ERR numbers."""
 
     def __init__(self, error: libvirt.libvirtError) -> None:
         super().__init__(reason=one_line(error))
@@ -42,13 +42,13 @@ def one_line(error: libvirt.libvirtError) -> str:
 
 
 def is_broken(error: libvirt.libvirtError) -> bool:
-    """Whether the error says that libvirtd is away, rather than that it refused something."""
+    """Check whether the error means that libvirtd is unavailable, and not that it rejects a call."""
     code = error.get_error_code()
     return code in _BROKEN_CODES or (error.get_error_domain() in _BROKEN_ORIGINS and code in _BROKEN_ORIGIN_CODES)
 
 
 class Connection:
-    """``on_open`` is called with each new `virConnect`, in whichever thread opened it."""
+    """A connection. ``on_open`` is called with each new `virConnect`, in the thread that opened it."""
 
     def __init__(self, uri: str, host: str, on_open: Callable[[Any], None] | None = None) -> None:
         self._uri = uri
@@ -58,7 +58,7 @@ class Connection:
         self._connection: Any = None
 
     def get(self) -> Any:
-        """A live `virConnect`; raises `HypervisorUnavailable`."""
+        """Return a live `virConnect`. Raises `HypervisorUnavailable`."""
         with self._lock:
             if self._connection is None or not self._connection.isAlive():
                 self._connection = None
@@ -78,7 +78,7 @@ class Connection:
         return connection
 
     def call(self, method: Callable[..., Any], *args: Any) -> Any:
-        """``method(*args)`` of a libvirt object; raises `LibvirtFailure` or `HypervisorUnavailable`."""
+        """Call ``method(*args)`` of a libvirt object. Raises `LibvirtFailure` or `HypervisorUnavailable`."""
         try:
             with metrics.timed(metrics.HYPERVISOR.labels(getattr(method, "__name__", "other"))):
                 return concurrency.call_blocking(method, *args)
@@ -88,12 +88,15 @@ class Connection:
             raise LibvirtFailure(error) from error
 
     def connect_call(self, name: str, *args: Any) -> Any:
-        """Method ``name`` of the connection itself."""
+        """Call the method ``name`` of the connection itself."""
         return self.call(getattr(self.get(), name), *args)
 
     def call_filtering(self, method: Callable[..., Any], *args: Any) -> Any:
-        """`call` of what has libvirt write a guest's filters. Its ebtables work on nftables, and lose their way when
-        somebody else (this daemon, for security groups) changes a table at that moment: then it is tried again."""
+        """Call a method that makes libvirt write a guest's filters, and repeat it after a conflict.
+
+        libvirt's ebtables use nftables, and fail if another process (such as this daemon) changes a table at the same
+        moment.
+        """
         for left in reversed(range(FILTER_TRIES)):
             try:
                 return self.call(method, *args)
@@ -105,7 +108,7 @@ class Connection:
         raise AssertionError("unreachable")
 
     def call_unless(self, codes: tuple[int, ...], method: Callable[..., Any], *args: Any) -> Any:
-        """`call`, but None when libvirt fails with one of ``codes``: what was to be reached is already so."""
+        """Call a method. Return None if libvirt fails with one of ``codes``, which mean that there is nothing to do."""
         try:
             return self.call(method, *args)
         except LibvirtFailure as error:
@@ -116,7 +119,7 @@ class Connection:
 
 
 def _keep_alive(connection: Any) -> None:
-    """A connection with no daemon behind it has no use for that, and says so."""
+    """Enable keepalives. A connection without a daemon does not support them."""
     try:
         connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
     except libvirt.libvirtError as error:
@@ -126,7 +129,10 @@ def _keep_alive(connection: Any) -> None:
 
 @functools.cache
 def start_event_loop() -> None:
-    """libvirt's event loop, once per process and before the first connection: it carries keepalives and events."""
+    """Start libvirt's event loop, once per process and before the first connection.
+
+    It carries keepalives and events.
+    """
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
     libvirt.virEventRegisterDefaultImpl()
     concurrency.native_thread(_run_event_loop, "libvirt-events")

@@ -1,7 +1,7 @@
 """The libvirt driver: guests under KVM, or emulated where KVM does not work.
 
-Domains are persistent, so that a stopped one can be started again. What belongs to an instance: its domain, its
-directory (`records`), and on each of its networks a DHCP reservation (`networks`).
+Domains are persistent, so that a stopped guest can be started again. An instance consists of its domain, its directory
+(`records`), and a DHCP reservation on each of its networks (`networks`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ LOG = logging.getLogger(__name__)
 
 SOFT = "SOFT"
 
-#: In the directory of a guest that is set aside: its domain.
+#: File in the directory of a guest that is set aside: its domain.
 DEFINITION = "domain.xml"
 
 _NO_AGENT = (libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED)
@@ -133,7 +133,7 @@ class LibvirtDriver(ComputeDriver):
             self._cache.clean()
 
     def _learn_traits(self) -> None:
-        """What guests can be given here: their CPU, firmware and devices."""
+        """Find out the traits of this host: CPU, firmware and devices that guests can have."""
         try:
             capabilities = [
                 self._connection.connect_call(
@@ -170,14 +170,14 @@ class LibvirtDriver(ComputeDriver):
         )
 
     def _learn_topology(self) -> None:
-        """The machine's NUMA cells, and what of them is given out; pages are counted at the start."""
+        """Find out the NUMA cells, and the parts of them that are available. Pages are counted at the start."""
         machine = host_topology.parse(self._host_capabilities())
         self._cells = topology.given_out(self.conf, machine)
         shared = topology.shared_of(self.conf, machine)
         self._given = msgspec.structs.replace(self._given, shared_cpus=shared)
 
     def _host_capabilities(self) -> str:
-        """libvirt's description of this host; asked once, because it may ask qemu for it."""
+        """Return libvirt's description of this host. Queried once, because libvirt may start qemu for it."""
         if self._capabilities is None:
             self._capabilities = self._connection.connect_call("getCapabilities")
         return self._capabilities
@@ -239,7 +239,7 @@ class LibvirtDriver(ComputeDriver):
             self._port_firewall.set(msgspec.structs.replace(filters, peers=None))
             self._tunnels.set(filters.peers)
 
-    # --- life and death
+    # --- create and remove
 
     def spawn(self, spec: SpawnSpec) -> None:
         if self._is_there(spec):
@@ -262,7 +262,8 @@ class LibvirtDriver(ComputeDriver):
         kvm.explain_slow_start(instance_uuid, time.monotonic() - started, self._host_capabilities())
 
     def _check_traits(self, wanted: hardware.Hardware) -> None:
-        """The scheduler has chosen by what it knew of this host, or was not asked."""
+        """Raise `VirtDriverError` for missing traits. The scheduler may have had outdated traits, or may not have been
+        used."""
         if missing := traits.missing(wanted.traits, self._traits):
             raise exceptions.VirtDriverError(reason=f"host {self.host} lacks what is asked for: {', '.join(missing)}")
 
@@ -281,7 +282,7 @@ class LibvirtDriver(ComputeDriver):
         self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout, paused)
 
     def _is_there(self, spec: SpawnSpec) -> bool:
-        """Whether the domain already runs at this generation. An older or half-made one is removed."""
+        """Check whether the domain already runs at this generation. Remove an older or incomplete domain."""
         instance_uuid = spec.instance.uuid
         try:
             info = self.get_info(instance_uuid)
@@ -300,7 +301,7 @@ class LibvirtDriver(ComputeDriver):
 
     @staticmethod
     def _undo(what: str, remove: Callable[[str], None], instance_uuid: str) -> None:
-        """One step back. A step that fails is left to `leftovers`, so that the first error is the one reported."""
+        """Undo one step. A failing step is left to `leftovers`, so that the first error is reported."""
         try:
             remove(instance_uuid)
         except (exceptions.VirtDriverError, OSError) as error:
@@ -311,10 +312,10 @@ class LibvirtDriver(ComputeDriver):
         with _files_errors():
             self._records.remove(instance_uuid)
 
-    # --- moving to another host while it is off
+    # --- cold migration
 
     def migrate_disk_and_power_off(self, instance_uuid: str, timeout: int) -> DiskSource:
-        """What it had suspended to disk stays behind, as with a power cut."""
+        """Turn off the guest and offer the disks. Memory that was suspended to disk is lost, as with a power cut."""
         domain, _ = self._domains.get(instance_uuid)
         self.power_off(instance_uuid, timeout)
         if self._connection.call(domain.hasManagedSaveImage, 0):
@@ -323,7 +324,7 @@ class LibvirtDriver(ComputeDriver):
             return transfer.offer(self.conf, self._records.directory(instance_uuid))
 
     def set_aside(self, instance_uuid: str, timeout: int) -> DiskSource:
-        """Its definition is kept beside its disks, before it is taken from libvirt."""
+        """Set the guest aside. Its definition is stored with its disks before it is removed from libvirt."""
         with _files_errors():
             if self._records.aside(instance_uuid) is None:
                 self._take_apart(instance_uuid, timeout)
@@ -356,7 +357,7 @@ class LibvirtDriver(ComputeDriver):
         return os.path.join(self._records.directory(instance_uuid), DEFINITION)
 
     def finish_migration(self, spec: SpawnSpec, source: DiskSource, power_on: bool) -> None:
-        """A fetch that was killed is gone on with."""
+        """Create the guest from the source's disks. A fetch that was killed is resumed."""
         instance_uuid = spec.instance.uuid
         resumed = self._records.generation(instance_uuid) == spec.generation and not self._domains.has(instance_uuid)
         if not resumed and self._is_there(spec):
@@ -377,7 +378,7 @@ class LibvirtDriver(ComputeDriver):
                 self._start(domain, instance_uuid)
             undo.pop_all()
 
-    # --- moving to another host while it runs
+    # --- live migration
 
     def check_can_live_migrate_source(self, instance_uuid: str) -> LiveSource:
         domain, info = self._domains.get(instance_uuid)
@@ -391,7 +392,7 @@ class LibvirtDriver(ComputeDriver):
         return msgspec.structs.replace(found, disks=sizes)
 
     def _capacity(self, domain: Any, instance_uuid: str, name: str) -> int:
-        """Of one of its disks, in bytes, as the guest sees it."""
+        """Return the capacity of one disk in bytes, as the guest sees it."""
         path = os.path.join(self._records.directory(instance_uuid), name)
         return int(self._connection.call(domain.blockInfo, path, 0)[0])
 
@@ -456,8 +457,7 @@ class LibvirtDriver(ComputeDriver):
             self._domains.cut_power(domain)
 
     def reboot(self, instance_uuid: str, reboot_type: str, timeout: int) -> None:
-        """Off and on again, so that the outcome can be seen, which libvirt's own reboot does not show. What was
-        suspended starts afresh."""
+        """Turn the guest off and on. libvirt's own reboot does not show the result. A suspended guest starts afresh."""
         domain, _ = self._domains.get(instance_uuid)
         self._drop_memory(domain)
         self.power_off(instance_uuid, timeout if reboot_type == SOFT else 0)
@@ -477,7 +477,7 @@ class LibvirtDriver(ComputeDriver):
             self._domains.define(xml)
 
     def renew(self, spec: SpawnSpec) -> None:
-        """libvirt takes the new definition for the old one at once. Variables of a firmware stay."""
+        """Replace the domain's definition, which libvirt does in one step. Firmware variables stay."""
         instance_uuid = spec.instance.uuid
         domain, info = self._domains.get(instance_uuid)
         if info.generation != spec.generation or self._records.generation(instance_uuid) != spec.generation:
@@ -490,11 +490,11 @@ class LibvirtDriver(ComputeDriver):
             self._rescue.forget(instance_uuid)
 
     def _drop_memory(self, domain: Any) -> None:
-        """Forget the memory of a suspended guest."""
+        """Drop the saved memory of a suspended guest."""
         if self._connection.call(domain.hasManagedSaveImage, 0):
             self._connection.call(domain.managedSaveRemove, 0)
 
-    # --- what only some drivers can
+    # --- optional abilities
 
     def set_admin_password(self, instance_uuid: str, user: str, password: str) -> None:
         domain, _ = self._domains.get(instance_uuid)
@@ -506,7 +506,7 @@ class LibvirtDriver(ComputeDriver):
             raise
 
     def trigger_crash_dump(self, instance_uuid: str) -> None:
-        """A non-maskable interrupt; what the guest does then is its own matter."""
+        """Inject a non-maskable interrupt. The guest's reaction is its own."""
         domain, _ = self._domains.get(instance_uuid)
         self._connection.call(domain.injectNMI, 0)
 
@@ -577,7 +577,7 @@ class LibvirtDriver(ComputeDriver):
             return self._cache.age(minimum_age, self._used_images)
 
     def _used_images(self) -> set[str]:
-        """Also by domains that are older than records of what they use, which start their kernels themselves."""
+        """Return the images in use, also by domains without a record, which start their kernels themselves."""
         used = disk_usage.bases(self._records.instances_path)
         for info in self._domains.all():
             with contextlib.suppress(exceptions.DomainNotFound):
@@ -586,7 +586,7 @@ class LibvirtDriver(ComputeDriver):
         return used
 
     def suspend(self, instance_uuid: str) -> None:
-        """Its memory goes to libvirt's own file, and back at the next start."""
+        """Save the guest's memory to libvirt's own file. The next start restores it."""
         domain, info = self._domains.get(instance_uuid)
         if info.power_state == PowerState.RUNNING or not self._connection.call(domain.hasManagedSaveImage, 0):
             self._connection.call(domain.managedSave, 0)
@@ -623,14 +623,14 @@ class LibvirtDriver(ComputeDriver):
 
 
 def _hardware(spec: SpawnSpec) -> hardware.Hardware:
-    """What cannot be had was refused when the server was accepted. One that was accepted before that was looked at
-    moves on without it."""
+    """Return the hardware of a guest. Unsupported requests of a server that was accepted by an older version are
+    ignored."""
     return hardware.resolve(spec.instance.flavor, spec.image, strict=False)
 
 
 @contextlib.contextmanager
 def _files_errors() -> Iterator[None]:
-    """A full disk or a missing right, as a driver's error."""
+    """Raise errors of the file system (full disk, missing permission) as a driver's error."""
     try:
         yield
     except OSError as error:
@@ -638,7 +638,7 @@ def _files_errors() -> Iterator[None]:
 
 
 def _warn_of_closed_directories(path: str) -> None:
-    """qemu runs as a user of its own, who has to be able to enter every directory above the disks."""
+    """Warn of directories above the disks that qemu's user cannot enter."""
     while path != os.path.dirname(path):
         if not os.stat(path).st_mode & 0o001:
             LOG.warning("%s is closed to other users: guests' disks below it may be out of qemu's reach", path)

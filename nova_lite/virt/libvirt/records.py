@@ -1,15 +1,15 @@
-"""What the driver keeps on disk besides libvirt: a directory per instance, and a record of its interfaces.
+"""The driver's own files: a directory per instance, and a record of its interfaces.
 
 ::
 
-    <instances_path>/<uuid>/instance.json    whose it is; disks, config drive and console log lie beside it
-    <instances_path>/<uuid>@<host>/          the same, where another host of the same path has (or had) the first name
-    <instances_path>/…@aside/                either, while the instance is resized on its own host
-    <instances_path>/_interfaces/<uuid>.json what `plug_vifs` made, so that `unplug_vifs` can remove it
+    <instances_path>/<uuid>/instance.json    its owner; disks, config drive and console log are in the same directory
+    <instances_path>/<uuid>@<host>/          the same, if another host with the same path has (or had) the first name
+    <instances_path>/…@aside/                either of them, while the instance is resized on its own host
+    <instances_path>/_interfaces/<uuid>.json what `plug_vifs` has created, so that `unplug_vifs` can remove it
     <instances_path>/_base/                  image cache
 
-Several compute daemons on one machine may share ``instances_path``: each sees only what carries its host name. A
-record is written before what it tells of is made, so nothing is ever left that no record knows.
+Several compute daemons on one machine may share ``instances_path``. Each sees only what has its host name. A record is
+written before the objects that it describes are created, so that nothing exists without a record.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from nova_lite.objects.ready import make_ready
 
 LOG = logging.getLogger(__name__)
 
-#: qemu runs as another user, and has to get at the files below, but not to list them.
+#: qemu's user must be able to access the files, but not to list the directory.
 DIRECTORY_MODE = 0o711
 
 INTERFACES = "_interfaces"
 BASE = "_base"
 
 RECORD = "instance.json"
-#: Before the name of a directory that is being made.
+#: Prefix of a directory that is being created.
 UNFINISHED = ".new-"
 
-#: Behind the name of a directory.
+#: Suffix of a directory that is set aside.
 ASIDE = "@aside"
 
 
 class InstanceRecord(msgspec.Struct, frozen=True):
-    """``images``: ids of those that it may begin as, or boot."""
+    """Record of an instance. ``images``: ids of images that its disks are based on, or that it boots."""
 
     uuid: str
     host: str
@@ -70,7 +70,7 @@ class Records:
         self._host = host
 
     def prepare(self) -> None:
-        """Make the directories, and clear away instance directories that a crash left half made."""
+        """Create the directories, and remove instance directories that a crash left incomplete."""
         for path in (self.instances_path, self.base_path, os.path.join(self.instances_path, INTERFACES)):
             os.makedirs(path, exist_ok=True)
             os.chmod(path, DIRECTORY_MODE)
@@ -86,11 +86,9 @@ class Records:
     # --- instance directories
 
     def create(self, instance_uuid: str, generation: int, image_ids: Sequence[str] = (), beside: bool = False) -> str:
-        """Make the instance's directory, with its record in it from the first moment, a power cut or not; returns its
-        path.
+        """Create the instance's directory and its record atomically, also in case of a power cut. Return its path.
 
-        Raises OSError also when there is one already, which then is another host's: ours was removed before. Unless it
-        may be made ``beside`` that.
+        Raises OSError if another host's directory exists already, unless ``beside`` allows a second one.
         """
         record = InstanceRecord(instance_uuid, self._host, generation, list(image_ids))
         unfinished = os.path.join(self.instances_path, self._unfinished(instance_uuid))
@@ -110,7 +108,7 @@ class Records:
         return path
 
     def directory(self, instance_uuid: str) -> str:
-        """Where the instance's files are, or would be; an uuid that is none raises ValueError."""
+        """Return the path of the instance's directory, existing or not. Raises ValueError for an invalid uuid."""
         beside = self._beside(instance_uuid)
         return beside if os.path.isdir(beside) else self._plain(instance_uuid)
 
@@ -121,16 +119,16 @@ class Records:
         return f"{self._plain(instance_uuid)}@{self._host}"
 
     def generation(self, instance_uuid: str) -> int | None:
-        """Of which attempt the instance's directory is, if there is one of this host's."""
+        """Return the generation of the instance's directory, if this host has one."""
         record = self._read(os.path.join(self.directory(instance_uuid), RECORD), InstanceRecord)
         return None if record is None else record.generation
 
     def owns(self, instance_uuid: str) -> bool:
-        """Whether there is a directory of the instance, and it is this host's."""
+        """Check whether this host has a directory of the instance."""
         return self._read(os.path.join(self.directory(instance_uuid), RECORD), InstanceRecord) is not None
 
     def remove(self, instance_uuid: str) -> None:
-        """Remove the instance's directory if it is this host's. The record goes last."""
+        """Remove the instance's directory if it is this host's. The record is removed last."""
         if not self.owns(instance_uuid):
             return
         path = self.directory(instance_uuid)
@@ -142,7 +140,7 @@ class Records:
     # --- set aside
 
     def set_aside(self, instance_uuid: str) -> str:
-        """Another directory of the instance can be made; returns where this one is from now on."""
+        """Rename the directory, so that another one of the instance can be created. Return the new path."""
         if (aside := self.aside(instance_uuid)) is not None:
             return aside
         path = self.directory(instance_uuid) + ASIDE
@@ -150,7 +148,7 @@ class Records:
         return path
 
     def take_back(self, instance_uuid: str) -> None:
-        """The opposite; quiet if nothing is set aside. Raises OSError while there is another one."""
+        """Rename the directory that was set aside back, if any. Raises OSError if another one exists."""
         if (aside := self.aside(instance_uuid)) is not None:
             os.rename(aside, aside.removesuffix(ASIDE))
 
@@ -159,7 +157,7 @@ class Records:
             shutil.rmtree(aside)
 
     def aside(self, instance_uuid: str) -> str | None:
-        """Where what this host has set aside of the instance is."""
+        """Return the path of the directory that this host has set aside, if any."""
         for path in (self._plain(instance_uuid) + ASIDE, self._beside(instance_uuid) + ASIDE):
             if self._read(os.path.join(path, RECORD), InstanceRecord) is not None:
                 return path
@@ -172,7 +170,7 @@ class Records:
         files.write_atomically(self._interfaces_path(instance_uuid), msgspec.json.encode(record))
 
     def read_interfaces(self, instance_uuid: str) -> list[VIF]:
-        """Empty when there are none, or they are another host's."""
+        """Return the recorded interfaces. Empty if there are none, or if they are another host's."""
         record = self._read(self._interfaces_path(instance_uuid), InterfaceRecord)
         return [] if record is None else record.vifs
 
@@ -184,10 +182,10 @@ class Records:
     def _interfaces_path(self, instance_uuid: str) -> str:
         return os.path.join(self.instances_path, INTERFACES, f"{uuid.UUID(instance_uuid)}.json")
 
-    # --- both
+    # --- directories and interfaces
 
     def uuids(self) -> set[str]:
-        """Of instances that have anything here that is this host's."""
+        """Return the uuids of instances that have anything here that belongs to this host."""
         named = {uuid_of(name) for name in os.listdir(self.instances_path)}
         found = {
             instance_uuid
@@ -201,7 +199,7 @@ class Records:
         return found
 
     def _read(self, path: str, kind: type[R]) -> R | None:
-        """None when there is no such record of this host; one that cannot be read is somebody else's."""
+        """Read a record. Return None if this host has none. An unreadable record counts as another host's."""
         try:
             with open(path, "rb") as file:
                 record = msgspec.json.decode(file.read(), type=kind)
@@ -217,7 +215,7 @@ class Records:
 
 
 def uuid_of(name: str) -> str | None:
-    """Whose directory has this name; None if it is no instance's."""
+    """Return the uuid of the instance whose directory has this name, or None."""
     plain = name.partition("@")[0]
     return plain if _is_uuid(plain) and "/" not in name else None
 

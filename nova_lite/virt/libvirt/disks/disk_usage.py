@@ -1,6 +1,6 @@
-"""What the files of all instances below one directory use: of the disk, and of the image cache.
+"""Disk space and cached images that the files of all instances below one directory use.
 
-Whose they are does not matter: daemons, and machines, may share the directory.
+The owner of the files does not matter: several daemons, and machines, may share the directory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nova_lite.virt.libvirt.disks import disks
 
 _SECTOR = 512
 
-#: Files of an instance that may begin as a cached image.
+#: Files of an instance that may be based on a cached image.
 OVERLAYS = (disks.ROOT, disks.RESCUE)
 _GROWING = (*OVERLAYS, *disks.EPHEMERALS, disks.SWAP)
 
@@ -29,7 +29,7 @@ class _Images(msgspec.Struct):
 
 
 def growth(instances_path: str) -> int:
-    """By how many bytes the disks there may still grow."""
+    """Return the number of bytes by which the disks there may still grow."""
     total = 0
     for directory in _directories(instances_path):
         for name in _GROWING:
@@ -46,8 +46,10 @@ def _growth(path: str) -> int:
 
 
 def bases(instances_path: str) -> set[str]:
-    """Names in the image cache that instances there begin as, or boot, or are being made of. Raises OSError where that
-    cannot be told."""
+    """Return the names of cached images that instances there are based on, boot, or are being built from.
+
+    Raises OSError if that is unknown.
+    """
     used: set[str] = set()
     for directory in _directories(instances_path):
         with contextlib.suppress(FileNotFoundError):
@@ -69,7 +71,7 @@ def _recorded(path: str) -> set[str]:
 
 
 def _directories(instances_path: str) -> Iterator[str]:
-    """Those half made included, whose records say already what they are to begin as."""
+    """Yield the instance directories, including incomplete ones, since their records already name the images."""
     with os.scandir(instances_path) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False) and (

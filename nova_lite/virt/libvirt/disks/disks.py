@@ -1,4 +1,4 @@
-"""A guest's disks: made from its images and its flavor, in the instance's directory."""
+"""Disks of a guest, made from its images and its flavor in the instance's directory."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.disks.overlays import Overlays
 
 ROOT = "disk"
-#: As many as an instance may have.
+#: Maximum number of ephemeral disks of an instance.
 EPHEMERALS = ("disk.eph0", "disk.eph1", "disk.eph2")
 SWAP = "disk.swap"
 CONFIG_DRIVE = "disk.config"
 RESCUE = "disk.rescue"
-#: The variables of a UEFI guest's firmware, which libvirt makes.
+#: Firmware variables of a UEFI guest. libvirt creates the file.
 NVRAM = "nvram.fd"
 RESCUE_CONFIG_DRIVE = "disk.config.rescue"
 
-#: Of images: the root disk is a drive with it.
+#: Image format whose root disk is a CD-ROM drive.
 ISO = "iso"
 
 _MIB = 1024**2
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """``device``: what the guest is meant to call it (vda). ``format``: qemu's name. ``serial``: of a volume, its id;
-    ``direct``: past the host's page cache, so that another host sees what was written. ``network``: where it is instead
-    of at a path."""
+    """A disk of a guest.
+
+    ``device``: the intended name in the guest (vda). ``format``: qemu's name. ``serial``: of a volume, its id.
+    ``direct``: bypass the host's page cache, so that another host sees the writes. ``network``: location of a disk
+    without a path.
+    """
 
     path: str
     device: str
@@ -69,7 +72,8 @@ class DiskMaker:
         self.config_drives = config_drives
 
     def make(self, directory: str, spec: SpawnSpec) -> DiskSet:
-        """Make all disks of the flavor, root first; raises `Invalid` children where image or flavor are at fault."""
+        """Make all disks of the flavor, root first. Raises `Invalid` subclasses for a fault of the image or the
+        flavor."""
         require_root(spec)
         flavor, asked = spec.instance.flavor, spec.instance.block_devices
         names = local_names(asked)
@@ -89,8 +93,8 @@ class DiskMaker:
         return DiskSet(disks=[*disks, *volume_disks(spec)], direct_boot=self.direct_boot(spec.image, spec.images))
 
     def make_rescue(self, directory: str, spec: SpawnSpec) -> DiskSet:
-        """A root disk of the rescue image, as big as that is, and a config drive if the guest has one. What an earlier
-        try has left is replaced."""
+        """Make a root disk of the rescue image's size, and a config drive if the guest has one. Replaces earlier
+        ones."""
         assert spec.image is not None
         for name in (RESCUE, RESCUE_CONFIG_DRIVE):
             files.remove(os.path.join(directory, name))
@@ -102,12 +106,12 @@ class DiskMaker:
         return DiskSet(disks=disks, direct_boot=self.direct_boot(spec.image, spec.images))
 
     def _root(self, directory: str, image: Image, root_gb: int, device: str) -> Disk:
-        """A CD is as big as it is."""
+        """Make the root disk. A CD has the size of its image."""
         size = 0 if image.disk_format == ISO else root_gb
         return self._overlay(os.path.join(directory, ROOT), image, size, device)
 
     def _overlay(self, path: str, image: Image, root_gb: int, device: str) -> Disk:
-        """An overlay as big as the flavor says (0: as the image is), so that all guests share the image's blocks."""
+        """Make an overlay of the flavor's size (0: the image's), so that all guests share the image's blocks."""
         base = self._cache.get(image)
         images.check_fits(base.virtual_size, root_gb)
         size = root_gb * images.GIB or base.virtual_size
@@ -115,7 +119,7 @@ class DiskMaker:
         return Disk(path=path, device=device, format="qcow2")
 
     def direct_boot(self, image: Image | None, others: dict[str, Image]) -> DirectBoot | None:
-        """How the image says that it is started: its kernel and ramdisk, from the cache."""
+        """Return the cached kernel and ramdisk that the image names, if any."""
         if image is None or image.kernel_id is None:
             return None
         ramdisk = self._boot_file(others, image.ramdisk_id) if image.ramdisk_id else None
@@ -131,14 +135,14 @@ class DiskMaker:
         return self._cache.get(others[image_id]).path
 
 
-#: How an ephemeral disk is formatted, by what was asked for.
+#: Commands that format an ephemeral disk, by the requested format.
 FORMATS = {name: (f"mkfs.{name}", "-q", "-F", "-L", "ephemeral0") for name in ("ext2", "ext3", "ext4")}
 EXT4 = FORMATS["ext4"]
 SWAP_AREA = ("mkswap", "-L", "swap")
 
 
 def formatted(directory: str, name: str, size: int, device: str, command: tuple[str, ...]) -> Disk:
-    """A sparse file of ``size`` bytes, with an empty file system or swap area in it."""
+    """Make a sparse file of ``size`` bytes with an empty file system or swap area."""
     path = os.path.join(directory, name)
     with open(path, "wb", opener=files.private_opener) as file:
         file.truncate(size)
@@ -147,19 +151,19 @@ def formatted(directory: str, name: str, size: int, device: str, command: tuple[
 
 
 def require_root(spec: SpawnSpec) -> None:
-    """Raises `ImageUnacceptable` where there is nothing to boot from."""
+    """Raise `ImageUnacceptable` if there is nothing to boot from."""
     if spec.image is None and devices.root_volume(spec.instance.block_devices) is None:
         raise exceptions.ImageUnacceptable(image_id="", reason="a server without an image has nothing to boot from")
 
 
 def local_names(asked: Iterable[BlockDevice]) -> Iterator[str]:
-    """Names of disks that are no volumes."""
+    """Yield the names of disks that are not volumes."""
     taken = [each.device_name for each in devices.volumes(asked)]
     return (f"vd{letter}" for letter in devices.letters(taken))
 
 
 def ephemerals(flavor: Flavor, asked: list[BlockDevice]) -> list[tuple[str, int, tuple[str, ...]]]:
-    """Name of its file, size in bytes and how to format it, of each ephemeral disk."""
+    """Return file name, size in bytes and format command of each ephemeral disk."""
     formats = [FORMATS.get(each.guest_format or "", EXT4) for each in asked if each.is_ephemeral] or [EXT4]
     sizes = [size * images.GIB for size in devices.ephemeral_gb(flavor, asked)]
     return list(zip(EPHEMERALS, sizes, formats, strict=False))
@@ -185,7 +189,7 @@ def volume_disk(device: BlockDevice, source: VolumeSource) -> Disk:
 
 
 def takes_direct(directory: str) -> bool:
-    """Whether files there can be read and written past the page cache, which not every file system allows."""
+    """Check whether files there can bypass the page cache. Not every file system supports that."""
     try:
         with tempfile.NamedTemporaryFile(dir=directory, prefix=".direct-") as file:
             os.close(os.open(file.name, os.O_RDWR | os.O_DIRECT))

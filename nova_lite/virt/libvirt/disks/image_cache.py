@@ -1,11 +1,12 @@
-"""Images that guests' disks begin as: each is fetched and checked once per host, and then only read.
+"""Images that guests' disks are based on: each is fetched and checked once per host, and then only read.
 
-The files lie in ``<instances_path>/_base``, named by the image's id. An image never changes under its id, so a file
-with that name is right; it gets the name only when it is whole and was found acceptable. Daemons that share the
-directory exclude each other by a lock file per image.
+The files are in ``<instances_path>/_base``, named by the image's id. The content of an image id never changes. A file
+gets the name only when it is complete and acceptable. Daemons that share the directory exclude each other by a lock
+file per image.
 
-A file's time of change is when it was last asked for. One that no instance uses and nobody has asked for in a while
-goes (`ImageCache.age`). What a killed daemon was fetching or converting (``.part``, ``.raw``) goes at the next start.
+A file's modification time is the time of its last request. An image that no instance uses, and that has not been
+requested for a while, is removed (`ImageCache.age`). Partial files of a killed daemon (``.part``, ``.raw``) are removed
+at the next start.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 
 
 class CachedImage(msgspec.Struct, frozen=True):
-    """``virtual_size`` in bytes; ``format``: raw or qcow2."""
+    """A cached image. ``virtual_size`` in bytes; ``format``: raw or qcow2."""
 
     path: str
     format: str
@@ -49,7 +50,7 @@ class ImageCache:
         self._fetch_image = fetch_image
 
     def get(self, image: Image) -> CachedImage:
-        """The image's file; raises `ImageUnacceptable` and what fetching it does."""
+        """Return the image's file, and fetch it if necessary. Raises `ImageUnacceptable` and errors of the fetch."""
         if not _PLAIN_NAME.fullmatch(image.id) or image.id.endswith((_PART, _CONVERTED)):
             raise exceptions.ImageUnacceptable(image_id=image.id, reason="its id is not a plain name")
         kept = images.qemu_format(image) if images.qemu_format(image) in images.KEPT_FORMATS else "raw"
@@ -63,19 +64,20 @@ class ImageCache:
         return CachedImage(path=path, format=kept, virtual_size=size)
 
     def _qcow2_size(self, path: str) -> int:
-        """By its head: qemu-img has looked at all of it when it was fetched."""
+        """Return the size from the header: qemu-img has checked the whole file when it was fetched."""
         head = qcow2.read(path)
         return self._qemu_img.info(path, "qcow2").virtual_size if head is None else head.size
 
     def _lock(self, image_id: str, blocking: bool = True) -> contextlib.AbstractContextManager[object]:
-        """Excludes other daemons, too. Not ``blocking``: raises `AcquireLockFailedException` while it is held."""
+        """Lock an image, also against other daemons. Not ``blocking``: raises `AcquireLockFailedException` if it is
+        locked."""
         path = os.path.join(self._directory, "locks")
         return lockutils.lock(f"image-{image_id}", "nova-lite-", external=True, lock_path=path, blocking=blocking)
 
-    # --- what goes
+    # --- removal
 
     def clean(self) -> None:
-        """Remove what killed daemons have left half fetched; what another daemon is at stays."""
+        """Remove partial files of killed daemons. Files that another daemon is working on stay."""
         for name in self._names():
             image_id = name.removesuffix(_PART).removesuffix(_CONVERTED)
             if image_id == name:
@@ -85,8 +87,10 @@ class ImageCache:
                 LOG.info("%s, which a killed daemon has left in the image cache, is removed", name)
 
     def age(self, minimum_age: float, used: Callable[[], set[str]]) -> list[str]:
-        """Remove images that nobody has asked for in ``minimum_age`` seconds and that are not among those that ``used``
-        names; returns them. Who asks for one meanwhile waits, and fetches it again."""
+        """Remove images that were not requested for ``minimum_age`` seconds and are not in ``used``. Return their ids.
+
+        A concurrent request for such an image waits, and fetches it again.
+        """
         old = [name for name in self._names() if self._is_old(name, minimum_age)]
         removed = []
         for name in sorted(set(old) - used()) if old else []:
@@ -107,7 +111,7 @@ class ImageCache:
             return time.time() - os.path.getmtime(os.path.join(self._directory, name)) >= minimum_age
         return False
 
-    # --- fetching
+    # --- fetch
 
     def _fetch(self, image: Image, path: str) -> None:
         part = path + _PART
@@ -131,7 +135,8 @@ class ImageCache:
         LOG.info("Image %s (%s) is now in the cache", image.id, image.disk_format)
 
     def _info(self, image: Image, part: str) -> images.DiskInfo:
-        """What qemu-img says, told what to look for. Its complaint, which names files of this host, is for the log."""
+        """Inspect an image in its declared format. qemu-img's error is only logged, because it names files of this
+        host."""
         try:
             return self._qemu_img.info(part, images.qemu_format(image))
         except exceptions.VirtDriverError as error:
@@ -139,8 +144,11 @@ class ImageCache:
             raise exceptions.ImageUnacceptable(image_id=image.id, reason="it cannot be read") from error
 
     def _convert(self, image: Image, part: str, info: images.DiskInfo, target: str) -> None:
-        """A header may promise any size: what has no room here is refused before it fills the disk. Another host may
-        have more, so neither that nor a copy that fails is the image's fault."""
+        """Convert an image to raw, after a check that it fits, since its header may promise any size.
+
+        Another host may have more space. So neither a lack of space nor a failed conversion counts as the image's
+        fault.
+        """
         room = shutil.disk_usage(self._directory).free
         if info.virtual_size > room:
             LOG.warning("Image %s is %d bytes big, and there are %d free", image.id, info.virtual_size, room)

@@ -1,4 +1,4 @@
-"""The disks of a guest that came from another host: made fit for this one, and for the flavor that it is to have."""
+"""Disks of a guest that came from another host: adapted to this host and to the new flavor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nova_lite.virt.libvirt.domain import guest_xml, live_migration
 
 LOG = logging.getLogger(__name__)
 
-#: The cached image of the source, while it is merged into the disk.
+#: The source's cached image, while it is merged into the disk.
 BASE = "disk.base"
 
 _MIB = 1024**2
@@ -37,9 +37,11 @@ class MovedDisks:
         self._qemu_img = qemu_img
 
     def adopt(self, directory: str, spec: SpawnSpec, fetcher: Fetcher | None) -> DiskSet:
-        """The disks that were fetched into the directory: the root disk on this host's image and as big as the flavor
-        says, ephemeral disk grown, swap made anew where its size differs. None is ever made smaller. Without
-        ``fetcher`` they were made on this host, and what they begin with is here."""
+        """Adapt the disks in the directory, and return them. No disk is ever shrunk.
+
+        The root disk is rebased on this host's image and grown to the flavor; ephemeral disks are grown; swap is made
+        again if its size changed. Without ``fetcher`` the disks were made on this host, and their images are here.
+        """
         disks.require_root(spec)
         flavor, asked = spec.instance.flavor, spec.instance.block_devices
         names = disks.local_names(asked)
@@ -66,8 +68,11 @@ class MovedDisks:
         )
 
     def make_ready(self, directory: str, spec: SpawnSpec, source: LiveSource) -> tuple[dict[str, str], bool]:
-        """Files for a guest that runs elsewhere to come to: empty disks of the sizes that it has. Returns the path of
-        each by its name, and whether the root disk has to be brought with all that its image holds."""
+        """Prepare files for an incoming running guest: empty disks of its sizes.
+
+        Returns the path of each by its name, and whether the migration has to copy the content of the root disk's
+        image, too.
+        """
         disks.require_root(spec)
         missing = sorted(
             volume_id for volume_id, path in spec.volumes.items() if isinstance(path, str) and not os.path.exists(path)
@@ -104,7 +109,7 @@ class MovedDisks:
         return paths, whole
 
     def _begin_root(self, path: str, image: Image, size: int) -> bool:
-        """Whether it begins as its image; else it is empty."""
+        """Make the root disk, based on its image if that is available, else empty. Return whether it has its image."""
         try:
             base = self._cache.get(image)
         except exceptions.NovaLiteException as error:
@@ -132,8 +137,10 @@ class MovedDisks:
         return Disk(path=path, device=device, format="qcow2")
 
     def _set_base(self, directory: str, path: str, image: Image, fetcher: Fetcher) -> None:
-        """An overlay names a file of the source's: from now on this host's copy of the same image, or none, if that
-        image is not to be had any more but there."""
+        """Rebase an overlay, which names a file of the source, on this host's copy of the same image.
+
+        If the image exists only on the source any more, its content is merged into the disk.
+        """
         try:
             base = self._cache.get(image)
         except exceptions.NovaLiteException as error:
@@ -160,9 +167,9 @@ def _rebase(path: str, base: CachedImage) -> None:
 
 
 def _header(qemu_img: images.QemuImg, path: str) -> qcow2.Header:
-    """What the header of a disk of another host's says; raises `VirtDriverError` for one that refers to anything but a
-    base."""
-    qemu_img.info(path, "qcow2")  # under limits, before anything else reads it
+    """Return the header of another host's disk. Raises `VirtDriverError` if it refers to anything but a backing
+    file."""
+    qemu_img.info(path, "qcow2")  # with limits, before anything else reads it
     output = images.run("qemu-img", "info", "--output=json", "-f", "qcow2", path)
     header: dict[str, Any] = msgspec.json.decode(output)
     if ((header.get("format-specific") or {}).get("data") or {}).get("data-file"):

@@ -1,7 +1,7 @@
-"""Empty overlays of cached images. qemu-img makes the first of a kind, and the next ones are copies of that.
+"""Empty overlays of cached images. qemu-img makes the first of a kind; the next ones are copies of it.
 
-Nothing but the file below and the size of the disk tells one from another, and an image never changes under its path.
-Overlays are a few hundred kilobytes, nearly all of them zeros, and are kept in memory as what is left of that.
+They differ only in the backing file and the size, and the image of a path never changes. Overlays have a few hundred
+kilobytes, nearly all zeros, so compressed copies are kept in memory.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import zlib
 from nova_lite.base import files
 from nova_lite.virt import images
 
-#: Kinds that are kept, and bytes of the biggest overlay that is: that of a disk of 40 TiB.
+#: Number of cached kinds, and size in bytes of the biggest cached overlay: that of a disk of 40 TiB.
 KEPT = 64
 BIGGEST = 1024**2
 
 _BLOCK = 4096
 
-#: Path and format of the file below, size in bytes.
+#: Path and format of the backing file, size in bytes.
 Kind = tuple[str, str, int]
 
 
@@ -30,8 +30,10 @@ class Overlays:
         self._kept: dict[Kind, bytes] = {}
 
     def make(self, path: str, backing: str, backing_format: str, size: int) -> None:
-        """Write a qcow2 file (mode 0600) of ``size`` bytes that begins as ``backing``; it survives a power cut. Raises
-        `VirtDriverError` and OSError."""
+        """Write a qcow2 file (mode 0600) of ``size`` bytes on top of ``backing``. It survives a power cut.
+
+        Raises `VirtDriverError` and OSError.
+        """
         kind = (backing, backing_format, size)
         with self._lock:
             kept = self._kept.get(kind)
@@ -52,7 +54,7 @@ class Overlays:
 
 
 def _write(path: str, data: bytes) -> None:
-    """With holes where there are zeros."""
+    """Write a file with holes in place of zeros."""
     with open(path, "wb", opener=files.private_opener) as file:
         for offset in range(0, len(data), _BLOCK):
             block = data[offset : offset + _BLOCK]

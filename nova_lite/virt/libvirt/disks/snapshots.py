@@ -1,8 +1,8 @@
-"""Images of guests' disks: of the overlay itself while the guest is off, of a copy that qemu makes while it runs.
+"""Images of guests' disks: from the overlay while the guest is off, from a copy that qemu makes while it runs.
 
-The copy is a mirror of the overlay only, so it is as small as what the guest has written; when it has caught up, the
-guest's file systems are frozen if an agent answers, and the mirror ends there: that is the moment of the image. The
-image's blocks below are then added in a second step, beside the guest.
+The copy mirrors only the overlay, so it is as small as what the guest has written. When the mirror is synchronous, the
+guest's file systems are frozen if its agent answers, and the mirror ends: that is the moment of the snapshot. The
+blocks of the backing image are added in a second step, while the guest continues.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
 LOG_SECONDS = 10.0
-#: The copy of a running guest's overlay is called like the image file and this.
+#: Suffix of the copy of a running guest's overlay, after the image file's name.
 COPY = ".copy"
 
 _COPY_FLAGS = (
@@ -46,7 +46,7 @@ class Snapshotter:
         self._qemu_img = qemu_img
 
     def snapshot(self, instance_uuid: str, directory: str, target: str, check: Callable[[], None]) -> None:
-        """``directory``: the instance's. ``target``, ``check``: as in `nova_lite.virt.driver.Snapshots`."""
+        """Make an image of the disk in the instance's ``directory``. See `nova_lite.virt.driver.Snapshots`."""
         disk = os.path.join(directory, ROOT)
         domain, info = self._domains.get(instance_uuid)
         if info.power_state in (PowerState.SHUTDOWN, PowerState.CRASHED):
@@ -60,7 +60,7 @@ class Snapshotter:
             files.remove(copy)
 
     def end_copies(self, directory: str) -> None:
-        """End the mirrors into ``directory`` that a daemon which was killed has left."""
+        """End the mirrors into ``directory`` that a killed daemon has left."""
         for info in self._domains.all():
             with contextlib.suppress(exceptions.DomainNotFound):
                 domain, _ = self._domains.get(info.uuid)
@@ -92,7 +92,7 @@ class Snapshotter:
             raise
 
     def _root_of(self, domain: Any, disk: str) -> tuple[str, str, str]:
-        """What the guest is told to call its root disk; the file below it, and that file's format."""
+        """Return the root disk's device name, its backing file, and that file's format."""
         xml = ET.fromstring(self._connection.call(domain.XMLDesc, 0))  # noqa: S314 libvirt's own
         for element in xml.iterfind("./devices/disk"):
             source, target = element.find("source"), element.find("target")
@@ -105,7 +105,7 @@ class Snapshotter:
         raise exceptions.VirtDriverError(reason="its root disk is not an overlay of an image")
 
     def catch_up(self, domain: Any, device: str, check: Callable[[], None]) -> None:
-        """Until the mirror of this disk is the same as the disk, and stays so."""
+        """Wait until the mirror of this disk is synchronous."""
         said = time.monotonic()
         while True:
             check()
@@ -128,7 +128,7 @@ class Snapshotter:
         return False
 
     def abort(self, domain: Any, device: str) -> None:
-        """End the mirror of this disk, if there is one."""
+        """End the mirror of this disk, if any."""
         try:
             self._connection.call(domain.blockJobAbort, device, 0)
         except LibvirtFailure as error:
@@ -142,7 +142,7 @@ class Snapshotter:
 
     @contextlib.contextmanager
     def quiesced(self, domain: Any) -> Iterator[None]:
-        """The guest's file systems are frozen inside, if there is an agent that does it."""
+        """Freeze the guest's file systems inside the context, if its agent supports it."""
         try:
             self._connection.call(domain.fsFreeze, None, 0)
         except LibvirtFailure as error:

@@ -1,12 +1,12 @@
-"""How the files of an instance travel from one host to another.
+"""Transfer of an instance's files from one host to another.
 
-The source offers them, with their sizes and checksums. The destination copies them where it can see the source's own
-directory (a marker that the source has just written tells, not the configuration), else fetches them with rsync over
-SSH; what a killed fetch has brought is not brought again. The key of `[libvirt] migration_ssh_key` is bound to the
-source's instances directory there (``rrsync -ro``), so remote paths begin below that.
+The source offers files with their sizes and checksums. The destination copies them if it can see the source's
+directory; a marker file that the source has just written proves that. Otherwise it fetches them by rsync over SSH, and
+resumes a killed fetch. The source binds the key `[libvirt] migration_ssh_key` to its instances directory (``rrsync
+-ro``), so remote paths are relative to that.
 
-What the other side says is not trusted: files have names of ours, are plain, lie in the instance's own directory, and
-are what was offered, byte for byte.
+The other side is not trusted. Files must have known names, be plain files in the instance's own directory, and match
+the offered checksums.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ LOG = logging.getLogger(__name__)
 DRIVER = "libvirt"
 MARKER = ".offered"
 
-#: Of an instance's directory: what may travel.
+#: Files of an instance's directory that may be transferred.
 TRAVELLING = (disks.ROOT, *disks.EPHEMERALS, disks.SWAP, disks.CONFIG_DRIVE, disks.NVRAM)
 
 _ADDRESS = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9.:_\]-]{0,252}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 _CHUNK = 1024**2
 
-#: Attempts at a connection that breaks; each goes on where the one before ended.
+#: Attempts on a broken connection. Each one resumes the previous one.
 ATTEMPTS = 3
 PAUSE_SECONDS = 2.0
-#: rsync: an error of the socket, the protocol's stream, a timeout, or ssh's own.
+#: Exit codes of rsync: error of a socket, of the protocol's stream, a timeout, or an error of ssh.
 _BROKEN = (10, 12, 30, 35, 255)
 
 
 def offer(conf: cfg.ConfigOpts, directory: str, names: tuple[str, ...] = TRAVELLING) -> DiskSource:
-    """What of the instance's directory another host may fetch from here, as it is now; its guest is off."""
+    """Return the files that another host may fetch from here now. The guest is off."""
     offered = [_describe(directory, name) for name in names if os.path.exists(os.path.join(directory, name))]
     files.write_atomically(os.path.join(directory, MARKER), secrets.token_hex(16).encode(), durable=False)
     return DiskSource(
@@ -66,7 +66,7 @@ def _describe(directory: str, name: str) -> DiskFile:
 
 
 def checksum(path: str) -> str:
-    """SHA-256 of a file's bytes."""
+    """Return the SHA-256 checksum of a file."""
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
         while block := file.read(_CHUNK):
@@ -75,7 +75,7 @@ def checksum(path: str) -> str:
 
 
 class Fetcher:
-    """The destination's side: fetches what ``source`` offers for one instance into ``directory``."""
+    """Fetches what ``source`` offers for one instance into ``directory``. Runs at the destination."""
 
     def __init__(self, conf: cfg.ConfigOpts, source: DiskSource, instance_uuid: str, directory: str) -> None:
         self._conf = conf.libvirt
@@ -90,7 +90,7 @@ class Fetcher:
         self._is_local = self._sees_source()
 
     def _sees_source(self) -> bool:
-        """Whether the source's directory is one of this machine's: its marker is there, and is the one offered."""
+        """Check whether the source's directory is visible on this machine: it contains the offered marker."""
         offered = next((file for file in self._source.files if file.name == MARKER), None)
         path = os.path.join(self._source.location, MARKER)
         if offered is None or not os.path.isabs(self._source.location) or os.path.islink(path):
@@ -101,7 +101,7 @@ class Fetcher:
             return False
 
     def fetch(self) -> None:
-        """Have every file that is offered here; raises `VirtDriverError`, also when they do not fit."""
+        """Fetch every offered file. Raises `VirtDriverError`, also if the files do not fit."""
         wanted = [file for file in self._source.files if file.name != MARKER]
         for file in wanted:
             if file.name not in TRAVELLING:
@@ -113,13 +113,14 @@ class Fetcher:
             _verify(path, file)
 
     def fetch_base(self, image_id: str, path: str) -> None:
-        """The source's cached image, where this host cannot get it from the image service any more."""
+        """Fetch the source's cached image, if the image service does not have it any more."""
         if not _PLAIN_NAME.fullmatch(image_id):
             raise exceptions.ImageUnacceptable(image_id=image_id, reason="its id is not a plain name")
         self._bring(os.path.join(records.BASE, image_id), path)
 
     def _check_room(self, wanted: list[DiskFile]) -> None:
-        """Sparse files take less than their size, so only what surely does not fit is refused at once."""
+        """Check the free space. Sparse files need less than their size, so only an obvious lack of space is an
+        error."""
         largest = max((file.size for file in wanted if file.name == disks.ROOT), default=0)
         have = os.path.join(self._directory, disks.ROOT)
         missing = largest - (os.path.getsize(have) if os.path.exists(have) else 0)
@@ -127,7 +128,7 @@ class Fetcher:
             raise exceptions.VirtDriverError(reason=f"no room for {largest} bytes in {self._directory}")
 
     def _bring(self, remote: str, path: str) -> None:
-        """``remote``: a path below the source's instances directory."""
+        """Fetch one file. ``remote``: a path relative to the source's instances directory."""
         with open(path, "ab", opener=files.private_opener):
             pass
         if self._is_local:
@@ -150,7 +151,7 @@ class Fetcher:
             time.sleep(PAUSE_SECONDS)
 
     def _ssh(self) -> list[str]:
-        """Nobody is asked anything, and a host that is not known is not talked to."""
+        """Return the ssh command: without any prompt, and only to known hosts."""
         options = {
             "BatchMode": "yes",
             "StrictHostKeyChecking": "yes",
@@ -166,7 +167,7 @@ class Fetcher:
 
 
 def _copy(origin: str, path: str) -> None:
-    """Copy a plain file of this machine, by reference where the file system can."""
+    """Copy a plain file of this machine, as a reflink if the file system supports it."""
     try:
         descriptor = os.open(origin, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError as error:
@@ -183,7 +184,7 @@ def _copy(origin: str, path: str) -> None:
 
 
 def _run(command: list[str], *descriptors: int) -> tuple[int, str]:
-    """Its status, and the last line of its complaint."""
+    """Run a command. Return its exit status and the last line of its errors."""
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, check=False, pass_fds=descriptors, errors="replace"
@@ -196,8 +197,7 @@ def _run(command: list[str], *descriptors: int) -> tuple[int, str]:
 
 
 def _verify(path: str, file: DiskFile) -> None:
-    """Raises `VirtDriverError` unless the file is the one that was offered; then it is removed, not to be gone on
-    with."""
+    """Raise `VirtDriverError` unless the file matches the offer. A wrong file is removed, so that it is not resumed."""
     found = os.lstat(path)
     if stat.S_ISREG(found.st_mode) and found.st_size == file.size and checksum(path) == file.checksum:
         return

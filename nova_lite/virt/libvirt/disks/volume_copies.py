@@ -1,6 +1,4 @@
-"""What guests' volumes hold, copied while they write to them: mirrors of qemu's, to a file that is kept as it is in the
-end, or to the volume that the guest goes on with.
-"""
+"""Copies of volumes in use, by mirrors of qemu: to a file that keeps a moment's content, or to a replacing volume."""
 
 from __future__ import annotations
 
@@ -34,11 +32,11 @@ from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
 
 _FLAGS = libvirt.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | libvirt.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB
-#: What the guest writes is in both before it counts as written.
+#: A write of the guest completes only when both disks have it.
 _BOTH = libvirt.VIR_DOMAIN_BLOCK_COPY_SYNCHRONOUS_WRITES
 _PIVOT = libvirt.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT
 
-#: Where the file system can, without copying a block.
+#: Copies without reading blocks if the file system supports reflinks.
 _COPY = ("cp", "--reflink=auto", "--sparse=always", "--no-preserve=all")
 
 
@@ -50,8 +48,8 @@ class VolumeCopies:
         self._mirrors = mirrors
 
     def end_copies(self) -> None:
-        """End what a daemon that was killed was copying to files that nobody will have. What was to be swapped goes on:
-        its order comes again."""
+        """End copies of a killed daemon to files that nobody needs. Swaps continue, because their commands are
+        repeated."""
         for info in self._domains.all():
             with contextlib.suppress(exceptions.DomainNotFound):
                 domain, _ = self._domains.get(info.uuid)
@@ -60,10 +58,10 @@ class VolumeCopies:
                     if is_volume(disk) and mirror is not None and id_in(mirror) is None:
                         self._mirrors.abort(domain, target_of(disk))
 
-    # --- as they are at one moment
+    # --- copies of one moment
 
     def copy(self, instance_uuid: str, copies: Mapping[str, tuple[str, str]], check: Callable[[], None]) -> None:
-        """See `nova_lite.virt.driver.VolumeCopying`."""
+        """Copy volumes. See `nova_lite.virt.driver.VolumeCopying`."""
         domain, info = self._domains.get(instance_uuid)
         devices = {}
         if is_on(info.power_state):
@@ -93,7 +91,7 @@ class VolumeCopies:
 
     @contextlib.contextmanager
     def _stopped(self, domain: Any, wanted: bool) -> Iterator[None]:
-        """The guest stands still inside, so that mirrors which end one after the other are of one moment."""
+        """Pause the guest inside the context, so that mirrors that end one after the other have the same content."""
         runs = wanted and self._domains.get(domain.UUIDString())[1].power_state == PowerState.RUNNING
         if runs:
             self._connection.call(domain.suspend)
@@ -103,7 +101,7 @@ class VolumeCopies:
             if runs:
                 self._connection.call(domain.resume)
 
-    # --- one volume in another's place
+    # --- swap
 
     def swap(
         self,
@@ -115,7 +113,7 @@ class VolumeCopies:
         check: Callable[[], None],
         copied: Callable[[], None],
     ) -> None:
-        """See `nova_lite.virt.driver.VolumeCopying`. A mirror that an earlier try has begun is gone on with."""
+        """Replace a volume. See `nova_lite.virt.driver.VolumeCopying`. A mirror of an earlier attempt is continued."""
         domain, info = self._domains.get(instance_uuid)
         if self._has(domain, info.power_state, new_id):
             self._settle(domain, info.power_state, new_id, size)
@@ -127,7 +125,7 @@ class VolumeCopies:
         if id_in(disk.find("mirror/source")) != new_id:
             self._mirrors.abort(domain, device)
             new = msgspec.structs.replace(old, volume_id=new_id)
-            # qemu mirrors to what is just as big; what there is more is the guest's when it has the volume.
+            # qemu mirrors to a file of exactly the same size. The guest gets the rest once it has the volume.
             os.truncate(path, self._connection.call(domain.blockInfo, device, 0)[0])
             self._begin(domain, device, guest_xml.disk_element(volume_disk(new, path)), _FLAGS | _BOTH)
         try:
@@ -140,7 +138,7 @@ class VolumeCopies:
         self._settle(domain, info.power_state, new_id, size)
 
     def end_swap(self, instance_uuid: str, old_id: str, new_id: str, size: int) -> bool:
-        """See `nova_lite.virt.driver.VolumeCopying`."""
+        """End a swap. See `nova_lite.virt.driver.VolumeCopying`."""
         domain, info = self._domains.get(instance_uuid)
         if self._has(domain, info.power_state, new_id):
             self._settle(domain, info.power_state, new_id, size)
@@ -151,11 +149,11 @@ class VolumeCopies:
         return False
 
     def _has(self, domain: Any, power_state: PowerState, volume_id: str) -> bool:
-        """libvirt changes the definition together with the guest."""
+        """Check whether the guest has the volume. libvirt changes the definition together with the guest."""
         return self._find(domain, 0 if is_on(power_state) else CONFIG_XML, volume_id) is not None
 
     def _settle(self, domain: Any, power_state: PowerState, new_id: str, size: int) -> None:
-        """All of it is the guest's; from its next start the guest knows it by its own serial number."""
+        """Give the guest the full size. From its next start it sees the volume's own serial number."""
         disk = self._find(domain, 0, new_id)
         if is_on(power_state) and disk is not None:
             self._connection.call(domain.blockResize, target_of(disk), size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)

@@ -1,8 +1,8 @@
-"""Volumes of guests as libvirt has them: known by their files, which end in the volume's id, else by the serial number,
-which is the id, too, but for one that took another's place in a guest that runs.
+"""Volumes of guests in libvirt.
 
-They come and go in the domain as it runs and in its definition, each of which has them or not; what is so already is
-left alone.
+A volume is identified by its file, whose name ends in the volume's id, or else by the serial number. The serial number
+is the id, too, except for a volume that has replaced another one in a running guest. The running domain and its
+definition are changed separately; what has the requested state already is left alone.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from nova_lite.virt.libvirt.disks.disks import volume_disk
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.domains import Domains
 
-#: A guest that does not hear (it is booting) is asked again.
+#: Seconds between two requests to a guest, which ignores them while it boots.
 ASK_AGAIN_SECONDS = 5.0
 POLL_SECONDS = 0.25
 
 CONFIG_XML = libvirt.VIR_DOMAIN_XML_INACTIVE
 LIVE, CONFIG = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
 
-#: libvirt's words for: it is not there, it is not running, and it is being detached already.
+#: libvirt's codes for: it is missing, it is not running, and it is being detached already.
 _NOT_THERE = (libvirt.VIR_ERR_DEVICE_MISSING, libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_OPERATION_FAILED)
 
 
-#: What a source of a disk is called by, and the id that it ends in.
+#: Attributes of a disk's source that end in the volume's id.
 _PLACES = ("file", "dev", "name")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
@@ -46,8 +46,11 @@ class VolumeDevices:
         self._domains = domains
 
     def attach(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
-        """First the definition, so that a daemon that is killed between leaves nothing that a restart would take away;
-        on failure both are without it."""
+        """Attach a volume. On failure neither the guest nor its definition has it.
+
+        The definition is changed first. So a daemon that is killed in between leaves nothing that a restart would
+        remove.
+        """
         domain, info = self._domains.get(instance_uuid)
         volume_id = str(device.volume_id)
         element = guest_xml.disk_element(volume_disk(device, path))
@@ -63,8 +66,7 @@ class VolumeDevices:
             raise
 
     def _name(self, domain: Any, element: ET.Element, volume_id: str) -> None:
-        """Its name, or the next one that is free: local disks have the names that were free when they were made, and
-        volumes have come and gone since."""
+        """Set the device name, or the next free one: other disks may have taken it."""
         target = element.find("target")
         assert target is not None
         known = self._find(domain, volume_id, CONFIG)
@@ -75,7 +77,7 @@ class VolumeDevices:
         target.set("dev", free_name(target.get("dev", ""), taken))
 
     def disks(self, domain: Any, flags: int) -> list[ET.Element]:
-        """Those of the guest that runs (0), or of its definition (`CONFIG_XML`)."""
+        """Return the disks of the running guest (0), or of its definition (`CONFIG_XML`)."""
         try:
             return disks_of(self._connection.call(domain.XMLDesc, flags))
         except LibvirtFailure as error:
@@ -89,7 +91,7 @@ class VolumeDevices:
             self._connection.call_unless(_NOT_THERE, domain.detachDeviceFlags, element, CONFIG)
 
     def detach(self, instance_uuid: str, volume_id: str, timeout: float) -> None:
-        """The running guest first: while it has the volume, so has its definition."""
+        """Detach a volume, first from the running guest: while the guest has the volume, its definition has it, too."""
         domain, info = self._domains.get(instance_uuid)
         if is_on(info.power_state):
             self._have_released(domain, volume_id, timeout)
@@ -125,7 +127,7 @@ class VolumeDevices:
         self._connection.call(domain.blockResize, name, size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 
     def _find(self, domain: Any, volume_id: str, where: int) -> str | None:
-        """The disk's XML, in the guest that runs (`LIVE`) or in its definition."""
+        """Return the disk's XML in the running guest (`LIVE`) or in its definition."""
         for disk in self.disks(domain, CONFIG_XML if where == CONFIG else 0):
             if volume_of(disk) == volume_id:
                 return ET.tostring(disk, encoding="unicode")
@@ -133,27 +135,27 @@ class VolumeDevices:
 
 
 def volume_of(disk: ET.Element) -> str | None:
-    """The id of the volume that a domain's disk is, if it is one."""
+    """Return the id of the volume that a domain's disk is, if any."""
     if not is_volume(disk):
         return None
     return id_in(disk.find("source")) or disk.findtext("serial")
 
 
 def id_in(source: ET.Element | None) -> str | None:
-    """The id of the volume whose file, device or name it is, where that tells."""
+    """Return the volume's id from its file, device or name, if possible."""
     places = [] if source is None else [source.get(name, "") for name in _PLACES]
     found = next(filter(None, map(_ID.search, places)), None)
     return None if found is None else found[0]
 
 
 def target_of(disk: ET.Element) -> str:
-    """What its guest is meant to call it."""
+    """Return the disk's intended name in the guest."""
     target = disk.find("target")
     return "" if target is None else target.get("dev", "")
 
 
 def free_name(wanted: str, taken: Collection[str]) -> str:
-    """``wanted``, or the first name behind it on its bus that is not taken. Raises `VirtDriverError`."""
+    """Return ``wanted``, or the next free name on its bus. Raises `VirtDriverError`."""
     prefix, first = wanted[:-1], string.ascii_lowercase.index(wanted[-1])
     for letter in string.ascii_lowercase[first:] + string.ascii_lowercase[:first]:
         if prefix + letter not in taken:
@@ -166,19 +168,19 @@ def is_on(power_state: PowerState) -> bool:
 
 
 def is_volume(disk: ET.Element) -> bool:
-    """Of a domain's disk: other hosts reach it, too."""
+    """Check whether a domain's disk is a volume, which other hosts reach, too."""
     return disk.find("serial") is not None
 
 
 def local_targets(xml: str) -> tuple[list[str], bool]:
-    """The guest's names of the disks that a live migration has to bring, and whether it has any volumes."""
+    """Return the device names of the disks that a live migration has to copy, and whether the guest has volumes."""
     disks = disks_of(xml)
     names = [target_of(disk) for disk in disks if not is_volume(disk) and disk.find("readonly") is None]
     return names, any(is_volume(disk) for disk in disks)
 
 
 def are_direct(xml: str) -> bool:
-    """Whether the guest writes to all its volumes past its host's page cache, so that another host can go on."""
+    """Check whether the guest bypasses the page cache for all its volumes, so that another host can take over."""
     drivers = [disk.find("driver") for disk in disks_of(xml) if is_volume(disk)]
     return all(driver is not None and driver.get("cache") == "none" for driver in drivers)
 

@@ -1,4 +1,4 @@
-"""What a guest printed on its serial console: a log file that virtlogd writes, bounds and rotates."""
+"""Output of a guest's serial console: a log file that virtlogd writes, limits and rotates."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 
 from nova_lite.virt.driver import last_lines
 
-#: More is never returned: it crosses the message bus and is read by a person.
+#: Limit of the returned bytes: the text crosses the message bus and is read by a person.
 MAX_BYTES = 256 * 1024
 
 
 def tail(path: str, length: int | None, max_bytes: int = MAX_BYTES) -> str:
-    """The last ``length`` lines (None: all) of the log at ``path`` and its rotated parts, at most ``max_bytes``.
+    """Return the last ``length`` lines (None: all) of the log at ``path`` and its rotated parts, at most ``max_bytes``.
 
-    virtlogd renames a full ``path`` to ``path.0``, that to ``path.1``, and so on. No log yet: an empty string.
+    virtlogd renames a full ``path`` to ``path.0``, that to ``path.1``, and so on. Without a log the text is empty.
     """
     data = b""
     for part in _newest_first(path):

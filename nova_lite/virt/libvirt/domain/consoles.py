@@ -1,7 +1,7 @@
-"""A guest's screen (VNC) and serial port on this host: how they get into its domain, and where they are when it runs.
+"""A guest's VNC screen and serial port: their elements in the domain, and their addresses while the guest runs.
 
-libvirt finds a port for each VNC server by itself when the guest starts. For serial ports this is done here, and what
-was chosen is looked at again at each start, as another guest may have it by then.
+libvirt finds a port for each VNC server when the guest starts. For serial ports this module chooses one, and checks it
+at each start, because another guest may use it by then.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from nova_lite.virt.libvirt.connection import Connection
 
 LOG = logging.getLogger(__name__)
 
-#: For which a port that was chosen is not chosen again: until the guest that it is for listens there.
+#: Seconds for which a chosen port is reserved, until its guest listens there.
 RESERVED_SECONDS = 300.0
 
 _XML = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
 
 class Listeners(NamedTuple):
-    """Where a domain's consoles listen. ``vnc``: the address, None for a guest without a screen. ``serial``: None for a
-    serial port that is only logged."""
+    """Listen addresses of a domain's consoles.
+
+    ``vnc``: the address, None for a guest without a screen. ``serial``: None for a serial port that is only logged.
+    """
 
     vnc: str | None = None
     serial: ConsoleAddress | None = None
@@ -49,7 +51,7 @@ class Consoles:
         self._reserved: dict[int, float] = {}
 
     def check(self) -> None:
-        """Raises `ConfigurationError`."""
+        """Check the options. Raises `ConfigurationError`."""
         first, last = self._range()
         if not 0 < first <= last < 65536:
             raise exceptions.ConfigurationError(
@@ -57,14 +59,14 @@ class Consoles:
             )
 
     def listeners(self) -> Listeners:
-        """For a guest that is made, or comes, now."""
+        """Return the listen addresses of a guest that is created here or arrives here now."""
         vnc = self._vnc.server_listen if self._vnc.enabled else None
         return Listeners(vnc, self._choose() if self._serial.enabled else None)
 
-    # --- of a guest that runs
+    # --- a running guest
 
     def vnc(self, xml: str) -> ConsoleAddress:
-        """``xml``: of the domain. The address is the one that the proxy is to take."""
+        """Return the address for the console proxy. ``xml``: of the domain."""
         graphics = ET.fromstring(xml).find("devices/graphics[@type='vnc']")  # noqa: S314 libvirt's own
         port = -1 if graphics is None else int(graphics.get("port", "-1"))
         if port < 0:
@@ -77,10 +79,10 @@ class Consoles:
             raise exceptions.ConsoleTypeUnavailable(console_type="serial")
         return ConsoleAddress(self._serial.proxyclient_address, found.port)
 
-    # --- before a guest is started
+    # --- before the start of a guest
 
     def make_room(self, domain: Any) -> None:
-        """Give a domain that is off another port for its serial console if its own is taken."""
+        """Give a domain that is off another port for its serial console if its port is in use."""
         if self._connection.call(domain.isActive):
             return
         xml = self._connection.call(domain.XMLDesc, _XML)
@@ -95,7 +97,7 @@ class Consoles:
             self._connection.call(domain.managedSaveDefineXML, with_serial(saved, other), 0)
 
     def _is_mine(self, address: ConsoleAddress) -> bool:
-        """Whether the port is free, or kept for the guest that was just made with it. It is kept on."""
+        """Check whether the port is free, or reserved for this new guest. Renews the reservation."""
         with self._lock:
             if not _is_free(address):
                 return False
@@ -103,7 +105,7 @@ class Consoles:
             return True
 
     def _choose(self) -> ConsoleAddress:
-        """A free port, reserved for a while; raises `VirtDriverError`."""
+        """Choose a free port and reserve it for a while. Raises `VirtDriverError`."""
         first, last = self._range()
         with self._lock:
             now = time.monotonic()
@@ -131,11 +133,11 @@ def _is_free(address: ConsoleAddress) -> bool:
     return True
 
 
-# --- in a domain's XML
+# --- XML
 
 
 def add(devices: ET.Element, listeners: Listeners, console_log: str) -> None:
-    """The first serial port, whose output is logged whoever else reads it, and the screen."""
+    """Add the first serial port, whose output is always logged, and the screen."""
     serial = ET.SubElement(devices, "serial", type="pty")
     ET.SubElement(serial, "log", file=console_log, append="on")
     ET.SubElement(serial, "target", port="0")
@@ -162,7 +164,7 @@ def with_serial(xml: str, address: ConsoleAddress) -> str:
 
 
 def at_destination(domain: ET.Element, destination: LiveDestination) -> None:
-    """Have the consoles of a guest that goes to another host listen where that one says."""
+    """Set the listen addresses of a guest that moves to another host to those of the destination."""
     if destination.vnc_listen:
         for graphics in domain.iterfind("devices/graphics[@type='vnc']"):
             graphics.set("listen", destination.vnc_listen)
@@ -180,7 +182,7 @@ def at_destination(domain: ET.Element, destination: LiveDestination) -> None:
 
 
 def _serials(domain: ET.Element) -> list[ET.Element]:
-    """The first serial port if it is reached by TCP, in both of its forms: libvirt tells of it as a console, too."""
+    """Return both elements of the first serial port if it is reached by TCP: libvirt lists it as a console, too."""
     return [*domain.findall("devices/serial[@type='tcp']"), *domain.findall("devices/console[@type='tcp']")]
 
 

@@ -1,4 +1,4 @@
-"""A running guest's counters, out of libvirt's statistics."""
+"""Counters of a running guest, from libvirt's statistics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import libvirt
 
 from nova_lite.objects import CpuDiagnostics, Diagnostics, DiskDiagnostics, NicDiagnostics
 
-#: What `diagnostics` reads.
+#: Statistics that `diagnostics` reads.
 STATISTICS = (
     libvirt.VIR_DOMAIN_STATS_VCPU
     | libvirt.VIR_DOMAIN_STATS_BALLOON
@@ -24,7 +24,10 @@ Statistics = Mapping[str, Any]
 
 
 def diagnostics(statistics: Statistics, xml: str, virt_type: str, config_drive: bool) -> Diagnostics:
-    """``statistics``: of the domain whose description is ``xml``, by libvirt's names; sizes there are in KiB."""
+    """Build the diagnostics.
+
+    ``statistics``: by libvirt's names, sizes in KiB; ``xml``: description of the same domain.
+    """
     maximum, used = statistics.get("balloon.maximum"), statistics.get("balloon.rss")
     addresses = _mac_addresses(xml)
     return Diagnostics(
@@ -45,14 +48,14 @@ def diagnostics(statistics: Statistics, xml: str, virt_type: str, config_drive: 
 
 
 def _items(statistics: Statistics, kind: str) -> Iterator[dict[str, Any]]:
-    """What is told of each ``kind``, without the number in front."""
+    """Yield the statistics of each device of ``kind``, without its number in their names."""
     for number in range(statistics.get(f"{kind}.count", 0)):
         prefix = f"{kind}.{number}."
         yield {name[len(prefix) :]: value for name, value in statistics.items() if name.startswith(prefix)}
 
 
 def _nic(item: Mapping[str, Any], addresses: Mapping[str, str]) -> NicDiagnostics:
-    """libvirt counts tap devices the guest's way round: what the guest receives is ``rx``."""
+    """Build the counters of a NIC. libvirt counts from the guest's point of view: ``rx`` is what the guest receives."""
     return NicDiagnostics(
         name=item["name"],
         mac_address=addresses.get(item["name"]),
@@ -79,7 +82,7 @@ def _disk(item: Mapping[str, Any]) -> DiskDiagnostics:
 
 
 def _mac_addresses(xml: str) -> dict[str, str]:
-    """By the name of the host's end."""
+    """Return the MAC addresses by the name of the host's tap device."""
     found = {}
     for interface in ET.fromstring(xml).iterfind("./devices/interface"):  # noqa: S314 libvirt's own description
         mac, target = interface.find("mac"), interface.find("target")

@@ -1,7 +1,7 @@
-"""This host's domains in libvirt: finding them, telling their state, turning them on and off.
+"""The domains of this host in libvirt: finding them, reading their state, turning them on and off.
 
-Ours are those whose metadata names this host. All others, of other tools or of other compute daemons on the same
-libvirtd, are never touched.
+Our domains are those whose metadata names this host. All others, of other tools or of other compute daemons with the
+same libvirtd, are never touched.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nova_lite.virt.libvirt.domain import guest_xml
 LOG = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
-#: How often a guest is asked again to shut down: early in its boot it does not hear.
+#: Seconds between two shutdown requests. A guest ignores requests early in its boot.
 ASK_AGAIN_SECONDS = 5
 SHUTDOWN_POLL_SECONDS = 0.2
 
@@ -43,12 +43,12 @@ _UNDEFINE_FLAGS = (
     libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
     | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
     | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
-    # The variables of a guest's firmware are in its directory, and go, or stay, with that.
+    # Firmware variables are in the instance's directory, and are kept or removed with it.
     | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
 )
 
 _GONE = (libvirt.VIR_ERR_NO_DOMAIN,)
-#: libvirt's word for "it is not running" and "it is already running".
+#: libvirt's code for "it is not running" and "it is already running".
 _ALREADY = (libvirt.VIR_ERR_OPERATION_INVALID,)
 
 
@@ -57,14 +57,14 @@ class Domains:
         self._connection = connection
         self._host = host
 
-    # --- finding
+    # --- find
 
     def all(self) -> list[DomainInfo]:
         domains = self._connection.connect_call("listAllDomains", 0)
         return [info for info in (self._info(domain) for domain in domains) if info is not None]
 
     def get(self, instance_uuid: str) -> tuple[Any, DomainInfo]:
-        """libvirt's object and our view; raises `DomainNotFound` also for a domain that is not ours."""
+        """Return libvirt's object and our description. Raises `DomainNotFound` also for a domain that is not ours."""
         domain = self._lookup(instance_uuid)
         info = None if domain is None else self._info(domain)
         if info is None:
@@ -72,19 +72,19 @@ class Domains:
         return domain, info
 
     def is_foreign(self, instance_uuid: str) -> bool:
-        """Whether a domain has this uuid that is not ours."""
+        """Check whether a domain that is not ours has this uuid."""
         domain = self._lookup(instance_uuid)
         return domain is not None and self._info(domain) is None
 
     def has(self, instance_uuid: str) -> bool:
-        """Whether any domain has this uuid, ours or not."""
+        """Check whether any domain has this uuid, ours or not."""
         return self._lookup(instance_uuid) is not None
 
     def _lookup(self, instance_uuid: str) -> Any:
         return self._connection.call_unless(_GONE, self._connection.get().lookupByUUIDString, instance_uuid)
 
     def _info(self, domain: Any) -> DomainInfo | None:
-        """None if the domain is not ours, or vanished meanwhile."""
+        """Describe a domain. Return None if it is not ours, or has vanished meanwhile."""
         metadata = self._connection.call_unless(
             (*_GONE, libvirt.VIR_ERR_NO_DOMAIN_METADATA),
             domain.metadata,
@@ -101,13 +101,13 @@ class Domains:
         power_state = _POWER_STATES.get(state[0], PowerState.NOSTATE)
         return DomainInfo(uuid=domain.UUIDString(), generation=owner.generation, power_state=power_state)
 
-    # --- making and removing
+    # --- create and remove
 
     def define(self, xml: str) -> Any:
         return self._connection.connect_call("defineXMLFlags", xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
 
     def remove(self, instance_uuid: str) -> None:
-        """Cut its power and forget it; quiet if it is not there or not ours."""
+        """Cut the domain's power and undefine it. Do nothing if it is missing or not ours."""
         try:
             domain, _ = self.get(instance_uuid)
         except exceptions.DomainNotFound:
@@ -118,7 +118,7 @@ class Domains:
     # --- power
 
     def start(self, domain: Any, instance_uuid: str, timeout: float, paused: bool = False) -> None:
-        """Start it and wait until it runs, or is paused; raises `InstancePowerOnFailure`."""
+        """Start the domain and wait until it runs, or is paused. Raises `InstancePowerOnFailure`."""
         wanted = PowerState.PAUSED if paused else PowerState.RUNNING
         try:
             self._connection.call_filtering(domain.createWithFlags, libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)
@@ -143,8 +143,10 @@ class Domains:
         return self.get(instance_uuid)[1].power_state
 
     def shut_down(self, domain: Any, instance_uuid: str, timeout: float, changed: threading.Event) -> bool:
-        """Press the guest's power button, now and then, for up to ``timeout`` seconds. Returns whether it is off, as
-        soon as ``changed`` is set."""
+        """Press the guest's power button repeatedly for up to ``timeout`` seconds. Return whether it is off.
+
+        ``changed`` wakes the wait as soon as the power state changes.
+        """
         deadline = time.monotonic() + timeout
         ask_at = time.monotonic()
         while self.state(instance_uuid) not in _OFF:
@@ -159,7 +161,7 @@ class Domains:
         return True
 
     def _press_power_button(self, domain: Any) -> None:
-        """A guest that just turned off, or whose machine has no button, is seen by its state."""
+        """Press the power button. Errors are ignored: the caller checks the state of the guest."""
         try:
             self._connection.call(domain.shutdownFlags, libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
         except LibvirtFailure as error:

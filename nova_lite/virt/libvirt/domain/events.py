@@ -1,7 +1,7 @@
-"""Changes of domains' power states, as libvirt reports them.
+"""Events of libvirt about changes of domains' power states.
 
-libvirt calls back in the native thread of its event loop, where in eventlet mode nothing of ours may run. So the
-callback only queues the uuid and wakes, through a socket, an ordinary thread that does the rest.
+libvirt calls back in the native thread of its event loop. In eventlet mode none of our code may run there. So the
+callback only queues the uuid, and wakes an ordinary thread through a socket.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _POWER_EVENTS = frozenset(
 
 
 class EventRelay:
-    """``wanted(uuid)`` tells whether a domain is of interest; it is asked outside of libvirt's thread."""
+    """Relays events.
+
+    ``wanted(uuid)`` returns whether a domain is relevant; it is called outside of libvirt's thread.
+    """
 
     def __init__(self, wanted: Callable[[str], bool]) -> None:
         self._wanted = wanted
@@ -42,18 +45,20 @@ class EventRelay:
         self._watched: dict[str, threading.Event] = {}
 
     def register(self, connection: Any) -> None:
-        """Ask a (new) connection for lifecycle events of all domains."""
+        """Register a (new) connection for lifecycle events of all domains."""
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_event, None)
 
     def start(self, callback: Callable[[str], None]) -> None:
-        """Call ``callback(uuid)`` from a thread of its own from now on; returns at once."""
+        """Call ``callback(uuid)`` from a separate thread from now on. Returns at once."""
         self._callback = callback
         threading.Thread(target=self._deliver, name="libvirt-event-relay", daemon=True).start()
 
     @contextlib.contextmanager
     def watch(self, instance_uuid: str) -> Iterator[threading.Event]:
-        """What is set each time that the domain's power state changes; for one at a time who has the instance's lock.
-        An event may be lost, so nobody waits for it alone."""
+        """Yield an event that is set each time the domain's power state changes. For the holder of the instance's lock.
+
+        Events may get lost, so nothing may rely on them alone.
+        """
         changed = self._watched[instance_uuid] = threading.Event()
         try:
             yield changed

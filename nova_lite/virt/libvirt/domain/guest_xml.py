@@ -1,6 +1,6 @@
-"""The guest as libvirt's XML, and what we write into and read from its metadata.
+"""The guest as libvirt XML, and our metadata in it.
 
-All of it is built as a tree, so whatever a value holds is escaped.
+The XML is built as a tree, so all values are escaped.
 """
 
 from __future__ import annotations
@@ -24,25 +24,28 @@ from nova_lite.virt.libvirt.host import cpu_model, kvm
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
 from nova_lite.virt.libvirt.net import dual_stack, names, neutron
 
-#: Our namespace in a domain's metadata.
+#: XML namespace of our metadata in a domain.
 NAMESPACE = "urn:nova-lite:instance:1"
 PREFIX = "novalite"
 
 CONSOLE_LOG = "console.log"
 
-#: In our metadata, of a guest whose snapshots need its agent.
+#: Metadata of a guest whose snapshots need its agent.
 QUIESCE = "quiesce"
 
-#: Where qemu's guest agent listens in the guest.
+#: Channel of qemu's guest agent in the guest.
 AGENT_CHANNEL = "org.qemu.guest_agent.0"
 
 ET.register_namespace(PREFIX, NAMESPACE)
 
 
 class Host(msgspec.Struct, frozen=True):
-    """What guests are given by their host: the CPU model (None: by the type of virtualisation), the machine type where
-    an image names none, whether its firmware can start signed systems only, and the CPUs that guests share
-    (`nova_lite.virt.topology.shared_of`)."""
+    """Properties of the host that guests depend on.
+
+    ``cpu``: the CPU model; None: libvirt's default of the virtualization type. ``machine``: used if the image names
+    none. ``secure_boot``: whether the firmware can enforce signed systems. ``shared_cpus``: see
+    `nova_lite.virt.topology.shared_of`.
+    """
 
     cpu: CpuModel | None = None
     machine: str = "pc"
@@ -51,7 +54,7 @@ class Host(msgspec.Struct, frozen=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Whose a domain is, and of which build attempt."""
+    """Host, instance and build attempt that a domain belongs to."""
 
     host: str
     generation: int
@@ -69,10 +72,12 @@ def guest_xml(
     hardware: Hardware | None = None,
     given: Host | None = None,
 ) -> str:
-    """The whole domain. ``tb_cache_mb`` bounds qemu's cache of translated code (emulation only; 0: its default).
-    ``libvirt_networks``: ids of the networks that libvirt runs; the bridges of others are the operator's.
-    ``listeners``: where its consoles listen. ``hardware`` None: what flavor and image ask for. ``given``: by the
-    host."""
+    """Return the XML of a domain.
+
+    ``tb_cache_mb`` limits qemu's cache of translated code (emulation only; 0: its default). ``libvirt_networks``: ids
+    of networks that libvirt manages; the bridges of others are the operator's. ``listeners``: addresses of its
+    consoles. ``hardware`` None: what flavor and image request. ``given``: properties of the host.
+    """
     instance = spec.instance
     hardware = hardware or wanted.resolve(instance.flavor, spec.image)
     given = given or Host()
@@ -109,7 +114,7 @@ def guest_xml(
 
 
 def is_secure(hardware: Hardware, machine: str, given: Host) -> bool:
-    """Whether the guest's firmware starts signed systems only."""
+    """Check whether the guest's firmware starts signed systems only."""
     can = hardware_xml.is_q35(machine) and given.secure_boot
     return hardware.secure_boot == wanted.REQUIRED or (hardware.secure_boot == wanted.OPTIONAL and can)
 
@@ -136,7 +141,7 @@ def _metadata(domain: ET.Element, spec: SpawnSpec, host: str, hardware: Hardware
 
 
 def parse_owner(metadata: str) -> Owner | None:
-    """From the metadata element as libvirt returns it; None if it is not of the form that we write."""
+    """Parse the metadata element that libvirt returns. Return None if it is not ours."""
     try:
         root = ET.fromstring(metadata)  # noqa: S314 our own element, out of libvirt's parsed tree
         values = {child.tag.rpartition("}")[2]: child.text or "" for child in root}
@@ -146,20 +151,20 @@ def parse_owner(metadata: str) -> Owner | None:
 
 
 def needs_quiesce(metadata: str) -> bool:
-    """From the metadata element as libvirt returns it: whether a snapshot needs the guest's agent."""
+    """Check in the metadata element whether a snapshot needs the guest's agent."""
     root = ET.fromstring(metadata)  # noqa: S314 our own element, out of libvirt's parsed tree
     return root.find(f"{{{NAMESPACE}}}{QUIESCE}") is not None
 
 
 def boot_files(xml: str) -> set[str]:
-    """Names of the files that the hypervisor starts a guest with: kernel and ramdisk."""
+    """Return the names of the files that the hypervisor boots a guest from: kernel and ramdisk."""
     root = ET.fromstring(xml)  # noqa: S314 libvirt's own
     found = (root.findtext(f"os/{tag}") for tag in ("kernel", "initrd"))
     return {os.path.basename(path) for path in found if path}
 
 
 def _sysinfo(domain: ET.Element, instance_uuid: str) -> None:
-    """DMI strings; by the product's name cloud-init knows an OpenStack cloud, and looks for its config drive."""
+    """Add the DMI strings. By the product name cloud-init detects OpenStack, and looks for the config drive."""
     system = ET.SubElement(ET.SubElement(domain, "sysinfo", type="smbios"), "system")
     for name, value in (
         ("manufacturer", "nova_lite"),
@@ -181,7 +186,7 @@ def _boot(domain: ET.Element, disks: DiskSet, hardware: Hardware, machine: str, 
 
 
 def add_boot(os_element: ET.Element, direct: DirectBoot | None, cdrom: bool = False) -> None:
-    """What the guest boots: its first disk (or drive), or a kernel that the hypervisor starts itself."""
+    """Add what the guest boots: its first disk (or drive), or a kernel that the hypervisor starts itself."""
     if direct is None:
         ET.SubElement(os_element, "boot", dev="cdrom" if cdrom else "hd")
     else:
@@ -252,15 +257,15 @@ def _network_source(element: ET.Element, where: NetworkDisk) -> None:
 
 
 def interface_xml(vif: VIF, on_libvirt_network: bool) -> str:
-    """One interface, for a domain that there is already."""
+    """Return the XML of one interface, to attach it to an existing domain."""
     return ET.tostring(_interface(vif, on_libvirt_network), encoding="unicode")
 
 
 def _interface(vif: VIF, on_libvirt_network: bool, hardware: Hardware = DEFAULT) -> ET.Element:
-    """A tap on the network's bridge that lets through only frames of the VIF's own MAC and IP address.
+    """Return a tap device on the network's bridge that passes only frames with the VIF's own MAC and IP address.
 
-    A libvirt network is named as such, so that libvirt knows who is on it and plugs guests in again when it restarts.
-    What Neutron has is filtered by its agent.
+    A libvirt network is referred to by its name, so that libvirt knows its guests and plugs them in again after a
+    restart. Ports of Neutron are filtered by its agent.
     """
     if vif.vif_type is not None:
         element = neutron.interface(vif)

@@ -1,4 +1,4 @@
-"""What a guest's hardware, as its flavor and image ask for it, is in its domain."""
+"""XML of the hardware that a guest's flavor and image request."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nova_lite.virt.libvirt.host.cpu_model import CpuModel
 #: The USB controller of guests that need one.
 USB_MODEL = "qemu-xhci"
 
-#: How many times a guest of Windows tries for a spin lock before it tells the hypervisor.
+#: Attempts of a Windows guest to take a spin lock before it notifies the hypervisor.
 _SPIN_RETRIES = "8191"
 
 
 def machine(hardware: Hardware, default: str = "pc") -> str:
-    """The machine type; secure boot is only to be had with q35."""
+    """Return the machine type. Secure boot requires q35."""
     if hardware.machine_type:
         return hardware.machine_type
     return "q35" if hardware.secure_boot == guest.REQUIRED and "q35" not in default else default
@@ -31,8 +31,10 @@ def is_q35(machine_type: str) -> bool:
 
 
 def firmware(os_element: ET.Element, hardware: Hardware, secure: bool, nvram: str) -> None:
-    """libvirt finds the firmware by what it is to do. ``nvram``: the file of its variables. ``secure``: signed systems
-    only. Comes right after the type of the machine."""
+    """Add the firmware. libvirt selects it by its features. Call it right after the machine type.
+
+    ``nvram``: the file of its variables. ``secure``: start signed systems only.
+    """
     if not hardware.uefi:
         return
     os_element.set("firmware", "efi")
@@ -94,7 +96,7 @@ def clock(domain: ET.Element, hardware: Hardware, virt_type: str) -> None:
 
 
 def disk(element: ET.Element, hardware: Hardware, first: bool, q35: bool) -> None:
-    """``element`` as a virtio disk is; ``first``: the root disk."""
+    """Adapt ``element``, a virtio disk, to the hardware. ``first``: it is the root disk."""
     target, driver = element.find("target"), element.find("driver")
     assert target is not None and driver is not None
     bus = hardware.disk_bus
@@ -112,7 +114,7 @@ def disk(element: ET.Element, hardware: Hardware, first: bool, q35: bool) -> Non
 
 
 def make_drive(element: ET.Element) -> None:
-    """Of a disk."""
+    """Make a disk a CD-ROM drive."""
     driver = element.find("driver")
     assert driver is not None
     element.set("device", "cdrom")
@@ -122,12 +124,12 @@ def make_drive(element: ET.Element) -> None:
 
 
 def device(name: str, bus: str) -> str:
-    """``vda`` as a guest calls the disk on another bus."""
+    """Return the device name on another bus for a name such as ``vda``."""
     return guest.DEVICE_PREFIX[bus] + name[2:]
 
 
 def interface(element: ET.Element, hardware: Hardware) -> None:
-    """``element``: as a virtio interface without limits is."""
+    """Adapt ``element``, a virtio interface without limits, to the hardware."""
     model = element.find("model")
     assert model is not None
     model.set("type", hardware.vif_model)
@@ -152,7 +154,7 @@ def controllers(devices: ET.Element, hardware: Hardware) -> None:
 
 
 def add_controllers(devices: ET.Element, buses: set[str]) -> None:
-    """What disks that join a guest need besides; libvirt adds controllers of other buses by itself."""
+    """Add controllers that disks need when they are attached later. libvirt adds controllers of other buses itself."""
     if guest.SCSI in buses and devices.find("controller[@type='scsi']") is None:
         ET.SubElement(devices, "controller", type="scsi", index="0", model=DEFAULT.scsi_model)
     none = devices.find("controller[@type='usb'][@model='none']")
@@ -161,7 +163,7 @@ def add_controllers(devices: ET.Element, buses: set[str]) -> None:
 
 
 def video(devices: ET.Element, hardware: Hardware) -> None:
-    """The graphics card, which a guest with a screen has in any case."""
+    """Add the graphics card. A guest with a screen always has one."""
     element = devices.find("video/model")
     if element is None:
         if hardware.video_model is None:
@@ -173,7 +175,7 @@ def video(devices: ET.Element, hardware: Hardware) -> None:
 
 
 def serial_ports(devices: ET.Element, hardware: Hardware) -> None:
-    """Those behind the first one, which is the console."""
+    """Add the serial ports after the first one, which is the console."""
     for port in range(1, hardware.serial_ports):
         ET.SubElement(ET.SubElement(devices, "serial", type="pty"), "target", port=str(port))
 

@@ -1,8 +1,8 @@
-"""Live migration: libvirtd at the source hands a guest that runs to libvirtd at the destination.
+"""Live migration: libvirtd at the source moves a running guest to libvirtd at the destination.
 
-The source's libvirtd does it by itself (peer to peer), so it goes on when this daemon dies; who is started next ends it
-(`LiveMigrator.settle`) and sees where the guest is. libvirt removes the guest at the source once it runs at the
-destination, in that order, and not before.
+The libvirtds do it peer to peer, so the migration continues if this daemon dies. The next run of the daemon ends it
+(`LiveMigrator.settle`) and finds out where the guest is. libvirt removes the guest at the source only after it runs at
+the destination.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from nova_lite.virt.libvirt.domain import consoles, guest_xml, numa_xml
 
 LOG = logging.getLogger(__name__)
 
-#: In a domain's files that its XML names besides its disks.
+#: Files besides disks that a domain's XML names.
 KERNEL, RAMDISK = "kernel", "ramdisk"
 
 POLL_SECONDS = 0.25
-#: How often who watches is told.
+#: Seconds between two progress reports to the watcher.
 TELL_SECONDS = 1.0
-#: Until a migration that was told to end has ended.
+#: Seconds that an aborted migration may take to end.
 END_SECONDS = 60.0
 
 _FLAGS = (
@@ -44,7 +44,7 @@ _FLAGS = (
     | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
 )
 _GONE = (libvirt.VIR_ERR_NO_DOMAIN,)
-#: There is no job, or it does not know that yet; or the guest is off.
+#: No job exists, or libvirt does not know of it yet, or the guest is off.
 _IDLE = (*_GONE, libvirt.VIR_ERR_OPERATION_INVALID)
 _PAUSED_BY_MIGRATION = (
     libvirt.VIR_DOMAIN_PAUSED_MIGRATION,
@@ -54,7 +54,7 @@ _PAUSED_BY_MIGRATION = (
 
 
 def source_of(conf: cfg.ConfigOpts, xml: str, directory: str) -> LiveSource:
-    """What the guest with this XML consists of. A disk that is only read is not brought by the migration."""
+    """Return the disks and files of the guest with this XML. A migration does not copy read-only disks."""
     sizes: dict[str, int] = {}
     read_only = []
     for disk in ET.fromstring(xml).iterfind("devices/disk"):  # noqa: S314 libvirt's own
@@ -74,8 +74,10 @@ def source_of(conf: cfg.ConfigOpts, xml: str, directory: str) -> LiveSource:
 
 
 def destination_xml(xml: str, destination: LiveDestination) -> str:
-    """The domain as it is to be there: its owner's name and generation, CPUs, and where its files are. Raises
-    `MigrationPreCheckError` for a file that is not ready there."""
+    """Return the domain's XML for the destination: host name, generation, CPUs, and paths of its files.
+
+    Raises `MigrationPreCheckError` if a file is not ready there.
+    """
     root = ET.fromstring(xml)  # noqa: S314 libvirt's own
     owner = root.find(f"metadata/{{{guest_xml.NAMESPACE}}}instance")
     if owner is None:
@@ -124,8 +126,10 @@ def progress_of(stats: dict[str, Any]) -> MigrationProgress:
 
 
 def has_arrived(call: Callable[..., Any], domain: Any) -> bool:
-    """libvirt makes a guest that comes persistent when all of it is there. What it was fetching from a source that is
-    lost (post-copy) never comes; of any other that is half here it rids itself."""
+    """Check whether an incoming guest is complete: then libvirt makes it persistent.
+
+    A guest that lost its source during post-copy never completes. libvirt removes any other incomplete guest itself.
+    """
     if call(domain.isPersistent):
         return True
     _, reason = call(domain.state, 0)
@@ -135,8 +139,11 @@ def has_arrived(call: Callable[..., Any], domain: Any) -> bool:
 
 
 def take_over(call: Callable[..., Any], domain: Any) -> None:
-    """For a guest that has come here paused. Until it runs, QEMU leaves its disks as the source's, and QEMU before 10
-    ends when such a guest is migrated once more (assertion `BDRV_O_INACTIVE`). So it runs for an instant."""
+    """Let a guest that arrived paused run for an instant.
+
+    Until it runs, QEMU treats its disks as the source's. QEMU before 10 ends if such a guest is migrated again
+    (assertion `BDRV_O_INACTIVE`).
+    """
     state = call(domain.state, 0)[0]
     if state == libvirt.VIR_DOMAIN_PAUSED:
         call(domain.resume)
@@ -145,7 +152,7 @@ def take_over(call: Callable[..., Any], domain: Any) -> None:
 
 
 class LiveMigrator:
-    """Of one guest, away from this host."""
+    """Live migration of one guest away from this host."""
 
     def __init__(
         self, conf: cfg.ConfigOpts, connection: Connection, instance_uuid: str, destination: LiveDestination
@@ -158,10 +165,13 @@ class LiveMigrator:
         self._aborted = ""
         self._forced = False
 
-    # --- doing it
+    # --- migrate
 
     def run(self, domain: Any, watch: Callable[[MigrationProgress], Wish]) -> None:
-        """On return the guest is at the destination; raises `MigrationFailed` or `MigrationAborted`, and it is here."""
+        """Migrate the guest. On return it is at the destination.
+
+        Raises `MigrationFailed` or `MigrationAborted` if it is still here.
+        """
         failures: list[exceptions.VirtDriverError] = []
         paused = self._connection.call(domain.state, 0)[0] == libvirt.VIR_DOMAIN_PAUSED
         arguments = self._arguments(domain)
@@ -202,7 +212,7 @@ class LiveMigrator:
             parameters[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = local
             if volumes.are_direct(
                 xml
-            ):  # the destination has looked for the files; libvirt only knows some file systems
+            ):  # The destination has checked the files. libvirt knows only some shared file systems.
                 flags |= libvirt.VIR_MIGRATE_UNSAFE
         if local or not has_volumes:
             whole = self._destination.whole
@@ -240,7 +250,7 @@ class LiveMigrator:
         return bool(allowed) and time.monotonic() - started > allowed
 
     def _obey(self, domain: Any, wish: Wish, why: str) -> None:
-        """Asked for again each time: what comes too early, libvirt does not know of yet."""
+        """Execute a request. It is repeated each time, because libvirt ignores a request that comes too early."""
         if wish is Wish.ABORT:
             self._aborted = why
             self._connection.call_unless(_IDLE, domain.abortJob)
@@ -251,10 +261,13 @@ class LiveMigrator:
             else:
                 self._connection.call_unless(_IDLE, domain.suspend)
 
-    # --- where is it?
+    # --- find the guest
 
     def settle(self, resume: bool = True) -> bool:
-        """End what still goes on; whether the guest has moved. One that is here and was left paused runs on."""
+        """End a migration that still runs. Return whether the guest has moved.
+
+        A guest that is here, and that the migration has left paused, is resumed.
+        """
         domain = self._connection.call_unless(_GONE, self._connection.get().lookupByUUIDString, self._uuid)
         if domain is None:
             return True
@@ -287,8 +300,10 @@ class LiveMigrator:
             time.sleep(POLL_SECONDS)
 
     def _has_arrived_there(self) -> bool:
-        """Asks the destination's libvirtd. What has arrived counts, though it may be off by now: it ran there. Raises
-        `HypervisorUnavailable`, or `MigrationFailed` while it still comes."""
+        """Query the destination's libvirtd whether the guest has arrived. It may be off by now, but it ran there.
+
+        Raises `HypervisorUnavailable`, or `MigrationFailed` while it is still incoming.
+        """
         try:
             connection = concurrency.call_blocking(libvirt.open, self._uri)
         except libvirt.libvirtError as error:

@@ -1,4 +1,4 @@
-"""Where a guest's vCPUs, memory and emulator run, in its domain."""
+"""Placement of a guest's vCPUs, memory and emulator in its domain XML."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from nova_lite.base import cpu_sets
 from nova_lite.objects import InstanceNUMATopology
 
-#: Of ``cputune``: what this module writes; the rest is the flavor's quota.
+#: Elements of ``cputune`` that this module writes. The others are the flavor's quota.
 _PINS = ("vcpupin", "emulatorpin")
 
 
 def place(domain: ET.Element, numa: InstanceNUMATopology | None, shared_cpus: Mapping[str, str]) -> None:
-    """Bind a domain, which has its ``vcpu`` already, to the host's CPUs and memory; what bound it elsewhere goes.
-    ``shared_cpus``: by the cell's id those that guests share, by "" those of the host where these are not all."""
+    """Bind a domain to the host's CPUs and memory, in place of an earlier binding. Its ``vcpu`` element must exist.
+
+    ``shared_cpus``: by the cell's id the CPUs that guests share, and by "" those of the host if these are not all.
+    """
     _forget(domain)
     if numa is None:
         vcpu = domain.find("vcpu")
@@ -26,7 +28,7 @@ def place(domain: ET.Element, numa: InstanceNUMATopology | None, shared_cpus: Ma
 
 
 def guest_nodes(cpu: ET.Element, numa: InstanceNUMATopology | None) -> None:
-    """The guest's own NUMA nodes, in its ``cpu``: they stay what they are wherever it goes."""
+    """Add the guest's own NUMA nodes to its ``cpu`` element. They do not change when it moves."""
     if numa is None:
         return
     nodes = ET.SubElement(cpu, "numa")

@@ -1,7 +1,7 @@
-"""Guests that boot from a rescue image, with their own disks beside it.
+"""Guests that boot from a rescue image, with their own disks attached.
 
-While a guest is rescued, ``unrescue.xml`` in its directory is its domain as it was, to the letter: it is written before
-anything is changed, and goes last. ``disk.rescue`` and ``disk.config.rescue`` are the rescue system's.
+While a guest is rescued, ``unrescue.xml`` in its directory is its unchanged original domain. It is written before any
+change, and removed last. ``disk.rescue`` and ``disk.config.rescue`` belong to the rescue system.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class RescueBoot:
         self._disks = disks
 
     def is_rescued(self, instance_uuid: str) -> bool:
-        """Also half way there, or half way back."""
+        """Check whether the guest is rescued, or on the way to or from it."""
         return os.path.exists(self._saved(instance_uuid))
 
     def define(self, spec: SpawnSpec) -> None:
-        """Make the domain, which is off, boot from the rescue image. On failure it is what it was before."""
+        """Make the domain, which is off, boot from the rescue image. On failure it is unchanged."""
         instance_uuid = spec.instance.uuid
         directory = self._records.directory(instance_uuid)
         if not self.is_rescued(instance_uuid):
@@ -53,14 +53,14 @@ class RescueBoot:
             raise
 
     def restore(self, instance_uuid: str) -> None:
-        """Make the domain, which is off, what it was before; nothing is left of the rescue. Quiet if there is none."""
+        """Restore the original domain, which is off, and remove the rescue files. Do nothing if it is not rescued."""
         if not self.is_rescued(instance_uuid):
             return
         self._domains.define(self._read(instance_uuid))
         self.forget(instance_uuid)
 
     def forget(self, instance_uuid: str) -> None:
-        """Nothing is left of a rescue, whose domain is gone. Quiet if there is none."""
+        """Remove the files of a rescue whose domain is gone, if any."""
         for name in (RESCUE, RESCUE_CONFIG_DRIVE, SAVED):
             files.remove(os.path.join(self._records.directory(instance_uuid), name))
 
@@ -73,9 +73,12 @@ class RescueBoot:
 
 
 def rescue_xml(domain_xml: str, rescue: DiskSet, how: RescueDisk) -> str:
-    """The domain with the rescue disk first, its own disks behind that, and the rescue system's config drive, if it has
-    one, in place of its own. Disks get new addresses: guests name them by these. But where the image says what its disk
-    is to be (``how.stable``) that comes last, and the others keep their places."""
+    """Return the domain's XML with the rescue disk first and its own disks after it.
+
+    The rescue system's config drive, if any, replaces the original one. Disks get new addresses, because guests name
+    them by these. If the image requests a certain bus or device for the rescue disk (``how.stable``), that disk comes
+    last, and the others keep their places.
+    """
     domain = ET.fromstring(domain_xml)  # noqa: S314 our own domain, out of libvirt's parsed tree
     os_element, devices = domain.find("os"), domain.find("devices")
     assert os_element is not None and devices is not None
@@ -106,7 +109,7 @@ def rescue_xml(domain_xml: str, rescue: DiskSet, how: RescueDisk) -> str:
 
 
 def _name(disks: list[ET.Element], keep: list[ET.Element]) -> None:
-    """Give disks the first free names of their buses, in order; those to keep have theirs."""
+    """Give disks the first free names of their buses, in order. Disks in ``keep`` keep theirs."""
     taken = {_target(disk).get("dev") for disk in keep}
     for disk in disks:
         if disk in keep:

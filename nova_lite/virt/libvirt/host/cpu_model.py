@@ -1,4 +1,4 @@
-"""Which CPU guests are shown, by ``[libvirt] cpu_mode`` and its company."""
+"""The CPU model of guests, by ``[libvirt] cpu_mode`` and related options."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from nova_lite.virt.libvirt.host import kvm
 
 CUSTOM, HOST_MODEL, PASSTHROUGH, NONE = "custom", "host-model", "host-passthrough", "none"
 
-#: Without an option: libvirt's names of the models in `kvm.CPU_MODELS`.
+#: libvirt's modes for the models in `kvm.CPU_MODELS`, used without an option.
 MODES = {kvm.KVM: PASSTHROUGH, kvm.QEMU: "maximum"}
 
 _POLICIES = {"+": "require", "-": "disable"}
 
 
 class CpuModel(msgspec.Struct, frozen=True):
-    """``mode``: of libvirt, or none: qemu's own. ``model``: of mode custom. ``flags``: feature to policy."""
+    """A CPU model. ``mode``: libvirt's mode; empty: qemu's default. ``model``: for mode custom. ``flags``: policy by
+    feature."""
 
     mode: str
     model: str = ""
     flags: dict[str, str] = {}
 
     def element(self) -> ET.Element:
-        """Without its features, which come last."""
+        """Return the XML element without its features, which come last."""
         if self.mode == NONE:
             return ET.Element("cpu")
         if self.mode != CUSTOM:
@@ -46,8 +47,10 @@ def default(virt_type: str) -> CpuModel:
 
 
 def choose(conf: cfg.ConfigOpts, virt_type: str, capabilities: str) -> CpuModel:
-    """``capabilities``: of domains on this host, as libvirt tells them. Of ``cpu_models`` the first that runs here.
-    Raises `ConfigurationError`."""
+    """Choose the first of ``cpu_models`` that runs here. Raises `ConfigurationError`.
+
+    ``capabilities``: libvirt's domain capabilities of this host.
+    """
     flags = {}
     for flag in conf.libvirt.cpu_model_extra_flags:
         policy, name = (_POLICIES[flag[0]], flag[1:]) if flag[:1] in _POLICIES else (_POLICIES["+"], flag)

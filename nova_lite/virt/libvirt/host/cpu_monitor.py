@@ -1,7 +1,7 @@
-"""How busy the host's CPUs are, in Nova's names, for the scheduler's metrics filter and weigher.
+"""Load of the host's CPUs, with Nova's names, for the scheduler's metrics filter and weigher.
 
-What a host reports is stored and told to every scheduler when it changes, so it is kept steady: a reading is taken once
-a minute at most, and only one that differs noticeably from the last reported takes its place.
+A changed report is stored and published to every scheduler. So the values are kept stable: they are read at most once a
+minute, and only a noticeable change replaces the last reported values.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 
 LOG = logging.getLogger(__name__)
 
-#: Nova's name of the one monitor that there is, in ``[DEFAULT] compute_monitors``.
+#: Nova's name of the only monitor, in ``[DEFAULT] compute_monitors``.
 NAME = "cpu.virt_driver"
 
-#: Seconds between two readings; the percentages are of the time between them.
+#: Seconds between two readings. The percentages apply to the time between them.
 INTERVAL = 60.0
 
-#: What a percentage (0 to 1) and a frequency (as a share of itself) have to change by.
+#: Least change of a percentage (0 to 1), and of a frequency (as a fraction of itself), that is reported.
 NOTICEABLE = 0.05
 
 #: libvirt's kinds of processor time, each in nanoseconds since boot.
@@ -32,7 +32,7 @@ FREQUENCY = "cpu.frequency"
 
 
 class CpuMonitor:
-    """``clock``: seconds."""
+    """Reads the load. ``clock``: returns seconds."""
 
     def __init__(self, connection: Connection, clock: Callable[[], float] = time.monotonic) -> None:
         self._connection = connection
@@ -42,10 +42,10 @@ class CpuMonitor:
         self._reported: dict[str, float] = {}
 
     def metrics(self) -> dict[str, float]:
-        """Frequency in MHz, times in ns since boot, percentages from 0 to 1; the first ones are of the time since boot.
+        """Return the frequency in MHz, times in ns since boot, and percentages from 0 to 1.
 
-        Where libvirt cannot tell, those of the last reading that worked, or none: the host is of use all the same.
-        Raises `HypervisorUnavailable`.
+        The first percentages apply to the time since boot. If libvirt fails, return the last values, or none: the host
+        is usable without them. Raises `HypervisorUnavailable`.
         """
         if self._clock() >= self._next:
             self._next = self._clock() + INTERVAL
@@ -65,7 +65,7 @@ class CpuMonitor:
 
 
 def cpu_metrics(before: Mapping[str, int], now: Mapping[str, int], mhz: int) -> dict[str, float]:
-    """From two readings of the processor times in `KINDS`; a kind that libvirt does not tell counts as 0."""
+    """Calculate the metrics from two readings of the processor times in `KINDS`. A missing kind counts as 0."""
     spent = {kind: max(0, now.get(kind, 0) - before.get(kind, 0)) for kind in KINDS}
     total = sum(spent.values()) or 1
     metrics: dict[str, float] = {FREQUENCY: mhz}
@@ -77,7 +77,7 @@ def cpu_metrics(before: Mapping[str, int], now: Mapping[str, int], mhz: int) -> 
 
 
 def differs(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
-    """Noticeably. The times grow all the while, and say nothing new."""
+    """Check for a noticeable change. The times always grow, so they are ignored."""
     if before.keys() != now.keys():
         return True
     if abs(now[FREQUENCY] - before[FREQUENCY]) > NOTICEABLE * before[FREQUENCY]:

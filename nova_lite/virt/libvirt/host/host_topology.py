@@ -1,4 +1,4 @@
-"""The host's NUMA cells in libvirt's capabilities."""
+"""The host's NUMA cells, from libvirt's capabilities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nova_lite.objects import NUMACell, NUMAPages
 
 
 def parse(capabilities: str) -> list[NUMACell]:
-    """All CPUs of each as shared ones. A machine of which libvirt tells none is one cell, without pages of a size."""
+    """Return the cells, with all CPUs as shared. A machine without cells in libvirt is one cell without large pages."""
     cells = ET.fromstring(capabilities).findall("./host/topology/cells/cell")  # noqa: S314 libvirt's own output
     found = [_cell(cell) for cell in cells]
     return [cell for cell in found if cell.shared_cpus] or [_whole()]

@@ -1,4 +1,4 @@
-"""The traits of this host: what its libvirt and qemu can give to guests."""
+"""The traits of this host: hardware that its libvirt and qemu can give to guests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nova_lite.virt.libvirt.host.cpu_model import CUSTOM, PASSTHROUGH, CpuModel
 LOG = logging.getLogger(__name__)
 
 ARCHITECTURE = "x86_64"
-#: The machines that are asked about: each has what the other lacks.
+#: Machine types whose capabilities are queried. Each has features that the other lacks.
 MACHINES = ("pc", "q35")
 
 
 def of_domains(capabilities: Iterable[str]) -> set[str]:
-    """Traits of devices and firmware, from libvirt's capabilities of domains, of one machine each."""
+    """Return the traits of devices and firmware, from libvirt's domain capabilities of each machine type."""
     found = set(traits.ALWAYS)
     for text in capabilities:
         described = ET.fromstring(text)  # noqa: S314 libvirt's own
@@ -41,8 +41,8 @@ def _values(described: ET.Element, path: str) -> list[str]:
 
 
 def of_cpu(connection: Connection, virt_type: str, model: CpuModel, capabilities: str) -> set[str]:
-    """Traits of the CPU that guests are shown; ``capabilities``: of domains. What libvirt cannot work out it has
-    not."""
+    """Return the traits of the CPU that guests see. ``capabilities``: of domains. If libvirt cannot expand the model:
+    none."""
     described = ET.fromstring(capabilities)  # noqa: S314 libvirt's own
     try:
         text = connection.connect_call(
@@ -62,7 +62,7 @@ def _of_addresses(model: CpuModel) -> set[str]:
 
 
 def _model(described: ET.Element, model: CpuModel) -> str:
-    """The model as libvirt can expand it: that of the host, but for one that has a name."""
+    """Return the XML of the model for libvirt to expand: a named model, or the host's."""
     cpu = ET.Element("cpu")
     ET.SubElement(cpu, "arch").text = ARCHITECTURE
     if model.mode == CUSTOM:
@@ -75,7 +75,7 @@ def _model(described: ET.Element, model: CpuModel) -> str:
 
 
 def features(cpu: str, flags: dict[str, str]) -> set[str]:
-    """Of a CPU whose features are all named, and those that the operator adds or takes away."""
+    """Return the features of an expanded CPU, with the operator's changes."""
     root: Any = ET.fromstring(cpu)  # noqa: S314 libvirt's own
     found = {
         element.get("name", "") for element in root.iterfind("feature") if element.get("policy", "require") != "disable"

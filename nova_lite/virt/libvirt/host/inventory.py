@@ -1,4 +1,4 @@
-"""What this hypervisor has, in the terms that the scheduler counts in."""
+"""Inventory of this hypervisor: resources in the scheduler's units."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from nova_lite.objects import Inventory, NUMACell
 from nova_lite.virt.images import GIB
 from nova_lite.virt.libvirt.disks import disk_usage
 
-# The record of who is logged in: entries of one size, each beginning with its type (man utmp).
+# The record of logged-in users: entries of one size, each starting with its type (man utmp).
 UTMP = Path("/run/utmp")
 UTMP_ENTRY = 384
 USER_PROCESS = 7
 
 
 def parse_cpu(capabilities: str) -> dict[str, Any]:
-    """Arch, model, vendor, topology and features of the host's CPU, from libvirt's capabilities."""
+    """Parse architecture, model, vendor, topology and features of the host's CPU from libvirt's capabilities."""
     cpu = ET.fromstring(capabilities).find("./host/cpu")  # noqa: S314 libvirt's own output
     if cpu is None:
         return {}
@@ -48,8 +48,11 @@ def build(
     cells: list[NUMACell],
     vcpus: int | None,
 ) -> Inventory:
-    """Memory and CPUs are asked of the kernel: libvirt 9.0 counts only the memory that was there at boot. ``vcpus``:
-    CPUs that guests share, where these are not all."""
+    """Build the inventory. Memory and CPUs are read from the kernel: libvirt 9.0 ignores memory that was added after
+    boot.
+
+    ``vcpus``: CPUs that guests share, if these are not all.
+    """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     disk = os.statvfs(instances_path)
     free = disk.f_bavail * disk.f_frsize - disk_usage.growth(instances_path)
@@ -75,7 +78,7 @@ def build(
 
 
 def uptime() -> str:
-    """As ``uptime`` prints it: clients take its parts out of the line."""
+    """Return the uptime in the format of the ``uptime`` program, which clients parse."""
     with open("/proc/uptime") as file:
         seconds = int(float(file.read().split()[0]))
     days, rest = divmod(seconds, 86400)
@@ -85,7 +88,7 @@ def uptime() -> str:
 
 
 def logins() -> int:
-    """How many sessions the machine's record of them holds; none where it keeps no such record."""
+    """Return the number of sessions in the machine's record; 0 without a record."""
     try:
         record = UTMP.read_bytes()
     except FileNotFoundError:

@@ -1,11 +1,13 @@
-"""Does KVM really work here? Only a guest that ran can tell.
+"""Probe whether KVM really works on this machine.
 
-On some machines (nested, or half emulated) /dev/kvm opens and even makes virtual CPUs, libvirt offers the type, and
-then guests hang in their first instructions, or the host's kernel carries out each instruction of theirs itself: a
-boot sector gets through that, and a guest's kernel does not. So ``virt_type = auto`` boots the smallest guest there is:
-a boot sector that counts for as long as a processor does in some hundredths of a second, prints one word on the serial
-port and leaves through qemu's isa-debug-exit device, with the CPU model that real guests get, and a deadline. The
-answer is kept on disk, until the machine boots again, or kernel, qemu or what the probe does change.
+On some machines (nested, or partly emulated) /dev/kvm opens and even creates virtual CPUs, and libvirt offers the type.
+Then guests hang at their first instructions, or the host's kernel emulates each of their instructions. A boot sector
+survives that, but a guest's kernel does not.
+
+So ``virt_type = auto`` boots the smallest possible guest, with a deadline and the CPU model of real guests. It is a
+boot sector that counts for some hundredths of a second of processor time. Then it prints one word on the serial port,
+and leaves through qemu's isa-debug-exit device. The result is stored on disk until the machine boots again, or the
+kernel, qemu or the probe changes.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ LOG = logging.getLogger(__name__)
 KVM = "kvm"
 QEMU = "qemu"
 DEVICE = "/dev/kvm"
-#: libvirt makes and starts a domain in half a second; after so many seconds there is a reason to look for.
+#: Seconds for defining and starting a domain above which the reason is logged. The normal time is half a second.
 SLOW_START_SECONDS = 5.0
 EMULATOR = "qemu-system-x86_64"
 
@@ -36,8 +38,8 @@ EMULATOR = "qemu-system-x86_64"
 CPU_MODELS = {KVM: "host", QEMU: "max"}
 
 GREETING = b"nova-lite-probe"
-#: How far the probe guest counts: 0.05 s of a processor, 0.3 s of qemu's emulation. Where KVM carries out each
-#: instruction by itself, at some 10 to 500 ns, it takes seconds.
+#: Iterations of the probe guest: about 0.05 s of a processor, or 0.3 s of qemu's emulation. Where the kernel emulates
+#: each instruction, at 10 to 500 ns, they take seconds.
 ROUNDS = 1 << 27
 _SERIAL_PORT = 0x3F8
 _EXIT_PORT = 0xF4
@@ -47,8 +49,11 @@ EXIT_STATUS = (_EXIT_VALUE << 1) | 1
 
 
 def boot_sector(rounds: int = ROUNDS) -> bytes:
-    """512 bytes of 16-bit code: count ``rounds`` (1 to 2^32 - 1) down, send each byte of `GREETING` to the first serial
-    port, then leave with the status."""
+    """Return 512 bytes of 16-bit code for the probe guest.
+
+    It counts ``rounds`` (1 to 2^32 - 1) down, sends each byte of `GREETING` to the first serial port, and leaves with
+    the exit status.
+    """
     load_address = 0x7C00
     code_length = 35
     message = (load_address + code_length).to_bytes(2, "little")
@@ -70,7 +75,7 @@ def boot_sector(rounds: int = ROUNDS) -> bytes:
 
 
 def runs_guests(accelerator: str, timeout: float) -> bool:
-    """Whether a guest prints and leaves within ``timeout`` seconds under ``accelerator`` (kvm or tcg)."""
+    """Check whether the probe guest prints and leaves within ``timeout`` seconds under ``accelerator`` (kvm or tcg)."""
     model = CPU_MODELS[KVM if accelerator == "kvm" else QEMU]
     with tempfile.TemporaryDirectory(prefix="nova-lite-probe-") as directory:
         disk = os.path.join(directory, "boot")
@@ -104,14 +109,14 @@ def _verdict(ran: bool, result: subprocess.CompletedProcess[bytes]) -> str:
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """What was found out, and for which machine state it holds."""
+    """Result of the probe, and the machine state for which it is valid."""
 
     key: list[str]
     virt_type: str
 
 
 def choose_virt_type(cache_path: str, timeout: float, device: str = DEVICE) -> str:
-    """``kvm`` if it runs guests here, else ``qemu``; the answer is remembered in the file ``cache_path``."""
+    """Return ``kvm`` if it runs guests here, else ``qemu``. The result is stored in the file ``cache_path``."""
     if not os.access(device, os.R_OK | os.W_OK):
         LOG.info("%s cannot be used: guests are emulated", device)
         return QEMU
@@ -141,14 +146,14 @@ def _read(path: str) -> ProbeResult | None:
         return None
 
 
-# --- who may open the device
+# --- permissions of the device
 
 
 def explain_slow_start(instance_uuid: str, seconds: float, capabilities: str, device: str = DEVICE) -> None:
-    """Log why a domain took so long to start, if it did and the reason is the one that an operator can remove.
+    """Log why a domain started slowly, if an operator can remove the reason.
 
-    libvirt looks for KVM with the rights of qemu's user, and asks qemu, which may find it nevertheless. Then libvirt
-    takes what qemu said for outdated each time that it needs it, and asks again: more than ten times for one guest.
+    libvirt checks KVM with the permissions of qemu's user, and queries qemu, which may find KVM nevertheless. Then
+    libvirt regards qemu's reply as outdated, and repeats the query more than ten times per guest.
     """
     user = qemu_user(capabilities) if seconds >= SLOW_START_SECONDS else None
     if user is not None and is_closed_to(*user, device):
@@ -162,7 +167,7 @@ def explain_slow_start(instance_uuid: str, seconds: float, capabilities: str, de
 
 
 def qemu_user(capabilities: str) -> tuple[int, int] | None:
-    """uid and gid that guests run as, from libvirt's capabilities; None if it gives them no user of their own."""
+    """Return uid and gid of guests from libvirt's capabilities. None if guests have no separate user."""
     label = ET.fromstring(capabilities).findtext("./host/secmodel[model='dac']/baselabel")  # noqa: S314 libvirt's own
     if label is None:
         return None
@@ -171,7 +176,7 @@ def qemu_user(capabilities: str) -> tuple[int, int] | None:
 
 
 def is_closed_to(uid: int, gid: int, device: str = DEVICE) -> bool:
-    """Whether the device is there and this user, with all its groups, may not read and write it."""
+    """Check whether the device exists and this user, with all its groups, may not read and write it."""
     try:
         found = os.stat(device)
         user = pwd.getpwuid(uid)

@@ -1,8 +1,8 @@
-"""libvirt's filter for interfaces with IPv6: its own ``clean-traffic`` lets nothing of it pass.
+"""The libvirt filter of interfaces with IPv6: libvirt's own ``clean-traffic`` blocks all IPv6.
 
-Out goes what has one of the interface's addresses, also within IPv6 (or none yet, while it looks whether somebody has
-its own), but what only routers and DHCPv6 servers say. In comes what is for one of its addresses, or for several hosts.
-So a guest that gave itself another address is neither heard nor reached there.
+Outgoing packets must have one of the interface's addresses, also in IPv6, or none during duplicate address detection.
+They must not be packets of routers and DHCPv6 servers. Incoming packets must be for one of its addresses, or for
+several hosts. So a guest with a forged address can neither send nor receive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import libvirt
 from nova_lite.objects import VIF, ipv6
 from nova_lite.virt.libvirt.connection import Connection
 
-#: Named by what is in it: another content gets another name, as libvirt applies a change to all guests at once.
+#: The names change with the content, because libvirt applies a changed filter to all guests at once.
 FILTER, ADDRESSES = "nova-lite-clean-traffic-1", "nova-lite-clean-ipv6-1"
 
 _ROUTER_ADVERTISEMENT, _REDIRECT = 134, 137
@@ -52,13 +52,13 @@ _XML = {
 
 
 def addresses(vif: VIF) -> list[str]:
-    """All IPv6 addresses of an interface of a built-in network: that of its network, and that of its link."""
+    """Return all IPv6 addresses of an interface of a built-in network: the global one, and the link-local one."""
     found = [each.address for each in vif.more if ipaddress.ip_address(each.address).version == 6]
     return [*found, ipv6.address_of(ipv6.LINK_LOCAL, vif.mac_address)] if found else []
 
 
 def define(connection: Connection) -> None:
-    """Have the filters in libvirt. Raises `VirtDriverError`."""
+    """Define the filters in libvirt. Raises `VirtDriverError`."""
     for name, xml in _XML.items():
         lookup = connection.get().nwfilterLookupByName
         if connection.call_unless((libvirt.VIR_ERR_NO_NWFILTER,), lookup, name) is None:
@@ -66,7 +66,7 @@ def define(connection: Connection) -> None:
 
 
 def filterref(vif: VIF) -> ET.Element:
-    """What an interface is held to."""
+    """Return the reference to the filter, with the interface's addresses."""
     own = addresses(vif)
     element = ET.Element("filterref", filter=FILTER if own else "clean-traffic")
     for name, value in (("IP", vif.address), *(("IPV6", each) for each in own)):

@@ -1,8 +1,8 @@
-"""What the guests of a network reach of this host, and of the link-local addresses around it: an nftables table each.
+"""Access of guests to this host, and to link-local addresses around it: one nftables table per network.
 
-libvirt's own rules let guests out and answers in; on the host itself they stop nothing. Here all of the host is shut
-but DHCP, DNS, ping, what the operator opens, and the metadata service: 169.254.169.254 leads to the API's own address.
-That is another one, as this machine may live in a cloud that has its metadata there; guests do not get at those.
+libvirt's own rules let guests out and replies in, but do not protect the host. Here the whole host is blocked except
+DHCP, DNS, ping, the operator's ports, and the metadata service. 169.254.169.254 is redirected to an address of the API.
+The machine may itself use a metadata service of an outer cloud at that address; guests do not reach it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nova_lite.virt.libvirt.net.names import bridge_name
 
 LOG = logging.getLogger(__name__)
 
-#: Where guests look for the service, and addresses that are this machine's own matter.
+#: The address where guests look for the service, and the link-local range, which may matter to this machine itself.
 METADATA_ADDRESS, METADATA_PORT = "169.254.169.254", 80
 LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
 
@@ -36,7 +36,7 @@ class Firewall:
         self._works = False
 
     def prepare(self) -> None:
-        """Raises `ConfigurationError` when guests are to reach a metadata service, and cannot."""
+        """Check the options. Raises `ConfigurationError` if guests are to reach a metadata service, and cannot."""
         complaint = nft.run("list tables\n")
         self._works = not complaint
         if complaint and self._metadata is not None:
@@ -49,11 +49,12 @@ class Firewall:
                 images.run("ip", "address", "replace", f"{address}/32", "dev", "lo", "scope", "host")
 
     def serves(self, network: Network) -> bool:
-        """Whether guests there find the metadata service; without a gateway they have no way to its address."""
+        """Check whether guests there reach the metadata service. Without a gateway they have no route to its
+        address."""
         return self._metadata is not None and network.gateway is not None
 
     def rules(self, networks: Iterable[Network]) -> str:
-        """What nft is to be told, so that each network's table takes the place of the one that is there."""
+        """Return the nft commands that replace the tables of these networks."""
         return "".join(ruleset(each, self._metadata, self._host_ports) for each in networks) if self._works else ""
 
 
@@ -72,12 +73,12 @@ def _checked(text: str) -> ipaddress.IPv4Address:
 
 
 def table_name(network: Network) -> str:
-    """nft takes letters, digits and underscores."""
+    """Return the table's name. nft allows letters, digits and underscores."""
     return "nova_lite_" + re.sub("[^A-Za-z0-9]", "_", network.id)
 
 
 def ruleset(network: Network, metadata: tuple[str, int] | None, host_ports: list[int]) -> str:
-    """What nft is told: the table goes if it is there, and comes anew, in one transaction."""
+    """Return the nft commands that replace a table in one transaction."""
     table, bridge = f"inet {table_name(network)}", bridge_name(network)
     to_host = ["udp dport { 53, 67 } accept", "tcp dport 53 accept", "meta l4proto { icmp, ipv6-icmp } accept"]
     if host_ports:

@@ -1,7 +1,7 @@
-"""Floating addresses of this host's guests: the machine has each as a /32, and its packets are led to the guest.
+"""Floating addresses of this host's guests: the machine has each as a /32, and translates it to the guest's address.
 
-What goes out of the guest's network has the floating address; the answers find back. One that came from another host is
-announced, where the interface is a real one.
+Connections from the guest get the floating address as their source. An address that came from another host is
+announced, if the interface is a physical one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _ARP = 0x0806
 
 
 class FloatingAddresses:
-    """What of these the machine has is kept in a file, written before it gets one: nothing is ever left that nobody
-    knows."""
+    """Manages the addresses of this machine. They are stored in a file before they are added, so that none is
+    forgotten."""
 
     def __init__(self, directory: str, host: str, interface: str) -> None:
         self._path = os.path.join(directory, f"floating@{host}.json")
@@ -33,14 +33,15 @@ class FloatingAddresses:
         self._here: set[str] | None = None
 
     def have(self, wanted: set[str]) -> None:
-        """These and no others. Raises `VirtDriverError`."""
+        """Set the addresses of this machine to exactly these. Raises `VirtDriverError`."""
         if wanted == self._here:
             return
         before = self._read()
         if wanted | before:
             files.write_atomically(self._path, msgspec.json.encode(sorted(wanted | before)))
         for address in sorted(before - wanted):
-            images.run("ip", "address", "replace", f"{address}/32", "dev", self._interface)  # so that there is one
+            # Added first, so that the removal succeeds even if the address is missing.
+            images.run("ip", "address", "replace", f"{address}/32", "dev", self._interface)
             images.run("ip", "address", "del", f"{address}/32", "dev", self._interface)
         for address in sorted(wanted - (self._here or set())):
             images.run("ip", "address", "replace", f"{address}/32", "dev", self._interface)
@@ -58,7 +59,7 @@ class FloatingAddresses:
             return set()
 
     def _announce(self, address: str) -> None:
-        """A gratuitous ARP request, so that neighbours that knew another host's MAC address learn this one's."""
+        """Send a gratuitous ARP request, so that neighbours replace another host's MAC address by this one's."""
         if self._interface == "lo":
             return
         try:
@@ -70,14 +71,15 @@ class FloatingAddresses:
 
 
 def gratuitous_arp(mac_address: bytes, address: str) -> bytes:
-    """The whole frame."""
+    """Return the whole frame."""
     packed = ipaddress.IPv4Address(address).packed
     head = b"\xff" * 6 + mac_address + _ARP.to_bytes(2, "big")
     return head + bytes.fromhex("0001080006040001") + mac_address + packed + bytes(6) + packed
 
 
 def ruleset(table: str, leads: dict[str, VIF]) -> str:
-    """``leads``: floating address to interface. More of the table that filters."""
+    """Return the address translation rules, for the table of the security groups. ``leads``: interface by floating
+    address."""
     if not leads:
         return ""
     pairs = {str(ipaddress.IPv4Address(address)): vif for address, vif in sorted(leads.items())}

@@ -1,4 +1,4 @@
-"""Interfaces of a domain that come and go, in what runs and in what is started next."""
+"""Interfaces that are attached to and detached from a domain, in the running guest and in its definition."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from nova_lite.virt.libvirt.domain import guest_xml
 LOG = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
-#: A guest that boots does not hear that a device is to go.
+#: Seconds between two requests to a guest, which ignores them while it boots.
 ASK_AGAIN_SECONDS = 5.0
 
-#: It is gone already, or is asked already.
+#: The device is gone already, or being detached already.
 _UNDER_WAY = (libvirt.VIR_ERR_DEVICE_MISSING, libvirt.VIR_ERR_OPERATION_FAILED, libvirt.VIR_ERR_OPERATION_INVALID)
 
 _LIVE, _CONFIG = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
 
 
 class InterfaceDevices:
-    """``timeout``: seconds that a guest has to let a device go."""
+    """Attaches and detaches interfaces. ``timeout``: seconds that a guest has to release a device."""
 
     def __init__(self, connection: Connection, timeout: float) -> None:
         self._connection = connection
         self._timeout = timeout
 
     def attach(self, domain: Any, vif: VIF, on_libvirt_network: bool) -> None:
-        """What runs gets it first: one that is refused there is not there at the next start."""
+        """Attach an interface, first to the running guest: if that fails, the definition stays unchanged."""
         xml = guest_xml.interface_xml(vif, on_libvirt_network)
         for flag in self._where(domain):
             if not self._has(domain, vif, flag):
@@ -49,7 +49,7 @@ class InterfaceDevices:
                 self._connection.call_unless((libvirt.VIR_ERR_DEVICE_MISSING,), domain.detachDeviceFlags, xml, flag)
 
     def _detach_live(self, domain: Any, vif: VIF, xml: str) -> None:
-        """The guest is asked, and has to let go; asked again now and then."""
+        """Request the guest to release the device, repeatedly, and wait for it."""
         started, ask_at = time.monotonic(), 0.0
         while self._has(domain, vif, _LIVE):
             now = time.monotonic()

@@ -1,10 +1,10 @@
-"""The host side of the built-in networks: a libvirt network each, with a bridge, NAT, and DHCP by reservation only.
+"""The host side of built-in networks: one libvirt network each, with a bridge, NAT, and DHCP by reservation only.
 
-A reservation is a file of its own in a directory that the network's dnsmasq reads. libvirt's way, a change of the
-network, takes every firewall rule of the network away and puts it back: 0.5 to 2 s in which all its guests are cut off.
+Each reservation is a file in a directory that the network's dnsmasq reads. libvirt's own way is a change of the
+network. That removes and restores all its firewall rules, and cuts its guests off for up to two seconds.
 
-Several compute daemons may share one libvirtd, so nothing here relies on being alone: defining and starting are
-repeatable, and what somebody else did first counts as done. The network stays when its last reservation goes.
+Several compute daemons may share one libvirtd. So all steps are repeatable, and what another daemon has done already
+counts as done. The network stays when its last reservation is removed.
 """
 
 from __future__ import annotations
@@ -49,24 +49,26 @@ class HostNetworks:
         self._firewall = Firewall(conf)
 
     def init_host(self, vifs: list[VIF]) -> None:
-        """``vifs``: those of this host's guests. Whatever came back with the machine, its rules did not."""
+        """Restore the rules of existing networks, which do not survive a reboot. ``vifs``: of this host's guests."""
         self._firewall.prepare()
         on_each = {vif.network.id: vif for vif in vifs}
         found = sorted(self.run_by_libvirt(list(on_each.values())))
         nft.apply(self.rules([on_each[network_id].network for network_id in found]))
 
     def rules(self, networks: Iterable[Network]) -> str:
-        """What nft is to be told of networks that libvirt runs; `plug` leaves that to its caller, who tells it once."""
+        """Return the nft commands for networks that libvirt manages. The caller of `plug` executes them."""
         return self._firewall.rules(networks)
 
     def reach_metadata(self, vifs: list[VIF]) -> bool:
-        """Whether a guest with these interfaces finds a metadata service."""
+        """Check whether a guest with these interfaces reaches a metadata service."""
         served = [vif for vif in vifs if vif.vif_type is None and self._firewall.serves(vif.network)]
         return bool(served and self.run_by_libvirt(served))
 
     def plug(self, vif: VIF, hostname: str) -> bool:
-        """Have the network up and the VIF's address reserved for its MAC address. Returns whether libvirt runs the
-        network, which then needs its `rules`."""
+        """Start the network and reserve the VIF's address for its MAC address.
+
+        Returns whether libvirt manages the network: then the caller has to apply its `rules`.
+        """
         if vif.vif_type is not None:
             neutron.plug(vif)
             return False
@@ -76,12 +78,12 @@ class HostNetworks:
             return False
         _reserve(vif, hostname)
         self._reload(vif.network)
-        # A lease that outlived its guest would keep dnsmasq from giving the address to its new owner.
+        # The lease of a former guest would keep dnsmasq from assigning the address to its new owner.
         dhcp.release(bridge_name(vif.network), vif.address, lambda mac_address: mac_address != vif.mac_address.lower())
         return True
 
     def unplug(self, vif: VIF) -> None:
-        """Remove the VIF's reservation and lease; quiet when there are none."""
+        """Remove the VIF's reservation and lease, if any."""
         if vif.vif_type is not None:
             return
         path = _reservation_path(vif)
@@ -92,7 +94,7 @@ class HostNetworks:
         dhcp.release(bridge_name(vif.network), vif.address, lambda mac_address: mac_address == vif.mac_address.lower())
 
     def run_by_libvirt(self, vifs: list[VIF]) -> set[str]:
-        """Ids of the networks among those of ``vifs`` that are libvirt's, and not an operator's bridge."""
+        """Return the ids of networks that libvirt manages, without those on an operator's bridge."""
         ours = (vif for vif in vifs if vif.vif_type is None)
         return {vif.network.id for vif in ours if self._lookup(vif.network) is not None}
 
@@ -102,7 +104,7 @@ class HostNetworks:
         )
 
     def _ensure(self, vif: VIF) -> bool:
-        """Define and start the network. False when its bridge is the operator's own, who then answers DHCP too."""
+        """Define and start the network. Return False if its bridge is the operator's own, who then provides DHCP."""
         network = self._lookup(vif.network)
         if network is None:
             if os.path.exists(f"/sys/class/net/{bridge_name(vif.network)}/bridge"):
@@ -112,14 +114,14 @@ class HostNetworks:
             LOG.info("Network %s is now defined, with bridge %s", network_name(vif.network), bridge_name(vif.network))
         os.makedirs(reservations_directory(vif.network), mode=0o755, exist_ok=True)
         if not self._connection.call(network.isActive):
-            # "Invalid operation" is libvirt's word for a network that another daemon has just started.
+            # libvirt's code for a network that another daemon has just started.
             self._connection.call_unless((libvirt.VIR_ERR_OPERATION_INVALID,), network.create)
             self._connection.call(network.setAutostart, 1)
         return True
 
     @staticmethod
     def _reload(network: Network) -> None:
-        """Have dnsmasq read its reservations again; it notices new files by itself, but not that one is gone."""
+        """Make dnsmasq read its reservations again. It notices new files itself, but not removed ones."""
         with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
             with open(os.path.join(PID_DIRECTORY, f"{network_name(network)}.pid")) as file:
                 pid = int(file.read())
@@ -129,7 +131,7 @@ class HostNetworks:
 
 
 def network_xml(vif: VIF) -> str:
-    """The definition, the same whoever makes it: name, uuid and bridge all follow from the network's id."""
+    """Return the network's XML. It is the same on each host: name, uuid and bridge follow from the network's id."""
     network = vif.network
     root = ET.Element("network")
     _text(root, "name", network_name(network))
@@ -140,7 +142,7 @@ def network_xml(vif: VIF) -> str:
             ET.SubElement(forward, "nat", ipv6="yes")
     ET.SubElement(root, "bridge", name=bridge_name(vif.network), stp="off", delay="0")
     if network.vni is not None:
-        # The same on all hosts, so that a guest finds its gateway when it has moved to another.
+        # The same on all hosts, so that a guest finds its gateway after a move.
         ET.SubElement(root, "mac", address=bridge_mac(network.vni))
     ET.SubElement(root, "mtu", size=str(network.mtu))
     if network.dns:
@@ -152,7 +154,7 @@ def network_xml(vif: VIF) -> str:
         raise exceptions.VirtDriverError(reason=f"network {network.name} is not IPv4: {network.cidr}")
     ET.SubElement(root, "ip", address=_host_address(network), netmask=str(cidr.netmask))
     if network.cidr6:
-        # Its dnsmasq advertises the prefix, and itself as the way out if the network has one.
+        # dnsmasq advertises the prefix, and itself as the router if the network has a gateway.
         ET.SubElement(root, "ip", family="ipv6", address=ipv6.host_address(network), prefix="64")
     options = ET.SubElement(root, f"{{{_DNSMASQ}}}options")
     for option in (
@@ -174,7 +176,7 @@ def _network_uuid(network_id: str) -> str:
 
 
 def _host_address(network: Network) -> str:
-    """The bridge's own address: the gateway, else the first that is not in the pool."""
+    """Return the bridge's address: the gateway, else the first address outside of the pool."""
     if network.gateway:
         return network.gateway
     cidr = ipaddress.ip_network(network.cidr, strict=False)
@@ -204,7 +206,7 @@ def _reservation_path(vif: VIF) -> str:
 
 
 def reservation(vif: VIF, hostname: str) -> str:
-    """One line in dnsmasq's form: MAC address, address, name (its first part), lease time."""
+    """Return a line in dnsmasq's format: MAC address, address, host name (its first label), lease time."""
     mac_address = vif.mac_address.lower()
     if not _MAC_ADDRESS.fullmatch(mac_address):
         raise exceptions.VirtDriverError(reason=f"{vif.mac_address!r} is not a MAC address")
@@ -219,7 +221,7 @@ def reservation(vif: VIF, hostname: str) -> str:
 
 
 def _reserve(vif: VIF, hostname: str) -> None:
-    """Write the reservation; one that another instance left behind on the same address or MAC address gives way."""
+    """Write the reservation, and remove outdated ones of the same address or MAC address."""
     line = reservation(vif, hostname)
     path = _reservation_path(vif)
     keys = set(line.split(",")[:2])
@@ -234,7 +236,7 @@ def _reserve(vif: VIF, hostname: str) -> None:
 
 
 def _keys(path: str) -> set[str]:
-    """MAC address and address of a reservation; empty when it has just gone."""
+    """Return the MAC address and address of a reservation; empty if it has just been removed."""
     with contextlib.suppress(FileNotFoundError), open(path) as file:
         return set(file.read().split(",")[:2])
     return set()

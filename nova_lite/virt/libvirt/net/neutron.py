@@ -1,6 +1,6 @@
-"""The host side of Neutron's ports: what its agent on this host expects to find, by the type of the binding.
+"""The host side of Neutron's ports, as Neutron's agent on this host expects it, by the type of the binding.
 
-The agent does the rest: it connects the bridge, and filters. What it made, it removes.
+The agent connects the bridge and filters the traffic. It removes what it has created.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ LOG = logging.getLogger(__name__)
 
 BRIDGE, OVS = "bridge", "ovs"
 
-#: The bridge of Open vSwitch's agent, where Neutron names no other.
+#: The default bridge of the Open vSwitch agent.
 INTEGRATION_BRIDGE = "br-int"
 
 
 def plug(vif: VIF) -> None:
-    """Raises `VirtDriverError` for a type that guests cannot be connected by here."""
+    """Create the bridge of a port, if its type needs one. Raises `VirtDriverError` for an unsupported type."""
     if vif.vif_type == BRIDGE:
         _make_bridge(vif.network.bridge, vif.network.mtu)
     elif vif.vif_type != OVS:
@@ -32,7 +32,7 @@ def plug(vif: VIF) -> None:
 
 
 def interface(vif: VIF) -> ET.Element:
-    """Kind and source of the interface. Nothing of it is filtered by us."""
+    """Return the interface's element with its type and source. We do not filter it."""
     element = ET.Element("interface", type="bridge")
     if vif.vif_type == OVS:
         ET.SubElement(element, "source", bridge=str(vif.vif_details.get("bridge_name") or INTEGRATION_BRIDGE))
@@ -44,7 +44,7 @@ def interface(vif: VIF) -> ET.Element:
 
 
 def _make_bridge(name: str, mtu: int) -> None:
-    """As the agent would; whoever comes first makes it."""
+    """Create the bridge as the agent would. The first of both creates it."""
     if os.path.exists(f"/sys/class/net/{name}/bridge"):
         return
     complaint = _ip("link", "add", "name", name, "mtu", str(mtu), "type", "bridge", "forward_delay", "0")
@@ -57,7 +57,7 @@ def _make_bridge(name: str, mtu: int) -> None:
 
 
 def _ip(*arguments: str) -> str:
-    """What it complains of, if it failed."""
+    """Run ``ip``. Return the error message, empty on success."""
     try:
         result = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
     except OSError as error:

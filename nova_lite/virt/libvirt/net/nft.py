@@ -1,4 +1,4 @@
-"""Packet filters of this host, as nft takes them."""
+"""Execution of nft, which loads packet filters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nova_lite.base import exceptions
 
 
 def run(text: str) -> str:
-    """Have it done, all or nothing, in one transaction of the kernel; what nft has to say against it."""
+    """Execute the commands in one kernel transaction. Return nft's error message, empty on success."""
     try:
         result = subprocess.run(["nft", "-f", "-"], input=text, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -17,6 +17,6 @@ def run(text: str) -> str:
 
 
 def apply(text: str) -> None:
-    """`run`, unless there is nothing to be done; raises `VirtDriverError`."""
+    """Execute the commands, if any. Raises `VirtDriverError`."""
     if text and (complaint := run(text)):
         raise exceptions.VirtDriverError(reason=f"the packet filters of this host: {complaint}")

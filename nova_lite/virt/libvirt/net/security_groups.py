@@ -1,12 +1,12 @@
-"""Security groups on a host: one nftables table that says what reaches its guests and what they reach.
+"""Security groups on a host: one nftables table with the allowed incoming and outgoing traffic of its guests.
 
-A guest is known by its bridge and its address, which libvirt's filter keeps it from forging. Packets that only cross a
-bridge pass the tables of IP like those that are routed, because the bridge is told to show them
-(``nf_call_iptables``): so connections are followed for both, and the answers to what was let through come back.
+A guest is identified by its bridge and its address, which libvirt's filter prevents it from forging. Packets that only
+cross a bridge also pass the IP tables, because the bridge is configured to show them (``nf_call_iptables``). So both
+kinds of connections are tracked, and replies to allowed connections pass.
 
-Three parts: what each group says (``in_…``, ``out_…``, and its members' addresses as a set), what each interface is in
-(``port_in_…``, ``port_out_…``), and which packet is whose. The table is replaced as a whole, at once; a connection
-that was let through before goes on until it ends.
+The table has three parts: the rules of each group (``in_…``, ``out_…``, and a set of its members' addresses), the
+groups of each interface (``port_in_…``, ``port_out_…``), and the assignment of packets to interfaces. The table is
+replaced as a whole in one step. Established connections continue until they end.
 """
 
 from __future__ import annotations
@@ -43,8 +43,11 @@ make_ready(PortFilters)
 
 
 class PortFirewall:
-    """Filters the ports of this host. What the conductor said last is kept on disk: it holds until it says otherwise,
-    also where this daemon or the machine was started anew meanwhile."""
+    """Filters the ports of this host.
+
+    The last filters from the conductor are stored on disk. They stay valid until they are replaced, also after a
+    restart of the daemon or the machine.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str) -> None:
         self.enabled: bool = conf.network.security_groups
@@ -56,7 +59,8 @@ class PortFirewall:
         self._filters = PortFilters()
 
     def prepare(self, ports: dict[str, list[VIF]]) -> None:
-        """``ports``: of this host's guests, by instance. Raises `ConfigurationError` where nothing can be filtered."""
+        """Load the filters. ``ports``: of this host's guests, by instance. Raises `ConfigurationError` if filtering is
+        impossible."""
         if not self.enabled:
             LOG.warning("[network] security_groups is off: guests of this host are reached by everybody")
             return
@@ -72,8 +76,11 @@ class PortFirewall:
             self._apply()
 
     def plug(self, instance_uuid: str, vifs: list[VIF], beside: str = "") -> None:
-        """From now on nothing reaches them but answers, until it is said what may; what is known already holds.
-        ``beside``: rules that are not of security groups, for the same run of nft."""
+        """Block everything but replies for these interfaces until their filters are set. Stored filters apply
+        immediately.
+
+        ``beside``: further rules for the same run of nft.
+        """
         if not self.enabled:
             nft.apply(beside)
             return
@@ -87,7 +94,7 @@ class PortFirewall:
                 self._apply()
 
     def set(self, filters: PortFilters) -> None:
-        """What the conductor says. It is on disk before it holds."""
+        """Replace the filters. They are stored on disk before they apply."""
         if not self.enabled:
             return
         with self._lock:
@@ -98,12 +105,12 @@ class PortFirewall:
                 self._apply()
 
     def instances(self) -> list[str]:
-        """Whose ports are filtered here."""
+        """Return the instances whose ports are filtered here."""
         with self._lock:
             return sorted(uuid for uuid, vifs in self._ports.items() if vifs)
 
     def lacks_filters(self) -> bool:
-        """Whether there are ports of which nothing was said yet."""
+        """Check whether the filters of any port are missing."""
         with self._lock:
             return any(vifs and uuid not in self._filters.instances for uuid, vifs in self._ports.items())
 
@@ -132,8 +139,10 @@ def filtered(vifs: Iterable[VIF]) -> list[VIF]:
 
 
 def show_bridged_packets() -> str:
-    """Have the kernel's module that can; what is wrong if it cannot. Where it was not there, other bridges of this
-    machine stay as they are: only those of guests are told to."""
+    """Load the kernel module that shows bridged packets. Return an error message, empty on success.
+
+    If it was not loaded before, other bridges of this machine stay unchanged: only guests' bridges are configured.
+    """
     if os.path.isdir(BRIDGE_SYSCTL):
         return ""
     try:
@@ -149,18 +158,18 @@ def show_bridged_packets() -> str:
 
 
 def show_packets_of(bridge: str) -> None:
-    """Have the tables of IP see what crosses the bridge. Raises `VirtDriverError`."""
+    """Show packets that cross the bridge to the IP tables. Raises `VirtDriverError`."""
     try:
         socket.if_nametoindex(bridge)
     except OSError:
-        return  # it is made when its first guest is plugged
+        return  # it is created when its first guest is plugged
     if not _shows_packets(bridge):
         switches = [word for switch in BRIDGE_SWITCHES.items() for word in switch]
         images.run("ip", "link", "set", "dev", bridge, "type", "bridge", *switches)
 
 
 def _shows_packets(bridge: str) -> bool:
-    """Whether it was told to before."""
+    """Check whether the bridge is configured already."""
     try:
         return all(_switch(bridge, name) == wanted for name, wanted in BRIDGE_SWITCHES.items())
     except OSError:
@@ -173,7 +182,7 @@ def _switch(bridge: str, name: str) -> str:
 
 
 def table_name(host: str) -> str:
-    """nft takes letters, digits and underscores."""
+    """Return the table's name. nft allows letters, digits and underscores."""
     return "nova_lite_ports_" + _plain(host)
 
 
@@ -182,7 +191,7 @@ def _plain(name: str) -> str:
 
 
 def ruleset(table: str, ports: dict[str, list[VIF]], filters: PortFilters) -> str:
-    """What nft is told: the table goes if it is there, and comes anew, in one transaction; not where nobody is."""
+    """Return the nft commands that replace the table in one transaction, or only remove it if there are no guests."""
     gone = f"add table inet {table}\ndelete table inet {table}\n"
     if not any(ports.values()):
         return gone
@@ -206,7 +215,7 @@ def ruleset(table: str, ports: dict[str, list[VIF]], filters: PortFilters) -> st
 
 
 def _groups_of(instance_uuid: str, vif: VIF, filters: PortFilters) -> list[str]:
-    """Its own, or else those of its instance."""
+    """Return the groups of the port, or else those of its instance."""
     mine = filters.ports.get(vif.id, filters.instances.get(instance_uuid, []))
     return [each for each in mine if each in filters.groups]
 
@@ -235,12 +244,12 @@ def _group(group: SecurityGroup, known: Collection[str]) -> list[str]:
 
 
 def _is_whole(rule: SecurityGroupRule, known: Collection[str]) -> bool:
-    """Whether the group that it names was told along; one without is for nobody."""
+    """Check whether the rule's remote group is known. A rule with an unknown group matches nobody."""
     return rule.remote_group_id is None or rule.remote_group_id in known
 
 
 def rule_text(rule: SecurityGroupRule) -> str:
-    """One rule, as nft says it."""
+    """Return one rule in nft's syntax."""
     family = _FAMILIES[rule.ethertype]
     words = [f"meta nfproto {'ipv4' if rule.ethertype == IPV4 else 'ipv6'}"]
     side = "saddr" if rule.direction == INGRESS else "daddr"
@@ -267,9 +276,11 @@ def _protocol(rule: SecurityGroupRule) -> list[str]:
 
 
 def _port(vif: VIF, groups: list[str]) -> list[str]:
-    """Answers pass, and what comes of a connection that was let through; then what each group says; then nothing.
-    DHCP is no matter of groups: a guest may ask, and no guest may answer. Nor is finding neighbours and routers by
-    IPv6: a guest may say where its own addresses are, and be no router."""
+    """Return the rules of a port: replies and related packets pass, then the groups decide, and the rest is dropped.
+
+    Some rules do not depend on groups. A guest may be a DHCP client but not a DHCP server. With IPv6 it may announce
+    its own addresses, but not act as a router.
+    """
     name = _plain(vif.id)
     both = ["ct state established,related accept", "ct state invalid drop"]
     own6 = dual_stack.addresses(vif)
@@ -285,7 +296,10 @@ _NEIGHBOURS_IN = ["icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-rou
 
 
 def _neighbours_out(own: list[str]) -> list[str]:
-    """``own``: its IPv6 addresses. What an advertisement is about are the 16 bytes behind the first 8 of ICMPv6."""
+    """Return the rules for outgoing neighbour discovery. ``own``: the port's IPv6 addresses.
+
+    The target of an advertisement are the 16 bytes after the first 8 of ICMPv6.
+    """
     if not own:
         return []
     targets = ", ".join(sorted(f"0x{int(ipaddress.IPv6Address(each)):032x}" for each in own))
@@ -299,7 +313,7 @@ def _neighbours_out(own: list[str]) -> list[str]:
 
 
 def _verdicts(vifs: list[VIF], direction: str) -> list[str]:
-    """Which chain a packet goes through: by bridge and address."""
+    """Return the rules that select the chain of a packet by bridge and address."""
     interface, side, chain = (
         ("oifname", "daddr", "port_in") if direction == INGRESS else ("iifname", "saddr", "port_out")
     )
@@ -317,8 +331,7 @@ def _verdicts(vifs: list[VIF], direction: str) -> list[str]:
 
 
 def _no_broadcasts(vifs: list[VIF]) -> list[str]:
-    """What goes to everybody on a bridge is for no guest in particular, and stops here, but DHCP, and the search for
-    neighbours by IPv6."""
+    """Return rules that drop broadcasts, except DHCP and IPv6 neighbour discovery."""
     lines = []
     for bridge, network in sorted({bridge_name(vif.network): vif.network for vif in vifs if vif.version == 4}.items()):
         everybody = f"255.255.255.255, 224.0.0.0/4, {ipaddress.IPv4Network(network.cidr, strict=False)[-1]}"

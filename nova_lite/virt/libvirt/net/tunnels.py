@@ -1,12 +1,12 @@
-"""Networks that span hosts: the bridge of one with a VNI has a VXLAN device that leads to the other hosts' bridges.
+"""Networks that span hosts: the bridge of a network with a VNI has a VXLAN device to the bridges of other hosts.
 
-The device is there as long as a guest of this host is on the network. Which hosts have others the conductor says: what
-is for an unknown MAC address, or for everybody, is sent to each of them; the rest is learned. The tunnel is for guests
-alone: each host is gateway, DHCP server, name server and metadata service to its own, and what it says as such, or
-would hear as such from other hosts' guests, does not pass.
+The device exists as long as a guest of this host is on the network. The conductor publishes the hosts that have guests
+on it. Packets to unknown MAC addresses, and broadcasts, are sent to each of them; the rest is learned. Only guests use
+the tunnel. Each host is gateway, DHCP server, name server and metadata service of its own guests, so packets of these
+services do not pass.
 
-Whoever sends VXLAN to a host speaks to its guests. So it is taken from those other hosts alone, and guests, which share
-their host's address on the way out, can send none there.
+Anybody who can send VXLAN to a host can reach its guests. So a host accepts it only from the published hosts. Guests
+share their host's address for outgoing packets, so they must not send VXLAN.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 NET = "/sys/class/net"
 EVERYBODY = "00:00:00:00:00:00"
 
-#: What asks, and tells, where addresses and ways out are: DHCP, DHCPv6, router discovery, redirects.
+#: Protocols that stay on the host: DHCP, DHCPv6, router discovery, redirects.
 _OF_THE_HOST = (
     "udp dport { 67, 68, 546, 547 } drop",
     "icmpv6 type { nd-router-solicit, nd-router-advert, nd-redirect } drop",
@@ -40,7 +40,8 @@ _OF_THE_HOST = (
 
 
 class Tunnels:
-    """What the conductor said last is kept on disk: it holds until it says otherwise."""
+    """Manages the devices. The last peers from the conductor are stored on disk, and stay valid until they are
+    replaced."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str) -> None:
         self._local_ip = str(conf.vxlan.local_ip or conf.my_ip)
@@ -56,12 +57,12 @@ class Tunnels:
 
     @property
     def address(self) -> str | None:
-        """Where other hosts reach this one; None: nowhere."""
+        """The address at which other hosts reach this one, if any."""
         local = _ipv4(self._local_ip)
         return None if local is None or local.is_loopback else str(local)
 
     def prepare(self, ports: dict[str, list[VIF]]) -> None:
-        """``ports``: of this host's guests, by instance. Raises `VirtDriverError`."""
+        """Restore the devices. ``ports``: of this host's guests, by instance. Raises `VirtDriverError`."""
         with self._lock:
             self._used = {uuid: networks for uuid, vifs in ports.items() if (networks := spanning(vifs))}
             self._peers = self._read()
@@ -69,7 +70,7 @@ class Tunnels:
                 self._apply()
 
     def plug(self, instance_uuid: str, vifs: list[VIF]) -> None:
-        """These are all of its interfaces; the bridges are there. Raises `VirtDriverError`."""
+        """Connect an instance's networks. ``vifs``: all its interfaces. The bridges exist. Raises `VirtDriverError`."""
         with self._lock:
             before = self._used.pop(instance_uuid, [])
             if networks := spanning(vifs):
@@ -82,18 +83,18 @@ class Tunnels:
         self.plug(instance_uuid, [])
 
     def instances(self) -> list[str]:
-        """Whose interfaces are on networks that span hosts; what is said next is of these."""
+        """Return the instances with interfaces on networks that span hosts."""
         with self._lock:
             self._asked = set(self._networks())
             return sorted(self._used)
 
     def lacks_peers(self) -> bool:
-        """Whether there are networks of which nothing was said yet."""
+        """Check whether the peers of any network are missing."""
         with self._lock:
             return bool(self._networks().keys() - self._peers.keys())
 
     def set(self, peers: dict[str, list[str]] | None) -> None:
-        """What the conductor says of all that it was asked of; None: nothing, as one of before does."""
+        """Replace the peers of all networks. None: an older conductor does not know them."""
         with self._lock:
             peers = {network_id: [] for network_id in self._asked} | (self._peers if peers is None else peers)
             if peers != self._peers:
@@ -121,7 +122,7 @@ class Tunnels:
         return sorted({str(each) for each in said if not each.is_loopback and not each.is_multicast} - {self._local_ip})
 
     def _filter(self, peers: list[str], needed: bool) -> None:
-        """Before anything can pass."""
+        """Load the filter. Call it before a device can pass any packet."""
         rules = ruleset(self._table, self._port, peers, needed)
         if rules == self._rules:
             return
@@ -130,11 +131,13 @@ class Tunnels:
         self._rules = rules
 
     def _connect(self, network: Network, peers: list[str]) -> None:
-        """Not to an operator's own bridge, which leads wherever it does. libvirt may have made ours anew meanwhile;
-        then the device is in none."""
+        """Connect a network's device to its bridge, unless the bridge is an operator's own.
+
+        libvirt may have created the bridge again meanwhile, and then the device is in no bridge.
+        """
         bridge, device = bridge_name(network), tunnel_name(network)
         if network.vni is None or _mac_address(bridge) != bridge_mac(network.vni):
-            return  # ours is made when a guest is plugged
+            return  # it is created when a guest is plugged
         if _master(device) == bridge and self._connected.get(device) == peers:
             return
         wanted = {"id": network.vni, "local": self._local_ip, "port": self._port}
@@ -147,7 +150,7 @@ class Tunnels:
             images.run("ip", "link", "add", device, "type", "vxlan", *way, "learning")
             LOG.info("Network %s spans hosts from here on: VNI %s", network.id, network.vni)
         if _master(device) != bridge:
-            # It has no addresses of its own, and says nothing by itself.
+            # The device has no addresses and sends nothing of its own.
             images.run("ip", "link", "set", device, "addrgenmode", "none")
             images.run("ip", "link", "set", device, "mtu", str(network.mtu), "master", bridge, "up")
         known = _flooded_to(device)
@@ -158,7 +161,7 @@ class Tunnels:
         self._connected[device] = peers
 
     def _remove_unused(self, before: list[Network]) -> None:
-        """Unless guests of another daemon's are on the bridge."""
+        """Remove devices of unused networks, unless guests of another daemon are on the bridge."""
         used = self._networks()
         for network in before:
             device, bridge = tunnel_name(network), bridge_name(network)
@@ -180,14 +183,13 @@ class Tunnels:
 
 
 def spanning(vifs: list[VIF]) -> list[Network]:
-    """The networks with a VNI among those of built-in interfaces."""
+    """Return the networks with a VNI among those of built-in interfaces."""
     found = {vif.network.id: vif.network for vif in vifs if vif.vif_type is None and vif.network.vni is not None}
     return [network for _, network in sorted(found.items())]
 
 
 def ruleset(table: str, port: int, peers: list[str], needed: bool) -> str:
-    """What nft is told: the tables go if they are there, and come anew, in one transaction; not where none is
-    ``needed``."""
+    """Return the nft commands that replace the tables in one transaction, or only remove them if not ``needed``."""
     gone = "".join(f"add table {family} {table}\ndelete table {family} {table}\n" for family in ("bridge", "inet"))
     if not needed:
         return gone
@@ -234,7 +236,7 @@ def _ipv4(text: str) -> ipaddress.IPv4Address | None:
 
 
 def _device(name: str) -> dict[str, object] | None:
-    """What a VXLAN device is made with; None: there is none."""
+    """Return the settings of a VXLAN device, None if it does not exist."""
     if not os.path.exists(f"{NET}/{name}"):
         return None
     shown = json.loads(images.run("ip", "-json", "-details", "link", "show", "dev", name))
@@ -255,7 +257,7 @@ def _master(device: str) -> str:
 
 
 def _mac_address(device: str) -> str:
-    """ "": there is none."""
+    """Return the device's MAC address, empty if it does not exist."""
     try:
         with open(f"{NET}/{device}/address") as file:
             return file.read().strip()

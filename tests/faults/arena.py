@@ -32,7 +32,7 @@ SETTLE_SECONDS = 180.0
 #: The watch looks at all rows once in so many turns, which are 100 ms.
 AUDIT_TURNS = 10
 
-#: What exists twice does so long enough to be seen.
+#: A slow destroy, so that the observer can see a guest that exists twice.
 CONFIG = "[fake]\ndestroy_delay = 0.3\n"
 
 #: A call that has not come back may take effect until the timeout is over.
@@ -41,12 +41,14 @@ NETWORK_SERVICE = "network_delay = 0.3\n[network]\nbackend = fake\ncall_timeout 
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """What a case needs of its cloud. ``own_database``: a MariaDB of its own instead of SQLite, which may be killed;
-    ``more``: further daemons; ``deadline``: seconds that an action has; ``places``: vCPUs of each host, none to spare
-    if given; ``network_service``: networks are another service's, which takes a while; ``reclaim``: seconds for which a
-    deleted server is kept; ``same_host``: a resize may end where it began; ``dedicated_cpus``: of each host, for one
-    vCPU each; all others are shared; ``services``: of Neutron and Cinder, whose networks and volumes they are;
-    ``down_time``: seconds after which a silent host counts as down.
+    """Requirements of a case on its cloud.
+
+    ``own_database``: a private MariaDB instead of SQLite, which may be killed. ``more``: further daemons.
+    ``deadline``: seconds of an action. ``places``: vCPUs of each host, if they are scarce. ``network_service``: a
+    slow external network service. ``reclaim``: seconds for which a deleted server is kept. ``same_host``: a resize
+    may stay on its host. ``dedicated_cpus``: CPUs of each host for one vCPU each; all others are shared.
+    ``services``: a Neutron and a Cinder that provide networks and volumes. ``down_time``: seconds after which a
+    silent host counts as down.
     """
 
     own_database: bool = False
@@ -97,9 +99,9 @@ class Arena:
         self._count = 0
         #: Daemons that nobody restarts.
         self.away: set[str] = set()
-        #: Nobody starts a daemon that another one starts at the same moment.
+        #: Two threads must not start the same daemon at once.
         self._starting = threading.Lock()
-        #: Files that tell of threads which a scenario holds.
+        #: Files that report the threads which a scenario holds.
         self.held: dict[str, Path] = {}
         conf = cfg.ConfigOpts()
         nova_conf.register_opts(conf)
@@ -119,7 +121,7 @@ class Arena:
         self.db.close()
 
     def _watch(self) -> None:
-        """What systemd does (restart), and what an observer of all hypervisors and rows sees."""
+        """Restart dead daemons as systemd would, and observe all hypervisors and rows."""
         turn = 0
         while not self._stop.wait(0.1):
             with self._starting:
@@ -139,7 +141,7 @@ class Arena:
     # --- faults
 
     def arm(self, faults: tuple[Fault, ...]) -> list[Path]:
-        """Have these happen, too; returns the files that tell that they have happened."""
+        """Arm further faults and return the files that appear once each has fired."""
         rules = []
         for fault in faults:
             self._count += 1
@@ -174,7 +176,7 @@ class Arena:
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[Callable[[], set[tuple[str, str]]]]:
-        """What it gives answers the (daemon, point) that have been passed since."""
+        """Record passed points. Yields a function that returns the (daemon, point) pairs so far."""
         notes = Path(f"{self.control}.passed")
 
         def passed() -> set[tuple[str, str]]:
@@ -193,13 +195,13 @@ class Arena:
         self.cloud.kill(name)
 
     def dies_at(self, point: str) -> Path:
-        """Whichever host comes to this point next is killed there, and nobody starts it again."""
+        """Kill the next host that passes this point, and do not restart it."""
         self.away.update(self.cloud.computes)
         (fired,) = self.arm((Fault("compute-*", point, failpoints.KILL),))
         return fired
 
     def dead(self) -> str:
-        """The host that has been killed and was not started again; another one that dies from now on is."""
+        """Return the host that was killed and not restarted. A host that dies later is not restarted either."""
 
         def found() -> list[str]:
             hosts = self.away.intersection(self.cloud.computes)
@@ -224,7 +226,9 @@ class Arena:
         return None
 
     def insist(self, method: str, path: str, body: Any, done: tuple[int, ...], version: str | None = None) -> None:
-        """Until it was accepted, or is in vain because an earlier, unanswered try was (one of ``done``)."""
+        """Repeat a request until it is accepted, or refused because an unanswered try was accepted (one of
+        ``done``).
+        """
 
         def answered() -> bool:
             answer = self.send(method, path, body, version)
@@ -270,7 +274,7 @@ class Arena:
         cloud.wait_for(f"{host} is forced down: {forced_down}", done, SETTLE_SECONDS, 0.5)
 
     def retire(self, host: str) -> None:
-        """The operator's word, repeated until the host counts as silent and the tool was answered."""
+        """Retire the host as an operator, repeated until the host counts as silent and the tool succeeds."""
 
         def done() -> bool:
             return self.cloud.try_manage("host", "retire", host).returncode == 0
@@ -306,7 +310,7 @@ class Arena:
         cloud.wait_for_none("all servers are gone", self.servers, SETTLE_SECONDS, 0.2)
 
     def soft_deleted(self) -> str:
-        """The server that is, or has been by now; its owner does not see it in lists."""
+        """Return the server that is soft-deleted, or reclaimed by now. Its owner does not see it in lists."""
         instance = models.Instance
         query = sa.select(instance.uuid).order_by(instance.id.desc()).limit(1)
         found: str = self.db.read(lambda uow: uow.session.scalars(query).one())
@@ -322,14 +326,14 @@ class Arena:
         return answer is not None and answer.ok and [s["state"] for s in answer.json()["services"]] == [state]
 
     def is_back(self, host: str) -> None:
-        """It has no domain (any more), and reports in."""
+        """Wait until the host reports and has no domain."""
         domains = self._fake(host, "domains")
         cloud.wait_for(
             f"{host} is back", lambda: not list(domains.glob("*")) and self.is_state(host, "up"), SETTLE_SECONDS
         )
 
     def nothing_open(self) -> None:
-        """Asked of the database, which may be away meanwhile."""
+        """Wait until no action is open, read from the database, which may be away meanwhile."""
 
         def open_actions() -> list[str]:
             try:
@@ -350,7 +354,7 @@ class Arena:
         return Path(self.cloud.path, host, "instances", f"fake-{host}", *names)
 
     def guests(self) -> dict[str, tuple[str, int]]:
-        """What the hypervisors have: server id to host and power state."""
+        """Return the guests of all hypervisors: server id to host and power state."""
         found = {}
         for server_id, host in self.cloud.domains().items():
             with contextlib.suppress(FileNotFoundError):  # gone meanwhile
@@ -359,7 +363,7 @@ class Arena:
         return found
 
     def interfaces(self, server_id: str) -> tuple[set[str], set[str]]:
-        """Ids of ports: those of the guest, and those that its host has plugged."""
+        """Return ids of ports: of the guest, and of the interfaces that its host has plugged."""
         host, _ = self.guests()[server_id]
         guest = json.loads(self._fake(host, "domains", f"{server_id}.json").read_text())["interfaces"]
         plugged = json.loads(self._fake(host, "vifs", f"{server_id}.json").read_text())
@@ -370,7 +374,7 @@ class Arena:
         return list(json.loads(self._fake(host, "domains", f"{server_id}.json").read_text())["volumes"])
 
     def own_cpus(self) -> dict[str, tuple[str, list[int]]]:
-        """By server, its host and the CPUs there that are its own: the guest and the rows say the same."""
+        """Return, by server, its host and its dedicated CPUs, and check that guests and rows agree."""
         found = {}
         for server_id, (host, _) in self.guests().items():
             guest = json.loads(self._fake(host, "domains", f"{server_id}.json").read_text())["host_cpus"]
@@ -380,7 +384,7 @@ class Arena:
         return found
 
     def boots(self, server_id: str) -> int:
-        """A number that grows whenever the guest is booted."""
+        """Return a number that grows whenever the guest boots."""
         return self.console(server_id).count("guest is booting")
 
     def console(self, server_id: str) -> str:
@@ -388,17 +392,17 @@ class Arena:
         return self._fake(host, "disks", server_id, "console.log").read_text()
 
     def lose_domain(self, server: dict[str, Any]) -> None:
-        """Behind its host's back; its disks are still there."""
+        """Remove the domain without its host's knowledge. Its disks stay."""
         self._fake(server["OS-EXT-SRV-ATTR:host"], "domains", f"{server['id']}.json").unlink()
 
     def generation(self, server_id: str) -> int:
-        """That of the domain that the server has."""
+        """Return the generation of the server's domain."""
         host, _ = self.guests()[server_id]
         generation: int = json.loads(self._fake(host, "domains", f"{server_id}.json").read_text())["generation"]
         return generation
 
     def check_settled(self) -> None:
-        """Everything that was accepted has ended, and hypervisors, rows, claims and counters agree."""
+        """Wait until every accepted request has ended, and check that hypervisors, rows, claims and counters agree."""
 
         self.nothing_open()
         judges.power_states(self.servers(), self.guests())
@@ -411,7 +415,7 @@ class Arena:
         self.db.read(judges.all_rows)
 
     def at_network_service(self) -> set[str]:
-        """Servers that it holds interfaces for."""
+        """Return the servers that the network service holds interfaces for."""
         return {path.name for path in Path(self.cloud.path, "conductor", "network-service").glob("*")}
 
     def check_hypervisors(self) -> None:
@@ -441,7 +445,7 @@ class Arena:
 
 @contextlib.contextmanager
 def arena(path: Path, site: Site | None = None, **options: Any) -> Iterator[Arena]:
-    """``options``: of the cloud, besides those of its site."""
+    """Run a cloud for cases. ``options``: of the cloud, besides those of its site."""
     site = site or Site()
     control = path / "hooks.json"
     options = {"quota": -1, "launcher": ("tests.faults.daemon",)} | site.options() | options

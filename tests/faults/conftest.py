@@ -35,8 +35,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Apart | Non
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first, so that no worker is left alone with it; and there is time to tell, on a slow
-    machine, what a test waits for in vain."""
+    """Order the tests: the longest begin first, so that no worker ends alone with one. Raise the timeouts for slow
+    machines.
+    """
     here = [index for index, item in enumerate(items) if item.path.is_relative_to(Path(__file__).parent)]
     ordered = sorted((items[index] for index in here), key=lambda item: not item.name.startswith(LONGEST))
     for index, item in zip(here, ordered, strict=True):

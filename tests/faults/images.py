@@ -42,7 +42,7 @@ UNSHELVED = of(operations.UNSHELVE_OFFLOADED)
 
 
 def ask(arena: Arena) -> None:
-    """409: an earlier try that was not answered has been accepted."""
+    """Request an image. 409: an earlier, unanswered try was accepted."""
     arena.insist("POST", f"/servers/{arena.one()}/action", CREATE, (202, 409))
 
 
@@ -57,7 +57,7 @@ def failures(uow: UnitOfWork, server_id: str) -> list[str]:
 
 
 def make(arena: Arena) -> None:
-    """A disk that is full has it fail, and say so; then the user asks again."""
+    """Make an image. A full disk makes it fail with a cause; then the user repeats the request."""
     before = arena.db.read(active, NAME)
     ask(arena)
     arena.settle("ACTIVE", 1)
@@ -72,7 +72,7 @@ def make(arena: Arena) -> None:
 
 
 def fails(arena: Arena) -> None:
-    """Nothing of the image is left, and the server is as it was."""
+    """Fail an image: nothing of it is left, and the server is unchanged."""
     before = arena.db.read(active, NAME)
     ask(arena)
     arena.settle("ACTIVE", 1)
@@ -89,7 +89,7 @@ def prepare_failure(arena: Arena) -> None:
 
 
 def uploaded_and_lost(arena: Arena) -> None:
-    """The file goes away between its upload and its publication."""
+    """Remove the file between its upload and its publication."""
     arena.create(1)
     arena.settle("ACTIVE", 1)
     (arena.held["publish"],) = arena.arm((Fault(CONDUCTOR, "image/publish/before", failpoints.HOLD),))
@@ -107,7 +107,7 @@ def lost(arena: Arena) -> None:
 
 
 def slow(arena: Arena) -> None:
-    """Its host is at it when the server is deleted."""
+    """Delete the server while its host makes the image."""
     arena.create(1)
     arena.settle("ACTIVE", 1)
     arena.control_hosts(delays={"snapshot": 2.0})
@@ -129,7 +129,7 @@ def delete(arena: Arena) -> None:
 
 
 def backup(arena: Arena) -> None:
-    """The second one takes the place of the first."""
+    """Make two backups; the second replaces the first."""
     body = {"createBackup": {"name": BACKUP, "backup_type": "daily", "rotation": 1}}
 
     def once() -> None:
@@ -150,10 +150,12 @@ def backup(arena: Arena) -> None:
 
 
 def shelve(arena: Arena) -> None:
-    """Until it is offloaded, which it is by itself. On a full disk it fails, says so, and is asked for again."""
+    """Shelve the server and wait until it is offloaded automatically. On a full disk the shelve fails with a cause
+    and is repeated.
+    """
 
     def status() -> str:
-        """Nothing while something goes on."""
+        """Return the status, or nothing while a task runs."""
         (server,) = arena.servers()
         if server["OS-EXT-STS:task_state"] or server["status"] == "SHELVED":
             return ""
@@ -172,7 +174,7 @@ def shelve(arena: Arena) -> None:
 
 
 def unshelve(arena: Arena) -> None:
-    """Its image has no use any more."""
+    """Unshelve the server. Its image goes away."""
     arena.insist("POST", f"/servers/{arena.one()}/action", {"unshelve": None}, (202, 409))
     arena.settle("ACTIVE", 1)
     arena.nothing_open()
@@ -187,7 +189,7 @@ def one_shelved(arena: Arena) -> None:
 
 
 def check(arena: Arena) -> None:
-    """Every image is active, and the store has the files of just these."""
+    """Check that every image is active, and that the store has exactly their files."""
     path = arena.conf.image.store_path
 
     def wrong() -> list[str]:

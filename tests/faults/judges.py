@@ -1,4 +1,4 @@
-"""What is looked at while a case runs, and when it is over: each function raises AssertionError with what is wrong."""
+"""Judges of a case, during it and after it. Each function raises AssertionError with its finding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nova_lite.objects import InstanceNUMATopology
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 
-#: What a guest does whose server is in this vm state; each driver suspends in its own way.
+#: Power states of a guest by the vm state of its server. Each driver suspends in its own way.
 POWER = {
     states.ACTIVE: {PowerState.RUNNING},
     states.STOPPED: {PowerState.SHUTDOWN},
@@ -26,8 +26,9 @@ POWER = {
 
 
 def power_states(servers: list[dict[str, Any]], guests: dict[str, tuple[str, int]]) -> None:
-    """The API and the hypervisors say the same of each server that is on a host, and it is what its state means.
-    ``guests``: server id to host and power state."""
+    """Check that the API and the hypervisors agree on each server's power state, and that it fits the vm state.
+    ``guests``: server id to host and power state.
+    """
     for server in servers:
         vm_state, shown = server["OS-EXT-STS:vm_state"], server["OS-EXT-STS:power_state"]
         if vm_state in POWER:
@@ -38,7 +39,7 @@ def power_states(servers: list[dict[str, Any]], guests: dict[str, tuple[str, int
 
 
 def at_any_time(uow: UnitOfWork) -> None:
-    """No host has more used than it has; no task state is without an open action."""
+    """Check what holds at any time: no host has more used than it has, and every task state has an open action."""
     node = models.ComputeNode
     more = (node.vcpus_used > node.vcpus) | (node.memory_mb_used > node.memory_mb) | (node.disk_gb_used > node.disk_gb)
     overfull = list(uow.session.scalars(sa.select(node.host).where(more)))
@@ -47,7 +48,7 @@ def at_any_time(uow: UnitOfWork) -> None:
 
 
 def all_rows(uow: UnitOfWork) -> None:
-    """All that `nova-lite-manage audit` looks at; it holds at any time."""
+    """Check all invariants of `nova-lite-manage audit`, which hold at any time."""
     _none(audit.find(uow))
 
 
@@ -56,8 +57,9 @@ def _none(problems: list[audit.Problem]) -> None:
 
 
 def claims(uow: UnitOfWork) -> None:
-    """Nothing being open: who is on a host holds one claim, there; who is not holds none; whose move waits for its
-    owner's word holds one where it came from, too."""
+    """Check the claims while no action is open. A server on a host holds one claim there. A server without a host
+    holds none. An unconfirmed move holds another one at its source.
+    """
     allocation, instance, node = models.Allocation, models.Instance, models.ComputeNode
     held = uow.session.execute(
         sa.select(allocation.instance_uuid, node.host).join(node, node.id == allocation.compute_node_id)
@@ -72,7 +74,9 @@ def claims(uow: UnitOfWork) -> None:
 
 
 def addresses(uow: UnitOfWork) -> None:
-    """Nothing being open: who has a guest has one address of the built-in networks, and nobody else has the same."""
+    """Check the addresses while no action is open: each guest has one address of the built-in networks, and it is
+    unique.
+    """
     instance, port = models.Instance, models.Port
     given = Counter(uow.session.scalars(sa.select(port.address)))
     assert max(given.values(), default=1) == 1, f"addresses are given out twice: {given}"
@@ -95,7 +99,7 @@ def nothing_held(uow: UnitOfWork) -> bool:
 
 
 def own_cpus(uow: UnitOfWork, server_id: str) -> tuple[str, list[int]]:
-    """The host that it holds CPUs of for itself, and these, by its only allocation."""
+    """Return the host and the dedicated CPUs of the server's only allocation."""
     allocation, node = models.Allocation, models.ComputeNode
     query = sa.select(node.host, allocation.numa).join(node, node.id == allocation.compute_node_id)
     host, numa = uow.session.execute(query.where(allocation.instance_uuid == server_id)).one()

@@ -1,23 +1,23 @@
 """The fault matrix: each operation, with one fault (or two) at each point it passes.
 
-A case makes a fault happen once (`nova_lite.base.failpoints`) while its scenario runs on a cloud of real daemons with
-fake hypervisors. It restarts killed daemons as systemd would. It passes if
+A case makes a fault happen once (`nova_lite.base.failpoints`) while its scenario runs on a cloud of real daemons
+with fake hypervisors. It restarts killed daemons as systemd would. It passes if
 
 - the fault did happen;
-- what was accepted ends as it was asked for, without anybody's help: ACTIVE, SHUTOFF, or gone; past its deadline, as
+- each accepted request ends as requested without help: ACTIVE, SHUTOFF, or gone; past its deadline, as
   failed, with its cause;
 - at no time is an instance on two hosts, more used on a host than it has, or a task state without an open action
-  (looked at every 100 ms), nor do the rows disagree (once a second);
-- in the end, before anything is deleted, nothing is open, the hypervisors hold exactly the rows that say so, power
-  states are the same there and in the API and what the states mean, claims and addresses are the servers', and the
-  audit finds nothing; every image is active, and the store has the files of just these;
-- after deletes nothing is left of disks, interfaces, addresses, claims and quota, and the audit finds nothing.
+  (sampled every 100 ms), and the rows agree (sampled every second);
+- in the end, before anything is deleted, no action is open. The hypervisors hold exactly the guests of the rows.
+  Power states agree with the API and the vm states. Claims and addresses are the servers'. The audit finds
+  nothing. Every image is active, and the store has exactly their files;
+- after deletes no disk, interface, address, claim or quota is left, and the audit finds nothing.
 
-A case without a fault (``by itself``) also fails if a point that its scenario names is not passed, or a transaction is
-passed that is in no table.
+A case without a fault (``by itself``) also fails if its scenario does not pass a named point, or passes a
+transaction that is in no table.
 
-``python -m tests.faults.matrix --help`` runs it. A further operation is a row of `nova_lite.operations`, or a scenario
-(`tests/faults/scenarios.py`).
+``python -m tests.faults.matrix --help`` runs it. A further operation is a definition of `nova_lite.operations`, or a
+scenario (`tests/faults/scenarios.py`).
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ class Case:
 
     @property
     def fault(self) -> str:
-        """In the table; of pairs there are too many kinds. A scenario can be a fault by itself."""
+        """Return the fault's name in the table; all pairs share one. A scenario can be a fault itself."""
         if not self.faults:
             return "by itself"
         return self.faults[0].effect if len(self.faults) == 1 else f"any {len(self.faults)} faults"
 
     @property
     def site(self) -> Site:
-        """Who is to lose its database needs one of its own."""
+        """Return the requirements of the cloud. A case that kills the database needs a private one."""
         site = self.scenario.site
         needs = any(fault.effect == DATABASE for fault in self.faults)
         return dataclasses.replace(site, own_database=True) if needs else site
 
     def run(self, arena: Arena) -> float:
-        """Returns the seconds from the request, with the faults, to its end."""
+        """Run the case and return the seconds from the request to its end, faults included."""
         arena.violated = ""
         self.scenario.prepare(arena)
         fired = arena.arm(self.faults)
@@ -89,12 +89,12 @@ class Case:
         started = time.monotonic()
         self.scenario.run(arena)
         seconds = time.monotonic() - started
-        # Of two, one may lie on a way that the other has cut off.
+        # The first of two faults may prevent the second.
         cloud.wait_for(f"a fault happens ({self.fault})", lambda: any(file.exists() for file in fired), 60)
         return seconds
 
     def _run_by_itself(self, arena: Arena) -> float:
-        """And look which points it passes."""
+        """Run the scenario without a fault and record the points that it passes."""
         started = time.monotonic()
         with arena.noting() as passed:
             self.scenario.run(arena)
@@ -115,14 +115,14 @@ def faults_of(scenario: Scenario) -> list[Fault]:
 
 
 def singles() -> list[Case]:
-    """Each scenario by itself, and with each fault."""
+    """Return each scenario without and with each fault."""
     return [Case(scenario) for scenario in SCENARIOS] + [
         Case(scenario, (fault,)) for scenario in SCENARIOS for fault in faults_of(scenario)
     ]
 
 
 def pairs(count: int, seed: int) -> list[Case]:
-    """Of the operations alone, without stories that have a fault in them already."""
+    """Return random pairs of faults for operations. Stories already contain a fault."""
     chance = random.Random(seed)
     found = []
     plain = [scenario for scenario in SCENARIOS if scenario.effects is None and scenario.points]
@@ -134,13 +134,15 @@ def pairs(count: int, seed: int) -> list[Case]:
 
 
 def chosen(cases: list[Case], texts: list[str]) -> list[Case]:
-    """The cases that are called so, or else those whose description contains one of the texts; no text: all."""
+    """Return the cases with these names, or else with a description that contains one of the texts; all without
+    texts.
+    """
     named = [case for case in cases if str(case) in texts]
     return named or [case for case in cases if not texts or any(text in str(case) for text in texts)]
 
 
 def run_case(case: Case, ready: Arena) -> Result:
-    """Whatever was seen while it ran comes first in what is wrong."""
+    """Run a case. Findings of the observer come first in its result."""
     started = time.monotonic()
     recovery, wrong = 0.0, ""
     try:
@@ -152,8 +154,9 @@ def run_case(case: Case, ready: Arena) -> Result:
 
 
 def run_cases(cases: list[Case], parallel: int, logs: Path, report: Callable[[Result], None]) -> None:
-    """All cases, over ``parallel`` clouds; a cloud in which a case failed is replaced by a new one, and its logs are
-    kept below ``logs``."""
+    """Run all cases on ``parallel`` clouds. A cloud with a failed case is replaced, and its logs are kept below
+    ``logs``.
+    """
     waiting = collections.deque(sorted(cases, key=lambda case: repr(case.site)))
     lock = threading.Lock()
 
@@ -162,7 +165,7 @@ def run_cases(cases: list[Case], parallel: int, logs: Path, report: Callable[[Re
             return waiting.popleft() if waiting else None
 
     def serve(case: Case | None, ready: Arena) -> Case | None:
-        """Until a case needs another cloud; returns it."""
+        """Run cases until one needs another cloud, and return that one."""
         while case is not None and case.site == ready.site:
             result = run_case(case, ready)
             if result.wrong:
@@ -198,7 +201,7 @@ def run_cases(cases: list[Case], parallel: int, logs: Path, report: Callable[[Re
 
 
 def keep_logs(directory: Path, logs: Path) -> Path:
-    """What a cloud's daemons have said, and what they were told, in a directory of its own below ``logs``."""
+    """Copy a cloud's logs and faults into a new directory below ``logs``."""
     logs.mkdir(parents=True, exist_ok=True)
     kept = Path(tempfile.mkdtemp(prefix="case-", dir=logs))
     for pattern in ("*.log", "*.conf", "hooks.json*", "nova-lite.sqlite*"):

@@ -1,4 +1,4 @@
-"""What a cloud of the matrix stands on, and how that is taken away and comes back: its broker, its database."""
+"""Outages of the broker and the database of a matrix cloud."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ class Outage(abc.ABC):
 
 
 class BrokerOutage(Outage):
-    """As if the broker was killed, seen from one vhost: connections are reset and refused, and when it is back there is
-    no queue, and no message. (test_comparisons.py really kills one.)"""
+    """Outage that looks like a killed broker from one vhost: connections are reset and refused, and afterwards all
+    queues and messages are gone. test_comparisons.py really kills one.
+    """
 
     def __init__(self, cloud: Cloud, proxy: Proxy) -> None:
         super().__init__()
@@ -64,8 +65,9 @@ class DatabaseOutage(Outage):
 
 
 class Strike:
-    """One outage that begins when a daemon has come to a point, where it is held (`hooks.HOLD`) until that has
-    happened: ``fired`` tells that it is there."""
+    """An outage that begins when a daemon passes a point. The daemon is held there (`failpoints.HOLD`) until the
+    outage is in force, which ``fired`` reports.
+    """
 
     def __init__(self, outage: Outage, fired: Path) -> None:
         self._outage = outage

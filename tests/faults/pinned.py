@@ -12,14 +12,14 @@ FLAVOR = {"id": PINNED, "name": PINNED, "ram": 64, "disk": 1, "vcpus": 2}
 
 
 def flavor(arena: Arena) -> None:
-    """A flavor whose servers have their own."""
+    """Make a flavor with dedicated CPUs."""
     arena.insist("POST", "/flavors", {"flavor": FLAVOR}, (200, 409))
     specs = {"extra_specs": {"hw:cpu_policy": "dedicated"}}
     arena.insist("POST", f"/flavors/{PINNED}/os-extra_specs", specs, (200,))
 
 
 def create(arena: Arena) -> None:
-    """As many as there is room for; each guest has what the rows say."""
+    """Create as many servers as fit. Each guest has the CPUs of its row."""
     arena.create(2, PINNED)
     arena.settle("ACTIVE", 2)
     arena.nothing_open()
@@ -27,7 +27,7 @@ def create(arena: Arena) -> None:
 
 
 def delete_while_building(arena: Arena) -> None:
-    """Then there is room for as many again."""
+    """Delete servers during their builds. Then as many fit again."""
     arena.create(2, PINNED)
     for server in arena.servers():
         arena.insist("DELETE", f"/servers/{server['id']}", None, (204, 404))

@@ -1,9 +1,11 @@
-"""Where a fault can happen while an operation is done, made of the operations' rows; and what can happen there.
+"""Points where a fault can happen during an operation, derived from its definition, and the faults that can happen
+there.
 
-`of` says which points an operation surely passes, from its steps: each one's plan, effect and record; `of_undos` those
-of what is undone. The names of transactions and messages that a row does not have are in one table, the constants here.
-A name that no code has is found twice: tests/unit/test_fault_points.py looks for it in the code, and the matrix's case
-without a fault (``by itself``) fails if a point that it names is not passed.
+`of` returns the points that an operation surely passes: plan, effect and record of each step. `of_undos` returns
+those of its undo. The constants here name the transactions and messages that no definition has.
+
+Two checks find a name that no code has: tests/unit/test_fault_points.py searches the code, and a matrix case without
+a fault (``by itself``) fails if it does not pass a named point.
 """
 
 from __future__ import annotations
@@ -24,31 +26,31 @@ API, CONDUCTOR, SCHEDULER, COMPUTE = "api", "conductor*", "scheduler*", "compute
 ACCEPT_CREATE, ACCEPT = "create_instances", "accept_action"
 LEASE, CLAIM, NO_HOST = "lease", "claim", "not_placed"
 START_BUILD, FINISH_BUILD, FINISH = "start_build", "finish_build", "finish_action"
-#: What is due is taken and what is past its deadline is ended; a fence is confirmed; a build had succeeded.
+#: Transactions: due actions are taken and expired ones ended; a fence is confirmed; a build had succeeded.
 SWEEP, UNDONE, REVIVED = "take_due", "fenced", "revived"
 #: A host asks whether its order is still wanted.
 WANTED = "ordered"
-#: The operator says that a host is gone for good.
+#: Transaction of an operator's retirement of a host.
 RETIRE = "retire"
 #: A host has no domain of what it ought to have.
 DOMAIN_LOST = "domain_lost"
-#: Before and after a network service of its own is asked: for interfaces, and to take them back at the end of a server,
-#: which may fail, or in the middle of a build that is not wanted any more.
+#: Transactions around a call to a network service: for interfaces, and to release them at the end of a server, which
+#: may fail, or during a build that was deleted.
 ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
     *("plan_networks", "network_call", "network_told", "network_failed"),
     "taken_back",
 )
-#: A host is at a further task; the image backend is told, and has done it or not.
+#: Transactions of a further task state of a host, and around a call to the image backend.
 TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED = "report_task", "image_call", "image_told", "image_failed"
 #: A volume is accepted, its work is given to a host, and that has done it.
 VOLUME_CREATE, VOLUME_TAKE, VOLUME_END = "create_volume", "take_volume_work", "finish_volume_work"
-#: A volume of Cinder's is one conductor's, for which it is noted what Cinder has; it is given back, and forgotten with
-#: its server. One was made for a server.
+#: Transactions of a Cinder volume: one conductor leases it, stores Cinder's state, releases it, and forgets it with its
+#: server. Another stores a volume that was created for a server.
 CINDER_TAKE, CINDER_NOTE, CINDER_GIVE_BACK, CINDER_FORGET = "take", "keep", "settle", "forget"
 CINDER_MADE, CINDER_IS_MADE = "volume_made", "is_made"
-#: An interface that Neutron is asked for before it is accepted, and the action with what Neutron has made.
+#: Transactions of an interface from Neutron: before it is requested, and when its action is accepted.
 ATTACH_ASK, ACCEPT_MADE = "plan", "accept_in"
-#: What Neutron says of ports is written down.
+#: Transaction that stores Neutron's ports.
 PORTS = "record"
 TRANSACTIONS = (
     *(CINDER_TAKE, CINDER_NOTE, CINDER_GIVE_BACK, CINDER_FORGET, CINDER_MADE, CINDER_IS_MADE),
@@ -70,7 +72,7 @@ ELSEWHERE = (
 
 # Messages that are no step's own.
 NUDGE, SELECT, NEW_STATES = "build_instances", "select_destinations", "update_host_states"
-#: Orders to build, to a host that gets one of a request, and to one that gets several.
+#: Build commands, for a host with one and with several builds of a request.
 BUILD_ONE, BUILD_SEVERAL = "build_and_run_instance", "build_and_run_instances"
 
 VOLUME_WORK = "volume_work"
@@ -105,7 +107,7 @@ def around(*names: str) -> list[str]:
 
 
 def join(*parts: Points) -> Points:
-    """All of them, each point once."""
+    """Merge points; each point appears once."""
     found: Points = {}
     for part in parts:
         for daemon, points in part.items():
@@ -115,7 +117,7 @@ def join(*parts: Points) -> Points:
 
 
 def of(row: operations.Operation) -> Points:
-    """What an operation passes from its request to its end, optional steps left out."""
+    """Return the points of an operation from its request to its end, without optional steps."""
     method = ACCEPT_CREATE if row is operations.CREATE else ACCEPT
     parts: list[Points] = [{API: around(f"send/{method}"), CONDUCTOR: around(f"handle/{method}", f"commit/{method}")}]
     for step in row.steps:
@@ -126,7 +128,7 @@ def of(row: operations.Operation) -> Points:
 
 
 def of_several() -> Points:
-    """What a create of many passes: each host is sent its builds together."""
+    """Return the points of a create of many servers: each host gets its builds in one message."""
     return {
         daemon: [name.replace(f"/{BUILD_ONE}/", f"/{BUILD_SEVERAL}/") for name in names]
         for daemon, names in of(operations.CREATE).items()
@@ -134,17 +136,17 @@ def of_several() -> Points:
 
 
 def of_order(row: operations.Operation) -> Points:
-    """What an operation of one order passes that a conductor begins by itself."""
+    """Return the points of an operation of one command that a conductor starts."""
     return join({CONDUCTOR: around(f"commit/{ACCEPT}")}, _of_step(row.steps[0], CONDUCTOR))
 
 
 def of_undos(row: operations.Operation) -> Points:
-    """What takes back an operation whose last step was begun, from its deadline on."""
+    """Return the points of the undo of an operation whose last step was begun, from its deadline on."""
     return join(*(_of_undo(step) for step in row.undos(row.steps[-1].name)))
 
 
 def of_volume() -> Points:
-    """What passes the work on a volume's file, from its request on."""
+    """Return the points of work on a volume's file, from its request on."""
     return {
         API: around("send/volume_create"),
         CONDUCTOR: around(
@@ -156,9 +158,12 @@ def of_volume() -> Points:
 
 
 def _of_step(step: operations.Step, sender: str, claimed: bool = False, driven: bool = False) -> Points:
-    """``sender``: whose message begins it. What is only recorded is in the step's transaction before. ``claimed``: a
-    build got its interfaces with its place, as it does of built-in networks, and asks for none. ``driven``: by the
-    conductor that has accepted it, which leased it to itself then."""
+    """Return the points of a step.
+
+    ``sender``: the daemon whose message starts it. A step that is only recorded belongs to the previous transaction.
+    ``claimed``: a build already has its interfaces, as with built-in networks, and requests none. ``driven``: the
+    conductor that accepted the action has leased it to itself.
+    """
     if isinstance(step, operations.ScheduleStep):
         placed = {
             CONDUCTOR: around(f"send/{SELECT}", f"commit/{CLAIM}", f"send/{NEW_STATES}"),
@@ -197,12 +202,12 @@ def _of_step(step: operations.Step, sender: str, claimed: bool = False, driven: 
 
 
 def of_image(verb: operations.ImageVerb) -> Points:
-    """What passes a step of the image backend."""
+    """Return the points of a step of the image backend."""
     return {CONDUCTOR: around(f"commit/{IMAGE_ASK}", f"image/{verb}", f"commit/{IMAGE_TOLD}")}
 
 
 def _of_tasks(step: operations.HostStep) -> Points:
-    """Of a step with several task states: it makes an image file, or mirrors a volume to another one."""
+    """Return the points of a step with several task states: it makes an image file, or mirrors a volume."""
     swaps = step.method == "swap_volume"
     here = around("swap", f"send/{TASK}") if swaps else [*around("snapshot", f"send/{TASK}"), "upload/after"]
     return {CONDUCTOR: around(f"handle/{TASK}", f"commit/{TASK}"), COMPUTE: here}
@@ -229,7 +234,9 @@ class Fault:
         return f"{self.effect} {self.daemon} at {self.point}"
 
     def rule(self, rule_id: str) -> dict[str, Any]:
-        """As `nova_lite.base.failpoints` wants it: what something from outside does to a daemon, it is held for."""
+        """Return the rule for `nova_lite.base.failpoints`. For a fault from outside, the daemon is held at the
+        point.
+        """
         effect = failpoints.HOLD if self.effect in (BROKER, DATABASE) else self.effect
         seconds = SECONDS.get(effect, 0.0)
         return {"id": rule_id, "daemon": self.daemon, "point": self.point, "effect": effect, "seconds": seconds}
@@ -255,7 +262,7 @@ def effects_at(point: str) -> list[str]:
 
 
 def faults_at(points: Points, clocks: bool = True) -> Iterator[Fault]:
-    """Each fault that can happen at these points; ``clocks``: with a clock that jumps, once for each daemon."""
+    """Yield each fault that can happen at these points. ``clocks``: also a clock that jumps, once for each daemon."""
     for daemon, names in points.items():
         for clock in (AHEAD, BEHIND) if clocks else ():
             yield Fault(daemon, names[0], clock)
@@ -265,7 +272,7 @@ def faults_at(points: Points, clocks: bool = True) -> Iterator[Fault]:
 
 
 def not_passed(points: Points, passed: Iterable[tuple[str, str]]) -> list[str]:
-    """Named points that are not among the (daemon, point) that were passed."""
+    """Return named points that are not among the passed (daemon, point) pairs."""
     seen = list(passed)
     return [
         f"{daemon} at {point}"
@@ -276,6 +283,6 @@ def not_passed(points: Points, passed: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def not_named(passed: Iterable[tuple[str, str]]) -> list[str]:
-    """Transactions that were passed and are in no table: a fault there is in no case."""
+    """Return passed transactions that are in no table: no case has a fault there."""
     names = {where.split("/")[1] for _, where in passed if where.startswith("commit/")}
     return sorted(names - {*TRANSACTIONS, *ELSEWHERE})

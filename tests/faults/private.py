@@ -51,13 +51,13 @@ class Server(abc.ABC):
         self.close()
 
     def close(self) -> None:
-        """For good: whoever still has it killed and wants it back, in a thread that a failed test has left, fails."""
+        """Close it permanently. A later restart, in a thread that a failed test has left, fails."""
         with self._lock:
             self._over = True
         self.kill()
 
     def start(self) -> None:
-        """Until it serves. Raises `RuntimeError` once it is closed."""
+        """Start it and wait until it serves. Raises `RuntimeError` once it is closed."""
         with self._lock, (self.path / "server.log").open("ab") as log:
             if self._over:
                 raise RuntimeError(f"{type(self).__name__} is closed")
@@ -67,7 +67,7 @@ class Server(abc.ABC):
         cloud.wait_for(f"{type(self).__name__} serves", self.serves, START_SECONDS, 0.2)
 
     def kill(self) -> None:
-        """SIGKILL to all its processes."""
+        """Kill all its processes with SIGKILL."""
         with self._lock:
             if self._process is not None:
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -81,7 +81,7 @@ class Server(abc.ABC):
         return self._process.pid
 
     def restart(self, away: float) -> None:
-        """Killed, gone for so many seconds, and back."""
+        """Kill it, wait for so many seconds, and start it again."""
         self.kill()
         time.sleep(away)
         self.start()
@@ -110,8 +110,9 @@ class PrivateDatabase(Server):
                 break
 
     def _install(self, last: bool) -> bool:
-        """Whether the empty databases are made. It fails at once while the server's packages are being changed: then
-        once more, a moment later, and if that fails what it said is in the error."""
+        """Create the empty databases and return whether that worked. It may fail while the server's packages are
+        being changed, so it is tried twice; the last error contains the output.
+        """
         command = [
             "mariadb-install-db",
             "--no-defaults",
@@ -128,7 +129,9 @@ class PrivateDatabase(Server):
         return made.returncode == 0
 
     def environment(self) -> dict[str, str]:
-        """With temporary tables of its own: one that starts removes whatever tables others have there."""
+        """Return an environment with a private directory for temporary tables: a starting server removes foreign
+        ones.
+        """
         return {**os.environ, "TMPDIR": str(self.path / "tmp")}
 
     @property
@@ -166,7 +169,7 @@ class PrivateBroker(Server):
         (path / "enabled_plugins").write_text("[].\n")
 
     def environment(self) -> dict[str, str]:
-        """The cookie of this node is the one in its own home."""
+        """Return an environment with this node's own home, which has its cookie."""
         return {
             **os.environ,
             "HOME": str(self.path),

@@ -1,8 +1,8 @@
-"""Faults while real guests are made, turned off and on, and removed: libvirt, qemu, and daemons that die in between.
+"""Faults while real guests are created, stopped, started and deleted: libvirt, qemu, and dying daemons.
 
-A private cloud with one compute daemon on this machine's libvirtd, whose host name, network and bridge nobody else has.
-The cases and what they are judged by are those of the matrix, and what libvirt holds takes the place of the fake
-hypervisors' files; besides, guests die by themselves (their qemu is killed).
+A private cloud has one compute daemon on this machine's libvirtd, with a host name, network and bridge of its own.
+Cases and judges are those of the matrix; libvirt's state replaces the fake hypervisors' files. In addition guests
+die (their qemu is killed).
 
 ``python -m tests.faults.real_guests GUEST`` runs all; ``GUEST`` is the directory of devstack/guest/build.sh.
 """
@@ -75,7 +75,7 @@ class RealCloud(cloud.Cloud):
         return host
 
     def states(self) -> dict[str, bool]:
-        """Instance uuid to whether it runs, of this cloud's domains."""
+        """Return, by instance uuid, whether its domain runs."""
         found = {}
         for domain in self.libvirt.listAllDomains():
             with contextlib.suppress(libvirt.libvirtError):  # gone meanwhile, or not of our kind
@@ -88,12 +88,12 @@ class RealCloud(cloud.Cloud):
         return dict.fromkeys(self.states(), self.host)
 
     def kill_guest(self, server_id: str) -> None:
-        """As when it crashes, or the kernel is out of memory."""
+        """Kill the guest's qemu, as a crash or a lack of memory would."""
         name = self.libvirt.lookupByUUIDString(server_id).name()
         os.kill(int(Path(f"/run/libvirt/qemu/{name}.pid").read_text()), signal.SIGKILL)
 
     def traces(self) -> list[str]:
-        """Whatever servers have left: disks, records, interfaces, reservations."""
+        """Return everything that servers have left: disks, records, interfaces, reservations."""
         instances = self.path / self.host / "instances"
         found: list[Path] = [path for path in instances.glob("*") if not path.name.startswith("_")]
         found += instances.glob("_interfaces/*")
@@ -106,7 +106,7 @@ class RealCloud(cloud.Cloud):
         return [each for each in self.libvirt.listAllNetworks() if each.bridgeName() == self.network["bridge"]]
 
     def destroy(self) -> None:
-        """Also what a failed case has left."""
+        """Destroy everything, leftovers of failed cases included."""
         super().destroy()
         for instance_uuid in self.states():
             domain = self.libvirt.lookupByUUIDString(instance_uuid)
@@ -129,7 +129,7 @@ class RealArena(Arena):
         return {uuid: (self.cloud.host, power[runs]) for uuid, runs in self.cloud.states().items()}
 
     def boots(self, server_id: str) -> int:
-        """libvirt numbers what it starts."""
+        """Return libvirt's number of the running domain, which grows with each start."""
         number: int = self.cloud.libvirt.lookupByUUIDString(server_id).ID()
         return number
 
@@ -142,7 +142,7 @@ class RealArena(Arena):
 
 
 def dies(arena: Arena) -> None:
-    """It shows as off, without anybody's help, and can be started again."""
+    """Kill the guest: its server shows as off without help, and can be started again."""
     assert isinstance(arena, RealArena)
     arena.cloud.kill_guest(arena.one())
     arena.settle("SHUTOFF", 1)
@@ -150,7 +150,7 @@ def dies(arena: Arena) -> None:
 
 
 def dies_unseen(arena: Arena) -> None:
-    """While its host's daemon is dead, too."""
+    """Kill the guest while its host's daemon is dead, too."""
     assert isinstance(arena, RealArena)
     arena.leave_dead(arena.cloud.host)
     arena.cloud.kill_guest(arena.one())
@@ -170,7 +170,7 @@ def dies_during(body: dict[str, Any], status: str) -> Callable[[Arena], None]:
 
 
 def delete_dead(arena: Arena) -> None:
-    """The guest by itself, and its host's daemon over the delete."""
+    """Kill the guest, and its host's daemon during the delete."""
     assert isinstance(arena, RealArena)
     arena.cloud.kill_guest(arena.one())
     scenarios.delete(arena)
@@ -225,7 +225,7 @@ def cases() -> list[Case]:
 
 @contextlib.contextmanager
 def arena(guest: Path) -> Iterator[RealArena]:
-    """A cloud below /var/tmp, where qemu's user can get in."""
+    """Run a cloud below /var/tmp, which qemu's user can read."""
     with tempfile.TemporaryDirectory(prefix="nova-lite-guests-", dir="/var/tmp") as directory:
         os.chmod(directory, 0o755)
         path = Path(directory)
@@ -244,7 +244,7 @@ def arena(guest: Path) -> Iterator[RealArena]:
 
 
 def run(chosen: list[Case], guest: Path, logs: Path, table: Table) -> None:
-    """One after the other; a cloud in which a case failed is replaced by a new one, and its logs are kept."""
+    """Run the cases one by one. A cloud with a failed case is replaced, and its logs are kept."""
     left = list(chosen)
     while left:
         with arena(guest) as ready:

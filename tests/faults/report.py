@@ -1,4 +1,4 @@
-"""What the fault matrix says of its cases: a line each, and at the end what failed, a table, and one line."""
+"""Report of the fault matrix: one line per case, then the failures, a table, and a summary line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Result:
 
 
 def passed_before(file: Path) -> dict[str, Result]:
-    """What `Table` has written there and has passed, by its case: no file, nothing."""
+    """Return the passed results that `Table` wrote to the file, by case; none without the file."""
     if not file.exists():
         return {}
     every = [Result(**json.loads(line)) for line in file.read_text().splitlines()]

@@ -1,7 +1,8 @@
-"""What the matrix runs: the operations of `nova_lite.operations`, and stories with deadlines, dead hosts and races.
+"""Scenarios of the matrix: the operations of `nova_lite.operations`, and stories with deadlines, dead hosts and
+races.
 
-A row of one step that a user may ask for joins by itself (`_single_step`): what it needs first, what it is to become
-and the points that it passes are in the row. Everything else is a `Scenario` in `_STORIES`.
+A definition of one step that users may request joins automatically (`_single_step`): it has the required state, the
+result and the points. Everything else is a `Scenario` in `_STORIES`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ SQLITE = Site()
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """``prepare`` runs without faults, ``run`` with; ``points``: daemon to the points that ``run`` surely passes.
-    ``effects``: the only ones that happen there, if not all. ``rows``: the operations that it is about."""
+    """A scenario. ``prepare`` runs without faults, ``run`` with them. ``points``: by daemon, the points that ``run``
+    surely passes. ``effects``: the only possible effects, if not all. ``rows``: the operations that it covers.
+    """
 
     name: str
     prepare: Callable[[Arena], Any]
@@ -49,7 +51,7 @@ STATUS = {
     states.RESCUED: "RESCUE",
 }
 
-#: What the request says, where it is not null.
+#: Arguments of requests whose body is not null.
 ARGUMENTS: dict[str, Any] = {"reboot": {"type": "HARD"}}
 
 
@@ -71,7 +73,7 @@ def create(count: int) -> Callable[[Arena], None]:
 
 
 def ask(arena: Arena, body: dict[str, Any], version: str | None = None) -> None:
-    """409: an earlier try that was not answered has been accepted."""
+    """Request an action. 409: an earlier, unanswered try was accepted."""
     arena.insist("POST", f"/servers/{arena.one()}/action", body, (200, 202, 204, 409), version)
 
 
@@ -87,7 +89,7 @@ def act(body: dict[str, Any], status: str) -> Callable[[Arena], None]:
 
 
 def _becomes(row: operations.Operation) -> str | None:
-    """The vm state after an operation that is one order to its host and that users may ask for; None for others."""
+    """Return the vm state after an operation of one command that users may request; None for others."""
     if row.action is None or len(row.steps) != 1 or not isinstance(row.steps[0], operations.HostStep):
         return None
     return row.steps[0].becomes
@@ -99,7 +101,7 @@ def _body(row: operations.Operation) -> dict[str, Any]:
 
 
 def _way_to(vm_state: str, rows: Mapping[str, operations.Operation]) -> list[operations.Operation]:
-    """The operations that take a server from ACTIVE to this state."""
+    """Return the operations that take a server from ACTIVE to this state."""
     if vm_state == states.ACTIVE:
         return []
     for row in rows.values():
@@ -109,14 +111,14 @@ def _way_to(vm_state: str, rows: Mapping[str, operations.Operation]) -> list[ope
 
 
 def single_steps(rows: Mapping[str, operations.Operation]) -> list[Scenario]:
-    """Of those that begin with a state which others of them lead to."""
+    """Return scenarios of the operations whose starting state other operations reach."""
     reached = {states.ACTIVE, *(_becomes(row) for row in rows.values())}
     found = [(kind, row) for kind, row in rows.items() if _becomes(row)]
     return [_single_step(kind, row, rows) for kind, row in found if row.allowed is None or row.allowed[0] in reached]
 
 
 def _single_step(kind: str, row: operations.Operation, rows: Mapping[str, operations.Operation]) -> Scenario:
-    """From the first state that allows it; where it changes none, the guest has to have booted."""
+    """Build a scenario from the first allowed state. If the state does not change, the guest must have booted."""
     became = _becomes(row)
     assert became is not None
     began = states.ACTIVE if row.allowed is None else row.allowed[0]
@@ -139,7 +141,7 @@ def _single_step(kind: str, row: operations.Operation, rows: Mapping[str, operat
 
 
 def vanished(arena: Arena) -> None:
-    """Its host finds out by itself, and a hard reboot makes it anew."""
+    """Lose a domain: its host notices automatically, and a hard reboot recreates it."""
     (server,) = arena.servers()
     arena.lose_domain(server)
     arena.settle("ERROR", 1)
@@ -177,7 +179,7 @@ def lose_its_host(arena: Arena) -> None:
 
 
 def evacuate(arena: Arena) -> None:
-    """And let the lost host in again, which has to destroy what it still has before it serves."""
+    """Evacuate, and admit the lost host again, which has to destroy its leftovers before it serves."""
     (server,) = arena.servers()
     (lost,) = arena.cloud.fenced
     arena.insist("POST", f"/servers/{server['id']}/action", {"evacuate": {"onSharedStorage": False}}, (200, 400, 409))
@@ -210,7 +212,7 @@ CREATE_AND_DELETE: Points = {
 
 
 def rebuild(arena: Arena) -> None:
-    """A new generation, where it is and with the same address."""
+    """Rebuild: a new generation on the same host with the same address."""
     (before,) = arena.servers()
     generation = arena.generation(before["id"])
     act({"rebuild": {"imageRef": arena.cloud.image_id}}, "ACTIVE")(arena)
@@ -221,7 +223,7 @@ def rebuild(arena: Arena) -> None:
 
 
 def failing_rebuild(arena: Arena) -> None:
-    """It is in ERROR, where it was, with nothing there; and can be rebuilt."""
+    """Fail a rebuild: the server is in ERROR on its host without a guest, and can be rebuilt."""
     arena.control_hosts(fail_at=["image"])
     act({"rebuild": {"imageRef": arena.cloud.image_id}}, "ERROR")(arena)
     arena.nothing_open()
@@ -232,14 +234,14 @@ def failing_rebuild(arena: Arena) -> None:
 
 
 def one_with_agent(arena: Arena) -> None:
-    """Its image says that its guest has an agent."""
+    """Create a server whose image declares a guest agent."""
     metadata = {"metadata": {"hw_qemu_guest_agent": "yes"}}
     arena.insist("POST", f"/images/{arena.cloud.image_id}/metadata", metadata, (200,))
     one_active(arena)
 
 
 def says(body: dict[str, Any], line: str, version: str | None = None) -> Callable[[Arena], None]:
-    """What is asked for ends, the server as it was, and its console says so."""
+    """Return a scenario whose request ends with an unchanged server and this line on its console."""
 
     def run(arena: Arena) -> None:
         ask(arena, body, version)
@@ -255,13 +257,15 @@ crash_dump = says({"trigger_crash_dump": None}, "has written a crash dump", "2.1
 
 
 def ports(arena: Arena) -> list[dict[str, Any]]:
-    """What the server is told to have."""
+    """Return the interfaces that the API shows."""
     answer = arena.send("GET", f"/servers/{arena.one()}/os-interface")
     return answer.json()["interfaceAttachments"] if answer is not None and answer.status_code == 200 else []
 
 
 def has_interfaces(arena: Arena, count: int) -> None:
-    """So many, the same in the database, in the guest and on the host's side; and no other was ever given out."""
+    """Check that database, guest and host have the same number of interfaces, and that no other address was given
+    out.
+    """
     arena.nothing_open()
     arena.settle("ACTIVE", 1)
     found = {port["port_id"] for port in cloud.wait_for("interfaces are listed", lambda: ports(arena))}
@@ -270,8 +274,9 @@ def has_interfaces(arena: Arena, count: int) -> None:
 
 
 def attach(arena: Arena) -> None:
-    """409: an earlier try that was not answered is under way. One that was lost before is not asked for twice: who
-    insists without looking gets as many as were accepted."""
+    """Attach an interface. 409: an earlier, unanswered try is running. A lost request is not repeated blindly,
+    because each accepted one adds an interface.
+    """
     before = len(ports(arena))
     arena.insist_until(
         lambda: arena.send("POST", f"/servers/{arena.one()}/os-interface", {"interfaceAttachment": {}}),
@@ -287,7 +292,7 @@ def detach(arena: Arena) -> None:
 
 
 def attach_and_detach(arena: Arena) -> None:
-    """In the end each server has the one interface that all are judged by."""
+    """Attach and detach interfaces. In the end each server has one, as all judges expect."""
     attach(arena)
     detach(arena)
 
@@ -298,7 +303,7 @@ def one_with_two_interfaces(arena: Arena) -> None:
 
 
 def failing_to(step: str, prepare: Callable[[Arena], None]) -> Callable[[Arena], None]:
-    """Each host has done it when it says that it could not."""
+    """Return a preparation that makes each host do a step and report a failure."""
 
     def run(arena: Arena) -> None:
         prepare(arena)
@@ -308,14 +313,14 @@ def failing_to(step: str, prepare: Callable[[Arena], None]) -> Callable[[Arena],
 
 
 def not_attached(arena: Arena) -> None:
-    """The host reports a failure, and is made to have nothing of it."""
+    """Fail an attach: the host reports a failure and has to remove the interface."""
     arena.insist("POST", f"/servers/{arena.one()}/os-interface", {"interfaceAttachment": {}}, (200, 409))
     has_interfaces(arena, 1)
     arena.control_hosts()
 
 
 def not_detached(arena: Arena) -> None:
-    """The host reports a failure, and is made to have it again."""
+    """Fail a detach: the host reports a failure and has to restore the interface."""
     last = sorted(port["port_id"] for port in ports(arena))[-1]
     arena.insist("DELETE", f"/servers/{arena.one()}/os-interface/{last}", None, (202, 409))
     has_interfaces(arena, 2)
@@ -338,7 +343,7 @@ def _interfaces() -> Iterator[Scenario]:
 
 
 def network(arena: Arena, method: str, path: str, body: Any = None) -> requests.Response | None:
-    """A request to the network API."""
+    """Send a request to the network API."""
     url = f"http://127.0.0.1:{arena.cloud.network_port}/v2.0{path}"
     with contextlib.suppress(requests.RequestException):
         return requests.request(method, url, json=body, headers={"X-Auth-Token": arena.cloud.token}, timeout=30)
@@ -362,7 +367,7 @@ def one_port(arena: Arena) -> None:
 
 
 def given_and_free_again(arena: Arena) -> None:
-    """The server that there is has it, with the address that it had before, and after the server nobody has it."""
+    """Attach a floating address: the server has it with its previous address. After the server nobody has it."""
     (port,) = ports_of_users(arena)
     body: dict[str, Any] = {"name": "vm", "imageRef": arena.cloud.image_id, "flavorRef": "1"}
     body["networks"] = [{"port": port["id"]}]
@@ -384,7 +389,7 @@ RECLAIMED: Points = {
 
 
 def soft_delete(arena: Arena) -> None:
-    """Out of its owner's sight, and off, on its host."""
+    """Delete softly: the server is invisible to its owner, off, and on its host."""
     arena.insist("DELETE", f"/servers/{arena.one()}", None, (204,))
     arena.gone()
     arena.nothing_open()
@@ -412,7 +417,7 @@ def force_delete(arena: Arena) -> None:
 
 
 def reclaimed(arena: Arena) -> None:
-    """Two seconds after its soft delete it is gone for good, without anybody's help."""
+    """Wait until a soft-deleted server is reclaimed automatically, two seconds after its delete."""
     arena.insist("DELETE", f"/servers/{arena.one()}", None, (204, 404))
     arena.vanished()
 
@@ -438,7 +443,7 @@ def one_to_be_moved(arena: Arena) -> None:
 
 
 def moved(kind: str) -> Callable[[Arena], None]:
-    """A server that waits for its owner's word."""
+    """Return a preparation that moves a server and leaves it unconfirmed."""
 
     def run(arena: Arena) -> None:
         one_to_be_moved(arena)
@@ -448,7 +453,7 @@ def moved(kind: str) -> Callable[[Arena], None]:
 
 
 def move(kind: str) -> Callable[[Arena], None]:
-    """It runs at the other host, and only there."""
+    """Return a move, after which the server runs at the other host only."""
 
     def run(arena: Arena) -> None:
         (before, _), *_ = arena.guests().values()
@@ -460,7 +465,9 @@ def move(kind: str) -> Callable[[Arena], None]:
 
 
 def word(body: dict[str, Any], stays: bool) -> Callable[[Arena], None]:
-    """The owner's word: it runs where it is to ``stay``, and the other host has nothing of it."""
+    """Return the owner's decision about a move, after which the server runs on one host and the other has nothing of
+    it.
+    """
 
     def run(arena: Arena) -> None:
         server_id = arena.one()
@@ -479,7 +486,7 @@ def failing_destination(arena: Arena) -> None:
 
 
 def stays(arena: Arena) -> None:
-    """The move fails at its destination: the server runs where it was."""
+    """Fail a move at its destination: the server keeps running at its source."""
     server_id = arena.one()
     before = arena.guests()[server_id][0]
     act(MOVES["resize"], "ACTIVE")(arena)
@@ -503,8 +510,9 @@ def arrive_and_die(arena: Arena) -> None:
 
 
 def taken_back(arena: Arena) -> None:
-    """By the operator's word the destination is off: the server runs where it was. When the destination is back it has
-    an old order, and does not follow it."""
+    """Force the destination of a move down: the server runs at its source. The returning destination ignores its old
+    command.
+    """
     host = arena.dead()
     arena.force_down(host, True)
     arena.cloud.fenced.add(host)
@@ -516,7 +524,7 @@ def taken_back(arena: Arena) -> None:
 
 
 def come_back(arena: Arena, host: str) -> None:
-    """A host that was lost is let in again: what it still has of old goes."""
+    """Admit a lost host again: it destroys its old leftovers."""
     arena.force_down(host, False)
     arena.bring_back(host)
     arena.is_back(host)
@@ -524,7 +532,7 @@ def come_back(arena: Arena, host: str) -> None:
 
 
 def lose(arena: Arena) -> str:
-    """By the operator's word the host that is dead runs nothing."""
+    """Force the dead host down and return it."""
     host = arena.dead()
     arena.force_down(host, True)
     arena.cloud.fenced.add(host)
@@ -539,7 +547,7 @@ def leave_and_die(arena: Arena) -> None:
 
 
 def hand_over_and_die(arena: Arena) -> None:
-    """Its source dies while the guest is on its way."""
+    """Kill the source while the guest moves."""
     one_active(arena)
     arena.control_hosts(live_migration_delay=60.0)
     arena.dies_at("send/live_migration_progress/before")
@@ -556,7 +564,7 @@ def prepare_and_die(arena: Arena) -> None:
 
 
 def evacuate_amid(arena: Arena) -> None:
-    """As soon as nothing of the move is open elsewhere; refused (409) until then."""
+    """Evacuate as soon as no part of the move is open elsewhere; until then the request is refused (409)."""
     server_id, lost = arena.one(), lose(arena)
 
     def accepted() -> bool:
@@ -579,7 +587,7 @@ def delete_with_a_lost_end(arena: Arena) -> None:
 
 
 def retired(arena: Arena) -> None:
-    """The destination is gone for good: the server runs where it was. Under its name a new host comes up."""
+    """Retire the destination: the server runs at its source. A new host starts under the retired name."""
     host = lose(arena)
     arena.retire(host)
     arena.settle("ACTIVE", 1)
@@ -623,7 +631,7 @@ MOVES[LIVE.kind] = {"os-migrateLive": {"block_migration": True, "disk_over_commi
 
 
 def live_move(arena: Arena) -> None:
-    """It runs at one host, and the other one has nothing of it; which of them, a fault may decide."""
+    """Migrate live: the server runs at one host only. A fault may decide which."""
     server_id = arena.one()
     act(MOVES[LIVE.kind], "ACTIVE")(arena)
     arena.nothing_open()
@@ -638,7 +646,7 @@ def failing_source(arena: Arena) -> None:
 
 
 def stays_running(arena: Arena) -> None:
-    """The migration fails at its source: the server goes on there, and never stopped."""
+    """Fail a live migration at its source: the server keeps running there."""
     server_id = arena.one()
     before, boots = arena.guests()[server_id][0], arena.boots(server_id)
     live_move(arena)
@@ -698,7 +706,7 @@ def _moves() -> Iterator[Scenario]:
 
 SHORT = Site(deadline=10)
 LATE = "was not finished within 10 s"
-#: Of each of these, only what stops a step short: a pause or an outage moves the end, and not the way there.
+#: Effects that stop a step. A pause or an outage only moves its end.
 STOPS = (failpoints.KILL, failpoints.ERROR, failpoints.DROP, failpoints.DUPLICATE)
 AT_DEADLINE: Points = {CONDUCTOR: around(f"commit/{points.SWEEP}")}
 UNDONE = points.of_undos(operations.CREATE)
@@ -720,7 +728,7 @@ DELETED_LATE = points.join(AT_DEADLINE, {COMPUTE: around("domain/destroy", "send
 
 
 def past_deadline(arena: Arena, status: str) -> None:
-    """It ends with this status, and says why."""
+    """Wait until the server has this status with a cause."""
     arena.settle(status, 1)
     answer = arena.cloud.show(arena.one())
     assert answer is not None
@@ -729,7 +737,7 @@ def past_deadline(arena: Arena, status: str) -> None:
 
 
 def create_without_scheduler(arena: Arena) -> None:
-    """Nothing was claimed, and the fault says what there was to wait for."""
+    """Create without a scheduler: nothing is claimed, and the fault names the missing scheduler."""
     past_deadline(arena, "ERROR")
     arena.bring_back("scheduler")
 
@@ -741,7 +749,7 @@ def no_scheduler(arena: Arena) -> None:
 
 
 def slow_build(arena: Arena) -> None:
-    """Its host is at it for longer than it may take, and at nothing that exists."""
+    """Build longer than the deadline, before the domain exists."""
     arena.control_hosts(delays={"image": SHORT.deadline + 10.0})
     arena.create()
 
@@ -753,7 +761,7 @@ def ordered_and_dead(arena: Arena) -> None:
 
 
 def compensated(arena: Arena) -> None:
-    """The host gives up the build and says so; only then the claim is given back."""
+    """Compensate: the host gives up the build and reports it; only then is the claim released."""
     past_deadline(arena, "ERROR")
     arena.nothing_open()
     arena.control_hosts()
@@ -762,8 +770,7 @@ def compensated(arena: Arena) -> None:
 
 
 def compensated_or_revived(arena: Arena) -> None:
-    """An order that waits in the queue of a host that is away may be carried out before that host is asked: a late
-    success."""
+    """Compensate or succeed late: an absent host may carry out a queued command before it is fenced."""
     past_deadline(arena, "ERROR")
     arena.bring_back(arena.dead())
     arena.nothing_open()
@@ -772,26 +779,26 @@ def compensated_or_revived(arena: Arena) -> None:
 
 
 def report_held(arena: Arena) -> None:
-    """The guest runs; its host comes to say so only when it is let."""
+    """Hold the host's report of a running guest."""
     (arena.held["report"],) = arena.arm((Fault(COMPUTE, "send/finish_build/before", failpoints.HOLD),))
     arena.create()
     cloud.wait_for("the host has built it", arena.held["report"].exists)
 
 
 def revived(arena: Arena) -> None:
-    """It shows as failed (for an instant) until its host is asked, which has it after all."""
+    """Revive: the server shows as failed until its host reports that it runs."""
     arena.settle("ACTIVE", 1)
     release(arena.held["report"])
 
 
 def both_held(arena: Arena) -> None:
-    """And the question to the host is held, too."""
+    """Hold the report, and the fence as well."""
     (arena.held["fence"],) = arena.arm((Fault(CONDUCTOR, f"{FENCE}/before", failpoints.HOLD),))
     report_held(arena)
 
 
 def reported_late(arena: Arena) -> None:
-    """The report comes after the deadline, and before the host could be asked."""
+    """Report after the deadline, but before the fence."""
     past_deadline(arena, "ERROR")
     cloud.wait_for("the host is to be asked", arena.held["fence"].exists)
     release(arena.held["report"])
@@ -807,22 +814,23 @@ def stop_and_die(arena: Arena) -> None:
 
 
 def not_stopped(arena: Arena) -> None:
-    """It goes on running, and is no more in a task."""
+    """Fail a stop: the server keeps running and has no task."""
     past_deadline(arena, "ACTIVE")
     arena.bring_back(arena.dead())
     arena.settle("ACTIVE", 1)
 
 
 def slow_stop(arena: Arena) -> None:
-    """Off so long after the deadline that it is seen to be given up, even by a question that is lost with a killed
-    conductor, which takes the API ten seconds to find out."""
+    """Stop so long after the deadline that every observer sees the failure first. An API request that a killed
+    conductor loses takes ten seconds.
+    """
     one_active(arena)
     arena.control_hosts(power_delay=SHORT.deadline + 20.0)
     ask(arena, {"os-stop": None})
 
 
 def stopped_late(arena: Arena) -> None:
-    """It was given up as ACTIVE; when its guest goes off after all, its state follows."""
+    """Stop late: the action failed as ACTIVE; when the guest stops after all, the state follows."""
     past_deadline(arena, "ACTIVE")
     arena.settle("SHUTOFF", 1)
     arena.control_hosts()
@@ -835,8 +843,9 @@ def failing_delete(arena: Arena) -> None:
 
 
 def deleted_late(arena: Arena) -> None:
-    """It shows as failed, and goes on until it has worked. It is gone for its owner before that if its host, killed,
-    takes so long to come back that it counts as down."""
+    """Delete late: the server shows as failed, and the delete continues until it succeeds. If its killed host stays
+    away until it counts as down, the owner sees the delete earlier.
+    """
 
     def shown() -> bool:
         seen = [(server["status"], server["OS-EXT-STS:task_state"]) for server in arena.servers()]
@@ -865,7 +874,9 @@ def one_on_a_dead_host(arena: Arena) -> None:
 
 
 def delete_and_clean_up(arena: Arena) -> None:
-    """Gone for its owner at once, or when its host counts as down; the claim is held until the host is back."""
+    """Delete on an absent host: the server is gone for its owner at once, or when the host counts as down. The claim
+    stays until the host returns.
+    """
     (host,) = arena.away
     delete(arena)
     assert list(arena.cloud.domains().values()) == [host]
@@ -881,8 +892,7 @@ CLEANUP = {daemon: names for daemon, names in points.of(operations.DELETE).items
 
 
 def standing_still(arena: Arena) -> None:
-    """A host stands still right before its domain comes to exist, for longer than the lease; meanwhile there is another
-    one to go to."""
+    """Stop a host right before its domain exists, for longer than the lease, with another host available."""
     arena.control_hosts(destroy_delay=1.0)
     arena.enable("compute-2", False)
     (stands,) = arena.arm((Fault("compute-1", "fence/before", failpoints.PAUSE),))
@@ -896,8 +906,9 @@ def standing_still(arena: Arena) -> None:
 
 
 def ordered_again(arena: Arena) -> None:
-    """A build fails. Before the conductor takes in the report, the host's daemon is killed; back again, it gets the
-    same order once more. Whatever it is at then, the build moves; only then it goes on."""
+    """Fail a build and kill the daemon before the conductor has its report. After the restart it gets the same
+    command again. The build moves to another host meanwhile, and then the daemon continues.
+    """
     arena.enable("compute-2", False)
     arena.control_hosts(destroy_delay=1.0, fail_at=["image"])
     (report,) = arena.arm((Fault(CONDUCTOR, "handle/finish_build/before", failpoints.HOLD),))
@@ -917,8 +928,9 @@ def ordered_again(arena: Arena) -> None:
 
 
 def last_place(arena: Arena) -> None:
-    """Two requests for one place: the first is held between the choice of its host and its claim, until the other is
-    there. What the host is ordered to build then is held as long as it is of interest."""
+    """Race for one place. The first request is held between scheduling and claim until the second has arrived. The
+    host's build is held while the case observes it.
+    """
 
     def states_seen() -> set[str]:
         return {server["status"] for server in arena.servers()}
@@ -969,7 +981,7 @@ def create_with_service(arena: Arena) -> None:
 
 
 def delete_with_service(arena: Arena) -> None:
-    """The service is told after the owner, and until it has done it."""
+    """Delete with a network service: the service is called after the owner's response, until it succeeds."""
     delete(arena)
     arena.nothing_open()
     assert not arena.at_network_service()
@@ -981,7 +993,7 @@ def one_that_will_be_refused(arena: Arena) -> None:
 
 
 def delete_while_asked(arena: Arena) -> None:
-    """The server was deleted while its interfaces were made: nobody wants them any more."""
+    """Delete the server while its interfaces are being created."""
     release(arena.held["network"])
     arena.gone()
     arena.nothing_open()
@@ -998,7 +1010,9 @@ def asked_for_interfaces(arena: Arena) -> None:
 
 
 def asks(service: str, daemon: str, *requests: str, commits: tuple[str, ...] = ()) -> Points:
-    """``requests``: method and what it is about; ``commits``: transactions beside them."""
+    """Return the points of calls to a service. ``requests``: method and subject of each; ``commits``: further
+    transactions.
+    """
     return {daemon: around(*(f"{service}/{each}" for each in requests), *(f"commit/{each}" for each in commits))}
 
 

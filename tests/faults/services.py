@@ -49,7 +49,7 @@ class Services:
             self.neutron.serve(running)
 
     def check(self, arena: Arena) -> None:
-        """While nothing is open."""
+        """Check Neutron and Cinder while no action is open."""
         if self.neutron is not None:
             cloud.wait_for_none("Neutron has each server's port", lambda: _wrong_ports(arena), SETTLE_SECONDS)
         if self.cinder is not None:
@@ -65,7 +65,7 @@ class Services:
             cinder.volumes.clear()
 
     def _made(self) -> list[str]:
-        """Volumes that Cinder was asked for by us."""
+        """Return the volumes that we created at Cinder."""
         return [] if self.cinder is None else [key for key, each in self.cinder.volumes.items() if each["metadata"]]
 
 
@@ -93,7 +93,7 @@ def _neutron(arena: Arena) -> FakeNeutron:
 
 
 def _wrong_ports(arena: Arena) -> list[str]:
-    """Each guest has the ports that are its own at Neutron, connected on its host; and there are no others."""
+    """Return ports that are missing, unconnected, or without a guest at Neutron."""
     expected: Counter[tuple[str, str, str, str]] = Counter()
     for server_id, (host, _) in arena.guests().items():
         expected.update((server_id, port_id, host, "ACTIVE") for port_id in arena.interfaces(server_id)[0])
@@ -118,7 +118,7 @@ def _volumes_of(arena: Arena, server_id: str) -> list[str]:
 
 
 def _wrong_attachments(arena: Arena) -> list[str]:
-    """Each volume of a server is attached to it once, where its guest is; and no other is attached or reserved."""
+    """Return volumes that are not attached exactly once, where their guest is."""
     cinder = _cinder(arena)
     expected: dict[str, list[tuple[str, str, str | None]]] = {volume_id: [] for volume_id in cinder.volumes}
     for server_id, (host, _) in arena.guests().items():
@@ -144,7 +144,7 @@ def with_volume(arena: Arena) -> None:
 
 
 def attach(arena: Arena) -> None:
-    """A try that was not answered may have been accepted."""
+    """Attach a volume. An unanswered try may have been accepted."""
     server_id, (volume_id,) = arena.one(), _cinder(arena).volumes
     body = {"volumeAttachment": {"volumeId": volume_id}}
     arena.insist_until(
@@ -162,7 +162,7 @@ def detach(arena: Arena) -> None:
 
 
 def boot_from_volume(arena: Arena) -> None:
-    """Of one that Cinder makes for it."""
+    """Boot a server from a volume that Cinder creates."""
     _ask_for_one_of_a_volume(arena)
     arena.settle("ACTIVE", 1)
     (volume_id,) = _cinder(arena).volumes
@@ -170,7 +170,7 @@ def boot_from_volume(arena: Arena) -> None:
 
 
 def boot_from_volume_in_vain(arena: Arena) -> None:
-    """If Cinder was not asked with its user's token, nobody else can: then it has failed at its deadline."""
+    """Boot from a volume without a chance: only its user's token may create it, so the build fails at its deadline."""
     _ask_for_one_of_a_volume(arena)
     arena.nothing_open()
     (server,) = arena.servers()
@@ -181,7 +181,7 @@ def boot_from_volume_in_vain(arena: Arena) -> None:
 
 
 def _ask_for_one_of_a_volume(arena: Arena) -> None:
-    """A request that was not answered may have been accepted."""
+    """Request a server on a new volume. An unanswered request may have been accepted."""
     device = {"source_type": "blank", "destination_type": "volume", "volume_size": 1, "boot_index": 0}
     device |= {"delete_on_termination": True}
     server = {"name": "vm", "flavorRef": "1", "networks": "auto", "block_device_mapping_v2": [device]}

@@ -1,7 +1,7 @@
-"""The broker has an alarm, of its memory or its disk: it takes connections, and nothing that anybody publishes.
+"""Broker alarms for memory or disk: the broker accepts connections, but no published message.
 
-Users are told so in bounded time, daemons go on, and when it is over all that was accepted is done, and nothing of
-what was refused.
+Users get an error in bounded time, and daemons keep running. After the alarm every accepted request is done, and no
+refused one.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pytest
 from tests.faults.private import PrivateBroker
 from tests.functional import cloud
 
-#: By alarm: what makes it, and what ends it.
+#: Alarms with the commands that raise and clear them.
 ALARMS = {
     "memory": (["set_vm_memory_high_watermark", "absolute", "1MB"], ["set_vm_memory_high_watermark", "0.4"]),
     "disk": (["set_disk_free_limit", "1000000000000000"], ["set_disk_free_limit", "1000000"]),
 }
-#: What daemons have in their logs then.
+#: Line in the daemons' logs during an alarm.
 BLOCKED = "The broker has blocked the connection"
 #: A call gives up after 10 s here, and a second daemon may be asked.
 BOUND = 40.0
@@ -73,7 +73,9 @@ def test_accepted_requests_survive_a_broker_alarm(running: cloud.Cloud, broker: 
 
 
 def in_force(broker: PrivateBroker) -> bool:
-    """Each connection is told of an alarm by itself; one that is not may send still, and only the answer is late."""
+    """Check that the alarm is in force. The broker notifies each connection separately; one without notice may still
+    send.
+    """
     states = broker.control("--silent", "list_connections", "state").split()
     return bool(states) and not set(states) - {"blocking", "blocked"}
 
@@ -89,7 +91,7 @@ def requests(running: cloud.Cloud, server_id: str) -> list[tuple[str, str, objec
 
 
 def asked(running: cloud.Cloud, method: str, path: str, body: object) -> tuple[int, str, float]:
-    """Status, what is told, and seconds."""
+    """Send a request and return status, text, and seconds."""
     began = time.monotonic()
     answer = running.request(method, path, body, timeout=60)
     told = next(iter(answer.json().values())).get("message", "")

@@ -1,7 +1,7 @@
-"""The loads under which OpenStack Nova, on the same machine, lost servers or left them in BUILD: here each of them ends
-ACTIVE, without an operator, whatever was killed in the middle: a daemon, the database or the broker.
+"""Loads under which OpenStack Nova lost servers or left them in BUILD. Here each server ends ACTIVE without an
+operator, whether a daemon, the database or the broker is killed.
 
-Database and broker are this module's own, so that they can really be killed.
+Database and broker are private, so that they can be killed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 #: Seconds that a database or broker is away.
 AWAY = 3.0
 SETTLE_SECONDS = 180.0
-#: Of each build.
+#: Duration of each build.
 SPAWN_SECONDS = 0.5
 
 
@@ -37,7 +37,7 @@ class Site:
         self.servers = servers
 
     def take(self, seconds: float) -> None:
-        """So long takes each build that begins from now on."""
+        """Set the duration of builds that start from now on."""
         for host in self.cloud.computes:
             self.cloud.control_host(host, spawn_delay=seconds)
 
@@ -95,7 +95,7 @@ def one_request(count: int) -> Callable[[Site, str], list[str]]:
 
 
 def many_requests(count: int) -> Callable[[Site, str], list[str]]:
-    """The fault comes when a third of the requests are accepted; what is refused is asked for again."""
+    """Return a load of many requests. The fault comes after a third of them; refused requests are repeated."""
 
     def load(site: Site, victim: str) -> list[str]:
         third = threading.Barrier(2)

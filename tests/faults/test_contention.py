@@ -1,7 +1,7 @@
-"""Two conductors and two schedulers at once, and more servers asked for than the hosts hold: exactly what fits is
-ACTIVE, the others end with No valid host, and used = allocations = capacity.
+"""Two conductors and two schedulers with more servers than the hosts hold. Exactly the servers that fit are ACTIVE,
+the others end with No valid host, and used = allocations = capacity.
 
-`NOVA_LITE_LONG=1` asks for 500 servers on hosts that hold 400, otherwise it is 50 on 40.
+`NOVA_LITE_LONG=1` requests 500 servers on hosts that hold 400, otherwise it is 50 on 40.
 """
 
 from __future__ import annotations

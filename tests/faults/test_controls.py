@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults import arena, matrix
 
-#: By protection: the case, and the harm.
+#: Case and expected harm, by protection.
 CONTROLS = {
     "reconciler": (
         "create 1: drop conductor* at send/build_and_run_instance/before",

@@ -1,7 +1,7 @@
-"""A host is cut off the network while it builds, for longer than it may be silent, and comes back: nothing runs twice,
-everything settles.
+"""A host is cut off the network during builds, for longer than a host may be silent, and returns. Nothing runs
+twice, and everything settles.
 
-Its daemon runs in a network namespace of its own, whose link is taken down: packets are lost, nobody is told.
+Its daemon runs in its own network namespace, whose link is taken down: packets are lost without notice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.functional import cloud
 from tests.functional.proxy import Proxy
 
 CUT_OFF = "compute-1"
-#: Of the link between the two namespaces; for benchmarks only (RFC 2544), so nobody's network.
+#: Addresses of the link between the namespaces, from the range for benchmarks (RFC 2544), which no network uses.
 OUTER, INNER = "198.19.77.1", "198.19.77.2"
 COUNT = 10
 
@@ -110,7 +110,7 @@ def test_a_host_is_cut_off_while_it_builds(tmp_path: Path, link: Link) -> None:
 
 
 def hosts_of_builds(running: cloud.Cloud, *tasks: str) -> set[str]:
-    """Where servers are built, of those in one of these task states (without any: all)."""
+    """Return the hosts that build servers in one of these task states, or in any."""
     return {
         item["OS-EXT-SRV-ATTR:host"]
         for item in running.servers()

@@ -22,8 +22,8 @@ heartbeat_timeout_threshold = 20
 NOTICED = "do not come in"
 ENDED = "The old server of"
 HEALED = "are taken over new connections"
-#: What is due is sent again every 3 s here; until the broker drops a consumer that is half gone, it gets every second
-#: message of its queue.
+#: Time to settle. Due commands are repeated every 3 s here. Until the broker drops a half-dead consumer, that consumer
+#: gets every second message of its queue.
 SETTLE_SECONDS = 180.0
 
 
@@ -46,7 +46,7 @@ class Site:
         """The connection over which the queue is consumed gets nothing through any more, in either direction."""
         vhost = ("-p", self.cloud.vhost)
         connections = dict(self.ctl("list_channels", *vhost, "pid", "connection"))
-        # Those of everybody on this broker, of whom one that is just leaving has no port any more.
+        # The broker lists all connections. A closing one has no port any more.
         ports = dict(row for row in self.ctl("list_connections", "pid", "peer_port") if len(row) == 2)
         (channel,) = [
             channel
@@ -98,7 +98,7 @@ def begun(running: cloud.Cloud, server_id: str) -> bool:
 
 @pytest.mark.parametrize("name", ["conductor", "scheduler"])
 def test_a_deaf_controller_serves_again(site: Site, name: str) -> None:
-    """What it was sent while it changed its connections may be lost, and the caller is told so."""
+    """Messages that arrive while the controller reconnects may be lost; their callers get an error."""
     running = site.cloud
     noticed = count(running, name, NOTICED)
     site.unbind(name)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.history import checker, events, run
 
-#: What no history without is worth anything.
+#: Smallest number of servers of a meaningful history.
 LEAST_SERVERS = 5
 
 
@@ -31,10 +31,11 @@ def test_no_rule_is_broken(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(900)
 def test_builds_that_move_unasked_are_found(tmp_path: Path) -> None:
-    """Without the confirmation a build goes elsewhere while its host stands still, and that goes on when it can. Seen
-    while both guests run, or when the server is deleted at one place and stays at the other.
+    """The first build resumes after the second has started. The checker sees both guests, or a guest left after the
+    delete.
 
-    That a pause meets a build is chance, and less likely the slower the machine: of several histories one is enough."""
+    A pause meets a build by chance, and less often on a slow machine. One of several histories suffices.
+    """
     plan = run.Plan(
         seconds=18,
         seed=1,

@@ -1,4 +1,4 @@
-"""One daemon is killed in the middle of ten creates and comes back: all ten end ACTIVE, on one host each."""
+"""Kill of one daemon during ten creates. After its restart all ten servers end ACTIVE, on one host each."""
 
 from __future__ import annotations
 

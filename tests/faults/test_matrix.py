@@ -13,21 +13,22 @@ from tests.faults import matrix, scenarios, services
 from tests.faults.arena import Arena, Site
 from tests.functional import cloud
 
-#: Of the cases with a fault, besides one of each kind and one for each daemon.
+#: Sampling interval of the cases with a fault, besides one of each kind and one for each daemon.
 EVERY = 96
 #: The sample's parts, which may run beside each other, each in a cloud of its own.
 PARTS = 6
 
 
 def daemons(cases: list[matrix.Case]) -> set[str]:
-    """Those that the cases' faults happen to."""
+    """Return the daemons that the cases' faults hit."""
     return {fault.daemon for case in cases for fault in case.faults}
 
 
 @functools.cache
 def sample() -> list[matrix.Case]:
-    """Every scenario by itself, every so manieth case with a fault, and the first one of each kind of fault and of each
-    daemon that is not among these. Those that need the same of their cloud are neighbours."""
+    """Return every scenario without faults, every `EVERY`-th case with a fault, and the first of each kind of fault
+    and daemon among the rest. Cases with the same cloud are neighbours.
+    """
     everything = matrix.singles()
     faulty = [case for case in everything if case.faults]
     cases = [case for case in everything if not case.faults] + faulty[::EVERY]
@@ -74,7 +75,7 @@ MOVED = (
     "WHERE a.compute_node_id = compute_nodes.id)",
 )
 
-#: What somebody changes behind everybody's back, how it is changed back, and what the matrix says of it.
+#: Manipulations of the state, their undo, and the expected finding of the matrix.
 TAMPERED = {
     "task": (("UPDATE instances SET task_state = 'pausing'",), ("UPDATE instances SET task_state = NULL",), "audit: "),
     "power": (
@@ -122,7 +123,7 @@ def test_the_judges_see_what_is_wrong(arena: Arena, what: str) -> None:
 
 
 def test_leftovers_in_services_are_reported_by_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of Neutron a port, of Cinder a reservation; and what they do not have of a server."""
+    """Leftovers are a port at Neutron and a reservation at Cinder; missing parts of a server count as well."""
     with matrix.arena(tmp_path, Site(services=(services.NEUTRON, services.CINDER))) as arena:
         services.with_volume(arena)
         monkeypatch.setattr(services, "SETTLE_SECONDS", 1.0)

@@ -15,7 +15,7 @@ SETTLE_SECONDS = 90.0
 
 
 def _ask(arena: Arena, method: str, path: str, body: Any = None) -> requests.Response | None:
-    """None: nobody answered."""
+    """Send a request; return None without a response."""
     url = f"http://127.0.0.1:{arena.cloud.volume_port}/v3{path}"
     with contextlib.suppress(requests.RequestException):
         return requests.request(method, url, json=body, headers={"X-Auth-Token": "admin:demo"}, timeout=30)
@@ -32,7 +32,7 @@ def _volumes(arena: Arena) -> list[dict[str, Any]]:
 
 
 def _settle(arena: Arena, status: str) -> str:
-    """The one volume has this status; returns its id."""
+    """Wait until the one volume has this status; return its id."""
 
     def settled() -> list[str]:
         found = _volumes(arena)
@@ -42,7 +42,7 @@ def _settle(arena: Arena, status: str) -> str:
 
 
 def make(arena: Arena) -> None:
-    """A request that was not answered may have been accepted: then it is not repeated."""
+    """Create a volume. An unanswered request may have been accepted and is then not repeated."""
 
     def made() -> bool:
         if _volumes(arena):
@@ -69,14 +69,14 @@ def attached(arena: Arena) -> None:
 
 
 def _has(arena: Arena) -> list[str]:
-    """Uuids of the guests that have a volume, on all hosts."""
+    """Return the uuids of the guests with a volume, on all hosts."""
     paths = arena.cloud.path.glob("*/instances/fake-*/domains/*.json")
     domains = [json.loads(path.read_text()) for path in paths]
     return [domain["uuid"] for domain in domains if domain.get("volumes")]
 
 
 def attach(arena: Arena) -> None:
-    """400: an earlier try that was not answered has been accepted."""
+    """Attach a volume. 400: an earlier, unanswered try was accepted."""
     server_id, volume_id = arena.one(), _volumes(arena)[0]["id"]
     body = {"volumeAttachment": {"volumeId": volume_id}}
     arena.insist("POST", f"/servers/{server_id}/os-volume_attachments", body, (200, 400, 409))
@@ -106,7 +106,7 @@ def _named(arena: Arena, name: str) -> dict[str, Any]:
 
 
 def swap(arena: Arena) -> None:
-    """It is done, or was not: the server has one of the two, as the guest does, and the other one is nobody's."""
+    """Swap a volume. Done or not, server and guest have the same one of the two, and the other one is free."""
     server_id, old, new = arena.one(), _named(arena, "v")["id"], _named(arena, "new")["id"]
     body = {"volumeAttachment": {"volumeId": new}}
     arena.insist("PUT", f"/servers/{server_id}/os-volume_attachments/{old}", body, (202, 400, 404, 409))
@@ -127,7 +127,7 @@ def _is_settled(found: dict[str, str]) -> bool:
 
 
 def clear(arena: Arena) -> None:
-    """None are left for the next case."""
+    """Delete all volumes before the next case."""
     for volume in _volumes(arena):
         _ask(arena, "DELETE", f"/volumes/{volume['id']}")
     cloud.wait_for("no volumes are left", lambda: not _volumes(arena), SETTLE_SECONDS)

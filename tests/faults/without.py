@@ -13,14 +13,14 @@ from typing import Any
 
 
 def reconciler() -> None:
-    """What was accepted is driven by its first message or not at all."""
+    """Switch the reconciler off: an action is driven by its first message or not at all."""
     from nova_lite.conductor.engine.reconciler import Reconciler
 
     Reconciler.sweep = lambda self: 0  # type: ignore[method-assign]
 
 
 def confirmation() -> None:
-    """A build whose host is silent moves to another one, unasked."""
+    """Switch the confirmation off: a build moves away from a silent host at once."""
     from nova_lite.conductor.engine.context import lock_action
     from nova_lite.conductor.engine.reconciler import Reconciler
 
@@ -49,14 +49,14 @@ def confirmation() -> None:
 
 
 def tombstone() -> None:
-    """A host promises nothing: what it gave up or was told not to build, it builds if an order says so."""
+    """Switch the revoked generations off: a host builds whatever a command orders."""
     from nova_lite.compute.fencing import FencingTokenStore
 
     FencingTokenStore.revoke_failed_build = FencingTokenStore._revoke = lambda self, *args: None  # type: ignore[assignment,method-assign]
 
 
 def conditional_claim() -> None:
-    """A claim is granted whatever is used already: while it asks, there is as much more room as it asks for."""
+    """Switch the conditional claim off: a claim is granted whatever is used already."""
     import sqlalchemy as sa
 
     from nova_lite.db import claims
@@ -79,7 +79,7 @@ def conditional_claim() -> None:
 
 
 def idle_driver(method: str) -> Callable[[], None]:
-    """The hypervisor says that it has done it, and has not."""
+    """Make the hypervisor report success without doing anything."""
 
     def switch_off() -> None:
         from nova_lite.virt.fake import FakeDriver

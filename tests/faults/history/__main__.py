@@ -1,7 +1,8 @@
-"""``python -m tests.faults.history MINUTES --seed N``: make a history and judge it; ``--check FILE``: judge one again.
+"""Command ``python -m tests.faults.history MINUTES --seed N``: make a history and judge it. ``--check FILE`` judges
+one again.
 
-The last line is ``N violations``; the exit status says whether there was any, or nothing to judge. Of each violation's
-server its own history is told, in order (`--stories` of them).
+The last line is ``N violations``. The exit status reports whether there were any, or nothing to judge. For each
+violation it prints the server's own history, in order (`--stories` of them).
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Holds a history against the rules: ``check(events)`` answers what is broken.
+"""Checker of a history: ``check(events)`` returns the broken rules.
 
 | rule | what is broken |
 |---|---|
-| accept, task, vm state, step, deleted, place | a transaction made what no row allows (`rules`) |
-| lost | an accepted request is in no row; one that was refused is |
-| asked | an action or a server that nobody asked for; a server made twice by one key |
+| accept, task, vm state, step, deleted, place | a transaction made a change that no definition allows (`rules`) |
+| lost | an accepted request is in no row; a refused one is in a row |
+| asked | an action or a server without a request; a server made twice by one key |
 | open | an action that has not ended within the bound after the nemesis stopped |
-| effect | an action ended as done, and the server never was what it makes; one that failed gives no cause |
-| guest | what an action is to make of the guest was never so at the hypervisor |
+| effect | an action succeeded without its effect; a failed one has no cause |
+| guest | the hypervisor never had the state that an action should have made |
 | twice | a server's guest ran at two hosts at one time; a generation was at two hosts |
 | ghost | a domain of a server whose delete had ended |
-| read | an answer that was not true at any time between the call and its return |
-| answer | an error that is the server's own (500) |
+| read | a response that was not true at any time between the call and its return |
+| answer | an error of the server itself (500) |
 | tables | at the end: used, quotas, addresses, volumes, hypervisors and rows do not add up |
 """
 
@@ -78,7 +78,7 @@ class History:
         self._replay()
 
     def proves(self) -> bool:
-        """Whether something was made, and something broken."""
+        """Check whether the history made something and broke something."""
         made = any(done.after["vm_state"] == states.ACTIVE for every in self.transactions.values() for done in every)
         return made and bool(self.faults)
 
@@ -122,7 +122,7 @@ class _Action:
 
 
 def _by_transaction(changes: list[Change]) -> list[list[Change]]:
-    """Changes of one server by one transaction; in the order in which they were complete."""
+    """Group the changes of each server by transaction, in the order of their commits."""
     groups: dict[tuple[str, str], list[Change]] = collections.defaultdict(list)
     for change in changes:
         groups[change.server, change.transaction].append(change)
@@ -130,7 +130,7 @@ def _by_transaction(changes: list[Change]) -> list[list[Change]]:
 
 
 def check(events: Iterable[AnyEvent]) -> list[Violation]:
-    """All violations, in the order of time."""
+    """Return all violations, in the order of time."""
     return judged(History(events))
 
 
@@ -245,7 +245,7 @@ def _effect(history: History) -> Iterator[Violation]:
 
 
 def _causes(history: History) -> dict[int, bool]:
-    """Of actions: whether an event of it says why it failed. One that ended before any began has none."""
+    """Return, by action, whether one of its events has a cause. An action that ended before any event has none."""
     found = {}
     for row in _rows(history, GONE, "instance_actions") or _rows(history, SETTLED, "instance_actions"):
         told = json.loads(row["events"] or "[]")
@@ -257,8 +257,9 @@ def _causes(history: History) -> dict[int, bool]:
 
 
 def _guest(history: History) -> Iterator[Violation]:
-    """A stop, a start or a pause that is done was so at the hypervisor for a moment at least: no sighting of anything
-    else spans all of it."""
+    """Check that a successful stop, start or pause was visible at the hypervisor. It was not if a sighting of
+    another state spans the whole action.
+    """
     sightings = collections.defaultdict(list)
     for sighting in history.sightings:
         sightings[sighting.server].append(sighting)
@@ -293,7 +294,7 @@ def _twice(history: History) -> Iterator[Violation]:
 
 
 def _ghost(history: History) -> Iterator[Violation]:
-    """A delete that has ended has removed everything."""
+    """Check that a finished delete has removed everything."""
     ended = {}
     for action in history.actions.values():
         if action.row["action"] == "delete" and action.ended is not None and not action.row["message"]:
@@ -324,7 +325,7 @@ class _Past:
         self._untils = [period.until for period in self.periods]
 
     def during(self, called: float, returned: float) -> list[_Period]:
-        """What a request may have met that was sent and answered then."""
+        """Return the periods that a request between these times may have met."""
         found = []
         for period in itertools.islice(self.periods, bisect.bisect_left(self._untils, called), None):
             if period.since > returned:
@@ -334,8 +335,9 @@ class _Past:
 
 
 def periods(transactions: list[rules.Transaction]) -> list[_Period]:
-    """What a read may have found, and when. A transaction is committed after it has written the row, and before
-    another one writes that."""
+    """Return the states that a read may have found, with their periods. A commit lies between the write of the row
+    and the next transaction's write.
+    """
     transactions = [done for done in transactions if done.wrote]
     found = [_Period(float("-inf"), _at(transactions, 1), None)]
     for index, done in enumerate(transactions):
@@ -352,7 +354,9 @@ def _state(row: dict[str, Any]) -> State | None:
 
 
 def _read(history: History) -> Iterator[Violation]:
-    """What was read was so between the call and its return; a list leaves nobody out. Who wrote metadata finds it."""
+    """Check that each response was true between the call and its return, that lists are complete, and that writers
+    find their metadata.
+    """
     known = {server: _Past(transactions) for server, transactions in history.transactions.items()}
     for request in history.requests:
         if request.returned is None or not request.accepted:
@@ -408,14 +412,16 @@ def _tables(history: History) -> Iterator[Violation]:
 
 
 def of_tables(tables: Tables) -> Iterator[str]:
-    """All that does not add up."""
+    """Yield each disagreement between tables."""
     yield from tables.problems
     for part in (_amounts, _alone, _hosts):
         yield from part(tables)
 
 
 def _amounts(tables: Tables) -> Iterator[str]:
-    """Used counters are the sums of allocations, and no more than there is; quotas count the rows."""
+    """Check that used counters equal the sums of allocations and stay within capacity, and that quotas equal the
+    rows.
+    """
     used: dict[int, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for allocation in tables.rows.get("allocations", []):
         for name in ("vcpus", "memory_mb", "disk_gb"):
@@ -440,7 +446,7 @@ def _amounts(tables: Tables) -> Iterator[str]:
 
 
 def _alone(tables: Tables) -> Iterator[str]:
-    """Addresses are given out once; a volume that is a server's is in its guest and in no other's."""
+    """Check that each address has one owner, and that a server's volume is in its guest only."""
     for name in ("address", "mac_address"):
         found = collections.Counter(row[name] for row in tables.rows.get("ports", []))
         yield from (f"{name} {value} is given out {count} times" for value, count in found.items() if count > 1)
@@ -464,7 +470,7 @@ def _alone(tables: Tables) -> Iterator[str]:
 
 
 def _hosts(tables: Tables) -> Iterator[str]:
-    """Hypervisors have what the rows say, and nothing else; each server holds one claim for each of its ends."""
+    """Check that hypervisors have exactly the guests of the rows, and that each server holds one claim per host."""
     alive = {row["uuid"]: row for row in tables.rows.get("instances", []) if not row["deleted"]}
     moving = {
         (m["instance_uuid"], m["source_host"]) for m in tables.rows.get("migrations", []) if m["status"] == "finished"
@@ -504,7 +510,7 @@ RULES = (_of_rows, _lost, _asked, _open, _effect, _guest, _twice, _ghost, _read,
 
 
 def story(history: History, server: str) -> Iterator[str]:
-    """All that is known of one server, in the order of time, with what the nemesis did meanwhile."""
+    """Yield everything known of one server, in the order of time, with the faults meanwhile."""
     lines: list[tuple[float, str]] = []
     for request in history.requests:
         if request.server == server and request.operation not in ("list",):
@@ -541,7 +547,7 @@ def _told(action: dict[str, Any]) -> str:
 
 
 def figures(history: History) -> dict[str, Any]:
-    """How much there was."""
+    """Return the sizes of the history."""
     answers = collections.Counter("no answer" if r.status is None else f"{r.status // 100}xx" for r in history.requests)
     calm, settled = history.marks.get(CALM), history.marks.get(SETTLED)
     failed = collections.Counter(a.row["action"] for a in history.actions.values() if a.row["message"])

@@ -1,4 +1,4 @@
-"""Those who use the cloud: random requests, all written down with when they were sent, answered, and what was said."""
+"""Clients of the history: they send random requests and record them with times and responses."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from nova_lite.operations import states
 from tests.faults.history.events import Recorder, Request, State
 from tests.functional.cloud import Cloud
 
-#: What members and admins are; a lock binds the former.
+#: Tokens of members and admins. A lock binds members only.
 MEMBER, ADMIN = "user:demo", "admin:demo"
 
 BIGGER = "2"
 TIMEOUT = 20.0
 
-#: Operations by kind: the body of the action, and how often it is asked for. None: not by ``/action``.
+#: Operations by kind: the body of the action, and its frequency. None: the operation is not requested by ``/action``.
 ACTIONS: dict[str, tuple[dict[str, Any] | None, int]] = {
     "stop": ({"os-stop": None}, 8),
     "start": ({"os-start": None}, 8),
@@ -56,7 +56,7 @@ ADMINS = ("migrate", "live-migration")
 
 
 class Servers:
-    """Those that are known to clients, and what they were when they were seen last."""
+    """Servers that clients know, with their last seen states."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -83,7 +83,7 @@ class Servers:
             return dict(self._states)
 
     def next_value(self) -> str:
-        """Of metadata; none is written twice."""
+        """Return a metadata value that is never repeated."""
         with self._lock:
             self._value += 1
             return str(self._value)
@@ -134,7 +134,7 @@ class Client:
                     self._act(kind, server)
 
     def _choose(self, kind: str) -> str | None:
-        """Mostly one in whose last seen state that is allowed."""
+        """Choose a server, mostly in a state that allows the operation."""
         known = self.servers.all()
         row = operations.OPERATIONS.get(kind)
         allowed = None if row is None else row.allowed
@@ -159,7 +159,7 @@ class Client:
     # --- requests
 
     def create(self) -> None:
-        """Once more with the same key if nobody answers; and at times although somebody did."""
+        """Create a server. An unanswered create is repeated with the same key, and sometimes an answered one."""
         name = f"{self.name}-{self.random.randrange(10**9)}"
         key = name if self.random.random() < 0.7 else None
         server = {"name": name, "imageRef": self.cloud.image_id, "flavorRef": "1"}
@@ -195,7 +195,7 @@ class Client:
         version: str | None = None,
         **fields: Any,
     ) -> Request:
-        """One request, recorded when it is over."""
+        """Send one request and record it with its response."""
         headers = {"X-Auth-Token": ADMIN if read else token}
         if fields.get("key"):
             headers["Idempotency-Key"] = fields["key"]

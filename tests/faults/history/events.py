@@ -1,7 +1,7 @@
-"""What a history consists of, and its file: a line of JSON for each event.
+"""Events of a history, and its file: one line of JSON per event.
 
-Times are seconds since 1970 by the machine's clock, which is the database's, too. The nemesis moves clocks of daemons
-only, so all times of a history can be compared.
+Times are seconds since 1970 by the machine's clock, which is also the database's. The nemesis moves the clocks of
+daemons only, so all times of a history are comparable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ State = tuple[str, str | None, str | None]
 
 
 class Settings(Event, tag="settings"):
-    """How the history was made. ``bound``: seconds after `CALM` within which all has to settle."""
+    """Settings of the history. ``bound``: seconds after `CALM` within which everything has to settle."""
 
     seed: int
     seconds: float
@@ -34,10 +34,12 @@ class Settings(Event, tag="settings"):
 
 
 class Request(Event, tag="request"):
-    """A client's request. ``operation``: the kind of its row of `nova_lite.operations`, or ``show``, ``list``,
-    ``metadata``. ``returned`` and ``status`` are None where no answer came. ``request_id``: what the API called it.
-    ``name``: of the server that a create asks for, whose repetitions have the same ``key``. ``states``: what was read,
-    by server; None for one that is not there. ``value``: what is written into the metadata. ``text``: of a refusal.
+    """A client's request.
+
+    ``operation``: the kind of its definition in `nova_lite.operations`, or ``show``, ``list``, ``metadata``.
+    ``returned`` and ``status`` are None without a response. ``request_id``: the API's name for it. ``name``: of the
+    server to create; repetitions have the same ``key``. ``states``: the states that were read, by server; None for a
+    missing one. ``value``: the written metadata. ``text``: of a refusal.
     """
 
     client: str
@@ -60,7 +62,7 @@ class Request(Event, tag="request"):
 
     @property
     def unknown(self) -> bool:
-        """Whether it may have been accepted although nobody said so."""
+        """True if the request may have been accepted without a response."""
         return self.status is None or self.status >= 500
 
 
@@ -88,7 +90,7 @@ class Sighting(Event, tag="sighting"):
 
 
 class Fault(Event, tag="fault"):
-    """What the nemesis did to ``target``; ``ended``: when it had taken it back."""
+    """A fault that the nemesis caused on ``target``; ``ended``: when it was undone."""
 
     effect: str
     target: str
@@ -96,7 +98,7 @@ class Fault(Event, tag="fault"):
     ended: float
 
 
-#: The nemesis has taken back everything, and clients have stopped; nothing is open any more; nothing is left.
+#: Marks: the nemesis and the clients have stopped; no action is open; no server is left.
 CALM, SETTLED, GONE = "calm", "settled", "gone"
 
 
@@ -125,7 +127,7 @@ def _open(path: Path, mode: str) -> IO[bytes]:
 
 
 def read(path: Path) -> list[AnyEvent]:
-    """Raises `msgspec.DecodeError` for what is no history."""
+    """Read a history. Raises `msgspec.DecodeError` for any other file."""
     with _open(path, "rb") as file:
         return [_decoder.decode(line) for line in file]
 

@@ -1,7 +1,7 @@
-"""What breaks the cloud, at random, and takes it back after a while.
+"""Nemesis of a history: breaks the cloud at random and repairs it after a while.
 
-Clocks: those of daemons (`tests.faults.daemon`), each by itself; the database's does not move, and intervals are
-counted by the monotonic clock.
+It moves the clocks of single daemons (`tests.faults.daemon`). The database's clock does not move, and intervals use
+the monotonic clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.faults.private import PrivateDatabase
 
 BROKER, DATABASE = "broker", "database"
 
-#: How often each happens, and for how many seconds.
+#: Frequency of each fault, and its shortest and longest duration in seconds.
 EFFECTS: dict[str, tuple[int, float, float]] = {
     "kill": (10, 0.0, 4.0),
     "pause": (10, 1.0, 10.0),
@@ -42,7 +42,7 @@ EFFECTS: dict[str, tuple[int, float, float]] = {
     "builds fail": (3, 1.0, 4.0),
 }
 
-#: Where a hook of the code does it: at the next such point of the daemon.
+#: Failpoints of the faults: each fires at the next such point of the daemon.
 POINTS = {
     failpoints.FULL: "*",
     AHEAD: "*",
@@ -83,7 +83,7 @@ class Nemesis:
         self._lock = threading.Lock()
 
     def run(self, stop: threading.Event) -> None:
-        """Until ``stop``; what it has done is taken back then. Several threads may run it."""
+        """Inject faults until ``stop``, then undo them. Several threads may run it."""
         while not stop.wait(self.random.uniform(0, self.rest)):
             (effect,) = self.random.choices(list(self.weights), list(self.weights.values()))
             possible = [name for name in self._targets(effect) if fnmatch.fnmatch(name, self.targets)]
@@ -107,7 +107,7 @@ class Nemesis:
         return self.random.uniform(*(self.lasts or EFFECTS[effect][1:]))
 
     def keep_alive(self, stop: threading.Event) -> None:
-        """What systemd does."""
+        """Restart dead daemons, as systemd would."""
         while not stop.wait(0.5):
             for name, process in list(self.cloud.processes.items()):
                 if name not in self.down and process.poll() is not None:
@@ -177,7 +177,7 @@ class Nemesis:
 
     @contextlib.contextmanager
     def _hooked(self, effect: str, target: str) -> Iterator[None]:
-        """Once, while this lasts; what has begun lasts for its own seconds."""
+        """Use a failpoint for the duration of the block. An effect that has fired lasts for its own seconds."""
         seconds = self._seconds(effect)
         with self._lock:
             self._count += 1

@@ -1,4 +1,4 @@
-"""Those who only look: at each fake hypervisor's files, as often as they can."""
+"""Observers of the history: they read each fake hypervisor's files continuously."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def folder(running: Cloud, host: str, name: str) -> str:
 
 
 def domain_files(running: Cloud, host: str) -> dict[str, str]:
-    """By server."""
+    """Return the domain files by server."""
     path = folder(running, host, "domains")
     with contextlib.suppress(FileNotFoundError):
         names = [name for name in os.listdir(path) if name.endswith(".json") and len(name) == 41]
@@ -29,7 +29,7 @@ def domain_files(running: Cloud, host: str) -> dict[str, str]:
 
 
 def domains(running: Cloud) -> list[dict[str, Any]]:
-    """What hypervisors have now, for `events.Tables`."""
+    """Return the domains of all hypervisors for `events.Tables`."""
     found = []
     for host in running.computes:
         for server, path in domain_files(running, host).items():
@@ -42,7 +42,7 @@ def domains(running: Cloud) -> list[dict[str, Any]]:
 
 
 def other_files(running: Cloud) -> list[str]:
-    """What is of servers on hosts."""
+    """Return the other files of servers on hosts."""
     return [
         f"{name}/{each} on {host}"
         for host in running.computes

@@ -1,8 +1,7 @@
-"""Each state that a server's row and its actions' rows ever had: triggers of the history's own MariaDB write them down.
+"""Log of every state of a server's row and its actions' rows, written by triggers of a private MariaDB.
 
-Looking every so often would miss what lasts for a moment; the triggers miss nothing, and are rolled back with what
-they log. `mark_transactions` has each transaction of a daemon say which one it is, since what is written on its way is
-seen by nobody else.
+Sampling would miss short states. The triggers miss none, and are rolled back with the changes that they log.
+`mark_transactions` makes each transaction of a daemon log its id, since nobody else sees its intermediate writes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ CREATE TABLE history (
     what VARCHAR(16), server VARCHAR(36), body LONGTEXT
 ) ENGINE=InnoDB CHARACTER SET utf8mb4
 """
-#: By what is logged: columns that are numbers, and others, by the names that they get.
+#: Numeric and other columns of each logged table, by the names that they get.
 _NUMBERS = {
     "instance": ("power_state", "generation", "last_generation", "deleted", "locked"),
     "action": ("id", "generation"),
@@ -44,7 +43,7 @@ _MARK = "SET @nova_lite_transaction = UUID()"
 
 
 def install(engine: sa.Engine) -> None:
-    """Before any daemon runs."""
+    """Install the triggers, before any daemon runs."""
     with engine.begin() as connection:
         connection.exec_driver_sql(_TABLE)
         for what, (table, subject) in _SUBJECTS.items():
@@ -60,7 +59,7 @@ def install(engine: sa.Engine) -> None:
 
 
 def mark_transactions() -> None:
-    """In a daemon, of all its sessions."""
+    """Make all sessions of a daemon log their transactions' ids."""
 
     @event.listens_for(orm.Session, "after_begin")
     def marked(session: orm.Session, transaction: object, connection: sa.Connection) -> None:
@@ -69,7 +68,7 @@ def mark_transactions() -> None:
 
 
 def changes(engine: sa.Engine) -> Iterator[Change]:
-    """All that was logged, in its order."""
+    """Yield all logged changes in order."""
     with engine.connect() as connection:
         rows = connection.exec_driver_sql("SELECT id, at, transaction_id, what, server, body FROM history ORDER BY id")
         for number, at, transaction, what, server, body in rows:
@@ -88,7 +87,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def tables(engine: sa.Engine) -> dict[str, list[dict[str, Any]]]:
-    """What the checker judges, in one snapshot."""
+    """Return the tables that the checker judges, in one snapshot."""
     found: dict[str, list[dict[str, Any]]] = {}
     wanted = {
         "instances": "uuid, display_name, vm_state, task_state, power_state, host, node, generation, deleted, vcpus, "

@@ -1,6 +1,6 @@
-"""What one transaction may make of a server, as the rows of `nova_lite.operations` say it.
+"""Rules for a transaction's changes of a server, derived from `nova_lite.operations`.
 
-A transaction is judged by the server's row before and after it, and by the server's actions before and after it.
+A transaction is judged by the server's row and actions before and after it.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 from nova_lite import operations
 from nova_lite.operations import HostRole, HostStep, Operation, ReleaseStep, ScheduleStep, states
 
-#: After a failure the server is what its guest is (`conductor/engine/engine.py`).
+#: States of a server after a failure: that of its guest (`conductor/engine`).
 SETTLED = (states.ACTIVE, states.STOPPED, states.PAUSED, states.ERROR)
 
 #: Their record looks at what the server was before: the state that ``becomes`` says, or the other one of these.
 AS_BEFORE = (states.ACTIVE, states.STOPPED)
 MOVES = ("confirmResize", "revertResize", "live-migration", "resize", "migrate")
 
-#: What acceptance itself makes of the vm state.
+#: Changes of the vm state by acceptance itself.
 ACCEPTED_AS = {"restore": (states.STOPPED,), "reset_state": (states.ACTIVE, states.ERROR), "create": (states.BUILDING,)}
 
-#: Whom a lock does not bind.
+#: Role that a lock does not bind.
 ADMIN = "admin"
 
-#: Kinds that conductors begin by themselves.
+#: Kinds of actions that conductors start automatically.
 BY_ITSELF = ("shelveOffload", "start", "delete")
 
 
@@ -58,19 +58,19 @@ def is_open(action: Mapping[str, Any]) -> bool:
 
 
 def row_of(action: Mapping[str, Any]) -> Operation:
-    """Raises `KeyError` for a kind that there is not."""
+    """Return the definition of an action. Raises `KeyError` for an unknown kind."""
     return operations.get(action["action"], action["payload"] or {})
 
 
 def judge(done: Transaction) -> Iterator[tuple[str, str]]:
-    """The rules that it breaks, each with what is wrong."""
+    """Yield the broken rules, each with its violation."""
     for rule, check in RULES.items():
         for wrong in check(done):
             yield rule, wrong
 
 
 def _accepts(done: Transaction) -> Iterator[str]:
-    """An action begins only in the states that its row allows; a lock is respected."""
+    """Check that an action starts only in states that its definition allows, and respects a lock."""
     for action in done.accepted:
         row, before = row_of(action), done.before
         if row is operations.CREATE:
@@ -90,7 +90,7 @@ def _accepts(done: Transaction) -> Iterator[str]:
 
 
 def _tasks(done: Transaction) -> Iterator[str]:
-    """A task is one of an action that is open; without any there is none."""
+    """Check that a task state belongs to an open action."""
     task = done.after["task_state"]
     if done.after["deleted"]:
         if task is not None:
@@ -106,7 +106,7 @@ def _tasks(done: Transaction) -> Iterator[str]:
 
 
 def tasks_of(row: Operation) -> list[str]:
-    """All task states of an operation, in order."""
+    """Return all task states of an operation, in order."""
     found = []
     for step in row.all_steps():
         begun = (step.begun,) if isinstance(step, HostStep) else ()
@@ -116,7 +116,7 @@ def tasks_of(row: Operation) -> list[str]:
 
 
 def _vm_states(done: Transaction) -> Iterator[str]:
-    """A vm state changes to what a step becomes, to what a failure leaves, or to what the guest is."""
+    """Check that a vm state changes to a step's result, to the result of a failure, or to the guest's state."""
     new = done.after["vm_state"]
     old = done.before["vm_state"] if done.before is not None else None
     if new == old:
@@ -131,7 +131,7 @@ def _vm_states(done: Transaction) -> Iterator[str]:
 
 
 def _follows(old: str, after: Mapping[str, Any]) -> bool:
-    """The guest was found to be something else, or not to be there."""
+    """Check whether the guest was found in another state, or missing."""
     new = after["vm_state"]
     if new == states.ERROR:
         return old in states.HAS_DOMAIN
@@ -139,7 +139,7 @@ def _follows(old: str, after: Mapping[str, Any]) -> bool:
 
 
 def _outcomes(action: Mapping[str, Any], done: Transaction) -> set[str]:
-    """Vm states that this action may have led to in this transaction."""
+    """Return the vm states that this action may have led to in this transaction."""
     row = row_of(action)
     key = action["id"]
     after = done.actions_after.get(key, action)
@@ -157,8 +157,9 @@ def _outcomes(action: Mapping[str, Any], done: Transaction) -> set[str]:
 
 
 def _steps(done: Transaction) -> Iterator[str]:
-    """An action is at a step of its row, goes forward, or back where another host may do better; what is over stays
-    over."""
+    """Check that an action is at a step of its definition and moves forward. A build may move back to another host.
+    A finished action stays finished.
+    """
     for key, action in done.actions_after.items():
         row = row_of(action)
         if row.steps:
@@ -190,7 +191,7 @@ def _forward(row: Operation, old: str, new: str) -> bool:
 
 
 def _deleted(done: Transaction) -> Iterator[str]:
-    """Only a delete deletes, and what is deleted stays so."""
+    """Check that only a delete deletes, and that a deleted server stays deleted."""
     was = done.before is not None and done.before["deleted"]
     if was and not done.after["deleted"]:
         yield "it was deleted and is there again"
@@ -202,7 +203,7 @@ def _deleted(done: Transaction) -> Iterator[str]:
 
 
 def _places(done: Transaction) -> Iterator[str]:
-    """A host changes only where a step claims, moves or releases; generations are never given twice."""
+    """Check that a host changes only where a step claims, moves or releases, and that generations are never reused."""
     if done.before is None:
         return
     old, new = done.before, done.after
@@ -234,7 +235,7 @@ RULES = {
 
 
 def last_outcome(action: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """What the server is once this action has ended well; None if that is what it was. More than one: as before."""
+    """Return the possible states after this action's success; None if it changes none."""
     row, payload = row_of(action), action["payload"] or {}
     wanted = [step for step in row.steps if step.only_if is None or payload.get(step.only_if)]
     found = [step.becomes for step in wanted if step.becomes is not None]
@@ -246,6 +247,6 @@ def last_outcome(action: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def touches_guest(row: Operation) -> bool:
-    """Whether it is one order to the host that the server is on, after which its guest is what the state means."""
+    """Check whether the operation is one command to the server's host, after which guest and state agree."""
     step = row.steps[0] if len(row.steps) == 1 else None
     return isinstance(step, HostStep) and step.at is HostRole.CURRENT and step.becomes in (*AS_BEFORE, states.PAUSED)

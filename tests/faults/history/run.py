@@ -49,7 +49,7 @@ class Plan:
 
 
 def make(plan: Plan, path: Path, file: Path) -> None:
-    """Daemons and their logs are in ``path``, the history in ``file``."""
+    """Make a history in ``file``; daemons and their logs are in ``path``."""
     options = {"computes": plan.computes, "deadline": plan.deadline, "without": plan.without}
     with Recorder(file) as recorder, site.running(path, **options) as (running, server):
         hosts = running.computes
@@ -120,7 +120,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _threads(self, stop: threading.Event, runs: list[Callable[[threading.Event], None]]) -> Iterator[None]:
-        """They run meanwhile; one that fails ends the whole run."""
+        """Run threads during the block. A failure of one ends the whole run."""
 
         def guarded(run: Callable[[threading.Event], None]) -> None:
             try:
@@ -155,7 +155,7 @@ class _Run:
     # --- the end
 
     def _end(self, what: str, reached: Callable[[Tables], bool]) -> None:
-        """Until that is so, or the bound has passed; the tables then."""
+        """Wait until the condition holds or the bound has passed, and return the tables."""
         deadline = time.monotonic() + self.plan.bound
         while True:
             tables = self._tables(what)
@@ -183,7 +183,7 @@ class _Run:
         return not still and not list(checker.of_tables(tables))
 
     def _delete_all(self) -> None:
-        """By one more client; what it was not answered is asked again."""
+        """Delete all servers with one more client, which repeats unanswered requests."""
         cleaner = self._client("cleaner", None)
         deadline = time.monotonic() + self.plan.bound
         while time.monotonic() < deadline:

@@ -76,7 +76,7 @@ class HistoryCloud(cloud.Cloud):
         return [*super().config_arguments(name), *more]
 
     def lose_broker(self) -> None:
-        """As if it was killed: connections are reset, queues and messages are gone."""
+        """Reset all connections and drop queues and messages, as a killed broker does."""
         for proxy in self.brokers.values():
             proxy.cut()
         self.delete_vhost()

@@ -1,8 +1,7 @@
-"""Questions that arrive together travel together: what waits in a process while others of its kind are under way is one
-message then, with one transaction.
+"""Combines concurrent requests of one kind into batches, so that many callers share one message or transaction.
 
-A `Batcher` sends a lone request at once. Requests that arrive while a batch is running join the next one. No request is
-answered by a batch that was sent before it arrived. A `BatchWindow` delays the first request so that others can join.
+`Batcher` is the only primitive. `BatchLimits` says when it sends a batch. No request is answered by a batch that was
+sent before the request arrived. No extra thread is used: the thread of one caller, the leader, sends the whole batch.
 """
 
 from __future__ import annotations
@@ -12,256 +11,360 @@ import math
 import threading
 import time
 import typing
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from nova_lite.base import exceptions
 
 LOG = logging.getLogger(__name__)
 
-Q = TypeVar("Q")
-A = TypeVar("A")
-B = TypeVar("B")
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+Mapped = TypeVar("Mapped")
 
-#: Messages of one kind that may be under way at a time. A second one is not held up by a first that was lost.
-AT_ONCE = 2
-#: Seconds for which those that come meanwhile wait for the one that is under way, before a second one is sent.
-PATIENCE = 0.02
-#: The same of what writes. Two transactions at a time hold each other up, and one of twice as many rows takes hardly
-#: longer: 40 creates a second at 1,000 hosts were accepted in 91 ms with 0.15 here and not in 141, in 133 with 0.5 and
-#: not in 149 (in turns of ten seconds; `benchmarks/soak.py`), and the conductor took a sixteenth less CPU.
-PATIENCE_TO_WRITE = 0.3
-#: Reads that one message carries at most.
-MOST = 64
-
-#: Wakes nobody.
-_NOBODY = threading.Event()
+#: `BatchLimits.overlap_after` of batches that write. Two concurrent transactions block each other, and one transaction
+#: of twice as many rows takes hardly longer.
+OVERLAP_AFTER_WRITE = 0.3
 
 
-class _Read(Generic[Q, A]):
-    def __init__(self, question: Q, later: ResponseFuture[A] | None = None) -> None:
-        self.question = question
-        #: Told of the answer; else its own thread waits to be woken.
-        self.later = later
-        self.woken = threading.Event() if later is None else _NOBODY
-        #: What its own thread is to ask for, it being the first of these.
-        self.leads: list[_Read[Q, A]] | None = None
-        self.answer: A | None = None
-        #: Stays if whoever leads is ended before there is an answer.
-        self.error: Exception | None = exceptions.MessagingUnavailable(what="a read that was asked with others")
+class BatchLimits(NamedTuple):
+    """When a batch is sent, and how large it may be. Times are in seconds.
 
-    def answered(self) -> A:
-        if self.error is not None:
-            raise self.error
-        return typing.cast(A, self.answer)
+    With the default limits a request that arrives alone is sent at once. A request that arrives while a batch is
+    running joins the next batch.
+    """
+
+    #: Requests in one batch.
+    max_batch: int = 64
+    #: Batches that run at the same time. None: a batch never waits for another one to end.
+    max_in_flight: int | None = 2
+    #: Time that a request waits for a running batch to end, before a further batch is sent (up to `max_in_flight`).
+    #: So a lost message does not block all later requests.
+    overlap_after: float = 0.02
+    #: Time that the first request of a batch waits for others.
+    max_delay: float = 0.0
+    #: A request that arrives longer than this after the preceding one does not wait `max_delay`.
+    quiet_period: float = math.inf
+    #: Time after the end of a batch in which the next batch waits until as many requests have arrived as there were
+    #: then. Else callers that send one request after the other fall apart into two halves, which take turns.
+    regroup_delay: float = 0.0
 
 
-class ResponseFuture(Generic[A]):
-    """An answer that is still to come, for whoever does not wait for it. It keeps nothing of what it has handed on, so
-    that nothing refers to itself: a hundred messages a second would else stay until garbage is looked for."""
+class ResponseFuture(Generic[Response]):
+    """A response that comes later, for a caller that does not block its thread.
+
+    It holds no reference to what it has delivered, so that no reference cycle waits for the garbage collector.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._get: Callable[[], A] | None = None
-        self._listener: Callable[[Callable[[], A]], None] | None = None
+        self._get: Callable[[], Response] | None = None
+        self._callback: Callable[[Callable[[], Response]], None] | None = None
 
-    def tell(self, get: Callable[[], A]) -> None:
-        """It has come: ``get`` returns it, or raises why there is none. To be called once."""
+    def set_result(self, get: Callable[[], Response]) -> None:
+        """Deliver the result: ``get`` returns the response or raises the error. Must be called only once."""
         with self._lock:
-            listener, self._listener = self._listener, None
-            if listener is None:
+            callback, self._callback = self._callback, None
+            if callback is None:
                 self._get = get
-        if listener is not None:
-            listener(get)
+        if callback is not None:
+            callback(get)
 
-    def then(self, listener: Callable[[Callable[[], A]], None]) -> None:
-        """``listener`` hears of it once, by the thread that has it. There is one listener."""
+    def add_callback(self, callback: Callable[[Callable[[], Response]], None]) -> None:
+        """Call ``callback(get)`` once, in the thread that delivers the result. A future has only one callback."""
         with self._lock:
             get, self._get = self._get, None
             if get is None:
-                self._listener = listener
+                self._callback = callback
         if get is not None:
-            listener(get)
+            callback(get)
 
-    def mapped(self, change: Callable[[Callable[[], A]], B]) -> ResponseFuture[B]:
-        """What ``change`` makes of it, or raises."""
-        changed: ResponseFuture[B] = ResponseFuture()
-        self.then(lambda get: changed.tell(lambda: change(get)))
-        return changed
+    def map(self, change: Callable[[Callable[[], Response]], Mapped]) -> ResponseFuture[Mapped]:
+        """Return a future of what ``change(get)`` returns or raises."""
+        mapped: ResponseFuture[Mapped] = ResponseFuture()
+        self.add_callback(lambda get: mapped.set_result(lambda: change(get)))
+        return mapped
 
-    def wait(self) -> A:
-        came = threading.Event()
-        found: list[Callable[[], A]] = []
+    def result(self) -> Response:
+        """Block until the response is there, and return it or raise its error."""
+        delivered = threading.Event()
+        results: list[Callable[[], Response]] = []
 
-        def listener(get: Callable[[], A]) -> None:
-            found.append(get)
-            came.set()
+        def callback(get: Callable[[], Response]) -> None:
+            results.append(get)
+            delivered.set()
 
-        self.then(listener)
-        came.wait()
-        return found[0]()
-
-
-def now(answer: A | ResponseFuture[A]) -> A:
-    """The answer, waited for if it comes later."""
-    return answer.wait() if isinstance(answer, ResponseFuture) else answer
+        self.add_callback(callback)
+        delivered.wait()
+        return results[0]()
 
 
-def _answer(reads: list[_Read[Q, A]], ask: Callable[[list[Q]], list[A]]) -> None:
-    try:
-        for read, answer in zip(reads, ask([each.question for each in reads]), strict=True):
-            read.answer, read.error = answer, None
-    except Exception as error:
-        for read in reads:
-            read.error = error
+def wait_for(response: Response | ResponseFuture[Response]) -> Response:
+    """Return the response. Blocks if it is still a future."""
+    return response.result() if isinstance(response, ResponseFuture) else response
 
 
-def _wake(reads: list[_Read[Q, A]]) -> None:
-    for read in reads:
-        read.woken.set()
+class _Call(Generic[Request, Response]):
+    """One caller's request, and its response or error once there is one.
 
+    A caller that leads has ``batch``. Any other caller has ``woken``, which its thread waits for, or ``future``.
+    """
 
-def _tell(reads: list[_Read[Q, A]]) -> None:
-    """By this thread; one that cannot be told keeps it from none."""
-    for read in reads:
-        later, read.later = read.later, None
-        assert later is not None
+    __slots__ = ("batch", "done", "error", "future", "request", "response", "woken")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.batch: _Batch[Request, Response] | None = None
+        self.woken: threading.Event | None = None
+        self.future: ResponseFuture[Response] | None = None
+        self.response: Response | None = None
+        self.error: Exception | None = None
+        self.done = False
+
+    def set_response(self, response: Response | Exception) -> None:
+        if isinstance(response, Exception):
+            self.error = response
+        else:
+            self.response = response
+        self.done = True
+
+    def result(self) -> Response:
+        if self.error is not None:
+            raise self.error
+        if not self.done:  # the thread of the leader was ended
+            raise exceptions.MessagingUnavailable(what="a batched request")
+        return typing.cast(Response, self.response)
+
+    def wake(self) -> None:
+        """Deliver the result. A failing callback does not stop the others."""
+        future, self.future = self.future, None
+        if future is None:
+            assert self.woken is not None
+            self.woken.set()
+            return
         try:
-            later.tell(read.answered)
+            future.set_result(self.result)
         except Exception:
-            LOG.exception("An answer could not be given")
+            LOG.exception("A callback of a batched request failed")
 
 
-class Batcher(Generic[Q, A]):
-    """``ask`` answers questions, in their order. What it raises, each of those who asked gets. ``linger``: seconds at
-    most for which those are waited for who were here when the last message ended. ``writes``: `PATIENCE_TO_WRITE`."""
+class _Batch(Generic[Request, Response]):
+    """Requests that are sent together by the thread of the first one.
+
+    While it collects, it waits until ``deadline`` for ``expected`` requests; ``complete`` is set when they are there.
+    """
+
+    __slots__ = ("calls", "complete", "deadline", "expected")
+
+    def __init__(self, calls: list[_Call[Request, Response]]) -> None:
+        self.calls = calls
+        self.expected = 0
+        self.deadline = 0.0
+        self.complete: threading.Event | None = None
+
+    def hand_over(self) -> None:
+        """Let the waiting thread of the first request lead."""
+        leader = self.calls[0]
+        assert leader.woken is not None
+        leader.batch = self
+        leader.woken.set()
+
+
+class Batcher(Generic[Request, Response]):
+    """Sends concurrent requests in batches. Each caller gets its own response, or the error of its batch."""
 
     def __init__(
-        self, ask: Callable[[list[Q]], list[A]], at_once: int = AT_ONCE, linger: float = 0.0, writes: bool = False
+        self,
+        send: Callable[[list[Request]], Sequence[Response | Exception]],
+        limits: BatchLimits | None = None,
+        isolate_errors: Callable[[Exception], bool] | None = None,
     ) -> None:
-        self._ask = ask
-        self._writes = writes
-        self._at_once = at_once
-        self._linger = linger
-        #: When the last message ended, and how many there were then: those it had answered and those that waited.
-        self._ended, self._together = -math.inf, 1
-        #: Of one that is waited with: how many are missing, and what to set when they have come.
-        self._missing: tuple[int, threading.Event] | None = None
+        """``send`` returns one response per request, in order. A response that is an exception is raised for its caller
+        alone. If ``send`` raises, every caller of the batch fails.
+
+        ``isolate_errors``: for which of these errors the requests are retried one by one (`send_isolated`).
+        """
+        self.limits = limits or BatchLimits()
+        self._send = send
+        self._isolate_errors = isolate_errors
         self._lock = threading.Lock()
-        self._under_way = 0
-        self._waiting: list[_Read[Q, A]] = []
+        self._in_flight = 0
+        #: Requests that wait for a running batch to end.
+        self._waiting: list[_Call[Request, Response]] = []
+        #: The batch that new requests join, while its leader waits for them.
+        self._collecting: _Batch[Request, Response] | None = None
+        self._last_arrival = -math.inf
+        #: When the last batch ended, and how many requests there were then, in that batch and waiting.
+        self._last_end = -math.inf
+        self._last_count = 1
 
-    def ask(self, question: Q) -> A:
-        read: _Read[Q, A] = _Read(question)
+    @property
+    def pending(self) -> int:
+        """Number of requests that wait for a running batch, or for others to join."""
         with self._lock:
-            if not self._under_way:
-                self._under_way += 1
-                read.leads = [read]
-            else:
-                self._waiting.append(read)
-                if self._missing is not None and len(self._waiting) >= self._missing[0]:
-                    self._missing[1].set()
-        patience = PATIENCE_TO_WRITE if self._writes else PATIENCE
-        while read.leads is None and not read.woken.wait(patience):
-            if self._send_another():
-                read.woken.wait()
-        if read.leads is not None:
-            self._lead(read.leads)
-        return read.answered()
+            return len(self._waiting) + (len(self._collecting.calls) if self._collecting is not None else 0)
 
-    def _lead(self, reads: list[_Read[Q, A]]) -> None:
-        try:
-            if self._linger:
-                reads += self._others(len(reads))
-            _answer(reads, self._ask)
-        finally:
-            self._hand_on(len(reads))
-            _wake(reads[1:])
+    def submit(self, request: Request) -> Response:
+        """Return the response to ``request``, or raise its error."""
+        call: _Call[Request, Response] = _Call(request)
+        self._enter(call, may_defer=False)
+        return self._complete(call)
 
-    def _others(self, count: int) -> list[_Read[Q, A]]:
-        """Those that come soon, to go with ``count`` that are here."""
-        all_here = threading.Event()
+    def submit_later(self, request: Request) -> Response | ResponseFuture[Response]:
+        """Return the response, or its future if another caller's thread sends this batch anyway.
+
+        Blocks like `submit` while the thread leads, or waits for a running batch to end.
+        """
+        call: _Call[Request, Response] = _Call(request)
+        future = self._enter(call, may_defer=True)
+        return self._complete(call) if future is None else future
+
+    def _enter(self, call: _Call[Request, Response], may_defer: bool) -> ResponseFuture[Response] | None:
+        """Put the request into a batch, or let it wait. Returns a future if its thread needs not wait."""
+        limits = self.limits
         with self._lock:
-            left = self._ended + self._linger - time.monotonic()
-            if self._together <= count or left <= 0 or self._missing is not None:
-                return []
-            self._missing = self._together - count, all_here
-            if len(self._waiting) >= self._missing[0]:
-                all_here.set()
-        all_here.wait(left)
-        with self._lock:
-            self._missing = None
-            others, self._waiting = self._waiting[: MOST - count], self._waiting[MOST - count :]
-        return others
-
-    def _send_another(self) -> bool:
-        """One that waits has lost its patience: the first of those that do now asks for them, if it may. No: those that
-        wait are themselves waited for."""
-        with self._lock:
-            if self._missing is not None:
-                return False
-            if self._under_way >= self._at_once or not self._waiting:
-                return True
-            self._under_way += 1
-            following, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-        following[0].leads = following
-        following[0].woken.set()
-        return True
-
-    def _hand_on(self, answered: int) -> None:
-        with self._lock:
-            self._ended, self._together = time.monotonic(), answered + len(self._waiting)
-            following, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-            if not following:
-                self._under_way -= 1
-        if following:
-            following[0].leads = following
-            following[0].woken.set()
-
-
-class BatchWindow(Generic[Q, A]):
-    """``ask`` answers together what comes within ``seconds`` of the first, or as soon as there are ``most``. What it
-    raises, each of those who asked gets. ``close``: seconds; who comes longer after the one before waits for nobody.
-
-    The thread of the first one waits, and asks for all. The others' may `ask_later`, and have something else to do."""
-
-    def __init__(self, ask: Callable[[list[Q]], list[A]], seconds: float, most: int, close: float = math.inf) -> None:
-        self._ask = ask
-        self._seconds = seconds
-        self._most = most
-        self._alone_after = close
-        self._came = -math.inf
-        self._lock = threading.Lock()
-        self._waiting: list[_Read[Q, A]] = []
-
-    def ask(self, question: Q) -> A:
-        return now(self.ask_later(question))
-
-    def ask_later(self, question: Q) -> A | ResponseFuture[A]:
-        with self._lock:
-            is_first = not self._waiting
-            read: _Read[Q, A] = _Read(question, None if is_first else ResponseFuture())
-            self._waiting.append(read)
             now = time.monotonic()
-            is_alone = is_first and now - self._came > self._alone_after
-            self._came = now
-            if is_alone or len(self._waiting) >= self._most:
-                self._close()
-        if read.later is not None:
-            return read.later
-        read.woken.wait(self._seconds)
-        with self._lock:
-            if read.leads is None:
-                self._close()
-        assert read.leads is not None
-        try:
-            _answer(read.leads, self._ask)
-        finally:
-            _tell(read.leads[1:])
-        return read.answered()
+            is_quiet = now - self._last_arrival > limits.quiet_period
+            self._last_arrival = now
+            if self._collecting is not None:
+                if may_defer:
+                    call.future = future = ResponseFuture[Response]()
+                    self._join(self._collecting, call)
+                    return future
+                call.woken = threading.Event()
+                self._join(self._collecting, call)
+            elif limits.max_in_flight is None or not self._in_flight:
+                self._in_flight += 1
+                call.batch = _Batch([call])
+                if limits.max_delay and not is_quiet:
+                    self._collect(call.batch, limits.max_batch, now + limits.max_delay)
+                else:
+                    self._regroup(call.batch)
+            else:
+                call.woken = threading.Event()
+                self._waiting.append(call)
+        return None
 
-    def _close(self) -> None:
-        """The first of those that wait now asks for them; who comes next is the first of others."""
-        gathered, self._waiting = self._waiting, []
-        gathered[0].leads = gathered
-        gathered[0].woken.set()
+    def _complete(self, call: _Call[Request, Response]) -> Response:
+        if call.woken is not None and not call.woken.wait(self.limits.overlap_after):
+            self._start_overlapping_batch()
+            call.woken.wait()
+        batch, call.batch = call.batch, None  # a batch that refers to its leader alone needs no garbage collector
+        if batch is not None:
+            self._lead(batch)
+        return call.result()
+
+    def _lead(self, batch: _Batch[Request, Response]) -> None:
+        try:
+            if batch.complete is not None:
+                batch.complete.wait(batch.deadline - time.monotonic())
+                self._close(batch)
+            self._send_batch(batch.calls)
+        finally:
+            self._finish(batch)
+            for follower in batch.calls[1:]:
+                follower.wake()
+
+    def _send_batch(self, calls: list[_Call[Request, Response]]) -> None:
+        requests = [call.request for call in calls]
+        try:
+            if self._isolate_errors is None:
+                responses = self._send(requests)
+            else:
+                responses = send_isolated(self._send, requests, self._isolate_errors)
+            for call, response in zip(calls, responses, strict=True):
+                call.set_response(response)
+        except Exception as error:
+            for call in calls:
+                call.set_response(error)
+
+    def _finish(self, batch: _Batch[Request, Response]) -> None:
+        """Give the leadership to a waiting request, if there is one."""
+        with self._lock:
+            if self._collecting is batch:
+                self._collecting = None
+            self._last_end = time.monotonic()
+            self._last_count = len(batch.calls) + len(self._waiting)
+            following = self._take_waiting()
+            if following is None:
+                self._in_flight -= 1
+            else:
+                self._regroup(following)
+        if following is not None:
+            following.hand_over()
+
+    def _start_overlapping_batch(self) -> None:
+        """Send what waits although a batch is running, if one more may run."""
+        with self._lock:
+            limit = self.limits.max_in_flight
+            if limit is not None and self._in_flight >= limit:
+                return
+            batch = self._take_waiting()
+            if batch is None:
+                return
+            self._in_flight += 1
+        batch.hand_over()
+
+    # --- these are called with the lock
+
+    def _take_waiting(self) -> _Batch[Request, Response] | None:
+        if not self._waiting:
+            return None
+        size = self.limits.max_batch
+        calls, self._waiting = self._waiting[:size], self._waiting[size:]
+        return _Batch(calls)
+
+    def _regroup(self, batch: _Batch[Request, Response]) -> None:
+        if self.limits.regroup_delay:
+            expected = min(self._last_count, self.limits.max_batch)
+            self._collect(batch, expected, self._last_end + self.limits.regroup_delay)
+
+    def _collect(self, batch: _Batch[Request, Response], expected: int, deadline: float) -> None:
+        """Let new requests join the batch, if it is worth waiting for them."""
+        if self._collecting is None and len(batch.calls) < expected and time.monotonic() < deadline:
+            batch.expected, batch.deadline, batch.complete = expected, deadline, threading.Event()
+            self._collecting = batch
+
+    def _join(self, batch: _Batch[Request, Response], call: _Call[Request, Response]) -> None:
+        batch.calls.append(call)
+        if len(batch.calls) >= self.limits.max_batch:
+            self._collecting = None
+        if len(batch.calls) >= batch.expected and batch.complete is not None:
+            batch.complete.set()
+
+    def _close(self, batch: _Batch[Request, Response]) -> None:
+        with self._lock:
+            if self._collecting is batch:
+                self._collecting = None
+
+
+def send_isolated(
+    send: Callable[[list[Request]], Sequence[Response | Exception]],
+    requests: list[Request],
+    isolate_errors: Callable[[Exception], bool],
+) -> list[Response | Exception]:
+    """Send a batch. If it fails, send each request alone, so that only the faulty ones fail.
+
+    Returns a response or an error for each request. Raises an error of the batch for which ``isolate_errors`` is false:
+    it would hit each single request as well.
+    """
+    if len(requests) > 1:
+        try:
+            return [*send(requests)]
+        except Exception as error:
+            if not isolate_errors(error):
+                raise
+            level = logging.INFO if isinstance(error, exceptions.NovaLiteException) else logging.WARNING
+            text = " ".join(str(error).split())
+            LOG.log(level, "A batch of %d requests failed and is retried one by one: %s", len(requests), text)
+    return [_send_alone(send, request) for request in requests]
+
+
+def _send_alone(
+    send: Callable[[list[Request]], Sequence[Response | Exception]], request: Request
+) -> Response | Exception:
+    try:
+        (response,) = send([request])
+    except Exception as error:
+        return error
+    return response

@@ -19,7 +19,7 @@ from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import rpc  # noqa: E402
-from nova_lite.api.compute import create_batcher, flavor_cache, read_batcher  # noqa: E402
+from nova_lite.api import conductor_client  # noqa: E402
 from nova_lite.api.http import deploy, prefork, server, wsgi  # noqa: E402
 from nova_lite.api.http.deadlines import ClientLimits  # noqa: E402
 from nova_lite.base import exceptions  # noqa: E402
@@ -77,10 +77,12 @@ class Worker(service.Daemon):
         """Connects to nobody yet: with the broker down requests are answered with 503."""
         self._transport = rpc.Transport(self.conf, rpc.API)
         throttled = rpc.Throttled(self._transport, ConductorRPC)
-        client = read_batcher.batched(rpc.proxy(ConductorRPC, throttled))
-        if self.conf.network.backend != "neutron":  # which is asked about each create first, by a call of its own
-            client = create_batcher.batched(client)
-        conductor = flavor_cache.cached(client, self.conf.api.flavors_kept)
+        conductor = conductor_client.connect(
+            rpc.proxy(ConductorRPC, throttled),
+            self.conf.api.flavors_kept,
+            # Neutron is called for each create first, one by one.
+            batch_creates=self.conf.network.backend != "neutron",
+        )
         compute = rpc.proxy(ComputeRPC, self._transport)
         self._compute.connect(conductor, compute, load_backend(self.conf, conductor), _volumes(self.conf, conductor))
         self.tell_health(self._transport, self._number)

@@ -17,7 +17,7 @@ from oslo_config import cfg  # noqa: E402
 from nova_lite import conf as configuration  # noqa: E402
 from nova_lite import rpc  # noqa: E402
 from nova_lite.base import exceptions, files, metrics  # noqa: E402
-from nova_lite.compute import report_batcher  # noqa: E402
+from nova_lite.compute import conductor_client  # noqa: E402
 from nova_lite.compute.manager import ComputeManager, fencing_path  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
@@ -50,7 +50,7 @@ class ComputeDaemon(service.Daemon):
         self._lock_host()
         transport = self._transport = self._transport or rpc.Transport(self.conf, rpc.COMPUTE)
         manager = self._manager = self._manager or self._make_manager(
-            report_batcher.batched(rpc.proxy(ConductorRPC, transport), self.conf.host)
+            conductor_client.connect(rpc.proxy(ConductorRPC, transport), self.conf.host)
         )
         self.tell_health(transport, hypervisor=manager.require_hypervisor, registration=manager.registration.require)
         metrics.state_of(self, manager.states)

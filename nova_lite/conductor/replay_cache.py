@@ -1,8 +1,8 @@
-"""What changes something is taken once by all conductors together, and once only after each restart.
+"""Makes sure that all conductors together accept each message only once, also after a restart.
 
-A conductor remembers in memory what it has taken itself (`nova_lite.rpc.signing`). A captured message could still be
-sent to another one, or to one that has just started: for the methods of which that would do harm its id is kept in the
-database for as long as its time lets it be taken at all.
+Each conductor has a replay cache in memory (`nova_lite.rpc.signing`). An attacker could still send a captured message
+to another conductor, or to one that has just started. So the database keeps the ids of messages that could do harm when
+they are repeated, for as long as their signature is valid.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 
 from oslo_config import cfg
 
-from nova_lite.base.batching import Batcher
+from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import replay_cache
 from nova_lite.db.engine import Database, translate
@@ -20,12 +20,14 @@ from nova_lite.rpc.client import ECHO
 from nova_lite.rpc.contract import contract_of
 from nova_lite.rpc.keys import Peer
 
-#: Seconds between two looks for what may be forgotten.
-_EXPIRE_EVERY = 60.0
+LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
+
+#: Seconds between two deletions of expired ids.
+_EXPIRE_INTERVAL = 60.0
 
 
 class SharedReplayCache:
-    """Called with each verified message: whether it may be taken. Raises `DatabaseUnavailable`.
+    """Decides whether a verified message may be accepted. The replay cache of all conductors together.
 
     Methods that are declared ``replay_safe`` (`nova_lite.rpc.method`) need no entry: they read, or their rows recognise
     a repeated report.
@@ -36,30 +38,31 @@ class SharedReplayCache:
         self._contract = contract_of(ConductorRPC)
         self._seconds = float(conf.rpc.signature_lifetime + 3 * conf.rpc.clock_skew)
         self._lock = threading.Lock()
-        self._expired = time.monotonic()
-        self._line: Batcher[str, bool] = Batcher(self._take, writes=True)
+        self._last_expiry = time.monotonic()
+        self._batcher: Batcher[str, bool] = Batcher(self._accept, LIMITS)
 
     def __call__(self, sender: Peer, method: str, message_id: str) -> bool:
+        """Return False if the message was accepted before. Raises `DatabaseUnavailable`."""
         if method == ECHO or self._contract.is_replay_safe(method):
             return True
         try:
-            first = self._line.ask(message_id)
-            if self._is_time():
+            is_new = self._batcher.submit(message_id)
+            if self._is_expiry_due():
                 self._db.write(replay_cache.expire, self._seconds)
         except Exception as error:
             raise translate(error) from error
-        return first
+        return is_new
 
-    def _take(self, message_ids: list[str]) -> list[bool]:
-        """Those that came together, by one transaction; in one order, as it locks what another conductor may take."""
+    def _accept(self, message_ids: list[str]) -> list[bool]:
+        """Store the ids in one transaction, sorted, so that two conductors cannot deadlock on the same ids."""
         in_order = sorted(message_ids)
-        taken = self._db.write(replay_cache.messages_taken, in_order)
-        return list(map(dict(zip(in_order, taken, strict=True)).__getitem__, message_ids))
+        new = self._db.write(replay_cache.messages_taken, in_order)
+        return list(map(dict(zip(in_order, new, strict=True)).__getitem__, message_ids))
 
-    def _is_time(self) -> bool:
+    def _is_expiry_due(self) -> bool:
         with self._lock:
             now = time.monotonic()
-            if now - self._expired < _EXPIRE_EVERY:
+            if now - self._last_expiry < _EXPIRE_INTERVAL:
                 return False
-            self._expired = now
+            self._last_expiry = now
             return True

@@ -13,7 +13,7 @@ service that is too old for a request becomes `ServiceTooOld`.
 
 from __future__ import annotations
 
-from nova_lite.rpc.client import Message, Sender, proxy, to_plain
+from nova_lite.rpc.client import Message, Sender, proxy, to_plain, wrap
 from nova_lite.rpc.contract import (
     Kind,
     MethodName,
@@ -76,4 +76,5 @@ __all__ = [
     "result",
     "service",
     "to_plain",
+    "wrap",
 ]

@@ -7,8 +7,8 @@ import functools
 import logging
 import time
 import typing
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import msgspec
 from oslo_config import cfg
@@ -21,6 +21,8 @@ from nova_lite.rpc.contract import FIRST_VERSION, Contract, Kind, Method, _Routi
 LOG = logging.getLogger(__name__)
 
 P = TypeVar("P")
+W = TypeVar("W")
+A = ParamSpec("A")
 
 #: The method that every endpoint serves besides its own methods, at each version that it speaks.
 ECHO = "echo"
@@ -100,6 +102,18 @@ def proxy(protocol: type[P], transport: Sender) -> P:
     the server whether it speaks the cast's version.
     """
     return typing.cast(P, _Client(contract.contract_of(typing.cast(Any, protocol)), transport))
+
+
+def wrap(wrapper: Callable[Concatenate[P, A], W], client: P, *args: A.args, **kwargs: A.kwargs) -> W:
+    """Return ``wrapper(client, ...)``: an object of a class that extends a service's Protocol by a few own methods.
+
+    All methods that the class does not define are those of ``client``.
+    """
+    wrapped = wrapper(client, *args, **kwargs)
+    protocol = next(base for base in type(wrapped).__mro__ if "__rpc_service__" in vars(base))
+    for name in contract.contract_of(protocol).methods.keys() - vars(type(wrapped)).keys():
+        setattr(wrapped, name, getattr(client, name))
+    return wrapped
 
 
 class _Client:

@@ -137,7 +137,7 @@ def _typed(name: str, method: Method, function: Function, translate: Translate |
         result = None
         try:
             result = finish(ctxt, lambda: call(ctxt, kwargs))
-            return result.mapped(lambda get: finish_later(ctxt, start, get)) if _is_future(result) else result
+            return result.map(lambda get: finish_later(ctxt, start, get)) if _is_future(result) else result
         finally:
             if not _is_future(result):
                 seconds.observe(time.perf_counter() - start)

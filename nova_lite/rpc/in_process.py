@@ -16,7 +16,7 @@ from oslo_config import cfg
 from oslo_messaging._drivers import common
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import now
+from nova_lite.base.batching import wait_for
 from nova_lite.base.context import RequestContext
 from nova_lite.rpc.client import Message, to_typed
 from nova_lite.rpc.contract import speaks
@@ -72,7 +72,7 @@ def _dispatch(endpoint: Endpoint, message: Message) -> Any:
     if not speaks(endpoint.target.version, message.version) or not hasattr(endpoint, message.method):
         raise message.too_old(endpoint.target.version)
     context = RequestContext.from_rpc(json.loads(json.dumps(message.context.to_rpc())))
-    return now(getattr(endpoint, message.method)(context, **json.loads(json.dumps(message.arguments))))
+    return wait_for(getattr(endpoint, message.method)(context, **json.loads(json.dumps(message.arguments))))
 
 
 def _after_journey(failure: Any) -> Exception:

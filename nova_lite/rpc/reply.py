@@ -35,7 +35,7 @@ def send_simply() -> None:
 
     def replied(message: Any, answer: Any = None, failure: Any = None) -> None:
         if isinstance(answer, ResponseFuture):
-            answer.then(functools.partial(_reply_later, message))
+            answer.add_callback(functools.partial(_reply_later, message))
         elif not _is_to_host(message) or not _sent(message, answer, failure):
             reply(message, answer, failure)
 

@@ -34,7 +34,7 @@ from oslo_config import cfg
 from oslo_messaging._drivers import common
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import ResponseFuture, now
+from nova_lite.base.batching import ResponseFuture, wait_for
 from nova_lite.rpc import keys
 from nova_lite.rpc.client import ECHO, Message, to_typed
 from nova_lite.rpc.endpoint import Endpoint
@@ -393,7 +393,7 @@ class SignatureVerifier:
         else:
             answer = self._answered(incoming, method, lambda: self._dispatcher.dispatch(incoming))
         # RabbitMQ's messages can be answered later (`nova_lite.rpc.reply`), another driver's cannot.
-        return answer if hasattr(incoming, "reply_q") else now(answer)
+        return answer if hasattr(incoming, "reply_q") else wait_for(answer)
 
     def _answered(self, incoming: Any, method: str, get: Callable[[], Any]) -> Any:
         try:
@@ -404,7 +404,7 @@ class SignatureVerifier:
             LOG.error("RPC method %s cannot be served: %s: %s", method, type(error).__name__, error)
             result, failure = None, sys.exc_info()
         if isinstance(result, ResponseFuture):
-            return result.mapped(lambda get: self._answered(incoming, method, get))
+            return result.map(lambda get: self._answered(incoming, method, get))
         return self._answer(incoming, result, failure)
 
     def _answer(self, incoming: Any, result: Any, failure: Any) -> Any:

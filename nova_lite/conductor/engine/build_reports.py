@@ -13,7 +13,7 @@ import msgspec
 
 from nova_lite import operations
 from nova_lite.base import exceptions, metrics
-from nova_lite.base.batching import Batcher
+from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine import network_calls
 from nova_lite.conductor.engine.context import ActionContext, begun, requested_networks
@@ -29,8 +29,7 @@ from nova_lite.operations import states
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds after reports were settled within which as many are waited for as there were then.
-LINGER = 0.1
+LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE, regroup_delay=0.1)
 
 
 class BuildReports:
@@ -43,7 +42,7 @@ class BuildReports:
         self.conf = engine.conf
         self.network = engine.network
         self.conductor = conductor
-        self._reports: Batcher[BuildResult, bool | Exception] = Batcher(self._settle, linger=LINGER, writes=True)
+        self._reports: Batcher[BuildResult, bool] = Batcher(self._settle, LIMITS)
 
     # --- it begins
 
@@ -111,10 +110,7 @@ class BuildReports:
         """Settle a build; what another host may do better is scheduled again. Those that come meanwhile, of whatever
         hosts, are settled by one transaction."""
         metrics.BUILDS.labels(result.outcome.value).inc()
-        again = self._reports.ask(result)
-        if isinstance(again, Exception):
-            raise again
-        if again:
+        if self._reports.submit(result):
             self._build_again(context, [result])
 
     def finish_builds(self, context: RequestContext, host: str, results: list[BuildResult]) -> list[bool]:

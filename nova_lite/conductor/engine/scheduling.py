@@ -166,7 +166,7 @@ class Scheduling:
         projects = {
             host: {each.instance.project_id for each in mine if each.connected} for host, mine in requests.items()
         }
-        return self.filters.of_builds({host: theirs for host, theirs in projects.items() if theirs})
+        return self.filters.rules_for_builds({host: theirs for host, theirs in projects.items() if theirs})
 
     def _send_builds(
         self, host: str, orders: Sequence[tuple[PlacementRequest, BuildRequest]]

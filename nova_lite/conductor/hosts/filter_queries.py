@@ -4,17 +4,17 @@ A change notification (`nova_lite.conductor.hosts.filter_publisher`) reaches man
 together. They read the same tables and often the same projects, so one transaction answers all of them. A single query
 does not wait.
 
-Build commands carry the rules of their guests, so that their hosts send no query (`of_builds`).
+Build commands carry the rules of their guests, so that their hosts send no query (`rules_for_builds`).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import BatchWindow, ResponseFuture
+from nova_lite.base.batching import Batcher, BatchLimits, ResponseFuture, send_isolated
 from nova_lite.base.context import RequestContext
 from nova_lite.db import security_groups
 from nova_lite.db.engine import Database, translate
@@ -23,13 +23,9 @@ from nova_lite.objects import PortFilters
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two questions that come soon after one another, and those that the first of several waits for others.
-CLOSE = 0.05
-MOMENT = 0.1
-#: Questions that are answered together at most.
-MOST = 32
-#: Seconds after its last question for which a host counts as one that filters.
-ASKS = 600.0
+LIMITS = BatchLimits(max_delay=0.1, max_batch=32, max_in_flight=None, quiet_period=0.05)
+#: Seconds after its last query for which a host counts as one that filters packets.
+ACTIVE_SECONDS = 600.0
 
 
 class FilterQueries:
@@ -37,59 +33,40 @@ class FilterQueries:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._moment: BatchWindow[FilterQuestion, PortFilters | Exception] = BatchWindow(
-            self._answer, MOMENT, MOST, CLOSE
-        )
-        #: When each host has asked last, by the monotonic clock.
-        self._asked: dict[str, float] = {}
+        self._batcher: Batcher[FilterQuestion, PortFilters] = Batcher(self._read, LIMITS, _concerns_one_host)
+        #: Monotonic time of each host's last query.
+        self._last_queries: dict[str, float] = {}
 
     def port_filters_get(
         self, context: RequestContext, host: str, instance_uuids: list[str]
     ) -> PortFilters | ResponseFuture[PortFilters]:
-        self._asked[host] = time.monotonic()
-        told = self._moment.ask_later(FilterQuestion(host, instance_uuids))
-        return told.mapped(lambda get: _raised(get())) if isinstance(told, ResponseFuture) else _raised(told)
+        self._last_queries[host] = time.monotonic()
+        return self._batcher.submit_later(FilterQuestion(host, instance_uuids))
 
-    def of_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, PortFilters]:
-        """By host, what it has to filter of these projects, whose servers it is about to build. To be asked once the
-        places are committed: of what changes from then on, the host has news. Nothing of hosts that have not asked
-        lately, as they may not filter at all, and of those of which it cannot be told now: they ask."""
-        since = time.monotonic() - ASKS
-        asked = [
-            FilterQuestion(host, [], frozenset(theirs))
-            for host, theirs in projects.items()
-            if self._asked.get(host, since) > since
+    def rules_for_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, PortFilters]:
+        """Return the rules of these projects, by host, for hosts that are about to build their servers.
+
+        To be called once the placements are committed: the hosts are notified of later changes. Hosts without a recent
+        query are left out, since they may not filter at all. Hosts whose rules cannot be read are left out, too.
+        """
+        since = time.monotonic() - ACTIVE_SECONDS
+        queries = [
+            FilterQuestion(host, [], frozenset(project_ids))
+            for host, project_ids in projects.items()
+            if self._last_queries.get(host, since) > since
         ]
         try:
-            answers = self._answer(asked) if asked else []
-        except Exception as error:
-            if not isinstance(translate(error), exceptions.DatabaseUnavailable):
-                raise
-            LOG.info("%d hosts ask themselves what they have to filter: %s", len(asked), error)
+            results = send_isolated(self._read, queries, _concerns_one_host)
+        except Exception as error:  # the database is away
+            LOG.info("%d hosts have to send a query for their packet filter rules: %s", len(queries), error)
             return {}
-        told = zip(asked, answers, strict=True)
-        return {question.host: answer for question, answer in told if not isinstance(answer, Exception)}
+        rules = zip(queries, results, strict=True)
+        return {query.host: result for query, result in rules if not isinstance(result, Exception)}
 
-    def _answer(self, questions: list[FilterQuestion]) -> list[PortFilters | Exception]:
-        """By one transaction. If that fails, each by its own: a row that makes no sense is one host's alone."""
-        if len(questions) > 1:
-            try:
-                return [*self._db.read(security_groups.filters_together, questions)]
-            except Exception as error:
-                if isinstance(translate(error), exceptions.DatabaseUnavailable):
-                    raise
-                told = " ".join(str(error).split())
-                LOG.warning("What %d hosts have to filter is read one by one: %s", len(questions), told)
-        return [self._answer_one(each) for each in questions]
-
-    def _answer_one(self, question: FilterQuestion) -> PortFilters | Exception:
-        try:
-            return self._db.read(security_groups.filters, *question)
-        except Exception as error:
-            return error
+    def _read(self, queries: list[FilterQuestion]) -> Sequence[PortFilters]:
+        return self._db.read(security_groups.filters_together, queries)
 
 
-def _raised(told: PortFilters | Exception) -> PortFilters:
-    if isinstance(told, Exception):
-        raise told
-    return told
+def _concerns_one_host(error: Exception) -> bool:
+    """Check whether the error may come from one host's corrupt rows, and not from a database that is away."""
+    return not isinstance(translate(error), exceptions.DatabaseUnavailable)

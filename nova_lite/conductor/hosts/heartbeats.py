@@ -1,7 +1,8 @@
-"""Heartbeats of compute hosts: those that come within a moment and bring nothing new are one transaction.
+"""Heartbeats of compute hosts. Those that report nothing new are written in batches.
 
-What a heartbeat may do is in `nova_lite.db.hosts`: the rows decide, under their locks, whether one brings
-nothing new. Here it is only guessed which are worth a wait; each is answered after the commit that has its lease.
+`nova_lite.db.hosts` says what a heartbeat may change. The rows decide under their locks whether a heartbeat reports
+nothing new; this module only guesses which heartbeats are worth a wait. Each reply follows the commit that renews the
+host's lease.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import BatchWindow, ResponseFuture
+from nova_lite.base.batching import Batcher, BatchLimits, ResponseFuture
 from nova_lite.base.context import RequestContext
 from nova_lite.db import hosts, instances
 from nova_lite.db.engine import Database, translate
@@ -24,79 +26,97 @@ from nova_lite.objects import HostReport
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that a heartbeat waits for others at most, and how many of them may.
-MOMENT = 0.5
-MOST = 64
+#: A heartbeat that may wait does so for half a second, since hosts send them at random times.
+LIMITS = BatchLimits(max_delay=0.5, max_batch=64, max_in_flight=None)
 
-#: Seconds after which a heartbeat is reported in full again at the latest, whatever it says: what rows follow from
-#: besides reports (a default of the configuration, say) is brought up to date so. Each host's time is another one,
-#: since all of them are reported in full when a conductor starts.
-FULLY_AFTER = 3600.0
+#: Seconds after which a heartbeat is written in full at the latest. This updates what rows derive from anything but
+#: reports, for example from a configuration default. The time is random for each host, since all hosts are written in
+#: full when a conductor starts.
+FULL_REPORT_INTERVAL = 3600.0
+
+
+class _Renewal(NamedTuple):
+    """Whether the host's lease was renewed, and the reply: whether the host's domains match the database, if known."""
+
+    renewed: bool
+    domains_match: bool | None
+
+
+class _LastReport(NamedTuple):
+    """The last heartbeat of a host that was written in full here."""
+
+    boot_id: str
+    epoch: int
+    #: Monotonic time at which the next one is due.
+    next_full: float
 
 
 class Heartbeats:
+    """The RPC method `report_state`."""
+
     def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
         self._db = db
         self._conf = conf
-        self._quiet: BatchWindow[HostReport, tuple[bool, bool | None]] = BatchWindow(self._renew, MOMENT, MOST)
+        self._batcher: Batcher[HostReport, _Renewal] = Batcher(self._renew, LIMITS)
         self._lock = threading.Lock()
-        #: By host: of the last one that was reported in full here, its daemon's start, its epoch, and when the next is.
-        self._known: dict[str, tuple[str, int, float]] = {}
+        self._last_reports: dict[str, _LastReport] = {}
 
     def report_state(self, context: RequestContext, report: HostReport) -> bool | ResponseFuture[bool | None] | None:
-        renewed = self._quiet.ask_later(report) if self._seems_quiet(report) else (False, None)
-        if not isinstance(renewed, ResponseFuture):
-            return self._told(report, *renewed)
-        told: ResponseFuture[bool | None] = ResponseFuture()
-        renewed.then(lambda get: self._tell(told, report, get))
-        return told
+        if not self._seems_unchanged(report):
+            return self._write_in_full(report)
+        renewal = self._batcher.submit_later(report)
+        if not isinstance(renewal, ResponseFuture):
+            return renewal.domains_match if renewal.renewed else self._write_in_full(report)
+        reply: ResponseFuture[bool | None] = ResponseFuture()
+        renewal.add_callback(lambda get: self._send_reply(reply, report, get))
+        return reply
 
-    def _tell(
-        self, told: ResponseFuture[bool | None], report: HostReport, get: Callable[[], tuple[bool, bool | None]]
-    ) -> None:
-        """By the thread that has renewed this one with others, which does not wait for what takes longer."""
+    def _send_reply(self, reply: ResponseFuture[bool | None], report: HostReport, get: Callable[[], _Renewal]) -> None:
+        """Reply to a heartbeat of a batch. The batch's thread does not wait for a heartbeat that is written in full."""
         try:
-            renewed, agrees = get()
+            renewal = get()
         except Exception:
-            told.tell(lambda: get()[1])  # raises the same
+            reply.set_result(lambda: get().domains_match)  # raises the same error
             return
-        if renewed:
-            told.tell(lambda: agrees)
+        if renewal.renewed:
+            reply.set_result(lambda: renewal.domains_match)
         else:
-            work = functools.partial(told.tell, functools.partial(self._told, report, renewed, agrees))
+            work = functools.partial(reply.set_result, functools.partial(self._write_in_full, report))
             threading.Thread(target=work, name=f"report-{report.host}", daemon=True).start()
 
-    def _told(self, report: HostReport, renewed: bool, agrees: bool | None) -> bool | None:
-        """What it is answered. One that was not renewed is reported in full."""
-        if not renewed:
-            self._db.write(hosts.report_state, self._conf, report)
-            with self._lock:
-                again = time.monotonic() + random.uniform(FULLY_AFTER / 2, FULLY_AFTER)
-                self._known[report.host] = (report.boot_id, report.epoch, again)
-            agrees = self._agree([report]).get(report.host)
-        return agrees
+    def _write_in_full(self, report: HostReport) -> bool | None:
+        """Write all that the heartbeat reports. Returns whether the host's domains match, if it asks that."""
+        self._db.write(hosts.report_state, self._conf, report)
+        with self._lock:
+            next_full = time.monotonic() + random.uniform(FULL_REPORT_INTERVAL / 2, FULL_REPORT_INTERVAL)
+            self._last_reports[report.host] = _LastReport(report.boot_id, report.epoch, next_full)
+        return self._compare_domains([report]).get(report.host)
 
-    def _seems_quiet(self, report: HostReport) -> bool:
+    def _seems_unchanged(self, report: HostReport) -> bool:
         if report.building or report.acting or not (report.serving and report.hypervisor_up):
             return False
         with self._lock:
-            boot_id, epoch, again = self._known.get(report.host, ("", 0, float("-inf")))
-        return (boot_id, epoch) == (report.boot_id, report.epoch) and time.monotonic() < again
+            last = self._last_reports.get(report.host)
+        return (
+            last is not None
+            and (last.boot_id, last.epoch) == (report.boot_id, report.epoch)
+            and time.monotonic() < last.next_full
+        )
 
-    def _renew(self, reports: list[HostReport]) -> list[tuple[bool, bool | None]]:
-        """Of each whether its lease was renewed, and what it is answered. None is held up by another one's rows that
-        make no sense: each is reported by itself then."""
+    def _renew(self, reports: list[HostReport]) -> list[_Renewal]:
+        """Renew the leases in one transaction. If a corrupt row makes it fail, each heartbeat is written in full."""
         try:
             renewed = self._db.write(hosts.renew_hosts, reports)
         except Exception as error:
             if isinstance(translate(error), exceptions.DatabaseUnavailable):
                 raise
-            LOG.warning("Heartbeats of %d hosts are written one by one: %s", len(reports), " ".join(str(error).split()))
-            return [(False, None)] * len(reports)
-        agree = self._agree([report for report, done in zip(reports, renewed, strict=True) if done])
-        return [(done, agree.get(report.host)) for report, done in zip(reports, renewed, strict=True)]
+            text = " ".join(str(error).split())
+            LOG.warning("A batch of %d heartbeats failed; each is written in full: %s", len(reports), text)
+            return [_Renewal(False, None)] * len(reports)
+        matches = self._compare_domains([report for report, done in zip(reports, renewed, strict=True) if done])
+        return [_Renewal(done, matches.get(report.host)) for report, done in zip(reports, renewed, strict=True)]
 
-    def _agree(self, reports: list[HostReport]) -> dict[str, bool]:
-        """By host, of those that ask."""
+    def _compare_domains(self, reports: list[HostReport]) -> dict[str, bool]:
+        """Return by host whether its domains match the database, for the reports that carry a digest of them."""
         digests = {report.host: report.domains for report in reports if report.domains is not None}
         return self._db.read(instances.agree, digests) if digests else {}

@@ -179,7 +179,7 @@ def test_those_that_find_others_under_way_are_one_transaction(
     db: Database, create: CreateEndpoints, image: objects.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through the front door, with many threads; one for several servers goes by itself."""
-    monkeypatch.setattr("nova_lite.base.batching.PATIENCE_TO_WRITE", DEADLINE)
+    create._batcher.limits = create._batcher.limits._replace(overlap_after=DEADLINE)
     gate, sizes = threading.Event(), []
     whole: Callable[..., Any] = create._create_instances
 
@@ -197,12 +197,12 @@ def test_those_that_find_others_under_way_are_one_transaction(
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(post, *asked(image, name="first")[:2])
         for _ in range(DEADLINE * 100):
-            if create._batcher._under_way:
+            if sizes:
                 break
             threading.Event().wait(0.01)
         others = [pool.submit(post, *asked(image, name=f"vm{number}")[:2]) for number in range(4)]
         for _ in range(DEADLINE * 100):
-            if len(create._batcher._waiting) == 4:
+            if create._batcher.pending == 4:
                 break
             threading.Event().wait(0.01)
         gate.set()
@@ -211,7 +211,7 @@ def test_those_that_find_others_under_way_are_one_transaction(
     assert sizes == [1, 4]
     several = asked(image, name="several")
     several.request.min_count = several.request.max_count = 2
-    monkeypatch.setattr(create._batcher, "ask", lambda each: pytest.fail("it would hold up others"))
+    monkeypatch.setattr(create._batcher, "submit", lambda each: pytest.fail("it would hold up others"))
     assert len(create.create_instances(several.context, several.request).instances) == 2
 
 
@@ -261,7 +261,7 @@ def test_where_a_network_service_is_asked_first_each_is_asked_for_by_itself(
 def test_many_messages_are_several_transactions(
     db: Database, create: CreateEndpoints, image: objects.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoints, "MOST", 2)
+    monkeypatch.setattr(endpoints, "LIMITS", endpoints.LIMITS._replace(max_batch=2))
     sizes = []
     whole: Callable[..., Any] = create._create_instances
     monkeypatch.setattr(create, "_create_instances", lambda uow, some: sizes.append(len(some)) or whole(uow, some))

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite import objects, operations
-from nova_lite.base import batching, exceptions
+from nova_lite.base import exceptions
 from nova_lite.conductor.engine import dispatcher, scheduling
 from nova_lite.conductor.engine.dispatcher import AT_ONCE, MOST, ActionDispatcher
 from nova_lite.conductor.engine.placement_request import PlacementRequest
@@ -162,7 +162,7 @@ class Filters:
         self.world = world
         self.hosts: list[str] = []
 
-    def of_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, objects.PortFilters]:
+    def rules_for_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, objects.PortFilters]:
         steps = self.world.db.read(lambda uow: [*uow.session.scalars(sa.select(InstanceAction.step))])
         assert set(steps) == {operations.BUILD}, "the places are committed"
         self.hosts += projects
@@ -376,7 +376,8 @@ def test_reports_of_several_hosts_that_come_together_are_one_transaction(
     world: DrivenWorld, commits: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is answered as if it had come alone: the one whose build is over is told so."""
-    monkeypatch.setattr(batching, "PATIENCE_TO_WRITE", DEADLINE)
+    batcher = world.building._reports
+    batcher.limits = batcher.limits._replace(overlap_after=DEADLINE)
     uuids = [*world.accept(2), *world.accept(2)]
     world.drive()
     results = [built(world, uuid) for uuid in uuids]
@@ -387,10 +388,10 @@ def test_reports_of_several_hosts_that_come_together_are_one_transaction(
     def slowly(asked: list[objects.BuildResult]) -> list[bool | Exception]:
         batches.append(len(asked))
         if len(batches) == 1:
-            until(lambda: len(world.building._reports._waiting) == 3)
+            until(lambda: batcher.pending == 3)
         return settle(asked)
 
-    monkeypatch.setattr(world.building._reports, "_ask", slowly)
+    monkeypatch.setattr(batcher, "_send", slowly)
     with ThreadPoolExecutor(4) as pool:
         told = [pool.submit(world.building.finish_build, world.context(), each) for each in results]
         failures = [each.exception() for each in told]

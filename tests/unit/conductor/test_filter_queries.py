@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.base.batching import now
+from nova_lite.base.batching import wait_for
 from nova_lite.conductor.hosts import filter_queries
 from nova_lite.conductor.hosts.filter_queries import FilterQueries
 from nova_lite.conductor.rpcapi import ConductorRPC
@@ -167,17 +167,17 @@ def test_a_project_of_a_host_is_all_that_is_there_of_it(db: Database, cloud: Clo
 def test_hosts_that_ask_are_told_with_their_orders(db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     questions = FilterQueries(db)
     projects = {"h1": ["p2"], "h2": ["p1"], "h4": ["p2"]}
-    assert questions.of_builds(projects) == {}, "they may filter nothing"
+    assert questions.rules_for_builds(projects) == {}, "they may filter nothing"
     for name in ("h1", "h2"):
         questions.port_filters_get(make.ADMIN, name, [])
     with counting() as counted:
-        told = questions.of_builds(projects)
+        told = questions.rules_for_builds(projects)
     assert {host: each.instances.keys() for host, each in told.items()} == {"h1": {cloud.others}, "h2": {cloud.back}}
     assert len(counted.statements) == STATEMENTS
     assert all(each.read_at is not None for each in told.values())
     now = filter_queries.time.monotonic()
-    monkeypatch.setattr(filter_queries.time, "monotonic", lambda: now + filter_queries.ASKS + 1)
-    assert questions.of_builds(projects) == {}, "they have not asked for long"
+    monkeypatch.setattr(filter_queries.time, "monotonic", lambda: now + filter_queries.ACTIVE_SECONDS + 1)
+    assert questions.rules_for_builds(projects) == {}, "they have not asked for long"
 
 
 @pytest.mark.parametrize("error", [sa.exc.InterfaceError("SELECT", None, Exception("gone")), TypeError("7")])
@@ -193,7 +193,7 @@ def test_of_which_it_cannot_be_told_they_ask(
         raise error
 
     monkeypatch.setattr(security_groups, "filters_together", fails)
-    assert questions.of_builds({"h1": ["p2"], "h2": ["p1"]}) == {}
+    assert questions.rules_for_builds({"h1": ["p2"], "h2": ["p1"]}) == {}
 
 
 # --- who asks soon after another one
@@ -201,7 +201,7 @@ def test_of_which_it_cannot_be_told_they_ask(
 
 def ask(questions: FilterQueries, question: FilterQuestion) -> PortFilters | Exception:
     try:
-        return timeless(now(questions.port_filters_get(make.ADMIN, *question[:2])))
+        return timeless(wait_for(questions.port_filters_get(make.ADMIN, *question[:2])))
     except Exception as error:
         return error
 
@@ -210,8 +210,8 @@ def soon_after_another(
     db: Database, asked: list[FilterQuestion], monkeypatch: pytest.MonkeyPatch
 ) -> list[PortFilters | Exception]:
     """What these are answered, that all ask soon after another one, which has its answer at once."""
-    for name, value in (("CLOSE", DEADLINE), ("MOMENT", DEADLINE), ("MOST", len(asked))):
-        monkeypatch.setattr(filter_queries, name, value)
+    limits = filter_queries.LIMITS._replace(quiet_period=DEADLINE, max_delay=DEADLINE, max_batch=len(asked))
+    monkeypatch.setattr(filter_queries, "LIMITS", limits)
     questions = FilterQueries(db)
     assert ask(questions, FilterQuestion("first", [])) == PortFilters(peers={})
     with ThreadPoolExecutor(len(asked)) as pool:
@@ -237,7 +237,7 @@ def test_those_that_wait_are_answered_by_one_transaction(
 
 def test_one_that_is_alone_is_answered_at_once(db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = all_of(db, cloud)[0]
-    monkeypatch.setattr(filter_queries, "MOMENT", 10 * DEADLINE)
+    monkeypatch.setattr(filter_queries, "LIMITS", filter_queries.LIMITS._replace(max_delay=10 * DEADLINE))
     with counting() as counted:
         told = FilterQueries(db).port_filters_get(make.ADMIN, *asked[:2])
     assert timeless(told) == timeless(db.read(security_groups.filters, *asked))

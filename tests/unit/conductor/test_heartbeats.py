@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import now
+from nova_lite.base.batching import wait_for
 from nova_lite.conductor.hosts import heartbeats
 from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.db import compute_nodes, hosts, models, services
@@ -52,7 +52,7 @@ def fleet(db: Database, conf: cfg.ConfigOpts) -> Heartbeats:
 def all_at_once(fleet: Heartbeats, reports: list[HostReport]) -> list[Exception | None]:
     def report(each: HostReport) -> Exception | None:
         try:
-            now(fleet.report_state(make.ADMIN, each))
+            wait_for(fleet.report_state(make.ADMIN, each))
         except Exception as error:
             return error
         return None
@@ -64,8 +64,7 @@ def all_at_once(fleet: Heartbeats, reports: list[HostReport]) -> list[Exception 
 def test_those_of_many_hosts_are_one_read_and_one_update(
     db: Database, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeats, "MOST", len(HOSTS))
-    monkeypatch.setattr(heartbeats, "MOMENT", 60.0)
+    monkeypatch.setattr(heartbeats, "LIMITS", heartbeats.LIMITS._replace(max_batch=len(HOSTS), max_delay=60.0))
     full = Heartbeats(db, db.conf)
     for host in HOSTS:
         full.report_state(make.ADMIN, beat(host))
@@ -278,7 +277,7 @@ def test_a_database_that_is_away_is_told_to_each(
 def test_now_and_then_a_heartbeat_is_reported_in_full(
     db: Database, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch, seconds: float, zone: str
 ) -> None:
-    monkeypatch.setattr(heartbeats, "FULLY_AFTER", seconds)
+    monkeypatch.setattr(heartbeats, "FULL_REPORT_INTERVAL", seconds)
     fleet = Heartbeats(db, db.conf)  # of a conductor that has just started
     fleet.report_state(make.ADMIN, beat())
     db.conf.set_override("default_availability_zone", "south", "compute")
@@ -289,9 +288,9 @@ def test_now_and_then_a_heartbeat_is_reported_in_full(
 def test_hosts_that_were_reported_in_full_together_are_not_so_again(db: Database, fleet: Heartbeats) -> None:
     for host in HOSTS:
         fleet.report_state(make.ADMIN, beat(host))
-    again = sorted(moment - time.monotonic() for *_, moment in fleet._known.values())
+    again = sorted(moment - time.monotonic() for *_, moment in fleet._last_reports.values())
     assert len(again) == len(HOSTS)
-    assert again[0] > heartbeats.FULLY_AFTER / 2 - 60 and again[-1] < heartbeats.FULLY_AFTER
+    assert again[0] > heartbeats.FULL_REPORT_INTERVAL / 2 - 60 and again[-1] < heartbeats.FULL_REPORT_INTERVAL
     assert again[-1] - again[0] > 1
 
 

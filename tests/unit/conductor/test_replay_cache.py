@@ -82,7 +82,7 @@ def test_ids_are_forgotten_when_their_time_is_over(db: Database) -> None:
 def test_they_are_forgotten_by_and_by(db: Database, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch) -> None:
     once = SharedReplayCache(db, conf)
     assert once(API, "flavor_create", "1" * 32)
-    monkeypatch.setattr(once, "_expired", once._expired - 61)
+    monkeypatch.setattr(once, "_last_expiry", once._last_expiry - 61)
     monkeypatch.setattr(once, "_seconds", -1.0)
     assert once(API, "flavor_create", "2" * 32)
     assert taken(db) == set()
@@ -105,6 +105,6 @@ def test_those_that_come_together_are_one_transaction(db: Database, conf: cfg.Co
     once = SharedReplayCache(db, conf)
     assert once(API, "flavor_create", "2" * 32)
     with counting() as counted:
-        assert once._take(["2" * 32, "3" * 32, "1" * 32]) == [False, True, True]
+        assert once._accept(["2" * 32, "3" * 32, "1" * 32]) == [False, True, True]
     assert (counted.transactions, len(counted.statements)) == (1, 3), counted.statements
     assert taken(db) == {number * 32 for number in "123"}

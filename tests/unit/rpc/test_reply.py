@@ -149,7 +149,7 @@ def test_what_comes_later_is_sent_then(oslo: Oslo, sender: Peer) -> None:
     later: ResponseFuture[str] = ResponseFuture()
     Message(oslo, sender).reply(later)
     assert not oslo.own and not oslo.plain
-    later.tell(lambda: "a")
+    later.set_result(lambda: "a")
     assert (oslo.plain, oslo.own) == (([("reply_h1", "a")], []) if sender is HOST else ([], [("a", None)]))
 
 
@@ -166,5 +166,5 @@ def test_so_is_an_error(oslo: Oslo) -> None:
     for get in (expected, unexpected):
         later: ResponseFuture[str] = ResponseFuture()
         Message(oslo, Peer(API, "api")).reply(later)
-        later.tell(get)
+        later.set_result(get)
     assert [failure[0] for _, failure in oslo.own] == [exceptions.HostForcedDown, LookupError]

@@ -64,7 +64,7 @@ class NewRPC(Protocol):
 def told_later(get: Callable[[], T]) -> ResponseFuture[T]:
     """By another thread, when whoever was asked has gone on."""
     later: ResponseFuture[T] = ResponseFuture()
-    threading.Timer(0.05, later.tell, [get]).start()
+    threading.Timer(0.05, later.set_result, [get]).start()
     return later
 
 

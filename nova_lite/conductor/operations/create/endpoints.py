@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import operator
 
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import MOST, Batcher
+from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits, send_isolated
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.dispatcher import ActionDispatcher
 from nova_lite.conductor.operations.create.incoming import IncomingCreate, find_earlier, incoming_create, was_accepted
@@ -20,7 +19,8 @@ from nova_lite.db.engine import Database, UnitOfWork, translate
 from nova_lite.network.driver import NetworkBackend, NetworkCall, Resolution, Verb
 from nova_lite.objects import CreateRequest, CreateResult, Creation
 
-LOG = logging.getLogger(__name__)
+#: Creates of one transaction, and how long they wait for each other.
+LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
 
 
 class CreateEndpoints:
@@ -35,7 +35,7 @@ class CreateEndpoints:
         self.network = network
         self.dispatcher = dispatcher
         self._batcher: Batcher[list[IncomingCreate], list[CreateResult | Exception]] = Batcher(
-            self._accept_messages, writes=True
+            self._accept_messages, LIMITS
         )
 
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
@@ -47,7 +47,7 @@ class CreateEndpoints:
         if self.network.remote and create.project_id:
             create = create._replace(resolution=self._resolve_networks(create))
         # A request for many servers would delay the others of its batch.
-        (result,) = self._batcher.ask([create]) if request.max_count == 1 else [self._accept_one(create)]
+        (result,) = self._batcher.submit([create]) if request.max_count == 1 else [self._accept_one(create)]
         if isinstance(result, Exception):
             raise result
         return result
@@ -60,7 +60,7 @@ class CreateEndpoints:
         if self.network.remote:
             return [None] * len(creates)
         incoming = [incoming_create(RequestContext.from_rpc(item.context), item.request) for item in creates]
-        return [None if isinstance(result, Exception) else result for result in self._batcher.ask(incoming)]
+        return [None if isinstance(result, Exception) else result for result in self._batcher.submit(incoming)]
 
     def _resolve_networks(self, create: IncomingCreate) -> Resolution | None:
         call = NetworkCall(verb=Verb.RESOLVE, context=create.context, networks=create.request.networks)
@@ -75,41 +75,33 @@ class CreateEndpoints:
         return resolution
 
     def _accept_messages(self, messages: list[list[IncomingCreate]]) -> list[list[CreateResult | Exception]]:
-        """Accept the creates of several messages, in transactions of at most `MOST` creates."""
+        """Accept the creates of several messages, in transactions of at most `LIMITS.max_batch` creates."""
         creates = list(itertools.chain.from_iterable(messages))
         results: list[CreateResult | Exception] = []
-        for start in range(0, len(creates), MOST):
-            results += self._accept(creates[start : start + MOST])
+        for start in range(0, len(creates), LIMITS.max_batch):
+            results += self._accept(creates[start : start + LIMITS.max_batch])
         rest = iter(results)
         return [list(itertools.islice(rest, len(message))) for message in messages]
 
     def _accept(self, creates: list[IncomingCreate]) -> list[CreateResult | Exception]:
         """Accept creates in one transaction. If one of them is refused, accept each in its own transaction."""
-        if len(creates) == 1:
-            return [self._accept_one(creates[0])]
         if len({create.seed for create in creates}) < len(creates):
             # A request that came twice has to find the instances of its first transaction.
             return [self._accept_one(create) for create in creates]
+        return send_isolated(self._accept_batch, creates, _concerns_one_create)
+
+    def _accept_one(self, create: IncomingCreate) -> CreateResult | Exception:
+        (result,) = send_isolated(self._accept_batch, [create], _concerns_one_create)
+        return result
+
+    def _accept_batch(self, creates: list[IncomingCreate]) -> list[CreateResult]:
         # The transaction locks counters of several projects, so all transactions go by the same order.
         ordered = sorted(creates, key=lambda create: create.project_id)
-        try:
-            accepted = self.db.write(self._create_instances, ordered)
-        except Exception as error:
-            if isinstance(translate(error), exceptions.DatabaseUnavailable):
-                raise
-            LOG.info("A batch of creates is accepted one by one: %s", " ".join(str(error).split()))
-            return [self._accept_one(create) for create in creates]
+        write = self.db.write if len(ordered) > 1 else self.db.write_once_more
+        accepted = write(self._create_instances, ordered)
         self._dispatch(accepted)
         results = {create.seed: item.result for create, item in zip(ordered, accepted, strict=True)}
         return [results[create.seed] for create in creates]
-
-    def _accept_one(self, create: IncomingCreate) -> CreateResult | Exception:
-        try:
-            accepted = self.db.write_once_more(self._create_instances, [create])
-        except Exception as error:
-            return error
-        self._dispatch(accepted)
-        return accepted[0].result
 
     def _create_instances(self, uow: UnitOfWork, creates: list[IncomingCreate]) -> list[Accepted]:
         """Run the three passes in one transaction. Raises, and writes nothing, if one of the creates is refused."""
@@ -126,3 +118,8 @@ class CreateEndpoints:
         requests = list(itertools.chain.from_iterable(map(operator.attrgetter("placement_requests"), accepted)))
         if requests and self.dispatcher is not None:
             self.dispatcher.add(requests)
+
+
+def _concerns_one_create(error: Exception) -> bool:
+    """Check whether the error may come from one create of a batch, and not from a database that is away."""
+    return not isinstance(translate(error), exceptions.DatabaseUnavailable)

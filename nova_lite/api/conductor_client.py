@@ -1,0 +1,203 @@
+"""The conductor client of an API process: batches creates and reads, and caches flavors.
+
+`ApiConductorClient` defines the methods that do more than send one message. `connect` adds all others.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+from nova_lite import rpc
+from nova_lite.base import exceptions
+from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.objects import CreateRequest, CreateResult, Creation, Flavor, Instance, InstanceFilters, InstanceQuery
+
+T = TypeVar("T")
+
+CREATE_LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE, regroup_delay=0.04)
+#: Longest user data, in characters, of a create that is batched: `max_batch` of them have to fit into one message.
+MAX_USER_DATA = 4096
+
+#: A client that reads one server after the other sends its next request within `regroup_delay`.
+READ_LIMITS = BatchLimits(regroup_delay=0.006)
+LIST_LIMITS = BatchLimits(regroup_delay=0.006, max_in_flight=1)
+#: Lists whose batchers are kept, since they remember how many requests came together.
+MAX_LISTS = 32
+
+
+class FlavorCache:
+    """Cache of flavors that were read within the last ``seconds``. Flavors rarely change but many requests need them.
+
+    All entries expire together, so that no request pays for an expiry of single entries.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._entries: dict[Hashable, object] = {}
+        self._expires_at = 0.0
+
+    def get(self, key: Hashable, read: Callable[[], T]) -> T:
+        """Return the cached result of ``read``. A result that was read before a `clear` is not kept after it."""
+        now = time.monotonic()
+        if now >= self._expires_at:
+            self._entries, self._expires_at = {}, now + self._seconds
+        entries = self._entries
+        if key not in entries:
+            entries[key] = read()
+        result: T = entries[key]  # type: ignore[assignment]
+        return result
+
+    def clear(self) -> None:
+        self._entries = {}
+
+
+class ApiConductorClient(ConductorRPC):
+    """The methods of `ConductorRPC` that an API process batches or caches. To be made by `connect`.
+
+    Callers of the same batch or cache share the objects they receive and must not change them.
+    """
+
+    def __init__(self, client: ConductorRPC, flavor_cache_seconds: float, batch_creates: bool) -> None:
+        self._client = client
+        self._batch_creates = batch_creates
+        self._creates: Batcher[tuple[RequestContext, CreateRequest], CreateResult | None] = Batcher(
+            self._create_batch, CREATE_LIMITS
+        )
+        self._reads: Batcher[tuple[RequestContext, str], Instance] = Batcher(self._read_batch, READ_LIMITS)
+        self._lists_lock = threading.Lock()
+        #: The batcher of each list, and the number of its callers.
+        self._lists: dict[Hashable, tuple[Batcher[RequestContext, list[Instance]], list[None]]] = {}
+        self._flavors = FlavorCache(flavor_cache_seconds)
+
+    # --- batched: creates
+
+    def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
+        if self._batch_creates and _is_small(request):
+            result = self._creates.submit((context, request))
+            if result is not None:
+                return result
+        return self._client.create_instances(context, request)
+
+    def _create_batch(self, requests: list[tuple[RequestContext, CreateRequest]]) -> list[CreateResult | None]:
+        """Send creates as one message. The caller of a None sends its create alone, which tells why it is refused."""
+        if len(requests) == 1:
+            return [self._client.create_instances(*requests[0])]
+        creates = [Creation(context=context.to_rpc(), request=request) for context, request in requests]
+        return self._client.create_instances_together(requests[0][0], creates)
+
+    # --- batched: reads
+
+    def instance_get(self, context: RequestContext, instance_uuid: str) -> Instance:
+        return self._reads.submit((context, instance_uuid))
+
+    def _read_batch(self, requests: list[tuple[RequestContext, str]]) -> list[Instance | Exception]:
+        if len(requests) == 1:
+            return [self._client.instance_get(*requests[0])]
+        queries = [
+            InstanceQuery(uuid=uuid, project_id=context.project_id, is_admin=bool(context.is_admin))
+            for context, uuid in requests
+        ]
+        instances = {instance.uuid: instance for instance in self._client.instances_get(requests[0][0], queries)}
+        return [_visible(instances.get(query.uuid), query) for query in queries]
+
+    def instance_list(
+        self,
+        context: RequestContext,
+        filters: InstanceFilters,
+        limit: int | None,
+        marker: str | None,
+        sort_keys: list[str],
+        sort_dirs: list[str],
+    ) -> list[Instance]:
+        """Read the list once for all callers that ask for the same one at the same time."""
+
+        def send(contexts: list[RequestContext]) -> list[list[Instance]]:
+            instances = self._client.instance_list(contexts[0], filters, limit, marker, sort_keys, sort_dirs)
+            return [instances] * len(contexts)
+
+        key = (context.project_id, context.is_admin, repr((filters, limit, marker, sort_keys, sort_dirs)))
+        with self._lists_lock:
+            if key not in self._lists:
+                self._lists[key] = Batcher(send, LIST_LIMITS), []
+            batcher, callers = self._lists[key]
+            callers.append(None)
+        try:
+            return batcher.submit(context)
+        finally:
+            with self._lists_lock:
+                callers.pop()
+                if len(self._lists) > MAX_LISTS:
+                    self._lists = {key: entry for key, entry in self._lists.items() if entry[1]}
+
+    # --- cached: flavors. A change through this client is seen by the next read, any other within the cache's seconds.
+
+    def flavor_list(
+        self,
+        context: RequestContext,
+        is_public: bool | None,
+        min_ram: int | None,
+        min_disk: int | None,
+        limit: int | None,
+        marker: str | None,
+        sort_key: str,
+        sort_dir: str,
+        name: str | None = None,
+    ) -> list[Flavor]:
+        query = is_public, min_ram, min_disk, limit, marker, sort_key, sort_dir, name
+        key = context.project_id, context.is_admin, query
+        return self._flavors.get(key, lambda: self._client.flavor_list(context, *query))
+
+    def flavor_get(self, context: RequestContext, flavor_id: str) -> Flavor:
+        key = context.project_id, context.is_admin, flavor_id
+        return self._flavors.get(key, lambda: self._client.flavor_get(context, flavor_id))
+
+    def flavor_create(self, context: RequestContext, flavor: Flavor) -> Flavor:
+        return self._change_flavors(lambda: self._client.flavor_create(context, flavor))
+
+    def flavor_update(self, context: RequestContext, flavor_id: str, description: str | None) -> Flavor:
+        return self._change_flavors(lambda: self._client.flavor_update(context, flavor_id, description))
+
+    def flavor_delete(self, context: RequestContext, flavor_id: str) -> None:
+        self._change_flavors(lambda: self._client.flavor_delete(context, flavor_id))
+
+    def flavor_extra_specs_update(
+        self, context: RequestContext, flavor_id: str, extra_specs: dict[str, str]
+    ) -> dict[str, str]:
+        return self._change_flavors(lambda: self._client.flavor_extra_specs_update(context, flavor_id, extra_specs))
+
+    def flavor_extra_spec_delete(self, context: RequestContext, flavor_id: str, key: str) -> None:
+        self._change_flavors(lambda: self._client.flavor_extra_spec_delete(context, flavor_id, key))
+
+    def flavor_access_add(
+        self, context: RequestContext, flavor_id: str, project_id: str, even_public: bool
+    ) -> list[str]:
+        return self._change_flavors(lambda: self._client.flavor_access_add(context, flavor_id, project_id, even_public))
+
+    def flavor_access_remove(self, context: RequestContext, flavor_id: str, project_id: str) -> list[str]:
+        return self._change_flavors(lambda: self._client.flavor_access_remove(context, flavor_id, project_id))
+
+    def _change_flavors(self, change: Callable[[], T]) -> T:
+        try:
+            return change()
+        finally:
+            self._flavors.clear()
+
+
+def connect(client: ConductorRPC, flavor_cache_seconds: float, batch_creates: bool = True) -> ApiConductorClient:
+    """Return the client of an API process. ``client`` sends the messages."""
+    return rpc.wrap(ApiConductorClient, client, flavor_cache_seconds, batch_creates)
+
+
+def _is_small(request: CreateRequest) -> bool:
+    return request.max_count == 1 and not request.injected_files and len(request.user_data or "") <= MAX_USER_DATA
+
+
+def _visible(instance: Instance | None, query: InstanceQuery) -> Instance | Exception:
+    if instance is None or not query.may_see(instance):
+        return exceptions.InstanceNotFound(instance_id=query.uuid)
+    return instance

@@ -1,0 +1,112 @@
+"""Creates of an API process: those that arrive while a message is sent share the next one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from nova_lite.api import conductor_client
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.objects import CreateRequest, CreateResult, Creation
+
+DEADLINE = 30
+
+
+def request(name: str = "vm", **values: Any) -> CreateRequest:
+    return CreateRequest(name=name, flavor_id="1", **values)
+
+
+def context(project: str = "demo") -> RequestContext:
+    return RequestContext(user_id="u", project_id=project, overwrite=False)
+
+
+class Conductor:
+    """Accepts all creates but those named "refused". Holds the one named "first" back until ``released``."""
+
+    def __init__(self) -> None:
+        self.singles: list[str] = []
+        self.batches: list[list[str]] = []
+        self.first_arrived, self.released = threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: pytest.fail(f"{name} is not expected")
+
+    def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
+        self.singles.append(request.name)
+        if request.name == "first":
+            self.first_arrived.set()
+            assert self.released.wait(DEADLINE)
+        if request.name == "refused":
+            raise exceptions.FlavorUnavailable(flavor_id="1")
+        return CreateResult(reservation_id=f"{context.project_id}/{request.name}", instances=[])
+
+    def create_instances_together(self, context: RequestContext, creates: list[Creation]) -> list[CreateResult | None]:
+        self.batches.append([create.request.name for create in creates])
+        return [
+            None
+            if create.request.name == "refused"
+            else CreateResult(reservation_id=f"{create.context['project_id']}/{create.request.name}", instances=[])
+            for create in creates
+        ]
+
+
+@pytest.fixture(autouse=True)
+def no_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = conductor_client.CREATE_LIMITS._replace(overlap_after=DEADLINE)
+    monkeypatch.setattr(conductor_client, "CREATE_LIMITS", limits)
+
+
+def post(conductor: Conductor, *creates: tuple[str, CreateRequest], batch_creates: bool = True) -> list[Any]:
+    """Send creates, by project, while a first one is running. Returns a reservation id or an error for each."""
+    client = conductor_client.connect(conductor, 0.0, batch_creates)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(20) as pool:
+        try:
+            first = pool.submit(client.create_instances, context(), request("first"))
+            assert conductor.first_arrived.wait(DEADLINE)
+            futures = [pool.submit(client.create_instances, context(project), create) for project, create in creates]
+            deadline = time.monotonic() + DEADLINE
+            while client._creates.pending + sum(future.done() for future in futures) < len(creates):
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
+        finally:
+            conductor.released.set()
+        assert first.result(DEADLINE).reservation_id == "demo/first"
+        return [future.exception(DEADLINE) or future.result().reservation_id for future in futures]
+
+
+def test_waiting_creates_are_one_message() -> None:
+    conductor = Conductor()
+    assert post(conductor, ("p1", request("one")), ("p2", request("two"))) == ["p1/one", "p2/two"]
+    assert conductor.singles == ["first"]
+    assert [sorted(batch) for batch in conductor.batches] == [["one", "two"]]
+
+
+def test_refused_create_of_a_batch_is_sent_alone_and_gets_its_error() -> None:
+    conductor = Conductor()
+    error, accepted = post(conductor, ("p1", request("refused")), ("p2", request("two")))
+    assert isinstance(error, exceptions.FlavorUnavailable)
+    assert accepted == "p2/two"
+    assert conductor.singles == ["first", "refused"]
+
+
+@pytest.mark.parametrize(
+    "large",
+    [{"max_count": 2}, {"injected_files": {"/a": "Yg=="}}, {"user_data": "a" * 5000}],
+    ids=["several servers", "files", "user data"],
+)
+def test_large_create_is_sent_alone_and_immediately(large: dict[str, Any]) -> None:
+    conductor = Conductor()
+    assert post(conductor, ("p1", request("one", **large))) == ["p1/one"]
+    assert (conductor.singles, conductor.batches) == (["first", "one"], [])
+
+
+def test_creates_without_batching_are_sent_immediately() -> None:
+    conductor = Conductor()
+    creates = ("p1", request("one")), ("p2", request("two"))
+    assert post(conductor, *creates, batch_creates=False) == ["p1/one", "p2/two"]
+    assert (sorted(conductor.singles), conductor.batches) == (["first", "one", "two"], [])

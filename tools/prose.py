@@ -334,7 +334,7 @@ _SENTENCE_END = re.compile(r"(?<=[.?!])[\"')\]*]*\s+(?=[`A-Z\[\"'(*])")
 def sentences(text: str, end: re.Pattern[str] = _PART_END) -> list[str]:
     """Split running text into sentences. Literal blocks are left out. `_PART_END` also splits at a semicolon."""
     text = re.sub(r"::\n\n(?:[ \t]+.*\n?|\n)+", " ", text)
-    text = re.sub(r"\]\([^)]*\)", "]", text)
+    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"(?m)^\s*\|.*$", "", text))
     parts: list[str] = []
     for block in re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.)\s", text):
         parts += re.split(end, block.replace("\n", " "))

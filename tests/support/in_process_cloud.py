@@ -122,7 +122,7 @@ class InProcessCloud:
         manager = ComputeManager(self.conf, HOST, driver, conductor, backend)
         manager.connect()
         manager.clean_up()
-        self.bus.serve(rpc.Endpoint(ComputeRPC, manager, orders=manager.orders), HOST)
+        self.bus.serve(rpc.Endpoint(ComputeRPC, manager, commands=manager.commands), HOST)
         manager.registration.serve()
         return manager
 

@@ -76,7 +76,7 @@ class API:
         if self.volumes is not None and not result.earlier:
             self.volumes.make(context, result.instances)
         uuids = [instance.uuid for instance in result.instances]
-        if not result.driven:
+        if not result.dispatched:
             _send_wake_up("build_instances", uuids, lambda: self.conductor.build_instances(context, uuids))
         return result
 

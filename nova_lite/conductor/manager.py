@@ -62,11 +62,11 @@ class ConductorManager:
         filter_questions = FilterQueries(self.db)
         scheduling = Scheduling(self.engine, scheduler, self.host_news, filter_questions)
         self.cinder = CinderDriver(self.engine, _cinder_client(conf))
-        self.drives = ActionDispatcher(lambda wanted: self.engine.guarded(lambda: scheduling.place(wanted)))
+        self.dispatcher = ActionDispatcher(lambda requests: self.engine.guarded(lambda: scheduling.place(requests)))
         self.reconciler = Reconciler(self.engine, scheduling, self.cinder)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
-            CreateEndpoints(self.db, conf, network_backend, self.drives),
+            CreateEndpoints(self.db, conf, network_backend, self.dispatcher),
             self.engine,
             BuildReports(self.engine, scheduling, conductor),
             InstanceEndpoints(self.engine),
@@ -88,7 +88,7 @@ class ConductorManager:
     def start(self) -> None:
         """From now on what follows from a commit is done in threads of its own."""
         self.host_news.start()
-        self.drives.start()
+        self.dispatcher.start()
 
     def states(self) -> Iterable[tuple[str, metrics.Value]]:
         """For metrics: what waits in the database, and how much of its pool is used."""
@@ -121,7 +121,7 @@ class ConductorManager:
         self.engine.stop()
         self.filter_news.stop()
         self.host_news.stop()
-        self.drives.stop()
+        self.dispatcher.stop()
         self.db.close()
 
     def _announce(self, uow: UnitOfWork) -> None:

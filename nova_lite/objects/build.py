@@ -82,7 +82,7 @@ class CreateResult(msgspec.Struct, kw_only=True):
     reservation_id: str
     instances: list[Instance]
     earlier: bool = False
-    driven: bool = False
+    dispatched: bool = msgspec.field(default=False, name="driven")
 
 
 class Reimage(msgspec.Struct, kw_only=True):

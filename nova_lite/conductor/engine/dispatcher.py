@@ -1,10 +1,11 @@
-"""Driving what was just accepted, by the conductor that has accepted it: without a message, and without reading again
-what it wrote.
+"""Dispatching of accepted creates: the conductor that has accepted them asks the scheduler itself.
 
-The action is leased in the transaction that writes it, and driven once that is committed. What is accepted while
-others are driven is driven together next; and where creates come in quick succession, each batch waits a moment for
-more of them, as one that is driven by itself costs several times what it costs in a batch. One that comes alone does
-not wait. If this daemon ends first, the lease does, too.
+That needs no message, and does not read again what was just written. An action is leased in the transaction that writes
+it, and dispatched after the commit. If the daemon ends first, the lease expires and the reconciler takes over.
+
+Creates that are accepted while others are dispatched form the next batch. If creates arrive in quick succession, each
+batch waits up to `MAX_DELAY` for more, because a lone create costs several times its share of a batch. A create that
+arrives alone does not wait.
 """
 
 from __future__ import annotations
@@ -16,29 +17,32 @@ from concurrent import futures
 
 from nova_lite.conductor.engine.placement_request import PlacementRequest
 
-#: Batches that are driven at a time: while the scheduler is asked about one, places are claimed for another.
-AT_ONCE = 2
+#: Batches that are placed at a time: while the scheduler works on one, places are claimed for another.
+MAX_IN_FLIGHT = 2
 #: Instances in one batch, if more than one request is in it.
-MOST = 64
-#: Seconds between two creates that are in quick succession, and those that the first of a batch waits then at most.
-CLOSE = 0.05
-MOMENT = 0.25
-#: Seconds that the end of the daemon waits for what is driven.
-PATIENCE = 10.0
+MAX_BATCH = 64
+#: Seconds after a create during which the next one counts as following in quick succession.
+QUIET_PERIOD = 0.05
+#: Seconds that a batch waits at most for more creates.
+MAX_DELAY = 0.25
+#: Seconds that `ActionDispatcher.stop` waits for batches in flight.
+STOP_TIMEOUT = 10.0
 
 
 class ActionDispatcher:
-    """``place``: drives a batch, and raises nothing. Until it is started, nothing is driven here: who has accepted
-    leaves it to whoever is nudged."""
+    """Passes leased actions to ``place``, in batches.
+
+    ``place`` must not raise. A dispatcher that is not started dispatches nothing: then the API sends `build_instances`.
+    """
 
     def __init__(self, place: Callable[[list[PlacementRequest]], None]) -> None:
         self._place = place
         self._changed = threading.Condition()
         self._waiting: list[list[PlacementRequest]] = []
-        self._under_way = 0
-        self._came = float("-inf")
-        self._ready = float("-inf")
-        self._gathers = False
+        self._in_flight = 0
+        self._last_arrival = float("-inf")
+        self._due = float("-inf")
+        self._is_collecting = False
         self._submit: Callable[[Callable[[], None]], object] | None = None
         self._pool: futures.Executor | None = None
 
@@ -47,61 +51,62 @@ class ActionDispatcher:
         return self._submit is not None
 
     def start(self, submit: Callable[[Callable[[], None]], object] | None = None) -> None:
-        """``submit``: what runs a batch, if not a pool of threads."""
+        """Start to dispatch. ``submit`` runs a batch; by default, a pool of threads does."""
         if self._pool is None and submit is None:
-            self._pool = futures.ThreadPoolExecutor(AT_ONCE, thread_name_prefix="drive")
+            self._pool = futures.ThreadPoolExecutor(MAX_IN_FLIGHT, thread_name_prefix="dispatch")
         self._submit = submit or self._submit or (self._pool.submit if self._pool else None)
 
     def stop(self) -> None:
+        """Take on no more work, and wait for the batches in flight."""
         with self._changed:
             self._submit = None
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._under_way, PATIENCE)
+            self._changed.wait_for(lambda: not self._in_flight, STOP_TIMEOUT)
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def add(self, wanted: list[PlacementRequest]) -> None:
-        """One request's, leased and committed."""
+    def add(self, requests: list[PlacementRequest]) -> None:
+        """Add the leased and committed actions of one request."""
         with self._changed:
             now = time.monotonic()
             if not self._waiting:
-                crowded = self._under_way > 0 or now - self._came < CLOSE
-                self._ready = now + (MOMENT if crowded else 0.0)
-            self._came = now
-            self._waiting.append(wanted)
+                is_crowded = self._in_flight > 0 or now - self._last_arrival < QUIET_PERIOD
+                self._due = now + (MAX_DELAY if is_crowded else 0.0)
+            self._last_arrival = now
+            self._waiting.append(requests)
             self._changed.notify_all()
             submit = self._submit
-            if submit is None or self._under_way >= AT_ONCE or self._gathers:
+            if submit is None or self._in_flight >= MAX_IN_FLIGHT or self._is_collecting:
                 return
-            self._under_way += 1
+            self._in_flight += 1
         try:
             submit(self._run)
-        except RuntimeError:  # the pool has just been shut down: what is leased is driven by others then
+        except RuntimeError:  # the pool has just been shut down: the reconciler takes over when the lease expires
             with self._changed:
-                self._under_way -= 1
+                self._in_flight -= 1
 
     def _run(self) -> None:
-        while batch := self._next():
+        while batch := self._next_batch():
             self._place(batch)
 
-    def _next(self) -> list[PlacementRequest]:
-        """Empty when there is no more, or another thread waits for more; this one has ended then."""
+    def _next_batch(self) -> list[PlacementRequest]:
+        """Return the next batch. It is empty if nothing waits, or another thread collects: then this thread ends."""
         with self._changed:
             batch: list[PlacementRequest] = []
-            if not self._gathers:
-                self._gather()
-                while self._waiting and (not batch or len(batch) + len(self._waiting[0]) <= MOST):
+            if not self._is_collecting:
+                self._collect()
+                while self._waiting and (not batch or len(batch) + len(self._waiting[0]) <= MAX_BATCH):
                     batch += self._waiting.pop(0)
             if not batch:
-                self._under_way -= 1
+                self._in_flight -= 1
                 self._changed.notify_all()
             return batch
 
-    def _gather(self) -> None:
-        """Until what waits is a batch, has waited for its moment, or is not to wait any more."""
-        self._gathers = True
-        while self._waiting and self._submit is not None and sum(map(len, self._waiting)) < MOST:
-            left = self._ready - time.monotonic()
+    def _collect(self) -> None:
+        """Wait until a whole batch is there, its time is over, or the dispatcher stops."""
+        self._is_collecting = True
+        while self._waiting and self._submit is not None and sum(map(len, self._waiting)) < MAX_BATCH:
+            left = self._due - time.monotonic()
             if left <= 0 or not self._changed.wait(left):
                 break
-        self._gathers = False
+        self._is_collecting = False

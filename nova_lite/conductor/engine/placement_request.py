@@ -1,4 +1,4 @@
-"""What is asked of the scheduler for an action at the step `ScheduleStep`."""
+"""Placement requests: what the scheduler needs to know about the instance of an action at the step `ScheduleStep`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.objects import Flavor, Image, RequestedDestination, RequestSpec
 
-#: In place of servers that a hint may not name; no host has it.
+#: Stands for servers that a scheduler hint must not name. No host has a server of this uuid.
 NOWHERE = "00000000-0000-0000-0000-000000000000"
+
+#: Scheduler hints that name servers.
+SERVER_HINTS = ("same_host", "different_host")
 
 
 class PlacementRequest(msgspec.Struct):
-    """One action, leased to ``owner``, and what the scheduler has to know of its instance. ``since``: when this attempt
-    began. ``is_new``: it was never on a host, and has no interfaces yet. ``group``: the same for those that one
-    question is about."""
+    """Action that is leased to ``owner``, with the scheduler's view of its instance.
+
+    ``since``: when this attempt began. ``is_new``: the instance was never on a host and has no interfaces yet.
+    ``group``: requests of the same group go to the scheduler as one `RequestSpec`.
+    """
 
     action_id: int
     instance_uuid: str
@@ -37,23 +42,27 @@ class PlacementRequest(msgspec.Struct):
 def placement_request_of(
     uow: UnitOfWork, context: RequestContext, action: InstanceAction, row: Instance
 ) -> PlacementRequest:
-    """What is asked for an action at `ScheduleStep`, which is leased to somebody."""
+    """Return the placement request of a leased action at `ScheduleStep`."""
     payload = action.payload
     tried, excluded = list(payload.get("tried", [])), payload.get("excluded", [])
     spec = request_spec(uow, row, tried, excluded, payload.get("flavor"))
     destination = spec.requested_destination and spec.requested_destination.host
-    size = spec.flavor.flavorid if "flavor" in payload else ""
-    group = (row.reservation_id, spec.forced_host or "", destination or "", size, *spec.ignore_hosts)
-    given = any(each.get("port_id") for each in row.request.get("networks", ()))
-    is_new = action.action == operations.CREATE.kind and not tried and not given
+    flavor_id = spec.flavor.flavorid if "flavor" in payload else ""
+    group = (row.reservation_id, spec.forced_host or "", destination or "", flavor_id, *spec.ignore_hosts)
+    is_new = action.action == operations.CREATE.kind and not tried and not _uses_ports(row)
     return PlacementRequest(action.id, row.uuid, str(action.lease_owner), context, uow.now, is_new, group, spec)
 
 
-def grouped(wanted: list[PlacementRequest]) -> list[list[PlacementRequest]]:
-    """What one question can be about; each in the order in which it came."""
+def _uses_ports(row: Instance) -> bool:
+    """Return whether the instance's create request names ports that exist."""
+    return any(network.get("port_id") for network in row.request.get("networks", ()))
+
+
+def grouped(requests: list[PlacementRequest]) -> list[list[PlacementRequest]]:
+    """Split requests by their ``group``, in the order of arrival."""
     groups: dict[tuple[str, ...], list[PlacementRequest]] = {}
-    for item in wanted:
-        groups.setdefault(item.group, []).append(item)
+    for request in requests:
+        groups.setdefault(request.group, []).append(request)
     return list(groups.values())
 
 
@@ -64,9 +73,12 @@ def request_spec(
     excluded: Iterable[str] = (),
     flavor: dict[str, Any] | None = None,
 ) -> RequestSpec:
-    """What the scheduler has to know of an instance; ``tried`` are the hosts that could not build it, ``excluded``
-    others that it is not to go to, ``flavor`` the one that it is to have."""
-    wanted = instance.request.get("requested_destination")
+    """Return the request spec of an instance.
+
+    ``tried``: hosts that failed to build it. ``excluded``: other hosts that must not get it. ``flavor``: the new
+    flavor, if the instance gets another one.
+    """
+    destination = instance.request.get("requested_destination")
     return RequestSpec(
         instance_uuids=[instance.uuid],
         project_id=instance.project_id,
@@ -76,25 +88,28 @@ def request_spec(
         availability_zone=instance.requested_availability_zone,
         forced_host=instance.request.get("forced_host"),
         forced_node=instance.request.get("forced_node"),
-        requested_destination=None if wanted is None else msgspec.convert(wanted, RequestedDestination),
+        requested_destination=None if destination is None else msgspec.convert(destination, RequestedDestination),
         ignore_hosts=[*excluded, *tried],
         attempt=len(tried) + 1,
         instance_group=server_groups.of_instance(uow, instance.uuid) if instance.scheduler_hints.get("group") else None,
-        scheduler_hints=_hints(uow, instance),
+        scheduler_hints=_hints(uow, instance) if instance.scheduler_hints else {},
     )
 
 
 def _hints(uow: UnitOfWork, instance: Instance) -> dict[str, list[str] | str]:
-    """The hints, of which those about servers count only for the project's own: whether a host was found would tell
-    where others' are. A server that is not one's own is nowhere."""
-    found = dict(instance.scheduler_hints)
-    named = {hint: _several(found[hint]) for hint in ("same_host", "different_host") if hint in found}
-    wanted = {uuid for uuids in named.values() for uuid in uuids}
-    if wanted:
-        own = instances.of_project(uow, instance.project_id, wanted)
-        found |= {hint: [uuid for uuid in uuids if uuid in own] or [NOWHERE] for hint, uuids in named.items()}
-    return found
+    """Return the scheduler hints. Servers of other projects are replaced by `NOWHERE`.
+
+    Otherwise the scheduler's decision would show where servers of other projects are.
+    """
+    hints = dict(instance.scheduler_hints)
+    named = {hint: _as_list(hints[hint]) for hint in SERVER_HINTS if hint in hints}
+    uuids = {uuid for named_uuids in named.values() for uuid in named_uuids}
+    if uuids:
+        own = instances.of_project(uow, instance.project_id, uuids)
+        for hint, named_uuids in named.items():
+            hints[hint] = [uuid for uuid in named_uuids if uuid in own] or [NOWHERE]
+    return hints
 
 
-def _several(value: list[str] | str) -> list[str]:
+def _as_list(value: list[str] | str) -> list[str]:
     return [value] if isinstance(value, str) else value

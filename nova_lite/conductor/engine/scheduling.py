@@ -1,13 +1,15 @@
-"""The step `ScheduleStep`: ask the scheduler, claim, and hand each instance to its host.
+"""The step `ScheduleStep`: ask the scheduler for hosts, claim places, and send the commands that follow.
 
-`Scheduling.run` may be nudged twice, late, or never: the lease on the action decides who drives it, and the claim is
-one transaction that re-checks everything. What cannot go on now (no scheduler, no broker) is left to the reconciler.
+`Scheduling.run` may be called twice for an action, late, or never. The lease on the action decides who schedules it.
+The claim is one transaction that checks everything again. If the scheduler or the broker is away, the reconciler
+schedules the action later.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -44,165 +46,188 @@ from nova_lite.scheduler.rpcapi import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
 
-Order = BuildRequest | ActionCommand
+HostCommand = BuildRequest | ActionCommand
 
-#: How often in one go the scheduler is asked again because others were faster to claim.
+#: Rounds of scheduling in one call of `Scheduling.place`. A round fails if other conductors claim the places first.
 CLAIM_ROUNDS = 5
 
-#: Orders that one message to a host carries at most.
-ORDERS = 32
+#: Builds that one message to a host carries at most.
+MAX_BUILDS = 32
+
+
+class Placed(NamedTuple):
+    """A claimed place, and the command to send to its host."""
+
+    host: str
+    request: PlacementRequest
+    command: HostCommand
 
 
 class Scheduling:
-    """``news``: what schedulers have not been told yet. Nobody is refused for want of it. ``filters``: tells what hosts
-    have to filter of the projects whose servers they build."""
+    """Schedules actions.
+
+    ``publisher``: publishes changes of hosts, so that no request is refused because the scheduler missed one.
+    ``filters``: finds the packet filters of the projects whose servers a host builds.
+    """
 
     def __init__(
         self,
         engine: ActionEngine,
         scheduler: SchedulerRPC,
-        news: HostPublisher | None = None,
+        publisher: HostPublisher | None = None,
         filters: FilterQueries | None = None,
     ) -> None:
         self.engine = engine
         self.db = engine.db
         self.conf = engine.conf
         self.scheduler = scheduler
-        self.news = news
+        self.publisher = publisher
         self.filters = filters
 
     def run(self, context: RequestContext, instance_uuids: Iterable[str], owner: str | None = None) -> None:
-        """Drive the builds of these instances; with ``owner`` their actions are already leased to that name."""
+        """Schedule the open actions of these instances. ``owner``: holds their leases already; None: lease them."""
         token = owner or actions.new_owner()
         self.place(self.db.write(self._lease, context, token, list(instance_uuids), owner is not None))
 
-    def place(self, wanted: list[PlacementRequest]) -> None:
-        """Ask the scheduler, claim and send, all of these together; more than one request's, perhaps."""
+    def place(self, requests: list[PlacementRequest]) -> None:
+        """Ask the scheduler for hosts, claim places there, and send the commands, for all requests together."""
         for _ in range(CLAIM_ROUNDS):
-            if not wanted:
+            if not requests:
                 return
-            chosen = self._choose(grouped(wanted))
-            placed, wanted = self._claim_together([item for item in wanted if item.instance_uuid in chosen], chosen)
+            destinations = self._choose(grouped(requests))
+            located = [request for request in requests if request.instance_uuid in destinations]
+            placed, requests = self._claim_together(located, destinations)
             self._send(placed)
-        self._retry_later(wanted, "every chosen host was claimed by others first")
+        self._retry_later(requests, "every chosen host was claimed by others first")
 
-    # --- ask
+    # --- ask the scheduler
 
     def _choose(self, groups: list[list[PlacementRequest]]) -> dict[str, Destination]:
-        """By instance, where those can go that can go somewhere. What becomes of the others is recorded."""
-        chosen: dict[str, Destination] = {}
-        for group, answer in self._answers(groups):
-            if isinstance(answer, exceptions.NoValidHost):
-                self.db.write(self._not_placed, group, answer.message, str(answer.kwargs.get("details", "")))
-            elif isinstance(answer, exceptions.NovaLiteException):
-                self._retry_later(group, f"scheduling: {answer.message}")
+        """Return destinations by instance. Requests without a destination fail, or are retried later."""
+        destinations: dict[str, Destination] = {}
+        for group, reply in self._replies(groups):
+            if isinstance(reply, exceptions.NoValidHost):
+                self.db.write(self._fail, group, reply.message, str(reply.kwargs.get("details", "")))
+            elif isinstance(reply, exceptions.NovaLiteException):
+                self._retry_later(group, f"scheduling: {reply.message}")
             else:
-                chosen |= {each.instance_uuid: each for each in answer}
-        return chosen
+                destinations |= {destination.instance_uuid: destination for destination in reply}
+        return destinations
 
-    def _answers(
+    def _replies(
         self, groups: list[list[PlacementRequest]]
     ) -> Iterator[tuple[list[PlacementRequest], list[Destination] | exceptions.NovaLiteException]]:
-        """Who finds no host is asked for again once the scheduler knows of all that has become free meanwhile."""
-        known = self.news.count if self.news else 0
-        if self.news:
-            self.news.tell_freed()
-        for group, answer in zip(groups, self._ask(groups), strict=True):
-            if isinstance(answer, exceptions.NoValidHost) and self.news:
-                self.news.refused()
-                if self.news.count != known:
-                    yield group, self._ask_one(group)
-                    continue
-            yield group, answer
+        """Yield each group with the scheduler's reply.
 
-    def _ask(self, groups: list[list[PlacementRequest]]) -> list[list[Destination] | exceptions.NovaLiteException]:
-        """Ask for all groups in one message."""
+        Before `NoValidHost` is accepted, capacity that any conductor has freed lately is published. If there is such
+        capacity, the conductor asks the scheduler again.
+        """
+        if self.publisher is None:
+            yield from zip(groups, self._select(groups), strict=True)
+            return
+        known = self.publisher.count
+        self.publisher.tell_freed()
+        for group, reply in zip(groups, self._select(groups), strict=True):
+            if isinstance(reply, exceptions.NoValidHost):
+                self.publisher.refused()
+                if self.publisher.count != known:
+                    yield group, self._select_one(group)
+                    continue
+            yield group, reply
+
+    def _select(self, groups: list[list[PlacementRequest]]) -> list[list[Destination] | exceptions.NovaLiteException]:
+        """Ask the scheduler about all groups in one message."""
         if len(groups) > 1:
             try:
                 specs = [self._spec(group) for group in groups]
                 placements = self.scheduler.select_for_several(groups[0][0].context, specs)
-                return [_answer_of(placement) for placement in placements]
+                return [_destinations_of(placement) for placement in placements]
             except exceptions.NovaLiteException as error:
                 return [error] * len(groups)
-        return [self._ask_one(group) for group in groups]
+        return [self._select_one(group) for group in groups]
 
-    def _ask_one(self, group: list[PlacementRequest]) -> list[Destination] | exceptions.NovaLiteException:
+    def _select_one(self, group: list[PlacementRequest]) -> list[Destination] | exceptions.NovaLiteException:
         try:
             return self.scheduler.select_destinations(group[0].context, self._spec(group))
         except exceptions.NovaLiteException as error:
             return error
 
-    def _spec(self, wanted: list[PlacementRequest]) -> RequestSpec:
-        uuids = [item.instance_uuid for item in wanted]
-        group = self.db.read(server_groups.of_instance, uuids[0]) if wanted[0].spec.instance_group else None
-        return msgspec.structs.replace(wanted[0].spec, instance_uuids=uuids, instance_group=group)
+    def _spec(self, group: list[PlacementRequest]) -> RequestSpec:
+        """Return one spec for all instances of the group, with the members of their server group as they are now."""
+        uuids = [request.instance_uuid for request in group]
+        spec = group[0].spec
+        server_group = self.db.read(server_groups.of_instance, uuids[0]) if spec.instance_group else None
+        return msgspec.structs.replace(spec, instance_uuids=uuids, instance_group=server_group)
 
     # --- send
 
-    def _send(self, placed: list[tuple[str, PlacementRequest, Order]]) -> None:
-        """Send the orders, a host's builds together. A build that no queue takes is retried before its lease lapses:
-        nobody has begun it."""
+    def _send(self, placed: list[Placed]) -> None:
+        """Send the commands; builds of one host are batched.
+
+        A build that cannot be sent is retried before its lease expires, because no host has begun it.
+        """
         builds: dict[str, list[tuple[PlacementRequest, BuildRequest]]] = {}
-        for host, item, order in placed:
-            if isinstance(order, ActionCommand):
-                self.engine.send(order, item.context)
+        for host, request, command in placed:
+            if isinstance(command, ActionCommand):
+                self.engine.send(command, request.context)
             else:
-                builds.setdefault(host, []).append((item, order))
+                builds.setdefault(host, []).append((request, command))
         unsent: dict[int, str] = {}
         filters = self._filters(builds)
-        for host, orders in builds.items():
-            for start in range(0, len(orders), ORDERS):
-                some = orders[start : start + ORDERS]
-                some[0][1].filters = filters.get(host)
-                unsent |= {item.action_id: item.owner for item in self._send_builds(host, some)}
+        for host, commands in builds.items():
+            for start in range(0, len(commands), MAX_BUILDS):
+                batch = commands[start : start + MAX_BUILDS]
+                batch[0][1].filters = filters.get(host)
+                unsent |= {request.action_id: request.owner for request in self._send_builds(host, batch)}
         if unsent:
             self.db.write(actions.retry_later, self.conf, unsent, "its compute host could not be reached")
 
     def _filters(self, builds: Mapping[str, Sequence[tuple[PlacementRequest, BuildRequest]]]) -> dict[str, PortFilters]:
-        """What these hosts have to filter, if several builds go out: of a single one its host asks while it builds."""
+        """Return the packet filters by host if there are several builds. The host of a single build asks for them."""
         if self.filters is None or sum(map(len, builds.values())) < 2:
             return {}
-        requests = {host: [request for _, request in orders] for host, orders in builds.items()}
-        projects = {
-            host: {each.instance.project_id for each in mine if each.connected} for host, mine in requests.items()
-        }
-        return self.filters.rules_for_builds({host: theirs for host, theirs in projects.items() if theirs})
+        projects: dict[str, set[str]] = {}
+        for host, commands in builds.items():
+            for _, build in commands:
+                if build.connected:
+                    projects.setdefault(host, set()).add(build.instance.project_id)
+        return self.filters.rules_for_builds(projects)
 
     def _send_builds(
-        self, host: str, orders: Sequence[tuple[PlacementRequest, BuildRequest]]
+        self, host: str, commands: Sequence[tuple[PlacementRequest, BuildRequest]]
     ) -> list[PlacementRequest]:
-        """Send the builds of one host in one message. Return those that no queue took."""
-        requests = [request for _, request in orders]
-        context = orders[0][0].context
-        if len(requests) > 1:
+        """Send the builds of one host in one message. Return the requests of builds that no queue took."""
+        builds = [build for _, build in commands]
+        context = commands[0][0].context
+        if len(builds) > 1:
             try:
-                self.engine.compute.build_and_run_instances(context, host, requests)
+                self.engine.compute.build_and_run_instances(context, host, builds)
                 return []
             except exceptions.MessagingUnavailable as error:
-                LOG.warning("%d builds could not be sent to %s: %s", len(requests), host, error.message)
-                return [item for item, _ in orders]
-        return [item for item, request in orders if not self.send(item.context, host, request)]
+                LOG.warning("%d builds could not be sent to %s: %s", len(builds), host, error.message)
+                return [request for request, _ in commands]
+        return [request for request, build in commands if not self.send(request.context, host, build)]
 
-    def send(self, context: RequestContext, host: str, request: BuildRequest) -> bool:
-        """Cast a build to its host; whether a queue took it. If not, the reconciler sends it again."""
+    def send(self, context: RequestContext, host: str, build: BuildRequest) -> bool:
+        """Send a build to its host. Return False if no queue took it: then the reconciler sends it again."""
         try:
-            self.engine.compute.build_and_run_instance(context, host, request)
+            self.engine.compute.build_and_run_instance(context, host, build)
         except exceptions.MessagingUnavailable as error:
-            LOG.warning("Build of %s could not be sent to %s: %s", request.instance.uuid, host, error.message)
+            LOG.warning("Build of %s could not be sent to %s: %s", build.instance.uuid, host, error.message)
             return False
         return True
 
-    def _retry_later(self, wanted: list[PlacementRequest], cause: str) -> None:
-        LOG.info("%d build(s) will be tried again: %s", len(wanted), cause)
-        self.db.write(self._put_off, wanted, cause)
+    def _retry_later(self, requests: list[PlacementRequest], cause: str) -> None:
+        LOG.info("%d build(s) will be tried again: %s", len(requests), cause)
+        self.db.write(self._put_off, requests, cause)
 
-    def _put_off(self, uow: UnitOfWork, wanted: list[PlacementRequest], cause: str) -> None:
-        items = {item.action_id: item for item in wanted}
-        leases = {item.action_id: item.owner for item in wanted}
+    def _put_off(self, uow: UnitOfWork, requests: list[PlacementRequest], cause: str) -> None:
+        by_action = {request.action_id: request for request in requests}
+        leases = {request.action_id: request.owner for request in requests}
         for action in actions.retry_later(uow, self.conf, leases, cause):
-            self._note(uow, items[action.id], action)
+            self._start_event(uow, by_action[action.id], action)
 
-    # --- plan
+    # --- lease
 
     def _lease(
         self, uow: UnitOfWork, context: RequestContext, token: str, instance_uuids: list[str], leased: bool
@@ -214,41 +239,45 @@ class Scheduling:
 
     # --- record
 
-    def _locked(self, uow: UnitOfWork, wanted: list[PlacementRequest]) -> list[tuple[PlacementRequest, ActionContext]]:
-        """Those that are still leased to us, locked with their instances; in the order in which they came."""
-        uuids = {item.action_id: item.instance_uuid for item in wanted}
-        owners = {item.action_id: item.owner for item in wanted}
-        found = actions.still_leased(uow, uuids, owners, operations.SCHEDULE)
-        contexts = [(item, ActionContext(uow, *found[item.action_id])) for item in wanted if item.action_id in found]
-        ours = [
-            (item, ctx)
-            for item, ctx in contexts
-            if not ctx.instance.deleted and ctx.instance.task_state == ctx.step.task
-        ]
-        for item, ctx in ours:
-            self._note(uow, item, ctx.action)
-        return ours
+    def _locked(
+        self, uow: UnitOfWork, requests: list[PlacementRequest]
+    ) -> list[tuple[PlacementRequest, ActionContext]]:
+        """Lock actions and instances of the requests. Leave out lost leases."""
+        uuids = {request.action_id: request.instance_uuid for request in requests}
+        owners = {request.action_id: request.owner for request in requests}
+        rows = actions.still_leased(uow, uuids, owners, operations.SCHEDULE)
+        locked = []
+        for request in requests:
+            if request.action_id not in rows:
+                continue
+            ctx = ActionContext(uow, *rows[request.action_id])
+            if not ctx.instance.deleted and ctx.instance.task_state == ctx.step.task:
+                self._start_event(uow, request, ctx.action)
+                locked.append((request, ctx))
+        return locked
 
-    def _note(self, uow: UnitOfWork, item: PlacementRequest, action: InstanceAction) -> None:
-        """Write that the step has begun, together with what came of it."""
+    def _start_event(self, uow: UnitOfWork, request: PlacementRequest, action: InstanceAction) -> None:
+        """Write the event of the step. It is written together with the result of the step, to save a transaction."""
         event = operations.get(action.action, action.payload).step(operations.SCHEDULE).event
-        actions.start_event(uow, action, str(event), self.conf.host, item.since)
+        actions.start_event(uow, action, str(event), self.conf.host, request.since)
 
     def _claim_together(
-        self, wanted: list[PlacementRequest], destinations: dict[str, Destination]
-    ) -> tuple[list[tuple[str, PlacementRequest, Order]], list[PlacementRequest]]:
-        """`_claim` in one transaction. If that cannot be, because a row makes no sense, each request's in its own: what
-        fails then is left to its lease."""
-        groups = grouped(wanted)
+        self, requests: list[PlacementRequest], destinations: dict[str, Destination]
+    ) -> tuple[list[Placed], list[PlacementRequest]]:
+        """Call `_claim` in one transaction. If it fails because of a corrupt row, claim for one group after the other.
+
+        The leases of a group that fails then expire, so the reconciler retries it.
+        """
+        groups = grouped(requests)
         if len(groups) < 2:
-            return self.db.write(self._claim, wanted, destinations) if wanted else ([], [])
+            return self.db.write(self._claim, requests, destinations) if requests else ([], [])
         try:
-            return self.db.write(self._claim, wanted, destinations)
+            return self.db.write(self._claim, requests, destinations)
         except Exception as error:
             if isinstance(translate(error), exceptions.DatabaseUnavailable):
                 raise
             LOG.warning("Places are claimed for one request after the other, one of them cannot be: %r", error)
-        placed: list[tuple[str, PlacementRequest, Order]] = []
+        placed: list[Placed] = []
         lost: list[PlacementRequest] = []
         for group in groups:
 
@@ -261,42 +290,44 @@ class Scheduling:
         return placed, lost
 
     def _claim(
-        self, uow: UnitOfWork, wanted: list[PlacementRequest], destinations: dict[str, Destination]
-    ) -> tuple[list[tuple[str, PlacementRequest, Order]], list[PlacementRequest]]:
-        """Claim what can be claimed; the orders to send, and the instances whose hosts were all full by now.
+        self, uow: UnitOfWork, requests: list[PlacementRequest], destinations: dict[str, Destination]
+    ) -> tuple[list[Placed], list[PlacementRequest]]:
+        """Claim places. Return the claimed places, and the requests whose hosts are all full by now.
 
-        Two conductors do not lock the same rows the other way round: first come all instances, then all hosts, then in
-        the order of the hosts their nodes, then networks.
+        All conductors lock rows in the same order, to avoid deadlocks: instances, hosts, the hosts' nodes, networks.
         """
-        placed: list[tuple[str, PlacementRequest, ActionContext]] = []
+        claimed: list[tuple[str, PlacementRequest, ActionContext]] = []
         lost: list[PlacementRequest] = []
-        store = networks.Store(uow, new=[item.instance_uuid for item in wanted if item.is_new])
-        with uow.session.no_autoflush:  # one update of each row says it all
-            ours = self._locked(uow, wanted)
-            claims.lock_hosts(uow, [destinations[item.instance_uuid].selected.host for item, _ in ours])
-            for item, ctx in sorted(ours, key=lambda each: destinations[each[0].instance_uuid].selected.host):
-                if placed and item.spec.instance_group is not None:
-                    uow.session.flush()  # other members of its group may be among those
-                selection = _claim_one(ctx, item, destinations[item.instance_uuid])
+        store = networks.Store(uow, new=[request.instance_uuid for request in requests if request.is_new])
+        with uow.session.no_autoflush:  # each row is updated once
+            locked = self._locked(uow, requests)
+            hosts = {request.instance_uuid: destinations[request.instance_uuid].selected.host for request, _ in locked}
+            claims.lock_hosts(uow, list(hosts.values()))
+            for request, ctx in sorted(locked, key=lambda pair: hosts[pair[0].instance_uuid]):
+                if claimed and request.spec.instance_group is not None:
+                    uow.session.flush()  # a member of the same group may be among the claimed
+                selection = _claim_one(ctx, request, destinations[request.instance_uuid])
                 if selection is None:
-                    lost.append(item)
+                    lost.append(request)
                     continue
-                self._go_on(ctx, selection, store)
+                self._advance(ctx, selection, store)
                 if ctx.action.finish_time is None:
-                    placed.append((selection.host, item, ctx))
-        orders = _orders(uow, [ctx for *_, ctx in placed])
-        return [(host, item, orders[item.instance_uuid]) for host, item, _ in placed], lost
+                    claimed.append((selection.host, request, ctx))
+        commands = _commands(uow, [ctx for *_, ctx in claimed])
+        return [Placed(host, request, commands[request.instance_uuid]) for host, request, _ in claimed], lost
 
-    def _go_on(self, ctx: ActionContext, selection: Selection, store: networks.Store) -> None:
-        """The place is claimed."""
+    def _advance(self, ctx: ActionContext, selection: Selection, store: networks.Store) -> None:
+        """Start the next step, as the place is claimed."""
         ctx.action.payload = {**ctx.action.payload, "limits": selection.limits}
         actions.extend(ctx.uow, self.conf, ctx.action)
         self.engine.advance(ctx, driven=True)
         self._connect(ctx, store)
 
     def _connect(self, ctx: ActionContext, store: networks.Store) -> None:
-        """Addresses that are rows are taken with the place, so that the host need not ask for them. What speaks against
-        that is told to the host when it asks."""
+        """Allocate addresses of the built-in network service, so that the host need not ask for them.
+
+        If that fails, the host asks, and gets the error.
+        """
         network = self.engine.network
         if ctx.action.step != operations.BUILD or network.remote:
             return
@@ -311,34 +342,34 @@ class Scheduling:
         ctx.action.payload = {**ctx.action.payload, CONNECTED: host.admission}
         begun(ctx)
 
-    def _not_placed(self, uow: UnitOfWork, wanted: list[PlacementRequest], message: str, details: str) -> None:
-        for _, ctx in self._locked(uow, wanted):
+    def _fail(self, uow: UnitOfWork, requests: list[PlacementRequest], message: str, details: str) -> None:
+        for _, ctx in self._locked(uow, requests):
             errors = ctx.action.payload.get("errors", [])
             earlier = f" (an earlier host failed: {errors[-1]})" if errors else ""
             self.engine.fail(ctx, message + earlier, details, answered=False)
 
 
-def _answer_of(placement: Placement) -> list[Destination] | exceptions.NovaLiteException:
+def _destinations_of(placement: Placement) -> list[Destination] | exceptions.NovaLiteException:
     if placement.reason is None:
         return placement.destinations
     return exceptions.NoValidHost(placement.reason, details=placement.details)
 
 
-def _claim_one(ctx: ActionContext, item: PlacementRequest, destination: Destination) -> Selection | None:
-    """The host that has the place; None if none of those that the scheduler chose has room any more."""
-    chosen = (destination.selected, *destination.alternates)
-    return next((selection for selection in chosen if _claimed(ctx, item, selection)), None)
+def _claim_one(ctx: ActionContext, request: PlacementRequest, destination: Destination) -> Selection | None:
+    """Claim a place on the selected host, or on the first alternate with room. Return None if all are full."""
+    selections = (destination.selected, *destination.alternates)
+    return next((selection for selection in selections if _is_claimed(ctx, request, selection)), None)
 
 
-def _claimed(ctx: ActionContext, item: PlacementRequest, selection: Selection) -> bool:
-    """Claim one instance's place; a host that breaks the policy of its server group counts as full."""
+def _is_claimed(ctx: ActionContext, request: PlacementRequest, selection: Selection) -> bool:
+    """Claim a place. Return False if the host is full, or would break the policy of the server group."""
     uow, instance = ctx.uow, ctx.instance
-    if item.spec.instance_group is not None and not server_groups.keeps_policy(uow, instance.uuid, selection.host):
+    if request.spec.instance_group is not None and not server_groups.keeps_policy(uow, instance.uuid, selection.host):
         return False
-    step, numa = ctx.step, hardware.numa_of(item.spec.flavor, item.spec.image)
+    step, numa = ctx.step, hardware.numa_of(request.spec.flavor, request.spec.image)
     if not isinstance(step, ScheduleStep) or step.moves:
         return claims.claim(uow, instance, selection, numa)
-    place = claims.take(uow, instance, selection, claims.needs(item.spec.flavor), numa)
+    place = claims.take(uow, instance, selection, claims.needs(request.spec.flavor), numa)
     if place is None:
         return False
     same = place.host == instance.host
@@ -347,9 +378,9 @@ def _claimed(ctx: ActionContext, item: PlacementRequest, selection: Selection) -
     return True
 
 
-def _orders(uow: UnitOfWork, contexts: list[ActionContext]) -> dict[str, Order]:
-    """What follows the claims, by instance: a build, or an order of another step."""
+def _commands(uow: UnitOfWork, contexts: list[ActionContext]) -> dict[str, HostCommand]:
+    """Return the commands that follow the claims, by instance: builds, and commands of other steps."""
     builds = [ctx for ctx in contexts if ctx.action.step == operations.BUILD]
     others = [ctx for ctx in contexts if ctx.action.step != operations.BUILD]
-    orders: dict[str, Order] = {ctx.instance.uuid: command_of(ctx) for ctx in others}
-    return orders | {request.instance.uuid: request for request in build_requests(uow, builds)}
+    commands: dict[str, HostCommand] = {ctx.instance.uuid: command_of(ctx) for ctx in others}
+    return commands | {build.instance.uuid: build for build in build_requests(uow, builds)}

@@ -16,7 +16,7 @@ _GIB = 1024**3
 
 
 def boot_image(images: Mapping[str, Image], image_id: str, needs_data: bool = True) -> tuple[Image, dict[str, Image]]:
-    """Return an active image, and its kernel and ramdisk by id. ``images``: by id, those that the user may see.
+    """Return an active image, and its kernel and ramdisk by id. ``images``: by id, as the user sees them.
 
     An image that names snapshots of volumes has no data. It is accepted unless ``needs_data``.
     """

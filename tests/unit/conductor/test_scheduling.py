@@ -1,4 +1,4 @@
-"""What the scheduler is told of an instance."""
+"""Request specs: the scheduler's view of an instance."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tests.support import make
 
 
 def hints_of(db: Database, hints: dict[str, Any]) -> dict[str, Any]:
-    def told(uow: UnitOfWork) -> dict[str, Any]:
+    def request_hints(uow: UnitOfWork) -> dict[str, Any]:
         uuid = make.instance(uow, scheduler_hints=hints)
         row = instances.lock(uow, uuid)
         assert row is not None
         return placement_request.request_spec(uow, row, []).scheduler_hints
 
-    return db.write(told)
+    return db.write(request_hints)
 
 
-def test_hints_are_about_the_projects_own_servers(db: Database) -> None:
-    """Or an ACTIVE server would tell that another project's is on some host, and which."""
+def test_hints_name_servers_of_the_own_project_only(db: Database) -> None:
+    """Otherwise the chosen host would show where a server of another project is."""
     mine, theirs = db.write(make.instance), db.write(make.instance, project_id="p2")
     nowhere = [placement_request.NOWHERE]
     assert hints_of(db, {"same_host": theirs, "query": "[]"}) == {"same_host": nowhere, "query": "[]"}

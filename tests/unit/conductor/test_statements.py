@@ -102,7 +102,7 @@ def counting() -> Iterator[Counted]:
 def cloud(db: Database, conf: cfg.ConfigOpts, bus: rpc.InProcess, manager: ConductorManager) -> Cloud:
     """One host, a flavor, an image and a network. What is accepted is driven at once."""
     served = Cloud()
-    manager.drives.start(lambda drive: drive())
+    manager.dispatcher.start(lambda run: run())
     bus.serve(
         rpc.Endpoint(
             SchedulerRPC,
@@ -130,7 +130,7 @@ def create(conductor: ConductorRPC, image: objects.Image, count: int = 1) -> lis
     context = make.context()
     request = objects.CreateRequest(name="vm", flavor_id="1", image_ref=image.id, min_count=count, max_count=count)
     result = conductor.create_instances(context, request)
-    assert result.driven
+    assert result.dispatched
     return [each.uuid for each in result.instances]
 
 
@@ -237,7 +237,7 @@ def test_what_waits_together_is_placed_by_one_transaction(
     """Each boot has its own statements still; what does not grow is the transactions, each synced to disk."""
     image = db.write(images.create, make.image())
     held: list[Callable[[], None]] = []
-    manager.drives.start(held.append)
+    manager.dispatcher.start(held.append)
     for _ in range(4):
         create(conductor, image)
     monkeypatch.setattr(manager.host_news, "tell", lambda: None)
@@ -257,7 +257,7 @@ def test_places_of_many_requests_share_what_they_read_and_lock(
     wide = {"cidr": "10.1.0.0/16", "gateway": "10.1.0.1", "start": "10.1.0.2", "end": "10.1.255.254"}
     db.write(networks.create, make.network(name="wide", is_default=True, **wide))
     held: list[Callable[[], None]] = []
-    manager.drives.start(held.append)
+    manager.dispatcher.start(held.append)
     for _ in range(8):
         create(conductor, image)
     monkeypatch.setattr(manager.host_news, "tell", lambda: None)

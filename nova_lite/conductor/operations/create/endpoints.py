@@ -29,7 +29,7 @@ class CreateEndpoints:
     def __init__(
         self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, dispatcher: ActionDispatcher | None = None
     ) -> None:
-        """``dispatcher``: schedules accepted creates in this daemon. None: an API's `build_instances` starts that."""
+        """Set up without I/O. ``dispatcher`` schedules accepted creates; without one, `build_instances` starts that."""
         self.db = db
         self.conf = conf
         self.network = network

@@ -20,7 +20,7 @@ from nova_lite.objects.block_device import PREFIXES, Source, root_volume
 
 
 class _ImageDevice(msgspec.Struct, kw_only=True):
-    """One block device, in Nova's words. The owner of an image can write anything there, so it is validated."""
+    """A block device, in Nova's words. The owner of an image can write anything there, so it is validated."""
 
     source_type: Source
     destination_type: Literal["volume", "local"]

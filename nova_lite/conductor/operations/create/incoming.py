@@ -1,4 +1,4 @@
-"""A create request on its way, and how the conductor recognises one that it has accepted before.
+"""A create request on its way, and how the conductor recognises a repeated request.
 
 The uuids of instances are derived from the request id or the idempotency key. So a repeated request finds the
 instances of the first one, and two that run at the same time cannot both insert them.
@@ -27,7 +27,7 @@ FINGERPRINT = "idempotency_fingerprint"
 
 
 class IncomingCreate(NamedTuple):
-    """One create request.
+    """A create request.
 
     ``seed``: the text that uuids are derived from, the same for each try of one request. ``resolution``: the reply of a
     remote network service about the request's networks, else None.

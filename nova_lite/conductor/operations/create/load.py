@@ -165,7 +165,7 @@ class Loader:
         return {}
 
     def _security_groups(self, create: IncomingCreate) -> SecurityGroups | exceptions.NovaLiteException:
-        """Groups of our own are locked, so that they exist until the transaction ends."""
+        """Return the groups. Groups of our own are locked, so that they exist until the transaction ends."""
         if self._network.keeps_ports:
             return SecurityGroups(create.resolution.group_names or [DEFAULT], create.resolution.security_groups)
         try:

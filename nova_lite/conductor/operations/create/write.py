@@ -50,7 +50,7 @@ def write(
     accepted = []
     for plan, instances_, actions_ in zip(plans, rows, opened, strict=True):
         result = result_of(instances_, [instances.created(row) for row in instances_])
-        result.driven = lease
+        result.dispatched = lease
         requests = []
         if lease:
             for action, row in zip(actions_, instances_, strict=True):

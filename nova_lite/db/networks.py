@@ -15,7 +15,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.db import models, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.statements import insert_unless_taken
-from nova_lite.network.driver import Addresses, KeptPort
+from nova_lite.network.driver import Addresses, StoredPort
 from nova_lite.objects import VIF, Network, ipv6
 from nova_lite.objects.instance import version_of
 
@@ -101,12 +101,12 @@ class Store:
             query = query.where(models.Port.address.in_(addresses))
         return set(self._session.scalars(query))
 
-    def port(self, port_id: str) -> KeptPort | None:
+    def port(self, port_id: str) -> StoredPort | None:
         port, instance = models.Port, models.Instance
         owner = sa.func.coalesce(port.project_id, instance.project_id)
         query = sa.select(port.network_id, owner, port.project_id, port.instance_uuid).where(port.id == port_id)
         found = self._session.execute(query.outerjoin(instance, instance.uuid == port.instance_uuid)).first()
-        return None if found is None else KeptPort(*found)
+        return None if found is None else StoredPort(*found)
 
     def bind_port(self, port_id: str, instance_uuid: str, position: int, tag: str | None) -> bool:
         self._uow.refiltered_instances.add(instance_uuid)

@@ -44,7 +44,7 @@ class ImageBackend(abc.ABC):
     """
 
     #: Whether the images are rows of the conductor's database, which it changes in the transactions of the steps.
-    keeps_rows = False
+    has_local_rows = False
 
     def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorRPC) -> None:
         self.conf = conf

@@ -25,7 +25,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class LocalImages(ImageBackend):
-    keeps_rows = True
+    has_local_rows = True
 
     def list_images(self, context: RequestContext, name: str | None) -> list[Image]:
         return self.conductor.image_list(context, name, None, None, None)

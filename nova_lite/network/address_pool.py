@@ -1,4 +1,4 @@
-"""Arithmetic of one network's addresses; no I/O."""
+"""Addresses that one network may allocate. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class AddressPool:
-    """What a network may give out: ``start`` to ``end``, without its gateway, network and broadcast addresses."""
+    """Addresses from ``start`` to ``end``, without the gateway, network and broadcast addresses."""
 
     def __init__(self, network: Network) -> None:
         self.cidr = ipaddress.ip_network(network.cidr)
@@ -22,7 +22,7 @@ class AddressPool:
         self._kind = ipaddress.IPv4Address if self.cidr.version == 4 else ipaddress.IPv6Address
 
     def usable(self, address: Address) -> bool:
-        """May an instance have it at all (on request also from outside ``start`` to ``end``)?"""
+        """Return whether an instance may have the address. On request it may be outside ``start`` to ``end``."""
         if address not in self.cidr or address == self.gateway:
             return False
         if self.cidr.num_addresses <= 2:
@@ -30,7 +30,7 @@ class AddressPool:
         return address not in (self.cidr.network_address, self.cidr.broadcast_address)
 
     def parse(self, text: str) -> Address | None:
-        """A usable address, or None."""
+        """Return the address, or None if it is not usable."""
         try:
             address = ipaddress.ip_address(text)
         except ValueError:
@@ -38,17 +38,17 @@ class AddressPool:
         return address if self.usable(address) else None
 
     def sample(self, count: int, rng: random.Random) -> list[str]:
-        """Up to ``count`` usable addresses of the pool at random, without looking at all of it."""
+        """Return up to ``count`` random usable addresses, without enumerating a large pool."""
         size = self.last - self.first + 1
         if size <= count:
-            found = list(self.all())
-            rng.shuffle(found)
-            return found
+            addresses = list(self.all())
+            rng.shuffle(addresses)
+            return addresses
         picks = {self._kind(self.first + rng.randrange(size)) for _ in range(count)}
         return [str(address) for address in picks if self.usable(address)]
 
     def all(self) -> Iterator[str]:
-        """Every usable address of the pool, lowest first."""
+        """Yield every usable address of the pool, lowest first."""
         for number in range(self.first, self.last + 1):
             address = self._kind(number)
             if self.usable(address):

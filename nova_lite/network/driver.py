@@ -1,8 +1,10 @@
-"""The port to networks: where instances get their interfaces and addresses.
+"""Port to the network service: interfaces and addresses of instances.
 
-A backend works inside the conductor. What it keeps is written through a `NetworkStore`, in the transaction of whoever
-asks; it never talks SQL itself. One that asks another service does that in `call`, between two transactions: the first
-says what is wanted (`NetworkCall`), the second writes down what came of it. Nothing in a transaction ever waits.
+A backend works inside the conductor. It stores its data through a `NetworkStore`, in the caller's transaction, and
+never uses SQL.
+
+A remote backend sends its requests to the other service in `NetworkBackend.call`, between two transactions. The first
+one plans the `NetworkCall`, the second one stores its result. So no transaction waits for the other service.
 """
 
 from __future__ import annotations
@@ -25,34 +27,42 @@ AUTO = "auto"
 NONE = "none"
 
 
-class Verb(enum.StrEnum):
-    """ATTACH, DETACH: the one interface in ``networks``, or those in ``vifs``. BIND: all that there are, to ``host``.
-    LOOK: what there is by now. JOIN, LEAVE: every interface is in, or out of, ``security_groups``, beside what it is in
-    anyway. NETWORKS: what there are."""
+class NetworkMethod(enum.StrEnum):
+    """Methods of a remote network service."""
 
+    #: Resolve and check the networks and security groups that a user requests.
     RESOLVE = "resolve"
+    #: Make all interfaces of an instance.
     ALLOCATE = "allocate"
+    #: Remove all interfaces of an instance.
     DEALLOCATE = "deallocate"
+    #: Make the one interface in ``networks``.
     ATTACH = "attach"
+    #: Remove the interfaces in ``vifs``, or the interface that ATTACH made with the same ``key``.
     DETACH = "detach"
+    #: Bind all interfaces to ``host``.
     BIND = "bind"
+    #: Read the current state of the interfaces.
     LOOK = "look"
+    #: Add every interface to ``security_groups``, besides the groups it is in.
     JOIN = "join"
+    #: Remove every interface from ``security_groups``.
     LEAVE = "leave"
+    #: List the networks that the caller can see.
     NETWORKS = "networks"
 
 
 class NetworkCall(msgspec.Struct, kw_only=True):
-    """What another service is asked for. Asking again for the same instance is harmless.
+    """Request to the other service. A repeated request for the same instance is harmless.
 
-    ``networks``: what is asked for, with RESOLVE in the user's words ("auto", "none" or a list). ``vifs``: what the
-    instance has by now. ``project_id``: whose the instance is. ``host``, ``zone``: where it is to be. The same with
-    ``security_groups``: with RESOLVE names or ids, else ids. ``key``: the same for each try of one ATTACH; with DETACH
-    what that has made is given back, and what is in ``networks`` let go. ``begun``: by the monotonic clock, since when
-    its time counts, where others go by the end of that; None: since it is made.
+    ``networks``: requested networks. For RESOLVE these are the user's words: "auto", "none" or a list. For DETACH these
+    are ports of users, which are released. ``vifs``: interfaces that the instance already has. ``project_id``: owner of
+    the instance. ``host``, ``zone``: where the instance is to be. ``security_groups``: names or ids for RESOLVE, else
+    ids. ``key``: the same for each attempt of one ATTACH. ``started_at``: start of the time limit by the monotonic
+    clock, for callers that wait only until its end; None: the start of the call.
     """
 
-    verb: Verb
+    method: NetworkMethod
     context: RequestContext
     instance_uuid: str = ""
     networks: str | list[NetworkRequest] = msgspec.field(default_factory=list)
@@ -62,20 +72,22 @@ class NetworkCall(msgspec.Struct, kw_only=True):
     zone: str = ""
     security_groups: list[str] = msgspec.field(default_factory=list)
     key: str = ""
-    begun: float | None = None
+    started_at: float | None = None
 
 
-class Resolution(msgspec.Struct, kw_only=True):
-    """What RESOLVE finds: each request names its network; groups by their ids, and by their names for who looks."""
+class ResolvedNetworks(msgspec.Struct, kw_only=True):
+    """Result of RESOLVE. Each request names its network. ``security_groups``: ids. ``group_names``: their names."""
 
     requests: list[NetworkRequest] = msgspec.field(default_factory=list)
     security_groups: list[str] = msgspec.field(default_factory=list)
     group_names: list[str] = msgspec.field(default_factory=list)
 
 
-class KeptPort(NamedTuple):
-    """A port as far as it matters to whoever wants it. ``owner``: the project that it belongs to, or its instance.
-    ``project_id`` None: it was made with its instance."""
+class StoredPort(NamedTuple):
+    """Owner and use of a port.
+
+    ``owner``: project of the port or of its instance. ``project_id``: None for a port that was made with its instance.
+    """
 
     network_id: str
     owner: str
@@ -84,7 +96,7 @@ class KeptPort(NamedTuple):
 
 
 class Addresses(NamedTuple):
-    """Of one interface; ``address6``: beside ``address``, None where the network has none."""
+    """Addresses of one interface. ``address6``: IPv6 address, None if the network has no IPv6."""
 
     address: str
     mac_address: str
@@ -92,117 +104,121 @@ class Addresses(NamedTuple):
 
 
 class NetworkStore(Protocol):
-    """Networks and ports, as one transaction sees them."""
+    """Networks and ports in one transaction."""
 
     free: dict[str, list[str]]
-    """By network, addresses that nobody had when they were looked up, and that were not given out since."""
+    """By network, addresses that were free when this transaction looked them up, and that it has not used since."""
 
     def networks(self, ids: Collection[str] | None = None) -> list[Network]:
-        """All networks, or those of these ids that exist, by name."""
+        """Return all networks, or the existing ones among ``ids``, sorted by name."""
         ...
 
     def locked(self, ids: Collection[str]) -> dict[str, Network]:
-        """By their ids, those that exist; until the transaction ends they keep their subnets."""
+        """Return the existing networks by id. Their subnets cannot change until the transaction ends."""
         ...
 
     def usable(self, project_id: str | None) -> list[Network]:
-        """Those with a subnet that servers of the project may be on, everybody's and its own, by name."""
+        """Return the shared networks and the project's own ones that have a subnet, sorted by name."""
         ...
 
     def taken(self, network_id: str, addresses: Collection[str] | None = None) -> set[str]:
-        """Which of ``addresses`` are in use on a network; None: all that are."""
+        """Return the addresses in use on a network, or only the ones among ``addresses``."""
         ...
 
-    def port(self, port_id: str) -> KeptPort | None: ...
+    def port(self, port_id: str) -> StoredPort | None: ...
 
     def bind_port(self, port_id: str, instance_uuid: str, position: int, tag: str | None) -> bool:
-        """Give the instance a port that a user made; False, and nothing done, unless it is free."""
+        """Assign a user's port to the instance. Returns False, without a change, if the port is not free."""
         ...
 
     def vifs(self, instance_uuid: str) -> list[VIF]:
-        """An instance's interfaces, in their order."""
+        """Return the interfaces of an instance in their order."""
         ...
 
     def recorded(self, instance_uuid: str) -> list[VIF]:
-        """What another service has made for an instance, as it was last recorded."""
+        """Return the interfaces that another service has made, as last recorded."""
         ...
 
     def record(self, instance_uuid: str, vifs: list[VIF] | None) -> None:
-        """Write down what it has made; None: nothing is known."""
+        """Record the interfaces that another service has made. None removes the record."""
         ...
 
     def add_port(
         self, instance_uuid: str, network_id: str, position: int, addresses: Addresses, tag: str | None
     ) -> str | None:
-        """Record an interface; its id. None, and nothing done, when one of its addresses is in use."""
+        """Store an interface and return its id. Returns None, without a change, if an address is in use."""
         ...
 
     def remove_port(self, instance_uuid: str, port_id: str) -> None:
-        """Forget one of them, or free it if a user made it; quiet when it is not there."""
+        """Delete an interface, or release it if it is a user's port. Does nothing if there is none."""
         ...
 
     def remove_ports(self, instance_uuid: str) -> None:
-        """Forget all of an instance's interfaces, and free those that users made; quiet when there are none."""
+        """Delete all interfaces of an instance, and release the users' ports among them."""
         ...
 
 
 class NetworkBackend(abc.ABC):
-    """One way to give instances their interfaces. ``answer`` is what `call` returned, None where it is not called."""
+    """Way to give instances their interfaces. ``result`` is the result of `call`, None for a backend without it."""
 
-    #: Whether another service is asked: `call` runs before each of the others.
+    #: True if another service is involved: `call` runs before `resolve` and `allocate`.
     remote = False
-    #: Whether ports, security groups and floating addresses are that service's too, and no rows of ours.
-    keeps_ports = False
+    #: True if the other service has the ports, security groups and floating addresses, instead of the database.
+    has_remote_ports = False
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
 
     def call(self, call: NetworkCall) -> Any:
-        """Ask the other service, outside any transaction, for no longer than ``[network] call_timeout``. Raises what
-        the three others raise, or `ServiceUnavailable`: then it may or may not have been done."""
+        """Send a request to the other service, outside any transaction, within ``[network] call_timeout``.
+
+        Raises the errors of `resolve`, `allocate` and `attach`. After `ServiceUnavailable` the request may or may not
+        have taken effect.
+        """
         raise NotImplementedError
 
     @abc.abstractmethod
     def resolve(
-        self, store: NetworkStore, context: RequestContext, networks: str | list[NetworkRequest], answer: Any = None
+        self, store: NetworkStore, context: RequestContext, networks: str | list[NetworkRequest], result: Any = None
     ) -> list[NetworkRequest]:
-        """What a user asked for ("auto", "none" or a list), as a list of requests that each name a network.
+        """Return the networks that a user requests ("auto", "none" or a list) as requests that each name a network.
 
         Raises a 400: `NetworkUnavailable`, `NetworkAmbiguous`, `NetworkRequiresSubnet`, `FixedIpInvalid`,
         `FixedIpInUse`, `PortUnavailable`, `InvalidInput`; a 409: `PortInUse`.
         """
 
-    def reserve(  # noqa: B027 most have nothing to do
+    def reserve(  # noqa: B027 optional
         self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest]
     ) -> None:
-        """What is the instance's from the moment on that it is accepted: ports that users made. Raises `PortInUse`."""
+        """Assign the users' ports in ``requests`` to an instance that is being accepted. Raises `PortInUse`."""
 
     @abc.abstractmethod
     def allocate(
-        self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest], answer: Any = None
+        self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest], result: Any = None
     ) -> list[VIF]:
-        """Make the interfaces. An instance that has some already keeps exactly those, so a repeat is harmless.
+        """Make the interfaces that the instance does not have yet. A repeat is harmless.
 
-        Raises `NoMoreFixedIps`, `FixedIpInUse` or `NetworkUnavailable`; the caller's transaction then takes back what
-        was made before.
+        Raises `NoMoreFixedIps`, `FixedIpInUse` or `NetworkUnavailable`. The caller then rolls its transaction back.
         """
 
     def vifs(self, store: NetworkStore, instance_uuid: str) -> list[VIF]:
-        """What an instance has, in its order."""
+        """Return the interfaces of an instance in their order."""
         return store.vifs(instance_uuid)
 
     def attach(self, store: NetworkStore, context: RequestContext, instance_uuid: str, request: NetworkRequest) -> VIF:
-        """Another interface for an instance that has been built, as a user asked for it. Raises what `resolve` and
-        `allocate` raise; default: `NotImplementedByDriver`. Not asked of a service that keeps its ports: see ATTACH."""
+        """Make another interface for a built instance, as a user requests.
+
+        Raises the errors of `resolve` and `allocate`. A backend with remote ports uses ATTACH instead.
+        """
         raise exceptions.NotImplementedByDriver(operation="attaching interfaces")
 
     @abc.abstractmethod
     def deallocate(self, store: NetworkStore, instance_uuid: str) -> None:
-        """Give everything back; quiet when there is nothing."""
+        """Release all interfaces. Does nothing if there are none."""
 
 
 def load_backend(conf: cfg.ConfigOpts) -> NetworkBackend:
-    """The backend named by ``[network] backend``; raises `ConfigurationError`."""
+    """Return the backend that ``[network] backend`` names. Raises `ConfigurationError`."""
     (loaded,) = plugins.load(NAMESPACE, [conf.network.backend], "[network] backend")
     backend: NetworkBackend = loaded(conf)
     return backend

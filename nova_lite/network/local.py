@@ -1,4 +1,4 @@
-"""Built-in networks: addresses from the conductor's own pools, one bridge per network on each host."""
+"""Backend ``local``: networks and ports are rows of the conductor's database. Hosts have a bridge per network."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from nova_lite.network.driver import AUTO, NONE, Addresses, NetworkBackend, Netw
 from nova_lite.objects import VIF, Network, NetworkRequest, ipv6
 from nova_lite.objects.instance import version_of
 
-#: Random addresses looked up together; all of them in use means that the pool is nearly full.
+#: Random addresses that are looked up together. If all are in use, the pool is nearly full.
 SAMPLE = 16
 
-#: How often somebody else may take the chosen address, or our MAC address may exist, before we call the pool empty.
+#: Collisions with addresses and MAC addresses of others before the pool counts as empty.
 MAX_COLLISIONS = 64
 
 
 class LocalNetworks(NetworkBackend):
+    """The built-in network service."""
+
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
         self._random = random.SystemRandom()
 
     def resolve(
-        self, store: NetworkStore, context: RequestContext, networks: str | list[NetworkRequest], answer: Any = None
+        self, store: NetworkStore, context: RequestContext, networks: str | list[NetworkRequest], result: Any = None
     ) -> list[NetworkRequest]:
         if networks == NONE:
             return []
@@ -39,7 +41,10 @@ class LocalNetworks(NetworkBackend):
         return [self._resolve_one(store, context, request) for request in networks]
 
     def _default(self, store: NetworkStore, context: RequestContext) -> Network | None:
-        """The project's own default, else the shared default, else the only network there is."""
+        """Return the project's default network, else the shared default, else the only usable network.
+
+        Raises `NetworkAmbiguous`.
+        """
         usable = store.usable(context.project_id)
         own = [network for network in usable if network.is_default and network.project_id is not None]
         shared = [network for network in usable if network.is_default]
@@ -62,7 +67,7 @@ class LocalNetworks(NetworkBackend):
     @staticmethod
     def _with_port(store: NetworkStore, context: RequestContext, request: NetworkRequest) -> NetworkRequest:
         port = store.port(request.port_id or "")
-        # Another project's is not even there; one that was made with its server is in use.
+        # A port of another project is reported as missing, and a port that was made with its server as in use.
         if port is None or port.owner != context.project_id:
             raise exceptions.PortUnavailable(port_id=request.port_id)
         if port.project_id is None or port.instance_uuid is not None:
@@ -95,24 +100,23 @@ class LocalNetworks(NetworkBackend):
                 raise exceptions.PortInUse(port_id=request.port_id)
 
     def allocate(
-        self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest], answer: Any = None
+        self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest], result: Any = None
     ) -> list[VIF]:
         present = store.vifs(instance_uuid)
-        known = {vif.position for vif in present}
-        missing = [(position, request) for position, request in enumerate(requests) if position not in known]
+        positions = {vif.position for vif in present}
+        missing = [(position, request) for position, request in enumerate(requests) if position not in positions]
         if not missing:
             return present
-        wanted = [request.network_id or "" for _, request in missing]
-        networks = store.locked(wanted)
-        made = []
+        networks = store.locked([request.network_id or "" for _, request in missing])
+        added = []
         for position, request in missing:
             network = networks.get(request.network_id or "")
             if network is None:
                 raise exceptions.NetworkUnavailable(network_id=request.network_id)
             if not network.cidr:
                 raise exceptions.NetworkRequiresSubnet(network_id=network.id)
-            made.append(self._connect(store, instance_uuid, position, network, request))
-        return sorted([*present, *made], key=lambda vif: vif.position)
+            added.append(self._connect(store, instance_uuid, position, network, request))
+        return sorted([*present, *added], key=lambda vif: vif.position)
 
     def _connect(
         self, store: NetworkStore, instance_uuid: str, position: int, network: Network, request: NetworkRequest
@@ -136,7 +140,7 @@ class LocalNetworks(NetworkBackend):
     def _add_port(
         self, store: NetworkStore, instance_uuid: str, position: int, network: Network, request: NetworkRequest
     ) -> VIF:
-        """Choose, try, and choose again when somebody was faster; the table's unique keys decide."""
+        """Choose addresses and store them. Choose again if another transaction has stored the same ones first."""
         for _ in range(MAX_COLLISIONS):
             address = request.fixed_ip or free_address(store, network, self._random)
             mac_address = random_mac_address(self._random)
@@ -164,20 +168,21 @@ class LocalNetworks(NetworkBackend):
 
 
 def free_address(store: NetworkStore, network: Network, rng: random.Random) -> str:
-    """A free address at random: a short lookup unless the pool is nearly full, and then an exact one. What it finds
-    serves the next ones of the same transaction, too. Raises `NoMoreFixedIps`.
+    """Return a random free address. Raises `NoMoreFixedIps`.
 
-    Random ones collide less between conductors, and one that was just given back is seldom given out at once.
+    Looks up a few random addresses, and all of them only if the pool is nearly full. Other free addresses that it finds
+    serve later calls of the same transaction. Random addresses seldom collide between conductors, and a released
+    address is seldom used again at once.
     """
-    known = store.free.setdefault(network.id, [])
-    if known:
-        return known.pop()
+    found = store.free.setdefault(network.id, [])
+    if found:
+        return found.pop()
     pool = AddressPool(network)
     sample = pool.sample(SAMPLE, rng)
     taken = store.taken(network.id, sample) if sample else set()
-    known += [address for address in sample if address not in taken]
-    if known:
-        return known.pop()
+    found += [address for address in sample if address not in taken]
+    if found:
+        return found.pop()
     taken = store.taken(network.id)
     free = next((address for address in pool.all() if address not in taken), None)
     if free is None:

@@ -1,13 +1,12 @@
-"""Networks of Neutron: it has the networks, ports, addresses and security groups, and its agents connect them.
+"""Backend ``neutron``: Neutron has the networks, ports, addresses and security groups, and its agents connect them.
 
-Neutron is asked as a user of its own (``[neutron]``), who has to be an admin there: what a server's user may have is
-checked here, by whose it is. What it says of an instance's ports is kept with the instance, so that reading one asks
-nobody.
+Requests use the service user of ``[neutron]``, who must be an admin. So this module checks what a server's user may
+use, by the owner of each resource. The conductor stores Neutron's data of an instance's ports, so reading an instance
+sends no request.
 
-No port twice: a port that is made gets a MAC address that follows from its instance and place, which Neutron gives once
-in a network. So a request that is repeated, or carried out after its answer was not waited for any more, finds or meets
-the first one's port. None left over: each has its instance's uuid as its device from the first moment, by which
-DEALLOCATE finds all of them.
+A repeated request makes no second port. The MAC address of a port follows from its instance and position, and Neutron
+accepts a MAC address only once per network. So a repeated or late request finds the port of the first one. No port is
+left over either: each has the instance's uuid as its device from the start, by which DEALLOCATE finds it.
 """
 
 from __future__ import annotations
@@ -23,20 +22,28 @@ from oslo_utils import uuidutils
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.network.driver import AUTO, NONE, NetworkBackend, NetworkCall, NetworkStore, Resolution, Verb
-from nova_lite.network.neutron_client import Conversation, NeutronClient, NeutronRefusal
+from nova_lite.network.driver import (
+    AUTO,
+    NONE,
+    NetworkBackend,
+    NetworkCall,
+    NetworkMethod,
+    NetworkStore,
+    ResolvedNetworks,
+)
+from nova_lite.network.neutron_client import NeutronClient, NeutronRefusal, NeutronSession
 from nova_lite.objects import VIF, FixedIp, Network, NetworkRequest
 from nova_lite.objects.instance import version_of
 
 LOG = logging.getLogger(__name__)
 
-#: How many MAC addresses are tried for one port; another one's has the same by chance, once in 16 million.
+#: MAC addresses to try for one port. Another port has the same one by chance, once in 16 million.
 MAC_ATTEMPTS = 4
 
-#: How often a port's groups are read and changed, where somebody else changes the port in between.
+#: Attempts to change the groups of a port that others change at the same time.
 REGROUP_ATTEMPTS = 4
 
-#: vif types of ports that nobody can connect.
+#: Interface types of ports that no agent can connect.
 UNBOUND, BINDING_FAILED = "unbound", "binding_failed"
 
 OWNER = "compute:"
@@ -45,46 +52,51 @@ Body = dict[str, Any]
 
 
 class NeutronNetworks(NetworkBackend):
+    """Networks of a real Neutron."""
+
     remote = True
-    keeps_ports = True
+    has_remote_ports = True
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
         self._client = NeutronClient(conf)
-        self._verbs: dict[Verb, Callable[[Conversation, NetworkCall], Any]] = {
-            Verb.RESOLVE: _resolve,
-            Verb.ALLOCATE: _allocate,
-            Verb.DEALLOCATE: _deallocate,
-            Verb.ATTACH: _attach,
-            Verb.DETACH: _detach,
-            Verb.BIND: _bind_all,
-            Verb.LOOK: _look,
-            Verb.JOIN: _join,
-            Verb.LEAVE: _leave,
-            Verb.NETWORKS: _visible_networks,
+        self._methods: dict[NetworkMethod, Callable[[NeutronSession, NetworkCall], Any]] = {
+            NetworkMethod.RESOLVE: _resolve,
+            NetworkMethod.ALLOCATE: _allocate,
+            NetworkMethod.DEALLOCATE: _deallocate,
+            NetworkMethod.ATTACH: _attach,
+            NetworkMethod.DETACH: _detach,
+            NetworkMethod.BIND: _bind_all,
+            NetworkMethod.LOOK: _look,
+            NetworkMethod.JOIN: _join,
+            NetworkMethod.LEAVE: _leave,
+            NetworkMethod.NETWORKS: _visible_networks,
         }
 
     def call(self, call: NetworkCall) -> Any:
-        """`Resolution` for RESOLVE, networks for NETWORKS, else what the instance has then (ATTACH: the new one)."""
-        neutron = self._client.within(self.conf.network.call_timeout, call.begun)
+        """Return `ResolvedNetworks` for RESOLVE, networks for NETWORKS, the new interface for ATTACH.
+
+        The other methods return the interfaces that the instance has afterwards.
+        """
+        session = self._client.within(self.conf.network.call_timeout, call.started_at)
         try:
-            return self._verbs[call.verb](neutron, call)
+            return self._methods[call.method](session, call)
         except NeutronRefusal as error:
-            LOG.error("Neutron refuses %s for %s: %s", call.verb, call.instance_uuid or "a new server", error.message)
+            LOG.error("Neutron refuses %s for %s: %s", call.method, call.instance_uuid or "a new server", error.message)
             raise exceptions.InvalidInput(reason=error.message) from error
 
-    # --- records
+    # --- stored data
 
     def resolve(
-        self, store: NetworkStore, context: RequestContext, networks: str | list[NetworkRequest], answer: Any = None
+        self, store: NetworkStore, context: RequestContext, networks: str | list[NetworkRequest], result: Any = None
     ) -> list[NetworkRequest]:
-        assert isinstance(answer, Resolution)
-        return answer.requests
+        assert isinstance(result, ResolvedNetworks)
+        return result.requests
 
     def allocate(
-        self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest], answer: Any = None
+        self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest], result: Any = None
     ) -> list[VIF]:
-        vifs: list[VIF] = answer
+        vifs: list[VIF] = result
         store.record(instance_uuid, vifs)
         return vifs
 
@@ -95,75 +107,75 @@ class NeutronNetworks(NetworkBackend):
         store.record(instance_uuid, None)
 
 
-# --- what a user asks for
+# --- networks, ports and groups that a user requests
 
 
-def _resolve(neutron: Conversation, call: NetworkCall) -> Resolution:
-    groups = [_group(neutron, call.context.project_id or "", each) for each in call.security_groups]
-    return Resolution(
-        requests=_requests(neutron, call.context, call.networks),
+def _resolve(session: NeutronSession, call: NetworkCall) -> ResolvedNetworks:
+    groups = [_group(session, call.context.project_id or "", name) for name in call.security_groups]
+    return ResolvedNetworks(
+        requests=_requests(session, call.context, call.networks),
         security_groups=[group["id"] for group in groups],
         group_names=[group["name"] for group in groups],
     )
 
 
 def _requests(
-    neutron: Conversation, context: RequestContext, networks: str | list[NetworkRequest]
+    session: NeutronSession, context: RequestContext, networks: str | list[NetworkRequest]
 ) -> list[NetworkRequest]:
     if networks == NONE:
         return []
     if networks == AUTO:
-        network = _only(neutron, context)
+        network = _only_network(session, context)
         return [] if network is None else [NetworkRequest(network_id=network["id"])]
     if isinstance(networks, str):
         raise exceptions.InvalidInput(reason=f"networks is {networks!r}, and not auto, none or a list")
-    return [_request(neutron, context, each) for each in networks]
+    return [_request(session, context, request) for request in networks]
 
 
-def _request(neutron: Conversation, context: RequestContext, request: NetworkRequest) -> NetworkRequest:
+def _request(session: NeutronSession, context: RequestContext, request: NetworkRequest) -> NetworkRequest:
     if request.port_id:
-        port = _free_port(neutron, context, request.port_id, "")
+        port = _free_port(session, context, request.port_id, "")
         return NetworkRequest(network_id=port["network_id"], port_id=port["id"], tag=request.tag)
     if not request.network_id:
-        only = _only(neutron, context)
+        only = _only_network(session, context)
         if only is None:
             raise exceptions.InvalidInput(reason="there is no network to take an address from")
         return msgspec.structs.replace(request, network_id=only["id"])
-    network = _usable_network(neutron, context, request.network_id)
+    network = _usable_network(session, context, request.network_id)
     if not network["subnets"]:
         raise exceptions.InvalidInput(
             reason=f"Network {network['id']} requires a subnet in order to boot instances on."
         )
     if request.fixed_ip:
-        _check_address(neutron, network["id"], request.fixed_ip)
+        _check_address(session, network["id"], request.fixed_ip)
     return msgspec.structs.replace(request, network_id=network["id"])
 
 
-def _only(neutron: Conversation, context: RequestContext) -> Body | None:
-    """The one network that there is to choose from; raises `NetworkAmbiguous`."""
-    found = [each for each in _networks(neutron, context) if not each["router:external"] or each["shared"]]
+def _only_network(session: NeutronSession, context: RequestContext) -> Body | None:
+    """Return the only network that the project can use, or None. Raises `NetworkAmbiguous`."""
+    found = [network for network in _networks(session, context) if not network["router:external"] or network["shared"]]
     if len(found) > 1:
         raise exceptions.NetworkAmbiguous()
     return found[0] if found else None
 
 
-def _networks(neutron: Conversation, context: RequestContext) -> list[Body]:
-    """The project's own and those that all share; with those that it was given a share of."""
+def _networks(session: NeutronSession, context: RequestContext) -> list[Body]:
+    """Return the project's own networks, the shared ones, and the ones shared with this project."""
     project_id = context.project_id or ""
-    found = neutron.list("networks", project_id=project_id) + neutron.list("networks", shared="true")
-    given = _given(neutron, project_id)
-    found += neutron.list("networks", id=given) if given else []
-    return list({each["id"]: each for each in found}.values())
+    found = session.list("networks", project_id=project_id) + session.list("networks", shared="true")
+    granted = _granted_networks(session, project_id)
+    found += session.list("networks", id=granted) if granted else []
+    return list({network["id"]: network for network in found}.values())
 
 
-def _visible_networks(neutron: Conversation, call: NetworkCall) -> list[Network]:
-    """Those with a range of addresses, which the first of their subnets is taken for."""
-    found = _networks(neutron, call.context)
-    subnets = _by_id(neutron, "subnets", (each["subnets"][0] for each in found if each["subnets"]))
+def _visible_networks(session: NeutronSession, call: NetworkCall) -> list[Network]:
+    """Return the networks with a subnet, whose first subnet gives the range of addresses."""
+    found = [network for network in _networks(session, call.context) if network["subnets"]]
+    subnets = _by_id(session, "subnets", (network["subnets"][0] for network in found))
     return [
-        _network(each, subnets[each["subnets"][0]])
-        for each in sorted(found, key=lambda each: str(each["name"]))
-        if each["subnets"] and each["subnets"][0] in subnets
+        _network(network, subnets[network["subnets"][0]])
+        for network in sorted(found, key=lambda network: str(network["name"]))
+        if network["subnets"][0] in subnets
     ]
 
 
@@ -180,20 +192,20 @@ def _network(network: Body, subnet: Body) -> Network:
     )
 
 
-def _given(neutron: Conversation, project_id: str) -> list[str]:
-    policies = neutron.list(
+def _granted_networks(session: NeutronSession, project_id: str) -> list[str]:
+    policies = session.list(
         "rbac_policies", object_type="network", action="access_as_shared", target_tenant=[project_id, "*"]
     )
-    return [each["object_id"] for each in policies]
+    return [policy["object_id"] for policy in policies]
 
 
-def _usable_network(neutron: Conversation, context: RequestContext, network_id: str) -> Body:
-    """Raises `NetworkUnavailable` for one that is not there for the project."""
-    network = neutron.get("network", network_id) if uuidutils.is_uuid_like(network_id) else None
+def _usable_network(session: NeutronSession, context: RequestContext, network_id: str) -> Body:
+    """Return a network that the project may use. Raises `NetworkUnavailable` or `ExternalNetworkForbidden`."""
+    network = session.get("network", network_id) if uuidutils.is_uuid_like(network_id) else None
     if network is None:
         raise exceptions.NetworkUnavailable(network_id=network_id[:64])
     own = network["project_id"] == context.project_id or network["shared"] or context.is_admin
-    if not own and network["id"] not in _given(neutron, context.project_id or ""):
+    if not own and network["id"] not in _granted_networks(session, context.project_id or ""):
         if network["router:external"]:
             raise exceptions.ExternalNetworkForbidden(network_id=network_id)
         raise exceptions.NetworkUnavailable(network_id=network_id)
@@ -202,15 +214,18 @@ def _usable_network(neutron: Conversation, context: RequestContext, network_id: 
     return network
 
 
-def _check_address(neutron: Conversation, network_id: str, address: str) -> None:
-    """Raises `FixedIpInUse`; whether the network has such an address, Neutron says when it makes the port."""
-    if neutron.list("ports", network_id=network_id, fixed_ips=f"ip_address={address}", fields="id"):
+def _check_address(session: NeutronSession, network_id: str, address: str) -> None:
+    """Raise `FixedIpInUse`. Neutron itself checks that the address is on the network, when it makes the port."""
+    if session.list("ports", network_id=network_id, fixed_ips=f"ip_address={address}", fields="id"):
         raise exceptions.FixedIpInUse(address=address, network_id=network_id)
 
 
-def _free_port(neutron: Conversation, context: RequestContext, port_id: str, instance_uuid: str) -> Body:
-    """A port of the user's that is nobody's, or the instance's already."""
-    port = neutron.get("port", port_id) if uuidutils.is_uuid_like(port_id) else None
+def _free_port(session: NeutronSession, context: RequestContext, port_id: str, instance_uuid: str) -> Body:
+    """Return a port of the user that is free or belongs to the instance already.
+
+    Raises `PortUnavailable`, `PortInUse` or `PortRequiresFixedIP`.
+    """
+    port = session.get("port", port_id) if uuidutils.is_uuid_like(port_id) else None
     if port is None or (port["project_id"] != context.project_id and not context.is_admin):
         raise exceptions.PortUnavailable(port_id=port_id[:64])
     if port["device_id"] not in ("", instance_uuid):
@@ -220,12 +235,11 @@ def _free_port(neutron: Conversation, context: RequestContext, port_id: str, ins
     return port
 
 
-def _group(neutron: Conversation, project_id: str, reference: str) -> Body:
-    """By its name or id, among the project's."""
-    groups = neutron.list("security_groups", project_id=project_id, fields=["id", "name"])
-    found = [each for each in groups if each["id"] == reference] or [
-        each for each in groups if each["name"] == reference
-    ]
+def _group(session: NeutronSession, project_id: str, reference: str) -> Body:
+    """Return the project's security group with this name or id."""
+    groups = session.list("security_groups", project_id=project_id, fields=["id", "name"])
+    by_id = [group for group in groups if group["id"] == reference]
+    found = by_id or [group for group in groups if group["name"] == reference]
     if not found:
         raise exceptions.SecurityGroupUnavailable(name=reference)
     if len(found) > 1:
@@ -233,100 +247,107 @@ def _group(neutron: Conversation, project_id: str, reference: str) -> Body:
     return found[0]
 
 
-# --- an instance's ports
+# --- ports of an instance
 
 
-def _allocate(neutron: Conversation, call: NetworkCall) -> list[VIF]:
-    """One that has interfaces already gets just those, at the host where it is to be now."""
+def _allocate(session: NeutronSession, call: NetworkCall) -> list[VIF]:
+    """Make the interfaces. An instance that has interfaces already keeps them, bound to the new host."""
     assert not isinstance(call.networks, str)
     if call.vifs:
-        return _bind_all(neutron, call)
-    there = {port["mac_address"]: port for port in _ports_of(neutron, call)}
-    vifs = []
+        return _bind_all(session, call)
+    ports = {port["mac_address"]: port for port in _ports_of(session, call)}
+    interfaces = []
     for position, request in enumerate(call.networks):
-        port = _port_for(neutron, call, request, str(position), there)
-        vifs.append(_Told(position, request.tag, bool(request.port_id), port))
-    return _connected(neutron, call, vifs)
+        port = _port_for(session, call, request, str(position), ports)
+        interfaces.append(_InstancePort(position, request.tag, bool(request.port_id), port))
+    return _connected(session, call, interfaces)
 
 
-def _attach(neutron: Conversation, call: NetworkCall) -> VIF:
-    """``networks``: as RESOLVE has it."""
+def _attach(session: NeutronSession, call: NetworkCall) -> VIF:
+    """Make one interface. ``call.networks`` is a result of RESOLVE."""
     assert not isinstance(call.networks, str)
     (request,) = call.networks
-    there = {port["mac_address"]: port for port in _ports_of(neutron, call)}
-    port = _port_for(neutron, call, request, call.key, there)
+    ports = {port["mac_address"]: port for port in _ports_of(session, call)}
+    port = _port_for(session, call, request, call.key, ports)
     try:
-        (vif,) = _connected(neutron, call, [_Told(0, request.tag, bool(request.port_id), port)])
+        (vif,) = _connected(session, call, [_InstancePort(0, request.tag, bool(request.port_id), port)])
     except exceptions.PortBindingFailed:
-        _let_go(neutron, port["id"], bool(request.port_id))
+        _release(session, port["id"], bool(request.port_id))
         raise
     return vif
 
 
-def _deallocate(neutron: Conversation, call: NetworkCall) -> None:
-    """All that have the instance as their device; those that a user brought are only let go."""
+def _deallocate(session: NeutronSession, call: NetworkCall) -> None:
+    """Delete all ports of the instance's device. The users' ports among them are only released."""
     assert not isinstance(call.networks, str)
-    kept = {vif.id for vif in call.vifs if vif.kept} | {each.port_id for each in call.networks if each.port_id}
-    for port in _ports_of(neutron, call):
-        _let_go(neutron, port["id"], port["id"] in kept)
+    of_users = {vif.id for vif in call.vifs if vif.kept}
+    of_users |= {request.port_id for request in call.networks if request.port_id}
+    for port in _ports_of(session, call):
+        _release(session, port["id"], port["id"] in of_users)
 
 
-def _detach(neutron: Conversation, call: NetworkCall) -> None:
+def _detach(session: NeutronSession, call: NetworkCall) -> None:
     for vif in call.vifs:
-        port = neutron.get("port", vif.id)
+        port = session.get("port", vif.id)
         if port is not None and port["device_id"] == call.instance_uuid:
-            _let_go(neutron, vif.id, vif.kept)
+            _release(session, vif.id, vif.kept)
     if not call.key:
         return
     assert not isinstance(call.networks, str)
-    brought = {request.port_id for request in call.networks}
+    of_users = {request.port_id for request in call.networks}
     made = {mac_of(call.instance_uuid, call.key, attempt) for attempt in range(MAC_ATTEMPTS)}
-    for port in _ports_of(neutron, call):
-        if port["id"] in brought or (port["mac_address"] in made and not brought):
-            _let_go(neutron, port["id"], bool(brought))
+    for port in _ports_of(session, call):
+        if port["id"] in of_users or (port["mac_address"] in made and not of_users):
+            _release(session, port["id"], bool(of_users))
 
 
-def _look(neutron: Conversation, call: NetworkCall) -> list[VIF]:
-    """Of what was known; ports that are gone are left out."""
-    there = {port["id"]: port for port in _ports_of(neutron, call)}
-    known = [_Told(vif.position, vif.tag, vif.kept, there[vif.id], vif.state) for vif in call.vifs if vif.id in there]
-    return _vifs(neutron, known)
+def _look(session: NeutronSession, call: NetworkCall) -> list[VIF]:
+    """Return the known interfaces as they are now, without ports that no longer exist."""
+    ports = {port["id"]: port for port in _ports_of(session, call)}
+    return _vifs(session, _known_ports(call, ports))
 
 
-def _bind_all(neutron: Conversation, call: NetworkCall) -> list[VIF]:
-    there = {port["id"]: port for port in _ports_of(neutron, call)}
-    told = [_Told(vif.position, vif.tag, vif.kept, there[vif.id], vif.state) for vif in call.vifs if vif.id in there]
-    for each in told:
-        if each.port.get("binding:host_id") != call.host or each.port["binding:vif_type"] in (BINDING_FAILED, UNBOUND):
-            each.port = neutron.update("port", each.port["id"], _binding(call))
-    return _connected(neutron, call, told)
+def _bind_all(session: NeutronSession, call: NetworkCall) -> list[VIF]:
+    ports = {port["id"]: port for port in _ports_of(session, call)}
+    interfaces = _known_ports(call, ports)
+    for interface in interfaces:
+        port = interface.port
+        if port.get("binding:host_id") != call.host or port["binding:vif_type"] in (BINDING_FAILED, UNBOUND):
+            interface.port = session.update("port", port["id"], _binding(call))
+    return _connected(session, call, interfaces)
 
 
-def _join(neutron: Conversation, call: NetworkCall) -> list[VIF]:
-    return _regroup(neutron, call, lambda known: list(dict.fromkeys([*known, *call.security_groups])))
+def _known_ports(call: NetworkCall, ports: Mapping[str, Body]) -> list[_InstancePort]:
+    return [
+        _InstancePort(vif.position, vif.tag, vif.kept, ports[vif.id], vif.state) for vif in call.vifs if vif.id in ports
+    ]
 
 
-def _leave(neutron: Conversation, call: NetworkCall) -> list[VIF]:
-    return _regroup(neutron, call, lambda known: [each for each in known if each not in call.security_groups])
+def _join(session: NeutronSession, call: NetworkCall) -> list[VIF]:
+    return _regroup(session, call, lambda groups: list(dict.fromkeys([*groups, *call.security_groups])))
 
 
-def _regroup(neutron: Conversation, call: NetworkCall, change: Callable[[list[str]], list[str]]) -> list[VIF]:
-    """Each port has groups of its own, which somebody else may change at the same time."""
+def _leave(session: NeutronSession, call: NetworkCall) -> list[VIF]:
+    return _regroup(session, call, lambda groups: [group for group in groups if group not in call.security_groups])
+
+
+def _regroup(session: NeutronSession, call: NetworkCall, change: Callable[[list[str]], list[str]]) -> list[VIF]:
+    """Change the groups of each port. Repeats if another client changes a port at the same time."""
     for attempt in range(REGROUP_ATTEMPTS):
         try:
-            for port in _ports_of(neutron, call):
-                wanted = change(port["security_groups"])
-                if port.get("port_security_enabled", True) and wanted != port["security_groups"]:
-                    neutron.update("port", port["id"], {"security_groups": wanted}, port.get("revision_number"))
+            for port in _ports_of(session, call):
+                groups = change(port["security_groups"])
+                if port.get("port_security_enabled", True) and groups != port["security_groups"]:
+                    session.update("port", port["id"], {"security_groups": groups}, port.get("revision_number"))
             break
         except NeutronRefusal as error:
             if error.status != 412 or attempt == REGROUP_ATTEMPTS - 1:
                 raise
-    return _look(neutron, call)
+    return _look(session, call)
 
 
-def _ports_of(neutron: Conversation, call: NetworkCall) -> list[Body]:
-    return neutron.list("ports", device_id=call.instance_uuid)
+def _ports_of(session: NeutronSession, call: NetworkCall) -> list[Body]:
+    return session.list("ports", device_id=call.instance_uuid)
 
 
 def _binding(call: NetworkCall) -> Body:
@@ -334,44 +355,44 @@ def _binding(call: NetworkCall) -> Body:
 
 
 def _port_for(
-    neutron: Conversation, call: NetworkCall, request: NetworkRequest, key: str, there: Mapping[str, Body]
+    session: NeutronSession, call: NetworkCall, request: NetworkRequest, key: str, ports: Mapping[str, Body]
 ) -> Body:
-    """The port of a request, by now: found, taken or made."""
+    """Return the port for a request: an existing one, the user's one, or a new one."""
     if request.port_id:
-        return _taken(neutron, call, request.port_id)
+        return _assign(session, call, request.port_id)
     for attempt in range(MAC_ATTEMPTS):
         mac_address = mac_of(call.instance_uuid, key, attempt)
-        found = there.get(mac_address)
+        found = ports.get(mac_address)
         if found is not None:
-            return found if found["binding:host_id"] == call.host else _bound(neutron, call, found)
+            return found if found["binding:host_id"] == call.host else _bind(session, call, found)
         try:
-            return neutron.create("port", _new_port(call, request, mac_address))
+            return session.create("port", _new_port(call, request, mac_address))
         except NeutronRefusal as error:
             if error.kind != "MacAddressInUse":
-                raise _sense_of(error, request) from error
-        met = neutron.list("ports", network_id=request.network_id, mac_address=mac_address)
-        mine = [port for port in met if port["device_id"] == call.instance_uuid]
-        if mine:
-            return mine[0]
+                raise _translated(error, request) from error
+        colliding = session.list("ports", network_id=request.network_id, mac_address=mac_address)
+        own = [port for port in colliding if port["device_id"] == call.instance_uuid]
+        if own:
+            return own[0]
     raise exceptions.NetworkServiceUnavailable()
 
 
-def _bound(neutron: Conversation, call: NetworkCall, port: Body) -> Body:
-    return neutron.update("port", port["id"], _binding(call))
+def _bind(session: NeutronSession, call: NetworkCall, port: Body) -> Body:
+    return session.update("port", port["id"], _binding(call))
 
 
-def _taken(neutron: Conversation, call: NetworkCall, port_id: str) -> Body:
-    """A user's port; of two servers that want it at the same time one gets it."""
-    context = get_admin_context()  # whose it is was asked when it was accepted
-    port = _free_port(neutron, context, port_id, call.instance_uuid)
+def _assign(session: NeutronSession, call: NetworkCall, port_id: str) -> Body:
+    """Assign a user's port to the instance. Of two servers that request it at the same time, one gets it."""
+    context = get_admin_context()  # RESOLVE has checked the owner
+    port = _free_port(session, context, port_id, call.instance_uuid)
     values = {"device_id": call.instance_uuid, **_binding(call)}
     try:
-        return neutron.update("port", port_id, values, port.get("revision_number"))
+        return session.update("port", port_id, values, port.get("revision_number"))
     except NeutronRefusal as error:
         if error.status != 412:
             raise
-    _free_port(neutron, context, port_id, call.instance_uuid)
-    return neutron.update("port", port_id, values)
+    _free_port(session, context, port_id, call.instance_uuid)
+    return session.update("port", port_id, values)
 
 
 def _new_port(call: NetworkCall, request: NetworkRequest, mac_address: str) -> Body:
@@ -391,12 +412,12 @@ def _new_port(call: NetworkCall, request: NetworkRequest, mac_address: str) -> B
 
 
 def mac_of(instance_uuid: str, key: str, attempt: int = 0) -> str:
-    """The same for each try to make the same port. ``key``: its place, or the request that it is attached by."""
+    """Return the MAC address of an attempt to make a port. ``key``: its position, or the key of the ATTACH."""
     digest = hashlib.sha256(f"{instance_uuid}/{key}/{attempt}".encode()).hexdigest()
     return "fa:16:3e:" + ":".join(digest[at : at + 2] for at in (0, 2, 4))
 
 
-def _sense_of(error: NeutronRefusal, request: NetworkRequest) -> exceptions.NovaLiteException:
+def _translated(error: NeutronRefusal, request: NetworkRequest) -> exceptions.NovaLiteException:
     network_id = request.network_id
     known: dict[str, exceptions.NovaLiteException] = {
         "IpAddressGenerationFailure": exceptions.NoMoreFixedIps(network_id=network_id),
@@ -410,22 +431,23 @@ def _sense_of(error: NeutronRefusal, request: NetworkRequest) -> exceptions.Nova
     return known.get(error.kind) or exceptions.InvalidInput(reason=error.message)
 
 
-def _let_go(neutron: Conversation, port_id: str, kept: bool) -> None:
-    if not kept:
-        neutron.delete("port", port_id)
+def _release(session: NeutronSession, port_id: str, of_user: bool) -> None:
+    """Delete the port, or make a user's port free again."""
+    if not of_user:
+        session.delete("port", port_id)
         return
     try:
-        neutron.update("port", port_id, {"device_id": "", "device_owner": "", "binding:host_id": ""})
+        session.update("port", port_id, {"device_id": "", "device_owner": "", "binding:host_id": ""})
     except NeutronRefusal as error:
         if error.status != 404:
             raise
 
 
-# --- in our words
+# --- conversion to our objects
 
 
-class _Told(msgspec.Struct):
-    """A port, and what only we know of it."""
+class _InstancePort(msgspec.Struct):
+    """Neutron's port together with our own data of the interface."""
 
     position: int
     tag: str | None
@@ -434,42 +456,41 @@ class _Told(msgspec.Struct):
     state: str | None = None
 
 
-def _connected(neutron: Conversation, call: NetworkCall, told: list[_Told]) -> list[VIF]:
-    """Raises `PortBindingFailed` for what no agent of its host can connect."""
-    for each in told:
-        vif_type = each.port.get("binding:vif_type") or UNBOUND
+def _connected(session: NeutronSession, call: NetworkCall, interfaces: list[_InstancePort]) -> list[VIF]:
+    """Return the interfaces. Raises `PortBindingFailed` for a port that no agent of its host can connect."""
+    for interface in interfaces:
+        vif_type = interface.port.get("binding:vif_type") or UNBOUND
         if vif_type in (BINDING_FAILED, UNBOUND):
-            raise exceptions.PortBindingFailed(port_id=each.port["id"], host=call.host, vif_type=vif_type)
-    return _vifs(neutron, told)
+            raise exceptions.PortBindingFailed(port_id=interface.port["id"], host=call.host, vif_type=vif_type)
+    return _vifs(session, interfaces)
 
 
-def _vifs(neutron: Conversation, told: list[_Told]) -> list[VIF]:
-    if not told:
+def _vifs(session: NeutronSession, interfaces: list[_InstancePort]) -> list[VIF]:
+    if not interfaces:
         return []
-    networks = _by_id(neutron, "networks", (each.port["network_id"] for each in told))
-    addresses = [address for each in told for address in each.port["fixed_ips"]]
-    subnets = _by_id(neutron, "subnets", (each["subnet_id"] for each in addresses))
-    ids = {group for each in told for group in each.port.get("security_groups", [])}
-    groups = _by_id(neutron, "security_groups", ids, fields=["id", "name"])
-    ordered = sorted(told, key=lambda each: each.position)
-    return [_vif(each, networks[each.port["network_id"]], subnets, groups) for each in ordered]
+    ports = [interface.port for interface in interfaces]
+    networks = _by_id(session, "networks", (port["network_id"] for port in ports))
+    subnets = _by_id(session, "subnets", (address["subnet_id"] for port in ports for address in port["fixed_ips"]))
+    group_ids = {group for port in ports for group in port.get("security_groups", [])}
+    groups = _by_id(session, "security_groups", group_ids, fields=["id", "name"])
+    ordered = sorted(interfaces, key=lambda interface: interface.position)
+    return [_vif(interface, networks[interface.port["network_id"]], subnets, groups) for interface in ordered]
 
 
-def _by_id(neutron: Conversation, what: str, ids: Iterable[str], **query: Any) -> dict[str, Body]:
-    wanted = sorted(set(ids))
-    return {each["id"]: each for each in neutron.list(what, id=wanted, **query)} if wanted else {}
+def _by_id(session: NeutronSession, collection: str, ids: Iterable[str], **query: Any) -> dict[str, Body]:
+    unique = sorted(set(ids))
+    return {item["id"]: item for item in session.list(collection, id=unique, **query)} if unique else {}
 
 
-def _vif(told: _Told, network: Body, subnets: Mapping[str, Body], groups: Mapping[str, Body]) -> VIF:
-    """Of several addresses an IPv4 one comes first, as guests and clients expect."""
-    port = told.port
-    addresses = sorted(port["fixed_ips"], key=lambda each: version_of(each["ip_address"]))
+def _vif(interface: _InstancePort, network: Body, subnets: Mapping[str, Body], groups: Mapping[str, Body]) -> VIF:
+    """Return the interface. Its IPv4 addresses come first, as guests and clients expect."""
+    port = interface.port
+    addresses = sorted(port["fixed_ips"], key=lambda address: version_of(address["ip_address"]))
     if not addresses:
         raise exceptions.PortRequiresFixedIP(port_id=port["id"])
-    fixed = [_fixed_ip(each, subnets) for each in addresses]
-    first, *more = fixed
+    first, *more = (_fixed_ip(address, subnets) for address in addresses)
     details = port.get("binding:vif_details") or {}
-    known = [groups[each] for each in port.get("security_groups", []) if each in groups]
+    known_groups = [groups[id] for id in port.get("security_groups", []) if id in groups]
     bridged = _network(network, subnets[first.subnet_id])
     bridged.bridge = str(details.get("bridge_name") or bridged.bridge)
     return VIF(
@@ -478,17 +499,17 @@ def _vif(told: _Told, network: Body, subnets: Mapping[str, Body], groups: Mappin
         address=first.address,
         version=version_of(first.address),
         network=bridged,
-        tag=told.tag,
-        position=told.position,
-        state=told.state,
+        tag=interface.tag,
+        position=interface.position,
+        state=interface.state,
         vif_type=port.get("binding:vif_type") or UNBOUND,
         vif_details=details,
         subnet_id=first.subnet_id,
         more=more,
-        kept=told.kept,
+        kept=interface.kept,
         active=port["status"] == "ACTIVE",
-        security_groups=[group["name"] for group in known],
-        security_group_ids=[group["id"] for group in known],
+        security_groups=[group["name"] for group in known_groups],
+        security_group_ids=[group["id"] for group in known_groups],
     )
 
 

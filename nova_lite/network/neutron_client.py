@@ -40,10 +40,10 @@ class NeutronClient:
         self._adapter = service_client.load_adapter(conf, GROUP, "[network] backend = neutron")
         self._timeout = float(conf.neutron.timeout)
 
-    def within(self, seconds: float, begun: float | None = None) -> Conversation:
-        """Requests that all together end within this time, since ``begun`` (None: since now)."""
-        since = time.monotonic() if begun is None else begun
-        return Conversation(self, since + max(seconds - MARGIN, 1.0))
+    def within(self, seconds: float, started_at: float | None = None) -> NeutronSession:
+        """Requests that all together end within this time, since ``started_at`` (None: since now)."""
+        since = time.monotonic() if started_at is None else started_at
+        return NeutronSession(self, since + max(seconds - MARGIN, 1.0))
 
     def send(self, method: str, path: str, deadline: float, **options: Any) -> requests.Response:
         left = deadline - time.monotonic()
@@ -80,7 +80,7 @@ class NeutronClient:
         return str(root).rstrip("/").removesuffix("/v2.0")
 
 
-class Conversation:
+class NeutronSession:
     """Several requests, with one deadline (of the monotonic clock). Refusals are `NeutronRefusal`."""
 
     def __init__(self, client: NeutronClient, deadline: float) -> None:

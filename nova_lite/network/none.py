@@ -1,4 +1,4 @@
-"""No networks at all: every instance boots without an interface."""
+"""Backend ``none``: every instance boots without an interface."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from nova_lite.objects import VIF, NetworkRequest
 
 
 class NoNetworks(NetworkBackend):
+    """No networks."""
+
     def resolve(
-        self, store: NetworkStore, context: RequestContext, networks: str | list[NetworkRequest], answer: Any = None
+        self, store: NetworkStore, context: RequestContext, networks: str | list[NetworkRequest], result: Any = None
     ) -> list[NetworkRequest]:
-        """Nothing, for "auto", "none" and an empty list; any network that is named does not exist here."""
+        """Return nothing for "auto", "none" and an empty list. Raises `NetworkUnavailable` for a named network."""
         for request in [] if isinstance(networks, str) else networks:
             raise exceptions.NetworkUnavailable(network_id=request.network_id or request.port_id)
         return []
 
     def allocate(
-        self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest], answer: Any = None
+        self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest], result: Any = None
     ) -> list[VIF]:
         return []
 
     def deallocate(self, store: NetworkStore, instance_uuid: str) -> None:
-        """Also what an instance got before the backend was changed to this one."""
+        """Release interfaces that an instance got from another backend, before the option changed."""
         store.remove_ports(instance_uuid)

@@ -45,7 +45,7 @@ def register(commands: Commands) -> None:
 
 
 def create(app: App, args: argparse.Namespace) -> None:
-    network = factory.network(
+    network = factory.new_network(
         args.name,
         args.cidr,
         gateway=args.gateway,

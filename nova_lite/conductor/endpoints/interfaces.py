@@ -14,7 +14,7 @@ from nova_lite.conductor.engine import network_calls
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db import instances, networks, security_groups
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.network.driver import NetworkCall, Resolution, Verb
+from nova_lite.network.driver import NetworkCall, NetworkMethod, ResolvedNetworks
 from nova_lite.objects import VIF, BuildNetworks, SecurityGroup
 from nova_lite.objects import Network as NetworkObject
 
@@ -29,20 +29,20 @@ class NetworkServiceEndpoints:
     # --- for hosts
 
     def interfaces_bind(self, context: RequestContext, instance_uuid: str, host: str) -> BuildNetworks:
-        call = self.db.read(self._of_host, instance_uuid, host, Verb.BIND)
-        return BuildNetworks(vifs=self._ask(call) if self.network.keeps_ports else call.vifs)
+        call = self.db.read(self._of_host, instance_uuid, host, NetworkMethod.BIND)
+        return BuildNetworks(vifs=self._ask(call) if self.network.has_remote_ports else call.vifs)
 
     def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, ask: bool) -> bool:
-        call = self.db.read(self._of_host, instance_uuid, host, Verb.LOOK)
-        vifs = self._ask(call) if ask and self.network.keeps_ports else call.vifs
+        call = self.db.read(self._of_host, instance_uuid, host, NetworkMethod.LOOK)
+        vifs = self._ask(call) if ask and self.network.has_remote_ports else call.vifs
         return all(vif.active for vif in vifs)
 
-    def _of_host(self, uow: UnitOfWork, instance_uuid: str, host: str, verb: Verb) -> NetworkCall:
+    def _of_host(self, uow: UnitOfWork, instance_uuid: str, host: str, method: NetworkMethod) -> NetworkCall:
         """Raises `StaleReport` unless the instance is the host's, coming or on its way from there."""
         if instance_uuid not in instances.concerned_with(uow, host):
             raise exceptions.StaleReport(instance_id=instance_uuid, generation=0, host=host)
         instance = instances.get_row(uow, get_admin_context(), instance_uuid)
-        call = network_calls.plan(uow, self.network, instance, get_admin_context(), verb)
+        call = network_calls.plan(uow, self.network, instance, get_admin_context(), method)
         call.host = host
         return call
 
@@ -50,12 +50,12 @@ class NetworkServiceEndpoints:
 
     def interfaces_event(self, context: RequestContext, instance_uuid: str, event: str, port_id: str | None) -> None:
         """What says all by itself is written down; else the service is asked what there is."""
-        if not self.network.keeps_ports:
+        if not self.network.has_remote_ports:
             return
         if event in (PLUGGED, UNPLUGGED) and port_id:
             self.db.write(self._plugged, instance_uuid, port_id, event == PLUGGED)
             return
-        self._ask(self.db.read(self._of_anybody, get_admin_context(), instance_uuid, Verb.LOOK))
+        self._ask(self.db.read(self._of_anybody, get_admin_context(), instance_uuid, NetworkMethod.LOOK))
 
     def _plugged(self, uow: UnitOfWork, instance_uuid: str, port_id: str, active: bool) -> None:
         instances.lock(uow, instance_uuid)
@@ -66,9 +66,11 @@ class NetworkServiceEndpoints:
         if vifs:
             store.record(instance_uuid, vifs)
 
-    def _of_anybody(self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, verb: Verb) -> NetworkCall:
+    def _of_anybody(
+        self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, method: NetworkMethod
+    ) -> NetworkCall:
         instance = instances.get_row(uow, context, instance_uuid)
-        return network_calls.plan(uow, self.network, instance, context, verb)
+        return network_calls.plan(uow, self.network, instance, context, method)
 
     # ---
 
@@ -97,21 +99,23 @@ class PortEndpoints(NetworkServiceEndpoints):
     # --- security groups of a server
 
     def instance_security_groups(self, context: RequestContext, instance_uuid: str) -> list[SecurityGroup]:
-        call = self.db.read(self._of_anybody, context, instance_uuid, Verb.LOOK)
+        call = self.db.read(self._of_anybody, context, instance_uuid, NetworkMethod.LOOK)
         found = _groups_of(self._ask(call))
         return [SecurityGroup(id=each, name=name, project_id=call.project_id) for each, name in found.items()]
 
     def instance_security_group_add(self, context: RequestContext, instance_uuid: str, name: str) -> None:
         call = self._to_regroup(context, instance_uuid, name)
-        call.verb = Verb.JOIN
+        call.method = NetworkMethod.JOIN
         self._ask(call)
 
     def instance_security_group_remove(self, context: RequestContext, instance_uuid: str, name: str) -> None:
         call = self._to_regroup(context, instance_uuid, name)
         (group,) = call.security_groups
-        if group not in _groups_of(self._ask(msgspec.structs.replace(call, verb=Verb.LOOK, security_groups=[]))):
+        if group not in _groups_of(
+            self._ask(msgspec.structs.replace(call, method=NetworkMethod.LOOK, security_groups=[]))
+        ):
             raise exceptions.SecurityGroupNotAssociated(name=name, instance_id=instance_uuid)
-        call.verb = Verb.LEAVE
+        call.method = NetworkMethod.LEAVE
         self._ask(call)
 
     def _to_regroup(self, context: RequestContext, instance_uuid: str, name: str) -> NetworkCall:
@@ -120,8 +124,8 @@ class PortEndpoints(NetworkServiceEndpoints):
         owner = get_admin_context()
         owner.project_id = call.project_id
         try:
-            found: Resolution = self.network.call(
-                NetworkCall(verb=Verb.RESOLVE, context=owner, networks=[], security_groups=[name])
+            found: ResolvedNetworks = self.network.call(
+                NetworkCall(method=NetworkMethod.RESOLVE, context=owner, networks=[], security_groups=[name])
             )
         except exceptions.SecurityGroupUnavailable as error:
             raise exceptions.SecurityGroupNotFound(group_id=name) from error
@@ -131,12 +135,12 @@ class PortEndpoints(NetworkServiceEndpoints):
     def _changeable(self, uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> NetworkCall:
         instance = instances.get_row(uow, context, instance_uuid)
         security_groups.check_changeable(context, instance)
-        return network_calls.plan(uow, self.network, instance, context, Verb.LOOK)
+        return network_calls.plan(uow, self.network, instance, context, NetworkMethod.LOOK)
 
     # --- networks
 
     def network_list(self, context: RequestContext) -> list[NetworkObject]:
-        found: list[NetworkObject] = self.network.call(NetworkCall(verb=Verb.NETWORKS, context=context))
+        found: list[NetworkObject] = self.network.call(NetworkCall(method=NetworkMethod.NETWORKS, context=context))
         return found
 
 

@@ -23,7 +23,7 @@ from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import actions, block_devices, claims, hosts, instances, networks
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
-from nova_lite.network.driver import NetworkCall, Verb
+from nova_lite.network.driver import NetworkCall, NetworkMethod
 from nova_lite.objects import VIF, BuildNetworks, BuildResult, Outcome
 from nova_lite.operations import states
 
@@ -61,12 +61,12 @@ class BuildReports:
             return BuildNetworks(vifs=self.db.write(self._start_build, *asked))
         begun = time.monotonic()
         call = self.db.write(self._plan_networks, *asked)
-        call.begun = begun
+        call.started_at = begun
         answer = self.network.call(call)
         try:
             return BuildNetworks(vifs=self.db.write(self._start_build, *asked, answer))
         except exceptions.StaleReport:
-            if not self.network.keeps_ports:  # else they are the next attempt's, or given back with its failure
+            if not self.network.has_remote_ports:  # else they are the next attempt's, or given back with its failure
                 self._take_back(call)
             raise
         except exceptions.NovaLiteException:
@@ -77,7 +77,7 @@ class BuildReports:
         """If this fails, or this daemon dies first, whoever deletes the instance does it: no call counts as over
         before its time (`Instance.network_call_until`)."""
         try:
-            self.network.call(msgspec.structs.replace(call, verb=Verb.DEALLOCATE, begun=None))
+            self.network.call(msgspec.structs.replace(call, method=NetworkMethod.DEALLOCATE, started_at=None))
         except exceptions.NovaLiteException as error:
             LOG.warning("Interfaces of %s are left at the network service: %s", call.instance_uuid, error.message)
             return
@@ -93,7 +93,7 @@ class BuildReports:
         seconds = self.conf.network.call_timeout
         ctx.instance.network_call_until = uow.now + datetime.timedelta(seconds=seconds)
         actions.extend(uow, self.conf, ctx.action, seconds)
-        return network_calls.plan(uow, self.network, ctx.instance, ctx.context, Verb.ALLOCATE)
+        return network_calls.plan(uow, self.network, ctx.instance, ctx.context, NetworkMethod.ALLOCATE)
 
     def _start_build(
         self, uow: UnitOfWork, instance_uuid: str, host: str, generation: int, answer: object = None

@@ -102,7 +102,7 @@ class ActionEngine:
     ) -> ActionCommand:
         """Write the action, or raise 404 or 409; the ticket is the order to its host. A repeated request gets its
         ticket again."""
-        if action == operations.ATTACH_INTERFACE.kind and self.network.keeps_ports:
+        if action == operations.ATTACH_INTERFACE.kind and self.network.has_remote_ports:
             return self.attaches.accept(context, instance_uuid, payload)
         if handler_for(action).has_preflight:
             preflight = self.db.read(self._question, context, instance_uuid, action, payload)
@@ -242,7 +242,7 @@ class ActionEngine:
 
     def _is_told(self, step: NetworkStep) -> bool:
         """Whether there is another service to tell of it."""
-        return self.network.keeps_ports if step.name == operations.DISCONNECT else self.network.remote
+        return self.network.has_remote_ports if step.name == operations.DISCONNECT else self.network.remote
 
     def _begin_at(self, ctx: ActionContext, step: HostStep, ends: list[claims.HeldHost]) -> None:
         """Address the order to the first of these ends. Without any the step is done."""

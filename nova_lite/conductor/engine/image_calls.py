@@ -27,7 +27,7 @@ def plan(
         backup_type=payload.get("backup_type", ""),
         rotation=payload.get("rotation", 0),
     )
-    if not backend.keeps_rows:
+    if not backend.has_local_rows:
         return call
     if verb in MAKES_IMAGE:
         images.require(uow, image_id)
@@ -47,11 +47,11 @@ def drop(uow: UnitOfWork, image_ids: list[str]) -> None:
 
 def is_wanted(uow: UnitOfWork, backend: ImageBackend, image_id: str) -> bool:
     """Whether the image's file may stay."""
-    return not backend.keeps_rows or images.by_id(uow, image_id) is not None
+    return not backend.has_local_rows or images.by_id(uow, image_id) is not None
 
 
 def published(uow: UnitOfWork, backend: ImageBackend, image_id: str, answer: Image | None) -> Image | None:
     """The image as it is from now on; None when its row is gone."""
-    if not backend.keeps_rows:
+    if not backend.has_local_rows:
         return answer
     return images.activate(uow, image_id)

@@ -23,7 +23,7 @@ from nova_lite.conductor.engine.context import check
 from nova_lite.conductor.operations import interfaces
 from nova_lite.db import actions, instances, pending_attaches
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.network.driver import NetworkCall, Verb
+from nova_lite.network.driver import NetworkCall, NetworkMethod
 from nova_lite.objects import ActionCommand, NetworkRequest
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ class InterfaceAttacher:
         request = msgspec.convert(payload["request"], NetworkRequest)
         if self.db.read(_was_accepted, context, instance_uuid):
             return self.db.write(self.engine.accept_in, context, instance_uuid, KIND, payload)
-        asked = NetworkCall(verb=Verb.RESOLVE, context=context, networks=[request])
+        asked = NetworkCall(method=NetworkMethod.RESOLVE, context=context, networks=[request])
         (request,) = self.network.call(asked).requests
         begun = time.monotonic()
         call = self.db.write(self._plan, context, instance_uuid, request)
-        call.begun = begun
+        call.started_at = begun
         try:
             made = msgspec.to_builtins(self.network.call(call))
         except exceptions.NetworkServiceUnavailable:  # whether it was done shows later
@@ -83,7 +83,7 @@ class InterfaceAttacher:
                 raise exceptions.PortInUse(port_id=request.port_id)  # it is let go, as soon as that may be
         pending_attaches.add(uow, instance_uuid, key, request.port_id, seconds)
         instance.network_call_until = uow.now + datetime.timedelta(seconds=seconds)
-        call = network_calls.plan(uow, self.network, instance, context, Verb.ATTACH)
+        call = network_calls.plan(uow, self.network, instance, context, NetworkMethod.ATTACH)
         call.networks, call.security_groups, call.key = [request], [], key
         return call
 
@@ -101,7 +101,7 @@ class InterfaceAttacher:
 
     def due(self) -> list[tuple[str, str]]:
         """Instance and request of what is to be taken back now."""
-        return self.db.read(pending_attaches.overdue) if self.network.keeps_ports else []
+        return self.db.read(pending_attaches.overdue) if self.network.has_remote_ports else []
 
     def take_back(self, instance_uuid: str, key: str) -> None:
         """If that cannot be, it is due again."""
@@ -126,7 +126,11 @@ class InterfaceAttacher:
         # From now on the action is not accepted any more: see `interfaces.AttachInterfaceHandler`.
         pending_attaches.put_off(uow, instance_uuid, key, 0.0)
         return NetworkCall(
-            verb=Verb.DETACH, context=get_admin_context(), instance_uuid=instance_uuid, networks=brought, key=key
+            method=NetworkMethod.DETACH,
+            context=get_admin_context(),
+            instance_uuid=instance_uuid,
+            networks=brought,
+            key=key,
         )
 
 

@@ -8,7 +8,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.db import networks, pending_attaches
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
-from nova_lite.network.driver import NetworkBackend, NetworkCall, Verb
+from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod
 from nova_lite.objects import NetworkRequest
 
 #: In the payload of an action that is about one interface.
@@ -16,14 +16,14 @@ PORT_ID = "port_id"
 
 
 def plan(
-    uow: UnitOfWork, network: NetworkBackend, instance: Instance, context: RequestContext, verb: Verb
+    uow: UnitOfWork, network: NetworkBackend, instance: Instance, context: RequestContext, method: NetworkMethod
 ) -> NetworkCall:
     asked = [msgspec.convert(item, NetworkRequest) for item in instance.request.get("networks", [])]
-    if network.keeps_ports:
+    if network.has_remote_ports:
         pending = pending_attaches.of(uow, instance.uuid)
         asked += [NetworkRequest(port_id=each.port_id) for each in pending if each.port_id]
     return NetworkCall(
-        verb=verb,
+        method=method,
         context=context,
         instance_uuid=instance.uuid,
         networks=asked,

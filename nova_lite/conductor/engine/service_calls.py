@@ -15,7 +15,7 @@ from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.db import actions, networks, pending_attaches
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.image.driver import ImageCall
-from nova_lite.network.driver import NetworkCall, Verb
+from nova_lite.network.driver import NetworkCall, NetworkMethod
 from nova_lite.operations import DISCONNECT, MAKES_IMAGE, ImageStep, ImageVerb, NetworkStep
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class ServiceCalls:
             return None
         actions.extend(uow, self.engine.conf, ctx.action, self.engine.conf.network.call_timeout)
         if ctx.step.name != DISCONNECT:
-            return plan(uow, self.engine.network, ctx.instance, ctx.context, Verb.DEALLOCATE)
-        call = plan(uow, self.engine.network, ctx.instance, ctx.context, Verb.DETACH)
+            return plan(uow, self.engine.network, ctx.instance, ctx.context, NetworkMethod.DEALLOCATE)
+        call = plan(uow, self.engine.network, ctx.instance, ctx.context, NetworkMethod.DETACH)
         call.vifs = [vif for vif in call.vifs if vif.id == ctx.action.payload[PORT_ID]]
         return call
 
@@ -73,7 +73,7 @@ class ServiceCalls:
             else:
                 self.engine.network.deallocate(store, ctx.instance.uuid)
                 ctx.instance.network_call_until = None
-                if self.engine.network.keeps_ports:
+                if self.engine.network.has_remote_ports:
                     pending_attaches.drop(uow, ctx.instance.uuid)
             self.engine.advance(ctx)
 

@@ -70,7 +70,7 @@ def fill(uow: UnitOfWork) -> None:
         hosts.register_host(uow, uow.conf, make.report(host, inventories=[make.inventory(host)]))
         node = uow.session.scalars(sa.select(models.ComputeNode.id).where(models.ComputeNode.host == host)).one()
         network = networks.create(
-            uow, factory.network(f"net{number}", f"10.{number}.0.0/16", vni=100 + number, bridge=f"br{number}")
+            uow, factory.new_network(f"net{number}", f"10.{number}.0.0/16", vni=100 + number, bridge=f"br{number}")
         )
         for each in range(ON_EACH):
             project = f"p{number}"

@@ -10,7 +10,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.db import models
-from nova_lite.network.driver import NetworkCall, Verb
+from nova_lite.network.driver import NetworkCall, NetworkMethod
 from nova_lite.network.fake import FakeNetworks
 from nova_lite.objects import Outcome
 from tests.unit.conductor.test_lifecycle import World
@@ -22,14 +22,14 @@ class Service(FakeNetworks):
     def __init__(self, conf: Any) -> None:
         super().__init__(conf)
         self.asked: list[str] = []
-        self.fails: set[Verb] = set()
-        self.meanwhile: dict[Verb, Callable[[], None]] = {}
+        self.fails: set[NetworkMethod] = set()
+        self.meanwhile: dict[NetworkMethod, Callable[[], None]] = {}
 
     def call(self, call: NetworkCall) -> Any:
-        self.asked.append(call.verb.value)
-        if call.verb in self.meanwhile:
-            self.meanwhile.pop(call.verb)()
-        if call.verb in self.fails:
+        self.asked.append(call.method.value)
+        if call.method in self.meanwhile:
+            self.meanwhile.pop(call.method)()
+        if call.method in self.fails:
             raise exceptions.ServiceUnavailable("The network service is away.")
         return super().call(call)
 
@@ -75,15 +75,15 @@ def test_a_server_comes_and_goes(world: World, service: Service) -> None:
 
 def test_no_transaction_is_open_while_it_is_asked(world: World, service: Service) -> None:
     """SQLite has one writer: with a transaction open, another write would wait for good."""
-    for verb in (Verb.RESOLVE, Verb.ALLOCATE, Verb.DEALLOCATE):
-        service.meanwhile[verb] = lambda: world.let_time_pass(0)
+    for method in (NetworkMethod.RESOLVE, NetworkMethod.ALLOCATE, NetworkMethod.DEALLOCATE):
+        service.meanwhile[method] = lambda: world.let_time_pass(0)
     uuid, host, _ = world.built()
     delete(world, uuid, host)
     assert not service.meanwhile
 
 
 def test_a_server_is_not_accepted_while_it_is_away(world: World, service: Service) -> None:
-    service.fails = {Verb.RESOLVE}
+    service.fails = {NetworkMethod.RESOLVE}
     with pytest.raises(exceptions.ServiceUnavailable):
         world.create()
     assert (world.count(models.Instance), world.instances_used()) == (0, 0)
@@ -91,7 +91,7 @@ def test_a_server_is_not_accepted_while_it_is_away(world: World, service: Servic
 
 def test_a_delete_is_done_for_its_owner_and_ends_when_the_service_is_back(world: World, service: Service) -> None:
     uuid, host, _ = world.built()
-    service.fails = {Verb.DEALLOCATE}
+    service.fails = {NetworkMethod.DEALLOCATE}
     delete(world, uuid, host)
     assert world.instance(uuid).deleted
     assert (world.open_actions(), service.holds()) == ([("delete", "deallocate")], [uuid])
@@ -116,7 +116,7 @@ def test_a_failed_build_gives_back_what_the_service_made(world: World, service: 
 
 def test_a_build_that_is_over_while_the_service_is_asked_leaves_nothing(world: World, service: Service) -> None:
     uuid, host, generation = placed(world)
-    service.meanwhile[Verb.ALLOCATE] = lambda: delete(world, uuid, host)
+    service.meanwhile[NetworkMethod.ALLOCATE] = lambda: delete(world, uuid, host)
     with pytest.raises(exceptions.InstanceGone):
         world.reports.start_build(world.context(), uuid, host, generation)
     assert service.holds() == []

@@ -14,7 +14,7 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.conductor.endpoints.interfaces import PortEndpoints
 from nova_lite.db import instances
 from nova_lite.network import neutron_client
-from nova_lite.network.driver import NetworkCall, Verb
+from nova_lite.network.driver import NetworkCall, NetworkMethod
 from nova_lite.objects import VIF, Instance, NetworkRequest, Outcome
 from tests.support.neutron import FakeNeutron
 from tests.unit.conductor.test_lifecycle import World
@@ -238,15 +238,15 @@ def test_a_users_port_that_is_in_doubt_is_not_attached_before_it_is_let_go(
     """Else the end of the first attach would take it from the second."""
     port = neutron.port(neutron.network())
     uuid, host, _ = world.built()
-    update = neutron_client.Conversation.update
+    update = neutron_client.NeutronSession.update
 
     def lost(*_: Any) -> Any:
         raise exceptions.NetworkServiceUnavailable()
 
-    monkeypatch.setattr(neutron_client.Conversation, "update", lost)
+    monkeypatch.setattr(neutron_client.NeutronSession, "update", lost)
     with pytest.raises(exceptions.NetworkServiceUnavailable):
         attach(world, uuid, port_id=port["id"])
-    monkeypatch.setattr(neutron_client.Conversation, "update", update)
+    monkeypatch.setattr(neutron_client.NeutronSession, "update", update)
     assert port["device_id"] == ""
     with pytest.raises(exceptions.PortInUse):
         attach(world, uuid, port_id=port["id"])
@@ -268,7 +268,7 @@ def test_an_attach_that_was_given_up_is_not_accepted_later(world: World, neutron
 
     def slow(call: NetworkCall) -> Any:
         answer = real(call)
-        if call.verb is Verb.ATTACH:
+        if call.method is NetworkMethod.ATTACH:
             world.let_time_pass(100)
         return answer
 
@@ -289,7 +289,7 @@ def test_what_is_made_after_it_was_looked_for_is_taken_back(world: World, neutro
     real = backend.call
 
     def late(call: NetworkCall) -> Any:
-        if call.verb is not Verb.ATTACH:
+        if call.method is not NetworkMethod.ATTACH:
             return real(call)
         backend.call = real  # type: ignore[method-assign]
         world.let_time_pass(100)

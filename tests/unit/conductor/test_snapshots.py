@@ -296,7 +296,7 @@ def test_two_at_once_are_a_409_and_one_image(world: Snapshots) -> None:
 
 
 def test_a_registered_image_has_no_row(world: Snapshots) -> None:
-    world.engine.images.keeps_rows = False
+    world.engine.images.has_local_rows = False
     world.snapshot(registered=True)
     assert world.count(models.Image) == 0
 

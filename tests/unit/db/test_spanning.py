@@ -18,7 +18,7 @@ from tests.support import make
 
 def span(db: Database, name: str = "wide", vni: int | None = 77, number: int = 0) -> Network:
     cidr = f"10.{number}.0.0/24"
-    return db.write(networks.create, factory.network(name, cidr, vni=vni, bridge=f"br{number}"))
+    return db.write(networks.create, factory.new_network(name, cidr, vni=vni, bridge=f"br{number}"))
 
 
 def host(db: Database, name: str, tunnel_ip: str | None) -> int:
@@ -130,5 +130,5 @@ def test_networks_that_projects_make_get_a_vni(db: Database, conf: cfg.ConfigOpt
     with pytest.raises(exceptions.Conflict, match="All VNIs"):
         made("c")
     conf.set_override("project_vnis", ["5-4"], "network")
-    with pytest.raises(exceptions.ConfigurationError, match="no range"):
+    with pytest.raises(exceptions.ConfigurationError, match="is not a range of VNIs"):
         made("d")

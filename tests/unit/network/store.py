@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 
-from nova_lite.network.driver import Addresses, KeptPort
+from nova_lite.network.driver import Addresses, StoredPort
 from nova_lite.objects import VIF, Network
 
 
@@ -40,12 +40,12 @@ class MemoryStore:
         self.reads += len(found)
         return found
 
-    def port(self, port_id: str) -> KeptPort | None:
+    def port(self, port_id: str) -> StoredPort | None:
         found = next((vif for vif in self.kept if vif.id == port_id), None)
         if found is None:
             return None
         has_it = (uuid for uuid, vifs in self.ports.items() if found in vifs)
-        return KeptPort(found.network.id, "p1", "p1", next(has_it, None))
+        return StoredPort(found.network.id, "p1", "p1", next(has_it, None))
 
     def bind_port(self, port_id: str, instance_uuid: str, position: int, tag: str | None) -> bool:
         port = self.port(port_id)

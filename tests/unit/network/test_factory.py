@@ -1,4 +1,4 @@
-"""What an operator may say about a network, and what is chosen where nothing is said."""
+"""Values of a new network: defaults, and errors."""
 
 from __future__ import annotations
 
@@ -14,42 +14,47 @@ from nova_lite.network.address_pool import AddressPool
 from nova_lite.objects import ipv6
 
 
-def test_defaults() -> None:
-    made = factory.network("private", "10.1.0.0/24")
-    assert (made.gateway, made.start, made.end) == ("10.1.0.1", "10.1.0.2", "10.1.0.254")
-    assert len(made.bridge) <= 15 and made.id[:8] in made.bridge
-    assert (made.project_id, made.is_default, made.dns, made.mtu) == (None, False, [], 1500)
+def test_new_network_has_defaults() -> None:
+    network = factory.new_network("private", "10.1.0.0/24")
+    assert (network.gateway, network.start, network.end) == ("10.1.0.1", "10.1.0.2", "10.1.0.254")
+    assert len(network.bridge) <= 15 and network.id[:8] in network.bridge
+    assert (network.project_id, network.is_default, network.dns, network.mtu) == (None, False, [], 1500)
 
 
-def test_everything_said() -> None:
-    made = factory.network(
+def test_new_network_takes_all_values() -> None:
+    network = factory.new_network(
         "n", "10.1.0.0/24", "10.1.0.254", ["9.9.9.9"], "br-x", "10.1.0.10", "10.1.0.20", 1400, True, "p"
     )
-    assert (made.gateway, made.start, made.end, made.bridge) == ("10.1.0.254", "10.1.0.10", "10.1.0.20", "br-x")
-    assert (made.dns, made.mtu, made.is_default, made.project_id) == (["9.9.9.9"], 1400, True, "p")
+    assert (network.gateway, network.start, network.end, network.bridge) == (
+        "10.1.0.254",
+        "10.1.0.10",
+        "10.1.0.20",
+        "br-x",
+    )
+    assert (network.dns, network.mtu, network.is_default, network.project_id) == (["9.9.9.9"], 1400, True, "p")
 
 
-def test_one_that_spans_hosts_leaves_room_for_the_tunnel() -> None:
-    made = factory.network("n", "10.1.0.0/24", vni=77)
-    assert (made.vni, made.mtu) == (77, 1450)
-    assert factory.network("n", "10.1.0.0/24", vni=77, mtu=8950).mtu == 8950
+def test_network_with_vni_has_the_mtu_of_a_tunnel() -> None:
+    network = factory.new_network("n", "10.1.0.0/24", vni=77)
+    assert (network.vni, network.mtu) == (77, 1450)
+    assert factory.new_network("n", "10.1.0.0/24", vni=77, mtu=8950).mtu == 8950
 
 
-def test_ipv6_besides() -> None:
-    made = factory.network("n", "10.1.0.0/24", cidr6="fd00:1:0::/64")
-    assert made.cidr6 == "fd00:1::/64"
-    assert (ipv6.host_address(made), ipv6.gateway(made)) == ("fd00:1::1", "fd00:1::1")
-    assert ipv6.gateway(factory.network("n", "10.1.0.0/24", gateway="none", cidr6="fd00:1::/64")) is None
-    assert ipv6.gateway(factory.network("n", "10.1.0.0/24")) is None
+def test_new_network_takes_an_ipv6_prefix() -> None:
+    network = factory.new_network("n", "10.1.0.0/24", cidr6="fd00:1:0::/64")
+    assert network.cidr6 == "fd00:1::/64"
+    assert (ipv6.host_address(network), ipv6.gateway(network)) == ("fd00:1::1", "fd00:1::1")
+    assert ipv6.gateway(factory.new_network("n", "10.1.0.0/24", gateway="none", cidr6="fd00:1::/64")) is None
+    assert ipv6.gateway(factory.new_network("n", "10.1.0.0/24")) is None
 
 
-def test_no_gateway() -> None:
-    made = factory.network("n", "10.1.0.0/30", gateway="none")
-    assert (made.gateway, list(AddressPool(made).all())) == (None, ["10.1.0.1", "10.1.0.2"])
+def test_new_network_without_gateway() -> None:
+    network = factory.new_network("n", "10.1.0.0/30", gateway="none")
+    assert (network.gateway, list(AddressPool(network).all())) == (None, ["10.1.0.1", "10.1.0.2"])
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "values",
     [
         {"cidr": "10.1.0.1/24"},
         {"cidr": "10.1.0.0/31"},
@@ -81,15 +86,15 @@ def test_no_gateway() -> None:
     ],
     ids=str,
 )
-def test_wrong(wrong: dict[str, object]) -> None:
+def test_invalid_value_is_refused(values: dict[str, object]) -> None:
     with pytest.raises(exceptions.InvalidInput):
-        factory.network(**({"name": "n", "cidr": "10.1.0.0/24"} | wrong))  # type: ignore[arg-type]
+        factory.new_network(**({"name": "n", "cidr": "10.1.0.0/24"} | values))  # type: ignore[arg-type]
 
 
 @given(st.integers(8, 30), st.integers(0, 2**32 - 1))
 def test_pool_is_all_but_three_addresses(prefix: int, number: int) -> None:
     cidr = ipaddress.ip_network((number, prefix), strict=False)
-    pool = AddressPool(factory.network("n", str(cidr)))
+    pool = AddressPool(factory.new_network("n", str(cidr)))
     assert pool.last - pool.first + 1 == cidr.num_addresses - 3
     assert not any(pool.usable(address) for address in (cidr[0], cidr[1], cidr[-1]))
     assert pool.usable(cidr[2])

@@ -13,7 +13,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.network import neutron_client
-from nova_lite.network.driver import NetworkCall, Resolution, Verb, load_backend
+from nova_lite.network.driver import NetworkCall, NetworkMethod, ResolvedNetworks, load_backend
 from nova_lite.network.neutron import NeutronNetworks, mac_of
 from nova_lite.objects import VIF, NetworkRequest
 from tests.support.neutron import FakeNeutron
@@ -45,19 +45,21 @@ def backend(tmp_path: Path, neutron: FakeNeutron) -> NeutronNetworks:
     return backend_of(tmp_path, neutron.url)
 
 
-def resolve(backend: NeutronNetworks, networks: Any = "auto", context: RequestContext = ME, **more: Any) -> Resolution:
-    call = NetworkCall(verb=Verb.RESOLVE, context=context, networks=networks, **more)
-    found: Resolution = backend.call(call)
+def resolve(
+    backend: NeutronNetworks, networks: Any = "auto", context: RequestContext = ME, **more: Any
+) -> ResolvedNetworks:
+    call = NetworkCall(method=NetworkMethod.RESOLVE, context=context, networks=networks, **more)
+    found: ResolvedNetworks = backend.call(call)
     return found
 
 
-def call(verb: Verb, networks: list[NetworkRequest] | None = None, **more: Any) -> NetworkCall:
+def call(method: NetworkMethod, networks: list[NetworkRequest] | None = None, **more: Any) -> NetworkCall:
     given: dict[str, Any] = {"instance_uuid": UUID, "project_id": "p1", "host": "host1", "zone": "az1", **more}
-    return NetworkCall(verb=verb, context=ME, networks=networks or [], **given)
+    return NetworkCall(method=method, context=ME, networks=networks or [], **given)
 
 
 def allocate(backend: NeutronNetworks, *networks: NetworkRequest, **more: Any) -> list[VIF]:
-    vifs: list[VIF] = backend.call(call(Verb.ALLOCATE, list(networks), **more))
+    vifs: list[VIF] = backend.call(call(NetworkMethod.ALLOCATE, list(networks), **more))
     return vifs
 
 
@@ -234,7 +236,7 @@ def test_a_users_port_is_taken_and_given_back(backend: NeutronNetworks, neutron:
     vifs = allocate(backend, NetworkRequest(network_id=network["id"], port_id=port["id"]), made)
     assert [(vif.id, vif.kept) for vif in vifs] == [(port["id"], True), (vifs[1].id, False)]
     assert (port["device_id"], port["binding:host_id"]) == (UUID, "host1")
-    backend.call(call(Verb.DEALLOCATE, vifs=vifs))
+    backend.call(call(NetworkMethod.DEALLOCATE, vifs=vifs))
     assert neutron.ports == [port]
     assert (port["device_id"], port["device_owner"], port["binding:host_id"]) == ("", "", "")
 
@@ -273,14 +275,14 @@ def test_what_was_made_and_never_recorded_is_given_back(backend: NeutronNetworks
     requests = [NetworkRequest(network_id=network["id"], port_id=port["id"]), NetworkRequest(network_id=network["id"])]
     others = neutron.port(network, device_id=OTHER)
     allocate(backend, *requests)
-    backend.call(call(Verb.DEALLOCATE, requests))
+    backend.call(call(NetworkMethod.DEALLOCATE, requests))
     assert neutron.ports == [port, others]
-    backend.call(call(Verb.DEALLOCATE, requests))
+    backend.call(call(NetworkMethod.DEALLOCATE, requests))
 
 
 def test_a_move_binds_to_the_other_host(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     vifs = allocate(backend, NetworkRequest(network_id=neutron.network()["id"], tag="t"))
-    moved = backend.call(call(Verb.BIND, vifs=vifs, host="host2"))
+    moved = backend.call(call(NetworkMethod.BIND, vifs=vifs, host="host2"))
     assert neutron.ports[0]["binding:host_id"] == "host2"
     assert [(vif.id, vif.tag) for vif in moved] == [(vifs[0].id, "t")]
     again = allocate(backend, vifs=vifs, host="host1")
@@ -290,13 +292,13 @@ def test_a_move_binds_to_the_other_host(backend: NeutronNetworks, neutron: FakeN
 def test_attach_and_detach(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     network = neutron.network()
     first = allocate(backend, NetworkRequest(network_id=network["id"]))
-    asked = call(Verb.ATTACH, [NetworkRequest(network_id=network["id"])], vifs=first)
+    asked = call(NetworkMethod.ATTACH, [NetworkRequest(network_id=network["id"])], vifs=first)
     second = backend.call(asked)
     assert backend.call(asked).id == second.id
     assert {port["id"] for port in neutron.ports} == {first[0].id, second.id}
-    backend.call(call(Verb.DETACH, vifs=[second]))
+    backend.call(call(NetworkMethod.DETACH, vifs=[second]))
     assert [port["id"] for port in neutron.ports] == [first[0].id]
-    backend.call(call(Verb.DETACH, vifs=[second]))
+    backend.call(call(NetworkMethod.DETACH, vifs=[second]))
 
 
 def test_a_look_tells_what_is_connected_and_what_is_gone(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
@@ -304,7 +306,7 @@ def test_a_look_tells_what_is_connected_and_what_is_gone(backend: NeutronNetwork
     vifs = allocate(backend, *[NetworkRequest(network_id=network["id"])] * 2)
     neutron.rows["ports"][vifs[0].id]["status"] = "ACTIVE"
     del neutron.rows["ports"][vifs[1].id]
-    looked = backend.call(call(Verb.LOOK, vifs=vifs))
+    looked = backend.call(call(NetworkMethod.LOOK, vifs=vifs))
     assert [(vif.id, vif.active) for vif in looked] == [(vifs[0].id, True)]
 
 
@@ -314,10 +316,10 @@ def test_each_port_keeps_the_groups_that_it_has(backend: NeutronNetworks, neutro
     vifs = allocate(backend, *(NetworkRequest(network_id=network["id"]) for _ in range(3)))
     for port, groups, is_filtered in zip(neutron.ports, ([web], [db], [shut]), (True, True, False), strict=True):
         port.update(security_groups=groups, port_security_enabled=is_filtered)
-    told = backend.call(call(Verb.JOIN, vifs=vifs, security_groups=[db]))
+    told = backend.call(call(NetworkMethod.JOIN, vifs=vifs, security_groups=[db]))
     assert [port["security_groups"] for port in neutron.ports] == [[web, db], [db], [shut]]
     assert [vif.security_groups for vif in told] == [["web", "db"], ["db"], ["shut"]]
-    backend.call(call(Verb.LEAVE, vifs=vifs, security_groups=[db]))
+    backend.call(call(NetworkMethod.LEAVE, vifs=vifs, security_groups=[db]))
     assert [port["security_groups"] for port in neutron.ports] == [[web], [], [shut]]
 
 
@@ -327,22 +329,22 @@ def test_a_change_of_somebody_elses_in_between_is_not_lost(
     web, db = (neutron.add("security-groups", name=name, project_id="p1")["id"] for name in ("web", "db"))
     vifs = allocate(backend, NetworkRequest(network_id=neutron.network()["id"]))
     (port,) = neutron.ports
-    update = neutron_client.Conversation.update
+    update = neutron_client.NeutronSession.update
 
     def interrupted(self: Any, what: str, id: str, values: Any, revision: int | None = None) -> Any:
         if web not in port["security_groups"]:
             port.update(security_groups=[web], revision_number=port["revision_number"] + 1)
         return update(self, what, id, values, revision)
 
-    monkeypatch.setattr(neutron_client.Conversation, "update", interrupted)
-    backend.call(call(Verb.JOIN, vifs=vifs, security_groups=[db]))
+    monkeypatch.setattr(neutron_client.NeutronSession, "update", interrupted)
+    backend.call(call(NetworkMethod.JOIN, vifs=vifs, security_groups=[db]))
     assert port["security_groups"] == [web, db]
 
 
 def test_networks_that_are_listed(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     neutron.network("theirs", "p2")
     neutron.network("mine")
-    (found,) = backend.call(NetworkCall(verb=Verb.NETWORKS, context=ME))
+    (found,) = backend.call(NetworkCall(method=NetworkMethod.NETWORKS, context=ME))
     assert (found.name, found.cidr) == ("mine", "10.0.0.0/24")
 
 
@@ -374,9 +376,11 @@ def test_a_call_ends_in_its_time(
 
 def test_a_call_that_comes_too_late_is_not_made(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     """Others count its time from when it was written down."""
-    begun = time.monotonic() - backend.conf.network.call_timeout
+    started_at = time.monotonic() - backend.conf.network.call_timeout
     with pytest.raises(exceptions.NetworkServiceUnavailable):
-        backend.call(call(Verb.ATTACH, [NetworkRequest(network_id=neutron.network()["id"])], begun=begun))
+        backend.call(
+            call(NetworkMethod.ATTACH, [NetworkRequest(network_id=neutron.network()["id"])], started_at=started_at)
+        )
     assert not neutron.asked
 
 

@@ -16,7 +16,7 @@ from nova_lite.conductor.operations.create.load import Loader
 from nova_lite.conductor.operations.create.validate import validate
 from nova_lite.conductor.operations.create.write import Accepted, write
 from nova_lite.db.engine import Database, UnitOfWork, translate
-from nova_lite.network.driver import NetworkBackend, NetworkCall, Resolution, Verb
+from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod, ResolvedNetworks
 from nova_lite.objects import CreateRequest, CreateResult, Creation
 
 #: Creates of one transaction, and how long they wait for each other.
@@ -62,11 +62,11 @@ class CreateEndpoints:
         incoming = [incoming_create(RequestContext.from_rpc(item.context), item.request) for item in creates]
         return [None if isinstance(result, Exception) else result for result in self._batcher.submit(incoming)]
 
-    def _resolve_networks(self, create: IncomingCreate) -> Resolution | None:
-        call = NetworkCall(verb=Verb.RESOLVE, context=create.context, networks=create.request.networks)
+    def _resolve_networks(self, create: IncomingCreate) -> ResolvedNetworks | None:
+        call = NetworkCall(method=NetworkMethod.RESOLVE, context=create.context, networks=create.request.networks)
         call.security_groups = create.request.security_groups
         try:
-            resolution: Resolution = self.network.call(call)
+            resolution: ResolvedNetworks = self.network.call(call)
         except exceptions.NovaLiteException:
             # The first try of a repeated request may have taken the port that is now in use.
             if not self.db.read(was_accepted, create):

@@ -166,7 +166,7 @@ class Loader:
 
     def _security_groups(self, create: IncomingCreate) -> SecurityGroups | exceptions.NovaLiteException:
         """Return the groups. Groups of our own are locked, so that they exist until the transaction ends."""
-        if self._network.keeps_ports:
+        if self._network.has_remote_ports:
             return SecurityGroups(create.resolution.group_names or [DEFAULT], create.resolution.security_groups)
         try:
             names = security_groups.named(self._uow, create.project_id, create.request.security_groups)

@@ -46,7 +46,9 @@ class Api:
         compute = API()
         compute.connect(conductor, rpc.proxy(ComputeRPC, bus), load_backend(conf, conductor))
         self.app = deploy.load_app("network", wsgi.ApiServices(conf, Policy(conf), compute))
-        self.shared = self.manager.db.write(networks.create, factory.network("private", "10.0.0.0/24", is_default=True))
+        self.shared = self.manager.db.write(
+            networks.create, factory.new_network("private", "10.0.0.0/24", is_default=True)
+        )
         self.pool = self.manager.db.write(floating_ips.create_pool, "public", "192.0.2.0/30")
 
     def __call__(self, method: str, path: str, body: Any = None, token: str | None = MEMBER) -> webob.Response:
@@ -105,7 +107,7 @@ def test_what_everybody_sees(api: Api) -> None:
 
 
 def test_a_network_that_spans_hosts_and_has_ipv6(api: Api) -> None:
-    wide = factory.network("wide", "10.1.0.0/24", vni=77, cidr6="fd00:1::/64")
+    wide = factory.new_network("wide", "10.1.0.0/24", vni=77, cidr6="fd00:1::/64")
     api.manager.db.write(networks.create, wide)
     shown = api.get(f"/networks/{wide.id}", ADMIN)["network"]
     assert (shown["provider:network_type"], shown["provider:segmentation_id"], shown["mtu"]) == ("vxlan", 77, 1450)

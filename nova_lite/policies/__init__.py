@@ -1,10 +1,18 @@
-"""Authorization rules, one file per kind of resource, with Nova's names."""
+"""Policy rules of all APIs, one module per kind of resource, with the names that Nova and the other services use.
+
+- `base` has the roles that rules are made of, and `rule`, which defines a rule with its default.
+- `enforcer` decides whether a rule allows a caller, and reads the operator's overrides.
+- The other modules define the rules. A constant holds a rule's name, so handlers write ``policies.CREATE``.
+
+The names and defaults are part of the API: operators override them in ``[oslo_policy] policy_file``. Most handlers
+declare their rule, and the dispatcher enforces it (`nova_lite.api.http.wsgi`).
+"""
 
 from __future__ import annotations
 
 from oslo_policy import policy
 
-from nova_lite.policies import (  # noqa: F401 each adds its rules
+from nova_lite.policies import (  # noqa: F401 each import adds rules
     aggregates,
     base,
     consoles,
@@ -30,5 +38,5 @@ from nova_lite.policies import (  # noqa: F401 each adds its rules
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Every rule with its default; also the entry point of oslopolicy-sample-generator."""
+    """Return all rules with their defaults. Also the entry point of oslopolicy-sample-generator."""
     return list(base.RULES)

@@ -1,4 +1,4 @@
-"""The roles that rules are built of."""
+"""The roles that rules are made of, the list of all rules, and `rule`, which defines one."""
 
 from __future__ import annotations
 
@@ -15,37 +15,40 @@ SERVICE = "role:service or rule:context_is_admin"
 OWNER = "rule:owner_or_admin"
 ANYONE = "@"
 
-#: Every rule there is.
+#: All rules.
 RULES: list[policy.RuleDefault] = [
-    policy.RuleDefault(CONTEXT_IS_ADMIN, "role:admin", "Who counts as an admin of the cloud."),
+    policy.RuleDefault(CONTEXT_IS_ADMIN, "role:admin", "Admins of the cloud."),
     policy.RuleDefault(
         "project_member_or_admin",
         "rule:context_is_admin or (role:member and project_id:%(project_id)s)",
-        "Who may change a project's things.",
+        "Callers that may change a project's resources.",
     ),
     policy.RuleDefault(
         "project_reader_or_admin",
         "rule:context_is_admin or ((role:reader or role:member) and project_id:%(project_id)s)",
-        "Who may see a project's things.",
+        "Callers that may see a project's resources.",
     ),
     policy.RuleDefault(
         "owner_or_admin",
         "rule:context_is_admin or user_id:%(user_id)s",
-        "Who may handle a user's own things.",
+        "Callers that may manage a user's own resources.",
     ),
 ]
 
 
 def rule(name: str, check: str, description: str, *operations: str) -> str:
-    """Add a rule for REST ``operations``, each ``"METHOD /path"``, to `RULES`; returns its name."""
-    rows = [operation.partition(" ") for operation in operations]
-    documented: list[Any] = [{"method": method, "path": path} for method, _, path in rows]
+    """Add a rule for REST ``operations``, each ``"METHOD /path"``, to `RULES`. Return the rule's name.
+
+    ``check`` is the default, in the language of oslo.policy.
+    """
+    pairs = [operation.partition(" ") for operation in operations]
+    documented: list[Any] = [{"method": method, "path": path} for method, _, path in pairs]
     RULES.append(policy.DocumentedRuleDefault(name, check, description, documented, scope_types=["project"]))
     return name
 
 
 class Rules:
-    """`rule` for names that begin with the same words."""
+    """Defines rules whose names have a common prefix."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix

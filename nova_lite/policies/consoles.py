@@ -7,19 +7,19 @@ from nova_lite.policies.base import ADMIN, MEMBER, rule
 CONSOLE_OUTPUT = rule(
     "os_compute_api:os-console-output",
     MEMBER,
-    "Read a server's console (os-getConsoleOutput)",
+    "Read a server's console output (os-getConsoleOutput)",
     "POST /servers/{server_id}/action",
 )
 REMOTE_CONSOLES = rule(
     "os_compute_api:os-remote-consoles",
     MEMBER,
-    "Get the URL of a server's console (os-getVNCConsole and its like up to 2.5)",
+    "Get the URL of a server's console (until 2.5 by actions such as os-getVNCConsole)",
     "POST /servers/{server_id}/action",
     "POST /servers/{server_id}/remote-consoles",
 )
 AUTH_TOKENS = rule(
     "os_compute_api:os-console-auth-tokens",
     ADMIN,
-    "Show where the console of a token is",
+    "Show a console token's host and port",
     "GET /os-console-auth-tokens/{console_token}",
 )

@@ -28,10 +28,12 @@ SPECS_DELETE = _specs("delete", ADMIN, "Delete an extra spec of a flavor", f"DEL
 ACCESS = rule(
     "os_compute_api:os-flavor-access",
     ADMIN,
-    "List who may use a private flavor",
+    "List projects with access to a private flavor",
     "GET /flavors/{flavor_id}/os-flavor-access",
 )
-ACCESS_ADD = _access("add_tenant_access", ADMIN, "Let a project use a private flavor", f"{_ACTION} (addTenantAccess)")
+ACCESS_ADD = _access(
+    "add_tenant_access", ADMIN, "Grant a project access to a private flavor", f"{_ACTION} (addTenantAccess)"
+)
 ACCESS_REMOVE = _access(
-    "remove_tenant_access", ADMIN, "Take a private flavor from a project", f"{_ACTION} (removeTenantAccess)"
+    "remove_tenant_access", ADMIN, "Revoke a project's access to a private flavor", f"{_ACTION} (removeTenantAccess)"
 )

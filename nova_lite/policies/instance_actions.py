@@ -12,4 +12,6 @@ SHOW = _actions("show", READER, "Show an action of a server", f"GET {_ACTIONS}/{
 EVENTS = _actions(
     "events", ADMIN, "See the hosts and tracebacks of an action's events", f"GET {_ACTIONS}/{{request_id}}"
 )
-EVENT_DETAILS = _actions("events:details", ADMIN, "See why an action's event failed", f"GET {_ACTIONS}/{{request_id}}")
+EVENT_DETAILS = _actions(
+    "events:details", ADMIN, "See the failure details of an action's events", f"GET {_ACTIONS}/{{request_id}}"
+)

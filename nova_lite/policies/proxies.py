@@ -1,4 +1,4 @@
-"""Rules of what the compute API once told of the network and volume services."""
+"""Rules of the compute API's proxies of the network and volume services (until 2.35)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ _volumes = Rules("os_compute_api:os-volumes")
 _networks = Rules("os_compute_api:os-networks")
 
 TENANT_NETWORKS_LIST = _tenant_networks("list", READER, "List a project's networks", "GET /os-tenant-networks")
-TENANT_NETWORKS_SHOW = _tenant_networks("show", READER, "Show one of them", "GET /os-tenant-networks/{network_id}")
+TENANT_NETWORKS_SHOW = _tenant_networks(
+    "show", READER, "Show a network of a project", "GET /os-tenant-networks/{network_id}"
+)
 VOLUMES_LIST = _volumes("list", READER, "List volumes", "GET /os-volumes")
 VOLUMES_DETAIL = _volumes("detail", READER, "List volumes with details", "GET /os-volumes/detail")
 VOLUMES_SHOW = _volumes("show", READER, "Show a volume", "GET /os-volumes/{volume_id}")

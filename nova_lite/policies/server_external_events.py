@@ -1,4 +1,4 @@
-"""Rules of what other services tell this one."""
+"""Rule of the events that other services report."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from nova_lite.policies.base import SERVICE, rule
 CREATE = rule(
     "os_compute_api:os-server-external-events:create",
     SERVICE,
-    "Tell what has happened to servers",
+    "Report external events of servers",
     "POST /os-server-external-events",
 )

@@ -25,7 +25,9 @@ INDEX_ALL = _servers("index:get_all_tenants", ADMIN, "List servers of all projec
 DETAIL_ALL = _servers(
     "detail:get_all_tenants", ADMIN, "List servers of all projects with details", "GET /servers/detail"
 )
-ALL_FILTERS = _servers("allow_all_filters", ADMIN, "Filter and sort servers by anything, hosts included", *_LISTS)
+ALL_FILTERS = _servers(
+    "allow_all_filters", ADMIN, "Filter and sort servers by all parameters, including hosts", *_LISTS
+)
 SHOW = _servers("show", READER, "Show a server", "GET /servers/{server_id}")
 HOST_STATUS = _servers("show:host_status", ADMIN, "See whether a server's host is up", *_VIEWS)
 FLAVOR_EXTRA_SPECS = _servers("show:flavor-extra-specs", READER, "See the extra specs of a server's flavor", *_VIEWS)
@@ -34,35 +36,37 @@ EXTENDED_ATTRIBUTES = rule(
 )
 CREATE = _servers("create", MEMBER, "Create servers", "POST /servers")
 FORCED_HOST = _servers(
-    "create:forced_host", ADMIN, "Create a server on a given host, past the scheduler", "POST /servers"
+    "create:forced_host", ADMIN, "Create a server on a given host, bypassing the scheduler", "POST /servers"
 )
 REQUESTED_DESTINATION = rule(
     "compute:servers:create:requested_destination",
     ADMIN,
-    "Create a server on a given host, if it fits there",
+    "Create a server on a given host that passes the scheduler's filters",
     "POST /servers",
 )
 ZERO_DISK = _servers(
     "create:zero_disk_flavor",
     ADMIN,
-    "Create a server of an image with a flavor whose root disk is 0 GiB: the image's size decides then",
+    "Create a server from an image with a flavor whose root disk is 0 GiB, so that the image determines its size",
     "POST /servers",
 )
 UPDATE = _servers("update", MEMBER, "Change a server's name, description or addresses", "PUT /servers/{server_id}")
 DELETE = _servers("delete", MEMBER, "Delete a server", "DELETE /servers/{server_id}")
-FORCE_DELETE = rule("os_compute_api:os-deferred-delete:force", MEMBER, "Delete a server at once (forceDelete)", _ACTION)
+FORCE_DELETE = rule(
+    "os_compute_api:os-deferred-delete:force", MEMBER, "Delete a server immediately (forceDelete)", _ACTION
+)
 EVACUATE = rule(
-    "os_compute_api:os-evacuate", ADMIN, "Build a server of a lost host anew on another one (evacuate)", _ACTION
+    "os_compute_api:os-evacuate", ADMIN, "Rebuild a server of a failed host on another host (evacuate)", _ACTION
 )
 REBUILD = _servers("rebuild", MEMBER, "Rebuild a server (rebuild)", _ACTION)
-CREATE_IMAGE = _servers("create_image", MEMBER, "Make an image of a server (createImage)", _ACTION)
+CREATE_IMAGE = _servers("create_image", MEMBER, "Create an image of a server (createImage)", _ACTION)
 CREATE_BACKUP = rule(
-    "os_compute_api:os-create-backup", MEMBER, "Make an image of a server, one of several that are kept", _ACTION
+    "os_compute_api:os-create-backup", MEMBER, "Create a backup image of a server, in rotation (createBackup)", _ACTION
 )
-SHELVE = _shelve("shelve", MEMBER, "Put a server away as an image (shelve)", _ACTION)
-SHELVE_OFFLOAD = _shelve("shelve_offload", ADMIN, "Have a shelved server leave its host (shelveOffload)", _ACTION)
-UNSHELVE = _shelve("unshelve", MEMBER, "Get a shelved server back (unshelve)", _ACTION)
-UNSHELVE_TO_HOST = _shelve("unshelve_to_host", ADMIN, "Get it back on a given host (unshelve)", _ACTION)
+SHELVE = _shelve("shelve", MEMBER, "Shelve a server (shelve)", _ACTION)
+SHELVE_OFFLOAD = _shelve("shelve_offload", ADMIN, "Remove a shelved server from its host (shelveOffload)", _ACTION)
+UNSHELVE = _shelve("unshelve", MEMBER, "Restore a shelved server (unshelve)", _ACTION)
+UNSHELVE_TO_HOST = _shelve("unshelve_to_host", ADMIN, "Restore a shelved server on a given host (unshelve)", _ACTION)
 IPS_INDEX = _ips("index", READER, "List a server's addresses", "GET /servers/{server_id}/ips")
 IPS_SHOW = _ips("show", READER, "Show a server's addresses on a network", "GET /servers/{server_id}/ips/{network}")
 METADATA_INDEX = _metadata("index", READER, "List a server's metadata", "GET /servers/{server_id}/metadata")
@@ -76,7 +80,9 @@ METADATA_UPDATE_ALL = _metadata(
 METADATA_UPDATE = _metadata(
     "update", MEMBER, "Set an item of a server's metadata", "PUT /servers/{server_id}/metadata/{key}"
 )
-METADATA_DELETE = _metadata("delete", MEMBER, "Delete an item of it", "DELETE /servers/{server_id}/metadata/{key}")
+METADATA_DELETE = _metadata(
+    "delete", MEMBER, "Delete an item of a server's metadata", "DELETE /servers/{server_id}/metadata/{key}"
+)
 TAGS_INDEX = _tags("index", READER, "List a server's tags", "GET /servers/{server_id}/tags")
 TAGS_SHOW = _tags("show", READER, "Check whether a server has a tag", "GET /servers/{server_id}/tags/{tag}")
 TAGS_UPDATE_ALL = _tags("update_all", MEMBER, "Replace a server's tags", "PUT /servers/{server_id}/tags")
@@ -85,11 +91,11 @@ TAGS_DELETE_ALL = _tags("delete_all", MEMBER, "Delete all tags of a server", "DE
 TAGS_DELETE = _tags("delete", MEMBER, "Delete a tag of a server", "DELETE /servers/{server_id}/tags/{tag}")
 LOCK = _lock("lock", MEMBER, "Lock a server (lock)", _ACTION)
 UNLOCK = _lock("unlock", MEMBER, "Unlock a server (unlock)", _ACTION)
-RESET_STATE = _admin("reset_state", ADMIN, "Set a server's state by hand (os-resetState)", _ACTION)
+RESET_STATE = _admin("reset_state", ADMIN, "Set a server's state (os-resetState)", _ACTION)
 INJECT_NETWORK_INFO = _admin(
-    "inject_network_info", ADMIN, "Tell a server its addresses again (injectNetworkInfo)", _ACTION
+    "inject_network_info", ADMIN, "Inject network information into a server (injectNetworkInfo; no effect)", _ACTION
 )
-UNLOCK_OVERRIDE = _lock("unlock:unlock_override", ADMIN, "Unlock a server whoever locked it (unlock)", _ACTION)
+UNLOCK_OVERRIDE = _lock("unlock:unlock_override", ADMIN, "Unlock a server that an admin locked (unlock)", _ACTION)
 INTERFACES_LIST = _interfaces("list", READER, "List a server's interfaces", "GET /servers/{server_id}/os-interface")
 INTERFACES_SHOW = _interfaces("show", READER, "Show an interface", "GET /servers/{server_id}/os-interface/{port_id}")
 INTERFACES_CREATE = _interfaces("create", MEMBER, "Attach an interface", "POST /servers/{server_id}/os-interface")
@@ -97,40 +103,42 @@ INTERFACES_DELETE = _interfaces(
     "delete", MEMBER, "Detach an interface", "DELETE /servers/{server_id}/os-interface/{port_id}"
 )
 _multinic = Rules("os_compute_api:os-multinic")
-ADD_FIXED_IP = _multinic("add", MEMBER, "Give a server another fixed address (addFixedIp)", _ACTION)
-REMOVE_FIXED_IP = _multinic("remove", MEMBER, "Take a fixed address from a server (removeFixedIp)", _ACTION)
+ADD_FIXED_IP = _multinic("add", MEMBER, "Add a fixed address to a server (addFixedIp)", _ACTION)
+REMOVE_FIXED_IP = _multinic("remove", MEMBER, "Remove a fixed address from a server (removeFixedIp)", _ACTION)
 _attachments = Rules("os_compute_api:os-volumes-attachments")
 _ATTACHMENTS = "/servers/{server_id}/os-volume_attachments"
 VOLUMES_INDEX = _attachments("index", READER, "List a server's volumes", f"GET {_ATTACHMENTS}")
 VOLUMES_SHOW = _attachments("show", READER, "Show a server's volume", f"GET {_ATTACHMENTS}/{{volume_id}}")
 VOLUMES_CREATE = _attachments("create", MEMBER, "Attach a volume to a server", f"POST {_ATTACHMENTS}")
 VOLUMES_UPDATE = _attachments(
-    "update", MEMBER, "Say whether a volume is deleted with its server", f"PUT {_ATTACHMENTS}/{{volume_id}}"
+    "update", MEMBER, "Change whether a volume is deleted with its server", f"PUT {_ATTACHMENTS}/{{volume_id}}"
 )
 VOLUMES_SWAP = _attachments(
     "swap",
     ADMIN,
-    "Have a server go on with another volume, with all that the one before holds",
+    "Replace a server's volume by another one, with its data",
     f"PUT {_ATTACHMENTS}/{{volume_id}}",
 )
 VOLUMES_DELETE = _attachments("delete", MEMBER, "Detach a volume from a server", f"DELETE {_ATTACHMENTS}/{{volume_id}}")
 DIAGNOSTICS = rule(
     "os_compute_api:os-server-diagnostics",
     ADMIN,
-    "Show a running server's counters",
+    "Show a running server's diagnostics",
     "GET /servers/{server_id}/diagnostics",
 )
 PASSWORD_SHOW = _password(
-    "show", READER, "Show the password that a guest posted", "GET /servers/{server_id}/os-server-password"
+    "show", READER, "Show the encrypted password that a guest posted", "GET /servers/{server_id}/os-server-password"
 )
-PASSWORD_CLEAR = _password("clear", MEMBER, "Forget that password", "DELETE /servers/{server_id}/os-server-password")
+PASSWORD_CLEAR = _password(
+    "clear", MEMBER, "Clear the password that a guest posted", "DELETE /servers/{server_id}/os-server-password"
+)
 TOPOLOGY = rule(
     "compute:server:topology:index", READER, "Show a server's NUMA topology", "GET /servers/{server_id}/topology"
 )
 TOPOLOGY_HOST = rule(
     "compute:server:topology:host:index",
     ADMIN,
-    "Show the NUMA cells and CPUs of its host that a server has",
+    "Show the host NUMA cells and CPUs of a server",
     "GET /servers/{server_id}/topology",
 )
 SERVER_MIGRATIONS = _servers(
@@ -150,9 +158,10 @@ MIGRATION_FORCE_COMPLETE = _servers(
 )
 MIGRATIONS = rule("os_compute_api:os-migrations:index", ADMIN, "List migrations", "GET /os-migrations")
 
-for _row in OPERATIONS.values():
-    if _row.action and _row.rule:
-        rule(_row.rule, ADMIN if _row.admin else MEMBER, f"{_row.summary} ({_row.action})", _ACTION)
+for _operation in OPERATIONS.values():
+    if _operation.action and _operation.rule:
+        _default = ADMIN if _operation.admin else MEMBER
+        rule(_operation.rule, _default, f"{_operation.summary} ({_operation.action})", _ACTION)
 _SHARES = "/servers/{server_id}/shares"
 SHARES_INDEX = _shares("index", READER, "List a server's shares", f"GET {_SHARES}")
 SHARES_SHOW = _shares("show", READER, "Show a share of a server", f"GET {_SHARES}/{{share_id}}")

@@ -9,31 +9,35 @@ _extension = Rules("volume_extension")
 _ONE = "/v3/volumes/{volume_id}"
 _SNAPSHOT = "/v3/snapshots/{snapshot_id}"
 
-LIST = _volume("get_all", READER, "List one's project's volumes", "GET /v3/volumes", "GET /v3/volumes/detail")
-SHOW = _volume("get", READER, "Show one's project's volume", f"GET {_ONE}")
+LIST = _volume(
+    "get_all", READER, "List the volumes of the caller's project", "GET /v3/volumes", "GET /v3/volumes/detail"
+)
+SHOW = _volume("get", READER, "Show a volume of the caller's project", f"GET {_ONE}")
 CREATE = _volume("create", MEMBER, "Create a volume", "POST /v3/volumes")
-UPDATE = _volume("update", MEMBER, "Change one's project's volume", f"PUT {_ONE}", f"POST {_ONE}/action")
-DELETE = _volume("delete", MEMBER, "Delete one's project's volume", f"DELETE {_ONE}")
-EXTEND = _volume("extend", MEMBER, "Make one's project's volume larger", f"POST {_ONE}/action (os-extend)")
+UPDATE = _volume("update", MEMBER, "Change a volume of the caller's project", f"PUT {_ONE}", f"POST {_ONE}/action")
+DELETE = _volume("delete", MEMBER, "Delete a volume of the caller's project", f"DELETE {_ONE}")
+EXTEND = _volume("extend", MEMBER, "Extend a volume of the caller's project", f"POST {_ONE}/action (os-extend)")
 METADATA = _volume("get_volume_metadata", READER, "Show a volume's metadata", f"GET {_ONE}/metadata")
 CHANGE_METADATA = _volume(
     "update_volume_metadata", MEMBER, "Change a volume's metadata", f"POST {_ONE}/metadata", f"PUT {_ONE}/metadata"
 )
 RESET_STATUS = _extension(
-    "volume_admin_actions:reset_status", ADMIN, "Set a volume's status by hand", f"POST {_ONE}/action (os-reset_status)"
+    "volume_admin_actions:reset_status", ADMIN, "Set a volume's status", f"POST {_ONE}/action (os-reset_status)"
 )
 SHOW_HOST = _extension("volume_host_attribute", ADMIN, "See the host of a volume", f"GET {_ONE}")
-SNAPSHOT_LIST = _volume("get_all_snapshots", READER, "List one's project's snapshots", "GET /v3/snapshots")
-SNAPSHOT_SHOW = _volume("get_snapshot", READER, "Show one's project's snapshot", f"GET {_SNAPSHOT}")
-SNAPSHOT_CREATE = _volume("create_snapshot", MEMBER, "Make a snapshot of a volume", "POST /v3/snapshots")
-SNAPSHOT_UPDATE = _volume("update_snapshot", MEMBER, "Change one's project's snapshot", f"PUT {_SNAPSHOT}")
-SNAPSHOT_DELETE = _volume("delete_snapshot", MEMBER, "Delete one's project's snapshot", f"DELETE {_SNAPSHOT}")
+SNAPSHOT_LIST = _volume("get_all_snapshots", READER, "List the snapshots of the caller's project", "GET /v3/snapshots")
+SNAPSHOT_SHOW = _volume("get_snapshot", READER, "Show a snapshot of the caller's project", f"GET {_SNAPSHOT}")
+SNAPSHOT_CREATE = _volume("create_snapshot", MEMBER, "Create a snapshot of a volume", "POST /v3/snapshots")
+SNAPSHOT_UPDATE = _volume("update_snapshot", MEMBER, "Change a snapshot of the caller's project", f"PUT {_SNAPSHOT}")
+SNAPSHOT_DELETE = _volume("delete_snapshot", MEMBER, "Delete a snapshot of the caller's project", f"DELETE {_SNAPSHOT}")
 SNAPSHOT_RESET_STATUS = _extension(
-    "snapshot_admin_actions:reset_status", ADMIN, "Set a snapshot's status by hand", f"POST {_SNAPSHOT}/action"
+    "snapshot_admin_actions:reset_status", ADMIN, "Set a snapshot's status", f"POST {_SNAPSHOT}/action"
 )
-ATTACHMENTS = _volume("attachment_list", READER, "List attachments of one's project's volumes", "GET /v3/attachments")
-TYPES = _volume("get_all_types", ANYONE, "List types of volumes", "GET /v3/types", "GET /v3/types/{type_id}")
-LIMITS = _volume("get_limits", READER, "Show one's project's limits", "GET /v3/limits")
+ATTACHMENTS = _volume(
+    "attachment_list", READER, "List the volume attachments of the caller's project", "GET /v3/attachments"
+)
+TYPES = _volume("get_all_types", ANYONE, "List volume types", "GET /v3/types", "GET /v3/types/{type_id}")
+LIMITS = _volume("get_limits", READER, "Show the limits of the caller's project", "GET /v3/limits")
 QUOTAS = _extension(
     "quotas:show",
     "rule:context_is_admin or project_id:%(project_id)s",
@@ -41,4 +45,4 @@ QUOTAS = _extension(
     "GET /v3/os-quota-sets/{project_id}",
 )
 ZONES = _volume("availability_zone_list", ANYONE, "List availability zones", "GET /v3/os-availability-zone")
-EXTENSIONS = _volume("extension_list", ANYONE, "List extensions, of which there are none", "GET /v3/extensions")
+EXTENSIONS = _volume("extension_list", ANYONE, "List extensions (always empty)", "GET /v3/extensions")

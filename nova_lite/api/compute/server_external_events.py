@@ -59,7 +59,7 @@ class ServerExternalEvents(Extension):
     title = "Events from other services"
     routes = (Route("POST", "/os-server-external-events", "create"),)
 
-    @declares(policies.CREATE, body=CREATE_BODY, also=(207,), response="events")
+    @declares(policies.CREATE, body=CREATE_BODY, other_statuses=(207,), response="events")
     def create(self, req: Request) -> Response:
         """Each event with its own code: 200, 400 (its tag), 404 (no such server), or 422 (nothing can be done of it
         here, or not to this server now). 207 when they are not all 200."""

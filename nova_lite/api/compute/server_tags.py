@@ -53,7 +53,7 @@ class ServerTags(Extension):
             raise exceptions.TagNotFound(instance_id=server_id, tag=tag)
         return Response(status=204)
 
-    @declares(policies.TAGS_UPDATE, status=201, also=(204,))
+    @declares(policies.TAGS_UPDATE, status=201, other_statuses=(204,))
     def update(self, req: Request, server_id: str, tag: str) -> Response:
         _check(tag)
         if not self.conductor.instance_tag_add(req.context, server_id, tag):

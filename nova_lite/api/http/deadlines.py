@@ -1,4 +1,4 @@
-"""What a client may take of a server before anybody knows who it is: time to send a request, and connections."""
+"""Limits for unauthenticated clients: the time to send a request, and the number of connections."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 LOG = logging.getLogger(__name__)
 
-#: Bytes a second that a request has to come with, once its deadline is over.
+#: Minimum rate of a request, in bytes a second, after `ClientLimits.request` seconds.
 MIN_RATE = 16 * 1024
 MAX_HEADER_BYTES = 64 * 1024
-#: A body up to this size is waited for before anybody works on the request.
+#: A body up to this size must be complete before a thread gets the request.
 MAX_AWAITED_BODY = 128 * 1024
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*\r\n", re.IGNORECASE)
@@ -23,10 +23,13 @@ _EXPECT = re.compile(rb"\r\nexpect:", re.IGNORECASE)
 
 
 class ClientLimits(NamedTuple):
-    """``idle``: seconds that a connection may be silent between two requests, or while it is written to. ``request``:
-    seconds that a client may keep the server waiting for one request, headers and body, and one more for each
-    `MIN_RATE` bytes of it. ``connections``: how many a client's address may have. ``waiting``: how many whole requests
-    may wait for a thread, and ``wait`` for how many seconds."""
+    """Limits of one client. All times are in seconds.
+
+    - ``idle``: how long a connection may be silent between two requests, or while the server writes to it.
+    - ``request``: how long the server waits for one request, headers and body. Each `MIN_RATE` bytes add one second.
+    - ``connections``: connections per client address.
+    - ``waiting``, ``wait``: how many complete requests may wait for a thread, and for how long.
+    """
 
     idle: float = 60.0
     request: float = 20.0
@@ -36,9 +39,11 @@ class ClientLimits(NamedTuple):
 
 
 class TimedReader(io.RawIOBase):
-    """Reads from ``raw``, which reads from the socket, and raises `TimeoutError` at the deadline of the request.
+    """Reader of a socket that raises `TimeoutError` at the deadline of the request.
 
-    Only waiting counts, not what the application does between two reads."""
+    Only the time spent waiting for data counts, not the application's work between two reads. ``raw`` reads from the
+    socket.
+    """
 
     def __init__(self, raw: Any, sock: Any, limits: ClientLimits) -> None:
         self._raw = raw
@@ -47,7 +52,7 @@ class TimedReader(io.RawIOBase):
         self.next_request()
 
     def next_request(self) -> None:
-        """From here to the next byte the connection is idle."""
+        """Start a new request. Until its first byte arrives the connection is idle."""
         self._received = 0
         self._waited = 0.0
 
@@ -78,21 +83,23 @@ class TimedReader(io.RawIOBase):
         super().close()
 
 
-def missing_bytes(seen: bytes) -> int:
-    """How many bytes at least have to come before there is a request to work on; 0 if there is one. Of large bodies,
-    and of those whose client waits for a word, only the headers are needed."""
-    end = seen.find(b"\r\n\r\n")
+def missing_bytes(received: bytes) -> int:
+    """Return a lower bound of the bytes that are missing until a thread can work on the request; 0 if none are.
+
+    Headers are enough if the body is large, or if the client sends the body only after ``100 Continue``.
+    """
+    end = received.find(b"\r\n\r\n")
     if end < 0:
-        return 1 if len(seen) < MAX_HEADER_BYTES else 0
-    head = seen[: end + 2]
+        return 1 if len(received) < MAX_HEADER_BYTES else 0
+    head = received[: end + 2]
     length = _LENGTH.search(head)
     if length is None or _EXPECT.search(head) or int(length[1]) > MAX_AWAITED_BODY:
         return 0
-    return max(0, end + 4 + int(length[1]) - len(seen))
+    return max(0, end + 4 + int(length[1]) - len(received))
 
 
 class ConnectionCounter:
-    """How many connections each address has."""
+    """Counts the open connections of each client address."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -100,10 +107,10 @@ class ConnectionCounter:
         self._open: collections.Counter[str] = collections.Counter()
 
     def enter(self, address: str) -> bool:
-        """Whether the address may have one more, which is then counted."""
+        """Count one more connection of the address. Return False, and count nothing, if it has reached the limit."""
         with self._lock:
             if self._open[address] >= self._limit:
-                LOG.warning("%s has %d connections already: it gets no more", address, self._limit)
+                LOG.warning("%s has %d connections, the maximum; a new one is closed", address, self._limit)
                 return False
             self._open[address] += 1
             return True

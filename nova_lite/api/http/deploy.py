@@ -1,7 +1,7 @@
-"""The paste file's factories, and how an application is loaded from it.
+"""Factories that the paste file names, and the loading of an application from that file.
 
-Paste factories get strings only. `load_app` hands the application its services (`wsgi.ApiServices`) while it
-loads.
+Paste passes only strings to factories. So `load_app` keeps the application's services (`wsgi.ApiServices`) in a
+context variable while the application loads.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ _services: contextvars.ContextVar[wsgi.ApiServices] = contextvars.ContextVar("se
 
 
 def services() -> wsgi.ApiServices:
-    """For paste factories: what the application that is being loaded is to work with."""
+    """Return the services of the application that is being loaded. For paste factories."""
     return _services.get()
 
 
 def conf() -> cfg.ConfigOpts:
+    """Return the configuration of the application that is being loaded. For paste factories."""
     return _services.get().conf
 
 
-def load_app(name: str, parts: wsgi.ApiServices) -> App:
-    """The application ``name`` of ``[api] paste_config``.
+def load_app(name: str, app_services: wsgi.ApiServices) -> App:
+    """Load the application ``name`` of ``[api] paste_config``.
 
-    Raises `LookupError` when the file does not know it, `ConfigurationError` when the file is not there or wrong.
+    Raises `LookupError` if the file does not define it, and `ConfigurationError` if the file is missing or wrong.
     """
-    path = os.path.abspath(parts.conf.api.paste_config)
+    path = os.path.abspath(app_services.conf.api.paste_config)
     if not os.path.isfile(path):
-        raise exceptions.ConfigurationError(reason=f"[api] paste_config = {path}: there is no such file.")
-    token = _services.set(parts)
+        raise exceptions.ConfigurationError(reason=f"[api] paste_config = {path}: the file does not exist.")
+    token = _services.set(app_services)
     try:
         app: App = paste_deploy.loadapp(f"config:{path}", name=name)
         return app
@@ -52,10 +53,10 @@ def load_app(name: str, parts: wsgi.ApiServices) -> App:
 
 
 class UrlMap:
-    """Sends a request to the application at the longest prefix of its path.
+    """WSGI application that forwards a request to the application with the longest matching path prefix.
 
-    A prefix that ends in ``/+`` only takes paths that go on behind the slash: so ``/v2.1`` (the version document) and
-    ``/v2.1/+`` (the API) are two applications.
+    A prefix that ends in ``/+`` matches only longer paths. So ``/v2.1`` (the version document) and ``/v2.1/+`` (the
+    API) can be two applications.
     """
 
     def __init__(self, apps: dict[str, App]) -> None:
@@ -79,18 +80,21 @@ class UrlMap:
 
 
 def urlmap_factory(loader: Any, global_conf: dict[str, str], **local_conf: str) -> UrlMap:
-    """Paste composite: ``/path = application`` lines."""
+    """Make a `UrlMap` from the lines ``/path = application`` of a paste composite."""
     return UrlMap(
         {path: loader.get_app(name, global_conf=global_conf) for path, name in local_conf.items() if path[:1] == "/"}
     )
 
 
 def pipeline_factory(loader: Any, global_conf: dict[str, str], **local_conf: str) -> App:
-    """Paste composite: one line per ``[api] auth_strategy`` with its filters and, last, the application."""
+    """Make the pipeline of ``[api] auth_strategy`` from a paste composite.
+
+    The composite has one line per strategy: the names of the filters, outermost first, and then the application.
+    """
     strategy = conf().api.auth_strategy
     if strategy not in local_conf:
         raise exceptions.ConfigurationError(
-            reason=f"[api] auth_strategy = {strategy}: the paste file only knows {', '.join(sorted(local_conf))}."
+            reason=f"[api] auth_strategy = {strategy}: the paste file defines only {', '.join(sorted(local_conf))}."
         )
     *filters, app_name = local_conf[strategy].split()
     app: App = loader.get_app(app_name, global_conf=global_conf)

@@ -1,4 +1,4 @@
-"""Every route and action of the compute API, as rows: what its document and its reference are made from."""
+"""List of all routes and actions of the compute API. The OpenAPI document and the reference page are made from it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from nova_lite.api.http.microversions import Version
 
 
 class RouteEntry(NamedTuple):
-    """One route, or one action of a route (``action`` is then its name). ``resource``: the extension's title.
+    """A route, or an action of a route. ``resource`` is the title of its extension.
 
-    Served by the minor versions ``since`` to ``until`` (None: there is no end).
+    It exists in the minor versions ``since`` to ``until`` (None: no end).
     """
 
     method: str
@@ -28,16 +28,24 @@ class RouteEntry(NamedTuple):
 
     @property
     def newest(self) -> Version:
-        """The last announced version that has it."""
+        """The newest announced version that has the route."""
         maximum = microversions.MAXIMUM
         return maximum if self.until is None else min(maximum, Version(maximum.major, self.until))
 
 
 def route_entries() -> list[RouteEntry]:
-    """Of all installed extensions; by path, verb, action, newest first."""
-    rows = [
-        RouteEntry(row.method, row.path, row.action, made.title, row.since, row.until, row.declaration(made))
-        for made in router.extension_classes()
-        for row in made.routes
+    """Return the routes of all installed extensions, sorted by path, verb, and action, the newest version first."""
+    entries = [
+        RouteEntry(
+            route.method,
+            route.path,
+            route.action,
+            extension.title,
+            route.since,
+            route.until,
+            route.declaration(extension),
+        )
+        for extension in router.extension_classes()
+        for route in extension.routes
     ]
-    return sorted(rows, key=lambda row: (row.path, row.method, row.action or "", -row.since))
+    return sorted(entries, key=lambda entry: (entry.path, entry.method, entry.action or "", -entry.since))

@@ -1,7 +1,7 @@
-"""The OpenAPI 3.1 document of the compute API, made from its routes, what their handlers declare, and their schemas.
+"""The OpenAPI 3.1 document of the compute API, made from its routes, their declarations, and their schemas.
 
-It describes the newest microversion that has an operation. What other versions have is in ``x-openstack``, where
-``min-ver`` and ``max-ver`` say from and to which version something holds (null: to the newest).
+It describes each operation in the newest microversion that has it. Other versions are described in ``x-openstack``,
+where ``min-ver`` and ``max-ver`` are the first and last version (null: no end).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from nova_lite.api.http.microversions import Version, Versioned
 from nova_lite.api.http.validation import Schema
 from nova_lite.base import version
 
-#: What any operation may answer, and what those that change something may answer besides.
+#: Statuses of failure of all operations, and further ones of operations that change something.
 FAULTS = (400, 401, 403, 404, 406, 501, 503)
 FAULTS_OF_CHANGES = (409, 413, 415)
 
 _VARIABLE = re.compile(r"{(\w+)}")
 _FAULT: Schema = {
-    "description": "The name of the fault, and what it is about; a URL that is not known has no name.",
+    "description": "The name of the fault, its code, and its message. The fault of an unknown URL has no name.",
     "type": "object",
     "anyOf": [
         {
@@ -49,13 +49,13 @@ _FAULT: Schema = {
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> Document:
-    """Paste factory."""
+    """Make the application for paste."""
     del global_conf, local_conf
     return Document(deploy.conf().api.compute_link_prefix)
 
 
 class Document:
-    """WSGI application that serves the document to anybody."""
+    """WSGI application that serves the document without authentication."""
 
     def __init__(self, link_prefix: str | None) -> None:
         self._link_prefix = link_prefix
@@ -72,13 +72,14 @@ class Document:
 
 @functools.cache
 def document() -> dict[str, Any]:
+    """Return the document."""
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "nova_lite compute API",
             "version": str(microversions.MAXIMUM),
-            "description": "The Compute API of OpenStack. Each path may have the project's id in front. Operations are "
-            "described as of the version that their header parameter names.",
+            "description": "The Compute API of OpenStack. The project's id may precede each path. Each operation is "
+            "described in the version that its header parameter names.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "x-implementation": version.VERSION,
         },
@@ -102,64 +103,69 @@ def document() -> dict[str, Any]:
 
 def _paths() -> dict[str, Any]:
     paths: dict[str, Any] = {}
-    for (path, method), group in itertools.groupby(route_entries(), key=lambda row: (row.path, row.method)):
-        rows = list(group)
-        describe = _actions if rows[0].action is not None else _one
-        paths.setdefault(path, {})[method.lower()] = describe(rows)
+    for (path, method), group in itertools.groupby(route_entries(), key=lambda entry: (entry.path, entry.method)):
+        entries = list(group)
+        describe = _actions if entries[0].action is not None else _one
+        paths.setdefault(path, {})[method.lower()] = describe(entries)
     return paths
 
 
-def _one(rows: list[RouteEntry]) -> dict[str, Any]:
-    """A route; ``rows`` are its version ranges, the newest first."""
-    row = max(rows, key=lambda row: row.newest)
-    described = _frame(row, row.newest)
-    declared = row.declared
+def _one(entries: list[RouteEntry]) -> dict[str, Any]:
+    """Describe a route. ``entries`` are its version ranges, the newest first."""
+    entry = max(entries, key=lambda entry: entry.newest)
+    described = _frame(entry, entry.newest)
+    declared = entry.declared
     if declared.query:
-        described["parameters"] += _query_parameters(declared.query.at(row.newest))
+        described["parameters"] += _query_parameters(declared.query.at(entry.newest))
     if declared.body:
-        described["requestBody"] = _body(_schema(declared.body.at(row.newest)))
-    described["responses"] = _responses(rows, row.method)
-    described["x-openstack"] = history = _history(row)
-    if len(rows) > 1:
-        history["variants"] = [_history(other) for other in rows if other is not row]
+        described["requestBody"] = _body(_schema(declared.body.at(entry.newest)))
+    described["responses"] = _responses(entries, entry.method)
+    described["x-openstack"] = history = _history(entry)
+    if len(entries) > 1:
+        history["variants"] = [_history(other) for other in entries if other is not entry]
     return described
 
 
-def _actions(rows: list[RouteEntry]) -> dict[str, Any]:
-    """The route that leads to actions: a body of each action that the newest version has."""
-    newest = max(row.newest for row in rows)
-    described = _frame(rows[0], newest)
-    described["requestBody"] = _body({"oneOf": [_action_body(row) for row in rows if row.newest == newest]})
-    described["responses"] = _responses(rows, rows[0].method)
-    described["x-openstack"] = {"actions": {row.action: _history(row) for row in reversed(rows)}}
+def _actions(entries: list[RouteEntry]) -> dict[str, Any]:
+    """Describe a route of actions, with the bodies of all actions of the newest version."""
+    newest = max(entry.newest for entry in entries)
+    described = _frame(entries[0], newest)
+    described["requestBody"] = _body({"oneOf": [_action_body(entry) for entry in entries if entry.newest == newest]})
+    described["responses"] = _responses(entries, entries[0].method)
+    described["x-openstack"] = {"actions": {entry.action: _history(entry) for entry in reversed(entries)}}
     return described
 
 
-def _action_body(row: RouteEntry) -> Schema:
-    if row.declared.body:
-        schema: Schema = _schema(row.declared.body.at(row.newest))
+def _action_body(entry: RouteEntry) -> Schema:
+    if entry.declared.body:
+        schema: Schema = _schema(entry.declared.body.at(entry.newest))
         return schema
-    return {"type": "object", "properties": {row.action: {}}, "required": [row.action], "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": {entry.action: {}},
+        "required": [entry.action],
+        "additionalProperties": False,
+    }
 
 
-def _frame(row: RouteEntry, asked: Version) -> dict[str, Any]:
-    name = "_".join((row.method.lower(), *re.findall(r"\w+", row.path)))
+def _frame(entry: RouteEntry, newest: Version) -> dict[str, Any]:
+    name = "_".join((entry.method.lower(), *re.findall(r"\w+", entry.path)))
     variables = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in _VARIABLE.findall(row.path)
+        for name in _VARIABLE.findall(entry.path)
     ]
     header = {
         "name": microversions.HEADER,
         "in": "header",
         "required": True,
-        "description": "Without it the version is 2.1, which is not what is described here.",
-        "schema": {"type": "string", "enum": [f"{microversions.SERVICE} {asked}"]},
+        "description": "Without this header the version is 2.1, which differs from this description.",
+        "schema": {"type": "string", "enum": [f"{microversions.SERVICE} {newest}"]},
     }
-    return {"operationId": name, "tags": [row.resource], "parameters": [*variables, header]}
+    return {"operationId": name, "tags": [entry.resource], "parameters": [*variables, header]}
 
 
 def _query_parameters(schema: Schema) -> list[dict[str, Any]]:
-    """Every parameter may be repeated, as its schema says: an array."""
+    """Describe the query parameters. Each may be repeated, so its schema is an array."""
     return [
         {"name": name, "in": "query", "style": "form", "explode": True, "schema": _schema(values)}
         for name, values in schema["properties"].items()
@@ -170,17 +176,19 @@ def _body(schema: Schema) -> dict[str, Any]:
     return {"required": True, "content": {"application/json": {"schema": schema}}}
 
 
-def _responses(rows: Iterable[RouteEntry], method: str) -> dict[str, Any]:
+def _responses(entries: Iterable[RouteEntry], method: str) -> dict[str, Any]:
     bodies: dict[int, list[Schema | None]] = {}
-    for row in rows:
-        if row.served:
-            for status in row.declared.status.all():
-                bodies.setdefault(status, []).append(_response_schema(row.declared.response))
-            for status in row.declared.also:
-                bodies.setdefault(status, []).append(None if status == 204 else _response_schema(row.declared.response))
+    for entry in entries:
+        if entry.served:
+            for status in entry.declared.status.all():
+                bodies.setdefault(status, []).append(_response_schema(entry.declared.response))
+            for status in entry.declared.other_statuses:
+                bodies.setdefault(status, []).append(
+                    None if status == 204 else _response_schema(entry.declared.response)
+                )
     codes = {*FAULTS, 414, *(() if method == "GET" else FAULTS_OF_CHANGES)}
-    codes |= {status for row in rows for status in row.declared.status.all() if status >= 400}
-    codes |= {code for row in rows for code in row.declared.faults}
+    codes |= {status for entry in entries for status in entry.declared.status.all() if status >= 400}
+    codes |= {code for entry in entries for code in entry.declared.faults}
     responses = {str(code): {"$ref": f"#/components/responses/{code}"} for code in codes}
     return responses | {str(status): _success(status, schemas) for status, schemas in sorted(bodies.items())}
 
@@ -204,21 +212,21 @@ def _response_schema(keys: tuple[str, ...] | None) -> Schema | None:
     return {"type": "object", "anyOf": [{"required": [key]} for key in keys]}
 
 
-def _history(row: RouteEntry) -> dict[str, Any]:
-    found: dict[str, Any] = _range(row.since, row.until)
-    found["policy"] = row.declared.policy or None
-    for name, schemas in (("bodies", row.declared.body), ("queries", row.declared.query)):
+def _history(entry: RouteEntry) -> dict[str, Any]:
+    found: dict[str, Any] = _range(entry.since, entry.until)
+    found["policy"] = entry.declared.policy or None
+    for name, schemas in (("bodies", entry.declared.body), ("queries", entry.declared.query)):
         if schemas:
-            found[name] = _variants(row, schemas)
+            found[name] = _variants(entry, schemas)
     return found
 
 
-def _variants(row: RouteEntry, schemas: Versioned[Schema]) -> list[dict[str, Any]]:
-    """The schemas of all versions that have the operation, the newest first."""
+def _variants(entry: RouteEntry, schemas: Versioned[Schema]) -> list[dict[str, Any]]:
+    """Return the schemas of all versions that have the operation, the newest first."""
     return [
-        {**_range(max(since, row.since), row.until if until is None else until), "schema": _schema(schema)}
+        {**_range(max(since, entry.since), entry.until if until is None else until), "schema": _schema(schema)}
         for since, until, schema in schemas.ranges()
-        if (until is None or until >= row.since) and (row.until is None or since <= row.until)
+        if (until is None or until >= entry.since) and (entry.until is None or since <= entry.until)
     ]
 
 
@@ -228,7 +236,7 @@ def _range(since: int, until: int | None) -> dict[str, Any]:
 
 
 def _schema(schema: Any) -> Any:
-    r"""In the words of JSON Schema 2020-12, whose patterns know no ``\Z``."""
+    r"""Convert a schema to JSON Schema 2020-12, whose patterns have no ``\Z``."""
     if isinstance(schema, dict):
         return {key.replace(r"\Z", "$"): _schema(value) for key, value in schema.items()}
     if isinstance(schema, list | tuple):

@@ -1,4 +1,4 @@
-"""Several processes that serve the same sockets, and the one that keeps them alive."""
+"""Worker processes that serve the same sockets, and the parent that replaces workers that die."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nova_lite.daemon import service
 
 LOG = logging.getLogger(__name__)
 
-#: A worker that lived shorter than this (seconds) counts as failed, and its successor has to wait.
+#: Seconds. The successor of a worker that lived shorter than this is delayed.
 MIN_LIFETIME = 10.0
 FIRST_DELAY = 0.5
 MAX_DELAY = 30.0
@@ -23,22 +23,23 @@ POLL_INTERVAL = 0.1
 
 
 class RestartBackoff:
-    """How long to wait before the next start: doubled after each short life, nothing after a long one."""
+    """Delay before the next start. Doubles after each worker that died early, and is zero after any other."""
 
     def __init__(self) -> None:
-        self._wait = 0.0
+        self._delay = 0.0
 
     def after(self, lived: float) -> float:
-        self._wait = 0.0 if lived >= MIN_LIFETIME else min(MAX_DELAY, self._wait * 2 or FIRST_DELAY)
-        return self._wait
+        """Return the delay in seconds after a worker that lived for ``lived`` seconds."""
+        self._delay = 0.0 if lived >= MIN_LIFETIME else min(MAX_DELAY, self._delay * 2 or FIRST_DELAY)
+        return self._delay
 
 
 class Prefork:
-    """Runs ``work`` in ``count`` children until SIGTERM or SIGINT; a child that dies is replaced.
+    """Runs ``work`` in ``count`` child processes until SIGTERM or SIGINT, and replaces children that die.
 
-    ``work`` is given the child's number, from 0, which is its predecessor's if it has one. It returns the child's exit
-    status, and has to end by itself on SIGTERM or when its parent is gone.
-    ``timeout``: seconds that children get to end, before they are killed.
+    ``work`` receives the child's number, which starts at 0; a successor gets the number of its predecessor. It returns
+    the child's exit status. It must return on SIGTERM, and when its parent has died.
+    ``timeout``: seconds between SIGTERM and SIGKILL for the children.
     """
 
     def __init__(self, binary: str, count: int, timeout: float, work: Callable[[int], int]) -> None:
@@ -46,13 +47,14 @@ class Prefork:
         self._count = count
         self._timeout = timeout
         self._work = work
-        #: By pid: the child's number, and when it was started.
+        #: Number and start time of each child, by its pid.
         self._children: dict[int, tuple[int, float]] = {}
         self._backoff = RestartBackoff()
         self._not_before = 0.0
         self._stopping = threading.Event()
 
     def run(self) -> int:
+        """Run until a signal stops the parent. Return its exit status."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stopping.set())
         memory.keep_what_is_loaded()
@@ -76,7 +78,7 @@ class Prefork:
             self._children[pid] = number, time.monotonic()
 
     def _run_child(self, number: int) -> None:
-        """Never returns: what the parent has on its stack is none of the child's business."""
+        """Run ``work`` and exit. Never returns, so that the child does not unwind the parent's stack."""
         status = 1
         try:
             concurrency.after_fork()
@@ -96,14 +98,14 @@ class Prefork:
             if not ended:
                 continue
             del self._children[pid]
-            wait = self._backoff.after(time.monotonic() - started)
-            self._not_before = time.monotonic() + wait
+            delay = self._backoff.after(time.monotonic() - started)
+            self._not_before = time.monotonic() + delay
             LOG.error(
-                "%s: worker %d ended with %s; a new one starts in %.1f s",
+                "%s: worker %d ended with %s; its successor starts in %.1f s",
                 self._binary,
                 pid,
                 _exit_cause(status),
-                wait,
+                delay,
             )
 
     def _end_children(self) -> None:

@@ -1,4 +1,4 @@
-"""Generator of ``docs/reference/api.md``, from the same definitions as the OpenAPI document."""
+"""The page docs/reference/api.md, made from the same route entries as the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ _WHO = {
 
 
 def markdown() -> str:
-    rows = sorted(route_entries(), key=lambda row: (not row.served, row.resource if row.served else ""))
+    """Return the page."""
+    entries = sorted(route_entries(), key=lambda entry: (not entry.served, entry.resource if entry.served else ""))
     parts = [_HEAD]
-    for resource, group in itertools.groupby((row for row in rows if row.served), key=lambda row: row.resource):
+    for resource, group in itertools.groupby(
+        (entry for entry in entries if entry.served), key=lambda entry: entry.resource
+    ):
         parts.append(f"## {resource}\n\n{_COLUMNS}\n" + "".join(_lines(group)))
     refused = "".join(
-        f"| {_name(row)} | {_versions(row)} | {row.declared.status.at(row.newest)} |\n"
-        for row in rows
-        if not row.served
+        f"| {_name(entry)} | {_versions(entry)} | {entry.declared.status.at(entry.newest)} |\n"
+        for entry in entries
+        if not entry.served
     )
     parts.append(
         "## Not served\n\n501: this cloud does not offer it. 410: Nova has removed it.\n\n"
@@ -46,24 +49,24 @@ def markdown() -> str:
     return "\n".join(parts)
 
 
-def _lines(rows: Iterable[RouteEntry]) -> Iterator[str]:
-    for row in rows:
-        rule = row.declared.policy
-        yield f"| {_name(row)} | {_versions(row)} | `{rule}` | {who_may(rule)} |\n"
+def _lines(entries: Iterable[RouteEntry]) -> Iterator[str]:
+    for entry in entries:
+        rule = entry.declared.policy
+        yield f"| {_name(entry)} | {_versions(entry)} | `{rule}` | {who_may(rule)} |\n"
 
 
 def who_may(rule: str) -> str:
-    """Who passes a rule by default."""
-    check = next(each.check_str for each in policies.list_rules() if each.name == rule)
+    """Return a description of the callers that a rule allows by default."""
+    check = next(default.check_str for default in policies.list_rules() if default.name == rule)
     return _WHO.get(check, check)
 
 
-def _name(row: RouteEntry) -> str:
-    return f"`{row.method} {row.path}`" + (f" `{row.action}`" if row.action else "")
+def _name(entry: RouteEntry) -> str:
+    return f"`{entry.method} {entry.path}`" + (f" `{entry.action}`" if entry.action else "")
 
 
-def _versions(row: RouteEntry) -> str:
+def _versions(entry: RouteEntry) -> str:
     major = microversions.MAXIMUM.major
-    since = f"{major}.{row.since} on" if row.since > microversions.MINIMUM.minor else ""
-    until = f"to {major}.{row.until}" if row.until is not None else ""
+    since = f"{major}.{entry.since} on" if entry.since > microversions.MINIMUM.minor else ""
+    until = f"to {major}.{entry.until}" if entry.until is not None else ""
     return f"{since.removesuffix(' on')} {until}" if since and until else since or until

@@ -25,14 +25,16 @@ LOG = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 114688
 
-
-#: In place of a rule's name: served without authentication.
+#: Replaces a rule's name: the route needs no authentication.
 PUBLIC = ""
 
 
 class ServiceRoute(NamedTuple):
-    """``policy``, ``target`` and ``authorizes`` are as in `wsgi.Declaration`. ``streams``: its handler reads the body
-    itself, of whatever size."""
+    """Entry of a service's route table.
+
+    ``policy``, ``target`` and ``authorizes`` mean the same as in `wsgi.Declaration`. ``streams``: the handler reads the
+    body itself, without a limit of its size.
+    """
 
     method: str
     path: str
@@ -44,22 +46,24 @@ class ServiceRoute(NamedTuple):
 
 
 class ServiceRequest(wsgi.Request):
+    """A request to a `ServiceApplication`. It may be unauthenticated, and has no microversion."""
+
     @property
     def context(self) -> RequestContext:
-        """Raises `Unauthorized` when nobody was authenticated."""
-        context = self.environ.get(wsgi.CONTEXT)
+        """The caller. Raises `Unauthorized` if the request is not authenticated."""
+        context: RequestContext | None = self.environ.get(wsgi.CONTEXT)
         if context is None:
             raise exceptions.Unauthorized()
-        found: RequestContext = context
-        return found
+        return context
 
     @functools.cached_property
     def base_url(self) -> str:
-        """Where this application is mounted, as the client sees it."""
+        """The URL of this application, as the client sees it."""
         environ = self.environ
         return wsgi.root_url({**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + "/"}, None)
 
     def json_object(self) -> dict[str, Any]:
+        """Return the body, which must be a JSON object."""
         value = self.json_value
         if not isinstance(value, dict):
             raise exceptions.ValidationError(detail=wsgi.MALFORMED_BODY)
@@ -67,19 +71,19 @@ class ServiceRequest(wsgi.Request):
 
 
 class ServiceApplication:
-    """WSGI application. A subclass has the table, the handlers, and the form of its faults."""
+    """WSGI application. A subclass adds the route table, the handlers, and the form of its faults."""
 
     routes: tuple[ServiceRoute, ...]
 
     def __init__(self, services: wsgi.ApiServices) -> None:
         self.services = services
         self.conf = services.conf
-        self._rows: dict[str, dict[str, ServiceRoute]] = {}
+        self._routes: dict[str, dict[str, ServiceRoute]] = {}
         self._mapper = routes.Mapper(controller_scan=None)
         self._mapper.minimization = False
         for route in self.routes:
-            self._rows.setdefault(route.path, {})[route.method] = route
-        for path in sorted(self._rows, key=lambda path: (path.count("{"), path)):
+            self._routes.setdefault(route.path, {})[route.method] = route
+        for path in sorted(self._routes, key=lambda path: (path.count("{"), path)):
             self._mapper.connect(None, path, controller=path)
         self._mapper.create_regs()
 
@@ -88,42 +92,40 @@ class ServiceApplication:
         return self.services.conductor
 
     def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
+        """Return a fault in the form of this service's API."""
         raise NotImplementedError
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        req = ServiceRequest(environ)
-        req.services = self.services
-        req.authorized = False
+        req = ServiceRequest(environ, self.services)
         try:
-            answer = self._handle(req)
-            response = wsgi.to_response(answer) if isinstance(answer, wsgi.Response) else answer
+            result = self._handle(req)
+            response = wsgi.to_response(result) if isinstance(result, wsgi.Response) else result
         except Exception as error:
             response = self._fault_of(req, error)
         return response(environ, start_response)
 
     def _handle(self, req: ServiceRequest) -> wsgi.Response | webob.Response:
         path = req.environ.get("PATH_INFO", "").encode("latin-1", "replace").decode("utf-8", "replace")
-        match = self._mapper.match(path.rstrip("/") or "/")
-        if match is None:
+        variables = self._mapper.match(path.rstrip("/") or "/")
+        if variables is None:
             raise wsgi.UnknownUrl()
-        rows = self._rows[match.pop("controller")]
-        match.pop("action", None)
-        route = rows.get(req.method) or (rows.get("GET") if req.method == "HEAD" else None)
+        by_method = self._routes[variables.pop("controller")]
+        variables.pop("action", None)
+        route = by_method.get(req.method) or (by_method.get("GET") if req.method == "HEAD" else None)
         if route is None:
-            allowed = ", ".join(sorted(rows))
-            told = f"{req.method} is not supported here by this cloud; {allowed} may be used."
-            raise webob.exc.HTTPMethodNotAllowed(explanation=told, headers={"Allow": allowed})
+            allowed = ", ".join(sorted(by_method))
+            explanation = f"{req.method} is not supported here by this cloud; {allowed} may be used."
+            raise webob.exc.HTTPMethodNotAllowed(explanation=explanation, headers={"Allow": allowed})
         if route.policy != PUBLIC and wsgi.CONTEXT not in req.environ:
             raise exceptions.Unauthorized()
         if not route.streams:
             _check_size(req)
-        req.authorize_and_validate(
-            wsgi.Declaration(route.policy, target=route.target, authorizes=route.authorizes), match
-        )
-        answer: wsgi.Response | webob.Response = getattr(self, route.handler)(req, **match)
+        declared = wsgi.Declaration(route.policy, target=route.target, authorizes=route.authorizes)
+        req.authorize_and_validate(declared, variables)
+        result: wsgi.Response | webob.Response = getattr(self, route.handler)(req, **variables)
         if route.policy != PUBLIC and not req.authorized:
-            raise RuntimeError(f"{req.method} {req.path} was answered without authorization")
-        return answer
+            raise RuntimeError(f"No rule authorized {req.method} {req.path}; its response is withheld")
+        return result
 
     def _fault_of(self, req: ServiceRequest, error: Exception) -> webob.Response:
         if isinstance(error, wsgi.UnknownUrl):

@@ -1,6 +1,6 @@
-"""From URL and verb to handler: the table of the API, filled by stevedore extensions.
+"""The compute API's route table, which stevedore extensions fill, and the router that looks requests up in it.
 
-Every route is reachable with the project's id in front (``/v2.1/{project_id}/servers``) and without.
+Each route has two URLs: with the project's id in front (``/v2.1/{project_id}/servers``) and without.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ NAMESPACE = "nova_lite.api.v21.extensions"
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> Router:
-    """Paste factory. ``legacy = true`` serves the resources as ``/v2`` does."""
+    """Make the router for paste. ``legacy = true`` serves the resources as ``/v2`` does."""
     del global_conf
     services = deploy.services()
     return Router(services, load_extensions(services), legacy=local_conf.get("legacy", "").lower() == "true")
 
 
 def load_extensions(services: wsgi.ApiServices) -> list[wsgi.Extension]:
-    """Every extension that can be loaded, by alias; one that cannot is logged and left out."""
+    """Return all extensions, sorted by alias. An extension that cannot be loaded is logged and left out."""
     manager: Any = stevedore_extension.ExtensionManager(
         NAMESPACE,
         invoke_on_load=True,
@@ -44,32 +44,34 @@ def _log_failure(manager: Any, entry_point: Any, error: BaseException) -> None:
 
 
 def extension_classes() -> list[type[wsgi.Extension]]:
-    """Every extension that is installed, by alias, without making any."""
+    """Return the classes of all installed extensions, sorted by alias."""
     manager: Any = stevedore_extension.ExtensionManager(NAMESPACE)
     classes: list[type[wsgi.Extension]] = [loaded.plugin for loaded in manager]
     return sorted(classes, key=lambda item: item.alias)
 
 
 def route_table() -> list[tuple[str, str, str]]:
-    """Verb, URL and function of every route and action: the whole API at a glance."""
+    """Return verb, URL, and function of every route and action."""
     return sorted(
         (
             (
-                row.method,
-                f"{row.path} {row.action}" if row.action else row.path,
-                f"{extension.__module__}:{extension.__name__}.{row.handler}",
+                route.method,
+                f"{route.path} {route.action}" if route.action else route.path,
+                f"{extension.__module__}:{extension.__name__}.{route.handler}",
             )
             for extension in extension_classes()
-            for row in extension.routes
+            for route in extension.routes
         ),
-        key=lambda row: (row[1], row[0]),
+        key=lambda entry: (entry[1], entry[0]),
     )
 
 
 @functools.lru_cache(maxsize=2)
 def _mapper(paths: frozenset[str]) -> routes.Mapper:
-    """Paths without variables first, so that ``/servers/detail`` is not taken for a server named detail. The same paths
-    are served twice, as ``/v2`` and as ``/v2.1``."""
+    """Return the matcher of ``paths``. ``/v2`` and ``/v2.1`` have the same paths and share it.
+
+    Paths without variables come first, so that ``/servers/detail`` does not match ``/servers/{id}``.
+    """
     mapper = routes.Mapper(controller_scan=None)
     mapper.minimization = False
     ordered = sorted(paths, key=lambda path: (path.count("{"), path))
@@ -81,26 +83,24 @@ def _mapper(paths: frozenset[str]) -> routes.Mapper:
 
 
 class Router:
-    """WSGI application: finds what a URL leads to and hands over to the dispatcher."""
+    """WSGI application. Matches the URL and passes the request to the dispatcher."""
 
     def __init__(self, services: wsgi.ApiServices, extensions: list[wsgi.Extension], legacy: bool = False) -> None:
         self.extensions = extensions
         self._dispatcher = wsgi.ResourceDispatcher(services, legacy)
-        self._endpoints: dict[str, list[wsgi.BoundRoute]] = {}
+        self._routes: dict[str, list[wsgi.BoundRoute]] = {}
         for extension in extensions:
-            for endpoint in extension.endpoints:
-                self._endpoints.setdefault(endpoint.route.path, []).append(endpoint)
-        self._mapper = _mapper(frozenset(self._endpoints))
-
-    def find(self, path: str) -> wsgi.RouteMatch | None:
-        match = self._mapper.match(path)
-        if match is None:
-            return None
-        endpoints = self._endpoints[match.pop("controller")]
-        match.pop("action", None)
-        return wsgi.RouteMatch(endpoints, match, match.pop("project_id", None))
+            for bound in extension.bound_routes:
+                self._routes.setdefault(bound.route.path, []).append(bound)
+        self._mapper = _mapper(frozenset(self._routes))
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ.get("PATH_INFO", "").encode("latin-1", "replace").decode("utf-8", "replace")
-        environ[wsgi.ROUTE_MATCH] = self.find(path)
+        variables = self._mapper.match(path)
+        match = None
+        if variables is not None:
+            bound_routes = self._routes[variables.pop("controller")]
+            variables.pop("action", None)
+            match = wsgi.RouteMatch(bound_routes, variables, variables.pop("project_id", None))
+        environ[wsgi.ROUTE_MATCH] = match
         return self._dispatcher(environ, start_response)

@@ -1,4 +1,4 @@
-"""Serving WSGI applications over HTTP: listening sockets, and a server in either concurrency mode."""
+"""HTTP server of WSGI applications, in either concurrency mode, and its listening sockets."""
 
 from __future__ import annotations
 
@@ -33,27 +33,33 @@ MAX_UNREAD_BYTES = deadlines.MAX_AWAITED_BODY
 
 
 class HttpServer(Protocol):
+    """A server of one socket. `make_server` makes it."""
+
     def start(self) -> None: ...
 
     def stop(self, timeout: float) -> None: ...
 
 
 def listen_per_worker(address: str, port: int, count: int, early: bool = False) -> list[socket.socket]:
-    """As many listening sockets on one port, one for each worker: the kernel spreads connections over them, and those
-    that wait at the socket of a worker that died are its successor's."""
-    only = listen(address, port, early=early)
+    """Return ``count`` listening sockets on one port, one for each worker.
+
+    The kernel distributes connections over the sockets. If a worker dies, its successor accepts the connections that
+    wait at its socket.
+    """
+    exclusive = listen(address, port, early=early)
     if count == 1:
-        return [only]
-    only.close()  # nobody else has the port, which sockets that share it would not have told
+        return [exclusive]
+    # The exclusive bind has shown that the port is free. A shared bind succeeds even if another process has the port.
+    exclusive.close()
     return [listen(address, port, shared=True, early=early) for _ in range(count)]
 
 
 def make_server(
     sock: socket.socket, app: App, threads: int, context: ssl.SSLContext | None, limits: ClientLimits | None = None
 ) -> HttpServer:
-    """A server on ``sock``, over TLS with ``context``, in the concurrency mode of this process."""
+    """Return a server on ``sock`` in the concurrency mode of this process. It uses TLS if ``context`` is given."""
     if context is not None:
-        # The handshake is left to the connection's own thread: a slow client holds up nobody else.
+        # The connection's own thread does the handshake, so that a slow client delays no other.
         sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         app = _HttpsScheme(app)
     limits = limits or ClientLimits()
@@ -65,7 +71,7 @@ def make_server(
 
 
 class _HttpsScheme:
-    """Tells the application that it is reached over TLS."""
+    """WSGI filter that sets the URL scheme of requests that arrive over TLS."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -76,7 +82,7 @@ class _HttpsScheme:
 
 
 class _ThreadedServer:
-    """A WSGI server of native threads; idle connections wait in one selector and hold none of them."""
+    """WSGI server with native threads. Idle connections wait in one selector and occupy no thread."""
 
     def __init__(self, sock: socket.socket, app: App, threads: int, limits: ClientLimits) -> None:
         self._http = _CherootServer(sock, app, threads, limits)
@@ -94,7 +100,10 @@ class _ThreadedServer:
 
 class _CherootRequest(cheroot_server.HTTPRequest):
     def send_headers(self) -> None:
-        """The rest of a large body that was refused is not read, which would take its size in memory: hang up."""
+        """Close the connection after the response if much of the body is unread.
+
+        cheroot would read the rest into memory.
+        """
         if getattr(self.rfile, "remaining", 0) > MAX_UNREAD_BYTES:
             self.close_connection = True
         super().send_headers()
@@ -108,8 +117,12 @@ class _CherootReader(cheroot_makefile.StreamReader):
 
 
 class _CherootConnection(cheroot_server.HTTPConnection):
-    """``counted``: whether it is among its client's. ``since``: when its request began, while it is not yet whole.
-    ``priority_of``: of the request that waits."""
+    """A connection of a client.
+
+    - ``counted``: it is counted among the client's connections.
+    - ``since``: the start time of a request that has not arrived completely.
+    - ``priority``: the priority of the waiting request.
+    """
 
     RequestHandlerClass = _CherootRequest
 
@@ -154,12 +167,14 @@ class _CherootServer(cheroot_wsgi.Server):
 
     def prepare(self) -> None:
         super().prepare()
-        # A connection that is gone before it is accepted must not make the thread wait for the next one.
+        # A connection that closes before it is accepted must not block the accepting thread.
         self.socket.setblocking(False)
 
     def process_conn(self, conn: _CherootConnection) -> None:
-        """Called with each new connection, and with each that can be read: a thread gets it when its request is here,
-        so that slow clients hold no threads. What TLS hides has a thread from its first byte on."""
+        """Process a new or readable connection: hand it to a thread once its request has arrived.
+
+        So a slow client occupies no thread. Over TLS the request cannot be inspected, so its first byte is enough.
+        """
         if not conn.counted:
             conn.counted = self.clients.enter(conn.remote_addr)
             if not conn.counted:
@@ -170,24 +185,26 @@ class _CherootServer(cheroot_wsgi.Server):
             super().process_conn(conn)
 
     def _waits(self, conn: _CherootConnection) -> bool:
-        """Leave the connection with the selector until more of its request is here; False: it needs no more."""
+        """Return the connection to the selector until more of its request arrives. False if no more is needed."""
         try:
-            seen = _peek(conn.socket)
+            received = _peek(conn.socket)
         except OSError:
             return False
-        hidden = isinstance(conn.socket, ssl.SSLSocket)
-        conn.priority = admission.priority_of(seen or b"")
-        lacks = 1 if seen is None else 0 if not seen or hidden else deadlines.missing_bytes(seen)
+        encrypted = isinstance(conn.socket, ssl.SSLSocket)
+        conn.priority = admission.priority_of(received or b"")
+        missing = 1 if received is None else 0 if not received or encrypted else deadlines.missing_bytes(received)
+        minimum = len(received or b"") + missing if missing else 1
         with contextlib.suppress(OSError):
-            conn.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(seen or b"") + lacks if lacks else 1)
-        if not lacks:
+            conn.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, minimum)
+        if not missing:
             return False
         now = time.time()
         conn.last_used = now
-        if seen:
+        if received:
             conn.since = conn.since or now
-            # It is closed as one that was idle for too long.
-            conn.last_used = conn.since + self.limits.request + len(seen) / deadlines.MIN_RATE - self.timeout
+            # cheroot closes a connection ``timeout`` seconds after ``last_used``: at the deadline of the request.
+            deadline = conn.since + self.limits.request + len(received) / deadlines.MIN_RATE
+            conn.last_used = deadline - self.timeout
         self._connections._selector.register(  # type: ignore[attr-defined]
             conn.socket.fileno(), selectors.EVENT_READ, data=conn
         )
@@ -202,7 +219,7 @@ class _CherootServer(cheroot_wsgi.Server):
         return refused
 
     def _serve_unservicable(self) -> None:
-        """The thread of those that are refused."""
+        """Send responses to refused connections. Runs in a thread of its own."""
         while self.ready:
             conn = self._refused.get()
             if not isinstance(conn, _CherootConnection):
@@ -218,7 +235,7 @@ class _CherootServer(cheroot_wsgi.Server):
 
 
 def _peek(sock: socket.socket) -> bytes | None:
-    """What has come and was not read yet; empty at the end of the connection, None if nothing has come."""
+    """Return the received bytes without consuming them: empty at the end of the connection, None if there are none."""
     timeout = sock.gettimeout()
     sock.settimeout(0)
     try:

@@ -1,7 +1,7 @@
-"""JSON-schema validation of bodies and query strings, with messages as Nova's clients know them.
+"""JSON-schema validation of bodies and query strings, with the error messages that clients of Nova know.
 
-A message names the field and the value that was wrong. Values of secrets never appear in it, long ones are cut.
-In ``relaxed`` mode (the ``/v2`` legacy API) properties that the schema does not know are dropped, not refused.
+A message names the field and the wrong value. It never contains the value of a secret, and truncates long values.
+In ``relaxed`` mode (the ``/v2`` legacy API) properties that the schema does not know are dropped instead of refused.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ FORMATS = jsonschema.FormatChecker(formats=())
 
 
 class InvalidName(ValueError):
-    """A text that breaks a rule of its own; the message replaces the validator's."""
+    """A string has the wrong format. The error's text replaces the validator's message."""
 
 
 def _format(name: str) -> Callable[[Callable[[str], bool]], Callable[[str], bool]]:
-    """Register a check of strings; other types are left to the schema's ``type``."""
+    """Register a check for strings of the format ``name``. The schema's ``type`` checks values of other types."""
 
     def register(check: Callable[[str], bool]) -> Callable[[str], bool]:
         def checked(value: object) -> bool:
@@ -64,6 +64,7 @@ def _is_printable(text: str) -> bool:
 
 @_format("uuid")
 def is_uuid(text: str) -> bool:
+    """Check whether ``text`` is a UUID, with or without hyphens."""
     try:
         return str(uuid.UUID(text)).replace("-", "") == text.lower().replace("-", "")
     except ValueError:
@@ -88,7 +89,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def canonical_ipv6(text: str | None) -> str | None:
-    """The address in its shortest form, lower case, all of it in hex; None for no address."""
+    """Return the address in its shortest form, in lower case. None for no address."""
     return str(ipaddress.IPv6Address(text)) if text else None
 
 
@@ -124,24 +125,28 @@ def _is_boolean(text: str) -> bool:
 
 
 def parse_time(text: str) -> datetime.datetime:
-    """ISO 8601 to naive UTC; raises ValueError."""
+    """Parse an ISO 8601 time to a naive UTC time. Raise `ValueError` if it has another format."""
     return timeutils.normalize_time(timeutils.parse_isotime(text))
 
 
 def validate_body(schema: Schema, body: Any, relaxed: bool = False) -> None:
-    """Raises `exception.ValidationError`. In relaxed mode unknown properties are removed from ``body``."""
+    """Validate ``body``; raise `ValidationError` (400). In relaxed mode, remove unknown properties from ``body``."""
     _validate(schema, body, relaxed, "field/attribute")
 
 
 def validate_query(schema: Schema, query: dict[str, list[str]]) -> None:
-    """``query``: each parameter with all its values, which the schema describes one by one."""
+    """Validate a query string, given as all values of each parameter; raise `ValidationError` (400)."""
     _validate(schema, query, False, "query parameters")
 
 
 def _validate(schema: Schema, value: Any, relaxed: bool, what: str) -> None:
-    error = next(_validator(schema, relaxed).iter_errors(value), None)
+    key = id(schema), relaxed
+    if key not in _validators:
+        kind = _Relaxed if relaxed else jsonschema.Draft4Validator
+        _validators[key] = kind(schema, format_checker=FORMATS)
+    error = next(_validators[key].iter_errors(value), None)
     if error is not None:
-        raise exceptions.ValidationError(detail=_sentence(error, what))
+        raise exceptions.ValidationError(detail=_message(error, what))
 
 
 def _drop_unknown(validator: Any, allowed: Any, instance: Any, schema: Schema) -> Iterator[jsonschema.ValidationError]:
@@ -157,38 +162,31 @@ def _drop_unknown(validator: Any, allowed: Any, instance: Any, schema: Schema) -
 _Relaxed = validators.extend(jsonschema.Draft4Validator, {"additionalProperties": _drop_unknown})
 
 
-#: By the schema's id, which stays its own as long as its validator holds it.
+#: Validators by the id of their schema. A validator holds its schema, so the id stays unique.
 _validators: dict[tuple[int, bool], Any] = {}
 
 
-def _validator(schema: Schema, relaxed: bool) -> Any:
-    if (id(schema), relaxed) not in _validators:
-        kind = _Relaxed if relaxed else jsonschema.Draft4Validator
-        _validators[id(schema), relaxed] = kind(schema, format_checker=FORMATS)
-    return _validators[id(schema), relaxed]
-
-
-def _sentence(error: jsonschema.ValidationError, what: str) -> str:
+def _message(error: jsonschema.ValidationError, what: str) -> str:
     if isinstance(error.cause, InvalidName):
         return str(error.cause)
     path = [part for part in error.path if isinstance(part, str)]
     secret = any(part in SECRETS for part in path)
     message: str = error.message.replace(
-        repr(error.instance), HIDDEN if secret else _cut(repr(_masked(error.instance)))
+        repr(error.instance), HIDDEN if secret else _truncate(repr(_mask(error.instance)))
     )
     if not path:
         return message
-    value = HIDDEN if secret else _cut(str(_masked(error.instance)))
+    value = HIDDEN if secret else _truncate(str(_mask(error.instance)))
     return f"Invalid input for {what} {path[-1]}. Value: {value}. {message}"
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= MAX_ECHO_LENGTH else text[:MAX_ECHO_LENGTH] + "..."
 
 
-def _masked(value: Any) -> Any:
+def _mask(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: HIDDEN if key in SECRETS else _masked(item) for key, item in value.items()}
+        return {key: HIDDEN if key in SECRETS else _mask(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_masked(item) for item in value]
+        return [_mask(item) for item in value]
     return value

@@ -1,4 +1,4 @@
-"""Version documents: what a client reads first, so they need no authentication."""
+"""Version documents of the compute API. Clients read them first, so they need no authentication."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nova_lite.base import exceptions
 
 MEDIA_TYPE = "application/vnd.openstack.compute+json"
 
-#: id, path, what the document says besides
+#: Properties of each version, by its id.
 _KNOWN: dict[str, dict[str, str]] = {
     "v2.0": {
         "status": "DEPRECATED",
@@ -31,13 +31,13 @@ _MEDIA = {"v2.0": "2", "v2.1": "2.1"}
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> ComputeVersions:
-    """Paste factory. ``show = v2.1`` (or v2.0) serves that version's document, otherwise all are listed."""
+    """Make the application for paste. ``show = v2.1`` (or v2.0) serves that version's document, else all are listed."""
     del global_conf
     return ComputeVersions(deploy.conf().api.compute_link_prefix, local_conf.get("show"))
 
 
 class ComputeVersions:
-    """WSGI application for one version's document, or for the list at the root."""
+    """WSGI application that serves the document of one version, or the list of versions at the root."""
 
     def __init__(self, link_prefix: str | None, show: str | None) -> None:
         self._link_prefix = link_prefix
@@ -45,15 +45,15 @@ class ComputeVersions:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         try:
-            response = wsgi.to_response(self._answer(environ))
-            if self._show == "v2.1":  # it has microversions itself
-                asked = microversions.requested_version(webob.Request(environ).headers)
-                response.headers.update(microversions.response_headers(asked))
+            response = wsgi.to_response(self._respond(environ))
+            if self._show == "v2.1":
+                requested = microversions.requested_version(webob.Request(environ).headers)
+                response.headers.update(microversions.response_headers(requested))
         except exceptions.NovaLiteException as error:
             response = wsgi.fault_of(error)
         return response(environ, start_response)
 
-    def _answer(self, environ: dict[str, Any]) -> wsgi.Response:
+    def _respond(self, environ: dict[str, Any]) -> wsgi.Response:
         if self._show:
             return wsgi.Response({"version": self._document(environ, self._show)})
         path = environ.get("PATH_INFO", "")
@@ -62,7 +62,7 @@ class ComputeVersions:
         return wsgi.Response({"choices": [self._choice(environ, version, path) for version in _KNOWN]}, 300)
 
     def _root(self, environ: dict[str, Any]) -> str:
-        """The root is one segment above a version's application, and the list's own place."""
+        """Return the URL of the root: one segment above a version's application, or the list's own URL."""
         if self._show:
             return wsgi.root_url(environ, self._link_prefix)
         return wsgi.root_url({**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + "/"}, self._link_prefix)

@@ -1,14 +1,15 @@
-"""The machinery under every resource: request, answer, faults, and the dispatch from a route to its handler.
+"""Request, response, faults, and the dispatch from a route to its handler: the parts under every compute resource.
 
-A handler is a method of an `Extension`; it takes the `Request` and the variables of its URL. Before it runs, the rule
-that it declares is asked and the request is checked by the schemas that it declares; it acts, and answers::
+A handler is a method of an `Extension`. It takes the `Request` and the variables of its URL. ``@declares`` above it
+names its policy rule and its schemas. The dispatcher enforces the rule and validates the request before it calls the
+handler::
 
-    @declares(policies.UPDATE, body=schemas.UPDATE, response="server")
-    def update(self, req: Request, id: str) -> Answer:
+    @declares(policies.UPDATE, body=UPDATE_BODY, response="server")
+    def update(self, req: Request, id: str) -> Response:
         instance = self.conductor.instance_update(req.context, id, req.data["server"])
-        return Answer({"server": views.show(req, instance)})
+        return Response({"server": view.show(req, instance)})
 
-An extension of which a handler declares nothing is refused at start.
+An extension with a handler that declares nothing is refused at startup.
 """
 
 from __future__ import annotations
@@ -43,7 +44,6 @@ T = TypeVar("T")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 CONTEXT = "nova_lite.base.context"
-LEGACY = "nova_lite.legacy_v2"
 ROUTE_MATCH = "nova_lite.route_match"
 
 JSON_TYPES = ("application/json", "application/vnd.openstack.compute+json", "text/plain", "")
@@ -62,7 +62,7 @@ FAULT_NAMES = {
     503: "serviceUnavailable",
 }
 
-#: What a GET takes of which no query string is declared, since `Change.NO_UNKNOWN_QUERIES`.
+#: Schema of the query string of a GET that declares none, since `Change.NO_UNKNOWN_QUERIES`.
 _NO_PARAMETERS: validation.Schema = {"type": "object", "properties": {}, "additionalProperties": False}
 
 MALFORMED_BODY = "Malformed request body"
@@ -71,7 +71,7 @@ _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 
 class ApiServices(NamedTuple):
-    """What handlers work with: built once at the root (`nova_lite.cmd.api`), or of fakes by the tests."""
+    """The objects that handlers work with. `nova_lite.cmd.api` builds them once; tests build them from fakes."""
 
     conf: cfg.ConfigOpts
     policy: Policy
@@ -87,13 +87,15 @@ class ApiServices(NamedTuple):
 
 
 class Declaration:
-    """What a handler does, for the dispatcher and for the document of the API: ``@declares(...)`` above it.
+    """The contract of a handler, written as ``@declares(...)`` above it. The API's documents are made from it as well.
 
-    ``policy`` is the rule that is asked first, about the asker's own project and user, or about the variables of the
-    URL that ``target`` names. ``authorizes``: the handler asks it, as what it is about is in the body or the database.
-    ``body`` and ``query`` are the schemas that the request is checked by, ``status`` is that of the answer, ``answer``
-    the key (or one of the keys) at the top of the answer's body; None when there is no body. ``also`` are other
-    statuses of success, with the same body (204: none); ``faults`` are those of a reading that not every reading has.
+    - ``policy``: the rule that the dispatcher enforces first. The rule's target is the caller's own project and user,
+      or the URL variables that ``target`` names.
+    - ``authorizes``: the handler enforces the rule itself, because its target is in the body or the database.
+    - ``body``, ``query``: the schemas of the request.
+    - ``status``, ``other_statuses``: the statuses of success. A 204 has no body.
+    - ``response``: the key, or the possible keys, at the top of the response's body. None: there is no body.
+    - ``faults``: statuses of failure that requests of this method do not usually have.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class Declaration:
         query: validation.Schema | Versioned[validation.Schema] | None = None,
         status: int | Versioned[int] = 200,
         response: str | tuple[str, ...] | None = None,
-        also: tuple[int, ...] = (),
+        other_statuses: tuple[int, ...] = (),
         faults: tuple[int, ...] = (),
     ) -> None:
         self.policy = policy
@@ -116,7 +118,7 @@ class Declaration:
         self.query = Versioned({1: query}) if isinstance(query, dict) else query
         self.status = Versioned({1: status}) if isinstance(status, int) else status
         self.response = (response,) if isinstance(response, str) else response
-        self.also = also
+        self.other_statuses = other_statuses
         self.faults = faults
 
     def __call__(self, handler: Handler) -> Handler:
@@ -128,9 +130,11 @@ declares = Declaration
 
 
 class Route(NamedTuple):
-    """A row of the API's table: ``method path`` is answered by ``handler`` in the versions since..until; with
-    ``action``, if that is the one key of the body. ``declared`` is for a handler of several rows, which says nothing
-    of itself."""
+    """Entry of the API's route table: ``handler`` serves ``method path`` in the minor versions since..until.
+
+    With ``action``, the route serves only bodies with that single key. ``declared`` replaces ``@declares`` where one
+    handler serves several routes.
+    """
 
     method: str
     path: str
@@ -144,7 +148,7 @@ class Route(NamedTuple):
         return version.minor >= self.since and (self.until is None or version.minor <= self.until)
 
     def declaration(self, extension: Extension | type[Extension]) -> Declaration:
-        """Raises `TypeError` when nothing is declared."""
+        """Return the declaration of the route's handler. Raise `TypeError` if there is none."""
         declared: Declaration | None = self.declared or getattr(getattr(extension, self.handler), "declared", None)
         if declared is None:
             raise TypeError(f"{extension.alias}: {self.handler} needs @declares(...)")
@@ -159,18 +163,18 @@ def action(
     until: int | None = None,
     declared: Declaration | None = None,
 ) -> Route:
-    """``POST /<resource>/{id}/action`` with the body ``{name: ...}``."""
+    """Return the route of ``POST /<resource>/{id}/action`` with the body ``{name: ...}``."""
     return Route("POST", f"/{resource}/{{id}}/action", handler, since, until, name, declared)
 
 
-#: In place of a rule's name: nobody can do it, so nobody is asked.
+#: Replaces a rule's name where the operation always fails, so that no rule is needed.
 NOT_SERVED = ""
-#: As ``answer``: the keys of the body are the users' own.
+#: Value of ``response``: users choose the keys of the body.
 ANY_KEY = "*"
 
 
 class BoundRoute(NamedTuple):
-    """A row with the function that answers."""
+    """A route with its handler, bound to the extension."""
 
     route: Route
     handler: Callable[..., Response]
@@ -178,9 +182,10 @@ class BoundRoute(NamedTuple):
 
 
 class Extension:
-    """A part of the API: the routes it adds, and the actions it adds to any extension's resources.
+    """A part of the API: routes of its own, and actions on the resources of any extension.
 
-    ``alias`` is its own name among the others; those that clients know are in `nova_lite.api.compute.extensions`."""
+    ``alias`` is unique among the extensions. The aliases that clients see are in `nova_lite.api.compute.extensions`.
+    """
 
     alias: str
     title: str
@@ -189,7 +194,9 @@ class Extension:
     def __init__(self, services: ApiServices) -> None:
         self.conf = services.conf
         self.compute = services.compute
-        self.endpoints = [BoundRoute(row, getattr(self, row.handler), row.declaration(self)) for row in self.routes]
+        self.bound_routes = [
+            BoundRoute(route, getattr(self, route.handler), route.declaration(self)) for route in self.routes
+        ]
 
     @property
     def conductor(self) -> ConductorRPC:
@@ -201,7 +208,7 @@ class Extension:
 
 
 class Response:
-    """What a handler returns: a JSON body or none, a status, headers."""
+    """The result of a handler: a status, headers, and a JSON body (None: no body)."""
 
     def __init__(self, body: Any = None, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         self.body = body
@@ -219,22 +226,26 @@ class Request(webob.Request):  # type: ignore[misc]
     declared: Declaration
     variables: Mapping[str, str]
     authorized: bool
-    #: The body and the query string, as the declared schemas of the request's version demand them.
+    #: The request came to ``/v2``, which validates less strictly and has no microversions.
+    legacy: bool
+    #: The validated body.
     data: dict[str, Any]
     query: Query
 
-    #: webob keeps what is not its own in the environment, where each look for it begins with an error.
+    #: webob would store our attributes in the environment, where each access to a missing one raises an error first.
     __setattr__ = object.__setattr__
+
+    def __init__(self, environ: dict[str, Any], services: ApiServices, legacy: bool = False) -> None:
+        super().__init__(environ)
+        self.services = services
+        self.legacy = legacy
+        self.authorized = False
+        self._decisions: dict[Hashable, bool] = {}
 
     @property
     def context(self) -> RequestContext:
         context: RequestContext = self.environ[CONTEXT]
         return context
-
-    @property
-    def legacy(self) -> bool:
-        """Whether it came to ``/v2``: looser validation, no microversions."""
-        return bool(self.environ.get(LEGACY))
 
     def has(self, change: Change) -> bool:
         return self.version.minor >= change
@@ -242,24 +253,24 @@ class Request(webob.Request):  # type: ignore[misc]
     # --- authorize and validate
 
     def authorize(self, action: str, target: Mapping[str, Any] | None = None) -> None:
+        """Enforce the rule ``action``. Raise `PolicyNotAuthorized` (403) if it does not allow the caller."""
         self.services.policy.authorize(self.context, action, target)
         self.authorized = True
 
     def allows(self, action: str, target: Mapping[str, Any] | None = None) -> bool:
-        """Decided once for a request: a list asks the same of each of its items."""
-        question = action, None if target is None else frozenset(target.items())
-        found = self._allowed.get(question)
-        if found is None:
-            found = self._allowed[question] = self.services.policy.allows(self.context, action, target)
-        return found
+        """Check whether the rule ``action`` allows the caller.
 
-    @functools.cached_property
-    def _allowed(self) -> dict[Hashable, bool]:
-        return {}
+        Decisions are cached for the request: a list checks the same rule for each of its items.
+        """
+        key = action, None if target is None else frozenset(target.items())
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = self._decisions[key] = self.services.policy.allows(self.context, action, target)
+        return decision
 
     @functools.cached_property
     def json_value(self) -> Any:
-        """The body as JSON; None when there is none. Raises `ValidationError` when it is malformed."""
+        """The body, decoded from JSON. None if there is no body. Raises `ValidationError` if it is malformed."""
         body = self.body
         if not body:
             return None
@@ -271,19 +282,19 @@ class Request(webob.Request):  # type: ignore[misc]
         return value
 
     def authorize_and_validate(self, declared: Declaration, variables: Mapping[str, str]) -> None:
-        """Ask the declared rule, then check query string and body by the declared schemas."""
+        """Enforce the declared rule, then validate the query string and the body by the declared schemas."""
         self.declared, self.variables = declared, variables
         if declared.policy and not declared.authorizes:
             target = {name: variables[variable] for name, variable in declared.target.items()}
             self.authorize(declared.policy, target or None)
         if declared.query is not None:
-            self.query = self._checked_query(declared.query.at(self.version))
+            self.query = self._validated_query(declared.query.at(self.version))
         if declared.body is not None:
             validation.validate_body(declared.body.at(self.version), self.json_value, relaxed=self.legacy)
             self.data = self.json_value
 
-    def _checked_query(self, schema: validation.Schema) -> Query:
-        """Parameters that the schema does not know are dropped (errors since 2.75)."""
+    def _validated_query(self, schema: validation.Schema) -> Query:
+        """Return the parameters that the schema names. Others are dropped; strict schemas (since 2.75) refuse them."""
         values: dict[str, list[str]] = {}
         for name, value in self.GET.items():
             values.setdefault(name, []).append(value)
@@ -299,28 +310,21 @@ class Request(webob.Request):  # type: ignore[misc]
             self.services.conf.api.max_limit,
         )
 
-    # --- answer
-
-    @functools.cached_property
-    def root_url(self) -> str:
-        """Where this server is reached, without the version: ``http://host:8774``."""
-        return root_url(self.environ, self.services.conf.api.compute_link_prefix)
+    # --- links of the response
 
     def link(self, *segments: str) -> str:
-        """URL of a thing in this API version, in the form (with project id or without) that the client used."""
-        return "/".join((self._version_url, *segments))
+        """Return a URL in this API version, in the form (with or without project id) that the client used."""
+        return "/".join((self._base_urls[0], *segments))
 
     def bookmark(self, *segments: str) -> str:
-        """Permanent URL of a thing, without an API version."""
-        return "/".join((self._permanent_url, *segments))
+        """Return a permanent URL, without an API version."""
+        return "/".join((self._base_urls[1], *segments))
 
     @functools.cached_property
-    def _version_url(self) -> str:
-        return self.root_url + version_path(self.environ) + self.project_url
-
-    @functools.cached_property
-    def _permanent_url(self) -> str:
-        return self.root_url + self.project_url
+    def _base_urls(self) -> tuple[str, str]:
+        """The URLs of this server with and without the API version, each with the project id if the client used it."""
+        root = root_url(self.environ, self.services.conf.api.compute_link_prefix)
+        return root + version_path(self.environ) + self.project_url, root + self.project_url
 
     def links(self, *segments: str) -> list[dict[str, str]]:
         return [
@@ -329,7 +333,10 @@ class Request(webob.Request):  # type: ignore[misc]
         ]
 
     def next_page(self, key: str, items: Sequence[T], limit: int | None, marker: Callable[[T], str]) -> dict[str, Any]:
-        """``{key: <link to the page after items>}`` if they fill theirs, else nothing. ``marker``: that of an item."""
+        """Return ``{key: <link to the next page>}`` if ``items`` fill a page, else ``{}``.
+
+        ``marker`` returns the marker of an item.
+        """
         if limit is None or not items or len(items) < limit:
             return {}
         query = [(name, value) for name, value in self.GET.items() if name != "marker"]
@@ -339,25 +346,25 @@ class Request(webob.Request):  # type: ignore[misc]
 
 
 def _reject_constant(name: str) -> None:
-    """NaN and the infinities are Python's, not JSON's."""
+    """Reject NaN and the infinities, which Python accepts and JSON does not have."""
     raise ValueError(name)
 
 
 class Query(dict[str, list[str]]):
-    """A checked query string: each parameter with all its values."""
+    """A validated query string: all values of each parameter."""
 
     def __init__(self, values: dict[str, list[str]], max_limit: int) -> None:
         super().__init__(values)
         self._max_limit = max_limit
 
     def one(self, name: str) -> str | None:
-        """The parameter's last value, or None."""
+        """Return the parameter's last value, or None."""
         values = self.get(name)
         return values[-1] if values else None
 
     @property
     def limit(self) -> int:
-        """How many items the page may hold."""
+        """The maximum number of items of the page."""
         text = self.one("limit")
         return min(int(text), self._max_limit) if text else self._max_limit
 
@@ -366,7 +373,10 @@ class Query(dict[str, list[str]]):
         return self.one("marker")
 
     def page(self, items: Sequence[T], name: Callable[[T], str]) -> list[T]:
-        """The items after the marker, which is the name of one of them; raises `MarkerNotFound`."""
+        """Return the page of ``items`` that follows the marker. ``name`` returns an item's marker.
+
+        Raises `MarkerNotFound` if no item has the marker.
+        """
         start = 0
         if self.marker is not None:
             names = [name(item) for item in items]
@@ -380,7 +390,7 @@ class Query(dict[str, list[str]]):
         return validation.parse_time(text) if text else None
 
     def changes(self) -> tuple[datetime.datetime | None, datetime.datetime | None]:
-        """``changes-since`` and ``changes-before``; raises `ValidationError` when they are the wrong way round."""
+        """Return ``changes-since`` and ``changes-before``. Raises `ValidationError` if the first is the later one."""
         since, before = self.time("changes-since"), self.time("changes-before")
         if since is not None and before is not None and since > before:
             raise exceptions.ValidationError(
@@ -390,19 +400,21 @@ class Query(dict[str, list[str]]):
 
 
 def quote_path(path: str) -> str:
-    """A path as it stands in a URL; WSGI's latin-1 disguise of UTF-8 is taken off first."""
+    """Return a path of the environment, quoted for a URL. WSGI passes UTF-8 paths decoded as latin-1."""
     return quote(path.encode("latin-1", "replace"), safe="/:@!$&'()*+,;=~-._")
 
 
 def version_path(environ: Mapping[str, Any]) -> str:
-    """``/v2.1`` of ``/compute/v2.1``."""
+    """Return the last segment of the mount point: ``/v2.1`` for ``/compute/v2.1``."""
     last = environ.get("SCRIPT_NAME", "").rpartition("/")[2]
     return f"/{last}" if last else ""
 
 
 def root_url(environ: Mapping[str, Any], link_prefix: str | None) -> str:
-    """Base of all links. From the operator's prefix if set, else from the request; a ``Host`` header that is no host
-    name is not repeated to anybody: the address the request came to takes its place."""
+    """Return the base of all links: the operator's prefix if it is set, else the host of the request.
+
+    A ``Host`` header that is not a host name is never repeated. The server's own address replaces it.
+    """
     if link_prefix:
         return link_prefix.rstrip("/")
     scheme = environ.get("wsgi.url_scheme", "http")
@@ -416,25 +428,22 @@ def root_url(environ: Mapping[str, Any], link_prefix: str | None) -> str:
 
 
 class RouteMatch(NamedTuple):
-    """What a URL leads to: its endpoints (of several verbs, actions and versions), its variables, its project."""
+    """The result of matching a URL: its routes (of all verbs, actions, and versions), its variables, its project."""
 
-    endpoints: list[BoundRoute]
+    routes: list[BoundRoute]
     variables: dict[str, str]
     project_id: str | None
 
 
 class ResourceDispatcher:
-    """The WSGI application under the router: from `RouteMatch` (which the router leaves in environ) to the handler."""
+    """WSGI application behind the router. Calls the handler of the `RouteMatch` that the router put into environ."""
 
     def __init__(self, services: ApiServices, legacy: bool) -> None:
         self._services = services
         self._legacy = legacy
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        environ[LEGACY] = self._legacy
-        req = Request(environ)
-        req.services = self._services
-        req.authorized = False
+        req = Request(environ, self._services, self._legacy)
         headers: dict[str, str] = {}
         started = time.perf_counter()
         try:
@@ -451,69 +460,70 @@ class ResourceDispatcher:
         seconds.observe(time.perf_counter() - started)
         return response(environ, start_response)
 
-    def _handle(self, req: Request, target: RouteMatch | None) -> Response:
-        if target is None:
+    def _handle(self, req: Request, match: RouteMatch | None) -> Response:
+        if match is None:
             raise UnknownUrl()
-        if target.project_id is not None and target.project_id != req.context.project_id:
+        if match.project_id is not None and match.project_id != req.context.project_id:
             raise UnknownUrl()
-        req.project_url = f"/{target.project_id}" if target.project_id is not None else ""
+        req.project_url = f"/{match.project_id}" if match.project_id is not None else ""
         if req.method in ("POST", "PUT") and req.content_length and req.content_type not in JSON_TYPES:
             raise webob.exc.HTTPUnsupportedMediaType(explanation="Unsupported Content-Type")
-        endpoint = self._choose(req, target.endpoints)
-        req.route = endpoint.route
-        req.authorize_and_validate(endpoint.declared, target.variables)
-        if endpoint.declared.query is None and req.method == "GET" and req.has(Change.NO_UNKNOWN_QUERIES):
+        chosen = self._choose(req, match.routes)
+        req.route = chosen.route
+        req.authorize_and_validate(chosen.declared, match.variables)
+        if chosen.declared.query is None and req.method == "GET" and req.has(Change.NO_UNKNOWN_QUERIES):
             validation.validate_query(_NO_PARAMETERS, {name: [] for name in req.GET})
-        answer = endpoint.handler(req, **target.variables)
+        response = chosen.handler(req, **match.variables)
         if not req.authorized:
-            raise RuntimeError(f"{req.method} {req.path} was answered without authorization")
-        return answer
+            raise RuntimeError(f"No rule authorized {req.method} {req.path}; its response is withheld")
+        return response
 
     @staticmethod
-    def _choose(req: Request, endpoints: list[BoundRoute]) -> BoundRoute:
-        """By the verb, by the body's one key where these are actions, and by the request's version."""
-        rows = [row for row in endpoints if row.route.method == req.method]
-        if not rows:
+    def _choose(req: Request, routes: list[BoundRoute]) -> BoundRoute:
+        """Return the route for the request's verb, its action (the body's single key), and its version."""
+        candidates = [bound for bound in routes if bound.route.method == req.method]
+        if not candidates:
             raise UnknownUrl()
-        if rows[0].route.action is not None:
+        if candidates[0].route.action is not None:
             body = req.json_value
             if not isinstance(body, dict) or len(body) != 1:
                 raise exceptions.ValidationError(detail=MALFORMED_BODY)
             name = next(iter(body))
-            rows = [row for row in rows if row.route.action == name]
-            if not rows:
+            candidates = [bound for bound in candidates if bound.route.action == name]
+            if not candidates:
                 raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
-        for row in rows:
-            if row.route.serves(req.version):
-                return row
+        for bound in candidates:
+            if bound.route.serves(req.version):
+                return bound
         raise webob.exc.HTTPNotFound()
 
 
 def _metric_labels(method: str, route: Route | None) -> tuple[str, str]:
-    """For metrics: what a client makes up itself is no label of them."""
+    """Return the method and path labels of the request metric. Text that clients invent must not become a label."""
     if route is None:
         return "other", "none"
     return method, route.path if route.action is None else f"{route.path} {route.action}"
 
 
 class UnknownUrl(Exception):
-    """Nothing is at this URL, or not for this verb."""
+    """No resource has this URL, or the resource does not have this verb."""
 
 
-def to_response(answer: Response) -> webob.Response:
-    response = webob.Response(status=answer.status, headerlist=[])
-    if answer.body is not None:
+def to_response(result: Response) -> webob.Response:
+    """Return the WSGI response of a handler's result."""
+    response = webob.Response(status=result.status, headerlist=[])
+    if result.body is not None:
         response.content_type = "application/json"
-        response.body = msgspec.json.encode(answer.body)
+        response.body = msgspec.json.encode(result.body)
     else:
         response.content_length = 0
-    for name, value in answer.headers.items():
+    for name, value in result.headers.items():
         response.headers[name] = value
     return response
 
 
 def fault_of(error: Exception) -> webob.Response:
-    """The JSON answer for an error, whatever it is. What is a fault of ours is logged, and told without details."""
+    """Return the JSON fault of an error. An internal error is logged, and its details are kept from the client."""
     if isinstance(error, UnknownUrl):
         return unknown_url()
     if isinstance(error, exceptions.NovaLiteException) and error.code != 500:
@@ -527,7 +537,7 @@ def fault_of(error: Exception) -> webob.Response:
 
 
 def fault(code: int, message: str, retry_after: int | None = None) -> webob.Response:
-    """``{"<name>": {"code": ..., "message": ...}}``. ``retry_after``: seconds, for a 503."""
+    """Return the fault ``{"<name>": {"code": ..., "message": ...}}``. ``retry_after``: seconds, for a 503."""
     name = FAULT_NAMES.get(code, "computeFault")
     body: dict[str, Any] = {"code": code, "message": message}
     headers = {}
@@ -539,5 +549,5 @@ def fault(code: int, message: str, retry_after: int | None = None) -> webob.Resp
 
 
 def unknown_url() -> webob.Response:
-    """An unknown URL, or a verb that it has not: in Nova a 404, too, but in the words of the WSGI library."""
+    """Return the 404 of an unknown URL or verb. As in Nova, the message is the WSGI library's, not a named fault."""
     return fault(404, webob.exc.HTTPNotFound.explanation)

@@ -69,7 +69,7 @@ class Site:
 
     @property
     def waiting(self) -> int:
-        count: int = self.http._http.waiting.line.waiting
+        count: int = self.http._http.waiting.qsize()
         return count
 
     def occupy(self) -> list[futures.Future[requests.Response]]:

@@ -228,15 +228,15 @@ def test_tls(tmp_path: Path, mode: str) -> None:
         ({"listen": "0.0.0.0"}, "has to be a loopback address"),
         (
             {"auth_strategy": "nonsense"},
-            "auth_strategy = nonsense: the paste file only knows http_basic, keystone, noauth2, standalone.",
+            "auth_strategy = nonsense: the paste file defines only http_basic, keystone, noauth2, standalone.",
         ),
         ({"auth_strategy": "standalone\n[identity]\nusers_file = /nosuch"}, "users_file = /nosuch: No such file"),
         (
             {"enabled_apis": "identity"},
-            "auth_strategy = noauth2: the paste file only knows http_basic, standalone.",
+            "auth_strategy = noauth2: the paste file defines only http_basic, standalone.",
         ),
         ({"enabled_apis": "nonsense"}, "[api] enabled_apis: none of them can be served."),
-        ({"paste_config": "/nosuch.ini"}, "[api] paste_config = /nosuch.ini: there is no such file."),
+        ({"paste_config": "/nosuch.ini"}, "[api] paste_config = /nosuch.ini: the file does not exist."),
         ({"enabled_ssl_apis": "osapi_compute"}, "[api] ssl_cert_file = None: cannot be read."),
     ],
 )

@@ -132,6 +132,6 @@ def test_without_a_token_nobody_gets_in_whatever_they_claim(
 def test_the_built_in_identity_api_is_not_served_beside_keystone(tmp_path: Path) -> None:
     conf = make_conf(tmp_path, "auth_strategy = keystone\n")
     with pytest.raises(
-        exceptions.ConfigurationError, match="keystone: the paste file only knows http_basic, standalone"
+        exceptions.ConfigurationError, match="keystone: the paste file defines only http_basic, standalone"
     ):
         deploy.load_app("identity", wsgi.ApiServices(conf, Policy(conf), API()))

@@ -73,7 +73,7 @@ def test_unknown_strategy(tmp_path: Path) -> None:
 def test_missing_and_broken_paste_files(tmp_path: Path) -> None:
     conf = make_conf(tmp_path)
     conf.set_override("paste_config", str(tmp_path / "nosuch.ini"), group="api")
-    with pytest.raises(exceptions.ConfigurationError, match="there is no such file"):
+    with pytest.raises(exceptions.ConfigurationError, match="the file does not exist"):
         load(conf)
     (tmp_path / "broken.ini").write_text("nonsense")
     conf.set_override("paste_config", str(tmp_path / "broken.ini"), group="api")

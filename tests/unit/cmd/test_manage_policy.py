@@ -70,7 +70,7 @@ def test_policy_check_uses_the_operators_file(tool: Tool) -> None:
     assert verdict(tool, servers.CREATE, *ALICE, "--roles", "member", status=1) == "denied"
     assert verdict(tool, servers.CREATE, *ALICE, "--roles", "builder", status=0) == "allowed"
     path.write_text("nonsense: [")
-    assert "policy_file cannot be used" in tool.fails("policy", "check", servers.CREATE)
+    assert "policy_file is invalid" in tool.fails("policy", "check", servers.CREATE)
 
 
 def test_an_unknown_rule(tool: Tool) -> None:

@@ -11,7 +11,7 @@ import pytest
 from nova_lite import operations, policies
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.policies.enforcer import KEPT, Policy
+from nova_lite.policies.enforcer import CACHE_SECONDS, Policy
 from tests.unit.api.conftest import ADMIN, MEMBER, fault, make_client, make_conf
 
 NAMES = [rule.name for rule in policies.list_rules()]
@@ -99,7 +99,7 @@ def test_a_changed_file_takes_effect_within_a_second(tmp_path: Path, monkeypatch
     assert policy.allows(context("member"), policies.servers.SHOW)
     write_policy(tmp_path, f'"{policies.servers.SHOW}": "role:nobody"\n')
     os.utime(tmp_path / "policy.yaml", (2**32, 2**32))
-    now[0] += KEPT
+    now[0] += CACHE_SECONDS
     assert not policy.allows(context("member"), policies.servers.SHOW)
 
 
@@ -112,7 +112,7 @@ def test_a_decision_is_made_once_and_kept_for_a_second(policy: Policy, monkeypat
         assert policy.allows(context("member"), policies.servers.SHOW)
         assert not policy.allows(context("reader"), policies.servers.CREATE)
     assert len(asked) == 2
-    now[0] += KEPT
+    now[0] += CACHE_SECONDS
     assert policy.allows(context("member"), policies.servers.SHOW)
     assert len(asked) == 3
 
@@ -150,7 +150,7 @@ def test_what_a_rule_may_see_of_the_target_tells_decisions_apart(tmp_path: Path)
 
 
 def test_a_broken_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(exceptions.ConfigurationError, match="policy_file cannot be used"):
+    with pytest.raises(exceptions.ConfigurationError, match="policy_file is invalid"):
         Policy(write_policy(tmp_path, "{nonsense")).check_rules()
 
 

@@ -1,7 +1,7 @@
-"""What the REST layer calls to have something done to servers.
+"""Operations on servers, for the REST layer. Most methods request an operation from the conductor; some query a host.
 
-Accepting is the conductor's: one call, one transaction, and the answer is true from then on. The cast that follows is a
-nudge; when it cannot be sent, the conductor's reconciler picks the action up a little later.
+The conductor accepts an operation in one call and one transaction, so the response to the client stays true. The cast
+that follows is a wake-up for the conductor or the host. If it fails, the reconciler starts the action later.
 """
 
 from __future__ import annotations
@@ -32,17 +32,22 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: How often a call whose answer did not come is made, in all. The request id makes a repeated one harmless.
+#: Total attempts of a call that times out. The request id makes a repeated call harmless.
 ATTEMPTS = 2
 
-#: How long a request waits for its turn while another one of its kind is under way, and between two looks, in seconds.
-IN_TURN_SECONDS, IN_TURN_POLL_SECONDS = 30.0, 0.3
+#: Seconds for which a change of an interface waits for an earlier one, and the interval between attempts.
+INTERFACE_WAIT, INTERFACE_POLL_INTERVAL = 30.0, 0.3
 
 
 class API:
-    """``conductor`` and ``compute`` are the RPC clients, ``images`` the source of images, ``volumes`` what is asked of
-    Cinder (None: volumes are the conductor's); `connect` sets them once the process may talk to others (after a
-    fork)."""
+    """Operations on servers.
+
+    - ``conductor``, ``compute``: the RPC clients.
+    - ``images``: the image backend.
+    - ``volumes``: requests to Cinder in the user's name. None: the conductor owns the volumes.
+
+    `connect` sets them after a fork, when the process may open connections.
+    """
 
     conductor: ConductorRPC
     compute: ComputeRPC
@@ -62,51 +67,58 @@ class API:
         self.volumes = volumes
 
     def create(self, context: RequestContext, request: CreateRequest) -> CreateResult:
-        """Servers that are accepted; they are BUILD now, and ACTIVE or ERROR in the end."""
+        """Request new servers. They have the status BUILD, and later become ACTIVE or ERROR."""
         if self.volumes is not None and request.block_devices:
-            known = self.volumes.describe(context, request.block_devices)
-            request = msgspec.structs.replace(request, volumes=known)
-        parts = [part_id for each in request.volumes.values() if each.image for _, part_id in each.image.boot_parts()]
-        named = [each.image_id for each in request.block_devices if each.image_id is not None]
-        if request.image_ref or named or parts:
-            wanted = dict.fromkeys([*filter(None, [request.image_ref]), *named, *parts])
-            images = self.images.describe(context, list(wanted))
+            volumes = self.volumes.describe(context, request.block_devices)
+            request = msgspec.structs.replace(request, volumes=volumes)
+        image_ids = [request.image_ref] if request.image_ref else []
+        image_ids += [device.image_id for device in request.block_devices if device.image_id is not None]
+        for volume in request.volumes.values():
+            if volume.image:
+                image_ids += [part_id for _, part_id in volume.image.boot_parts()]
+        if image_ids:
+            images = self.images.describe(context, list(dict.fromkeys(image_ids)))
             request = msgspec.structs.replace(request, images=images)
         result = _call_with_retry(lambda: self.conductor.create_instances(context, request))
         if self.volumes is not None and not result.earlier:
-            self.volumes.make(context, result.instances)
+            self.volumes.create(context, result.instances)
         uuids = [instance.uuid for instance in result.instances]
         if not result.dispatched:
             _send_wake_up("build_instances", uuids, lambda: self.conductor.build_instances(context, uuids))
         return result
 
     def accept(self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]) -> ActionCommand:
-        """Have an operation of `nova_lite.operations` accepted; raises 404, or 409 where its row does not allow it."""
-        ticket = _call_with_retry(lambda: self.conductor.accept_action(context, instance_uuid, kind, payload))
-        steps = operations.get(kind, ticket.payload).steps
+        """Request an operation of `nova_lite.operations`. Return its first command.
+
+        Raises `NotFound`, or `Conflict` if the server's state does not allow the operation.
+        """
+        command = _call_with_retry(lambda: self.conductor.accept_action(context, instance_uuid, kind, payload))
+        steps = operations.get(kind, command.payload).steps
         if steps and isinstance(steps[0], operations.ScheduleStep):
             _send_wake_up(kind, [instance_uuid], lambda: self.conductor.build_instances(context, [instance_uuid]))
         elif steps:
-            _send_wake_up(kind, [instance_uuid], lambda: compute_rpcapi.send_command(self.compute, context, ticket))
-        return ticket
+            _send_wake_up(kind, [instance_uuid], lambda: compute_rpcapi.send_command(self.compute, context, command))
+        return command
 
     def delete(self, context: RequestContext, instance_uuid: str, soft: bool) -> None:
-        """Have a delete accepted; ``soft``: one that can be taken back, if there is anything yet to keep."""
+        """Request a delete. ``soft``: the server can be restored, unless it has nothing to keep yet."""
         kind = operations.DELETE.kind
         if soft:
             try:
                 self.accept(context, instance_uuid, kind, {"soft": True})
                 return
             except (exceptions.InstanceInvalidState, exceptions.InstanceNotReady) as error:
-                LOG.info("Instance %s is deleted for good: %s", instance_uuid, error.message)
+                LOG.info("Instance %s is deleted permanently: %s", instance_uuid, error.message)
         self.accept(context, instance_uuid, kind, {})
 
     def rebuild(self, context: RequestContext, instance_uuid: str, payload: dict[str, Any]) -> Instance:
-        """Have a rebuild accepted; ``payload`` is that of `nova_lite.conductor.operations.rebuild`, with images as this
-        finds them. Returns the server as it is to be."""
+        """Request a rebuild. Return the server in its new form.
+
+        ``payload`` is described in `nova_lite.conductor.operations.rebuild`. This method adds the images.
+        """
         images = self.images.describe(context, [payload["image_ref"]])
-        described = {"images": msgspec.to_builtins(images)}
-        self.accept(context, instance_uuid, operations.REBUILD.kind, {**payload, **described})
+        payload = {**payload, "images": msgspec.to_builtins(images)}
+        self.accept(context, instance_uuid, operations.REBUILD.kind, payload)
         return self.conductor.instance_get(context, instance_uuid)
 
     def rescue(
@@ -117,8 +129,11 @@ class API:
         password: str,
         allow_bfv_rescue: bool = False,
     ) -> None:
-        """Have a rescue accepted; ``image_ref`` None: with the server's own image. ``allow_bfv_rescue``: also one that
-        boots from a volume."""
+        """Request a rescue.
+
+        ``image_ref``: the rescue image. None: the server's own image.
+        ``allow_bfv_rescue``: allow the rescue of a server that boots from a volume.
+        """
         images = {}
         if image_ref is not None:
             try:
@@ -134,8 +149,11 @@ class API:
         self.accept(context, instance_uuid, operations.RESCUE.kind, payload)
 
     def attach_volume(self, context: RequestContext, instance_uuid: str, payload: dict[str, Any]) -> Instance:
-        """Have an attachment accepted; ``payload`` is that of `nova_lite.conductor.operations.volumes`, but for what
-        Cinder says. Raises `VolumeNotFound`, `InvalidVolume`."""
+        """Request the attachment of a volume.
+
+        ``payload`` is described in `nova_lite.conductor.operations.volumes`. This method adds Cinder's description of
+        the volume. Raises `VolumeNotFound` or `InvalidVolume`.
+        """
         if self.volumes is not None:
             volume = self.volumes.attachable(context, payload["volume_id"])
             payload = {**payload, "volume": msgspec.to_builtins(volume)}
@@ -144,61 +162,63 @@ class API:
     def attach_interface(
         self, context: RequestContext, instance_uuid: str, request: NetworkRequest
     ) -> tuple[Instance, VIF]:
-        """Have another interface accepted; the server, and the interface as it is to be."""
+        """Request the attachment of an interface. Return the server and the new interface."""
         payload = {"request": msgspec.to_builtins(request)}
-        ticket = self._in_turn(context, instance_uuid, operations.ATTACH_INTERFACE.kind, payload)
-        port_id = ticket.payload["port_id"]
-        for vif in ticket.instance.vifs:
+        command = self._accept_interface_change(context, instance_uuid, operations.ATTACH_INTERFACE.kind, payload)
+        port_id = command.payload["port_id"]
+        for vif in command.instance.vifs:
             if vif.id == port_id:
-                return ticket.instance, vif
+                return command.instance, vif
         raise exceptions.PortNotFound(port_id=port_id, instance_id=instance_uuid)
 
     def detach_interface(self, context: RequestContext, instance_uuid: str, port_id: str) -> None:
-        """Raises `PortNotFound`."""
-        self._in_turn(context, instance_uuid, operations.DETACH_INTERFACE.kind, {"port_id": port_id})
+        """Request the detachment of an interface. Raises `PortNotFound`."""
+        self._accept_interface_change(context, instance_uuid, operations.DETACH_INTERFACE.kind, {"port_id": port_id})
 
-    def _in_turn(
+    def _accept_interface_change(
         self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
     ) -> ActionCommand:
-        """Accept what clients ask for several at a time of one server: while another one is under way it waits, for as
-        long as a client does. Then that is the 409 that it is."""
-        deadline = time.monotonic() + IN_TURN_SECONDS
+        """Request a change of an interface, after earlier changes of the same server have finished.
+
+        Clients send several such requests at a time. Raises the 409 if the earlier changes take too long.
+        """
+        deadline = time.monotonic() + INTERFACE_WAIT
         while True:
             try:
                 return self.accept(context, instance_uuid, kind, payload)
             except exceptions.InstanceInvalidState as error:
-                waits = error.kwargs.get("state") in (states.ATTACHING_INTERFACE, states.DETACHING_INTERFACE)
-                if not waits or time.monotonic() >= deadline:
+                is_busy = error.kwargs.get("state") in (states.ATTACHING_INTERFACE, states.DETACHING_INTERFACE)
+                if not is_busy or time.monotonic() >= deadline:
                     raise
-            time.sleep(IN_TURN_POLL_SECONDS)
+            time.sleep(INTERFACE_POLL_INTERVAL)
 
     def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
-        """The last ``length`` lines of the console; None: all that is kept.
+        """Return the last ``length`` lines of the console log. None: all stored lines.
 
-        Raises `InstanceNotReady` while there is no guest, `ComputeHostUnavailable` when its host does not answer.
+        Raises `InstanceNotReady` if there is no guest, and `ComputeHostUnavailable` if its host does not reply.
         """
         instance = self.conductor.instance_get(context, instance_uuid)
         return _call_host(instance, lambda host: self.compute.get_console_output(context, host, instance_uuid, length))
 
     def get_console_url(self, context: RequestContext, instance_uuid: str, protocol: str, console_type: str) -> str:
-        """Where a browser (or a program) opens the console, once and soon.
+        """Return the URL at which a browser or program can open the console once, for a limited time.
 
-        Raises `ConsoleTypeInvalid`, `ConsoleTypeUnavailable`, `InstanceInvalidState` unless the guest runs, and what
-        `get_console_output` raises. The token in it is told to nobody else: the conductor knows its hash.
+        Raises `ConsoleTypeInvalid`, `ConsoleTypeUnavailable`, `InstanceInvalidState` if the guest does not run, and the
+        errors of `get_console_output`. The URL contains a token. The conductor stores only the token's hash.
         """
         instance = self.conductor.instance_get(context, instance_uuid)
-        asked = {"vnc": self.compute.get_vnc_console, "serial": self.compute.get_serial_console}.get(protocol)
-        if asked is None:
+        get_console = {"vnc": self.compute.get_vnc_console, "serial": self.compute.get_serial_console}.get(protocol)
+        if get_console is None:
             raise exceptions.ConsoleTypeUnavailable(console_type=console_type)
-        console = _call_host(instance, lambda host: asked(context, host, instance_uuid, console_type))
+        console = _call_host(instance, lambda host: get_console(context, host, instance_uuid, console_type))
         token = tokens.new()
         self.conductor.console_token_create(context, instance_uuid, str(instance.host), tokens.digest(token), console)
         return tokens.url(console, token)
 
     def get_diagnostics(self, context: RequestContext, instance_uuid: str) -> tuple[Instance, Diagnostics]:
-        """The server and what its hypervisor tells of it.
+        """Return the server, and the diagnostics that its hypervisor reports.
 
-        Raises `InstanceInvalidState` unless it runs, and what `get_console_output` raises.
+        Raises `InstanceInvalidState` if the server does not run, and the errors of `get_console_output`.
         """
         instance = self.conductor.instance_get(context, instance_uuid)
         return instance, _call_host(
@@ -206,15 +226,15 @@ class API:
         )
 
 
-def _call_host(instance: Instance, ask: Callable[[str], T]) -> T:
-    """Ask the instance's host for what only it knows, if it can be expected to answer."""
+def _call_host(instance: Instance, call: Callable[[str], T]) -> T:
+    """Call the instance's host, unless it is known to be down."""
     host = instance.host
     if host is None:
         raise exceptions.InstanceNotReady(instance_id=instance.uuid)
     if instance.host_status in ("DOWN", "UNKNOWN"):
         raise exceptions.ComputeHostUnavailable(host=host)
     try:
-        return ask(host)
+        return call(host)
     except exceptions.MessagingUnavailable as error:
         raise exceptions.ComputeHostUnavailable(host=host) from error
     except exceptions.DomainNotFound as error:
@@ -222,7 +242,7 @@ def _call_host(instance: Instance, ask: Callable[[str], T]) -> T:
 
 
 def _call_with_retry(call: Callable[[], T]) -> T:
-    """Make the call once more when no answer came in time. A broker that is not there is not asked again."""
+    """Call, and retry after a timeout. An unavailable broker is not tried again."""
     for _ in range(ATTEMPTS - 1):
         try:
             return call()
@@ -233,11 +253,12 @@ def _call_with_retry(call: Callable[[], T]) -> T:
 
 
 def _send_wake_up(what: str, instance_uuids: list[str], cast: Callable[[], None]) -> None:
+    """Send a cast. A failure is logged only, because the reconciler replaces the cast."""
     try:
         cast()
     except (exceptions.MessagingUnavailable, exceptions.ServiceTooOld) as error:
         LOG.warning(
-            "%s of %s is accepted but could not be sent on (%s); the conductor will drive it.",
+            "%s of %s is accepted, but the wake-up could not be sent (%s); the reconciler will start it.",
             what,
             ", ".join(instance_uuids),
             error.message,

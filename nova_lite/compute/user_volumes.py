@@ -1,7 +1,7 @@
-"""What the REST layer asks Cinder with a user's token: what the user may have of it, and volumes made for servers.
+"""Requests to Cinder with the user's token: volumes that a request names, and new volumes for servers.
 
-A user's token goes no further than this. What the conductor has to know of a volume travels with the request, and what
-is made is reported to it.
+The user's token is used only in the API process. The conductor receives the volumes' properties with the request, and a
+report of each created volume.
 """
 
 from __future__ import annotations
@@ -24,19 +24,21 @@ _AVAILABLE = "available"
 
 
 class UserVolumes:
+    """Requests to Cinder in the user's name."""
+
     def __init__(self, client: CinderClient, conductor: ConductorRPC) -> None:
         self._client = client
         self._conductor = conductor
 
     def describe(self, context: RequestContext, devices: Iterable[BlockDevice]) -> dict[str, Volume]:
-        """By id, the volumes and snapshots that a server is asked for with. Raises `InvalidBDM`."""
-        found: dict[str, Volume] = {}
+        """Return the volumes and snapshots of a server's block devices, by id. Raises `InvalidBDM`."""
+        volumes: dict[str, Volume] = {}
         for device in volumes_of(devices):
             if device.volume_id is not None:
-                found[device.volume_id] = self._volume(context, device.volume_id)
+                volumes[device.volume_id] = self._volume(context, device.volume_id)
             elif device.snapshot_id is not None:
-                found[device.snapshot_id] = self._snapshot(context, device.snapshot_id)
-        return found
+                volumes[device.snapshot_id] = self._snapshot(context, device.snapshot_id)
+        return volumes
 
     def _volume(self, context: RequestContext, volume_id: str) -> Volume:
         try:
@@ -56,45 +58,50 @@ class UserVolumes:
         return snapshot
 
     def attachable(self, context: RequestContext, volume_id: str) -> Volume:
-        """One of the user's. `VolumeNotFound`, `InvalidVolume`."""
+        """Return a volume of the user that can be attached. Raises `VolumeNotFound` or `InvalidVolume`."""
         volume = self._client.volume(context, volume_id)
         if volume.encrypted:
             raise exceptions.InvalidVolume(reason=f"volume {volume_id} is encrypted, which is not supported here.")
         return volume
 
-    def make(self, context: RequestContext, instances: Iterable[Instance]) -> None:
-        """Have Cinder make what these servers were asked for with, in the user's name. What Cinder refuses, the
-        server's build fails with; what it does not answer about is looked for by the conductor."""
+    def create(self, context: RequestContext, instances: Iterable[Instance]) -> None:
+        """Create the volumes that new servers need.
+
+        If Cinder refuses a volume, the server's build fails with that error. If Cinder does not reply, the conductor
+        looks for the volume later.
+        """
         for instance in instances:
             for device in volumes_of(instance.block_devices):
                 if device.volume_id is None:
-                    self._make_one(context, instance, device)
+                    self._create_one(context, instance, device)
 
-    def _make_one(self, context: RequestContext, instance: Instance, device: BlockDevice) -> None:
+    def _create_one(self, context: RequestContext, instance: Instance, device: BlockDevice) -> None:
         volume_id = cause = None
         try:
             volume_id = self._client.create_volume(context, _create_body(device), device.uuid)
         except exceptions.ServiceUnavailable as error:
-            LOG.warning("Whether Cinder makes a volume for server %s is not known: %s", instance.uuid, error.message)
+            LOG.warning(
+                "Cinder did not say whether it creates a volume for server %s: %s", instance.uuid, error.message
+            )
             return
         except exceptions.NovaLiteException as error:
             cause = error.message
         try:
-            wanted = self._conductor.volume_made(context, instance.uuid, device.uuid, volume_id, cause)
+            is_needed = self._conductor.volume_made(context, instance.uuid, device.uuid, volume_id, cause)
         except exceptions.ServiceUnavailable as error:
             LOG.warning("The conductor will look for the volume of server %s: %s", instance.uuid, error.message)
             return
-        if volume_id is not None and not wanted:
-            LOG.warning("Server %s is gone, and so is the volume %s", instance.uuid, volume_id)
+        if volume_id is not None and not is_needed:
+            LOG.warning("Server %s is deleted, so its new volume %s is deleted as well", instance.uuid, volume_id)
             self._client.delete_volume(volume_id)
 
 
 def _create_body(device: BlockDevice) -> dict[str, Any]:
-    wanted: dict[str, Any] = {"size": device.volume_size, "name": "", "description": ""}
+    body: dict[str, Any] = {"size": device.volume_size, "name": "", "description": ""}
     if device.source_type == Source.IMAGE:
-        wanted["imageRef"] = device.image_id
+        body["imageRef"] = device.image_id
     elif device.source_type == Source.SNAPSHOT:
-        wanted["snapshot_id"] = device.snapshot_id
+        body["snapshot_id"] = device.snapshot_id
     if device.volume_type:
-        wanted["volume_type"] = device.volume_type
-    return wanted
+        body["volume_type"] = device.volume_type
+    return body

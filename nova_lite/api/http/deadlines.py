@@ -110,7 +110,7 @@ class ConnectionCounter:
         """Count one more connection of the address. Return False, and count nothing, if it has reached the limit."""
         with self._lock:
             if self._open[address] >= self._limit:
-                LOG.warning("%s has %d connections, the maximum; a new one is closed", address, self._limit)
+                LOG.warning("%s has %d connections, which is the maximum; a new one is closed", address, self._limit)
                 return False
             self._open[address] += 1
             return True

@@ -1,4 +1,4 @@
-"""Who asks. ``noauth2`` believes what the token says, so it is for loopback addresses only."""
+"""Authentication ``noauth2``, which believes the name in the token. So it is only for loopback addresses."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ ADMIN = "admin"
 
 
 def noauth2_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.App], NoAuth2]:
-    """Raises `ConfigurationError` when the API listens on anything but a loopback address."""
+    """Make the filter for paste. Raises `ConfigurationError` if the API listens on a non-loopback address."""
     del global_conf, local_conf
     conf = deploy.conf()
     for option in ("listen", "image_listen"):
         if not is_loopback(conf.api[option]):
             raise exceptions.ConfigurationError(
-                reason=f"[api] auth_strategy = noauth2 believes every token, so [api] {option} = {conf.api[option]} is "
-                "refused: it has to be a loopback address such as 127.0.0.1."
+                reason=f"[api] auth_strategy = noauth2 accepts every token, so [api] {option} = {conf.api[option]} is "
+                "refused: it must be a loopback address such as 127.0.0.1."
             )
     return NoAuth2
 
 
 def is_loopback(address: str) -> bool:
+    """Check whether ``address`` is a loopback address or localhost."""
     if address == "localhost":
         return True
     try:
@@ -37,7 +38,7 @@ def is_loopback(address: str) -> bool:
 
 
 class NoAuth2:
-    """The token is ``user:project``; the project defaults to the user, and only the user ``admin`` is an admin."""
+    """Filter for tokens ``user:project``. The project defaults to the user. Only the user ``admin`` is an admin."""
 
     def __init__(self, app: deploy.App) -> None:
         self._app = app
@@ -45,15 +46,15 @@ class NoAuth2:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         token = environ.get("HTTP_X_AUTH_TOKEN")
         if not token:
-            return self._hand_out(environ)(environ, start_response)
+            return self._issue_token(environ)(environ, start_response)
         user, _, project = token.partition(":")
-        context = environ[wsgi.CONTEXT] = context_of(user, project or user, environ.get(REQUEST_ID))
+        context = environ[wsgi.CONTEXT] = context_for(user, project or user, environ.get(REQUEST_ID))
         context.auth_token = token
         return self._app(environ, start_response)
 
     @staticmethod
-    def _hand_out(environ: dict[str, Any]) -> Any:
-        """Authentication as in Nova's v1: a request without a token is answered with one that is valid."""
+    def _issue_token(environ: dict[str, Any]) -> Any:
+        """Return a valid token to a request without one, as in Nova's v1 authentication."""
         user = environ.get("HTTP_X_AUTH_USER", ADMIN)
         project = environ.get("HTTP_X_AUTH_PROJECT_ID", ADMIN)
         url = wsgi.root_url(environ, None) + wsgi.version_path(environ)
@@ -61,7 +62,8 @@ class NoAuth2:
         return wsgi.to_response(wsgi.Response(None, 204, headers))
 
 
-def context_of(user: str, project: str, request_id: str | None) -> RequestContext:
+def context_for(user: str, project: str, request_id: str | None) -> RequestContext:
+    """Return the context of ``user`` in ``project``."""
     is_admin = user == ADMIN
     return RequestContext(
         user_id=user,

@@ -1,4 +1,4 @@
-"""The last catch-all: whatever a filter or application below raises, or answers in plain text, becomes a JSON fault."""
+"""The outermost error handler: an exception, or a plain-text 413 of a filter, becomes a JSON fault."""
 
 from __future__ import annotations
 
@@ -12,39 +12,40 @@ _TOO_LARGE = "413 "
 
 
 def factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.App], FaultWrap]:
+    """Make the filter for paste."""
     del global_conf, local_conf
     return FaultWrap
 
 
 class FaultWrap:
-    """What is well is handed on as it is: no request or response is made of it."""
+    """WSGI filter. Passes successful responses on unchanged, without building request or response objects."""
 
     def __init__(self, app: deploy.App) -> None:
         self._app = app
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        told: tuple[str, list[tuple[str, str]]] | None = None
+        started: tuple[str, list[tuple[str, str]]] | None = None
         written: list[bytes] = []
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            nonlocal told
-            told = status, headers
+            nonlocal started
+            started = status, headers
             return written.append
 
         try:
-            answer = self._app(environ, start)
-            if told is None:  # one that says so with its first bytes
-                answer = list(answer)
-            if told is None:
-                raise RuntimeError("The application did not begin to answer")
+            response = self._app(environ, start)
+            if started is None:  # WSGI allows the call of start_response until the first bytes are read
+                response = list(response)
+            if started is None:
+                raise RuntimeError("The application did not start a response")
         except Exception as error:
             return wsgi.fault_of(error)(environ, start_response)
-        status, headers = told
+        status, headers = started
         if status.startswith(_TOO_LARGE) and not _is_json(headers):
-            _close(answer)
+            _close(response)
             return wsgi.fault(413, "Request is too large.")(environ, start_response)
         start_response(status, headers)
-        return itertools.chain(written, answer) if written else answer
+        return itertools.chain(written, response) if written else response
 
 
 def _is_json(headers: list[tuple[str, str]]) -> bool:
@@ -52,6 +53,6 @@ def _is_json(headers: list[tuple[str, str]]) -> bool:
     return any(kind.partition(";")[0].strip() == "application/json" for kind in kinds)
 
 
-def _close(answer: Any) -> None:
-    if close := getattr(answer, "close", None):
+def _close(response: Any) -> None:
+    if close := getattr(response, "close", None):
         close()

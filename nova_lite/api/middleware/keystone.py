@@ -1,4 +1,4 @@
-"""Authentication by Keystone: keystonemiddleware checks the token, and what it found becomes our context."""
+"""Authentication by Keystone. keystonemiddleware validates the token, and its result becomes the request's context."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ UNAVAILABLE = "The identity service is unavailable for the moment. Please try ag
 
 
 def factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.App], KeystoneAuth]:
-    """Paste factory; ``[keystone_authtoken]`` says where Keystone is, and as whom tokens are checked."""
+    """Make the filter for paste. ``[keystone_authtoken]`` has the address and credentials for Keystone."""
     del global_conf, local_conf
     services = deploy.services()
     return lambda app: KeystoneAuth(app, services.conf, services.policy)
 
 
 class KeystoneAuth:
-    """Requests without a good token end here (401), as do all while Keystone is away (503): in the form of faults,
-    where keystonemiddleware would answer in plain text or HTML."""
+    """WSGI filter. Refuses requests without a valid token (401), and all requests while Keystone is unavailable (503).
+
+    The errors have the form of faults. keystonemiddleware itself returns plain text or HTML.
+    """
 
     def __init__(self, app: deploy.App, conf: cfg.ConfigOpts, policy: Policy) -> None:
         space_by_monotonic_clock()
@@ -42,22 +44,24 @@ class KeystoneAuth:
         try:
             response = webob.Request(environ).get_response(self._protocol)
         except keystone_errors.ClientException as error:
-            # As when Keystone's catalog has no endpoint of the [keystone_authtoken] interface.
-            LOG.error("No token can be checked with Keystone: %s", error)
+            # Keystone's catalog may lack an endpoint of the [keystone_authtoken] interface.
+            LOG.error("Keystone cannot validate tokens: %s", error)
             response = wsgi.fault(503, UNAVAILABLE)
         if response.content_type != "application/json":
             if response.status_code == 401:
-                refused = fault(401, UNAUTHORIZED)
-                refused.headers["WWW-Authenticate"] = response.headers.get("WWW-Authenticate", "Keystone")
-                response = refused
+                unauthorized = fault(401, UNAUTHORIZED)
+                unauthorized.headers["WWW-Authenticate"] = response.headers.get("WWW-Authenticate", "Keystone")
+                response = unauthorized
             elif response.status_code == 503:
                 response = wsgi.fault(503, UNAVAILABLE)
         return response(environ, start_response)
 
 
 class KeystoneContext:
-    """From the headers of a validated token to the request's context. keystonemiddleware removes such headers when a
-    client sends them itself."""
+    """WSGI application that makes the request's context from the headers of a validated token.
+
+    keystonemiddleware removes such headers if the client sent them.
+    """
 
     def __init__(self, app: deploy.App, policy: Policy) -> None:
         self._app = app
@@ -65,11 +69,11 @@ class KeystoneContext:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         if environ.get("HTTP_X_IDENTITY_STATUS") != "Confirmed":
-            # [keystone_authtoken] delay_auth_decision lets such requests through.
+            # [keystone_authtoken] delay_auth_decision lets unauthenticated requests through.
             return fault(401, UNAUTHORIZED)(environ, start_response)
         context = RequestContext.from_environ(environ, is_admin=False)
         if not context.project_id:
-            return wsgi.fault(403, "This needs a token for a project.")(environ, start_response)
+            return wsgi.fault(403, "This request needs a token for a project.")(environ, start_response)
         context.is_admin = self._policy.is_admin(context)
         environ[wsgi.CONTEXT] = context
         return self._app(environ, start_response)

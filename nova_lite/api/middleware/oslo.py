@@ -1,6 +1,6 @@
-"""Filters that oslo.middleware provides, fed with the daemon's own configuration.
+"""Filters of oslo.middleware, with the daemon's own configuration.
 
-Each is left out of the chain when the configuration gives it nothing to do.
+A filter is left out of the pipeline if the configuration gives it nothing to do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Filter = Callable[[deploy.App], deploy.App]
 
 
 def cors_factory(global_conf: dict[str, str], **local_conf: str) -> Filter:
-    """Cross-origin requests of browsers from ``[cors] allowed_origin``."""
+    """Make the filter that allows cross-origin requests from ``[cors] allowed_origin``."""
     del global_conf, local_conf
     conf = deploy.conf()
     conf.register_opts(cors.OPTS, group="cors")
@@ -30,7 +30,10 @@ def cors_factory(global_conf: dict[str, str], **local_conf: str) -> Filter:
 
 
 def proxy_headers_factory(global_conf: dict[str, str], **local_conf: str) -> Filter:
-    """Scheme and host as a reverse proxy saw them, with ``[oslo_middleware] enable_proxy_headers_parsing``."""
+    """Make the filter that takes scheme and host from a reverse proxy's headers.
+
+    It needs ``[oslo_middleware] enable_proxy_headers_parsing``.
+    """
     del global_conf, local_conf
     conf = deploy.conf()
     conf.register_opts(http_proxy_to_wsgi.OPTS, group="oslo_middleware")
@@ -39,8 +42,10 @@ def proxy_headers_factory(global_conf: dict[str, str], **local_conf: str) -> Fil
 
 
 def size_limit_factory(global_conf: dict[str, str], **local_conf: str) -> Filter:
-    """Bodies of at most ``[oslo_middleware] max_request_body_size`` bytes. A request without one goes past the limiter,
-    which would make an object of it, and one of its answer."""
+    """Make the filter that limits bodies to ``[oslo_middleware] max_request_body_size`` bytes.
+
+    A request without a body bypasses the limiter, which would build objects for the request and its response.
+    """
     del global_conf, local_conf
     conf = deploy.conf()
 

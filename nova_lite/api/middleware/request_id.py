@@ -1,6 +1,6 @@
-"""Gives each request an id of our own making, tells it to the client, and logs one line per request.
+"""A new id for each request. The response and the log contain it.
 
-The id makes a create idempotent on its way to the conductor, so a client's own id is never taken for it.
+The id makes a create idempotent on its way to the conductor, so a client cannot choose it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ HEADERS = ("X-OpenStack-Request-Id", "X-Compute-Request-Id")
 
 
 def factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.App], RequestId]:
+    """Make the filter for paste."""
     del global_conf, local_conf
     return RequestId
 
 
 class RequestId:
+    """WSGI filter that generates the request id and logs one line per request."""
+
     def __init__(self, app: deploy.App) -> None:
         self._app = app
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         request_id = environ[REQUEST_ID] = context.generate_request_id()
-        RequestContext(request_id=request_id)  # log lines name it, until authentication knows more
+        RequestContext(request_id=request_id)  # log lines contain it until authentication sets a complete context
         started = time.perf_counter()
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
@@ -44,7 +47,7 @@ class RequestId:
 
 
 def _log(environ: dict[str, Any], status: str, seconds: float) -> None:
-    """Path and query, never a header or a body: those hold secrets."""
+    """Log path and query. Never log a header or a body, because they contain secrets."""
     query = environ.get("QUERY_STRING")
     LOG.info(
         '%s "%s %s%s" %s %.4f s',

@@ -1,4 +1,4 @@
-"""Authentication without Keystone: by the tokens of our identity API, or by name and password with each request."""
+"""Authentication without Keystone: by the tokens of our identity API, or by name and password in each request."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from nova_lite.policies.enforcer import Policy
 
 
 def token_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.App], TokenAuth]:
-    """Paste factory. ``optional = true``: who brings no good token, or one without a project, is let
-    through as such."""
+    """Make the token filter for paste.
+
+    ``optional = true``: a request without a valid token passes unauthenticated, and a token needs no project.
+    """
     del global_conf
     return _factory(TokenAuth, local_conf)
 
 
 def basic_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.App], BasicAuth]:
-    """Paste factory; ``optional`` as above."""
+    """Make the password filter for paste. ``optional``: see `token_factory`."""
     del global_conf
     return _factory(BasicAuth, local_conf)
 
@@ -40,6 +42,8 @@ def _factory(kind: type[Any], local_conf: dict[str, str]) -> Callable[[deploy.Ap
 
 
 class _Auth:
+    """WSGI filter that identifies the caller. Subclasses implement `identify`, `token`, and `refuse`."""
+
     def __init__(self, app: deploy.App, authority: Authority, policy: Policy, optional: bool) -> None:
         self._app = app
         self._authority = authority
@@ -48,44 +52,45 @@ class _Auth:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         try:
-            who = self.identify(environ)
+            identity = self.identify(environ)
         except exceptions.TooManyFailures as error:
             return fault(error.code, error.message)(environ, start_response)
         except exceptions.Unauthorized as error:
             if not self._optional:
                 return self.refuse(error)(environ, start_response)
-            who = None
-        if who is not None and (who.project is not None or self._optional):
-            context = self._context(who, environ.get(REQUEST_ID))
+            identity = None
+        if identity is not None and (identity.project is not None or self._optional):
+            context = self._context(identity, environ.get(REQUEST_ID))
             context.auth_token = self.token(environ)
             environ[wsgi.CONTEXT] = context
         elif not self._optional:
-            if who is not None:
-                return wsgi.fault(403, "This needs a token for a project.")(environ, start_response)
+            if identity is not None:
+                return wsgi.fault(403, "This request needs a token for a project.")(environ, start_response)
             return self.refuse(exceptions.Unauthorized())(environ, start_response)
         return self._app(environ, start_response)
 
     def identify(self, environ: dict[str, Any]) -> Identity | None:
-        """None: nobody says who they are. Raises `Unauthorized`."""
+        """Return the caller, or None if the request has no credentials. Raises `Unauthorized` if they are wrong."""
         raise NotImplementedError
 
     def token(self, environ: dict[str, Any]) -> str | None:
-        """What the request may be passed on with to other services."""
+        """Return the token with which the request may be forwarded to other services."""
         return None
 
     def refuse(self, error: exceptions.Unauthorized) -> Any:
+        """Return the 401 response."""
         raise NotImplementedError
 
-    def _context(self, who: Identity, request_id: str | None) -> RequestContext:
+    def _context(self, identity: Identity, request_id: str | None) -> RequestContext:
         context = RequestContext(
-            user_id=who.user.id,
-            user_name=who.user.name,
+            user_id=identity.user.id,
+            user_name=identity.user.name,
             user_domain_id=DOMAIN_ID,
-            project_id=who.project.id if who.project is not None else None,
-            project_name=who.project.name if who.project is not None else None,
-            project_domain_id=DOMAIN_ID if who.project is not None else None,
+            project_id=identity.project.id if identity.project is not None else None,
+            project_name=identity.project.name if identity.project is not None else None,
+            project_domain_id=DOMAIN_ID if identity.project is not None else None,
             is_admin=False,
-            roles=who.roles,
+            roles=identity.roles,
             request_id=request_id,
         )
         context.is_admin = self._policy.is_admin(context)
@@ -93,7 +98,7 @@ class _Auth:
 
 
 class TokenAuth(_Auth):
-    """``X-Auth-Token``, checked with the keys and users that the identity API has, without asking it."""
+    """Filter for ``X-Auth-Token``. Validates tokens locally, with the keys and users of the identity API."""
 
     def identify(self, environ: dict[str, Any]) -> Identity | None:
         text = self.token(environ)
@@ -107,7 +112,7 @@ class TokenAuth(_Auth):
 
 
 class BasicAuth(_Auth):
-    """``Authorization: Basic``: a user, in the user's default project."""
+    """Filter for ``Authorization: Basic``. The request is for the user's default project."""
 
     def identify(self, environ: dict[str, Any]) -> Identity | None:
         text = environ.get("HTTP_AUTHORIZATION")

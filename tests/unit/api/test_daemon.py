@@ -225,7 +225,7 @@ def test_tls(tmp_path: Path, mode: str) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"listen": "0.0.0.0"}, "has to be a loopback address"),
+        ({"listen": "0.0.0.0"}, "must be a loopback address"),
         (
             {"auth_strategy": "nonsense"},
             "auth_strategy = nonsense: the paste file defines only http_basic, keystone, noauth2, standalone.",

@@ -136,7 +136,7 @@ def test_one_client_has_so_many_connections(daemon: Daemon) -> None:
 
     wait_for("no more connections", refused)
     wait_for("it answers again", lambda: _answers(daemon))
-    assert "it gets no more" in daemon.log.read_text()
+    assert "which is the maximum" in daemon.log.read_text()
 
 
 def _answers(daemon: Daemon) -> bool:

@@ -124,6 +124,6 @@ def test_several_at_a_time_take_their_turns(api: Client, server: str, monkeypatc
     assert attach(api, server).status_code == 200
     assert len(waits) == 2
     waits.clear()
-    monkeypatch.setattr(compute_api, "IN_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(compute_api, "INTERFACE_WAIT", 0.0)
     fault(attach(api, server), "conflictingRequest", 409)
     assert waits == []

@@ -116,7 +116,7 @@ def test_a_catalog_without_keystones_own_endpoint_is_503(
     monkeypatch.setattr(auth_token.AuthProtocol, "fetch_token", fetch_token)
     answer = ask(keystone_is_away, {"X-Auth-Token": "a" * 32})
     assert json.loads(answer.body)["serviceUnavailable"]["code"] == 503
-    assert "No token can be checked with Keystone: internal endpoint" in caplog.text
+    assert "Keystone cannot validate tokens: internal endpoint" in caplog.text
 
 
 @pytest.mark.parametrize("headers", [{}, VALIDATED])

@@ -49,7 +49,7 @@ def test_without_a_token_one_is_named(api: Client) -> None:
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "cloud.example"])
 @pytest.mark.parametrize("option", ["listen", "image_listen"])
 def test_noauth2_is_refused_on_the_network(tmp_path: Path, option: str, address: str) -> None:
-    with pytest.raises(exceptions.ConfigurationError, match="has to be a loopback address"):
+    with pytest.raises(exceptions.ConfigurationError, match="must be a loopback address"):
         make_client(make_conf(tmp_path, f"{option} = {address}\n"))
 
 
@@ -66,7 +66,7 @@ def load(conf, name: str = "osapi_compute") -> deploy.App:
 
 
 def test_unknown_strategy(tmp_path: Path) -> None:
-    with pytest.raises(exceptions.ConfigurationError, match="only knows http_basic, keystone, noauth2, standalone"):
+    with pytest.raises(exceptions.ConfigurationError, match="defines only http_basic, keystone, noauth2, standalone"):
         load(make_conf(tmp_path, "auth_strategy = nonsense\n"))
 
 

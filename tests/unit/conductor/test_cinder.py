@@ -386,7 +386,7 @@ def boot(world: Cloud, *devices: BlockDevice, **values: Any) -> str:
         volumes=world.users.describe(context, devices),
     )
     result = world.lifecycle.create_instances(context, request)
-    world.users.make(context, result.instances)
+    world.users.create(context, result.instances)
     world.lifecycle.build_instances(context, [result.instances[0].uuid])
     return result.instances[0].uuid
 
@@ -496,7 +496,7 @@ def test_a_server_that_is_gone_takes_what_is_made_for_it(world: Cloud) -> None:
     world.delete(result.instances[0].uuid)
     world.later(driving.BEGIN_TIMEOUT)
     assert world.rows() == 0
-    world.users.make(context, result.instances)
+    world.users.create(context, result.instances)
     assert world.cinder.volumes == {}
 
 

@@ -140,7 +140,7 @@ def test_a_filter_that_fails_is_a_fault(api: Client, monkeypatch: pytest.MonkeyP
     def fail(*arguments: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(auth, "context_of", fail)
+    monkeypatch.setattr(auth, "context_for", fail)
     response = api("GET", "/servers")
     assert "secret" not in fault(response, "computeFault", 500)
     assert response.headers["X-Compute-Request-Id"].startswith("req-")

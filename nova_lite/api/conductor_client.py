@@ -15,7 +15,15 @@ from nova_lite.base import exceptions
 from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.objects import CreateRequest, CreateResult, Creation, Flavor, Instance, InstanceFilters, InstanceQuery
+from nova_lite.objects import (
+    BatchedCreate,
+    CreateRequest,
+    CreateResult,
+    Flavor,
+    Instance,
+    InstanceFilters,
+    InstanceQuery,
+)
 
 T = TypeVar("T")
 
@@ -87,7 +95,7 @@ class ApiConductorClient(ConductorRPC):
         """Send creates as one message. The caller of a None sends its create alone, which tells why it is refused."""
         if len(requests) == 1:
             return [self._client.create_instances(*requests[0])]
-        creates = [Creation(context=context.to_rpc(), request=request) for context, request in requests]
+        creates = [BatchedCreate(context=context.to_rpc(), request=request) for context, request in requests]
         return self._client.create_instances_together(requests[0][0], creates)
 
     # --- batched: reads

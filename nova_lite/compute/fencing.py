@@ -20,7 +20,7 @@ import msgspec
 from nova_lite.base import exceptions, failpoints, files
 from nova_lite.compute.claims import Resources
 from nova_lite.objects import BuildResult
-from nova_lite.objects.ready import make_ready
+from nova_lite.objects.ready import prepare_decoders
 
 LOG = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.created_generation != NEVER or self.built_generation != NEVER
 
 
-make_ready(Record)
+prepare_decoders(Record)
 
 
 class FencingTokenStore:

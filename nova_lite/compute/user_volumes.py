@@ -14,7 +14,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import BlockDevice, Instance, Volume
-from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import DeviceSource
 from nova_lite.objects.block_device import volumes as volumes_of
 from nova_lite.volume.cinder_client import CinderClient
 
@@ -98,9 +98,9 @@ class UserVolumes:
 
 def _create_body(device: BlockDevice) -> dict[str, Any]:
     body: dict[str, Any] = {"size": device.volume_size, "name": "", "description": ""}
-    if device.source_type == Source.IMAGE:
+    if device.source_type == DeviceSource.IMAGE:
         body["imageRef"] = device.image_id
-    elif device.source_type == Source.SNAPSHOT:
+    elif device.source_type == DeviceSource.SNAPSHOT:
         body["snapshot_id"] = device.snapshot_id
     if device.volume_type:
         body["volume_type"] = device.volume_type

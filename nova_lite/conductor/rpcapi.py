@@ -20,6 +20,7 @@ from nova_lite.objects import (
     ActionReport,
     Aggregate,
     AvailabilityZone,
+    BatchedCreate,
     BuildNetworks,
     BuildResult,
     ComputeNode,
@@ -27,10 +28,9 @@ from nova_lite.objects import (
     ConsoleTarget,
     CreateRequest,
     CreateResult,
-    Creation,
-    DomainExpected,
     DomainReport,
     DomainVerdict,
+    ExpectedDomain,
     Flavor,
     FloatingIp,
     FloatingIpPool,
@@ -43,13 +43,14 @@ from nova_lite.objects import (
     InstanceQuery,
     InstanceUsage,
     KeyPair,
-    Limits,
+    MigrationControl,
     MigrationFilters,
     MigrationProgress,
     Network,
     NetworkRecord,
     Port,
     PortFilters,
+    ProjectLimits,
     Retirement,
     SecurityGroup,
     SecurityGroupRule,
@@ -61,7 +62,6 @@ from nova_lite.objects import (
     VolumeFilters,
     VolumeSnapshot,
     VolumeUse,
-    Wish,
 )
 from nova_lite.rpc.admission import Priority
 
@@ -75,7 +75,7 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
 
 
 def _create_alone(
-    conductor: ConductorRPC, context: RequestContext, creates: list[Creation]
+    conductor: ConductorRPC, context: RequestContext, creates: list[BatchedCreate]
 ) -> list[CreateResult | None]:
     """Accept none of them, so that every caller sends its own `ConductorRPC.create_instances`."""
     return [None] * len(creates)
@@ -123,7 +123,9 @@ class ConductorRPC(Protocol):
         """Check against flavor, image, key, networks and quota, and write instances and their create actions."""
 
     @rpc.change(rpc.API, since="1.18", fallback=_create_alone)
-    def create_instances_together(self, context: RequestContext, creates: list[Creation]) -> list[CreateResult | None]:
+    def create_instances_together(
+        self, context: RequestContext, creates: list[BatchedCreate]
+    ) -> list[CreateResult | None]:
         """`create_instances` for each of these, in one transaction. None, for one that has to be asked for by itself:
         it is refused, or a network service has to be asked first."""
 
@@ -394,11 +396,13 @@ class ConductorRPC(Protocol):
         """`PortInUse` while a server has it."""
 
     @rpc.read(rpc.API, since="1.8")
-    def network_limits_get(self, context: RequestContext, project_id: str) -> Limits:
+    def network_limits_get(self, context: RequestContext, project_id: str) -> ProjectLimits:
         """What the project may have of networks and what belongs to them, and has; in Neutron's words."""
 
     @rpc.change(rpc.API, since="1.8")
-    def network_limits_update(self, context: RequestContext, project_id: str, limits: dict[str, int | None]) -> Limits:
+    def network_limits_update(
+        self, context: RequestContext, project_id: str, limits: dict[str, int | None]
+    ) -> ProjectLimits:
         """Set these limits, -1: none, None: the default again. Answers as `network_limits_get`."""
 
     @rpc.list_(rpc.API, since="1.5")
@@ -482,15 +486,15 @@ class ConductorRPC(Protocol):
     def floating_ip_disassociate(self, context: RequestContext, instance_uuid: str, address: str) -> None: ...
 
     @rpc.read(rpc.API)
-    def limits_get(self, context: RequestContext, project_id: str, user_id: str | None = None) -> Limits:
+    def limits_get(self, context: RequestContext, project_id: str, user_id: str | None = None) -> ProjectLimits:
         """What the project may use and uses, or one user in it."""
 
     @rpc.read(rpc.API)
-    def quota_defaults_get(self, context: RequestContext) -> Limits:
+    def quota_defaults_get(self, context: RequestContext) -> ProjectLimits:
         """What a project without limits of its own may use; no use is counted."""
 
     @rpc.change(rpc.API)
-    def quota_defaults_update(self, context: RequestContext, limits: dict[str, int]) -> Limits:
+    def quota_defaults_update(self, context: RequestContext, limits: dict[str, int]) -> ProjectLimits:
         """Set these defaults in place of ``[quota]``; returns all."""
 
     @rpc.change(rpc.API)
@@ -501,7 +505,7 @@ class ConductorRPC(Protocol):
         limits: dict[str, int],
         force: bool,
         user_id: str | None = None,
-    ) -> Limits:
+    ) -> ProjectLimits:
         """Set limits (-1: none) of a project, or of one user in it; returns all. Unless ``force``, `QuotaBelowUse` for
         one below what is used, and `QuotaAboveProject` for a user's."""
 
@@ -795,7 +799,7 @@ class ConductorRPC(Protocol):
     @rpc.report(rpc.COMPUTE, own="host", since="1.2")
     def live_migration_progress(
         self, context: RequestContext, host: str, action_id: int, position: int, progress: MigrationProgress
-    ) -> Wish:
+    ) -> MigrationControl:
         """How far a live migration away from ``host`` is; answers what is to become of it."""
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.1", fallback=rpc.result(True))
@@ -823,11 +827,11 @@ class ConductorRPC(Protocol):
         that are left out of the answer are not to be touched."""
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.4", replay_safe=True)
-    def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:
+    def domains_expected(self, context: RequestContext, host: str) -> list[ExpectedDomain]:
         """The domains that the host has to have now, unless something is being done to them: of what is in none, the
         host makes sure once more, and reports it."""
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.4")
-    def domain_lost(self, context: RequestContext, host: str, expected: DomainExpected) -> None:
+    def domain_lost(self, context: RequestContext, host: str, expected: ExpectedDomain) -> None:
         """A domain that was `domains_expected` is not there, and nothing that is being done there makes it. If that is
         still what the instance is about, it is in ERROR. Reporting twice is harmless."""

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from nova_lite.db import cinder, models, volume_tasks, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import BlockDevice, DeviceState, VolumeVerb
-from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import DeviceSource
 
 
 def of(instance: models.Instance) -> list[BlockDevice]:
@@ -69,7 +69,7 @@ def swapped(uow: UnitOfWork, instance: models.Instance) -> None:
             continue
         _give_back(uow, instance, device, delete=False)
         device.volume_id, device.swap_id = device.swap_id, None
-        device.source_type, device.image_id, device.snapshot_id = Source.VOLUME, None, None
+        device.source_type, device.image_id, device.snapshot_id = DeviceSource.VOLUME, None, None
         row = volumes.by_id(uow, device.volume_id, lock=True)
         device.volume_size = device.volume_size if row is None else row.size
         used(uow, instance, device)

@@ -22,10 +22,10 @@ from nova_lite.db.engine import Time, UnitOfWork, code_of
 from nova_lite.objects import (
     VIF,
     BlockDevice,
-    DomainExpected,
-    Fault,
+    ExpectedDomain,
     Flavor,
     Instance,
+    InstanceFault,
     InstanceFilters,
     InstanceNUMATopology,
     InstanceQuery,
@@ -118,7 +118,7 @@ def _bare(values: Sequence[Any]) -> Instance:
     named["flavor"] = msgspec.convert(named["flavor"], Flavor)
     named["block_devices"] = msgspec.convert(named["block_devices"] or [], list[BlockDevice])
     named["numa"] = msgspec.convert(named["numa"], InstanceNUMATopology | None)
-    named["fault"] = None if named["fault"] is None else msgspec.convert(named["fault"], Fault)
+    named["fault"] = None if named["fault"] is None else msgspec.convert(named["fault"], InstanceFault)
     return Instance(**named)
 
 
@@ -259,7 +259,7 @@ _CONCERNED_WITH = (
 )
 
 
-def with_domain(uow: UnitOfWork, host: str) -> list[DomainExpected]:
+def with_domain(uow: UnitOfWork, host: str) -> list[ExpectedDomain]:
     """Return the instances of the host that should have a domain there. Instances with an open action are left out: a
     move or an undo may have taken the domain.
     """
@@ -274,7 +274,7 @@ def with_domain(uow: UnitOfWork, host: str) -> list[DomainExpected]:
         ~is_open,
     )
     return [
-        DomainExpected(uuid=uuid, generation=generation, last_action_id=last)
+        ExpectedDomain(uuid=uuid, generation=generation, last_action_id=last)
         for uuid, generation, last in uow.session.execute(query)
     ]
 

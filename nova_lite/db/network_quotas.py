@@ -9,7 +9,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import fixed_ips, network_records, quotas
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import SecurityGroup, SecurityGroupRule
-from nova_lite.objects import Limits, QuotaUsage
+from nova_lite.objects import ProjectLimits, QuotaUsage
 
 #: Limits behind Neutron's names. A network has one subnet, so both share one limit.
 RESOURCES = {
@@ -22,7 +22,7 @@ RESOURCES = {
 }
 
 
-def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> Limits:
+def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> ProjectLimits:
     """Return limits and usage. The limit of rules is per group; their usage counts all groups."""
     found = quotas.get(uow, conf, project_id).quotas
     own = quotas.limits_of(uow, conf, project_id, None).of_project
@@ -42,12 +42,12 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> Limits:
         fixed_ips.RESOURCE: conf.network.fixed_ips_per_project,
     }
     limits = {name: own.get(behind, configured.get(behind, -1)) for name, behind in RESOURCES.items()}
-    return Limits(
+    return ProjectLimits(
         project_id=project_id, quotas={name: QuotaUsage(limit=limits[name], used=used[name]) for name in RESOURCES}
     )
 
 
-def set_limits(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, limits: dict[str, int | None]) -> Limits:
+def set_limits(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, limits: dict[str, int | None]) -> ProjectLimits:
     """Set limits by Neutron's names. -1: unlimited; None: the default again."""
     for name in sorted(limits):
         if name not in RESOURCES or name == "subnet":

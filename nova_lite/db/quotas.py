@@ -21,7 +21,7 @@ from nova_lite.conf import quota as quota_conf
 from nova_lite.db import models, quota_counts
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.statements import insert_if_missing
-from nova_lite.objects import Limits, QuotaUsage
+from nova_lite.objects import ProjectLimits, QuotaUsage
 
 LOG = logging.getLogger(__name__)
 
@@ -145,12 +145,12 @@ def _in_order(uow: UnitOfWork, owner: str, resources: Iterable[str]) -> Any:
     return query.order_by(table.resource).with_for_update()
 
 
-def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None = None) -> Limits:
+def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None = None) -> ProjectLimits:
     """Return every resource's limit and usage in the project, or of one user in it. Nothing is ever reserved: taking is
     final.
     """
     used = _used_by(uow, project_id, user_id)
-    return Limits(
+    return ProjectLimits(
         project_id=project_id,
         quotas={
             resource: QuotaUsage(limit=limit, used=used.get(resource, 0))
@@ -204,12 +204,12 @@ def limits_of_several(
     }
 
 
-def defaults(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Limits:
+def defaults(uow: UnitOfWork, conf: cfg.ConfigOpts) -> ProjectLimits:
     """Return the limits of a project without limits of its own."""
     return get(uow, conf, _DEFAULTS)
 
 
-def set_defaults(uow: UnitOfWork, conf: cfg.ConfigOpts, limits: dict[str, int]) -> Limits:
+def set_defaults(uow: UnitOfWork, conf: cfg.ConfigOpts, limits: dict[str, int]) -> ProjectLimits:
     return set_limits(uow, conf, _DEFAULTS, limits, force=True)
 
 
@@ -220,7 +220,7 @@ def set_limits(
     limits: dict[str, int],
     force: bool = False,
     user_id: str | None = None,
-) -> Limits:
+) -> ProjectLimits:
     """Set limits of a project, or of a user in it, all or none; return every limit.
 
     Unless ``force``, raises `QuotaBelowUse`, and `QuotaAboveProject` for a user's limit.

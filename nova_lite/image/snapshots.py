@@ -11,7 +11,7 @@ import msgspec
 
 from nova_lite.base.context import RequestContext
 from nova_lite.objects import BlockDevice, Image, Instance
-from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import DeviceSource
 
 SNAPSHOT = "snapshot"
 BACKUP = "backup"
@@ -86,7 +86,7 @@ def of_volumes(image: Image, instance: Instance) -> tuple[Image, dict[str, str]]
 def _device(device: BlockDevice, snapshot_id: str | None) -> dict[str, Any]:
     """In Nova's words."""
     return {
-        "source_type": str(device.source_type if snapshot_id is None else Source.SNAPSHOT),
+        "source_type": str(device.source_type if snapshot_id is None else DeviceSource.SNAPSHOT),
         "destination_type": device.destination_type,
         "snapshot_id": snapshot_id,
         "volume_id": None,

@@ -12,17 +12,17 @@ from nova_lite.objects.action import ActionCommand, ActionReport, InstanceAction
 from nova_lite.objects.aggregate import Aggregate
 from nova_lite.objects.block_device import BlockDevice, DeviceState
 from nova_lite.objects.build import (
+    BatchedCreate,
     BuildNetworks,
+    BuildOutcome,
     BuildRequest,
     BuildResult,
     CreateRequest,
     CreateResult,
-    Creation,
-    DomainExpected,
     DomainReport,
     DomainVerdict,
+    ExpectedDomain,
     NetworkRequest,
-    Outcome,
     Verdict,
     digest_of_domains,
 )
@@ -42,9 +42,9 @@ from nova_lite.objects.host import (
     Service,
 )
 from nova_lite.objects.image import Image
-from nova_lite.objects.instance import VIF, Fault, FixedIp, Instance, InstanceFilters, InstanceQuery
+from nova_lite.objects.instance import VIF, FixedIp, Instance, InstanceFault, InstanceFilters, InstanceQuery
 from nova_lite.objects.keypair import KeyPair
-from nova_lite.objects.live_migration import LiveDestination, LiveSource, MigrationProgress, Wish
+from nova_lite.objects.live_migration import LiveDestination, LiveSource, MigrationControl, MigrationProgress
 from nova_lite.objects.migration import DiskFile, DiskSource, MigrationFilters, ServerMigration
 from nova_lite.objects.network import Network, NetworkRecord, Port
 from nova_lite.objects.numa import (
@@ -55,8 +55,8 @@ from nova_lite.objects.numa import (
     NUMAPages,
     NUMAUsage,
 )
-from nova_lite.objects.quota import Limits, QuotaUsage
-from nova_lite.objects.ready import make_ready
+from nova_lite.objects.quota import ProjectLimits, QuotaUsage
+from nova_lite.objects.ready import prepare_decoders
 from nova_lite.objects.request_spec import (
     Destination,
     InstanceGroup,
@@ -86,8 +86,10 @@ __all__ = [
     "ActionReport",
     "Aggregate",
     "AvailabilityZone",
+    "BatchedCreate",
     "BlockDevice",
     "BuildNetworks",
+    "BuildOutcome",
     "BuildRequest",
     "BuildResult",
     "ComputeNode",
@@ -96,17 +98,15 @@ __all__ = [
     "CpuDiagnostics",
     "CreateRequest",
     "CreateResult",
-    "Creation",
     "Destination",
     "DeviceState",
     "Diagnostics",
     "DiskDiagnostics",
     "DiskFile",
     "DiskSource",
-    "DomainExpected",
     "DomainReport",
     "DomainVerdict",
-    "Fault",
+    "ExpectedDomain",
     "FixedIp",
     "Flavor",
     "FloatingIp",
@@ -118,6 +118,7 @@ __all__ = [
     "Instance",
     "InstanceAction",
     "InstanceActionEvent",
+    "InstanceFault",
     "InstanceFilters",
     "InstanceGroup",
     "InstanceNUMACell",
@@ -126,9 +127,9 @@ __all__ = [
     "InstanceUsage",
     "Inventory",
     "KeyPair",
-    "Limits",
     "LiveDestination",
     "LiveSource",
+    "MigrationControl",
     "MigrationFilters",
     "MigrationProgress",
     "NUMACell",
@@ -140,10 +141,10 @@ __all__ = [
     "NetworkRecord",
     "NetworkRequest",
     "NicDiagnostics",
-    "Outcome",
     "Placement",
     "Port",
     "PortFilters",
+    "ProjectLimits",
     "QuotaUsage",
     "RequestSpec",
     "RequestedDestination",
@@ -164,10 +165,9 @@ __all__ = [
     "VolumeUse",
     "VolumeVerb",
     "VolumeWork",
-    "Wish",
     "digest_of_domains",
 ]
 
-make_ready(
+prepare_decoders(
     *(kind for kind in map(globals().get, __all__) if isinstance(kind, type) and issubclass(kind, msgspec.Struct))
 )

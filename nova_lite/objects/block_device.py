@@ -11,7 +11,7 @@ import msgspec
 from nova_lite.objects.flavor import Flavor
 
 
-class Source(enum.StrEnum):
+class DeviceSource(enum.StrEnum):
     VOLUME = "volume"
     IMAGE = "image"
     SNAPSHOT = "snapshot"
@@ -41,7 +41,7 @@ class BlockDevice(msgspec.Struct, kw_only=True):
     place; the server has both meanwhile."""
 
     uuid: str
-    source_type: Source
+    source_type: DeviceSource
     destination_type: str
     boot_index: int | None = None
     device_name: str | None = None
@@ -65,11 +65,11 @@ class BlockDevice(msgspec.Struct, kw_only=True):
 
     @property
     def is_swap(self) -> bool:
-        return not self.is_volume and self.source_type == Source.BLANK and self.guest_format == SWAP
+        return not self.is_volume and self.source_type == DeviceSource.BLANK and self.guest_format == SWAP
 
     @property
     def is_ephemeral(self) -> bool:
-        return not self.is_volume and self.source_type == Source.BLANK and self.guest_format != SWAP
+        return not self.is_volume and self.source_type == DeviceSource.BLANK and self.guest_format != SWAP
 
     @property
     def is_root(self) -> bool:

@@ -68,7 +68,7 @@ class CreateRequest(msgspec.Struct, kw_only=True):
     may_have_zero_disk: bool = True
 
 
-class Creation(msgspec.Struct, kw_only=True):
+class BatchedCreate(msgspec.Struct, kw_only=True):
     """One create of a batch: the caller's context (`nova_lite.base.context.RequestContext.to_rpc`) and the request."""
 
     context: dict[str, Any]
@@ -125,7 +125,7 @@ class BuildNetworks(msgspec.Struct, kw_only=True):
     vifs: list[VIF] = msgspec.field(default_factory=list)
 
 
-class Outcome(enum.StrEnum):
+class BuildOutcome(enum.StrEnum):
     """How a build ended: built; failed here but another host may do (rescheduled); failed for good (aborted)."""
 
     BUILT = "built"
@@ -140,7 +140,7 @@ class BuildResult(msgspec.Struct, kw_only=True):
     instance_uuid: str
     generation: int
     host: str
-    outcome: Outcome
+    outcome: BuildOutcome
     power_state: int = 0
     message: str = ""
     details: str = ""
@@ -168,7 +168,7 @@ def digest_of_domains(domains: Iterable[tuple[str, int, int]]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-class DomainExpected(msgspec.Struct, kw_only=True):
+class ExpectedDomain(msgspec.Struct, kw_only=True):
     """A domain that a host has to have, as nothing is being done to its instance. ``last_action_id``: of the newest
     action that the instance had, then."""
 

@@ -17,7 +17,7 @@ from nova_lite.objects.numa import InstanceNUMATopology
 POSTED_PASSWORD = "password"  # noqa: S105 a key
 
 
-class Fault(msgspec.Struct, kw_only=True):
+class InstanceFault(msgspec.Struct, kw_only=True):
     """Why an instance is in ERROR. ``message`` is for its owner, ``details`` for admins."""
 
     code: int
@@ -126,7 +126,7 @@ class Instance(msgspec.Struct, kw_only=True):
     vifs: list[VIF] = msgspec.field(default_factory=list)
     block_devices: list[BlockDevice] = msgspec.field(default_factory=list)
     numa: InstanceNUMATopology | None = None
-    fault: Fault | None = None
+    fault: InstanceFault | None = None
     host_status: str | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None

@@ -50,7 +50,7 @@ class MigrationProgress(msgspec.Struct, kw_only=True, frozen=True):
     disk_remaining: int = 0
 
 
-class Wish(enum.StrEnum):
+class MigrationControl(enum.StrEnum):
     """What the user wants of a live migration that goes on."""
 
     GO_ON = "go_on"

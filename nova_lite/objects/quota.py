@@ -13,7 +13,7 @@ class QuotaUsage(msgspec.Struct, kw_only=True):
     reserved: int = 0
 
 
-class Limits(msgspec.Struct, kw_only=True):
+class ProjectLimits(msgspec.Struct, kw_only=True):
     """Resource name (instances, cores, ram, key_pairs, metadata_items, ...) to its limit and use."""
 
     project_id: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-def make_ready(*kinds: type[msgspec.Struct]) -> None:
+def prepare_decoders(*kinds: type[msgspec.Struct]) -> None:
     """Have msgspec work out now what it needs to decode into ``kinds``; called where they are defined, at import.
 
     It would do so at the first use, and two threads at it at once crash the process (seen with msgspec 0.22: a

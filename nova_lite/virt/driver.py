@@ -32,10 +32,10 @@ from nova_lite.objects import (
     Inventory,
     LiveDestination,
     LiveSource,
+    MigrationControl,
     MigrationProgress,
     PortFilters,
     VolumeSource,
-    Wish,
 )
 from nova_lite.operations.states import PowerState
 
@@ -282,7 +282,7 @@ class LiveMigrating(Protocol):
         ...
 
     def live_migration(
-        self, instance_uuid: str, destination: LiveDestination, watch: Callable[[MigrationProgress], Wish]
+        self, instance_uuid: str, destination: LiveDestination, watch: Callable[[MigrationProgress], MigrationControl]
     ) -> None:
         """Move the guest to the destination. On return it runs there, and not here. Runs at the source.
 

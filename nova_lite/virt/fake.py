@@ -46,15 +46,15 @@ from nova_lite.objects import (
     Inventory,
     LiveDestination,
     LiveSource,
+    MigrationControl,
     MigrationProgress,
     NicDiagnostics,
     NUMACell,
     PortFilters,
     VolumeSource,
-    Wish,
 )
 from nova_lite.objects.block_device import root_volume
-from nova_lite.objects.ready import make_ready
+from nova_lite.objects.ready import prepare_decoders
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver, images, topology
 
@@ -109,7 +109,7 @@ class Control(msgspec.Struct, kw_only=True):
     console_ports: dict[str, int] = msgspec.field(default_factory=lambda: {"novnc": 5900, "serial": 10000})
 
 
-make_ready(Domain, Control)
+prepare_decoders(Domain, Control)
 
 #: Version 3, clusters of 64 KiB, a header of 104 bytes, and an empty disk.
 QCOW2_HEADER = struct.pack(">4sIQII", b"QFI\xfb", 3, 0, 0, 16).ljust(100, b"\0") + (104).to_bytes(4, "big") + bytes(408)
@@ -383,7 +383,7 @@ class FakeDriver(driver.ComputeDriver):
         self,
         instance_uuid: str,
         destination: LiveDestination,
-        watch: Callable[[MigrationProgress], Wish],
+        watch: Callable[[MigrationProgress], MigrationControl],
     ) -> None:
         """Migrate a tenth of the memory each tenth of ``live_migration_delay``, and switch over at the end."""
         total = self._read(instance_uuid).memory_mb * 1024**2
@@ -392,9 +392,9 @@ class FakeDriver(driver.ComputeDriver):
             time.sleep(delay / 10)
             done = total * tenth // 10
             wish = watch(MigrationProgress(memory_total=total, memory_processed=done, memory_remaining=total - done))
-            if wish is Wish.ABORT:
+            if wish is MigrationControl.ABORT:
                 raise exceptions.MigrationAborted(instance_uuid=instance_uuid, reason="as it was asked to be")
-            if wish is Wish.FORCE_COMPLETE:
+            if wish is MigrationControl.FORCE_COMPLETE:
                 break
         self._step("live_migration_before_move")
         for name in os.listdir(self._disks(instance_uuid)):

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nova_lite.base import exceptions, failpoints, files
 from nova_lite.objects import BlockDevice, Image, VolumeVerb, VolumeWork
-from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt import images as disk_images
 from nova_lite.volume.driver import CopyVolumes, VolumeBackend
 
@@ -144,15 +144,15 @@ class LocalVolumes(VolumeBackend):
         for device in devices:
             if device.volume_id is None or os.path.exists(self.path(device.volume_id)):
                 continue
-            if device.source_type == Source.VOLUME:
+            if device.source_type == DeviceSource.VOLUME:
                 raise exceptions.VolumeFileMissing(volume_id=device.volume_id)
             work = VolumeWork(
                 id=0,
                 verb=VolumeVerb.CREATE,
                 volume_id=device.volume_id,
                 size=device.volume_size or 0,
-                image=images[str(device.image_id)] if device.source_type == Source.IMAGE else None,
-                source_snapshot=device.snapshot_id if device.source_type == Source.SNAPSHOT else None,
+                image=images[str(device.image_id)] if device.source_type == DeviceSource.IMAGE else None,
+                source_snapshot=device.snapshot_id if device.source_type == DeviceSource.SNAPSHOT else None,
             )
             self.create(work)
 

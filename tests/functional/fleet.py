@@ -40,7 +40,7 @@ from nova_lite import rpc  # noqa: E402
 from nova_lite.base import exceptions, version  # noqa: E402
 from nova_lite.base.context import get_admin_context  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
-from nova_lite.objects import BuildResult, DomainReport, HostReport, Inventory, Outcome, digest_of_domains  # noqa: E402
+from nova_lite.objects import BuildOutcome, BuildResult, DomainReport, HostReport, Inventory, digest_of_domains  # noqa: E402
 from nova_lite.operations.states import PowerState  # noqa: E402
 from nova_lite.rpc import keys  # noqa: E402
 
@@ -169,7 +169,7 @@ class Host:
             instance_uuid=server,
             generation=generation,
             host=self.name,
-            outcome=Outcome.BUILT,
+            outcome=BuildOutcome.BUILT,
             power_state=int(PowerState.RUNNING),
             action_id=request["action_id"],
         )

@@ -22,7 +22,7 @@ import pytest
 from nova_lite import operations, rpc
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.objects import BuildResult, DomainExpected, DomainReport, HostReport, Inventory, Outcome
+from nova_lite.objects import BuildOutcome, BuildResult, DomainReport, ExpectedDomain, HostReport, Inventory
 from nova_lite.rpc import broker, keys
 from nova_lite.rpc.keys import COMPUTE, PrivateKey
 from nova_lite.rpc.signing import SIGNATURE
@@ -157,7 +157,7 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
     (
         "finish_build",
         "1.0",
-        {"result": BuildResult(instance_uuid="VICTIM", generation=1, host=VICTIM, outcome=Outcome.ABORTED)},
+        {"result": BuildResult(instance_uuid="VICTIM", generation=1, host=VICTIM, outcome=BuildOutcome.ABORTED)},
     ),
     (
         "finish_action",
@@ -170,14 +170,14 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
     ("report_task", "1.1", {"host": VICTIM, "action_id": 2, "task_state": "deleting"}),
     ("reconcile_domains", "1.0", {"host": VICTIM, "domains": [], "leftovers": []}),
     ("domains_expected", "1.4", {"host": VICTIM}),
-    ("domain_lost", "1.4", {"host": VICTIM, "expected": DomainExpected(uuid="VICTIM", generation=1)}),
+    ("domain_lost", "1.4", {"host": VICTIM, "expected": ExpectedDomain(uuid="VICTIM", generation=1)}),
     ("finish_volume_work", "1.6", {"host": VICTIM, "task_id": 1, "error": "forged"}),
     (
         "finish_builds",
         "1.14",
         {
             "host": VICTIM,
-            "results": [BuildResult(instance_uuid="VICTIM", generation=1, host=VICTIM, outcome=Outcome.ABORTED)],
+            "results": [BuildResult(instance_uuid="VICTIM", generation=1, host=VICTIM, outcome=BuildOutcome.ABORTED)],
         },
     ),
     (
@@ -231,7 +231,7 @@ def test_no_report_of_a_server_that_is_elsewhere(
     action = next(each for each in cloud.rows()["instance_actions"] if each["instance_uuid"] == servers[VICTIM])
     uuid_, generation, mine = row["uuid"], row["generation"], {"host": "compute-1"}
     with cloud.unchanged():
-        for outcome in Outcome:
+        for outcome in BuildOutcome:
             result = BuildResult(instance_uuid=uuid_, generation=generation, outcome=outcome, **mine)
             attacker.ask("conductor", None, "finish_build", result=result)
             result.action_id = action["id"]
@@ -245,7 +245,7 @@ def test_no_report_of_a_server_that_is_elsewhere(
         for method, more in (("interfaces_bind", {}), ("interfaces_active", {"ask": True})):
             answer = attacker.ask("conductor", None, method, "1.16", instance_uuid=uuid_, **more, **mine)
             assert failure_of(answer) == "StaleReport"
-        expected = DomainExpected(uuid=uuid_, generation=generation, last_action_id=action["id"])
+        expected = ExpectedDomain(uuid=uuid_, generation=generation, last_action_id=action["id"])
         attacker.ask("conductor", None, "domain_lost", "1.4", expected=expected, **mine)
         domains = [
             DomainReport(uuid=servers["compute-1"], generation=1, power_state=1),

@@ -11,7 +11,7 @@ from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http.microversions import Change, Versioned
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
-from nova_lite.objects import Limits, QuotaUsage
+from nova_lite.objects import ProjectLimits, QuotaUsage
 from nova_lite.policies import quotas as policies
 
 # --- schemas
@@ -233,14 +233,14 @@ QUOTAS: dict[str, QuotaKey] = {
 _UNLIMITED = QuotaUsage(limit=-1)
 
 
-def _absolute_view(req: Request, limits: Limits) -> dict[str, int]:
+def _absolute_view(req: Request, limits: ProjectLimits) -> dict[str, int]:
     return {
         **{name: _usage(limits, quota).limit for name, (quota, gone) in _MAXIMA.items() if _is_shown(req, 1, gone)},
         **{name: _usage(limits, quota).used for name, (quota, gone) in _TOTALS.items() if _is_shown(req, 1, gone)},
     }
 
 
-def _detail_view(req: Request, limits: Limits) -> dict[str, Any]:
+def _detail_view(req: Request, limits: ProjectLimits) -> dict[str, Any]:
     """A quota set with what is used, without its id."""
     return {
         name: {"limit": usage.limit, "in_use": usage.used, "reserved": usage.reserved}
@@ -250,14 +250,14 @@ def _detail_view(req: Request, limits: Limits) -> dict[str, Any]:
     }
 
 
-def _set_view(req: Request, limits: Limits) -> dict[str, int]:
+def _set_view(req: Request, limits: ProjectLimits) -> dict[str, int]:
     """A quota set without its id."""
     return {
         name: _usage(limits, quota.resource).limit for name, quota in QUOTAS.items() if _is_shown(req, 1, quota.gone)
     }
 
 
-def _class_view(req: Request, limits: Limits) -> dict[str, int]:
+def _class_view(req: Request, limits: ProjectLimits) -> dict[str, int]:
     """A quota class set without its id."""
     return {
         name: _usage(limits, quota.resource).limit
@@ -270,5 +270,5 @@ def _is_shown(req: Request, since: int, gone: int | None) -> bool:
     return req.version.minor >= since and (gone is None or req.version.minor < gone)
 
 
-def _usage(limits: Limits, quota: str) -> QuotaUsage:
+def _usage(limits: ProjectLimits, quota: str) -> QuotaUsage:
     return limits.quotas.get(quota, _UNLIMITED)

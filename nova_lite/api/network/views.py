@@ -10,9 +10,9 @@ from typing import Any
 from nova_lite.objects import (
     FloatingIp,
     FloatingIpPool,
-    Limits,
     NetworkRecord,
     Port,
+    ProjectLimits,
     SecurityGroup,
     SecurityGroupRule,
     Service,
@@ -292,11 +292,11 @@ def agent(shown: Service) -> View:
     }
 
 
-def quota(limits: Limits) -> View:
+def quota(limits: ProjectLimits) -> View:
     return {name: each.limit for name, each in limits.quotas.items()} | dict.fromkeys(_NONE_OF, 0)
 
 
-def quota_details(limits: Limits) -> View:
+def quota_details(limits: ProjectLimits) -> View:
     known = {
         name: {"limit": each.limit, "used": each.used, "reserved": each.reserved}
         for name, each in limits.quotas.items()

@@ -19,7 +19,7 @@ from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import interfaces
 from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Stopping, exception_message
-from nova_lite.objects import VIF, BuildRequest, BuildResult, Instance, Outcome
+from nova_lite.objects import VIF, BuildOutcome, BuildRequest, BuildResult, Instance
 from nova_lite.virt.driver import DomainInfo, SpawnSpec
 
 LOG = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Builder:
         unknown."""
         message = f"The hypervisor of host {self._host.name} does not answer."
         result = self._host.fencing.revoke_failed_build_unless_created(
-            self._result(request, Outcome.RESCHEDULED, message=message)
+            self._result(request, BuildOutcome.RESCHEDULED, message=message)
         )
         if result is None:
             return
@@ -104,7 +104,7 @@ class Builder:
             return self._repeat_failure(request)
         if found is not None:
             if self._is_finished(found, generation):
-                return self._result(request, Outcome.BUILT, power_state=int(found.power_state))
+                return self._result(request, BuildOutcome.BUILT, power_state=int(found.power_state))
             LOG.info("Instance %s: removing the remains of generation %d", uuid, found.generation)
             host.remove_with_retries(uuid)
         return self._build_or_undo(context, request)
@@ -129,7 +129,7 @@ class Builder:
         refused = self._host.fencing.get(uuid).failed_build
         if refused is not None and refused.generation == request.generation:
             return refused
-        return self._result(request, Outcome.RESCHEDULED, message="This build is revoked on this host.")
+        return self._result(request, BuildOutcome.RESCHEDULED, message="This build is revoked on this host.")
 
     def _build_or_undo(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
         uuid, generation = request.instance.uuid, request.generation
@@ -147,7 +147,7 @@ class Builder:
             except Exception as error:
                 result = self._result(
                     request,
-                    Outcome.ABORTED if is_request_error(error) else Outcome.RESCHEDULED,
+                    BuildOutcome.ABORTED if is_request_error(error) else BuildOutcome.RESCHEDULED,
                     message=exception_message(error, self._host.name),
                     details="".join(traceback.format_exception(error)),
                 )
@@ -164,7 +164,7 @@ class Builder:
                 return result
             undo.pop_all()
         LOG.info("Instance %s: took %.2f seconds to build generation %d", uuid, time.monotonic() - started, generation)
-        return self._result(request, Outcome.BUILT, power_state=self._host.power_state(uuid) or 0)
+        return self._result(request, BuildOutcome.BUILT, power_state=self._host.power_state(uuid) or 0)
 
     def _build(self, context: RequestContext, request: BuildRequest, undo: contextlib.ExitStack) -> None:
         """Claim resources, plug the networks, and spawn. Each step's rollback is pushed to ``undo`` before the step."""
@@ -219,7 +219,7 @@ class Builder:
     # --- the report
 
     def _result(
-        self, request: BuildRequest, outcome: Outcome, power_state: int = 0, message: str = "", details: str = ""
+        self, request: BuildRequest, outcome: BuildOutcome, power_state: int = 0, message: str = "", details: str = ""
     ) -> BuildResult:
         return BuildResult(
             instance_uuid=request.instance.uuid,
@@ -245,7 +245,7 @@ class Builder:
             LOG.info(
                 "Instance %s: the conductor rejects the report of generation %d: %s", uuid, result.generation, error
             )
-            if result.outcome == Outcome.BUILT:
+            if result.outcome == BuildOutcome.BUILT:
                 self._remove_unwanted(uuid, result.generation)
 
     def _check_not_superseded(self, request: BuildRequest) -> None:

@@ -14,7 +14,7 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import interfaces, moves
-from nova_lite.objects import ActionCommand, LiveDestination, LiveSource, MigrationProgress, Wish
+from nova_lite.objects import ActionCommand, LiveDestination, LiveSource, MigrationControl, MigrationProgress
 from nova_lite.operations import HostRole, states
 from nova_lite.virt.driver import LiveMigrating
 
@@ -58,16 +58,16 @@ def live_migration(host: LocalHost, command: ActionCommand) -> None:
     driver.live_migration(uuid, destination, lambda progress: _wish(host, command, progress))
 
 
-def _wish(host: LocalHost, command: ActionCommand, progress: MigrationProgress) -> Wish:
+def _wish(host: LocalHost, command: ActionCommand, progress: MigrationProgress) -> MigrationControl:
     """Query the conductor how to proceed. Without a reply the migration continues. A later command aborts it."""
     if host.fencing.get(command.instance.uuid).last_command != (command.action_id, command.sequence):
-        return Wish.ABORT
+        return MigrationControl.ABORT
     try:
         return host.conductor.live_migration_progress(
             get_admin_context(), host.name, command.action_id, command.sequence, progress
         )
     except exceptions.ServiceUnavailable:
-        return Wish.GO_ON
+        return MigrationControl.GO_ON
 
 
 def rollback_live_migration(host: LocalHost, command: ActionCommand) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from nova_lite.conductor.engine.context import action_for_command
 from nova_lite.db import actions, instances, server_migrations
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction, Migration
-from nova_lite.objects import MigrationProgress, Wish
+from nova_lite.objects import MigrationControl, MigrationProgress
 from nova_lite.operations import states
 
 KIND = operations.LIVE_MIGRATE.kind
@@ -29,22 +29,24 @@ class LiveMigrationEndpoints:
 
     def live_migration_progress(
         self, context: RequestContext, host: str, action_id: int, position: int, progress: MigrationProgress
-    ) -> Wish:
+    ) -> MigrationControl:
         return self.db.write(self._progress, host, action_id, position, progress)
 
-    def _progress(self, uow: UnitOfWork, host: str, action_id: int, position: int, progress: MigrationProgress) -> Wish:
+    def _progress(
+        self, uow: UnitOfWork, host: str, action_id: int, position: int, progress: MigrationProgress
+    ) -> MigrationControl:
         """A migration that nobody waits for any more is to end."""
         ctx = action_for_command(uow, host, action_id, position)
         row = None if ctx is None else server_migrations.current(uow, ctx.instance.uuid)
         if ctx is None or row is None:
-            return Wish.ABORT
+            return MigrationControl.ABORT
         values = {f"{what}_{part}_bytes": getattr(progress, f"{what}_{part}") for what in _WHAT for part in _PARTS}
         row.progress = {**(row.progress or {}), **values}
         row.updated_at = uow.now
         total, remaining = progress.memory_total, progress.memory_remaining
         ctx.instance.progress = 0 if not total else max(0, min(100, 100 - 100 * remaining // total))
         actions.extend(uow, self.conf, ctx.action, self.conf.conductor.live_migration_deadline)
-        return Wish(ctx.action.payload.get("wish", Wish.GO_ON))
+        return MigrationControl(ctx.action.payload.get("wish", MigrationControl.GO_ON))
 
     def live_migration_abort(
         self, context: RequestContext, instance_uuid: str, migration_id: int, early: bool = False
@@ -62,7 +64,7 @@ class LiveMigrationEndpoints:
         if early:
             allowed += [server_migrations.QUEUED, server_migrations.PREPARING]
         _require(row, allowed, "abort live migration")
-        action.payload = {**action.payload, "wish": Wish.ABORT.value}
+        action.payload = {**action.payload, "wish": MigrationControl.ABORT.value}
         row.progress = {**(row.progress or {}), "aborted": 1}
 
     def live_migration_force_complete(self, context: RequestContext, instance_uuid: str, migration_id: int) -> None:
@@ -81,7 +83,7 @@ class LiveMigrationEndpoints:
             raise exceptions.MigrationNotThere(migration_id=migration_id, instance_id=instance_uuid)
         _require(row, [server_migrations.RUNNING], "force complete")
         if action.payload.get("wish") is None:
-            action.payload = {**action.payload, "wish": Wish.FORCE_COMPLETE.value}
+            action.payload = {**action.payload, "wish": MigrationControl.FORCE_COMPLETE.value}
 
 
 _WHAT = ("memory", "disk")

@@ -24,7 +24,7 @@ from nova_lite.db import actions, block_devices, claims, hosts, instances, netwo
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.network.driver import NetworkCall, NetworkMethod
-from nova_lite.objects import VIF, BuildNetworks, BuildResult, Outcome
+from nova_lite.objects import VIF, BuildNetworks, BuildOutcome, BuildResult
 from nova_lite.operations import states
 
 LOG = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ class BuildReports:
 
     def _finish_build(self, uow: UnitOfWork, result: BuildResult, locked: _Rows | None) -> bool:
         """True when the instance is to be scheduled again. ``locked``: what `_lock_all` has found of it."""
-        if result.outcome == Outcome.BUILT:
+        if result.outcome == BuildOutcome.BUILT:
             self._built(uow, result, locked)
             return False
         try:
@@ -162,7 +162,7 @@ class BuildReports:
         except (exceptions.InstanceGone, exceptions.StaleReport):
             return False
         ctx.instance.power_state = states.PowerState.NOSTATE
-        if result.outcome == Outcome.RESCHEDULED and ctx.definition.has_choice:
+        if result.outcome == BuildOutcome.RESCHEDULED and ctx.definition.has_choice:
             if ctx.instance.node is not None:
                 hosts.build_failed(uow, result.host, ctx.instance.node)
             return self._rescheduled(ctx, result)

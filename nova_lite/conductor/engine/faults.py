@@ -6,7 +6,7 @@ import msgspec
 
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
-from nova_lite.objects import Fault
+from nova_lite.objects import InstanceFault
 from nova_lite.operations import states
 
 #: Characters of a fault's message: a column and clients hold no more.
@@ -21,7 +21,7 @@ def set_error(uow: UnitOfWork, instance: Instance, message: str, details: str = 
     short = shortened(message)
     if short != message:
         details = f"{message}\n{details}" if details else message
-    instance.fault = msgspec.to_builtins(Fault(code=500, message=short, details=details, created_at=uow.now))
+    instance.fault = msgspec.to_builtins(InstanceFault(code=500, message=short, details=details, created_at=uow.now))
 
 
 def shortened(message: str) -> str:

@@ -11,7 +11,7 @@ from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db import actions, claims, instances, purge
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
-from nova_lite.objects import DomainExpected, DomainReport, DomainVerdict, Verdict
+from nova_lite.objects import DomainReport, DomainVerdict, ExpectedDomain, Verdict
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 
@@ -52,13 +52,13 @@ class DomainChecks:
             self.engine.accept_in(uow, own, instance.uuid, operations.START.kind, {})
         return verdicts
 
-    def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:
+    def domains_expected(self, context: RequestContext, host: str) -> list[ExpectedDomain]:
         return self.db.read(instances.with_domain, host)
 
-    def domain_lost(self, context: RequestContext, host: str, expected: DomainExpected) -> None:
+    def domain_lost(self, context: RequestContext, host: str, expected: ExpectedDomain) -> None:
         self.db.write(self._domain_lost, host, expected)
 
-    def _domain_lost(self, uow: UnitOfWork, host: str, expected: DomainExpected) -> None:
+    def _domain_lost(self, uow: UnitOfWork, host: str, expected: ExpectedDomain) -> None:
         """In ERROR, where it was: what it holds there is still its own, and the next attempt needs it. Whatever was
         done since the host was asked may have made the domain again, or have taken it elsewhere."""
         instance = instances.lock(uow, expected.uuid)

@@ -19,7 +19,7 @@ from nova_lite.db import block_devices, cinder, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.objects import BlockDevice, DeviceState, Volume
-from nova_lite.objects.block_device import Source, next_name
+from nova_lite.objects.block_device import DeviceSource, next_name
 from nova_lite.objects.flavor import Flavor
 from nova_lite.operations import Step, states
 
@@ -43,7 +43,7 @@ class AttachVolumeHandler(OperationHandler):
             raise exceptions.Forbidden("No free disk device names: the server has as many disks as it may.") from None
         device = BlockDevice(
             uuid=payload["attachment_id"],
-            source_type=Source.VOLUME,
+            source_type=DeviceSource.VOLUME,
             destination_type="volume",
             device_name=name,
             volume_id=payload["volume_id"],

@@ -30,11 +30,11 @@ from nova_lite.objects import (
     Inventory,
     LiveDestination,
     LiveSource,
+    MigrationControl,
     MigrationProgress,
     NUMACell,
     PortFilters,
     VolumeSource,
-    Wish,
 )
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import images, topology
@@ -424,7 +424,7 @@ class LibvirtDriver(ComputeDriver):
         )
 
     def live_migration(
-        self, instance_uuid: str, destination: LiveDestination, watch: Callable[[MigrationProgress], Wish]
+        self, instance_uuid: str, destination: LiveDestination, watch: Callable[[MigrationProgress], MigrationControl]
     ) -> None:
         domain, _ = self._domains.get(instance_uuid)
         live_migration.LiveMigrator(self.conf, self._connection, instance_uuid, destination).run(domain, watch)

@@ -26,7 +26,7 @@ import msgspec
 
 from nova_lite.base import files
 from nova_lite.objects import VIF
-from nova_lite.objects.ready import make_ready
+from nova_lite.objects.ready import prepare_decoders
 
 LOG = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class InterfaceRecord(msgspec.Struct, frozen=True):
     vifs: list[VIF]
 
 
-make_ready(InstanceRecord, InterfaceRecord)
+prepare_decoders(InstanceRecord, InterfaceRecord)
 
 R = TypeVar("R", InstanceRecord, InterfaceRecord)
 

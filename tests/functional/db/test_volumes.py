@@ -11,7 +11,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import block_devices, models, volume_tasks, volumes
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import BlockDevice, DeviceState, Image, Volume, VolumeFilters, VolumeVerb
-from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import DeviceSource
 from tests.support import make
 
 
@@ -77,7 +77,11 @@ def test_devices_and_work(db: Database) -> None:
     image = Image(id=str(uuid.uuid4()), name="i", properties={"a": "b"})
     volume_id, server = add(db, image=image), db.write(make.instance)
     device = BlockDevice(
-        uuid="a", source_type=Source.VOLUME, destination_type="volume", volume_id=volume_id, delete_on_termination=True
+        uuid="a",
+        source_type=DeviceSource.VOLUME,
+        destination_type="volume",
+        volume_id=volume_id,
+        delete_on_termination=True,
     )
 
     def attach(uow: UnitOfWork) -> None:

@@ -12,7 +12,7 @@ import libvirt
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import MigrationProgress, Wish
+from nova_lite.objects import MigrationControl, MigrationProgress
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
@@ -41,8 +41,8 @@ def wait_for_count(driver: LibvirtDriver, spec: SpawnSpec, beyond: int) -> None:
     wait_for(f"count beyond {beyond}", lambda: (found := counts(driver, spec)) and found[-1][0] > beyond)
 
 
-def go_on(progress: MigrationProgress) -> Wish:
-    return Wish.GO_ON
+def go_on(progress: MigrationProgress) -> MigrationControl:
+    return MigrationControl.GO_ON
 
 
 class Sampler:
@@ -132,9 +132,9 @@ def test_aborted_halfway_it_runs_on_where_it_was(make_host: MakeHost, images: Im
     ready = there.pre_live_migration(moved, here.check_can_live_migrate_source(spec.instance.uuid))
     seen: list[MigrationProgress] = []
 
-    def abort_when_it_goes_on(progress: MigrationProgress) -> Wish:
+    def abort_when_it_goes_on(progress: MigrationProgress) -> MigrationControl:
         seen.append(progress)
-        return Wish.ABORT if progress.memory_processed else Wish.GO_ON
+        return MigrationControl.ABORT if progress.memory_processed else MigrationControl.GO_ON
 
     with pytest.raises(exceptions.MigrationAborted):
         here.live_migration(spec.instance.uuid, ready, abort_when_it_goes_on)
@@ -195,18 +195,18 @@ class Stubborn:
         self.seen: list[MigrationProgress] = []
         self.throttled = 0
 
-    def migrate(self, wish: Wish, after: int) -> None:
+    def migrate(self, wish: MigrationControl, after: int) -> None:
         """``wish`` is what is wanted once that many times all of its memory's first round was seen to be over."""
         uuid = self.spec.instance.uuid
         ready = self.there.pre_live_migration(self.moved, self.here.check_can_live_migrate_source(uuid))
         domain = self.here._domains.get(uuid)[0]
 
-        def watch(progress: MigrationProgress) -> Wish:
+        def watch(progress: MigrationProgress) -> MigrationControl:
             if progress.memory_total and progress.memory_processed > progress.memory_total // 2:
                 self.seen.append(progress)
             with contextlib.suppress(libvirt.libvirtError):  # it has just ended
                 self.throttled = max(self.throttled, domain.jobStats().get("auto_converge_throttle", 0))
-            return wish if len(self.seen) > after else Wish.GO_ON
+            return wish if len(self.seen) > after else MigrationControl.GO_ON
 
         self.here.live_migration(uuid, ready, watch)
 
@@ -222,7 +222,7 @@ class Stubborn:
 
 def test_what_does_not_converge_is_forced_to_complete(make_host: MakeHost, images: Images) -> None:  # noqa: F811
     guest = Stubborn(make_host, images)
-    guest.migrate(Wish.FORCE_COMPLETE, 6)
+    guest.migrate(MigrationControl.FORCE_COMPLETE, 6)
     assert len(guest.seen) > 6, "it converged by itself"
     guest.runs_there()
 
@@ -231,11 +231,11 @@ def test_what_does_not_converge_is_forced_to_complete(make_host: MakeHost, image
 def test_what_takes_too_long(make_host: MakeHost, images: Images, action: str) -> None:  # noqa: F811
     guest = Stubborn(make_host, images, live_migration_completion_timeout=6, live_migration_timeout_action=action)
     if action == "force_complete":
-        guest.migrate(Wish.GO_ON, 0)
+        guest.migrate(MigrationControl.GO_ON, 0)
         guest.runs_there()
         return
     with pytest.raises(exceptions.MigrationAborted, match="it has taken too long"):
-        guest.migrate(Wish.GO_ON, 0)
+        guest.migrate(MigrationControl.GO_ON, 0)
     assert state(guest.here, guest.spec) == PowerState.RUNNING
     wait_for_count(guest.here, guest.spec, counts(guest.here, guest.spec)[-1][0] + 10)
 
@@ -243,7 +243,7 @@ def test_what_takes_too_long(make_host: MakeHost, images: Images, action: str) -
 def test_a_guest_is_slowed_down_until_it_converges(make_host: MakeHost, images: Images) -> None:  # noqa: F811
     guest = Stubborn(make_host, images, live_migration_permit_auto_converge=True)
     with contextlib.suppress(exceptions.MigrationAborted):  # on a slow machine it has converged before
-        guest.migrate(Wish.ABORT, 25)
+        guest.migrate(MigrationControl.ABORT, 25)
     assert guest.throttled > 0
 
 
@@ -251,6 +251,6 @@ def test_post_copy_starts_it_there_at_once(make_host: MakeHost, images: Images) 
     if Path("/proc/sys/vm/unprivileged_userfaultfd").read_text().strip() != "1":
         pytest.skip("qemu, which is not root, may not fetch memory on demand here (vm.unprivileged_userfaultfd)")
     guest = Stubborn(make_host, images, live_migration_permit_post_copy=True)
-    guest.migrate(Wish.FORCE_COMPLETE, 6)
+    guest.migrate(MigrationControl.FORCE_COMPLETE, 6)
     guest.runs_there()
     assert downtime(guest.there, guest.spec) < 2

@@ -16,7 +16,7 @@ from nova_lite import conf as configuration
 from nova_lite.base import exceptions
 from nova_lite.image import local
 from nova_lite.objects import BlockDevice, VolumeVerb, VolumeWork
-from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
@@ -77,7 +77,7 @@ def make_volume(volumes: LocalVolumes, **source: Any) -> str:
 def device(volume_id: str, name: str, **more: Any) -> BlockDevice:
     return BlockDevice(
         uuid=str(uuid.uuid4()),
-        source_type=Source.VOLUME,
+        source_type=DeviceSource.VOLUME,
         destination_type="volume",
         volume_id=volume_id,
         device_name=name,

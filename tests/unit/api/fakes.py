@@ -32,12 +32,12 @@ from nova_lite.objects import (
     CreateResult,
     Diagnostics,
     DiskDiagnostics,
-    Fault,
     Flavor,
     Image,
     Instance,
     InstanceAction,
     InstanceActionEvent,
+    InstanceFault,
     InstanceFilters,
     InstanceUsage,
     Inventory,
@@ -539,5 +539,5 @@ def make_action(**changes: Any) -> InstanceAction:
     return InstanceAction(**(values | changes))
 
 
-def make_fault() -> Fault:
-    return Fault(code=500, message="No valid host was found.", details="who knows", created_at=NOW)
+def make_fault() -> InstanceFault:
+    return InstanceFault(code=500, message="No valid host was found.", details="who knows", created_at=NOW)

@@ -12,7 +12,7 @@ import pytest
 from nova_lite.api import conductor_client
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.objects import CreateRequest, CreateResult, Creation
+from nova_lite.objects import BatchedCreate, CreateRequest, CreateResult
 
 DEADLINE = 30
 
@@ -45,7 +45,9 @@ class Conductor:
             raise exceptions.FlavorUnavailable(flavor_id="1")
         return CreateResult(reservation_id=f"{context.project_id}/{request.name}", instances=[])
 
-    def create_instances_together(self, context: RequestContext, creates: list[Creation]) -> list[CreateResult | None]:
+    def create_instances_together(
+        self, context: RequestContext, creates: list[BatchedCreate]
+    ) -> list[CreateResult | None]:
         self.batches.append([create.request.name for create in creates])
         return [
             None

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from nova_lite.objects import BlockDevice
-from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import DeviceSource
 from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
 from tests.unit.api.fakes import IMAGE_ID
 
@@ -21,7 +21,7 @@ def with_volume(api: Client) -> str:
     server_id = api.conductor.add().uuid
     device = BlockDevice(
         uuid="bbbbbbbb-0000-4000-8000-000000000001",
-        source_type=Source.VOLUME,
+        source_type=DeviceSource.VOLUME,
         destination_type="volume",
         volume_id=VOLUME_ID,
         device_name="/dev/vdc",

@@ -22,9 +22,9 @@ from nova_lite.objects import (
     BuildNetworks,
     BuildRequest,
     BuildResult,
-    DomainExpected,
     DomainReport,
     DomainVerdict,
+    ExpectedDomain,
     Flavor,
     HostReport,
     Image,
@@ -98,7 +98,7 @@ class FakeConductor:
         self.errors: dict[str, list[Exception]] = {}
         self.hooks: dict[str, Callable[[Any], None]] = {}
         self.verdicts: list[DomainVerdict] = []
-        self.expected: list[DomainExpected] = []
+        self.expected: list[ExpectedDomain] = []
         self.agreed: set[str] = set()
         #: Knows nothing of what heartbeats ask.
         self.is_old = False
@@ -184,11 +184,11 @@ class FakeConductor:
         self._called("reconcile_domains", (domains, leftovers))
         return self.verdicts
 
-    def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:
+    def domains_expected(self, context: RequestContext, host: str) -> list[ExpectedDomain]:
         self._called("domains_expected", host)
         return self.expected
 
-    def domain_lost(self, context: RequestContext, host: str, expected: DomainExpected) -> None:
+    def domain_lost(self, context: RequestContext, host: str, expected: ExpectedDomain) -> None:
         self._called("domain_lost", expected)
 
     def _called(self, method: str, arguments: Any) -> None:

@@ -13,7 +13,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.compute import conductor_client
 from nova_lite.compute.conductor_client import HostConductorClient
-from nova_lite.objects import ActionReport, BuildResult, Outcome
+from nova_lite.objects import ActionReport, BuildOutcome, BuildResult
 
 DEADLINE = 30
 #: Reports that are sent alone, since the test gives each of them time to overtake the one before it.
@@ -83,7 +83,7 @@ def report_all(conductor: Conductor, uuids: str) -> list[Future[None]]:
     pool = ThreadPoolExecutor(len(uuids))
     futures = []
     for number, uuid in enumerate(uuids, 1):
-        result = BuildResult(instance_uuid=uuid, generation=1, host="h1", outcome=Outcome.BUILT)
+        result = BuildResult(instance_uuid=uuid, generation=1, host="h1", outcome=BuildOutcome.BUILT)
         futures.append(pool.submit(client.finish_build, get_admin_context(), result))
         if number <= IN_FLIGHT:
             conductor.wait_for(number)

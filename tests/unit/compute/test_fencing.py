@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nova_lite.base import exceptions, files
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.fencing import ActionResult, FencingTokenStore, Record
-from nova_lite.objects import BuildResult, Outcome
+from nova_lite.objects import BuildOutcome, BuildResult
 
 UUID = "11111111-1111-4111-8111-111111111111"
 
@@ -28,7 +28,7 @@ def again(store: FencingTokenStore) -> FencingTokenStore:
 
 
 def failure(generation: int) -> BuildResult:
-    return BuildResult(instance_uuid=UUID, generation=generation, host="h", outcome=Outcome.ABORTED, message="why")
+    return BuildResult(instance_uuid=UUID, generation=generation, host="h", outcome=BuildOutcome.ABORTED, message="why")
 
 
 def test_nothing_is_fenced_at_first(store: FencingTokenStore) -> None:

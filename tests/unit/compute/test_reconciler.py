@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import DomainExpected, DomainReport, DomainVerdict, Verdict, digest_of_domains
+from nova_lite.objects import DomainReport, DomainVerdict, ExpectedDomain, Verdict, digest_of_domains
 from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import HOST, LATER, UUID, VIFS, Gate, Host, make_instance, ticket
 
@@ -291,7 +291,7 @@ def test_an_answer_that_does_not_come_is_asked_for_again(host: Host) -> None:
 # --- what ought to be here
 
 
-EXPECTED = DomainExpected(uuid=UUID, generation=1, last_action_id=LATER)
+EXPECTED = ExpectedDomain(uuid=UUID, generation=1, last_action_id=LATER)
 
 
 def vanish(host: Host, disks: bool = False) -> None:
@@ -302,7 +302,7 @@ def vanish(host: Host, disks: bool = False) -> None:
         shutil.rmtree(root / "disks" / UUID)
 
 
-def lost(host: Host) -> list[DomainExpected]:
+def lost(host: Host) -> list[ExpectedDomain]:
     host.manager.reconciler.run()
     return host.conductor.of("domain_lost")
 
@@ -316,7 +316,7 @@ def test_a_domain_that_vanished_is_reported(host: Host) -> None:
 
 
 def test_of_a_host_that_was_installed_anew_all_are_reported(host: Host) -> None:
-    host.conductor.expected = [EXPECTED, DomainExpected(uuid=OTHER, generation=3)]
+    host.conductor.expected = [EXPECTED, ExpectedDomain(uuid=OTHER, generation=3)]
     assert lost(host) == host.conductor.expected
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from nova_lite.compute.volumes import VolumeWorker
 from nova_lite.objects import ActionCommand, BlockDevice, Image, VolumeVerb, VolumeWork
-from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import DeviceSource
 from nova_lite.objects.build import Reimage
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
@@ -23,7 +23,7 @@ OLD, NEW = "0de0cbd3-6a6e-4f2a-9c8e-5d1c1d1d0001", "0de0cbd3-6a6e-4f2a-9c8e-5d1c
 
 
 def device(volume_id: str = OLD, **more: Any) -> BlockDevice:
-    values = {"uuid": "a", "source_type": Source.VOLUME, "destination_type": "volume", "device_name": "/dev/vdc"}
+    values = {"uuid": "a", "source_type": DeviceSource.VOLUME, "destination_type": "volume", "device_name": "/dev/vdc"}
     return BlockDevice(volume_id=volume_id, **{**values, **more})
 
 

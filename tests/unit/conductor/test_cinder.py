@@ -24,8 +24,8 @@ from nova_lite.conductor.engine.cinder import CinderDriver as Driver
 from nova_lite.conf import cinder as options
 from nova_lite.db import claims, instances, models
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import BlockDevice, DeviceState, Outcome, VolumeConnection, VolumeVerb
-from nova_lite.objects.block_device import Source
+from nova_lite.objects import BlockDevice, BuildOutcome, DeviceState, VolumeConnection, VolumeVerb
+from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations import states
 from nova_lite.volume.cinder_client import MADE_FOR, CinderClient
 from tests.support import cinder as fake
@@ -391,7 +391,7 @@ def boot(world: Cloud, *devices: BlockDevice, **values: Any) -> str:
     return result.instances[0].uuid
 
 
-def device(source: Source, **values: Any) -> BlockDevice:
+def device(source: DeviceSource, **values: Any) -> BlockDevice:
     return BlockDevice(uuid=str(uuid.uuid4()), source_type=source, destination_type="volume", **values)
 
 
@@ -407,7 +407,7 @@ def run(world: Cloud, server: str) -> list[str]:
                 break
             except exceptions.ServiceUnavailable:
                 world.later(3)
-    world.report(server, host, request.generation, Outcome.BUILT)
+    world.report(server, host, request.generation, BuildOutcome.BUILT)
     return found
 
 
@@ -416,9 +416,9 @@ def test_boot_from_a_volume_and_one_of_a_snapshot_and_a_blank_one(world: Cloud) 
     snapshot = world.cinder.snapshot(world.cinder.volume(size=3))
     server = boot(
         world,
-        device(Source.VOLUME, volume_id=root, boot_index=0),
-        device(Source.SNAPSHOT, snapshot_id=snapshot, delete_on_termination=True),
-        device(Source.BLANK, volume_size=2, delete_on_termination=True),
+        device(DeviceSource.VOLUME, volume_id=root, boot_index=0),
+        device(DeviceSource.SNAPSHOT, snapshot_id=snapshot, delete_on_termination=True),
+        device(DeviceSource.BLANK, volume_size=2, delete_on_termination=True),
     )
     made = [each for each in world.cinder.volumes.values() if MADE_FOR in each["metadata"]]
     assert sorted((each["size"], each["os-vol-tenant-attr:tenant_id"]) for each in made) == [(2, "p1"), (3, "p1")]
@@ -435,7 +435,7 @@ def test_boot_from_a_volume_and_one_of_a_snapshot_and_a_blank_one(world: Cloud) 
 
 def test_a_volume_that_is_being_made_is_waited_for(world: Cloud) -> None:
     world.cinder.becomes = "creating"
-    server = boot(world, device(Source.BLANK, volume_size=1, boot_index=0))
+    server = boot(world, device(DeviceSource.BLANK, volume_size=1, boot_index=0))
     (each,) = world.devices(server)
     with pytest.raises(exceptions.VolumeNotReady):
         world.connect(each.uuid, world.compute.builds[-1][0], server)
@@ -447,7 +447,7 @@ def test_a_volume_that_is_being_made_is_waited_for(world: Cloud) -> None:
 @pytest.mark.parametrize(("status", "told"), [("creating", "creating after"), ("error", "is error")])
 def test_one_that_does_not_come_to_be_fails_the_build(world: Cloud, status: str, told: str) -> None:
     world.cinder.becomes = status
-    server = boot(world, device(Source.BLANK, volume_size=1, boot_index=0))
+    server = boot(world, device(DeviceSource.BLANK, volume_size=1, boot_index=0))
     (each,) = world.devices(server)
     world.later(world.conf.cinder.create_timeout / 3 + 1)
     with pytest.raises(exceptions.VolumeNotCreated, match=told):
@@ -459,7 +459,7 @@ def test_one_that_does_not_come_to_be_fails_the_build(world: Cloud, status: str,
 
 
 def test_what_cinder_refuses_to_make_the_build_fails_with(world: Cloud) -> None:
-    server = boot(world, device(Source.BLANK, volume_size=101, boot_index=0))
+    server = boot(world, device(DeviceSource.BLANK, volume_size=101, boot_index=0))
     (each,) = world.devices(server)
     with pytest.raises(exceptions.VolumeNotCreated, match="VolumeSizeExceedsAvailableQuota"):
         world.connect(each.uuid, world.compute.builds[-1][0], server)
@@ -470,7 +470,7 @@ def test_what_cinder_refuses_to_make_the_build_fails_with(world: Cloud) -> None:
 @pytest.mark.parametrize("trouble", [fake.ERROR_AFTER, fake.LATE, fake.CUT])
 def test_a_volume_whose_making_was_not_answered_is_found(world: Cloud, trouble: str) -> None:
     world.cinder.troubles.append(("POST", "/volumes$", trouble))
-    server = boot(world, device(Source.BLANK, volume_size=1, boot_index=0, delete_on_termination=True))
+    server = boot(world, device(DeviceSource.BLANK, volume_size=1, boot_index=0, delete_on_termination=True))
     (volume_id,) = run(world, server)
     assert list(world.cinder.volumes) == [volume_id]
     world.delete(server)
@@ -480,7 +480,7 @@ def test_a_volume_whose_making_was_not_answered_is_found(world: Cloud, trouble: 
 
 def test_one_that_nobody_made_fails_the_build_in_time(world: Cloud) -> None:
     world.cinder.troubles.append(("POST", "/volumes$", fake.ERROR_BEFORE))
-    server = boot(world, device(Source.BLANK, volume_size=1, boot_index=0))
+    server = boot(world, device(DeviceSource.BLANK, volume_size=1, boot_index=0))
     (each,) = world.devices(server)
     world.later(driving.BEGIN_TIMEOUT / 3 + 1)
     with pytest.raises(exceptions.VolumeNotCreated, match="never asked for"):
@@ -490,7 +490,7 @@ def test_one_that_nobody_made_fails_the_build_in_time(world: Cloud) -> None:
 def test_a_server_that_is_gone_takes_what_is_made_for_it(world: Cloud) -> None:
     context = world.user()
     request = objects.CreateRequest(
-        name="vm", flavor_id="1", block_devices=[device(Source.BLANK, volume_size=1, boot_index=0)]
+        name="vm", flavor_id="1", block_devices=[device(DeviceSource.BLANK, volume_size=1, boot_index=0)]
     )
     result = world.lifecycle.create_instances(context, request)
     world.delete(result.instances[0].uuid)
@@ -505,12 +505,12 @@ def test_a_server_that_is_gone_takes_what_is_made_for_it(world: Cloud) -> None:
 
 def test_a_build_that_goes_to_another_host_takes_its_volume_there(world: Cloud) -> None:
     root = world.cinder.volume(bootable="true")
-    server = boot(world, device(Source.VOLUME, volume_id=root, boot_index=0))
+    server = boot(world, device(DeviceSource.VOLUME, volume_id=root, boot_index=0))
     first, request = world.compute.builds[-1]
     world.connect(request.instance.block_devices[0].uuid, first, server)
     assert world.cinder.held(root) == [(server, "attaching", first)]
     world.scheduler.hosts = [each for each in ("host1", "host2") if each != first]  # type: ignore[attr-defined]
-    world.report(server, first, request.generation, Outcome.RESCHEDULED, "The disk is full.")
+    world.report(server, first, request.generation, BuildOutcome.RESCHEDULED, "The disk is full.")
     assert world.cinder.held(root) == [(server, "reserved", None)], "nobody's host, and nobody else's volume"
 
 

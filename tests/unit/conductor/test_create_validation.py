@@ -14,7 +14,7 @@ from nova_lite.conductor.operations.create.validate import Plan, validate
 from nova_lite.db.models import KeyPair
 from nova_lite.db.quotas import RESOURCES, QuotaBounds
 from nova_lite.objects import BlockDevice, CreateRequest, Flavor, Image, NetworkRequest, Volume, VolumeSnapshot
-from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import DeviceSource
 from tests.support import make
 
 FLAVOR = Flavor(flavorid="1", name="m1", vcpus=1, memory_mb=64, root_gb=1, ephemeral_gb=2, swap=512)
@@ -52,7 +52,7 @@ def boot_volume(**fields: Any) -> list[BlockDevice]:
 
 def local_disk(size: int | None, guest_format: str | None = None) -> BlockDevice:
     return BlockDevice(
-        uuid="", source_type=Source.BLANK, destination_type="local", volume_size=size, guest_format=guest_format
+        uuid="", source_type=DeviceSource.BLANK, destination_type="local", volume_size=size, guest_format=guest_format
     )
 
 
@@ -124,7 +124,7 @@ def test_image_with_kernel_and_ramdisk_boots_with_both() -> None:
 @pytest.mark.parametrize("may_have_zero_disk", [True, False])
 def test_flavor_without_root_disk_needs_a_boot_volume_or_a_right(may_have_zero_disk: bool) -> None:
     snapshot = {"flavor": Flavor(flavorid="1", name="m", vcpus=1, memory_mb=64, root_gb=0), "volumes": {"v": volume()}}
-    boots_from_volume = boot_volume(source_type=Source.VOLUME, volume_id="v")
+    boots_from_volume = boot_volume(source_type=DeviceSource.VOLUME, volume_id="v")
     assert planned(snapshot, image_ref="", may_have_zero_disk=may_have_zero_disk, block_devices=boots_from_volume)
     if may_have_zero_disk:
         assert planned(snapshot, may_have_zero_disk=True)
@@ -159,27 +159,27 @@ def test_local_disks_fit_only_within_those_of_the_flavor(disks: list[BlockDevice
 
 
 def test_existing_volume_is_for_one_server_only() -> None:
-    devices = boot_volume(source_type=Source.VOLUME, volume_id="v")
+    devices = boot_volume(source_type=DeviceSource.VOLUME, volume_id="v")
     assert planned({"volumes": {"v": volume()}}, image_ref="", block_devices=devices)
     with pytest.raises(exceptions.InvalidInput, match="multiple instances"):
         planned({"volumes": {"v": volume()}}, image_ref="", block_devices=devices, min_count=1, max_count=2)
 
 
 def test_boot_volume_runs_the_image_that_it_is_made_of() -> None:
-    devices = boot_volume(source_type=Source.VOLUME, volume_id="v")
+    devices = boot_volume(source_type=DeviceSource.VOLUME, volume_id="v")
     boot = planned({"volumes": {"v": volume(image=IMAGE)}}, image_ref="", block_devices=devices).boot
     assert (boot.image, boot.is_volume) == (IMAGE, True)
-    devices = boot_volume(source_type=Source.IMAGE, image_id=IMAGE.id)
+    devices = boot_volume(source_type=DeviceSource.IMAGE, image_id=IMAGE.id)
     assert planned(image_ref="", block_devices=devices).boot.image == IMAGE
 
 
 @pytest.mark.parametrize(
     "volumes, device",
     [
-        ({}, {"source_type": Source.VOLUME, "volume_id": "v"}),
-        ({"v": volume(bootable=False)}, {"source_type": Source.VOLUME, "volume_id": "v"}),
-        ({}, {"source_type": Source.SNAPSHOT, "snapshot_id": "s"}),
-        ({}, {"source_type": Source.IMAGE, "image_id": "other"}),
+        ({}, {"source_type": DeviceSource.VOLUME, "volume_id": "v"}),
+        ({"v": volume(bootable=False)}, {"source_type": DeviceSource.VOLUME, "volume_id": "v"}),
+        ({}, {"source_type": DeviceSource.SNAPSHOT, "snapshot_id": "s"}),
+        ({}, {"source_type": DeviceSource.IMAGE, "image_id": "other"}),
     ],
 )
 def test_boot_volume_without_usable_source_is_refused(volumes: dict[str, Volume], device: dict[str, Any]) -> None:
@@ -188,7 +188,7 @@ def test_boot_volume_without_usable_source_is_refused(volumes: dict[str, Volume]
 
 
 def test_volume_that_cinder_has_yet_to_describe_is_left_to_the_reservation() -> None:
-    devices = boot_volume(source_type=Source.VOLUME, volume_id="v")
+    devices = boot_volume(source_type=DeviceSource.VOLUME, volume_id="v")
     assert planned({"uses_cinder": True}, image_ref="", block_devices=devices).boot.image is None
 
 

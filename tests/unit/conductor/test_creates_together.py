@@ -20,7 +20,7 @@ from nova_lite.db import flavor_access, flavors, hosts, images, networks, quotas
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.network.driver import load_backend
-from nova_lite.objects import CreateResult, Creation
+from nova_lite.objects import BatchedCreate, CreateResult
 from tests.support import make
 from tests.unit.conductor.test_statements import counting
 
@@ -221,9 +221,9 @@ def test_of_one_that_is_refused_in_the_line_its_own_asker_hears(create: CreateEn
         create.create_instances(context, request)
 
 
-def creation(*args: Any, **kwargs: Any) -> Creation:
+def creation(*args: Any, **kwargs: Any) -> BatchedCreate:
     context, request, *_ = asked(*args, **kwargs)
-    return Creation(context=context.to_rpc(), request=request)
+    return BatchedCreate(context=context.to_rpc(), request=request)
 
 
 def test_those_of_one_message_are_one_transaction_and_each_is_its_own_askers(

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import hosts, models, services
-from nova_lite.objects import DomainReport, Outcome, Verdict
+from nova_lite.objects import BuildOutcome, DomainReport, Verdict
 from nova_lite.operations import states
 from tests.unit.conductor.test_lifecycle import BUILT, World
 
@@ -151,7 +151,7 @@ def test_a_rescheduled_one_never_goes_back(world: World) -> None:
     force_down(world, host)
     evacuate(world, uuid, stopped=True)
     target, request = rebuild(world, uuid)
-    world.report(uuid, target, request.generation, Outcome.RESCHEDULED, "no disk")
+    world.report(uuid, target, request.generation, BuildOutcome.RESCHEDULED, "no disk")
     assert world.instance(uuid).task_state == states.REBUILDING
     world.lifecycle.build_instances(world.context(), [uuid])
     assert world.scheduler.specs[-1].ignore_hosts == [host, target]

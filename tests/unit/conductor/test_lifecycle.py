@@ -43,10 +43,10 @@ from nova_lite.db import (
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.image.local import LocalImages
 from nova_lite.network.driver import NetworkBackend, load_backend
-from nova_lite.objects import BuildResult, CreateRequest, Destination, Outcome, Selection, Verdict, security_group
+from nova_lite.objects import BuildOutcome, BuildResult, CreateRequest, Destination, Selection, Verdict, security_group
 from nova_lite.operations import states
 
-BUILT = Outcome.BUILT
+BUILT = BuildOutcome.BUILT
 
 
 class Scheduler:
@@ -222,7 +222,7 @@ class World:
         self.report(uuid, host, request.generation, BUILT)
         return uuid, host, request.generation
 
-    def report(self, uuid: str, host: str, generation: int, outcome: Outcome, message: str = "") -> None:
+    def report(self, uuid: str, host: str, generation: int, outcome: BuildOutcome, message: str = "") -> None:
         orders = [each for _, each in self.compute.builds if each.instance.uuid == uuid]
         told = next((each.action_id for each in orders if each.generation == generation), 0)
         result = BuildResult(
@@ -355,7 +355,7 @@ def test_an_image_that_the_api_described_is_kept_for_every_later_build(world: Wo
         host, request = world.compute.builds[-1]
         assert (request.image, request.images) == (image, {"i": image, "k": kernel})
         world.reports.start_build(world.context(), uuid, host, request.generation)
-        world.report(uuid, host, request.generation, Outcome.RESCHEDULED, "it could not be downloaded")
+        world.report(uuid, host, request.generation, BuildOutcome.RESCHEDULED, "it could not be downloaded")
     assert len(world.compute.builds) == 2
 
 
@@ -448,7 +448,7 @@ def test_a_requested_destination_is_asked_for_at_every_attempt(world: World) -> 
     world.let_time_pass(5)
     world.reconciler.sweep()
     world.reports.start_build(world.context(), uuid, "host1", 1)
-    world.report(uuid, "host1", 1, Outcome.RESCHEDULED, "no disk")
+    world.report(uuid, "host1", 1, BuildOutcome.RESCHEDULED, "no disk")
     world.lifecycle.build_instances(world.context(), [uuid])
     assert [spec.requested_destination for spec in world.scheduler.specs] == [wanted] * 3
 
@@ -533,7 +533,7 @@ def test_a_rescheduled_build_goes_to_another_host_with_a_new_generation(world: W
     world.lifecycle.build_instances(world.context(), [uuid])
     world.reports.start_build(world.context(), uuid, "host1", 1)
     address = world.instance(uuid).vifs[0].address
-    world.report(uuid, "host1", 1, Outcome.RESCHEDULED, "no disk")
+    world.report(uuid, "host1", 1, BuildOutcome.RESCHEDULED, "no disk")
     assert world.used() == {"host1": 0, "host2": 0}
     assert world.conductor.nudged == [uuid]
     world.lifecycle.build_instances(world.context(), [uuid])
@@ -548,7 +548,7 @@ def test_retries_end_in_error_with_the_last_cause(world: World) -> None:
     for _ in range(2):
         world.lifecycle.build_instances(world.context(), [uuid])
         host, request = world.compute.builds[-1]
-        world.report(uuid, host, request.generation, Outcome.RESCHEDULED, f"{host} is broken")
+        world.report(uuid, host, request.generation, BuildOutcome.RESCHEDULED, f"{host} is broken")
     world.lifecycle.build_instances(world.context(), [uuid])
     instance = world.instance(uuid)
     assert instance.vm_state == states.ERROR
@@ -605,7 +605,7 @@ def test_an_aborted_build_releases_all(world: World) -> None:
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
     world.reports.start_build(world.context(), uuid, "host1", 1)
-    world.report(uuid, "host1", 1, Outcome.ABORTED, "the image is corrupt")
+    world.report(uuid, "host1", 1, BuildOutcome.ABORTED, "the image is corrupt")
     instance = world.instance(uuid)
     assert (instance.vm_state, instance.host, instance.vifs) == ("error", None, [])
     assert instance.fault is not None
@@ -616,7 +616,7 @@ def test_an_aborted_build_releases_all(world: World) -> None:
 def test_reports_that_come_twice_change_nothing(world: World) -> None:
     uuid, host, generation = world.built()
     world.report(uuid, host, generation, BUILT)
-    world.report(uuid, host, generation, Outcome.ABORTED, "late nonsense")
+    world.report(uuid, host, generation, BuildOutcome.ABORTED, "late nonsense")
     assert world.instance(uuid).vm_state == states.ACTIVE
 
 
@@ -1124,7 +1124,7 @@ def test_failed_builds_are_counted_for_the_host(world: World) -> None:
     world.lifecycle.build_instances(world.context(), [uuid])
     host, request = world.compute.builds[-1]
     world.reports.start_build(world.context(), uuid, host, request.generation)
-    world.report(uuid, host, request.generation, Outcome.RESCHEDULED, "boom")
+    world.report(uuid, host, request.generation, BuildOutcome.RESCHEDULED, "boom")
     failed = {state.host: state.failed_builds for state in world.db.read(hosts.states)}
     assert failed == {"host1": 1, "host2": 0}
     world.built()

@@ -10,7 +10,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.conductor.endpoints.live_migrations import LiveMigrationEndpoints
 from nova_lite.db import server_migrations
-from nova_lite.objects import MigrationProgress, Outcome, Wish
+from nova_lite.objects import BuildOutcome, MigrationControl, MigrationProgress
 from nova_lite.operations import states
 from tests.unit.conductor.test_evacuate import force_down
 from tests.unit.conductor.test_resize import Moving
@@ -54,7 +54,7 @@ class Live(Moving):
         self.is_heard("host2")
         self.reconciler.sweep()
 
-    def tell(self) -> Wish:
+    def tell(self) -> MigrationControl:
         order = self.order
         return self.live.live_migration_progress(
             self.context(), str(order.host), order.action_id, order.sequence, PROGRESS
@@ -131,12 +131,12 @@ def test_what_had_moved_before_it_was_undone_has_moved(world: Live) -> None:
 
 def test_progress_and_abort(world: Live) -> None:
     world.prepared()
-    assert world.tell() is Wish.GO_ON
+    assert world.tell() is MigrationControl.GO_ON
     (migration,) = world.db.read(lambda uow: server_migrations.in_progress(uow, world.uuid))
     assert migration.progress["memory_remaining_bytes"] == 60
     assert world.row.progress == 40
     world.live.live_migration_abort(world.context(admin=True), world.uuid, migration.id)
-    assert world.tell() is Wish.ABORT
+    assert world.tell() is MigrationControl.ABORT
     world.answer(RUNNING, error="aborted")
     world.asked()
     world.dropped()
@@ -147,7 +147,7 @@ def test_progress_and_abort(world: Live) -> None:
 def test_force_complete(world: Live) -> None:
     world.prepared()
     world.live.live_migration_force_complete(world.context(admin=True), world.uuid, 1)
-    assert world.tell() is Wish.FORCE_COMPLETE
+    assert world.tell() is MigrationControl.FORCE_COMPLETE
 
 
 def test_what_nobody_waits_for_any_more_is_to_end(world: Live) -> None:
@@ -157,7 +157,7 @@ def test_what_nobody_waits_for_any_more_is_to_end(world: Live) -> None:
     told = world.live.live_migration_progress(
         world.context(), str(order.host), order.action_id, order.sequence, PROGRESS
     )
-    assert told is Wish.ABORT
+    assert told is MigrationControl.ABORT
 
 
 def test_wishes_that_are_refused(world: Live) -> None:
@@ -197,7 +197,7 @@ def evacuated(world: Live, after: tuple[str, str | None, str | None] = (states.A
     world.act("evacuate")
     host, request = world.compute.builds[-1]
     world.reports.start_build(world.context(), world.uuid, host, request.generation)
-    world.report(world.uuid, host, request.generation, Outcome.BUILT)
+    world.report(world.uuid, host, request.generation, BuildOutcome.BUILT)
     assert world.state[:3] == after
     assert (world.open_actions(), world.problems()) == ([], [])
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nova_lite.conductor.hosts.domains import LOST
-from nova_lite.objects import DomainExpected, Outcome
+from nova_lite.objects import BuildOutcome, ExpectedDomain
 from nova_lite.operations import states
 from tests.unit.conductor.test_live_migration import Live
 
@@ -18,10 +18,10 @@ SHUTDOWN = 4
 class World(Live):
     """One server runs at host1."""
 
-    def expected(self, host: str = "host1") -> list[DomainExpected]:
+    def expected(self, host: str = "host1") -> list[ExpectedDomain]:
         return self.reports.domains_expected(self.context(), host)  # type: ignore[no-any-return]
 
-    def lost(self, expected: DomainExpected, host: str = "host1") -> None:
+    def lost(self, expected: ExpectedDomain, host: str = "host1") -> None:
         self.reports.domain_lost(self.context(), host, expected)
 
 
@@ -50,7 +50,7 @@ def test_a_rebuild_makes_it_anew(world: World) -> None:
     order = world.order
     assert order.build is not None and (order.host, order.build.generation) == ("host1", 2)
     world.reports.start_build(world.context(), world.uuid, "host1", 2)
-    world.report(world.uuid, "host1", 2, Outcome.BUILT)
+    world.report(world.uuid, "host1", 2, BuildOutcome.BUILT)
     assert world.state == (states.ACTIVE, None, "host1", 2)
     assert (world.row.fault, world.used()["host1"]) == (None, 1)
 
@@ -91,7 +91,7 @@ def test_not_when_something_was_done_meanwhile(world: World) -> None:
 def test_a_host_speaks_of_what_it_has(world: World, host: str, changes: dict[str, Any]) -> None:
     (expected,) = world.expected()
     fields = {"uuid": expected.uuid, "generation": 1, "last_action_id": expected.last_action_id}
-    world.lost(DomainExpected(**{**fields, **changes}), host)
+    world.lost(ExpectedDomain(**{**fields, **changes}), host)
     assert world.state == (states.ACTIVE, None, "host1", 1)
 
 

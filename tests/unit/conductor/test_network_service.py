@@ -12,7 +12,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import models
 from nova_lite.network.driver import NetworkCall, NetworkMethod
 from nova_lite.network.fake import FakeNetworks
-from nova_lite.objects import Outcome
+from nova_lite.objects import BuildOutcome
 from tests.unit.conductor.test_lifecycle import World
 
 
@@ -108,7 +108,7 @@ def test_a_delete_is_done_for_its_owner_and_ends_when_the_service_is_back(world:
 def test_a_failed_build_gives_back_what_the_service_made(world: World, service: Service) -> None:
     uuid, host, generation = placed(world)
     world.reports.start_build(world.context(), uuid, host, generation)
-    world.report(uuid, host, generation, Outcome.ABORTED, "the image is corrupt")
+    world.report(uuid, host, generation, BuildOutcome.ABORTED, "the image is corrupt")
     fault = world.instance(uuid).fault
     assert fault is not None
     assert (fault.message, service.holds(), world.open_actions()) == ("the image is corrupt", [], [])

@@ -15,7 +15,7 @@ from nova_lite.conductor.endpoints.interfaces import PortEndpoints
 from nova_lite.db import instances
 from nova_lite.network import neutron_client
 from nova_lite.network.driver import NetworkCall, NetworkMethod
-from nova_lite.objects import VIF, Instance, NetworkRequest, Outcome
+from nova_lite.objects import VIF, BuildOutcome, Instance, NetworkRequest
 from tests.support.neutron import FakeNeutron
 from tests.unit.conductor.test_lifecycle import World
 from tests.unit.network.test_neutron import backend_of
@@ -65,7 +65,7 @@ def test_a_create_that_fails_half_way_leaves_none(world: World, neutron: FakeNeu
     host, request = world.compute.builds[-1]
     world.reports.start_build(world.context(), uuid, host, request.generation)
     assert [each["device_id"] for each in neutron.ports] == [uuid, uuid]
-    world.report(uuid, host, request.generation, Outcome.ABORTED, "the image is corrupt")
+    world.report(uuid, host, request.generation, BuildOutcome.ABORTED, "the image is corrupt")
     assert ([each["id"] for each in neutron.ports], port["device_id"]) == ([port["id"]], "")
 
 
@@ -76,7 +76,7 @@ def test_another_host_gets_the_same_ports(world: World, neutron: FakeNeutron) ->
     host, request = world.compute.builds[-1]
     world.reports.start_build(world.context(), uuid, host, request.generation)
     before = neutron.ports[0]["id"]
-    world.report(uuid, host, request.generation, Outcome.RESCHEDULED, "no disk")
+    world.report(uuid, host, request.generation, BuildOutcome.RESCHEDULED, "no disk")
     world.lifecycle.build_instances(world.context(), [uuid])
     other, request = world.compute.builds[-1]
     world.reports.start_build(world.context(), uuid, other, request.generation)
@@ -94,7 +94,7 @@ def test_a_late_start_of_an_earlier_attempt_takes_nothing_back(world: World, neu
     real = building.network.call
     building.network.call = lambda call: (  # type: ignore[method-assign]
         real(call),
-        world.report(uuid, host, request.generation, Outcome.RESCHEDULED, "no disk"),
+        world.report(uuid, host, request.generation, BuildOutcome.RESCHEDULED, "no disk"),
     )[0]
     with pytest.raises(exceptions.StaleReport):
         building.start_build(world.context(), uuid, host, request.generation)

@@ -14,7 +14,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import audit, floating_ips, models, ports, security_groups
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import NetworkRequest, Port
-from nova_lite.objects.build import Outcome
+from nova_lite.objects.build import BuildOutcome
 from tests.support import make
 from tests.unit.conductor.test_interfaces import attach, detach, report
 from tests.unit.conductor.test_lifecycle import World
@@ -57,7 +57,7 @@ def test_a_server_has_it_from_its_create_to_its_delete(world: World) -> None:
     vifs = world.instance(server).vifs
     assert [(vif.id == port.id, vif.tag) for vif in vifs] == [(False, None), (True, "nic")]
     assert vifs[1].address == port.address
-    world.report(server, host, request.generation, Outcome.BUILT)
+    world.report(server, host, request.generation, BuildOutcome.BUILT)
     ticket = world.lifecycle.accept_action(world.context(), server, "delete", {})
     assert owner(world, port) == server
     report(world, ticket)
@@ -76,7 +76,7 @@ def test_it_is_free_when_the_create_has_failed(world: World) -> None:
     (server,) = world.create(networks=wants(port))
     world.lifecycle.build_instances(world.context(), [server])
     host, request = world.compute.builds[-1]
-    world.report(server, host, request.generation, Outcome.ABORTED, "no")
+    world.report(server, host, request.generation, BuildOutcome.ABORTED, "no")
     assert world.instance(server).vm_state == "error"
     assert owner(world, port) is None
 
@@ -86,7 +86,7 @@ def test_it_stays_while_the_create_goes_to_another_host(world: World) -> None:
     (server,) = world.create(networks=wants(port))
     world.lifecycle.build_instances(world.context(), [server])
     host, request = world.compute.builds[-1]
-    world.report(server, host, request.generation, Outcome.RESCHEDULED, "no disk")
+    world.report(server, host, request.generation, BuildOutcome.RESCHEDULED, "no disk")
     assert owner(world, port) == server
     world.lifecycle.build_instances(world.context(), [server])
     assert [vif.id for vif in world.instance(server).vifs] == [port.id]

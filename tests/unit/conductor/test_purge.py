@@ -15,7 +15,7 @@ from nova_lite.base import exceptions
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.db import claims, hosts, models, purge, server_migrations, services
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import BuildResult, CreateRequest, DomainReport, Outcome, Verdict
+from nova_lite.objects import BuildOutcome, BuildResult, CreateRequest, DomainReport, Verdict
 from nova_lite.operations import states
 from tests.support import make
 from tests.unit.conductor.test_evacuate import force_down
@@ -171,7 +171,7 @@ def test_a_domain_of_a_purged_server_is_destroyed(world: World) -> None:
     world.act("evacuate")
     host, request = world.compute.builds[-1]
     world.reports.start_build(world.context(), world.uuid, host, request.generation)
-    world.report(world.uuid, host, request.generation, Outcome.BUILT)
+    world.report(world.uuid, host, request.generation, BuildOutcome.BUILT)
     world.delete()
     assert world.purge()["instances"] == 1
     assert world.listed("host1") == [(world.uuid, Verdict.DESTROY)]
@@ -186,7 +186,7 @@ def test_late_reports_change_nothing(world: World) -> None:
     order = world.compute.tickets[-1]
     world.purge()
     world.reports.finish_action(world.context(), order.host, order.action_id, None, None, "", order.sequence)
-    result = BuildResult(instance_uuid=world.uuid, host="host1", generation=1, outcome=Outcome.BUILT)
+    result = BuildResult(instance_uuid=world.uuid, host="host1", generation=1, outcome=BuildOutcome.BUILT)
     with pytest.raises(exceptions.InstanceGone):
         world.reports.finish_build(world.context(), result)
     with pytest.raises(exceptions.InstanceNotFound):

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import images, instances, models
-from nova_lite.objects import DomainReport, Outcome, Verdict
+from nova_lite.objects import BuildOutcome, DomainReport, Verdict
 from nova_lite.operations import states
 from tests.unit.conductor.test_lifecycle import BUILT, World
 
@@ -164,8 +164,8 @@ def test_what_was_stopped_is_stopped_again(world: World) -> None:
     assert (world.instance(uuid).vm_state, world.open_actions()) == ("stopped", [])
 
 
-@pytest.mark.parametrize("outcome", [Outcome.RESCHEDULED, Outcome.ABORTED])
-def test_one_that_failed_keeps_its_place_and_may_be_tried_again(world: World, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [BuildOutcome.RESCHEDULED, BuildOutcome.ABORTED])
+def test_one_that_failed_keeps_its_place_and_may_be_tried_again(world: World, outcome: BuildOutcome) -> None:
     uuid, host, _ = world.built(image_ref="old")
     request = begin(world, rebuild(world, uuid, admin_password="s3cret"))
     world.report(uuid, host, request.generation, outcome, "no disk")

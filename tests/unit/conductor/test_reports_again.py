@@ -22,7 +22,7 @@ from nova_lite.conductor.endpoints.interfaces import NetworkServiceEndpoints
 from nova_lite.conductor.hosts import heartbeats
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import hosts, models, services
-from nova_lite.objects import BuildResult, HostReport, Outcome, digest_of_domains
+from nova_lite.objects import BuildOutcome, BuildResult, HostReport, digest_of_domains
 from tests.unit.conductor.test_evacuate import force_down
 from tests.unit.conductor.test_lifecycle import BUILT, World, heartbeat
 
@@ -97,7 +97,7 @@ def story(recorder: Recorder) -> Iterator[str]:
     """What has just happened, each time."""
     world = recorder.world
 
-    def ordered(uuid: str, outcome: Outcome, batch: bool = False) -> None:
+    def ordered(uuid: str, outcome: BuildOutcome, batch: bool = False) -> None:
         host, request = [each for each in world.compute.builds if each[1].instance.uuid == uuid][-1]
         position = {"action_id": request.action_id, "position": 0}
         recorder.say("order_is_wanted", host=host, **position)
@@ -144,7 +144,7 @@ def story(recorder: Recorder) -> Iterator[str]:
     first.beat(domains=digest_of_domains([(one, 1, 1)]))
     yield "its host asks whether all agrees"
     start(two)
-    ordered(two, Outcome.RESCHEDULED)
+    ordered(two, BuildOutcome.RESCHEDULED)
     yield "another failed, and is built elsewhere"
     first.beat()
     ordered(two, BUILT, batch=True)
@@ -155,7 +155,7 @@ def story(recorder: Recorder) -> Iterator[str]:
     yield "and started"
     (three,) = world.create()
     start(three)
-    ordered(three, Outcome.ABORTED, batch=True)
+    ordered(three, BuildOutcome.ABORTED, batch=True)
     yield "a third is in ERROR"
     host = world.instance(one).host
     assert host is not None

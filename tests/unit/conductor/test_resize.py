@@ -423,7 +423,7 @@ def rebuilt(world: Moving) -> None:
     """The evacuation ends on the other host."""
     host, request = world.compute.builds[-1]
     world.reports.start_build(world.context(), world.uuid, host, request.generation)
-    world.report(world.uuid, host, request.generation, objects.Outcome.BUILT)
+    world.report(world.uuid, host, request.generation, objects.BuildOutcome.BUILT)
 
 
 @pytest.mark.parametrize("stopped", [False, True])

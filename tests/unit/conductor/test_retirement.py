@@ -13,7 +13,7 @@ from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.conductor.hosts.retirement import Retirements
 from nova_lite.db import hosts, models, services
-from nova_lite.objects import DomainReport, Outcome, Verdict
+from nova_lite.objects import BuildOutcome, DomainReport, Verdict
 from nova_lite.operations import states
 from tests.unit.conductor.test_evacuate import evacuate, force_down, service_uuid
 from tests.unit.conductor.test_lifecycle import heartbeat
@@ -113,7 +113,7 @@ def test_a_lost_server_is_in_error_and_can_be_deleted_or_evacuated(world: Retiri
     world.act("evacuate")
     host, request = world.compute.builds[-1]
     world.reports.start_build(world.context(), world.uuid, host, request.generation)
-    world.report(world.uuid, host, request.generation, Outcome.BUILT)
+    world.report(world.uuid, host, request.generation, BuildOutcome.BUILT)
     assert world.place == (states.ACTIVE, None, "host2")
     assert world.instance(world.uuid).vifs == addresses
     world.act("delete")

@@ -449,7 +449,7 @@ def test_an_offloaded_server_is_built_of_its_image(offloaded: Snapshots, wanted:
     assert (request.image.id, request.generation) == (IMAGE, world.generation + 1)
     world.reports.start_build(world.context(), world.uuid, host, request.generation)
     assert world.instance(world.uuid).task_state == states.SPAWNING
-    world.report(world.uuid, host, request.generation, objects.Outcome.BUILT)
+    world.report(world.uuid, host, request.generation, objects.BuildOutcome.BUILT)
     after = world.instance(world.uuid)
     assert (after.vm_state, after.host, after.vifs) == (states.ACTIVE, host, vifs)
     assert sum(world.used().values()) == 1
@@ -472,7 +472,7 @@ def test_an_offloaded_server_for_which_there_is_no_room_stays_so(offloaded: Snap
     world.lifecycle.build_instances(world.context(), [world.uuid])
     host, request = world.compute.builds[-1]
     world.reports.start_build(world.context(), world.uuid, host, request.generation)
-    world.report(world.uuid, host, request.generation, objects.Outcome.ABORTED, "The image is gone.")
+    world.report(world.uuid, host, request.generation, objects.BuildOutcome.ABORTED, "The image is gone.")
     assert world.instance(world.uuid).vm_state == states.SHELVED_OFFLOADED
     assert set(world.used().values()) == {0}
 

@@ -144,7 +144,7 @@ def report(build: BuildRequest) -> objects.BuildResult:
         instance_uuid=build.instance.uuid,
         generation=build.generation,
         host="h1",
-        outcome=objects.Outcome.BUILT,
+        outcome=objects.BuildOutcome.BUILT,
         power_state=1,
         root_device_name="/dev/vda",
         action_id=build.action_id,

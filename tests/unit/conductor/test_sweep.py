@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite.db import actions, hosts, services
-from nova_lite.objects import Outcome
+from nova_lite.objects import BuildOutcome
 from tests.unit.conductor.test_lifecycle import World, heartbeat
 
 DEADLINE = 30.0
@@ -167,7 +167,7 @@ def test_a_host_whose_hypervisor_does_not_answer_is_alive_and_not_up(world: Worl
     world.let_time_pass(31)
     world.reconciler.sweep()
     assert [order[0] for order in world.compute.builds] == [host]
-    world.report(uuid, host, request.generation, Outcome.RESCHEDULED, "the hypervisor does not answer")
+    world.report(uuid, host, request.generation, BuildOutcome.RESCHEDULED, "the hypervisor does not answer")
     world.scheduler.hosts = [host, "host2"]
     world.lifecycle.build_instances(world.context(), world.conductor.nudged)
     assert [order[0] for order in world.compute.builds] == [host, "host2"]

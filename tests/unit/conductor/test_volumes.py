@@ -15,7 +15,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import audit, hosts, models, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import BlockDevice, DeviceState, Volume, VolumeSnapshot, VolumeWork
-from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations import states
 from tests.unit.conductor.test_lifecycle import Compute, World
 
@@ -401,13 +401,16 @@ def test_what_is_left_is_found_by_the_audit(world: Volumes) -> None:
 
 def volume(volume_id: str, index: int | None = 0) -> BlockDevice:
     return BlockDevice(
-        uuid="x", source_type=Source.VOLUME, destination_type="volume", volume_id=volume_id, boot_index=index
+        uuid="x", source_type=DeviceSource.VOLUME, destination_type="volume", volume_id=volume_id, boot_index=index
     )
 
 
 def blank(**values: Any) -> BlockDevice:
     return BlockDevice(
-        uuid="x", source_type=Source.BLANK, destination_type="volume", **{"volume_size": 1, "boot_index": 0, **values}
+        uuid="x",
+        source_type=DeviceSource.BLANK,
+        destination_type="volume",
+        **{"volume_size": 1, "boot_index": 0, **values},
     )
 
 
@@ -461,6 +464,6 @@ def test_several_servers_get_one_each_of_what_is_made(world: Volumes) -> None:
     ],
 )
 def test_local_disks_are_the_flavors(world: Volumes, device: dict[str, Any], said: str) -> None:
-    local = BlockDevice(uuid="x", source_type=Source.BLANK, destination_type="local", **device)
+    local = BlockDevice(uuid="x", source_type=DeviceSource.BLANK, destination_type="local", **device)
     with pytest.raises(exceptions.InvalidInput, match=said):
         boot(world, local)

@@ -6,7 +6,7 @@ import msgspec
 
 from nova_lite.metadata import documents
 from nova_lite.objects import BlockDevice, ipv6
-from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import DeviceSource
 from tests.unit.virt.builders import make_instance, make_network, make_vif
 
 
@@ -29,7 +29,7 @@ def test_volumes_with_a_tag_are_told() -> None:
     """By their serial number; in no document from before there were such."""
     device = BlockDevice(
         uuid="a",
-        source_type=Source.VOLUME,
+        source_type=DeviceSource.VOLUME,
         destination_type="volume",
         volume_id="v",
         device_name="/dev/vdc",

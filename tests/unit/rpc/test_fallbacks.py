@@ -13,7 +13,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.objects import ActionReport, BuildResult, InstanceQuery, Outcome
+from nova_lite.objects import ActionReport, BuildOutcome, BuildResult, InstanceQuery
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.unit.api.fakes import make_instance
 from tests.unit.rpc.test_rpc import FLAVOR, make_conf
@@ -144,7 +144,7 @@ class Conductor(Daemon):
 
 def test_older_conductor_creates_nothing_in_a_batch(tmp_path: Path) -> None:
     conductor = Conductor(tmp_path, ConductorRPC, "1.17")
-    request = objects.Creation(context={}, request=objects.CreateRequest(name="vm", flavor_id="1"))
+    request = objects.BatchedCreate(context={}, request=objects.CreateRequest(name="vm", flavor_id="1"))
     assert conductor.client.create_instances_together(CONTEXT, [request, request]) == [None, None]
 
 
@@ -163,7 +163,8 @@ def test_older_conductor_reads_each_instance_in_its_own_project(tmp_path: Path) 
 def test_older_conductor_takes_build_results_one_by_one(tmp_path: Path) -> None:
     conductor = Conductor(tmp_path, ConductorRPC, "1.13")
     results = [
-        BuildResult(instance_uuid=uuid, generation=1, host="h1", outcome=Outcome.BUILT) for uuid in ("a", "stale", "b")
+        BuildResult(instance_uuid=uuid, generation=1, host="h1", outcome=BuildOutcome.BUILT)
+        for uuid in ("a", "stale", "b")
     ]
     assert conductor.client.finish_builds(CONTEXT, "h1", results) == [True, False, True]
     assert conductor.calls == [("a",), ("stale",), ("b",)]

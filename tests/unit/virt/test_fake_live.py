@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import LiveDestination, MigrationProgress, Wish
+from nova_lite.objects import LiveDestination, MigrationControl, MigrationProgress
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver, fake
 from tests.unit.compute.fakes import make_conf
@@ -41,7 +41,9 @@ def test_it_moves(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
     source, destination = hosts
     spec, ready = begun(source, destination)
     told: list[MigrationProgress] = []
-    source.live_migration(spec.instance.uuid, ready, lambda progress: (told.append(progress), Wish.GO_ON)[1])
+    source.live_migration(
+        spec.instance.uuid, ready, lambda progress: (told.append(progress), MigrationControl.GO_ON)[1]
+    )
     assert (guests(source), guests(destination)) == ([], [(4, PowerState.RUNNING)])
     assert told[-1].memory_remaining == 0 < told[-1].memory_total
     assert source.settle_live_migration(spec.instance.uuid, ready)
@@ -52,7 +54,7 @@ def test_one_that_was_paused_is_paused_when_it_is_taken_over(hosts: tuple[fake.F
     source, destination = hosts
     spec, ready = begun(source, destination)
     source.pause(spec.instance.uuid)
-    source.live_migration(spec.instance.uuid, ready, lambda progress: Wish.GO_ON)
+    source.live_migration(spec.instance.uuid, ready, lambda progress: MigrationControl.GO_ON)
     for _ in range(2):
         destination.take_over_paused(spec.instance.uuid)
         assert guests(destination) == [(4, PowerState.PAUSED)]
@@ -62,7 +64,7 @@ def test_it_is_aborted(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
     source, destination = hosts
     spec, ready = begun(source, destination)
     with pytest.raises(exceptions.MigrationAborted):
-        source.live_migration(spec.instance.uuid, ready, lambda progress: Wish.ABORT)
+        source.live_migration(spec.instance.uuid, ready, lambda progress: MigrationControl.ABORT)
     assert (guests(source), guests(destination)) == ([(3, PowerState.RUNNING)], [])
     assert not source.settle_live_migration(spec.instance.uuid, ready)
     destination.destroy(spec.instance.uuid)
@@ -75,7 +77,7 @@ def test_after_a_failure_it_tells_where_the_guest_is(hosts: tuple[fake.FakeDrive
     spec, ready = begun(source, destination)
     fake.write_control(source.conf, "one", fail_at=[step], fail_count=-1)
     with pytest.raises(exceptions.VirtDriverError):
-        source.live_migration(spec.instance.uuid, ready, lambda progress: Wish.GO_ON)
+        source.live_migration(spec.instance.uuid, ready, lambda progress: MigrationControl.GO_ON)
     moved = step == "live_migration_after_move"
     assert source.settle_live_migration(spec.instance.uuid, ready) == moved
     assert (len(guests(source)), len(guests(destination))) == ((0, 1) if moved else (1, 0))

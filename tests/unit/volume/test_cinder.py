@@ -15,7 +15,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeConnection
-from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt.libvirt.disks import disks, volumes
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.volume.cinder import CinderVolumes, rbd_disk
@@ -119,7 +119,11 @@ def test_an_rbd_image_is_qemus_to_open(tmp_path: Path, no_brick: None) -> None:
 
 def test_its_xml() -> None:
     device = BlockDevice(
-        uuid=SERVER, source_type=Source.VOLUME, destination_type="volume", volume_id=VOLUME, device_name="/dev/vdb"
+        uuid=SERVER,
+        source_type=DeviceSource.VOLUME,
+        destination_type="volume",
+        volume_id=VOLUME,
+        device_name="/dev/vdb",
     )
     element = guest_xml.disk_element(disks.volume_disk(device, rbd_disk(RBD)))
     assert ET.tostring(element, encoding="unicode") == (
@@ -205,7 +209,11 @@ def test_what_cannot_be_disconnected_is_kept_and_no_secret_is_told(
 
 def test_a_block_device_in_xml() -> None:
     device = BlockDevice(
-        uuid=SERVER, source_type=Source.VOLUME, destination_type="volume", volume_id=VOLUME, device_name="/dev/vdb"
+        uuid=SERVER,
+        source_type=DeviceSource.VOLUME,
+        destination_type="volume",
+        volume_id=VOLUME,
+        device_name="/dev/vdb",
     )
     element = guest_xml.disk_element(disks.volume_disk(device, "/dev/disk/by-path/one"))
     source = element.find("source")

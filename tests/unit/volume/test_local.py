@@ -12,7 +12,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, Image, VolumeVerb, VolumeWork
-from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt import images as disk_images
 from nova_lite.volume.local import GIB, LocalVolumes
 from tests.support import make
@@ -147,18 +147,18 @@ def test_delete(volumes: LocalVolumes) -> None:
 def test_a_guests_volumes_are_made_before_it(volumes: LocalVolumes) -> None:
     known = image()
 
-    def device(source: Source, **more: Any) -> BlockDevice:
+    def device(source: DeviceSource, **more: Any) -> BlockDevice:
         values = {"uuid": new_id(), "volume_id": new_id(), "volume_size": 1, "destination_type": "volume"}
         return BlockDevice(source_type=source, **{**values, **more})
 
-    made = [device(Source.IMAGE, image_id=known.id), device(Source.BLANK)]
+    made = [device(DeviceSource.IMAGE, image_id=known.id), device(DeviceSource.BLANK)]
     volumes.prepare(made, {known.id: known})
     assert names(volumes) == sorted(str(each.volume_id) for each in made)
     Path(volumes.require(str(made[0].volume_id))).write_bytes(b"a guest's")
     volumes.prepare(made, {})
     assert Path(volumes.require(str(made[0].volume_id))).read_bytes() == b"a guest's"
     with pytest.raises(exceptions.VolumeFileMissing):
-        volumes.prepare([device(Source.VOLUME)], {})
+        volumes.prepare([device(DeviceSource.VOLUME)], {})
 
 
 @pytest.mark.parametrize("bad", ["../../etc/passwd", "x"])

@@ -10,7 +10,7 @@ from oslo_utils import strutils
 from nova_lite.api.http import validation
 from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice
-from nova_lite.objects.block_device import PREFIXES, Source
+from nova_lite.objects.block_device import PREFIXES, DeviceSource
 
 #: Disks of one server that are no volumes.
 MAX_LOCAL = 3
@@ -18,7 +18,7 @@ MAX_LOCAL = 3
 #: File systems that an ephemeral disk may be made with; "default" is the cloud's choice.
 _FORMATS = ("ext2", "ext3", "ext4", "default", "swap")
 
-_ID_OF = {Source.VOLUME: "volume_id", Source.IMAGE: "image_id", Source.SNAPSHOT: "snapshot_id"}
+_ID_OF = {DeviceSource.VOLUME: "volume_id", DeviceSource.IMAGE: "image_id", DeviceSource.SNAPSHOT: "snapshot_id"}
 
 _ROOT_NAMES = ("vda", "/dev/vda")
 
@@ -95,8 +95,10 @@ def _translated(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _device(item: dict[str, Any]) -> BlockDevice:
-    source = Source(item.get("source_type") or _source_of(item))
-    destination = item.get("destination_type") or (_LOCAL if source in (Source.IMAGE, Source.BLANK) else _VOLUME)
+    source = DeviceSource(item.get("source_type") or _source_of(item))
+    destination = item.get("destination_type") or (
+        _LOCAL if source in (DeviceSource.IMAGE, DeviceSource.BLANK) else _VOLUME
+    )
     found = _id(item, source)
     index = _number(item, "boot_index")
     index = None if index is None or index < 0 else index
@@ -104,11 +106,11 @@ def _device(item: dict[str, Any]) -> BlockDevice:
     _check_guest(item, destination, source)
     size = _number(item, "volume_size")
     if destination == _VOLUME and not size:
-        if source == Source.IMAGE:
+        if source == DeviceSource.IMAGE:
             raise exceptions.InvalidBDM(
                 reason="Images with destination_type 'volume' need to have a non-zero size specified"
             )
-        if source == Source.BLANK:
+        if source == DeviceSource.BLANK:
             raise exceptions.InvalidBDM(
                 reason="Blank volumes (source: 'blank', dest: 'volume') need to have non-zero size"
             )
@@ -122,9 +124,9 @@ def _device(item: dict[str, Any]) -> BlockDevice:
         disk_bus=item.get("disk_bus"),
         guest_format=item.get("guest_format"),
         volume_size=size,
-        volume_id=found if source == Source.VOLUME else None,
-        image_id=found if source == Source.IMAGE else None,
-        snapshot_id=found if source == Source.SNAPSHOT else None,
+        volume_id=found if source == DeviceSource.VOLUME else None,
+        image_id=found if source == DeviceSource.IMAGE else None,
+        snapshot_id=found if source == DeviceSource.SNAPSHOT else None,
         volume_type=item.get("volume_type"),
         delete_on_termination=strutils.bool_from_string(item.get("delete_on_termination", default)),
         tag=item.get("tag"),
@@ -132,12 +134,12 @@ def _device(item: dict[str, Any]) -> BlockDevice:
 
 
 def _source_of(item: dict[str, Any]) -> str:
-    return next((str(source) for source, key in _ID_OF.items() if item.get(key)), str(Source.BLANK))
+    return next((str(source) for source, key in _ID_OF.items() if item.get(key)), str(DeviceSource.BLANK))
 
 
-def _id(item: dict[str, Any], source: Source) -> str | None:
+def _id(item: dict[str, Any], source: DeviceSource) -> str | None:
     given = item.get("uuid") or item.get(_ID_OF.get(source, "")) or None
-    if source == Source.BLANK:
+    if source == DeviceSource.BLANK:
         if given:
             raise exceptions.InvalidBDM(reason="Invalid device UUID.")
         return None
@@ -148,23 +150,23 @@ def _id(item: dict[str, Any], source: Source) -> str | None:
     return str(given)
 
 
-def _check_way(source: Source, destination: str, index: int | None) -> None:
-    if destination == _LOCAL and source == Source.IMAGE and index != 0:
+def _check_way(source: DeviceSource, destination: str, index: int | None) -> None:
+    if destination == _LOCAL and source == DeviceSource.IMAGE and index != 0:
         raise exceptions.InvalidBDM(reason="Mapping image to local is not supported.")
-    if destination == _LOCAL and source in (Source.VOLUME, Source.SNAPSHOT):
+    if destination == _LOCAL and source in (DeviceSource.VOLUME, DeviceSource.SNAPSHOT):
         raise exceptions.InvalidBDM(reason=f"a {source} cannot be a local disk.")
-    if destination == _LOCAL and source == Source.BLANK and index is not None:
+    if destination == _LOCAL and source == DeviceSource.BLANK and index is not None:
         raise exceptions.InvalidBDM(reason="a blank local disk cannot be booted from.")
 
 
-def _check_guest(item: dict[str, Any], destination: str, source: Source) -> None:
+def _check_guest(item: dict[str, Any], destination: str, source: DeviceSource) -> None:
     bus, kind, form = item.get("disk_bus"), item.get("device_type"), item.get("guest_format")
     if bus is not None and (bus not in PREFIXES or (destination == _LOCAL and bus != "virtio")):
         buses = "virtio" if destination == _LOCAL else ", ".join(PREFIXES)
         raise exceptions.InvalidBDM(reason=f"disk_bus {bus[:64]} is not supported here, only {buses}.")
     if kind not in (None, "disk"):
         raise exceptions.InvalidBDM(reason=f"device_type {kind[:64]} is not supported, only disk.")
-    if form is not None and destination == _LOCAL and source == Source.BLANK and form not in _FORMATS:
+    if form is not None and destination == _LOCAL and source == DeviceSource.BLANK and form not in _FORMATS:
         raise exceptions.InvalidBDM(reason=f"guest_format {form[:64]} is not supported, only {', '.join(_FORMATS)}.")
 
 

@@ -17,7 +17,7 @@ from nova_lite.conductor.operations.create.validate import validate
 from nova_lite.conductor.operations.create.write import Accepted, write
 from nova_lite.db.engine import Database, UnitOfWork, translate
 from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod, ResolvedNetworks
-from nova_lite.objects import CreateRequest, CreateResult, Creation
+from nova_lite.objects import BatchedCreate, CreateRequest, CreateResult
 
 #: Creates of one transaction, and how long they wait for each other.
 LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
@@ -52,7 +52,9 @@ class CreateEndpoints:
             raise result
         return result
 
-    def create_instances_together(self, context: RequestContext, creates: list[Creation]) -> list[CreateResult | None]:
+    def create_instances_together(
+        self, context: RequestContext, creates: list[BatchedCreate]
+    ) -> list[CreateResult | None]:
         """Accept a batch of creates. None stands for a create that the API has to send alone.
 
         Such a create is refused, or needs a reply of a network service first.

@@ -16,13 +16,13 @@ from oslo_utils import strutils
 from nova_lite.base import exceptions
 from nova_lite.image.snapshots import DEVICES
 from nova_lite.objects import BlockDevice, CreateRequest, Image
-from nova_lite.objects.block_device import PREFIXES, Source, root_volume
+from nova_lite.objects.block_device import PREFIXES, DeviceSource, root_volume
 
 
 class _ImageDevice(msgspec.Struct, kw_only=True):
     """A block device, in Nova's words. The owner of an image can write anything there, so it is validated."""
 
-    source_type: Source
+    source_type: DeviceSource
     destination_type: Literal["volume", "local"]
     boot_index: int | None = None
     volume_size: int | None = None
@@ -76,8 +76,8 @@ def _parse(image: Image) -> list[BlockDevice]:
 
 
 def _device(image: Image, item: _ImageDevice) -> BlockDevice:
-    is_snapshot = item.source_type == Source.SNAPSHOT and item.destination_type == "volume"
-    is_blank = item.source_type == Source.BLANK and item.destination_type == "local"
+    is_snapshot = item.source_type == DeviceSource.SNAPSHOT and item.destination_type == "volume"
+    is_blank = item.source_type == DeviceSource.BLANK and item.destination_type == "local"
     if not (is_snapshot and item.snapshot_id is not None) and not is_blank:
         raise exceptions.InvalidBDM(
             reason=f"{DEVICES} of image {image.id} names more than snapshots and blank local disks."

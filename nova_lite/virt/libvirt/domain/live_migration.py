@@ -19,7 +19,7 @@ import libvirt
 from oslo_config import cfg
 
 from nova_lite.base import concurrency, exceptions
-from nova_lite.objects import LiveDestination, LiveSource, MigrationProgress, Wish
+from nova_lite.objects import LiveDestination, LiveSource, MigrationControl, MigrationProgress
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection, one_line
 from nova_lite.virt.libvirt.disks import disks, transfer, volumes
@@ -167,7 +167,7 @@ class LiveMigrator:
 
     # --- migrate
 
-    def run(self, domain: Any, watch: Callable[[MigrationProgress], Wish]) -> None:
+    def run(self, domain: Any, watch: Callable[[MigrationProgress], MigrationControl]) -> None:
         """Migrate the guest. On return it is at the destination.
 
         Raises `MigrationFailed` or `MigrationAborted` if it is still here.
@@ -224,7 +224,11 @@ class LiveMigrator:
         return self._uri, parameters, flags
 
     def _watch(
-        self, domain: Any, thread: threading.Thread, watch: Callable[[MigrationProgress], Wish], started: float
+        self,
+        domain: Any,
+        thread: threading.Thread,
+        watch: Callable[[MigrationProgress], MigrationControl],
+        started: float,
     ) -> None:
         told = 0.0
         prepared = False
@@ -242,19 +246,19 @@ class LiveMigrator:
             self._obey(domain, watch(progress), "as it was asked to be")
             if self._is_late(progress, started):
                 action = self._conf.live_migration_timeout_action
-                self._obey(domain, Wish(action), "it has taken too long")
+                self._obey(domain, MigrationControl(action), "it has taken too long")
 
     def _is_late(self, progress: MigrationProgress, started: float) -> bool:
         size = max(2, (progress.memory_total + progress.disk_total) // images.GIB)
         allowed = self._conf.live_migration_completion_timeout * size
         return bool(allowed) and time.monotonic() - started > allowed
 
-    def _obey(self, domain: Any, wish: Wish, why: str) -> None:
+    def _obey(self, domain: Any, wish: MigrationControl, why: str) -> None:
         """Execute a request. It is repeated each time, because libvirt ignores a request that comes too early."""
-        if wish is Wish.ABORT:
+        if wish is MigrationControl.ABORT:
             self._aborted = why
             self._connection.call_unless(_IDLE, domain.abortJob)
-        elif wish is Wish.FORCE_COMPLETE and not self._forced:
+        elif wish is MigrationControl.FORCE_COMPLETE and not self._forced:
             self._forced = True
             if self._conf.live_migration_permit_post_copy:
                 self._connection.call_unless(_IDLE, domain.migrateStartPostCopy, 0)

@@ -25,7 +25,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, files
 from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule
-from nova_lite.objects.ready import make_ready
+from nova_lite.objects.ready import prepare_decoders
 from nova_lite.objects.security_group import EGRESS, INGRESS, IPV4, IPV6
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import dual_stack, floating_ips, nft
@@ -39,7 +39,7 @@ BRIDGE_SWITCHES = {"nf_call_iptables": "1", "nf_call_ip6tables": "1"}
 _FAMILIES = {IPV4: "ip", IPV6: "ip6"}
 _SET_TYPES = {IPV4: "ipv4_addr", IPV6: "ipv6_addr"}
 
-make_ready(PortFilters)
+prepare_decoders(PortFilters)
 
 
 class PortFirewall:

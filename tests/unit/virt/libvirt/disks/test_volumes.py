@@ -11,7 +11,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice
-from nova_lite.objects.block_device import Source, ephemeral_gb, next_name, swap_mb
+from nova_lite.objects.block_device import DeviceSource, ephemeral_gb, next_name, swap_mb
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import DomainInfo
 from nova_lite.virt.libvirt.disks import disks, volumes
@@ -22,12 +22,12 @@ VOLUME_ID = "aaaaaaaa-0000-4000-8000-000000000001"
 
 
 def volume(name: str, **more: object) -> BlockDevice:
-    values = {"uuid": name, "source_type": Source.VOLUME, "destination_type": "volume", "volume_id": VOLUME_ID}
+    values = {"uuid": name, "source_type": DeviceSource.VOLUME, "destination_type": "volume", "volume_id": VOLUME_ID}
     return BlockDevice(device_name=name, **{**values, **more})  # type: ignore[arg-type]
 
 
 def local(**more: object) -> BlockDevice:
-    return BlockDevice(uuid="x", source_type=Source.BLANK, destination_type="local", **more)  # type: ignore[arg-type]
+    return BlockDevice(uuid="x", source_type=DeviceSource.BLANK, destination_type="local", **more)  # type: ignore[arg-type]
 
 
 def names(devices: list[BlockDevice], count: int) -> list[str]:

@@ -37,7 +37,7 @@ LOG = logging.getLogger(__name__)
 
 BINARY = "nova-lite-api"
 
-#: The options with the address of each API.
+#: Options with the address of each API.
 ADDRESSES = {
     "osapi_compute": ("listen", "port"),
     "metadata": ("metadata_listen", "metadata_listen_port"),
@@ -51,7 +51,7 @@ PARENT_CHECK_SECONDS = 1.0
 
 
 class Site(NamedTuple):
-    """One API that is served: its application, and where; a socket for each worker."""
+    """A served API: its application, one socket per worker, and its TLS settings."""
 
     name: str
     app: deploy.App
@@ -60,7 +60,9 @@ class Site(NamedTuple):
 
 
 class Worker(service.Daemon):
-    """One process that serves all sites, the worker of this number. ``parent``: the pid whose end is its own, too."""
+    """A process that serves all APIs: the worker with this number. ``parent``: pid of the parent; the worker ends
+    with it.
+    """
 
     def __init__(
         self, conf: cfg.ConfigOpts, compute: API, sites: list[Site], number: int = 0, parent: int | None = None
@@ -74,7 +76,7 @@ class Worker(service.Daemon):
         self._http: list[server.HttpServer] = []
 
     def prepare(self) -> None:
-        """Connects to nobody yet: with the broker down requests are answered with 503."""
+        """Create the clients without connecting: while the broker is down, requests get a 503."""
         self._transport = rpc.Transport(self.conf, rpc.API)
         throttled = rpc.Throttled(self._transport, ConductorRPC)
         conductor = conductor_client.connect(
@@ -114,7 +116,7 @@ class Worker(service.Daemon):
 
 
 def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
-    """The sites that can be served. A name that the paste file does not know is logged and skipped."""
+    """Return the APIs that can be served. A name that the paste file does not have is logged and skipped."""
     policy = Policy(conf)
     policy.check_rules()
     services = wsgi.ApiServices(conf, policy, compute)
@@ -145,7 +147,7 @@ def _tls_context(conf: cfg.ConfigOpts) -> ssl.SSLContext:
 
 
 def _volumes(conf: cfg.ConfigOpts, conductor: ConductorRPC) -> UserVolumes | None:
-    """What is asked of Cinder, where volumes are its own."""
+    """Return the client for users' requests to Cinder, if Cinder provides the volumes."""
     if conf.volume.backend != "cinder":
         return None
     from nova_lite.compute.user_volumes import UserVolumes  # keystoneauth is not loaded for nothing

@@ -27,17 +27,19 @@ from nova_lite.virt.driver import load_compute_driver  # noqa: E402
 
 BINARY = "nova-lite-compute"
 
-#: Seconds between two looks whether the domains have to be compared with the database.
+#: Seconds between two checks whether the domains have to be compared with the database.
 RECONCILE_TICK = 1.0
-#: Seconds between two looks whether the hypervisor still answers.
+#: Seconds between two checks of the hypervisor.
 WATCH_TICK = 1.0
-#: Seconds between two questions what the host has to filter; a look whether to ask at least so often.
+#: Seconds between two queries for filter rules, and between two checks whether one is needed.
 FILTERS_TICK = 0.25
 PRUNE_INTERVAL = 3600.0
 
 
 class ComputeDaemon(service.Daemon):
-    """Serves only after its domains were compared with the database, so that no order meets an outdated one."""
+    """The compute daemon. It serves only after it compared its domains with the database, so that no command meets
+    an outdated domain.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf, BINARY)
@@ -84,8 +86,11 @@ class ComputeDaemon(service.Daemon):
         return ComputeManager(conf, conf.host, driver, conductor, images)
 
     def _lock_host(self) -> None:
-        """One daemon per host name: two would break "one job at a time per instance". The kernel frees the lock with
-        the process, however that ends. Raises `ServiceUnavailable` while another one holds it."""
+        """Lock the host's name: two daemons would break "one job at a time per instance". The kernel frees the lock
+        with the process.
+
+        Raises `ServiceUnavailable` while another daemon holds it.
+        """
         if self._lock_file is not None:
             return
         try:
@@ -103,7 +108,7 @@ class ComputeDaemon(service.Daemon):
         self._lock_file = descriptor
 
     def _listen_to_hypervisor(self, manager: ComputeManager) -> None:
-        """In a thread, since a driver may wait for events in the call itself."""
+        """Wait for the hypervisor's events in a thread, since a driver may block in the call."""
         if not self._listening:
             self._listening = True
             wait = manager.host.driver.wait_for_events

@@ -26,10 +26,10 @@ from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
 
 BINARY = "nova-lite-conductor"
 
-#: Seconds between two removals of tokens whose time is over; they are void without it.
+#: Seconds between two removals of expired console tokens. They are void even without it.
 EXPIRE_TOKENS_INTERVAL = 60.0
 
-#: Seconds in which hosts are told at most once that what they filter has changed.
+#: Shortest interval in seconds between two notifications of hosts about changed filter rules.
 FILTER_NEWS_INTERVAL = 0.5
 
 

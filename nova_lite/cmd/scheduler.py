@@ -21,13 +21,13 @@ from nova_lite.daemon.notifications import Notifications  # noqa: E402
 from nova_lite.scheduler.manager import SchedulerManager  # noqa: E402
 from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
 
-#: Seconds between two full garbage collections. Each looks at every host: 55 ms for 10,000 of them, in which nothing is
-#: decided. Left to itself Python does one every ten decisions or so, because each makes and drops as many objects.
+#: Seconds between two full garbage collections. Each examines every host, and no decision is made meanwhile. Python
+#: itself would run one about every ten decisions.
 FULL_COLLECTION_INTERVAL = 60.0
 
 
 def collect_fully_by_the_clock() -> None:
-    """Young objects are collected as ever; no full collection comes by itself any more."""
+    """Disable automatic full garbage collections. Young objects are collected as usual."""
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, 2**31 - 1)
 
@@ -37,7 +37,7 @@ def collect_fully() -> None:
 
 
 class SchedulerDaemon(service.Daemon):
-    """Serves as soon as the broker is there. Hosts are loaded in the background, whenever the conductor answers."""
+    """The scheduler daemon. It serves once the broker is reachable, and loads the hosts in the background."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf, "nova-lite-scheduler")

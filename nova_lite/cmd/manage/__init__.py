@@ -1,6 +1,6 @@
-"""``nova-lite-manage``: what operators do beside the API, straight on the database.
+"""``nova-lite-manage``: tasks of operators besides the API, directly on the database.
 
-Exit status 0: done; 1: it could not be done, or something is wrong, in one line; 2: wrong usage.
+Exit status 0: done. 1: failed, or a problem was found; one line says why. 2: wrong usage.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from nova_lite.cmd.manage.app import App, Commands, explain  # noqa: E402
 
 PROG = "nova-lite-manage"
 
-#: Read when no --config-file is given, as far as they may be. The database's URL is the conductor's secret, so it has a
-#: file of its own; and so has this tool's own account at the broker, which root alone may read.
+#: Configuration files that are read without --config-file, as far as the user may read them. The database's URL is the
+#: conductor's secret, so it has its own file. The tool's own broker account has one as well, which only root may read.
 CONFIG_FILES = (
     "/etc/nova-lite/nova-lite.conf",
     "/etc/nova-lite/conductor.conf",
@@ -81,7 +81,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line; ``run`` in the result is the function to call."""
+    """Build the whole command line; ``run`` in the result is the function to call."""
     common = _common_options(argparse.SUPPRESS, argparse.SUPPRESS)
     top = argparse.ArgumentParser(
         prog=PROG,
@@ -103,9 +103,9 @@ def _common_options(config_file: object, output: object) -> argparse.ArgumentPar
         action="append",
         metavar="FILE",
         default=config_file,
-        help=f"may be repeated, later ones win; without it: {', '.join(CONFIG_FILES)}, as far as they exist",
+        help=f"may be repeated, later files override earlier ones; default: {', '.join(CONFIG_FILES)}, if they exist",
     )
-    common.add_argument("--format", choices=["table", "json"], default=output, help="how to print what is found")
+    common.add_argument("--format", choices=["table", "json"], default=output, help="format of the output")
     return common
 
 

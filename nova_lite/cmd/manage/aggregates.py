@@ -1,4 +1,4 @@
-"""``aggregate``: hosts that have something in common."""
+"""Command ``aggregate``: groups of hosts with common metadata."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def register(commands: Commands) -> None:
     set_.add_argument("--name")
     set_.add_argument("--zone")
     set_.add_argument("--property", type=key_value, action="append", default=[], metavar="KEY=VALUE")
-    set_.add_argument("--remove", action="append", default=[], metavar="KEY", help="of a property")
+    set_.add_argument("--remove", action="append", default=[], metavar="KEY", help="property to remove")
     for verb, text, run in (
         ("add-host", "Put a host into an aggregate.", add_host),
         ("remove-host", "Take a host out of an aggregate.", remove_host),

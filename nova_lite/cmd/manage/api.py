@@ -1,4 +1,4 @@
-"""``api``: what the compute API is, as documents."""
+"""Command ``api``: documents about the compute API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nova_lite.cmd.manage.app import App, Commands
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("api", "Print what the compute API is.")
+    noun = commands.noun("api", "Print documents about the compute API.")
     commands.verb(noun, "openapi", "Print the OpenAPI 3.1 document, as it is served at /openapi.json.", openapi)
     commands.verb(noun, "reference", "Print reference/api.md.", reference)
     commands.verb(noun, "operations", "Print the generated part of reference/operations.md.", operations)
@@ -34,7 +34,7 @@ def command_line(app: App, args: argparse.Namespace) -> None:
 
 
 def openapi(app: App, args: argparse.Namespace) -> None:
-    """The API is imported only here, as it brings the message bus, which takes long to load."""
+    """Print the OpenAPI document. The API is imported here only, because it loads the message bus, which is slow."""
     with warnings.catch_warnings(action="ignore"):
         from nova_lite.api.http import openapi as made
 
@@ -56,7 +56,9 @@ def operations(app: App, args: argparse.Namespace) -> None:
 
 
 def hardware(app: App, args: argparse.Namespace) -> None:
-    """Needs libvirt's Python binding, as each example is run through the driver's own XML."""
+    """Print the hardware page. Each example runs through the driver's XML code, which needs libvirt's Python
+    binding.
+    """
     from nova_lite.virt.libvirt.domain import hardware_page as made
 
     print(made.markdown(), end="")

@@ -1,4 +1,4 @@
-"""What every command gets: configuration, database, and a way to print."""
+"""Parts of every command: configuration, database, and output."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from nova_lite.compute.api import API
     from nova_lite.rpc import Sender, Transport
 
-#: What a command does. Its exit status, where that tells something; else 0.
+#: Function of a command. It returns the exit status, or None for 0.
 Run = Callable[["App", argparse.Namespace], int | None]
 
 
 class App:
-    """``output`` is ``table`` or ``json``."""
+    """Context of a command. ``output`` is ``table`` or ``json``."""
 
     def __init__(self, conf: cfg.ConfigOpts, output: str) -> None:
         self.conf = conf
@@ -39,7 +39,7 @@ class App:
 
     @property
     def db(self) -> Database:
-        """Opened when first asked for; `ConfigurationError` when its schema is not this program's."""
+        """Open the database at first use. Raises `ConfigurationError` when its schema is not this program's."""
         if self._database is None:
             migration.check(self.conf)
             self._database = Database(self.conf)
@@ -47,7 +47,9 @@ class App:
 
     @property
     def servers(self) -> API:
-        """What asks the daemons, as the REST layer does. Imported only here, as the message bus takes long to load."""
+        """Connect to the daemons as the REST layer does. It is imported here only, because the message bus is slow
+        to load.
+        """
         if self._servers is None:
             with warnings.catch_warnings(action="ignore"):
                 from nova_lite.compute.api import API
@@ -72,11 +74,11 @@ class App:
             self._transport.cleanup()
 
     def say(self, line: str) -> None:
-        """A line of progress, at once; beside what is found, where that is to be read by programs."""
+        """Print a line of progress at once, on standard error if programs read the output."""
         print(line, file=sys.stderr if self.output == "json" else sys.stdout, flush=True)
 
     def show(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """A table, or a list of JSON objects with the columns' names in lower case."""
+        """Print a table, or a list of JSON objects whose keys are the columns in lower case."""
         rows = list(rows)
         if self.output == "json":
             keys = [column.lower().replace(" ", "_") for column in columns]
@@ -88,14 +90,14 @@ class App:
 
 
 class Commands:
-    """Adds nouns and their verbs to the command line."""
+    """Builder of the command line: nouns and their verbs."""
 
     def __init__(self, nouns: Any, common: argparse.ArgumentParser) -> None:
         self._nouns = nouns
         self._common = common
 
     def noun(self, name: str, text: str) -> Any:
-        """Sub-commands of ``name``, for `verb`."""
+        """Add sub-commands of ``name``, to be filled by `verb`."""
         return self._nouns.add_parser(name, help=text, description=text).add_subparsers(metavar="VERB", required=True)
 
     def verb(self, parent: Any, name: str, text: str, run: Run) -> argparse.ArgumentParser:
@@ -104,12 +106,12 @@ class Commands:
         return parser
 
     def command(self, name: str, text: str, run: Run) -> argparse.ArgumentParser:
-        """A command without a verb."""
+        """Add a command without a verb."""
         return self.verb(self._nouns, name, text, run)
 
 
 def explain(error: Exception) -> str | None:
-    """What went wrong, for an operator; None for what can only be a bug."""
+    """Return an operator's explanation of an error; None for a bug."""
     ours = engine.translate(error)
     if isinstance(ours, exceptions.DatabaseUnavailable):
         cause = error.__cause__ or error
@@ -120,7 +122,7 @@ def explain(error: Exception) -> str | None:
 
 
 def at_least(minimum: int) -> Callable[[str], int]:
-    """An argparse type."""
+    """Return an argparse type for integers from ``minimum`` on."""
 
     def whole_number(text: str) -> int:
         number = int(text)
@@ -132,7 +134,7 @@ def at_least(minimum: int) -> Callable[[str], int]:
 
 
 def key_value(text: str) -> tuple[str, str]:
-    """An argparse type: ``key=value``."""
+    """Parse ``key=value`` for argparse."""
     key, separator, value = text.partition("=")
     if not key or not separator:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE")

@@ -1,4 +1,4 @@
-"""``audit``: do the rows still agree with each other?"""
+"""Command ``audit``: check the invariants between rows, and repair them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nova_lite.db import audit
 def register(commands: Commands) -> None:
     parser = commands.command(
         "audit",
-        "Check that used counters equal allocations, quotas equal rows, every task has its open action, and nothing is "
-        "left of deleted servers. Exit with 1 if something is wrong and was not mended.",
+        "Check the invariants: counters equal allocations, quotas equal rows, every task has an open action, and "
+        "deleted servers have left nothing. Exit with 1 if a problem was found and not repaired.",
         run,
     )
-    parser.add_argument("--fix", action="store_true", help="mend what is wrong; the daemons may run meanwhile")
+    parser.add_argument("--fix", action="store_true", help="repair the problems; the daemons may keep running")
 
 
 def run(app: App, args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""``broker``: what a daemon's account at RabbitMQ needs."""
+"""Command ``broker``: permissions that a daemon's RabbitMQ account needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nova_lite.rpc.keys import ROLES
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("broker", "Accounts at the message broker.")
+    noun = commands.noun("broker", "Show permissions of accounts at the message broker.")
     permissions = commands.verb(
         noun, "permissions", "Show the permissions of a daemon's account, as rabbitmqctl takes them.", show_permissions
     )

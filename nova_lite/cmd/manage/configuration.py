@@ -1,4 +1,4 @@
-"""``config``: is the configuration one that the daemons can work with?"""
+"""Command ``config``: check the configuration, and print its reference page."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from nova_lite.db import migration
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("config", "Look at the configuration.")
-    commands.verb(noun, "check", "Check the configuration and what it points to; exit with 1 if it cannot work.", check)
+    noun = commands.noun("config", "Check and document the configuration.")
+    commands.verb(
+        noun, "check", "Check the configuration, its files, and its services; exit with 1 on a problem.", check
+    )
     commands.verb(noun, "reference", "Print reference/configuration.md, a page of the documentation.", reference)
 
 
@@ -55,7 +57,7 @@ def _problems(conf: cfg.ConfigOpts) -> Iterator[str]:
 
 
 def _transport(conf: cfg.ConfigOpts) -> Iterator[str]:
-    """Imported only here: loading the message bus takes longer than all other commands together."""
+    """Check the connection to the broker. The message bus is imported here only, because it loads slowly."""
     with warnings.catch_warnings(action="ignore"):
         from nova_lite import rpc
 

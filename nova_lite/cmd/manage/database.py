@@ -1,4 +1,4 @@
-"""``db``: the schema."""
+"""Command ``db``: schema, purge, and version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TELL = 5.0
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("db", "Bring the database's schema up to date, or look at it.")
+    noun = commands.noun("db", "Migrate, check, and purge the database.")
     commands.verb(noun, "sync", "Create or upgrade the schema; the daemons may run meanwhile.", sync)
     commands.verb(noun, "version", "Print the schema's version.", show_version)
     _register_purge(
@@ -28,33 +28,35 @@ def register(commands: Commands) -> None:
             run_purge,
         )
     )
-    commands.verb(noun, "check", "Exit with 1 unless the schema is the one this program needs.", check)
+    commands.verb(noun, "check", "Exit with 1 unless the schema has the version that this program needs.", check)
 
 
 def _register_purge(parser: argparse.ArgumentParser) -> None:
     age = parser.add_mutually_exclusive_group()
-    age.add_argument("--before", type=_moment, metavar="TIME", help="ISO 8601, UTC unless it says otherwise")
+    age.add_argument("--before", type=_moment, metavar="TIME", help="ISO 8601, in UTC unless it has an offset")
     age.add_argument("--older-than", type=at_least(0), metavar="DAYS")
     parser.add_argument(
         "--tombstones-older-than",
         type=at_least(0),
         metavar="DAYS",
-        help="also forget the uuids of servers that were purged so long ago, which is your word that no host has "
-        "anything of them: a domain of such a uuid is never touched then",
+        help="also forget the uuids of servers that were purged so long ago; a domain with such a uuid is never "
+        "touched again, so make sure that no host has one",
     )
     parser.add_argument(
         "--batch-size",
         type=at_least(1),
         default=100,
         metavar="N",
-        help="servers, actions or migrations in one transaction (100)",
+        help="servers, actions or migrations per transaction; default: 100",
     )
-    parser.add_argument("--max-rows", type=at_least(1), metavar="N", help="stop after the batch that makes it so many")
-    parser.add_argument("--dry-run", action="store_true", help="only count")
+    parser.add_argument(
+        "--max-rows", type=at_least(1), metavar="N", help="stop after the batch that reaches this number"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="count the rows, but delete nothing")
 
 
 def _moment(text: str) -> datetime.datetime:
-    """An argparse type: naive UTC."""
+    """Parse a time for argparse; the result is naive UTC."""
     moment = datetime.datetime.fromisoformat(text)
     return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
 

@@ -1,4 +1,4 @@
-"""``flavor``: sizes of servers."""
+"""Command ``flavor``: sizes of servers."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ def register(commands: Commands) -> None:
     noun = commands.noun("flavor", "Create, list and delete flavors.")
     create_ = commands.verb(noun, "create", "Create a flavor and print its id.", create)
     create_.add_argument("name")
-    create_.add_argument("--id", default="", help="by default a new uuid")
+    create_.add_argument("--id", default="", help="default: a new uuid")
     create_.add_argument("--vcpus", type=at_least(1), default=1)
     create_.add_argument("--ram", type=at_least(1), required=True, metavar="MB")
     create_.add_argument("--disk", type=at_least(0), default=0, metavar="GB", help="0: as large as the image")
     create_.add_argument("--ephemeral", type=at_least(0), default=0, metavar="GB")
     create_.add_argument("--swap", type=at_least(0), default=0, metavar="MB")
-    create_.add_argument(
-        "--private", action="store_true", help="only admins and the projects that are given access see it"
-    )
+    create_.add_argument("--private", action="store_true", help="visible to admins and to projects with access only")
     create_.add_argument("--description")
     create_.add_argument("--property", type=key_value, action="append", default=[], metavar="KEY=VALUE")
     commands.verb(noun, "list", "List all flavors.", list_)
-    delete_ = commands.verb(noun, "delete", "Delete a flavor; servers keep what they have of it.", delete)
+    delete_ = commands.verb(noun, "delete", "Delete a flavor; existing servers keep it.", delete)
     delete_.add_argument("id")
 
 

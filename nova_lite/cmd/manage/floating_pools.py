@@ -1,4 +1,4 @@
-"""``floating-pool``: addresses that projects of the built-in networks take and lead to their servers."""
+"""Command ``floating-pool``: pools of floating addresses for the built-in networks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ def register(commands: Commands) -> None:
     noun = commands.noun("floating-pool", "Create, list and delete pools of floating addresses.")
     create_ = commands.verb(noun, "create", "Create a pool and print its id.", create)
     create_.add_argument("name")
-    create_.add_argument("cidr", metavar="CIDR", help="all of its addresses are given out, each is a /32 of some host")
+    create_.add_argument(
+        "cidr", metavar="CIDR", help="every address of it may be allocated; each becomes a /32 on a host"
+    )
     commands.verb(noun, "list", "List all pools.", list_)
-    delete_ = commands.verb(noun, "delete", "Delete a pool that no project has an address of.", delete)
+    delete_ = commands.verb(noun, "delete", "Delete a pool without allocated addresses.", delete)
     delete_.add_argument("name")
 
 

@@ -1,4 +1,4 @@
-"""``service`` and ``host``: daemons and hypervisors."""
+"""Commands ``service`` and ``host``: daemons and hypervisors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nova_lite.db import hosts, services
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("service", "Look at daemons.")
-    commands.verb(noun, "list", "List every daemon that ever reported.", service_list)
-    noun = commands.noun("host", "Look at hypervisors.")
-    commands.verb(noun, "list", "List hypervisors with what may be given out, and what is.", host_list)
+    noun = commands.noun("service", "List services and their heartbeats.")
+    commands.verb(noun, "list", "List all services with their state and last heartbeat.", service_list)
+    noun = commands.noun("host", "List, drain, rebalance, and retire hypervisors.")
+    commands.verb(noun, "list", "List hypervisors with their capacity and usage.", host_list)
     drain = commands.verb(
-        noun, "drain", "Move all servers of a host to others; it is disabled first, and stays so.", scheduler.drain
+        noun, "drain", "Disable a host and move all its servers to others; it stays disabled.", scheduler.drain
     )
     drain.add_argument("host", metavar="HOST")
     _add_move_options(drain)
@@ -24,29 +24,33 @@ def register(commands: Commands) -> None:
         noun, "rebalance", "Move servers so that the hosts are about equally full.", scheduler.rebalance
     )
     rebalance.add_argument("--max-moves", type=at_least(1), default=100, metavar="N")
-    rebalance.add_argument("--az", metavar="ZONE", help="among the hosts of this zone only")
-    rebalance.add_argument("--aggregate", metavar="NAME", help="among the hosts of this aggregate only")
+    rebalance.add_argument("--az", metavar="ZONE", help="consider hosts of this zone only")
+    rebalance.add_argument("--aggregate", metavar="NAME", help="consider hosts of this aggregate only")
     _add_move_options(rebalance)
     retire = commands.verb(
         noun,
         "retire",
-        "Say that a host is gone for good: what it holds is given back, and its service can be deleted.",
+        "Declare a host permanently lost: its allocations are released, and its service can be deleted.",
         host_retire,
     )
     retire.add_argument("host", metavar="HOST")
     retire.add_argument(
         "--with-instances",
         action="store_true",
-        help="its servers are lost with it: they are in error then, except those of which something is elsewhere",
+        help="accept the loss of its servers: they go to ERROR, except servers that also have a part elsewhere",
     )
 
 
 def _add_move_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="the plan only: nothing is moved")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan, but move nothing")
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--live", dest="way", action="store_const", const=moves.LIVE, help="move running, or not at all")
-    way.add_argument("--cold", dest="way", action="store_const", const=moves.COLD, help="move off, and confirm")
-    parser.add_argument("--at-once", type=at_least(1), default=1, metavar="N", help="servers that move at a time")
+    way.add_argument("--live", dest="way", action="store_const", const=moves.LIVE, help="migrate live or not at all")
+    way.add_argument(
+        "--cold", dest="way", action="store_const", const=moves.COLD, help="stop, migrate cold, and confirm"
+    )
+    parser.add_argument(
+        "--at-once", type=at_least(1), default=1, metavar="N", help="number of servers that move concurrently"
+    )
 
 
 def service_list(app: App, args: argparse.Namespace) -> None:

@@ -1,4 +1,6 @@
-"""``user`` and ``project``: who may use a cloud without Keystone. They change the users file, no database."""
+"""Commands ``user`` and ``project``: accounts of a cloud without Keystone. They change the users file, not the
+database.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from nova_lite.base import exceptions, files
 from nova_lite.cmd.manage.app import App, Commands
 
 ADMIN = "admin"
-_PASSWORD = "The password is asked for on a terminal, else it is the first line of standard input."  # noqa: S105
+_PASSWORD = "The password is read from the terminal, or from the first line of standard input."  # noqa: S105
 
 
 def register(commands: Commands) -> None:
@@ -23,17 +25,18 @@ def register(commands: Commands) -> None:
 
 
 def _register_users(commands: Commands) -> None:
-    noun = commands.noun("user", "Users of a cloud without Keystone: create, list, delete them, give them roles.")
+    noun = commands.noun("user", "Create, list, and delete users of a cloud without Keystone, and grant roles.")
     commands.verb(
         noun,
         "init",
-        "Make what is missing of: the tokens' key, the users file, the user admin of the project admin. " + _PASSWORD,
+        "Create the tokens' key, the users file, and the user admin in the project admin, if they are missing. "
+        + _PASSWORD,
         init,
     )
     create_ = commands.verb(noun, "create", "Create a user and print the user's id. " + _PASSWORD, create_user)
     create_.add_argument("name")
-    create_.add_argument("--project", help="the default project, in which the user gets the roles")
-    create_.add_argument("--role", action="append", choices=ROLES, help="may be repeated; by default member")
+    create_.add_argument("--project", help="default project, in which the user gets the roles")
+    create_.add_argument("--role", action="append", choices=ROLES, help="may be repeated; default: member")
     commands.verb(noun, "list", "List users with their roles by project.", list_users)
     commands.verb(noun, "delete", "Delete a user; the user's servers stay.", delete_user).add_argument("name")
     text = "Set a user's password, which ends the user's tokens. " + _PASSWORD
@@ -59,7 +62,7 @@ def _register_users(commands: Commands) -> None:
 
 
 def _register_projects(commands: Commands) -> None:
-    noun = commands.noun("project", "Projects of a cloud without Keystone.")
+    noun = commands.noun("project", "Create, list, and delete projects of a cloud without Keystone.")
     create_ = commands.verb(noun, "create", "Create a project and print its id.", create_project)
     create_.add_argument("name")
     create_.add_argument("--description", default="")
@@ -183,7 +186,7 @@ def _project(content: UsersFile, name: str) -> Project:
 
 
 def _read_password() -> str:
-    """Never from the command line, where everybody on the machine could read it."""
+    """Read a password from the terminal or standard input. Everybody on the machine can read a command line."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\n")
     password = getpass.getpass("Password: ")

@@ -1,4 +1,4 @@
-"""``image``: images of the built-in backend, their rows and their files."""
+"""Command ``image``: images of the built-in backend, rows and files."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def register(commands: Commands) -> None:
     import_.add_argument("--name", required=True)
     import_.add_argument("--disk-format", choices=formats.DISK_FORMATS, required=True)
     import_.add_argument("--container-format", choices=formats.CONTAINER_FORMATS, default="bare")
-    import_.add_argument("--id", type=_uuid, help="by default a new uuid")
-    import_.add_argument("--kernel-id", help="AMI style: the image of the kernel")
-    import_.add_argument("--ramdisk-id", help="AMI style: the image of the initial ramdisk")
+    import_.add_argument("--id", type=_uuid, help="default: a new uuid")
+    import_.add_argument("--kernel-id", help="kernel image of an AMI-style image")
+    import_.add_argument("--ramdisk-id", help="ramdisk image of an AMI-style image")
     import_.add_argument("--min-disk", type=at_least(0), default=0, metavar="GB")
     import_.add_argument("--min-ram", type=at_least(0), default=0, metavar="MB")
     import_.add_argument("--visibility", choices=("public", "private", "shared", "community"), default="public")
-    import_.add_argument("--project", help="the project that owns it")
+    import_.add_argument("--project", help="project that owns it")
     import_.add_argument("--property", type=key_value, action="append", default=[], metavar="KEY=VALUE")
     commands.verb(noun, "list", "List all images.", list_)
-    delete_ = commands.verb(noun, "delete", "Delete images and their files; servers keep their disks.", delete)
+    delete_ = commands.verb(noun, "delete", "Delete images and their files; existing servers keep their disks.", delete)
     delete_.add_argument("ids", nargs="+", metavar="ID")
 
 
@@ -90,7 +90,7 @@ def _wanted(app: App, args: argparse.Namespace) -> Image:
 
 
 def _present(app: App, image: Image, args: argparse.Namespace) -> Image | None:
-    """The same image from an earlier import: the same id, or without one the same name and bytes."""
+    """Return the image of an earlier import with the same id, or without an id the same name and bytes."""
     checksum = store.checksum(args.file)
     if args.id is None:
         return app.db.read(images.find_same, image.name, checksum)
@@ -109,7 +109,7 @@ def _copy(app: App, image: Image, path: str) -> None:
 
 
 class _Progress:
-    """Percent on a terminal, nothing elsewhere."""
+    """Progress in percent, on a terminal only."""
 
     def __init__(self, total: int) -> None:
         self._total = max(total, 1)

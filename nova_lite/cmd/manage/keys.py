@@ -1,4 +1,4 @@
-"""``keys``: what daemons sign their messages with, and whose keys are trusted."""
+"""Command ``keys``: keys that sign messages, and the list of trusted ones."""
 
 from __future__ import annotations
 
@@ -17,38 +17,42 @@ from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.rpc import keys
 from nova_lite.rpc.keys import ROLES, PrivateKey, TrustedKey
 
-#: How the file of a key ends that was made by ``rotate --stage`` and is not used yet.
+#: Suffix of a key file that ``rotate --stage`` made and that is not used yet.
 STAGED = ".next"
 
-#: Seconds for which a key that was replaced is trusted still: what it signed may be on its way.
+#: Seconds for which a replaced key stays trusted, because its messages may be on their way.
 OVERLAP = 3600
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("keys", "Keys of daemons, in [rpc] keys_directory (docs/explanation/security-model.md).")
-    create = commands.verb(noun, "create", "Make a daemon's key, and trust it.", create_key)
+    noun = commands.noun(
+        "keys", "Create, trust, rotate, and revoke the keys of daemons (docs/explanation/security-model.md)."
+    )
+    create = commands.verb(noun, "create", "Create a daemon's key and trust it.", create_key)
     _daemon(create)
     _owner(create)
-    _add_directory(commands.verb(noun, "list", "List the keys that are trusted.", list_keys))
-    trust = commands.verb(noun, "trust", "Trust a key that was made on another machine.", trust_key)
+    _add_directory(commands.verb(noun, "list", "List the trusted keys.", list_keys))
+    trust = commands.verb(noun, "trust", "Trust a key that was created on another machine.", trust_key)
     _daemon(trust)
-    trust.add_argument("key", metavar="PUBLIC_KEY", help="as keys create and keys list show it")
-    rotate = commands.verb(noun, "rotate", "Replace a daemon's key; both are valid for a while.", rotate_key)
+    trust.add_argument("key", metavar="PUBLIC_KEY", help="public key as shown by keys create and keys list")
+    rotate = commands.verb(noun, "rotate", "Replace a daemon's key; both keys stay valid for a while.", rotate_key)
     _daemon(rotate)
     _owner(rotate)
-    rotate.add_argument("--overlap", type=at_least(0), default=OVERLAP, metavar="SECONDS", help="for how long")
+    rotate.add_argument(
+        "--overlap", type=at_least(0), default=OVERLAP, metavar="SECONDS", help="how long the old key stays valid"
+    )
     rotate.add_argument(
         "--stage",
         action="store_true",
-        help="make the new key and trust it, and use it only with the next rotate: when the list is everywhere",
+        help="create and trust the new key, but use it only at the next rotate, when all hosts have the list",
     )
-    revoke = commands.verb(noun, "revoke", "Trust a key no more, from now on.", revoke_key)
+    revoke = commands.verb(noun, "revoke", "Revoke a key at once.", revoke_key)
     revoke.add_argument("id", metavar="ID")
     _add_directory(revoke)
 
 
 def _add_directory(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--directory", metavar="DIRECTORY", help="instead of [rpc] keys_directory")
+    parser.add_argument("--directory", metavar="DIRECTORY", help="default: [rpc] keys_directory")
 
 
 def _daemon(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +62,7 @@ def _daemon(parser: argparse.ArgumentParser) -> None:
 
 
 def _owner(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--owner", metavar="USER", help="whose the file is to be, where root makes it")
+    parser.add_argument("--owner", metavar="USER", help="owner of the file; for root only")
 
 
 def create_key(app: App, args: argparse.Namespace) -> None:
@@ -148,7 +152,7 @@ def _read(directory: str) -> list[TrustedKey]:
 
 @contextlib.contextmanager
 def _changing(directory: str) -> Iterator[list[TrustedKey]]:
-    """The list, to be changed; written when the block ends well. Two who change it wait for each other."""
+    """Lock the list for changes and yield it. It is written if the block succeeds."""
     os.makedirs(directory, mode=0o755, exist_ok=True)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:

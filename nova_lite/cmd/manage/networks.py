@@ -1,4 +1,4 @@
-"""``network``: networks of the built-in backend."""
+"""Command ``network``: networks of the built-in backend."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ def register(commands: Commands) -> None:
     noun = commands.noun("network", "Create, list and delete networks of the built-in backend.")
     create_ = commands.verb(noun, "create", "Create a network and print its id.", create)
     create_.add_argument("name")
-    create_.add_argument("cidr", metavar="CIDR", help="like 10.20.0.0/24")
-    create_.add_argument("--cidr6", metavar="CIDR6", help="a /64 of IPv6 besides, like fd00:20::/64; by default none")
-    create_.add_argument("--gateway", help="by default the first address; 'none' for a network without one")
+    create_.add_argument("cidr", metavar="CIDR", help="IPv4 range, for example 10.20.0.0/24")
+    create_.add_argument(
+        "--cidr6", metavar="CIDR6", help="additional IPv6 /64, for example fd00:20::/64; default: none"
+    )
+    create_.add_argument("--gateway", help="default: the first address; 'none': no gateway")
     create_.add_argument("--dns", action="append", default=[], metavar="ADDRESS", help="may be repeated")
-    create_.add_argument("--bridge", help="name of the bridge on the hosts; by default made from the id")
-    create_.add_argument("--start", metavar="ADDRESS", help="first address to give out")
-    create_.add_argument("--end", metavar="ADDRESS", help="last address to give out")
-    create_.add_argument("--mtu", type=at_least(68), help="by default 1500, or 1450 with --vxlan")
+    create_.add_argument("--bridge", help="name of the bridge on the hosts; default: derived from the id")
+    create_.add_argument("--start", metavar="ADDRESS", help="first address for servers")
+    create_.add_argument("--end", metavar="ADDRESS", help="last address for servers")
+    create_.add_argument("--mtu", type=at_least(68), help="default: 1500, or 1450 with --vxlan")
     create_.add_argument(
         "--vxlan",
         type=at_least(1),
         metavar="VNI",
-        help="a number of its own, by which guests of all hosts meet; by default guests of one host do",
+        help="VNI that connects guests of all hosts; default: the network connects guests of one host",
     )
-    create_.add_argument("--default", action="store_true", help="the one for servers that ask for no other")
-    create_.add_argument("--project", help="the only project that may use it; by default all may")
+    create_.add_argument("--default", action="store_true", help="network of servers that request no other")
+    create_.add_argument("--project", help="only project that may use it; default: all projects")
     commands.verb(noun, "list", "List all networks.", list_)
-    delete_ = commands.verb(noun, "delete", "Delete a network that no server has an address on.", delete)
+    delete_ = commands.verb(noun, "delete", "Delete a network without ports.", delete)
     delete_.add_argument("network", metavar="NAME-OR-ID")
 
 
@@ -81,7 +83,7 @@ def delete(app: App, args: argparse.Namespace) -> None:
 
 
 def _refuse_clash(network: Network, others: Sequence[Network]) -> None:
-    """Every host has all networks: neither addresses nor bridges can be shared."""
+    """Raise an error for shared addresses or bridges: every host has all networks."""
     cidr = ipaddress.ip_network(network.cidr)
     for other in others:
         if other.name == network.name and (other.project_id is None or other.project_id == network.project_id):

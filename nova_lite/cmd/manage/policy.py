@@ -1,4 +1,4 @@
-"""``policy``: who may do what, by the defaults and the operator's file."""
+"""Command ``policy``: list and test rules, from the defaults and the operator's file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nova_lite.policies.enforcer import Policy
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("policy", "Look at who may do what.")
+    noun = commands.noun("policy", "Inspect and test policy rules.")
     commands.verb(noun, "list", "List the rules: default, scope, operations.", list_)
     parser = commands.verb(
         noun,
@@ -25,16 +25,16 @@ def register(commands: Commands) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("rule", nargs="?", metavar="RULE")
     which.add_argument("--all", action="store_true", help="all rules")
-    parser.add_argument("--user", metavar="ID", help="who asks")
-    parser.add_argument("--project", metavar="ID", help="the project of the token")
-    parser.add_argument("--roles", metavar="ROLE,...", default="", help="roles in that project")
+    parser.add_argument("--user", metavar="ID", help="caller's user")
+    parser.add_argument("--project", metavar="ID", help="caller's project")
+    parser.add_argument("--roles", metavar="ROLE,...", default="", help="caller's roles in that project")
     parser.add_argument(
         "--target",
         type=key_value,
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="what it is about, as project_id=ID; may be repeated; without it, user_id and project_id are the asker's",
+        help="target attribute, as project_id=ID; may be repeated; default: the caller's user_id and project_id",
     )
 
 
@@ -63,7 +63,7 @@ def check(app: App, args: argparse.Namespace) -> int:
 
 
 def _context(args: argparse.Namespace, enforced: Policy) -> RequestContext:
-    """As the API makes it of a token; the rules decide whether it is an admin's."""
+    """Build a context as the API does from a token. The rules decide whether it is an admin's."""
     roles = [role.strip() for role in args.roles.split(",") if role.strip()]
     context = RequestContext(user_id=args.user, project_id=args.project, roles=roles, overwrite=False)
     context.is_admin = enforced.is_admin(context)

@@ -1,4 +1,4 @@
-"""``quota``: limits of a project, and of single users in it."""
+"""Command ``quota``: limits of a project, and of single users in it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ DEFAULT = "default"
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("quota", "Show and set what a project may use.")
-    show_ = commands.verb(noun, "show", "Show a project's limits and what it uses.", show)
+    noun = commands.noun("quota", "Show and set quotas of a project.")
+    show_ = commands.verb(noun, "show", "Show a project's limits and usage.", show)
     show_.add_argument("project")
-    show_.add_argument("--user", help="what this user may use and uses of it")
+    show_.add_argument("--user", help="show this user's limits and usage in the project")
     set_ = commands.verb(
         noun,
         "set",
@@ -23,7 +23,7 @@ def register(commands: Commands) -> None:
         set_limits,
     )
     set_.add_argument("project")
-    set_.add_argument("--user", help="limits of this user in it; their 'default' is the project's")
+    set_.add_argument("--user", help="set limits of this user in the project; 'default' restores the project's")
     for resource in quotas.RESOURCES:
         set_.add_argument("--" + resource.replace("_", "-"), dest=resource, type=_limit, metavar="LIMIT")
 

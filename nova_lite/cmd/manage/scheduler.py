@@ -22,14 +22,14 @@ def register(commands: Commands) -> None:
     explain_ = commands.verb(
         noun, "explain", "Where a server would go now, or why it cannot; nothing is booted.", explain
     )
-    explain_.add_argument("server", nargs="?", metavar="SERVER", help="uuid; also shows what its fault says")
-    explain_.add_argument("--flavor", metavar="ID", help="in place of a server: one of this flavor")
+    explain_.add_argument("server", nargs="?", metavar="SERVER", help="uuid; its fault is shown as well")
+    explain_.add_argument("--flavor", metavar="ID", help="explain a hypothetical server with this flavor instead")
     explain_.add_argument("--image", metavar="ID")
     explain_.add_argument("--az", metavar="ZONE")
-    explain_.add_argument("--host", help="ask for this host only; like any other it has to pass the filters")
-    explain_.add_argument("--node", help="ask for this hypervisor only")
+    explain_.add_argument("--host", help="request this host; it still has to pass the filters")
+    explain_.add_argument("--node", help="request this hypervisor")
     explain_.add_argument("--hint", type=key_value, action="append", default=[], metavar="KEY=VALUE")
-    explain_.add_argument("--project", default="", metavar="ID", help="whose server it would be")
+    explain_.add_argument("--project", default="", metavar="ID", help="project of the hypothetical server")
     explain_.add_argument("--count", type=at_least(1), default=1)
 
 

@@ -1,4 +1,4 @@
-"""``server-group``: servers that are to be together, or apart."""
+"""Command ``server-group``: groups with affinity or anti-affinity policies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def register(commands: Commands) -> None:
     create_.add_argument("name")
     create_.add_argument("--project", required=True, metavar="ID")
     create_.add_argument("--policy", required=True, choices=server_groups.POLICIES)
-    create_.add_argument("--max-per-host", type=at_least(1), metavar="N", help="for anti-affinity")
+    create_.add_argument("--max-per-host", type=at_least(1), metavar="N", help="limit of an anti-affinity policy")
     commands.verb(noun, "list", "List the server groups of all projects.", list_)
     delete_ = commands.verb(noun, "delete", "Delete a server group; its servers stay.", delete)
     delete_.add_argument("id")

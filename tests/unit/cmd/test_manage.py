@@ -205,7 +205,7 @@ def test_flavors(tool: Tool) -> None:
     generated = tool("flavor", "create", "gpu", "--ram", "64", "--private", "--property", "a:b=c=d", "--vcpus", "2")
     assert len(generated) == 36
     refused = tool.fails("flavor", "create", "tpm", "--ram", "64", "--property", "hw:tpm_version=2.0")
-    assert "no host here emulates a TPM" in refused
+    assert "this cloud does not emulate a TPM" in refused
     assert "Flavor with name gpu already exists" in tool.fails("flavor", "create", "gpu", "--ram", "1")
     flavors = {flavor["name"]: flavor for flavor in tool.json("flavor", "list")}
     assert flavors["m1.nano"] == {

@@ -96,7 +96,7 @@ class ApiConductorClient(ConductorRPC):
         if len(requests) == 1:
             return [self._client.create_instances(*requests[0])]
         creates = [BatchedCreate(context=context.to_rpc(), request=request) for context, request in requests]
-        return self._client.create_instances_together(requests[0][0], creates)
+        return self._client.create_instances_batch(requests[0][0], creates)
 
     # --- batched: reads
 

@@ -51,7 +51,7 @@ class HostConductorClient(ConductorRPC):
         power_state: int | None,
         error: str | None,
         details: str,
-        position: int = 0,
+        sequence: int = 0,
         answer: dict[str, Any] | None = None,
         request_id: str | None = None,
     ) -> None:
@@ -60,7 +60,7 @@ class HostConductorClient(ConductorRPC):
             power_state=power_state,
             error=error,
             details=details,
-            sequence=position,
+            sequence=sequence,
             answer=answer,
             request_id=request_id,
         )
@@ -69,9 +69,7 @@ class HostConductorClient(ConductorRPC):
     def _finish_actions(self, reports: list[tuple[RequestContext, ActionReport]]) -> list[None]:
         context, report = reports[0]
         if len(reports) == 1:
-            arguments = msgspec.structs.asdict(report)
-            arguments["position"] = arguments.pop("sequence")
-            self._client.finish_action(context, self._host, **arguments)
+            self._client.finish_action(context, self._host, **msgspec.structs.asdict(report))
         else:
             self._client.finish_actions(context, self._host, [report for _, report in reports])
         return [None] * len(reports)

@@ -109,7 +109,7 @@ class CommandExecutor:
             result.power_state,
             result.error,
             result.details,
-            position=command.sequence,
+            sequence=command.sequence,
             answer=result.answer,
             request_id=command.request_id,
         )

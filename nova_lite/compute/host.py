@@ -104,14 +104,14 @@ class LocalHost:
             return False
         return True
 
-    def is_command_open(self, instance_uuid: str, action_id: int, position: int | None, request_id: str) -> bool:
+    def is_command_open(self, instance_uuid: str, action_id: int, sequence: int | None, request_id: str) -> bool:
         """Query the conductor, for as long as necessary, whether it waits for a command that seems to be late.
 
         A database that lost its last commits assigns ids again that were seen here.
         """
 
         def ask() -> bool:
-            return self.conductor.order_is_open(get_admin_context(), self.name, action_id, position, request_id)
+            return self.conductor.is_command_open(get_admin_context(), self.name, action_id, sequence, request_id)
 
         return self.retrier.ask(f"Instance {instance_uuid}: query for a late command", ask, lambda: None)
 

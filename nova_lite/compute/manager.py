@@ -203,10 +203,10 @@ class ComputeManager:
     def _command_method(self, step: operations.HostStep) -> CommandMethod:
         """Return the RPC method that executes ``step``."""
 
-        def execute(context: RequestContext, ticket: ActionCommand) -> None:
-            uuid = ticket.instance.uuid
-            work = functools.partial(self._if_admitted, uuid, self._executor.run, context, step, ticket)
-            self.jobs.start_action(context, uuid, ticket.action_id, work, ticket.sequence)
+        def execute(context: RequestContext, command: ActionCommand) -> None:
+            uuid = command.instance.uuid
+            work = functools.partial(self._if_admitted, uuid, self._executor.run, context, step, command)
+            self.jobs.start_action(context, uuid, command.action_id, work, command.sequence)
 
         execute.__name__ = step.method
         return execute

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from typing import Annotated, Protocol
 
 from nova_lite import operations, rpc
 from nova_lite.base import exceptions
@@ -45,16 +45,19 @@ class ComputeRPC(Protocol):
         """`build_and_run_instance` for each of these."""
 
     @rpc.change(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, kind=rpc.CAST)
-    def order(
+    def run_command(
         self,
         context: RequestContext,
         host: rpc.Receiver,
         method: rpc.MethodName,
-        ticket: ActionCommand,
+        command: Annotated[ActionCommand, rpc.WireName("ticket")],
         version: rpc.Version = "1.0",
     ) -> None:
-        """Carry out a step of an operation; ``method`` is what the operation's row calls it
-        (`nova_lite.operations.HostStep.method`), ``version`` that of this service which the method came in."""
+        """Execute a step of an operation.
+
+        ``method``: the step's `nova_lite.operations.HostStep.wire_method`. ``version``: the version of this service
+        that introduced the method.
+        """
 
     @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
     def cache_images(self, context: RequestContext, host: rpc.Receiver, images: list[Image]) -> None: ...
@@ -109,10 +112,11 @@ class ComputeRPC(Protocol):
         """Raises `InstanceInvalidState` unless the guest runs."""
 
 
-def send_command(compute: ComputeRPC, context: RequestContext, ticket: ActionCommand) -> None:
-    """Order what ``ticket`` is for from its host; nothing to do when no host is involved."""
-    if ticket.host is not None and ticket.build is not None:
-        compute.build_and_run_instance(context, ticket.host, ticket.build)
-    elif ticket.host is not None:
-        method = ticket.method or operations.command_method(ticket.action, ticket.payload)
-        compute.order(context, ticket.host, method, ticket, version=operations.command_methods()[method].since)
+def send_command(compute: ComputeRPC, context: RequestContext, command: ActionCommand) -> None:
+    """Send a command to its host. Do nothing if no host is involved."""
+    if command.host is not None and command.build is not None:
+        compute.build_and_run_instance(context, command.host, command.build)
+    elif command.host is not None:
+        method = command.method or operations.command_method(command.action, command.payload)
+        step = operations.command_methods()[method]
+        compute.run_command(context, command.host, step.wire_method, command, version=step.since)

@@ -87,7 +87,7 @@ class UserVolumes:
         except exceptions.NovaLiteException as error:
             cause = error.message
         try:
-            is_needed = self._conductor.volume_made(context, instance.uuid, device.uuid, volume_id, cause)
+            is_needed = self._conductor.volume_created(context, instance.uuid, device.uuid, volume_id, cause)
         except exceptions.ServiceUnavailable as error:
             LOG.warning("The conductor will look for the volume of server %s: %s", instance.uuid, error.message)
             return

@@ -10,7 +10,7 @@ import contextlib
 import copy
 import datetime
 from collections.abc import Mapping
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeAlias
 
 from nova_lite import operations, rpc
 from nova_lite.base import exceptions
@@ -71,6 +71,9 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
     return Priority.DELETE if arguments.get("action") == operations.DELETE.kind else Priority.CHANGE
 
 
+#: Sequence number of a command (`nova_lite.objects.ActionCommand`).
+Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
+
 # --- fallbacks for older conductors
 
 
@@ -81,10 +84,10 @@ def _create_alone(
     return [None] * len(creates)
 
 
-def _get_instances(conductor: ConductorRPC, context: RequestContext, questions: list[InstanceQuery]) -> list[Instance]:
+def _get_instances(conductor: ConductorRPC, context: RequestContext, queries: list[InstanceQuery]) -> list[Instance]:
     """Read each instance by itself, in the project of its query."""
     instances = {}
-    for query in questions:
+    for query in queries:
         of_query = copy.copy(context)
         of_query.project_id, of_query.is_admin = query.project_id, query.is_admin
         with contextlib.suppress(exceptions.InstanceNotFound):
@@ -108,7 +111,7 @@ def _finish_action(conductor: ConductorRPC, context: RequestContext, host: str, 
         report.power_state,
         report.error,
         report.details,
-        position=report.sequence,
+        sequence=report.sequence,
         answer=report.answer,
         request_id=report.request_id,
     )
@@ -122,8 +125,8 @@ class ConductorRPC(Protocol):
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
         """Check against flavor, image, key, networks and quota, and write instances and their create actions."""
 
-    @rpc.change(rpc.API, since="1.18", fallback=_create_alone)
-    def create_instances_together(
+    @rpc.change(rpc.API, since="1.18", fallback=_create_alone, wire_name="create_instances_together")
+    def create_instances_batch(
         self, context: RequestContext, creates: list[BatchedCreate]
     ) -> list[CreateResult | None]:
         """`create_instances` for each of these, in one transaction. None, for one that has to be asked for by itself:
@@ -145,7 +148,9 @@ class ConductorRPC(Protocol):
         """Of the context's project, or any for an admin; else `InstanceNotFound`."""
 
     @rpc.read(rpc.API, since="1.7", fallback=_get_instances)
-    def instances_get(self, context: RequestContext, questions: list[InstanceQuery]) -> list[Instance]:
+    def instances_get(
+        self, context: RequestContext, queries: Annotated[list[InstanceQuery], rpc.WireName("questions")]
+    ) -> list[Instance]:
         """Those that there are, once each, and that whoever asks for them may see; for several requests at once."""
 
     @rpc.list_(rpc.API)
@@ -208,8 +213,8 @@ class ConductorRPC(Protocol):
     def console_token_get(self, context: RequestContext, token_hash: str) -> ConsoleTarget:
         """Of any project; `ConsoleTokenNotFound` if it is void."""
 
-    @rpc.report(rpc.CONSOLE, since="1.4", replay_safe=True)
-    def console_token_take(self, context: RequestContext, token_hash: str, console_types: list[str]) -> ConsoleTarget:
+    @rpc.report(rpc.CONSOLE, since="1.4", replay_safe=True, wire_name="console_token_take")
+    def console_token_redeem(self, context: RequestContext, token_hash: str, console_types: list[str]) -> ConsoleTarget:
         """The same, and it is void from now on. For the proxies: a console of another type is not found."""
 
     @rpc.change(rpc.API)
@@ -464,7 +469,7 @@ class ConductorRPC(Protocol):
         self,
         context: RequestContext,
         pool: str | None,
-        wanted: Annotated[FloatingIp | None, rpc.Since("1.8")] = None,
+        request: Annotated[FloatingIp | None, rpc.Since("1.8"), rpc.WireName("wanted")] = None,
     ) -> FloatingIp:
         """``pool``: its name or id, None for the first. ``wanted``: its ``pool_id``, and what is said of ``address``,
         ``description``, ``project_id``, ``port_id`` and ``fixed_address``."""
@@ -600,8 +605,8 @@ class ConductorRPC(Protocol):
 
     # --- volumes of Cinder's
 
-    @rpc.change(rpc.API, since="1.10")
-    def volume_made(
+    @rpc.change(rpc.API, since="1.10", wire_name="volume_made")
+    def volume_created(
         self, context: RequestContext, instance_uuid: str, device_uuid: str, volume_id: str | None, error: str | None
     ) -> bool:
         """Cinder has begun to make the volume of a block device, or (``error``) will not. False: it is not wanted any
@@ -740,7 +745,9 @@ class ConductorRPC(Protocol):
         the same. Raises `StaleReport` for an instance that is nothing of the host's."""
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.16", replay_safe=True)
-    def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, ask: bool) -> bool:
+    def interfaces_active(
+        self, context: RequestContext, instance_uuid: str, host: str, refresh: Annotated[bool, rpc.WireName("ask")]
+    ) -> bool:
         """Whether another service has connected all of them, as far as it has said so; ``ask``: it is asked."""
 
     @rpc.report(rpc.API, since="1.16")
@@ -766,7 +773,7 @@ class ConductorRPC(Protocol):
         power_state: int | None,
         error: str | None,
         details: str,
-        position: Annotated[int, rpc.Since("1.1")] = 0,
+        sequence: Annotated[int, rpc.Since("1.1"), rpc.WireName("position")] = 0,
         answer: Annotated[dict[str, Any] | None, rpc.Since("1.1")] = None,
         request_id: Annotated[str | None, rpc.Since("1.4", optional=True)] = None,
     ) -> None:
@@ -784,21 +791,33 @@ class ConductorRPC(Protocol):
     def finish_actions(self, context: RequestContext, host: str, reports: list[ActionReport]) -> None:
         """`finish_action` for each of these, in one transaction."""
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.1", replay_safe=True)
-    def order_is_wanted(self, context: RequestContext, host: str, action_id: int, position: int) -> bool:
+    @rpc.report(rpc.COMPUTE, own="host", since="1.1", replay_safe=True, wire_name="order_is_wanted")
+    def is_command_current(self, context: RequestContext, host: str, action_id: int, sequence: Sequence) -> bool:
         """Whether the conductor still waits for this order: what a host asks before it makes a guest of another host's
         disks."""
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.4", replay_safe=True, fallback=rpc.result(False))
-    def order_is_open(
-        self, context: RequestContext, host: str, action_id: int, position: int | None, request_id: str
+    @rpc.report(
+        rpc.COMPUTE, own="host", since="1.4", replay_safe=True, fallback=rpc.result(False), wire_name="order_is_open"
+    )
+    def is_command_open(
+        self,
+        context: RequestContext,
+        host: str,
+        action_id: int,
+        sequence: Annotated[int | None, rpc.WireName("position")],
+        request_id: str,
     ) -> bool:
         """Whether the conductor waits for just this order, although the host has seen one of a later action: a database
         that lost its last commits gives ids again. ``position`` None: whichever of its action."""
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.2")
     def live_migration_progress(
-        self, context: RequestContext, host: str, action_id: int, position: int, progress: MigrationProgress
+        self,
+        context: RequestContext,
+        host: str,
+        action_id: int,
+        sequence: Sequence,
+        progress: MigrationProgress,
     ) -> MigrationControl:
         """How far a live migration away from ``host`` is; answers what is to become of it."""
 

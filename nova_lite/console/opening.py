@@ -72,7 +72,7 @@ class Opener:
 
     def _take(self, token: str) -> ConsoleTarget:
         try:
-            return self._conductor.console_token_take(get_admin_context(), tokens.digest(token), self._console_types)
+            return self._conductor.console_token_redeem(get_admin_context(), tokens.digest(token), self._console_types)
         except exceptions.ConsoleTokenNotFound:
             raise ConsoleRefusal(
                 http.HTTPStatus.UNAUTHORIZED,

@@ -82,18 +82,18 @@ def allocate(
     conf: cfg.ConfigOpts,
     context: RequestContext,
     pool: str | None,
-    wanted: FloatingIp | None = None,
+    request: FloatingIp | None = None,
 ) -> FloatingIp:
     """Allocate an address from the pool with this name or id, or from the first pool.
 
-    ``wanted`` may name the pool by ``pool_id``, an ``address`` ("" for any), a ``description``, and the target port.
+    ``request`` may name the pool by ``pool_id``, an ``address`` ("" for any), a ``description``, and the target port.
     Raises `FloatingIpPoolNotFound`, `NoMoreFloatingIps` or `QuotaExceeded`; for an ``address``, `InvalidInput` or
     `Conflict`.
     """
-    project_id = (wanted and wanted.project_id) or context.project_id
+    project_id = (request and request.project_id) or context.project_id
     if not project_id:
         raise exceptions.Forbidden("A floating address belongs to a project; this token is for none.")
-    pool_id = wanted.pool_id if wanted is not None else ""
+    pool_id = request.pool_id if request is not None else ""
     found = [each for each in pools(uow) if pool in (None, each.name, each.id) and pool_id in ("", each.id)]
     if not found:
         raise exceptions.FloatingIpPoolNotFound(pool=(pool or pool_id)[:64])
@@ -105,18 +105,18 @@ def allocate(
         "pool_id": found[0].id,
         "project_id": project_id,
         "user_id": context.user_id or "",
-        "description": wanted and wanted.description,
+        "description": request and request.description,
         "created_at": uow.now,
     }
-    if wanted is not None and wanted.address:
-        if ipaddress.ip_address(wanted.address) not in of_pool:
-            raise exceptions.InvalidInput(reason=f"{wanted.address} is not an address of {found[0].name}")
-        if not insert_unless_taken(uow, Row, {**values, "address": wanted.address}):
-            raise exceptions.Conflict(f"Floating IP {wanted.address} is in use.")
+    if request is not None and request.address:
+        if ipaddress.ip_address(request.address) not in of_pool:
+            raise exceptions.InvalidInput(reason=f"{request.address} is not an address of {found[0].name}")
+        if not insert_unless_taken(uow, Row, {**values, "address": request.address}):
+            raise exceptions.Conflict(f"Floating IP {request.address} is in use.")
     else:
         _insert_free(uow, found[0], of_pool, values)
-    if wanted is not None and wanted.port_id:
-        return lead(uow, context, floating_id, wanted.port_id, wanted.fixed_address)
+    if request is not None and request.port_id:
+        return lead(uow, context, floating_id, request.port_id, request.fixed_address)
     return get(uow, context, floating_id)
 
 

@@ -329,13 +329,17 @@ def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> Instanc
     return found[0]
 
 
-def get_all(uow: UnitOfWork, questions: list[InstanceQuery]) -> list[Instance]:
+def get_all(uow: UnitOfWork, queries: list[InstanceQuery]) -> list[Instance]:
     """Return every instance that some query may see, once each, unordered."""
-    asked = collections.defaultdict(list)
-    for question in questions:
-        asked[question.uuid].append(question)
-    found = _whole(uow, uow.rows(_ALL, {"uuids": list(asked)}).all())
-    return [each for each in found if not each.deleted and any(q.may_see(each) for q in asked[each.uuid])]
+    by_uuid = collections.defaultdict(list)
+    for query in queries:
+        by_uuid[query.uuid].append(query)
+    found = _whole(uow, uow.rows(_ALL, {"uuids": list(by_uuid)}).all())
+    return [
+        instance
+        for instance in found
+        if not instance.deleted and any(query.may_see(instance) for query in by_uuid[instance.uuid])
+    ]
 
 
 def list_(

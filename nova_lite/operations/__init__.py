@@ -222,7 +222,8 @@ def command_methods() -> Mapping[str, HostStep]:
 
 def command_method(kind: str, payload: Mapping[str, Any]) -> str:
     """Return the RPC method of the operation's last command, for an older command that names no method."""
-    return [step.method for step in get(kind, payload).steps if isinstance(step, HostStep) and step.name != BUILD][-1]
+    steps = [step for step in get(kind, payload).steps if isinstance(step, HostStep) and step.name != BUILD]
+    return steps[-1].wire_method
 
 
 def compute_version(calls: str) -> str:

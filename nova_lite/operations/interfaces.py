@@ -7,7 +7,7 @@ from nova_lite.operations.steps import DISCONNECT, PERFORM, TAKE_BACK
 from nova_lite.operations.types import HostStep, NetworkStep, Operation
 
 
-def _interface(kind: str, task: str, undo: str, attaches: bool) -> Operation:
+def _interface(kind: str, task: str, undo: str, undo_wire_name: str, attaches: bool) -> Operation:
     """What a host has begun and not told the end of is taken back there: its port is nobody else's before."""
     disconnect = (NetworkStep(DISCONNECT),)
     return Operation(
@@ -20,12 +20,19 @@ def _interface(kind: str, task: str, undo: str, attaches: bool) -> Operation:
                 task=task,
                 event=f"compute_{kind}",
                 since="1.8",
-                undo=(HostStep(TAKE_BACK, undo, retry_forever=True, since="1.8"), *(disconnect if attaches else ())),
+                undo=(
+                    HostStep(TAKE_BACK, undo, wire_name=undo_wire_name, retry_forever=True, since="1.8"),
+                    *(disconnect if attaches else ()),
+                ),
             ),
             *(() if attaches else disconnect),
         ),
     )
 
 
-ATTACH_INTERFACE = _interface("attach_interface", states.ATTACHING_INTERFACE, "take_back_interface", attaches=True)
-DETACH_INTERFACE = _interface("detach_interface", states.DETACHING_INTERFACE, "give_back_interface", attaches=False)
+ATTACH_INTERFACE = _interface(
+    "attach_interface", states.ATTACHING_INTERFACE, "rollback_attach_interface", "take_back_interface", attaches=True
+)
+DETACH_INTERFACE = _interface(
+    "detach_interface", states.DETACHING_INTERFACE, "rollback_detach_interface", "give_back_interface", attaches=False
+)

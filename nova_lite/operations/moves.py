@@ -106,7 +106,7 @@ RESIZE_SAME_HOST = Operation(
     "resize",
     allowed=(states.ACTIVE, states.STOPPED),
     steps=tuple(
-        dataclasses.replace(step, method="set_aside_instance", since="1.6")
+        dataclasses.replace(step, method="resize_instance_same_host", wire_name="set_aside_instance", since="1.6")
         if isinstance(step, HostStep) and step.name == LEAVE
         else step
         for step in _MOVE

@@ -84,7 +84,7 @@ class SchedulerManager:
         self._notify(context, "scheduler.select_destinations.end", {**asked, "hosts": hosts})
         return destinations
 
-    def select_for_several(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
+    def select_destinations_batch(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
         return [self._placement(context, spec) for spec in specs]
 
     def _placement(self, context: RequestContext, spec: RequestSpec) -> Placement:

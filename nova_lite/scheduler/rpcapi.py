@@ -24,8 +24,8 @@ class SchedulerRPC(Protocol):
         """A place for each of ``spec.instance_uuids``, in their order, with alternates. All or none: fewer fitting
         hosts raise `NoValidHost`."""
 
-    @rpc.report(rpc.CONDUCTOR, since="1.1", fallback=rpc.one_by_one("specs", _place))
-    def select_for_several(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
+    @rpc.report(rpc.CONDUCTOR, since="1.1", fallback=rpc.one_by_one("specs", _place), wire_name="select_for_several")
+    def select_destinations_batch(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
         """`select_destinations` for each of these, in their order: each sees what the ones before it took."""
 
     @rpc.report(rpc.CONDUCTOR, kind=rpc.FANOUT)

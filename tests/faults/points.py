@@ -29,7 +29,7 @@ START_BUILD, FINISH_BUILD, FINISH = "start_build", "finish_build", "finish_actio
 #: Transactions: due actions are taken and expired ones ended; a fence is confirmed; a build had succeeded.
 SWEEP, UNDONE, REVIVED = "take_due", "fenced", "revived"
 #: A host asks whether its order is still wanted.
-WANTED = "ordered"
+WANTED = "action_for_command"
 #: Transaction of an operator's retirement of a host.
 RETIRE = "retire"
 #: A host has no domain of what it ought to have.
@@ -47,7 +47,7 @@ VOLUME_CREATE, VOLUME_TAKE, VOLUME_END = "create_volume", "take_volume_work", "f
 #: Transactions of a Cinder volume: one conductor leases it, stores Cinder's state, releases it, and forgets it with its
 #: server. Another stores a volume that was created for a server.
 CINDER_TAKE, CINDER_NOTE, CINDER_GIVE_BACK, CINDER_FORGET = "take", "keep", "settle", "forget"
-CINDER_MADE, CINDER_IS_MADE = "volume_made", "is_made"
+CINDER_MADE, CINDER_IS_MADE = "volume_created", "is_made"
 #: Transactions of an interface from Neutron: before it is requested, and when its action is accepted.
 ATTACH_ASK, ACCEPT_MADE = "plan", "accept_in"
 #: Transaction that stores Neutron's ports.
@@ -177,14 +177,14 @@ def _of_step(step: operations.Step, sender: str, claimed: bool = False, driven: 
         return {}
     if step.begun is not None:
         return join(
-            {sender: around(f"send/{step.method}")},
+            {sender: around(f"send/{step.wire_method}")},
             {
                 CONDUCTOR: around(
                     *([] if claimed else ["handle/start_build", f"commit/{START_BUILD}"]),
                     *("handle/finish_build", f"commit/{FINISH_BUILD}"),
                 ),
                 COMPUTE: around(
-                    f"handle/{step.method}",
+                    f"handle/{step.wire_method}",
                     *([] if claimed else ["send/start_build"]),
                     *("domain/spawn", "fence", "send/finish_build"),
                 ),
@@ -192,11 +192,11 @@ def _of_step(step: operations.Step, sender: str, claimed: bool = False, driven: 
         )
     destroyed = ["domain/destroy"] if step.fences else []
     return join(
-        {sender: around(f"send/{step.method}")},
+        {sender: around(f"send/{step.wire_method}")},
         _of_tasks(step) if step.tasks else {},
         {
             CONDUCTOR: around("handle/finish_action", f"commit/{FINISH}"),
-            COMPUTE: around(f"handle/{step.method}", "fence", *destroyed, "send/finish_action"),
+            COMPUTE: around(f"handle/{step.wire_method}", "fence", *destroyed, "send/finish_action"),
         },
     )
 
@@ -219,8 +219,8 @@ def _of_undo(step: operations.Step) -> Points:
     if not isinstance(step, operations.HostStep):
         return {}
     return {
-        CONDUCTOR: around(f"commit/{SWEEP}", f"send/{step.method}", f"commit/{UNDONE}"),
-        COMPUTE: around(f"handle/{step.method}", "fence"),
+        CONDUCTOR: around(f"commit/{SWEEP}", f"send/{step.wire_method}", f"commit/{UNDONE}"),
+        COMPUTE: around(f"handle/{step.wire_method}", "fence"),
     }
 
 

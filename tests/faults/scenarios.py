@@ -338,7 +338,7 @@ def _interfaces() -> Iterator[Scenario]:
         (operations.ATTACH_INTERFACE, "attach_interface_after", one_active, not_attached),
         (operations.DETACH_INTERFACE, "detach_interface_after", one_with_two_interfaces, not_detached),
     ):
-        undone = around(f"handle/{row.steps[0].undo[0].method}")  # type: ignore[attr-defined]
+        undone = around(f"handle/{row.steps[0].undo[0].wire_method}")  # type: ignore[attr-defined]
         yield Scenario(f"{row.kind}, it fails", failing_to(step, prepare), run, {COMPUTE: undone}, effects=STOPS)
 
 
@@ -432,8 +432,8 @@ MOVES: dict[str, Any] = {"resize": {"resize": {"flavorRef": "2"}}, "migrate": {"
 
 #: The destination asks whether it is still to make the guest.
 ARRIVES: Points = {
-    CONDUCTOR: around("handle/order_is_wanted", f"commit/{points.WANTED}"),
-    COMPUTE: around("send/order_is_wanted"),
+    CONDUCTOR: around("handle/is_command_current", f"commit/{points.WANTED}"),
+    COMPUTE: around("send/is_command_current"),
 }
 
 
@@ -710,9 +710,8 @@ LATE = "was not finished within 10 s"
 STOPS = (failpoints.KILL, failpoints.ERROR, failpoints.DROP, failpoints.DUPLICATE)
 AT_DEADLINE: Points = {CONDUCTOR: around(f"commit/{points.SWEEP}")}
 UNDONE = points.of_undos(operations.CREATE)
-FENCE = (
-    f"send/{next(undo.method for undo in operations.CREATE.undos('build') if isinstance(undo, operations.HostStep))}"
-)
+_BUILD_UNDOS = (undo for undo in operations.CREATE.undos("build") if isinstance(undo, operations.HostStep))
+FENCE = f"send/{next(_BUILD_UNDOS).wire_method}"
 
 
 REVIVED: Points = {

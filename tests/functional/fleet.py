@@ -192,7 +192,7 @@ class Host:
             int(power),
             None,
             "",
-            position=ticket.get("position", 0),
+            sequence=ticket.get("position", 0),
             request_id=ticket.get("request_id"),
         )
 

@@ -123,7 +123,7 @@ FOR_OTHERS = sorted(
 
 def test_most_methods_are_for_other_roles() -> None:
     assert len(FOR_OTHERS) > 70
-    assert {"instance_get", "instance_list", "keypair_list", "console_token_take", "host_retire"} <= set(FOR_OTHERS)
+    assert {"instance_get", "instance_list", "keypair_list", "console_token_redeem", "host_retire"} <= set(FOR_OTHERS)
 
 
 @pytest.mark.parametrize("method", FOR_OTHERS)
@@ -164,8 +164,8 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
         "1.0",
         {"host": VICTIM, "action_id": 2, "power_state": 4, "error": "forged", "details": ""},
     ),
-    ("order_is_wanted", "1.1", {"host": VICTIM, "action_id": 2, "position": 0}),
-    ("order_is_open", "1.4", {"host": VICTIM, "action_id": 2, "position": None, "request_id": "req"}),
+    ("is_command_current", "1.1", {"host": VICTIM, "action_id": 2, "position": 0}),
+    ("is_command_open", "1.4", {"host": VICTIM, "action_id": 2, "position": None, "request_id": "req"}),
     ("live_migration_progress", "1.2", {"host": VICTIM, "action_id": 2, "position": 0, "progress": {}}),
     ("report_task", "1.1", {"host": VICTIM, "action_id": 2, "task_state": "deleting"}),
     ("reconcile_domains", "1.0", {"host": VICTIM, "domains": [], "leftovers": []}),
@@ -239,7 +239,7 @@ def test_no_report_of_a_server_that_is_elsewhere(
         done = {"action_id": action["id"], "power_state": 4, "error": "forged", "details": ""} | mine
         attacker.ask("conductor", None, "finish_action", **done)
         asked = {"action_id": action["id"], "position": 0} | mine
-        assert attacker.told("conductor", None, "order_is_wanted", "1.1", **asked) is False
+        assert attacker.told("conductor", None, "is_command_current", "1.1", **asked) is False
         build = {"instance_uuid": uuid_, "generation": generation} | mine
         assert failure_of(attacker.ask("conductor", None, "start_build", **build)) == "StaleReport"
         for method, more in (("interfaces_bind", {}), ("interfaces_active", {"ask": True})):

@@ -90,8 +90,8 @@ class Link:
     def domain_lost(self, *arguments: Any) -> None:
         self.reports.domain_lost(*arguments)
 
-    def order_is_open(self, *arguments: Any) -> Any:
-        return self.reports.order_is_open(*arguments)
+    def is_command_open(self, *arguments: Any) -> Any:
+        return self.reports.is_command_open(*arguments)
 
     def _say(self, method: Callable[..., T], *arguments: Any, **named: Any) -> T:
         if self.cut == "before":
@@ -120,8 +120,8 @@ class Post:
     def build_and_run_instances(self, context: Any, host: str, requests: list[BuildRequest]) -> None:
         self.sent.extend((host, request) for request in requests)
 
-    def order(self, context: Any, host: str, method: str, ticket: ActionCommand, version: str = "1.0") -> None:
-        self.sent.append((host, ticket))
+    def run_command(self, context: Any, host: str, method: str, command: ActionCommand, version: str = "1.0") -> None:
+        self.sent.append((host, command))
 
     def fence_instance(self, context: Any, host: str, uuid: str, generation: int, timeout: float) -> bool:
         if host not in self.alive:

@@ -48,7 +48,7 @@ HANDLERS: dict[str, Handler] = {
     "post_live_migration_at_destination": live_migration.post_live_migration_at_destination,
     "post_live_migration": live_migration.post_live_migration,
     "resize_instance": resize.resize_instance,
-    "set_aside_instance": resize.set_aside_instance,
+    "resize_instance_same_host": resize.resize_instance_same_host,
     "finish_resize": resize.finish_resize,
     "drop_resize": resize.drop_resize,
     "confirm_resize": resize.confirm_resize,
@@ -66,7 +66,7 @@ HANDLERS: dict[str, Handler] = {
     "swap_volume": volumes.swap_volume,
     "rollback_swap_volume": volumes.rollback_swap_volume,
     "attach_interface": interfaces.attach_interface,
-    "take_back_interface": interfaces.rollback_attach_interface,
+    "rollback_attach_interface": interfaces.rollback_attach_interface,
     "detach_interface": interfaces.detach_interface,
-    "give_back_interface": interfaces.rollback_detach_interface,
+    "rollback_detach_interface": interfaces.rollback_detach_interface,
 }

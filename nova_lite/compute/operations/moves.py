@@ -20,7 +20,7 @@ def require_current(host: LocalHost, command: ActionCommand) -> None:
     uuid, generation = command.instance.uuid, command.generation
     is_current = host.retrier.ask(
         f"Instance {uuid}: query whether it is still to come here",
-        lambda: host.conductor.order_is_wanted(get_admin_context(), host.name, command.action_id, command.sequence),
+        lambda: host.conductor.is_command_current(get_admin_context(), host.name, command.action_id, command.sequence),
         lambda: host.fencing.check(uuid, generation),
     )
     if not is_current:

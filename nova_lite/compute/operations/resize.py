@@ -30,7 +30,7 @@ def resize_instance(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
     return {"disks": msgspec.to_builtins(source)}
 
 
-def set_aside_instance(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
+def resize_instance_same_host(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
     """Turn the guest off and set it aside, to make room for the new one.
 
     Runs at the source, which is also the destination.

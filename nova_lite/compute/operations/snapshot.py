@@ -80,9 +80,8 @@ class Progress:
         self._command = command
         self._context: RequestContext = get_admin_context()
         definition = operations.get(command.action, command.payload)
-        step = next(
-            step for step in definition.steps if isinstance(step, operations.HostStep) and step.method == command.method
-        )
+        steps = [step for step in definition.steps if isinstance(step, operations.HostStep)]
+        step = next(step for step in steps if command.method in (step.method, step.wire_method))
         self.tasks = step.tasks
         self._task = step.task or ""
         self._reported_at = time.monotonic()

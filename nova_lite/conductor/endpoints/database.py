@@ -102,7 +102,7 @@ WRITES: dict[str, Function] = {
     "aggregate_set_metadata": aggregates.set_metadata,
     "aggregate_update": aggregates.rename,
     "console_token_create": console_tokens.create,
-    "console_token_take": console_tokens.take,
+    "console_token_redeem": console_tokens.take,
     "flavor_access_add": flavor_access.add,
     "flavor_access_remove": flavor_access.remove,
     "flavor_create": flavors.create,

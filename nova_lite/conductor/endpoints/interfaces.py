@@ -32,9 +32,9 @@ class NetworkServiceEndpoints:
         call = self.db.read(self._of_host, instance_uuid, host, NetworkMethod.BIND)
         return BuildNetworks(vifs=self._ask(call) if self.network.has_remote_ports else call.vifs)
 
-    def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, ask: bool) -> bool:
+    def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, refresh: bool) -> bool:
         call = self.db.read(self._of_host, instance_uuid, host, NetworkMethod.LOOK)
-        vifs = self._ask(call) if ask and self.network.has_remote_ports else call.vifs
+        vifs = self._ask(call) if refresh and self.network.has_remote_ports else call.vifs
         return all(vif.active for vif in vifs)
 
     def _of_host(self, uow: UnitOfWork, instance_uuid: str, host: str, method: NetworkMethod) -> NetworkCall:

@@ -28,15 +28,15 @@ class LiveMigrationEndpoints:
         self.conf = conf
 
     def live_migration_progress(
-        self, context: RequestContext, host: str, action_id: int, position: int, progress: MigrationProgress
+        self, context: RequestContext, host: str, action_id: int, sequence: int, progress: MigrationProgress
     ) -> MigrationControl:
-        return self.db.write(self._progress, host, action_id, position, progress)
+        return self.db.write(self._progress, host, action_id, sequence, progress)
 
     def _progress(
-        self, uow: UnitOfWork, host: str, action_id: int, position: int, progress: MigrationProgress
+        self, uow: UnitOfWork, host: str, action_id: int, sequence: int, progress: MigrationProgress
     ) -> MigrationControl:
         """A migration that nobody waits for any more is to end."""
-        ctx = action_for_command(uow, host, action_id, position)
+        ctx = action_for_command(uow, host, action_id, sequence)
         row = None if ctx is None else server_migrations.current(uow, ctx.instance.uuid)
         if ctx is None or row is None:
             return MigrationControl.ABORT

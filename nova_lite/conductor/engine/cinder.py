@@ -86,12 +86,12 @@ class CinderDriver:
 
     # --- the API's
 
-    def volume_made(
+    def volume_created(
         self, context: RequestContext, instance_uuid: str, device_uuid: str, volume_id: str | None, error: str | None
     ) -> bool:
-        return self.db.write(self._volume_made, instance_uuid, device_uuid, volume_id, error)
+        return self.db.write(self._volume_created, instance_uuid, device_uuid, volume_id, error)
 
-    def _volume_made(
+    def _volume_created(
         self, uow: UnitOfWork, instance_uuid: str, device_uuid: str, volume_id: str | None, error: str | None
     ) -> bool:
         instance = instances.lock(uow, instance_uuid)
@@ -230,7 +230,7 @@ class CinderDriver:
                 if work.given_up:
                     raise self._failed(work, "it was never asked for: the API that was to ask has ended")
                 raise exceptions.VolumeNotReady(volume_id=work.id)
-            self.db.write(self._volume_made, work.instance_uuid, work.id, work.volume_id, None)
+            self.db.write(self._volume_created, work.instance_uuid, work.id, work.volume_id, None)
         try:
             status = self._cinder().own_volume(work.volume_id).status
         except exceptions.VolumeNotFound as error:

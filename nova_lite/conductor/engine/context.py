@@ -101,7 +101,7 @@ def command_of(ctx: ActionContext) -> ActionCommand:
     return ActionCommand(
         action_id=action.id,
         action=action.action,
-        method=step.method if isinstance(step, HostStep) else "",
+        method=step.wire_method if isinstance(step, HostStep) else "",
         instance=_told(ctx, step),
         generation=action.generation,
         host=action.host if wanted or builds else None,

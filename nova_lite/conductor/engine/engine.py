@@ -377,13 +377,13 @@ class ActionEngine:
         power_state: int | None,
         error: str | None,
         details: str,
-        position: int = 0,
+        sequence: int = 0,
         answer: dict[str, Any] | None = None,
         request_id: str | None = None,
     ) -> None:
         """An order was carried out, or not. One that is over, is not this host's, or is of another request, stays as it
         is."""
-        self.db.write(self._finish_action, host, action_id, power_state, error, details, position, answer, request_id)
+        self.db.write(self._finish_action, host, action_id, power_state, error, details, sequence, answer, request_id)
 
     def finish_actions(self, context: RequestContext, host: str, reports: list[ActionReport]) -> None:
         def finish_action(uow: UnitOfWork, some: list[ActionReport]) -> list[None]:
@@ -404,13 +404,13 @@ class ActionEngine:
         # In one order everywhere, as the transaction locks several.
         self.db.write_together(finish_action, sorted(reports, key=lambda report: report.action_id))
 
-    def order_is_open(
-        self, context: RequestContext, host: str, action_id: int, position: int | None, request_id: str
+    def is_command_open(
+        self, context: RequestContext, host: str, action_id: int, sequence: int | None, request_id: str
     ) -> bool:
-        return self.db.write(action_for_command, host, action_id, position, request_id) is not None
+        return self.db.write(action_for_command, host, action_id, sequence, request_id) is not None
 
-    def order_is_wanted(self, context: RequestContext, host: str, action_id: int, position: int) -> bool:
-        return self.db.write(action_for_command, host, action_id, position) is not None
+    def is_command_current(self, context: RequestContext, host: str, action_id: int, sequence: int) -> bool:
+        return self.db.write(action_for_command, host, action_id, sequence) is not None
 
     def _finish_action(
         self,
@@ -420,11 +420,11 @@ class ActionEngine:
         power_state: int | None,
         error: str | None,
         details: str,
-        position: int,
+        sequence: int,
         answer: dict[str, Any] | None,
         request_id: str | None,
     ) -> None:
-        ctx = action_for_command(uow, host, action_id, position, request_id)
+        ctx = action_for_command(uow, host, action_id, sequence, request_id)
         if ctx is None or not isinstance(ctx.step, HostStep):
             return
         step, action = ctx.step, ctx.action

@@ -140,7 +140,7 @@ class Scheduling:
         if len(groups) > 1:
             try:
                 specs = [self._spec(group) for group in groups]
-                placements = self.scheduler.select_for_several(groups[0][0].context, specs)
+                placements = self.scheduler.select_destinations_batch(groups[0][0].context, specs)
                 return [_destinations_of(placement) for placement in placements]
             except exceptions.NovaLiteException as error:
                 return [error] * len(groups)

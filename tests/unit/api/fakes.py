@@ -490,10 +490,10 @@ class FakeCompute:
         if self.error is not None:
             raise self.error
 
-    def order(
-        self, context: RequestContext, host: str, method: str, ticket: ActionCommand, version: str = "1.0"
+    def run_command(
+        self, context: RequestContext, host: str, method: str, command: ActionCommand, version: str = "1.0"
     ) -> None:
-        self._note(method, host, ticket)
+        self._note(method, host, command)
 
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         self._note("get_console_output", host, instance_uuid, length)

@@ -45,7 +45,7 @@ class Conductor:
             raise exceptions.FlavorUnavailable(flavor_id="1")
         return CreateResult(reservation_id=f"{context.project_id}/{request.name}", instances=[])
 
-    def create_instances_together(
+    def create_instances_batch(
         self, context: RequestContext, creates: list[BatchedCreate]
     ) -> list[CreateResult | None]:
         self.batches.append([create.request.name for create in creates])

@@ -66,8 +66,8 @@ class Conductor:
             raise exceptions.InstanceNotFound(instance_id=instance_uuid)
         return instance
 
-    def instances_get(self, context: RequestContext, questions: list[InstanceQuery]) -> list[Instance]:
-        uuids = [query.uuid for query in questions]
+    def instances_get(self, context: RequestContext, queries: list[InstanceQuery]) -> list[Instance]:
+        uuids = [query.uuid for query in queries]
         self._receive(uuids)
         return [instance for instance in self.instances.values() if instance.uuid in uuids]
 

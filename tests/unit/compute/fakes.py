@@ -126,8 +126,8 @@ class FakeConductor:
         self._called("start_build", (instance_uuid, host, generation))
         return BuildNetworks(vifs=self.vifs)
 
-    def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, ask: bool) -> bool:
-        self._called("interfaces_active", ask)
+    def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, refresh: bool) -> bool:
+        self._called("interfaces_active", refresh)
         return self.connected is not None and self.connected <= len(self.of("interfaces_active"))
 
     def interfaces_bind(self, context: RequestContext, instance_uuid: str, host: str) -> BuildNetworks:
@@ -145,7 +145,7 @@ class FakeConductor:
         power_state: int | None,
         error: str | None,
         details: str,
-        position: int = 0,
+        sequence: int = 0,
         answer: dict[str, Any] | None = None,
         request_id: str | None = None,
     ) -> None:
@@ -168,14 +168,14 @@ class FakeConductor:
         self.images[image_id] = msgspec.structs.replace(self.image_get(context, image_id), **changes)
         return self.images[image_id]
 
-    def order_is_wanted(self, context: RequestContext, host: str, action_id: int, position: int) -> bool:
-        self._called("order_is_wanted", (host, action_id, position))
+    def is_command_current(self, context: RequestContext, host: str, action_id: int, sequence: int) -> bool:
+        self._called("is_command_current", (host, action_id, sequence))
         return self.wanted
 
-    def order_is_open(
-        self, context: RequestContext, host: str, action_id: int, position: int | None, request_id: str
+    def is_command_open(
+        self, context: RequestContext, host: str, action_id: int, sequence: int | None, request_id: str
     ) -> bool:
-        self._called("order_is_open", (action_id, position, request_id))
+        self._called("is_command_open", (action_id, sequence, request_id))
         return request_id in self.open_requests
 
     def reconcile_domains(

@@ -353,7 +353,7 @@ def test_a_build_ordered_after_its_delete_is_dropped(host: Host) -> None:
     host.build()
     host.settle()
     assert host.traces() == []
-    assert [name for name, _ in host.conductor.calls[1:]] == ["finish_action", "order_is_open"]
+    assert [name for name, _ in host.conductor.calls[1:]] == ["finish_action", "is_command_open"]
 
 
 # --- a kill at any step

@@ -157,7 +157,7 @@ def test_a_destination_that_was_killed_does_it_again(source: Host, destination: 
 
 CONFIRM, REVERT, REVERTED = 10, 11, 12
 ONE_HOST = {
-    LEAVE: "set_aside_instance",
+    LEAVE: "resize_instance_same_host",
     **{position: METHODS[position] for position in (ARRIVE, DROP, RETURN)},
     CONFIRM: "confirm_resize",
     REVERT: "revert_resize",

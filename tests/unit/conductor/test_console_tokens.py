@@ -30,7 +30,7 @@ def create(conductor: ConductorRPC, uuid: str, **options: Any) -> str:
 
 
 def take(conductor: ConductorRPC, token: str) -> Any:
-    return conductor.console_token_take(make.ADMIN, tokens.digest(token), TYPES)
+    return conductor.console_token_redeem(make.ADMIN, tokens.digest(token), TYPES)
 
 
 def change(uow: UnitOfWork, uuid: str, **values: Any) -> None:
@@ -75,7 +75,7 @@ def test_only_its_hash_is_kept(conductor: ConductorRPC, db: Database, uuid: str)
 def test_a_console_of_another_type_is_not_opened_and_its_token_stays(conductor: ConductorRPC, uuid: str) -> None:
     token = create(conductor, uuid)
     with pytest.raises(exceptions.ConsoleTokenNotFound):
-        conductor.console_token_take(make.ADMIN, tokens.digest(token), ["serial"])
+        conductor.console_token_redeem(make.ADMIN, tokens.digest(token), ["serial"])
     assert take(conductor, token).console == CONSOLE
 
 

@@ -233,11 +233,11 @@ def test_those_of_one_message_are_one_transaction_and_each_is_its_own_askers(
     transactions = []
     whole: Callable[..., Any] = create._create_instances
     monkeypatch.setattr(create, "_create_instances", lambda *each: transactions.append(each) or whole(*each))
-    answers = create.create_instances_together(make.context("p3"), creates)
+    answers = create.create_instances_batch(make.context("p3"), creates)
     assert [each.instances[0].project_id for each in answers if each is not None] == ["p2", "p1"]
     assert named(db) == [("p1", "vm1"), ("p2", "vm2")]
     assert len(transactions) == 1
-    again = create.create_instances_together(make.context("p3"), creates)
+    again = create.create_instances_batch(make.context("p3"), creates)
     assert [uuid_of(each) for each in again if each] == [uuid_of(each) for each in answers if each]
 
 
@@ -245,7 +245,7 @@ def test_of_one_message_the_refused_one_is_to_be_asked_for_by_itself(
     db: Database, create: CreateEndpoints, image: objects.Image
 ) -> None:
     creates = [creation(image), creation(image, flavor="none"), creation(image, name="other")]
-    answers = create.create_instances_together(make.context(), creates)
+    answers = create.create_instances_batch(make.context(), creates)
     assert [each is None for each in answers] == [False, True, False]
     assert named(db) == [("p1", "other"), ("p1", "vm")]
 
@@ -254,7 +254,7 @@ def test_where_a_network_service_is_asked_first_each_is_asked_for_by_itself(
     db: Database, create: CreateEndpoints, image: objects.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(create.network, "remote", True)
-    assert create.create_instances_together(make.context(), [creation(image), creation(image)]) == [None, None]
+    assert create.create_instances_batch(make.context(), [creation(image), creation(image)]) == [None, None]
     assert named(db) == []
 
 

@@ -36,7 +36,7 @@ def detach(world: World, uuid: str, port_id: str) -> objects.ActionCommand:
 
 def report(world: World, ticket: objects.ActionCommand, error: str | None = None) -> None:
     world.reports.finish_action(
-        world.context(), str(ticket.host), ticket.action_id, 1, error, "", position=ticket.sequence
+        world.context(), str(ticket.host), ticket.action_id, 1, error, "", sequence=ticket.sequence
     )
 
 

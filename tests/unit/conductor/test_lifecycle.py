@@ -58,7 +58,7 @@ class Scheduler:
         self.specs: list[objects.RequestSpec] = []
         self.asked = 0
 
-    def select_for_several(self, context: Any, specs: list[objects.RequestSpec]) -> list[objects.Placement]:
+    def select_destinations_batch(self, context: Any, specs: list[objects.RequestSpec]) -> list[objects.Placement]:
         self.asked += 1
         found = []
         for spec in specs:
@@ -104,8 +104,10 @@ class Compute:
         self.messages += 1
         self.builds.append((host, request))
 
-    def order(self, context: Any, host: str, method: str, ticket: objects.ActionCommand, version: str = "1.0") -> None:
-        self.tickets.append(ticket)
+    def run_command(
+        self, context: Any, host: str, method: str, command: objects.ActionCommand, version: str = "1.0"
+    ) -> None:
+        self.tickets.append(command)
 
     def fence_instance(self, context: Any, host: str, uuid: str, generation: int, timeout: float) -> bool:
         if isinstance(self.fenced, Exception):
@@ -1136,13 +1138,13 @@ def test_a_report_or_question_of_another_request_is_about_another_action(world: 
     uuid, host, _ = world.built()
     ticket = world.lifecycle.accept_action(world.context("req-new"), uuid, "stop", {})
     order = (host, ticket.action_id)
-    assert not world.reports.order_is_open(world.context(), *order, ticket.sequence, "req-lost")
-    assert not world.reports.order_is_open(world.context(), "host9", ticket.action_id, ticket.sequence, "req-new")
-    assert not world.reports.order_is_open(world.context(), *order, ticket.sequence + 1, "req-new")
-    assert world.reports.order_is_open(world.context(), *order, ticket.sequence, "req-new")
-    assert world.reports.order_is_open(world.context(), *order, None, "req-new")
+    assert not world.reports.is_command_open(world.context(), *order, ticket.sequence, "req-lost")
+    assert not world.reports.is_command_open(world.context(), "host9", ticket.action_id, ticket.sequence, "req-new")
+    assert not world.reports.is_command_open(world.context(), *order, ticket.sequence + 1, "req-new")
+    assert world.reports.is_command_open(world.context(), *order, ticket.sequence, "req-new")
+    assert world.reports.is_command_open(world.context(), *order, None, "req-new")
     world.reports.finish_action(world.context(), *order, 4, None, "", ticket.sequence, request_id="req-lost")
     assert world.open_actions() == [("stop", "perform")]
     world.reports.finish_action(world.context(), *order, 4, None, "", ticket.sequence, request_id="req-new")
     assert (world.open_actions(), world.instance(uuid).vm_state) == ([], states.STOPPED)
-    assert not world.reports.order_is_open(world.context(), *order, ticket.sequence, "req-new")
+    assert not world.reports.is_command_open(world.context(), *order, ticket.sequence, "req-new")

@@ -329,15 +329,15 @@ def test_a_port_is_connected_when_neutron_says_so_or_is_asked(world: World, neut
     uuid, host, _ = world.built()
     interfaces = PortEndpoints(world.engine)
     (port,) = neutron.ports
-    assert not interfaces.interfaces_active(world.context(), uuid, host, ask=True)
+    assert not interfaces.interfaces_active(world.context(), uuid, host, refresh=True)
     interfaces.interfaces_event(world.context(), uuid, "network-vif-plugged", port["id"])
-    assert interfaces.interfaces_active(world.context(), uuid, host, ask=False)
+    assert interfaces.interfaces_active(world.context(), uuid, host, refresh=False)
     interfaces.interfaces_event(world.context(), uuid, "network-vif-unplugged", port["id"])
-    assert not interfaces.interfaces_active(world.context(), uuid, host, ask=False)
+    assert not interfaces.interfaces_active(world.context(), uuid, host, refresh=False)
     port["status"] = "ACTIVE"
-    assert interfaces.interfaces_active(world.context(), uuid, host, ask=True), "the event was lost"
+    assert interfaces.interfaces_active(world.context(), uuid, host, refresh=True), "the event was lost"
     with pytest.raises(exceptions.StaleReport):
-        interfaces.interfaces_active(world.context(), uuid, "host9", ask=True)
+        interfaces.interfaces_active(world.context(), uuid, "host9", refresh=True)
 
 
 def test_a_port_that_was_deleted_is_not_shown(world: World, neutron: FakeNeutron) -> None:

@@ -26,7 +26,7 @@ HOST = keys.Peer(rpc.COMPUTE, "host")
 #: What does no harm when it is asked again, besides what reads by its name.
 HARMLESS = {
     "build_instances": "has the conductor look for rows that wait to be built",
-    "console_token_take": "a token is gone once it was taken",
+    "console_token_redeem": "a token is gone once it was taken",
     "domains_expected": "reads",
     "finish_build": "the generation that it was for: test_reports_again.py",
     "finish_builds": "the generations that they were for: test_reports_again.py",
@@ -34,8 +34,8 @@ HARMLESS = {
     "instances_at_address": "reads",
     "interfaces_active": "writes down what the network service says now: test_reports_again.py",
     "migrations_in_progress": "reads",
-    "order_is_open": "reads",
-    "order_is_wanted": "reads",
+    "is_command_open": "reads",
+    "is_command_current": "reads",
     "report_service": "a heartbeat; its time is the database's",
     "report_state": "a heartbeat with its number: test_reports_again.py",
     "volume_usage": "reads",

@@ -33,7 +33,7 @@ METHODS = {
     if rpc.COMPUTE in method.access.roles and method.replay_safe and not name.endswith("_get")
 }
 #: What may be known of them, without a row that changes: that they read.
-READS = {"order_is_wanted", "order_is_open", "domains_expected", "interfaces_active"}
+READS = {"is_command_current", "is_command_open", "domains_expected", "interfaces_active"}
 
 
 class Recorder:
@@ -99,11 +99,11 @@ def story(recorder: Recorder) -> Iterator[str]:
 
     def ordered(uuid: str, outcome: BuildOutcome, batch: bool = False) -> None:
         host, request = [each for each in world.compute.builds if each[1].instance.uuid == uuid][-1]
-        position = {"action_id": request.action_id, "position": 0}
-        recorder.say("order_is_wanted", host=host, **position)
-        recorder.say("order_is_open", host=host, request_id=request.request_id, **position)
+        command = {"action_id": request.action_id, "sequence": 0}
+        recorder.say("is_command_current", host=host, **command)
+        recorder.say("is_command_open", host=host, request_id=request.request_id, **command)
         with contextlib.suppress(exceptions.StaleReport):  # it was taken from the host meanwhile
-            recorder.say("interfaces_active", instance_uuid=uuid, host=host, ask=True)
+            recorder.say("interfaces_active", instance_uuid=uuid, host=host, refresh=True)
         what = {"instance_uuid": uuid, "generation": request.generation, "host": host, "action_id": request.action_id}
         result = BuildResult(outcome=outcome, power_state=1, message="" if outcome == BUILT else "no", **what)
         if batch:
@@ -118,7 +118,7 @@ def story(recorder: Recorder) -> Iterator[str]:
     def acted(uuid: str, kind: str, power_state: int | None, **payload: Any) -> None:
         ticket = world.lifecycle.accept_action(world.context(admin=True), uuid, kind, payload)
         arguments = (ticket.host, ticket.action_id, power_state, None, "")
-        world.reports.finish_action(world.context(), *arguments, position=ticket.sequence)
+        world.reports.finish_action(world.context(), *arguments, sequence=ticket.sequence)
 
     first, second = Life(recorder, "host1"), Life(recorder, "host2")
     for life in (first, second):

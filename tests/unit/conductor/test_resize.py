@@ -281,10 +281,10 @@ def test_only_the_current_order_is_wanted(world: Moving) -> None:
     world.act("resize", flavor_id="2")
     world.left()
     order = world.order
-    assert world.reports.order_is_wanted(world.context(), "host2", order.action_id, order.sequence)
-    assert not world.reports.order_is_wanted(world.context(), "host1", order.action_id, order.sequence)
+    assert world.reports.is_command_current(world.context(), "host2", order.action_id, order.sequence)
+    assert not world.reports.is_command_current(world.context(), "host1", order.action_id, order.sequence)
     world.answer(error="disk full")
-    assert not world.reports.order_is_wanted(world.context(), "host2", order.action_id, order.sequence)
+    assert not world.reports.is_command_current(world.context(), "host2", order.action_id, order.sequence)
 
 
 @pytest.mark.parametrize("moment", ["leave", "arrive", "resized", "confirm", "revert"])

@@ -66,7 +66,7 @@ class Cloud:
     def build_all(self, context: RequestContext, requests: list[BuildRequest]) -> None:
         self.builds += requests
 
-    def select_for_several(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
+    def select_destinations_batch(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
         return [Placement(destinations=self.select_destinations(context, spec)) for spec in specs]
 
 
@@ -108,7 +108,7 @@ def cloud(db: Database, conf: cfg.ConfigOpts, bus: rpc.InProcess, manager: Condu
             SchedulerRPC,
             {
                 name: getattr(served, name)
-                for name in ("select_destinations", "select_for_several", "update_host_states")
+                for name in ("select_destinations", "select_destinations_batch", "update_host_states")
             },
         )
     )

@@ -89,7 +89,7 @@ def test_hosts_that_do_not_answer_a_fence_hold_up_no_order(world: World, free: t
     sent = threading.Event()
     uuid, _, _ = world.built()
     stop = world.lifecycle.accept_action(world.context(), uuid, "stop", {})
-    world.compute.order = lambda *_, **__: sent.set()  # type: ignore[method-assign]
+    world.compute.run_command = lambda *_, **__: sent.set()  # type: ignore[method-assign]
     world.let_time_pass(31)
     for _ in range(3):
         world.reconciler.sweep()
@@ -122,11 +122,11 @@ def test_a_scheduler_that_does_not_answer_holds_up_no_order(world: World, free: 
     world.create(max_count=9)
     world.scheduler.select_destinations = silent  # type: ignore[method-assign]
     sent = threading.Event()
-    world.compute.order = lambda *_, **__: None  # type: ignore[method-assign]
+    world.compute.run_command = lambda *_, **__: None  # type: ignore[method-assign]
     for _ in range(6):
         world.let_time_pass(31)
         world.reconciler.sweep()
-    world.compute.order = lambda *_, **__: sent.set()  # type: ignore[method-assign]
+    world.compute.run_command = lambda *_, **__: sent.set()  # type: ignore[method-assign]
     world.let_time_pass(31)
     world.reconciler.sweep()
     assert sent.wait(DEADLINE), f"the order of action {stop} waits for the scheduler"

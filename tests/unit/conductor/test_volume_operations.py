@@ -79,7 +79,7 @@ def test_its_image_names_snapshots_of_its_volumes(world: Booted) -> None:
     image = world.db.read(images.get, world.context(), image_id)
     assert (image.status, image.size, image.min_disk) == ("queued", 0, 0)
     assert [world.snapshot(each).status for each in named.values()] == ["creating"] * 2
-    world.finish(ticket, position=ticket.sequence)
+    world.finish(ticket, sequence=ticket.sequence)
     image = world.db.read(images.get, world.context(), image_id)
     assert (image.status, world.instance(world.uuid).task_state, world.open_actions()) == ("active", None, [])
     assert {world.snapshot(each).status for each in named.values()} == {"available"}
@@ -92,7 +92,7 @@ def test_its_image_names_snapshots_of_its_volumes(world: Booted) -> None:
 
 def test_a_server_of_such_an_image_gets_volumes_of_the_snapshots(world: Booted) -> None:
     ticket, image_id, named = world.make_image()
-    world.finish(ticket, position=ticket.sequence)
+    world.finish(ticket, sequence=ticket.sequence)
     server, _, _ = world.built(image_ref=image_id)
     shown = world.instance(server)
     assert [(each.snapshot_id, each.boot_index) for each in shown.block_devices] == [
@@ -136,7 +136,7 @@ def test_what_else_an_image_names_is_refused(world: Booted, mapping: str) -> Non
 def test_nothing_is_left_of_an_image_that_fails(world: Booted, how: str) -> None:
     ticket, image_id, named = world.make_image()
     if how == "fails":
-        world.finish(ticket, "no room", position=ticket.sequence)
+        world.finish(ticket, "no room", sequence=ticket.sequence)
         assert (world.instance(world.uuid).vm_state, world.instance(world.uuid).task_state) == (states.ACTIVE, None)
     else:
         world.delete()
@@ -258,7 +258,7 @@ def test_an_evacuation_leaves_the_volume_of_a_server_that_was_rebuilt(world: Boo
 def shelved(world: Booted) -> None:
     ticket = world.act("shelve")
     assert (ticket.method, ticket.instance.task_state) == ("shelve_volume_backed_instance", states.SHELVING_OFFLOADING)
-    world.finish(ticket, position=ticket.sequence)
+    world.finish(ticket, sequence=ticket.sequence)
 
 
 def test_shelving_makes_no_image_and_keeps_the_volumes(world: Booted) -> None:
@@ -310,7 +310,7 @@ def test_a_volume_takes_anothers_place(world: Booted) -> None:
     with pytest.raises(exceptions.InstanceInvalidState):
         world.detach(world.data)
     copied(world, ticket)
-    world.finish(ticket, position=ticket.sequence)
+    world.finish(ticket, sequence=ticket.sequence)
     assert [world.status(each) for each in (world.data, new)] == [("available", None), ("in-use", world.uuid)]
     now = world.instance(world.uuid).block_devices[1]
     assert (now.volume_id, now.volume_size, now.device_name, now.uuid, now.swap_id) == (
@@ -348,7 +348,7 @@ def test_a_swap_that_fails_is_taken_back_or_found_to_be_done(world: Booted, done
     new = world.make()
     ticket = swap(world, new)
     copied(world, ticket)
-    world.finish(ticket, "the pivot failed", position=ticket.sequence)
+    world.finish(ticket, "the pivot failed", sequence=ticket.sequence)
     assert world.status(new) == ("attaching", world.uuid), "its guest may have it"
     undo = world.compute.tickets[-1]
     assert (undo.method, world.instance(world.uuid).task_state) == ("rollback_swap_volume", states.COPYING_VOLUME)

@@ -79,8 +79,8 @@ class Volumes(World):
     def detach(self, volume_id: str) -> objects.ActionCommand:
         return self.lifecycle.accept_action(self.context(), self.uuid, "detach_volume", {"volume_id": volume_id})
 
-    def finish(self, ticket: objects.ActionCommand, error: str | None = None, position: int = 0) -> None:
-        self.reports.finish_action(self.context(), self.host, ticket.action_id, 1, error, "", position)
+    def finish(self, ticket: objects.ActionCommand, error: str | None = None, sequence: int = 0) -> None:
+        self.reports.finish_action(self.context(), self.host, ticket.action_id, 1, error, "", sequence)
 
     def attached(self) -> str:
         volume_id = self.make()
@@ -322,9 +322,9 @@ def test_a_host_that_does_not_answer_keeps_it_until_it_has(world: Volumes) -> No
     assert world.open_actions() == [("attach_volume", "detach")]
     undo = world.compute.tickets[-1]
     assert undo.method == "rollback_attach_volume"
-    world.finish(ticket, position=ticket.sequence)
+    world.finish(ticket, sequence=ticket.sequence)
     assert world.open_actions() == [("attach_volume", "detach")], "a late report of the attachment changes nothing"
-    world.finish(undo, position=undo.sequence)
+    world.finish(undo, sequence=undo.sequence)
     assert (world.status(volume_id), world.devices(), world.open_actions()) == (("available", None), [], [])
 
 

@@ -39,7 +39,7 @@ class Cloud:
         self.is_there = True
         self.base = "http://proxy/vnc.html"
 
-    def console_token_take(self, context: Any, token_hash: str, console_types: list[str]) -> ConsoleTarget:
+    def console_token_redeem(self, context: Any, token_hash: str, console_types: list[str]) -> ConsoleTarget:
         if self.error is not None:
             raise self.error
         if token_hash not in self.valid:
@@ -167,7 +167,7 @@ def test_a_console_that_does_not_answer(start: Any, target: EchoConsole, cloud: 
 
 
 def test_while_the_cloud_is_away(start: Any, cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
-    cloud.error = exceptions.MessagingUnavailable(what="console_token_take")
+    cloud.error = exceptions.MessagingUnavailable(what="console_token_redeem")
     proxy = start()
     with caplog.at_level(logging.WARNING):
         assert proxy.status() == 503

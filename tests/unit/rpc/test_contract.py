@@ -207,7 +207,7 @@ def test_schedulers_serve_theirs() -> None:
 
 def test_orders_are_those_of_the_operations() -> None:
     order = rpc.contract_of(ComputeRPC).command
-    assert order is not None and order.arguments == {"ticket": ActionCommand}
+    assert order is not None and order.arguments == {"command": ActionCommand}
     assert not set(operations.command_methods()) & set(rpc.contract_of(ComputeRPC).methods)
 
 

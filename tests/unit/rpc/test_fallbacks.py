@@ -135,17 +135,17 @@ class Conductor(Daemon):
         power_state: int | None,
         error: str | None,
         details: str,
-        position: int = 0,
+        sequence: int = 0,
         answer: dict[str, Any] | None = None,
         request_id: str | None = None,
     ) -> None:
-        self.calls.append((host, action_id, position, request_id))
+        self.calls.append((host, action_id, sequence, request_id))
 
 
 def test_older_conductor_creates_nothing_in_a_batch(tmp_path: Path) -> None:
     conductor = Conductor(tmp_path, ConductorRPC, "1.17")
     request = objects.BatchedCreate(context={}, request=objects.CreateRequest(name="vm", flavor_id="1"))
-    assert conductor.client.create_instances_together(CONTEXT, [request, request]) == [None, None]
+    assert conductor.client.create_instances_batch(CONTEXT, [request, request]) == [None, None]
 
 
 def test_older_conductor_reads_each_instance_in_its_own_project(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_older_conductor_takes_action_reports_one_by_one(tmp_path: Path, version
 
 def test_older_conductor_is_not_asked_about_late_commands(tmp_path: Path) -> None:
     conductor = Conductor(tmp_path, ConductorRPC, "1.0")
-    assert conductor.client.order_is_open(CONTEXT, "h1", 7, 2, "req-2") is False
+    assert conductor.client.is_command_open(CONTEXT, "h1", 7, 2, "req-2") is False
     assert conductor.client.report_task(CONTEXT, "h1", 7, "spawning") is True
     assert conductor.calls == []
 
@@ -200,7 +200,7 @@ def test_older_scheduler_is_asked_for_one_request_after_the_other(tmp_path: Path
         objects.RequestSpec(instance_uuids=[uuid], project_id="p1", user_id="u", flavor=FLAVOR)
         for uuid in ("a", "large")
     ]
-    placed, refused = scheduler.client.select_for_several(CONTEXT, specs)
+    placed, refused = scheduler.client.select_destinations_batch(CONTEXT, specs)
     assert [destination.instance_uuid for destination in placed.destinations] == ["a"]
     assert (refused.destinations, refused.reason, refused.details) == ([], "No host has room.", "host1")
 

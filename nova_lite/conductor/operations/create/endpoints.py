@@ -24,7 +24,7 @@ LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
 
 
 class CreateEndpoints:
-    """The RPC methods `create_instances` and `create_instances_together`."""
+    """The RPC methods `create_instances` and `create_instances_batch`."""
 
     def __init__(
         self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, dispatcher: ActionDispatcher | None = None
@@ -52,7 +52,7 @@ class CreateEndpoints:
             raise result
         return result
 
-    def create_instances_together(
+    def create_instances_batch(
         self, context: RequestContext, creates: list[BatchedCreate]
     ) -> list[CreateResult | None]:
         """Accept a batch of creates. None stands for a create that the API has to send alone.

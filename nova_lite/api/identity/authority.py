@@ -1,4 +1,4 @@
-"""Who somebody is: the one place where passwords and tokens become a user in a project with roles."""
+"""Log-in: turns a password or a token into a user in a project with roles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_REMEMBERED = 1000
 
 
 class Identity(NamedTuple):
-    """``project`` None: not scoped, so without roles."""
+    """Authenticated user. Without a ``project`` the user is unscoped and has no roles."""
 
     user: User
     project: Project | None
@@ -30,7 +30,7 @@ class Identity(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """The project that is asked for; both None: the user's default one."""
+    """Requested project, by id or name. If both are None, the user's default project."""
 
     project_id: str | None = None
     project_name: str | None = None
@@ -40,18 +40,18 @@ UNSCOPED = Scope("", "")
 
 
 class Authority:
-    """Raises `Unauthorized` with one and the same message, whatever was wrong: nobody learns which users there are."""
+    """Authenticates users. Every failure raises `Unauthorized` with the same message, to hide which users exist."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
         self.directory = Directory(conf.identity.users_file)
         self.tokens = Tokens(conf.identity.tokens_path)
         self._secret = os.urandom(32)
-        self._good: dict[bytes, None] = {}
+        self._valid_digests: dict[bytes, None] = {}
         self._throttle = PasswordThrottle()
 
     def check(self) -> None:
-        """Raises `ConfigurationError` when users or keys cannot be read."""
+        """Raise `ConfigurationError` if the users file or the keys cannot be read."""
         self.directory.load()
         self.tokens.keys.fernet()
 
@@ -68,35 +68,39 @@ class Authority:
         user_id: str | None = None,
         domain_ok: bool = True,
     ) -> User:
-        """``address``: where the client is. `TooManyFailures` when it guesses."""
+        """Return the user with this password. Raises `TooManyFailures` if ``address`` guesses."""
         content = self.content
         user = content.user(user_id) if user_id is not None else content.user_named(name or "")
-        told = user.name if user is not None else (user_id or name or "")
-        self._throttle.check(told, address)
-        good = passwords.matches(password, user.password if user is not None and domain_ok else None)
-        if user is None or not good or not user.enabled:
-            self._throttle.failed(told, address)
-            LOG.warning("Failed log-in as %r from %s", told[:64], address)
+        label = user.name if user is not None else (user_id or name or "")
+        self._throttle.check(label, address)
+        matches = passwords.matches(password, user.password if user is not None and domain_ok else None)
+        if user is None or not matches or not user.enabled:
+            self._throttle.failed(label, address)
+            LOG.warning("Failed log-in as %r from %s", label[:64], address)
             raise exceptions.Unauthorized()
-        self._throttle.succeeded(told, address)
+        self._throttle.succeeded(label, address)
         return user
 
     def by_basic(self, name: str, password: str, address: str) -> Identity:
-        """With each request a password: one that was good is known again for as long as its hash is the same."""
+        """Authenticate a request that carries a password.
+
+        Remembers valid passwords, so that each request does not repeat the expensive check. A changed hash makes them
+        invalid.
+        """
         user = self.content.user_named(name)
         stored = user.password if user is not None else ""
-        known = hmac.digest(self._secret, "\0".join((name, password, stored)).encode(errors="replace"), hashlib.sha256)
-        if known not in self._good:
+        digest = hmac.digest(self._secret, "\0".join((name, password, stored)).encode(errors="replace"), hashlib.sha256)
+        if digest not in self._valid_digests:
             self.by_password(password, address, name=name)
-            if len(self._good) >= _MAX_REMEMBERED:
-                self._good.clear()
-            self._good[known] = None
+            if len(self._valid_digests) >= _MAX_REMEMBERED:
+                self._valid_digests.clear()
+            self._valid_digests[digest] = None
         if user is None or not user.enabled:
             raise exceptions.Unauthorized()
         return self.scoped(user, Scope())
 
     def by_token(self, text: str) -> tuple[Token, Identity]:
-        """Users, projects and roles count as they are now, not as they were when the token was made."""
+        """Return the token and its user. The user's current projects and roles count, not the ones at log-in."""
         token = self.tokens.open(text)
         user = self.content.user(token.user_id) if token is not None else None
         if token is None or user is None or not user.enabled or token.issued_at < user.password_changed_at:
@@ -106,7 +110,10 @@ class Authority:
         return token, self.scoped(user, Scope(project_id=token.project_id))
 
     def scoped(self, user: User, scope: Scope) -> Identity:
-        """The user in the project. Without any said, in the default one, else in no one."""
+        """Return the user in the requested project, or in the default project, or unscoped if there is none.
+
+        Raises `Unauthorized` if the user has no role in a requested project.
+        """
         if scope == UNSCOPED:
             return Identity(user, None, [])
         if scope == Scope():

@@ -1,4 +1,4 @@
-"""The catalog: of our services those that this cloud serves, each at one URL."""
+"""Service catalog: the services in ``[api] enabled_apis``, each with one URL."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from oslo_config import cfg
 
 _INTERFACES = ("public", "internal", "admin")
-_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - only compared
 
 
 class CatalogService(NamedTuple):
-    """``api``: its name in ``[api] enabled_apis``; ``listen``, ``port``: options of ``[api]``."""
+    """Entry of the catalog. ``api``: its name in ``[api] enabled_apis``. ``listen``, ``port``: options of ``[api]``."""
 
     api: str
     type: str
@@ -34,7 +34,7 @@ _SERVICES = (
 
 
 class Catalog:
-    """``services`` and ``endpoints`` as ``/v3/services`` and ``/v3/endpoints`` list them, ``entries`` as tokens do."""
+    """``services`` and ``endpoints``: for ``/v3/services`` and ``/v3/endpoints``. ``entries``: for tokens."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         served = [service for service in _SERVICES if service.api in conf.api.enabled_apis]
@@ -72,15 +72,15 @@ class Catalog:
         ]
 
 
-def url_of(conf: cfg.ConfigOpts, kind: str) -> str:
-    """Where the service of this type is reached."""
-    return next(_url(conf, service) for service in _SERVICES if service.type == kind)
+def url_of(conf: cfg.ConfigOpts, service_type: str) -> str:
+    """Return the URL of the service of this type."""
+    return next(_url(conf, service) for service in _SERVICES if service.type == service_type)
 
 
 def _url(conf: cfg.ConfigOpts, service: CatalogService) -> str:
-    told = conf.identity[service.option]
-    if told:
-        return str(told).rstrip("/")
+    configured = conf.identity[service.option]
+    if configured:
+        return str(configured).rstrip("/")
     host = conf.api[service.listen]
     if host in _ANY_ADDRESS:
         host = conf.my_ip

@@ -1,6 +1,6 @@
-"""The users file: who there is, in which projects, with which roles.
+"""Users file: users, projects, and the roles of users in projects.
 
-YAML, so that an operator can read it::
+The file is YAML, so that an operator can read it::
 
     projects:
     - {id: 5f1c..., name: demo, description: '', enabled: true}
@@ -13,7 +13,7 @@ YAML, so that an operator can read it::
       password_changed_at: 1795254862.25
       roles: {5f1c...: [member]}
 
-There is one domain, ``default``. Password hashes are a secret: the file is 0640 and no more.
+There is one domain, ``default``. Password hashes are secret, so the file's mode is at most 0640.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LOG = logging.getLogger(__name__)
 DOMAIN_ID = "default"
 DOMAIN_NAME = "Default"
 
-#: Each role has what the ones after it may do; ``service`` is for other services, and has none of them.
+#: Each role implies the roles after it. The role ``service`` is for other services and implies none.
 _RANKS = ("admin", "manager", "member", "reader")
 ROLES = (*_RANKS, "service")
 
@@ -56,7 +56,7 @@ class Project(msgspec.Struct, kw_only=True):
 
 
 class User(msgspec.Struct, kw_only=True):
-    """``roles``: by project id. ``password_changed_at``: tokens made before it (Unix time) are no good any more."""
+    """``roles``: by project id. ``password_changed_at``: Unix time; earlier tokens are invalid."""
 
     id: str
     name: str
@@ -68,7 +68,7 @@ class User(msgspec.Struct, kw_only=True):
 
 
 class UsersFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What the file holds."""
+    """Content of the users file."""
 
     projects: list[Project] = msgspec.field(default_factory=list)
     users: list[User] = msgspec.field(default_factory=list)
@@ -94,44 +94,44 @@ def role_id(name: str) -> str:
 
 
 def implied(roles: list[str]) -> list[str]:
-    """The given roles, and those that come with them."""
+    """Return the given roles and the roles that they imply."""
     highest = min((_RANKS.index(role) for role in roles if role in _RANKS), default=len(_RANKS))
     return [*_RANKS[highest:], *sorted(set(roles) - set(_RANKS))]
 
 
 class Directory:
-    """The users file, read again whenever it was replaced or edited."""
+    """Cache of the users file, which reads it again after each change."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._seen: tuple[int, ...] | None = None
+        self._state_read: tuple[int, ...] | None = None
         self._content = UsersFile()
 
     def load(self) -> UsersFile:
-        """The file as it is now; raises `ConfigurationError` when it cannot be used."""
-        self._content, self._seen = self._read()
+        """Read the file. Raises `ConfigurationError` if it is not usable."""
+        self._content, self._state_read = self._read()
         return self._content
 
     @property
     def content(self) -> UsersFile:
-        """What the file says. While an edited file is wrong, what it said before counts."""
+        """Current content. While an edited file has an error, the content before the edit."""
         with self._lock:
             try:
-                if self._state() != self._seen:
+                if self._state() != self._state_read:
                     self.load()
             except (OSError, exceptions.ConfigurationError) as error:
-                if self._seen is None:
+                if self._state_read is None:
                     raise
-                LOG.error("The users file is not used as it is now: %s", error)
-                self._seen = self._state_or_none()
+                LOG.error("The edited users file has an error, its previous content stays in use: %s", error)
+                self._state_read = self._state_or_empty()
             return self._content
 
     def _state(self) -> tuple[int, ...]:
-        found = os.stat(self.path)
-        return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
+        status = os.stat(self.path)
+        return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
 
-    def _state_or_none(self) -> tuple[int, ...]:
+    def _state_or_empty(self) -> tuple[int, ...]:
         try:
             return self._state()
         except OSError:
@@ -140,31 +140,31 @@ class Directory:
     def _read(self) -> tuple[UsersFile, tuple[int, ...]]:
         try:
             with open(self.path, "rb") as file:
-                found = os.fstat(file.fileno())
+                status = os.fstat(file.fileno())
                 content = parse(file.read())
         except OSError as error:
-            raise self._wrong(error.strerror or str(error)) from error
+            raise self._error(error.strerror or str(error)) from error
         except yaml.YAMLError as error:
-            # Not its own text, which quotes the file.
+            # YAML's own message is not used, since it quotes the file and so its hashes.
             mark = getattr(error, "problem_mark", None)
-            raise self._wrong(f"line {mark.line + 1} is not YAML" if mark else "it is not YAML") from None
+            raise self._error(f"line {mark.line + 1} is not YAML" if mark else "it is not YAML") from None
         except (msgspec.ValidationError, ValueError) as error:
-            raise self._wrong(" ".join(str(error).split())) from error
-        if found.st_mode & 0o027:
-            raise self._wrong("others than its owner may write it, or others than its group may read it; chmod 0640 it")
-        return content, (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode)
+            raise self._error(" ".join(str(error).split())) from error
+        if status.st_mode & 0o027:
+            raise self._error("its group or others have too many permissions; run chmod 0640")
+        return content, (status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode)
 
-    def _wrong(self, why: str) -> exceptions.ConfigurationError:
+    def _error(self, why: str) -> exceptions.ConfigurationError:
         return exceptions.ConfigurationError(reason=f"[identity] users_file = {self.path}: {why}.")
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[UsersFile]:
-        """The content, to be changed; written when the block ends without an error. One writer at a time."""
+        """Open the content for changes. Writes it if the block ends without an error. Locks out other writers."""
         directory = os.path.dirname(os.path.abspath(self.path))
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Not what is in memory: a change that is refused, or cannot be written, is nobody's.
+            # Read again, since a change that is refused or cannot be written must not be in memory.
             content = self._read()[0] if os.path.exists(self.path) else UsersFile()
             yield content
             data = yaml.safe_dump(msgspec.to_builtins(content), sort_keys=False).encode()
@@ -175,7 +175,7 @@ class Directory:
 
 
 def parse(data: bytes) -> UsersFile:
-    """Raises ValueError, msgspec's or YAML's error when it is not a users file, or contradicts itself."""
+    """Parse a users file. Raises ValueError, msgspec's or YAML's error if it is invalid or inconsistent."""
     content = msgspec.convert(yaml.safe_load(data) or {}, UsersFile)
     for kind, items in (("user", content.users), ("project", content.projects)):
         for field in ("id", "name"):
@@ -188,24 +188,24 @@ def parse(data: bytes) -> UsersFile:
             raise ValueError(f"the password of user {user.name} is not a hash (nova-lite-manage user set-password)")
         for roles in user.roles.values():
             if unknown := set(roles) - set(ROLES):
-                raise ValueError(f"user {user.name} has the role {sorted(unknown)[0]}; there are {', '.join(ROLES)}")
+                raise ValueError(f"user {user.name} has the role {sorted(unknown)[0]}, not one of {', '.join(ROLES)}")
     return content
 
 
 def _write(path: str, data: bytes) -> None:
-    """A new file keeps the old one's owner; the first one gets the group of its directory."""
+    """Replace the file, with its owner and group. A first file gets the group of its directory."""
     before = os.stat(path) if os.path.exists(path) else None
     owner = (before.st_uid, before.st_gid) if before else (0, os.stat(os.path.dirname(path)).st_gid)
     files.write_atomically(path, data, mode=_MODE, owner=owner)
 
 
-# --- changes, for `Directory.changing`
+# --- changes of the content of `Directory.changing`
 
 
 def check_name(kind: str, name: str) -> str:
     if not _NAME.fullmatch(name):
         raise exceptions.InvalidInput(
-            reason=f"a {kind}'s name has 1 to 255 printable characters, no slash, and no space at its ends."
+            reason=f"a {kind}'s name has 1 to 255 printable characters, no slash, and no space at the start or end."
         )
     return name
 
@@ -219,7 +219,7 @@ def add_project(content: UsersFile, name: str, description: str = "") -> Project
 
 
 def rename(content: UsersFile, kind: str, item: Project | User, name: str) -> None:
-    """``kind``: project or user."""
+    """Rename a project or user. ``kind``: project or user."""
     other = content.project_named(name) if kind == "project" else content.user_named(name)
     if other is not None and other is not item:
         raise exceptions.Conflict(f"{kind.capitalize()} {name} already exists.")
@@ -235,7 +235,7 @@ def remove_project(content: UsersFile, project: Project) -> None:
 
 
 def add_user(content: UsersFile, name: str, password: str | None, project: Project | None = None) -> User:
-    """``password`` None: nobody can log in as the user yet."""
+    """Add a user. Without a password, log-in as the user is impossible."""
     if content.user_named(check_name("user", name)) is not None:
         raise exceptions.Conflict(f"User {name} already exists.")
     user = User(id=uuid.uuid4().hex, name=name, password="", default_project_id=project.id if project else None)
@@ -248,12 +248,12 @@ def add_user(content: UsersFile, name: str, password: str | None, project: Proje
 
 
 def set_no_password(user: User) -> None:
-    """Nobody logs in as the user, until there is a password."""
+    """Make log-in as the user impossible, until a password is set."""
     set_password(user, secrets.token_urlsafe(32))
 
 
 def set_password(user: User, password: str) -> None:
-    """The user's tokens end with the old password."""
+    """Set the password, which makes the user's tokens invalid."""
     if not password:
         raise exceptions.InvalidInput(reason="a password cannot be empty.")
     user.password = passwords.hashed(password)

@@ -1,4 +1,4 @@
-"""Passwords are kept as scrypt hashes: ``scrypt$<n>$<r>$<p>$<salt>$<key>``, salt and key in base64."""
+"""Password hashes by scrypt: ``scrypt$<n>$<r>$<p>$<salt>$<key>``, with salt and key in base64."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from nova_lite.base import concurrency
 
 _N, _R, _P = 2**14, 8, 1
 _SALT_BYTES, _KEY_BYTES = 16, 32
-#: One check takes 16 MiB and some 50 ms: guessing clients must not take the whole machine.
-_AT_ONCE = threading.BoundedSemaphore(4)
+#: A check takes 16 MiB and some 50 ms of a CPU, so clients that guess must not run too many.
+_RUNNING = threading.BoundedSemaphore(4)
 
 
 def hashed(password: str) -> str:
@@ -25,10 +25,10 @@ def hashed(password: str) -> str:
 
 
 def matches(password: str, stored: str | None) -> bool:
-    """In a time that tells nothing about the password. ``stored`` None (there is no such user) takes as long."""
+    """Check a password in constant time. ``stored`` None (an unknown user) takes as long and returns False."""
     scheme = _parse(stored) if stored else None
     n, r, p, salt, key = scheme or (_N, _R, _P, bytes(_SALT_BYTES), bytes(_KEY_BYTES))
-    with _AT_ONCE:
+    with _RUNNING:
         return concurrency.call_blocking(_verify, _kdf(salt, n, r, p), password, key) and scheme is not None
 
 

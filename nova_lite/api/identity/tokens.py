@@ -1,7 +1,7 @@
-"""Fernet tokens: who, in which project, until when, encrypted and signed with a key that only the API daemon has.
+"""Fernet tokens: user, project and expiry, encrypted and signed with a key that only the API daemon has.
 
-``<tokens_path>/keys/<number>``: the highest number is the key that tokens are made with, the others are still good for
-reading. ``<tokens_path>/revoked/<audit id>``: an empty file per revoked token, its time that of the token's end.
+``<tokens_path>/keys/<number>``: the key with the highest number encrypts new tokens, the others decrypt older ones.
+``<tokens_path>/revoked/<audit id>``: an empty file for each revoked token. Its modification time is the token's expiry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nova_lite.base import exceptions, files
 
 
 class Token(msgspec.Struct, array_like=True):
-    """Times are Unix times. ``audit_ids``: the token's own, and that of the first token of its chain."""
+    """Content of a token. Times are Unix times. ``audit_ids``: its own, and that of the first token of its chain."""
 
     user_id: str
     project_id: str | None
@@ -31,7 +31,7 @@ class Token(msgspec.Struct, array_like=True):
 
 
 def new_token(user_id: str, project_id: str | None, lifetime: int, parent: Token | None = None) -> Token:
-    """A token made of another one (``parent``) does not live longer than that."""
+    """Make a token. With a ``parent``, it expires when the parent expires."""
     now = time.time()
     audit_id = secrets.token_urlsafe(16)
     if parent is None:
@@ -41,7 +41,7 @@ def new_token(user_id: str, project_id: str | None, lifetime: int, parent: Token
 
 
 class Keys:
-    """The directory of keys."""
+    """Directory of keys."""
 
     def __init__(self, tokens_path: str) -> None:
         self.path = os.path.join(tokens_path, "keys")
@@ -50,18 +50,18 @@ class Keys:
         self._fernet: MultiFernet | None = None
 
     def numbers(self) -> list[int]:
-        """Newest first."""
+        """Return the numbers of the keys, the newest first."""
         try:
             return sorted((int(name) for name in os.listdir(self.path) if name.isdecimal()), reverse=True)
         except OSError as error:
-            raise self._wrong(error.strerror or str(error)) from error
+            raise self._error(error.strerror or str(error)) from error
 
     def fernet(self) -> MultiFernet:
-        """Of the keys there are now; raises `ConfigurationError` when there are none."""
+        """Return a cipher with the current keys. Raises `ConfigurationError` if there are none."""
         with self._lock:
             names = self.numbers()
             if not names:
-                raise self._wrong("there is no key; run: nova-lite-manage user init")
+                raise self._error("there is no key; run nova-lite-manage user init")
             if names != self._names or self._fernet is None:
                 self._fernet = MultiFernet([self._key(number) for number in names])
                 self._names = names
@@ -72,17 +72,17 @@ class Keys:
         try:
             with open(path, "rb") as file:
                 if os.fstat(file.fileno()).st_mode & 0o077:
-                    raise self._wrong(f"key {number} is open to others than its owner; chmod 0600 it")
+                    raise self._error(f"key {number} is accessible to others than its owner; run chmod 0600")
                 return Fernet(file.read().strip())
         except OSError as error:
-            raise self._wrong(f"key {number}: {error.strerror}") from error
+            raise self._error(f"key {number}: {error.strerror}") from error
         except ValueError as error:
-            raise self._wrong(f"key {number} is not a Fernet key") from error
+            raise self._error(f"key {number} is not a Fernet key") from error
 
     def rotate(self, keep: int) -> int:
-        """Make a new key the one that tokens are made with, and forget all but the ``keep`` newest; returns its number.
+        """Make a new key for new tokens, delete all but the ``keep`` newest keys, and return its number.
 
-        Made by root, keys belong to whoever their directory belongs to.
+        Keys that root makes belong to the owner of their directory.
         """
         files.private_directory(self.path)
         owner = os.stat(self.path)
@@ -95,7 +95,7 @@ class Keys:
         files.sync_directory(self.path)
         return number
 
-    def _wrong(self, why: str) -> exceptions.ConfigurationError:
+    def _error(self, why: str) -> exceptions.ConfigurationError:
         return exceptions.ConfigurationError(reason=f"[identity] tokens_path: {self.path}: {why}.")
 
 
@@ -110,7 +110,7 @@ class Tokens:
         return self.keys.fernet().encrypt(msgspec.msgpack.encode(token)).rstrip(b"=").decode()
 
     def open(self, text: str) -> Token | None:
-        """The token, or None when it is not one of ours, has expired or was revoked."""
+        """Return the token, or None if it is invalid, expired or revoked."""
         try:
             raw = text.encode("ascii")
             base64.urlsafe_b64decode(raw + b"=" * (-len(raw) % 4))
@@ -123,7 +123,7 @@ class Tokens:
         return token
 
     def revoke(self, token: Token) -> None:
-        """On disk, for all workers and over restarts, until the token would have ended anyway."""
+        """Revoke a token for all workers, also after a restart. The file is deleted when the token has expired."""
         files.private_directory(self._revoked)
         path = self._revocation(token)
         with open(path, "ab"):

@@ -1,4 +1,4 @@
-"""What Keystone has and this identity service has not: 501, with the command that does it here or the reason."""
+"""Parts of Keystone's API that this service refuses with a 501. The message names the alternative or the reason."""
 
 from __future__ import annotations
 
@@ -8,30 +8,35 @@ from nova_lite.api.identity.directory import ROLES
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
-_GRANT = "`nova-lite-manage user grant` and `openstack role add` give them to users in projects."
-_CATALOG = "It lists what [api] enabled_apis serves, at the addresses of [identity] *_endpoint."
+_GRANT = "`nova-lite-manage user grant` and `openstack role add` grant them to users in projects."
+_CATALOG = "The catalog lists [api] enabled_apis with the URLs of [identity] *_endpoint."
 
-#: The first part of the path after /v3: verbs on all and on one of them, what is asked for, and the way here.
+#: Kinds by their path: HTTP methods on the collection and on an item, the refused operation, and the alternative.
 KINDS: dict[str, tuple[str, str, str, str]] = {
-    "roles": ("POST", "PATCH DELETE", "Changing roles", f"There are {', '.join(ROLES)}: {_GRANT}"),
-    "domains": ("POST", "PATCH DELETE", "Changing domains", "There is one, default."),
-    "groups": ("GET POST", "GET PATCH DELETE", "Groups of users", f"Roles are for single users: {_GRANT}"),
+    "roles": ("POST", "PATCH DELETE", "Changing roles", f"The roles are {', '.join(ROLES)}: {_GRANT}"),
+    "domains": ("POST", "PATCH DELETE", "Changing domains", "The only domain is default."),
+    "groups": ("GET POST", "GET PATCH DELETE", "Groups of users", f"Only single users have roles: {_GRANT}"),
     "services": ("POST", "PATCH DELETE", "Changing the catalog", _CATALOG),
     "endpoints": ("POST", "PATCH DELETE", "Changing the catalog", _CATALOG),
-    "regions": ("POST", "PATCH DELETE", "Changing regions", "There is one, [identity] region."),
-    "credentials": ("GET POST", "GET PATCH DELETE", "Credentials", "`openstack user set --password` is what there is."),
+    "regions": ("POST", "PATCH DELETE", "Changing regions", "The only region is [identity] region."),
+    "credentials": (
+        "GET POST",
+        "GET PATCH DELETE",
+        "Credentials",
+        "Users have only passwords (`openstack user set`).",
+    ),
     "policies": ("GET POST", "GET PATCH DELETE", "Policies in the identity service", "`nova-lite-manage policy list`."),
 }
 
 
 class UnservedIdentity:
-    """Handlers for `IdentityApp`."""
+    """Handlers of `IdentityApp` that refuse requests."""
 
     routes: tuple[ServiceRoute, ...] = tuple(
-        ServiceRoute(verb, path, "refuse", policies.ROLES_LIST)
-        for kind, (all_, one, _, _) in KINDS.items()
-        for verbs, path in ((all_, f"/v3/{kind}"), (one, f"/v3/{kind}/{{id}}"))
-        for verb in verbs.split()
+        ServiceRoute(method, path, "refuse", policies.ROLES_LIST)
+        for kind, (of_collection, of_item, _, _) in KINDS.items()
+        for methods, path in ((of_collection, f"/v3/{kind}"), (of_item, f"/v3/{kind}/{{id}}"))
+        for method in methods.split()
     )
 
     def refuse(self, req: ServiceRequest, id: str = "") -> Response:

@@ -25,14 +25,14 @@ PASSWORDS = {"admin": "admin's", "alice": "alice's", "bob": "bob's"}
 
 @pytest.fixture(scope="session")
 def hashes() -> dict[str, str]:
-    """Made once: each costs some 50 ms."""
+    """Hash the passwords once, since each hash takes some 50 ms."""
     from nova_lite.api.identity import passwords
 
     return {name: passwords.hashed(password) for name, password in PASSWORDS.items()}
 
 
 class World:
-    """``conf``, the users file, and requests to the applications."""
+    """Configuration, users file, and requests to the applications."""
 
     def __init__(self, path: Path, hashes: dict[str, str], options: str = "") -> None:
         self.conf: cfg.ConfigOpts = make_conf(
@@ -77,17 +77,17 @@ class World:
         return request.get_response(self.app(app))
 
     def log_in(self, name: str, password: str | None = None, scope: Any = None, **user: Any) -> webob.Response:
-        told = {"name": name, "domain": {"id": "default"}} | user
-        told["password"] = PASSWORDS[name] if password is None else password
-        auth: dict[str, Any] = {"identity": {"methods": ["password"], "password": {"user": told}}}
+        user_fields = {"name": name, "domain": {"id": "default"}} | user
+        user_fields["password"] = PASSWORDS[name] if password is None else password
+        auth: dict[str, Any] = {"identity": {"methods": ["password"], "password": {"user": user_fields}}}
         if scope is not None:
             auth["scope"] = scope
         return self("POST", "/v3/auth/tokens", {"auth": auth})
 
     def token(self, name: str, project: str = "demo") -> str:
-        answer = self.log_in(name, scope={"project": {"name": project, "domain": {"id": "default"}}})
-        assert answer.status_code == 201, answer.text
-        text: str = answer.headers["X-Subject-Token"]
+        response = self.log_in(name, scope={"project": {"name": project, "domain": {"id": "default"}}})
+        assert response.status_code == 201, response.text
+        text: str = response.headers["X-Subject-Token"]
         return text
 
 

@@ -1,4 +1,4 @@
-"""A name and a password with each request."""
+"""Requests that carry a name and a password."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ask(world: World, text: str, app: str = "osapi_compute", path: str = "/v2.1/
     return world("GET", path, app=app, Authorization=f"Basic {encoded}")
 
 
-def test_the_default_project_is_asked_for(basic: World) -> None:
+def test_http_basic_user_is_in_the_default_project(basic: World) -> None:
     for _ in range(2):
         assert ask(basic, f"alice:{PASSWORDS['alice']}").status_code == 200
         context = basic.conductor.contexts[-1]
@@ -32,22 +32,20 @@ def test_the_default_project_is_asked_for(basic: World) -> None:
 
 
 @pytest.mark.parametrize("text", ["alice:wrong", "nobody:wrong", "bob:bob's", "alice", ":", "alice:"])
-def test_refusals_are_the_same(basic: World, text: str) -> None:
+def test_http_basic_refusals_are_equal(basic: World, text: str) -> None:
     assert ask(basic, "alice:alice's").status_code == 200
-    answer = ask(basic, text)
-    assert answer.status_code == 401
-    assert answer.headers["WWW-Authenticate"].startswith("Basic ")
-    assert answer.json["error"]["message"] == "The request you have made requires authentication."
+    response = ask(basic, text)
+    assert response.status_code == 401
+    assert response.headers["WWW-Authenticate"].startswith("Basic ")
+    assert response.json["error"]["message"] == "The request you have made requires authentication."
 
 
 @pytest.mark.parametrize("header", ["Basic", "Basic !", "Basic w6k=w", "Bearer YTpi", "Basic /w=="])
-def test_malformed_headers(basic: World, header: str) -> None:
+def test_malformed_authorization_header_is_refused(basic: World, header: str) -> None:
     assert basic("GET", "/v2.1/servers", app="osapi_compute", Authorization=header).status_code == 401
 
 
-def test_a_known_password_is_not_hashed_again_but_a_changed_one_ends(
-    basic: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_valid_password_is_hashed_once_until_it_changes(basic: World, monkeypatch: pytest.MonkeyPatch) -> None:
     checked = []
     real = passwords.matches
 

@@ -1,4 +1,4 @@
-"""The identity API's shapes, and whom it refuses."""
+"""Responses and refusals of the identity API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def error(response: webob.Response, code: int) -> str:
     return message
 
 
-def test_versions(world: World) -> None:
+def test_identity_versions(world: World) -> None:
     root = world("GET", "/")
     assert root.status_code == 300
     (version,) = root.json["versions"]["values"]
@@ -32,10 +32,10 @@ def test_versions(world: World) -> None:
     assert version["links"] == [{"rel": "self", "href": "http://cloud:5000/v3/"}]
 
 
-def test_a_token_for_a_project(world: World) -> None:
-    answer = world.log_in("alice", scope={"project": {"id": world.demo.id}})
-    assert answer.status_code == 201
-    token = answer.json["token"]
+def test_token_for_a_project(world: World) -> None:
+    response = world.log_in("alice", scope={"project": {"id": world.demo.id}})
+    assert response.status_code == 201
+    token = response.json["token"]
     assert token["methods"] == ["password"]
     assert (token["user"]["name"], token["user"]["domain"]["id"]) == ("alice", "default")
     assert token["project"] == {"id": world.demo.id, "name": "demo", "domain": {"id": "default", "name": "Default"}}
@@ -47,17 +47,17 @@ def test_a_token_for_a_project(world: World) -> None:
     assert (public["interface"], public["url"]) == ("public", "http://127.0.0.1:8774/v2.1")
 
 
-def test_the_catalog_lists_what_is_served(world: World) -> None:
+def test_catalog_lists_the_enabled_services(world: World) -> None:
     world.conf.set_override("enabled_apis", ["identity"], "api")
     world.conf.set_override("identity_endpoint", "https://cloud.example/identity/v3/", "identity")
     (entry,) = world.log_in("alice", scope={"project": {"id": world.demo.id}}).json["token"]["catalog"]
     assert {endpoint["url"] for endpoint in entry["endpoints"]} == {"https://cloud.example/identity/v3"}
 
 
-def test_an_unscoped_token(world: World) -> None:
-    answer = world.log_in("alice", scope="unscoped")
-    assert not {"project", "roles", "catalog"} & set(answer.json["token"])
-    text = answer.headers["X-Subject-Token"]
+def test_unscoped_token(world: World) -> None:
+    response = world.log_in("alice", scope="unscoped")
+    assert not {"project", "roles", "catalog"} & set(response.json["token"])
+    text = response.headers["X-Subject-Token"]
     projects = world("GET", "/v3/auth/projects", token=text).json["projects"]
     assert [project["name"] for project in projects] == ["demo"]
     assert error(world("GET", "/v3/auth/catalog", token=text), 403)
@@ -67,19 +67,19 @@ def test_an_unscoped_token(world: World) -> None:
     scoped = world("POST", "/v3/auth/tokens", body).json["token"]
     assert scoped["project"]["name"] == "demo"
     assert scoped["methods"] == ["password", "token"]
-    assert scoped["expires_at"] == answer.json["token"]["expires_at"]
+    assert scoped["expires_at"] == response.json["token"]["expires_at"]
 
 
-def test_without_a_scope_the_default_project_counts(world: World) -> None:
+def test_log_in_without_a_scope_is_for_the_default_project(world: World) -> None:
     assert world.log_in("alice").json["token"]["project"]["name"] == "demo"
     with world.users.changing() as content:
         content.users[1].default_project_id = None
     assert "project" not in world.log_in("alice").json["token"]
 
 
-def test_all_refusals_are_the_same(world: World) -> None:
+def test_log_in_refusals_are_equal(world: World) -> None:
     demo = {"project": {"name": "demo", "domain": {"id": "default"}}}
-    answers = [
+    responses = [
         world.log_in("alice", "wrong", demo),
         world.log_in("alice", "", demo),
         world.log_in("nobody", "wrong", demo),
@@ -95,9 +95,9 @@ def test_all_refusals_are_the_same(world: World) -> None:
         world("GET", "/v3/projects"),
         world("GET", "/v3/projects", token="rubbish"),
     ]
-    assert {error(answer, 401) for answer in answers} == {REFUSED}
-    assert all(answer.headers["WWW-Authenticate"].startswith("Keystone uri=") for answer in answers)
-    assert len({answer.body for answer in answers}) == 1
+    assert {error(response, 401) for response in responses} == {REFUSED}
+    assert all(response.headers["WWW-Authenticate"].startswith("Keystone uri=") for response in responses)
+    assert len({response.body for response in responses}) == 1
 
 
 @pytest.mark.parametrize(
@@ -116,30 +116,30 @@ def test_all_refusals_are_the_same(world: World) -> None:
         {"auth": {"identity": {"methods": ["token"], "token": {"id": "x"}}, "scope": 5}},
     ],
 )
-def test_malformed_requests(world: World, body: object) -> None:
+def test_malformed_log_in_is_a_400(world: World, body: object) -> None:
     assert error(world("POST", "/v3/auth/tokens", body), 400)
 
 
-def test_a_huge_request_is_refused(world: World) -> None:
+def test_huge_request_is_refused(world: World) -> None:
     assert world("POST", "/v3/auth/tokens", b" " * 200_000).status_code == 413
 
 
-def test_unknown_methods_urls_and_verbs(world: World) -> None:
+def test_unknown_urls_and_http_methods_are_refused(world: World) -> None:
     body = {"auth": {"identity": {"methods": ["totp"]}}}
     assert "password and token" in error(world("POST", "/v3/auth/tokens", body), 401)
     assert error(world("GET", "/v3/nowhere"), 404)
-    answer = world("PUT", "/v3/projects", {})
-    assert error(answer, 405)
-    assert answer.headers["Allow"] == "GET, POST"
+    response = world("PUT", "/v3/projects", {})
+    assert error(response, 405)
+    assert response.headers["Allow"] == "GET, POST"
 
 
-def test_validation(world: World) -> None:
+def test_token_validation_by_its_user_and_by_an_admin(world: World) -> None:
     admin, alice = world.token("admin"), world.token("alice")
-    for asker, subject in ((admin, alice), (alice, alice)):
-        answer = world("GET", "/v3/auth/tokens", token=asker, X_Subject_Token=subject)
-        assert answer.status_code == 200
-        assert answer.headers["X-Subject-Token"] == subject
-        assert answer.json["token"]["user"]["name"] == "alice"
+    for requester, subject in ((admin, alice), (alice, alice)):
+        response = world("GET", "/v3/auth/tokens", token=requester, X_Subject_Token=subject)
+        assert response.status_code == 200
+        assert response.headers["X-Subject-Token"] == subject
+        assert response.json["token"]["user"]["name"] == "alice"
     assert "catalog" not in world("GET", "/v3/auth/tokens?nocatalog", token=admin, X_Subject_Token=alice).json["token"]
     head = world("HEAD", "/v3/auth/tokens", token=admin, X_Subject_Token=alice)
     assert (head.status_code, head.body) == (200, b"")
@@ -148,7 +148,7 @@ def test_validation(world: World) -> None:
     assert error(world("GET", "/v3/auth/tokens", token=admin), 404)
 
 
-def test_revocation(world: World) -> None:
+def test_revoked_token_is_invalid(world: World) -> None:
     alice, other = world.token("alice"), world.token("alice")
     assert world("DELETE", "/v3/auth/tokens", token=alice, X_Subject_Token=alice).status_code == 204
     assert error(world("GET", "/v3/auth/projects", token=alice), 401)
@@ -156,7 +156,7 @@ def test_revocation(world: World) -> None:
     assert world("GET", "/v2.1/servers", token=alice, app="osapi_compute").status_code == 401
 
 
-def test_an_admin_sees_all_and_others_only_themselves(world: World) -> None:
+def test_admin_sees_all_resources_and_users_only_themselves(world: World) -> None:
     admin, alice = world.token("admin"), world.token("alice")
     for kind in (
         "projects",
@@ -168,11 +168,11 @@ def test_an_admin_sees_all_and_others_only_themselves(world: World) -> None:
         "regions",
         "role_assignments",
     ):
-        answer = world("GET", f"/v3/{kind}", token=admin)
-        assert answer.status_code == 200, kind
-        assert set(answer.json) == {kind, "links"}
+        response = world("GET", f"/v3/{kind}", token=admin)
+        assert response.status_code == 200, kind
+        assert set(response.json) == {kind, "links"}
         if kind != "role_assignments":
-            (item, *_) = answer.json[kind]
+            (item, *_) = response.json[kind]
             one = world("GET", f"/v3/{kind}/{item['id']}", token=admin)
             assert list(one.json.values()) == [item]
             assert error(world("GET", f"/v3/{kind}/none", token=admin), 404)
@@ -199,13 +199,13 @@ def test_lists_are_filtered(world: World) -> None:
     assert names("services?type=image") == ["glance"]
 
 
-def test_no_hash_is_ever_shown(world: World) -> None:
+def test_password_hashes_are_not_shown(world: World) -> None:
     admin = world.token("admin")
     assert "scrypt" not in world("GET", "/v3/users", token=admin).text
     assert "password_changed_at" not in world("GET", "/v3/users/id-of-alice", token=admin).text
 
 
-def test_roles_and_users_count_as_they_are_now(world: World) -> None:
+def test_token_has_the_current_roles_of_its_user(world: World) -> None:
     alice = world.token("alice")
     assert world("GET", "/v3/users", token=alice).status_code == 403
     with world.users.changing() as content:
@@ -217,7 +217,7 @@ def test_roles_and_users_count_as_they_are_now(world: World) -> None:
 
 
 @pytest.mark.parametrize("change", ["disabled", "deleted", "password", "project disabled", "project deleted"])
-def test_what_ends_a_token(world: World, change: str) -> None:
+def test_token_becomes_invalid(world: World, change: str) -> None:
     alice = world.token("alice")
     assert world("GET", "/v3/auth/projects", token=alice).status_code == 200
     with world.users.changing() as content:
@@ -235,7 +235,7 @@ def test_what_ends_a_token(world: World, change: str) -> None:
     assert error(world("GET", "/v3/auth/projects", token=alice), 401)
 
 
-def test_expired_and_forged_tokens(world: World) -> None:
+def test_expired_and_forged_tokens_are_refused(world: World) -> None:
     tokens = world.authority.tokens
     expired = new_token("id-of-alice", world.demo.id, 60)
     expired.expires_at = time.time() - 0.001
@@ -245,7 +245,7 @@ def test_expired_and_forged_tokens(world: World) -> None:
     assert world("GET", "/v2.1/servers", token=good, app="osapi_compute").status_code == 200
 
 
-def test_the_compute_api_knows_who_asks(world: World) -> None:
+def test_compute_api_receives_user_project_and_roles(world: World) -> None:
     assert world("GET", "/v2.1/servers", token=world.token("alice"), app="osapi_compute").status_code == 200
     context = world.conductor.contexts[-1]
     assert (context.user_id, context.project_id, context.is_admin) == ("id-of-alice", world.demo.id, False)

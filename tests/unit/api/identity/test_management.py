@@ -1,4 +1,4 @@
-"""Projects and users made and deleted over the identity API."""
+"""Changes of projects and users over the identity API."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def admin(world: World) -> str:
     return world.token("admin")
 
 
-def test_a_user_of_a_new_project_logs_in(world: World, admin: str) -> None:
-    answer = world("POST", "/v3/projects", {"project": {"name": "lab", "domain_id": "default", "tags": []}}, admin)
-    assert answer.status_code == 201
-    project = answer.json["project"]
+def test_new_user_of_a_new_project_can_log_in(world: World, admin: str) -> None:
+    response = world("POST", "/v3/projects", {"project": {"name": "lab", "domain_id": "default", "tags": []}}, admin)
+    assert response.status_code == 201
+    project = response.json["project"]
     assert (project["name"], project["description"], project["enabled"]) == ("lab", "", True)
-    wanted = {"name": "carol", "password": "carol's", "default_project_id": project["id"], "email": "c@example"}
-    answer = world("POST", "/v3/users", {"user": wanted}, admin)
-    assert answer.status_code == 201
-    user = answer.json["user"]
-    assert "carol's" not in answer.text
+    fields = {"name": "carol", "password": "carol's", "default_project_id": project["id"], "email": "c@example"}
+    response = world("POST", "/v3/users", {"user": fields}, admin)
+    assert response.status_code == 201
+    user = response.json["user"]
+    assert "carol's" not in response.text
     role = f"/v3/projects/{project['id']}/users/{user['id']}/roles/{role_id('member')}"
     assert [world("PUT", role, None, admin).status_code for _ in range(2)] == [204, 204]
     logged_in = world.log_in("carol", "carol's")
-    assert [each["name"] for each in logged_in.json["token"]["roles"]] == ["member", "reader"]
+    assert [role["name"] for role in logged_in.json["token"]["roles"]] == ["member", "reader"]
     token = logged_in.headers["X-Subject-Token"]
 
     assert world("DELETE", role, None, admin).status_code == 204
@@ -55,13 +55,13 @@ def test_a_user_of_a_new_project_logs_in(world: World, admin: str) -> None:
         ("users", {"user": {"name": "carol", "password": "x", "default_project_id": "nowhere"}}, 404),
     ],
 )
-def test_what_is_refused(world: World, admin: str, path: str, body: Any, code: int) -> None:
+def test_invalid_change_is_refused(world: World, admin: str, path: str, body: Any, code: int) -> None:
     before = world.users.load()
     assert error(world("POST", f"/v3/{path}", body, admin), code)
     assert world.users.load() == before
 
 
-def test_only_admins(world: World) -> None:
+def test_changes_are_for_admins(world: World) -> None:
     member = world.token("alice")
     role = f"/v3/projects/{world.ops.id}/users/id-of-alice/roles/{role_id('admin')}"
     for path in (f"/v3/projects/{world.demo.id}", "/v3/users/id-of-bob", "/v3/users/id-of-alice"):
@@ -76,7 +76,7 @@ def test_only_admins(world: World) -> None:
     assert world.users.load() == before
 
 
-def test_a_user_without_a_password_logs_in_when_there_is_one(world: World, admin: str) -> None:
+def test_user_without_a_password_can_log_in_after_it_is_set(world: World, admin: str) -> None:
     user = world("POST", "/v3/users", {"user": {"name": "carol"}}, admin).json["user"]
     for password in ("", "carol's"):
         assert error(world.log_in("carol", password), 401)
@@ -92,15 +92,15 @@ def test_a_user_without_a_password_logs_in_when_there_is_one(world: World, admin
     assert world.log_in("carol", "new").status_code == 201
 
 
-def test_projects_and_users_are_changed(world: World, admin: str) -> None:
+def test_projects_and_users_are_updated(world: World, admin: str) -> None:
     path = f"/v3/projects/{world.ops.id}"
     changed = world("PATCH", path, {"project": {"name": "op", "description": "d", "enabled": False}}, admin)
     assert (changed.status_code, changed.json["project"]["name"]) == (200, "op")
     assert world("PATCH", path, {"project": {"description": None}}, admin).json["project"]["description"] == ""
     project = world("GET", path, None, admin).json["project"]
     assert (project["name"], project["description"], project["enabled"]) == ("op", "", False)
-    wanted = {"name": "ally", "enabled": False, "default_project_id": world.ops.id, "email": "a@example"}
-    user = world("PATCH", "/v3/users/id-of-alice", {"user": wanted}, admin).json["user"]
+    fields = {"name": "ally", "enabled": False, "default_project_id": world.ops.id, "email": "a@example"}
+    user = world("PATCH", "/v3/users/id-of-alice", {"user": fields}, admin).json["user"]
     assert (user["name"], user["enabled"], user["default_project_id"]) == ("ally", False, world.ops.id)
     before = world.users.load()
     for kind, id, body, code in (
@@ -115,8 +115,8 @@ def test_projects_and_users_are_changed(world: World, admin: str) -> None:
     assert world.users.load() == before
 
 
-def test_what_is_refused_is_not_in_memory_either(world: World, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change that fails after it was made, or that cannot be written, is as if it had not been asked for."""
+def test_refused_change_is_not_in_memory(world: World, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that fails or cannot be written has no effect."""
 
     def refuse(path: str, data: bytes) -> None:
         raise OSError(errno.EROFS, "refused", path)
@@ -131,38 +131,38 @@ def test_what_is_refused_is_not_in_memory_either(world: World, admin: str, monke
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "says"),
+    ("method", "path", "hint"),
     [
         ("POST", "/v3/roles", "nova-lite-manage user grant"),
         ("DELETE", "/v3/roles/x", "openstack role add"),
-        ("POST", "/v3/domains", "There is one, default."),
-        ("PATCH", "/v3/domains/default", "There is one, default."),
+        ("POST", "/v3/domains", "The only domain is default."),
+        ("PATCH", "/v3/domains/default", "The only domain is default."),
         ("GET", "/v3/groups", "nova-lite-manage user grant"),
         ("POST", "/v3/services", "enabled_apis"),
         ("DELETE", "/v3/endpoints/x", "enabled_apis"),
         ("POST", "/v3/regions", "[identity] region"),
     ],
 )
-def test_what_this_identity_service_cannot(world: World, admin: str, method: str, path: str, says: str) -> None:
-    told = error(world(method, path, {}, admin), 501)
-    assert " is not supported by this cloud. " in told
-    assert says in told
+def test_unserved_parts_of_keystone_are_refused(world: World, admin: str, method: str, path: str, hint: str) -> None:
+    message = error(world(method, path, {}, admin), 501)
+    assert " is not supported by this cloud. " in message
+    assert hint in message
 
 
-def test_a_verb_that_a_url_has_not(world: World, admin: str) -> None:
-    told = error(world("PUT", "/v3/projects", {}, admin), 405)
-    assert told == "PUT is not supported here by this cloud; GET, POST may be used."
+def test_unknown_http_method_is_a_405(world: World, admin: str) -> None:
+    message = error(world("PUT", "/v3/projects", {}, admin), 405)
+    assert message == "PUT is not supported here by this cloud; GET, POST may be used."
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
-def test_where_the_file_is_for_others_to_write(
+def test_change_without_write_access_is_a_403(
     world: World, admin: str, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def refuse(path: str, data: bytes) -> None:
         raise OSError(number, "refused", path)
 
     monkeypatch.setattr("nova_lite.api.identity.directory._write", refuse)
-    told = error(world("POST", "/v3/projects", {"project": {"name": "lab"}}, admin), 403)
-    assert "nova-lite-manage" in told
-    assert "users.yaml" not in told
+    message = error(world("POST", "/v3/projects", {"project": {"name": "lab"}}, admin), 403)
+    assert "nova-lite-manage" in message
+    assert "users.yaml" not in message
     assert error(world("POST", "/v3/projects", {"project": {"name": "demo"}}, admin), 409)

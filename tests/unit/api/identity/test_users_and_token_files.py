@@ -23,7 +23,7 @@ def make(path: Path) -> Directory:
     return users
 
 
-def test_passwords() -> None:
+def test_password_hash_matches_its_password_only() -> None:
     stored = passwords.hashed("pässword")
     assert "pässword" not in stored
     assert passwords.matches("pässword", stored)
@@ -35,7 +35,7 @@ def test_passwords() -> None:
         assert not passwords.is_hash(wrong)
 
 
-def test_the_file_is_private_and_holds_no_password(tmp_path: Path) -> None:
+def test_users_file_is_private_and_has_no_passwords(tmp_path: Path) -> None:
     users = make(tmp_path)
     path = Path(users.path)
     assert path.stat().st_mode & 0o777 == 0o640
@@ -44,7 +44,7 @@ def test_the_file_is_private_and_holds_no_password(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["users.yaml"]
 
 
-def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+def test_changed_users_file_is_read_again(tmp_path: Path) -> None:
     users = make(tmp_path)
     assert len(users.content.users) == 1
     with Directory(users.path).changing() as content:
@@ -52,7 +52,7 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     assert users.content.users == []
 
 
-def test_a_broken_edit_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_broken_edit_keeps_the_previous_content(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     users = make(tmp_path)
     before = users.content
     Path(users.path).write_text("users: [")
@@ -63,7 +63,7 @@ def test_a_broken_edit_changes_nothing(tmp_path: Path, caplog: pytest.LogCapture
     assert users.content == before
 
 
-def test_a_broken_edit_is_told_without_its_secrets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_broken_edit_is_logged_without_secrets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     users = make(tmp_path)
     path = Path(users.path)
     path.write_text(path.read_text().replace("  password: scrypt", "  password: [scrypt"))
@@ -72,7 +72,7 @@ def test_a_broken_edit_is_told_without_its_secrets(tmp_path: Path, caplog: pytes
     assert "$8$1$" not in f"{caught.value} {caught.value.__cause__} {caplog.text}"
 
 
-def test_a_failed_change_is_not_written(tmp_path: Path) -> None:
+def test_failed_change_is_not_written(tmp_path: Path) -> None:
     users = make(tmp_path)
     before = Path(users.path).read_bytes()
     with pytest.raises(exceptions.Conflict), users.changing() as content:
@@ -93,7 +93,7 @@ def test_a_failed_change_is_not_written(tmp_path: Path) -> None:
         "!!python/object/apply:os.system [true]",
     ],
 )
-def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+def test_invalid_users_file_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "users.yaml"
     path.write_text(text)
     path.chmod(0o640)
@@ -109,7 +109,7 @@ def test_unknown_roles_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o660, 0o666])
-def test_an_open_file_is_refused(tmp_path: Path, mode: int) -> None:
+def test_users_file_with_open_permissions_is_refused(tmp_path: Path, mode: int) -> None:
     users = make(tmp_path)
     os.chmod(users.path, mode)
     with pytest.raises(exceptions.ConfigurationError, match="chmod 0640"):
@@ -117,12 +117,12 @@ def test_an_open_file_is_refused(tmp_path: Path, mode: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " a", "a ", "a/b", "a\nb", "x" * 256])
-def test_names(name: str) -> None:
+def test_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(exceptions.InvalidInput):
         directory.add_project(directory.UsersFile(), name)
 
 
-def test_implied_roles() -> None:
+def test_role_implies_lower_roles() -> None:
     assert directory.implied(["admin"]) == ["admin", "manager", "member", "reader"]
     assert directory.implied(["reader", "member"]) == ["member", "reader"]
     assert directory.implied(["service"]) == ["service"]
@@ -130,7 +130,7 @@ def test_implied_roles() -> None:
     assert directory.implied([]) == []
 
 
-def test_roles_are_given_and_taken() -> None:
+def test_roles_are_granted_and_revoked() -> None:
     content = directory.UsersFile()
     project = directory.add_project(content, "demo")
     user = User(id="u", name="u", password="")
@@ -161,7 +161,7 @@ def test_keys_are_private_and_rotate(tmp_path: Path) -> None:
     assert {file.stat().st_mode & 0o777 for file in (tmp_path / "keys").iterdir()} == {0o600}
 
 
-def test_keys_that_cannot_be_used(tmp_path: Path) -> None:
+def test_unusable_keys_are_refused(tmp_path: Path) -> None:
     keys = Keys(str(tmp_path))
     with pytest.raises(exceptions.ConfigurationError, match="No such file"):
         keys.fernet()
@@ -178,7 +178,7 @@ def test_keys_that_cannot_be_used(tmp_path: Path) -> None:
         keys.fernet()
 
 
-def test_revocations_are_kept_until_the_token_would_end(tmp_path: Path) -> None:
+def test_revocation_is_stored_until_the_token_expires(tmp_path: Path) -> None:
     tokens = Tokens(str(tmp_path))
     tokens.keys.rotate(3)
     old, new = new_token("u", None, 60), new_token("u", None, 60)

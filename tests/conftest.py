@@ -23,14 +23,14 @@ from nova_lite.db import engine as db_engine  # noqa: E402
 
 @functools.cache
 def _counted_as_one(kind: type[sa.Dialect]) -> type[sa.Dialect]:
-    """The same dialect, whose objects are equal: what was compiled for one of them is found for the others."""
+    """Make a dialect whose objects compare equal, so that they share compiled statements."""
     equal = {"__eq__": lambda self, other: isinstance(other, kind), "__hash__": lambda self: hash(kind)}
     return type(kind.__name__, (kind,), {**equal, "supports_statement_cache": True})
 
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once() -> Iterator[None]:
-    """SQL is compiled once for all tests, not for each test's new engine: that would be half of what they cost."""
+    """Compile SQL once for all tests, not for each test's new engine: that would be half of their duration."""
     compiled: LRUCache[object, object] = LRUCache(10_000)
     create = db_engine.create_engine
 
@@ -47,8 +47,7 @@ def compiled_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def loaded_once() -> Iterator[None]:
-    """Each test of the API has an application of its own, for which the same packages' entry points would be read, and
-    all rules of the policy be copied to their ground, each time."""
+    """Cache entry points and policy rules: each API test has its own application, which would read them anew."""
     find = loadwsgi.EggLoader.find_egg_entry_point
     found = functools.cache(lambda spec, kind, name: find(loadwsgi.EggLoader(spec), kind, name))
     with pytest.MonkeyPatch.context() as patch:

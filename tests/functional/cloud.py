@@ -77,7 +77,7 @@ disk_gb = {disk_gb}
 """
 
 
-#: What tests would wait for too long by the defaults.
+#: Settings that shorten waits of tests.
 IMPATIENT = """
 [DEFAULT]
 report_interval = 1
@@ -139,12 +139,12 @@ def wait_for_none(what: str, found: Callable[[], Any], timeout: float = DEADLINE
 
 
 def daemon_of(name: str) -> str:
-    """Which daemon a process of this name runs: ``compute`` for ``compute-1``."""
+    """Return the daemon that a process of this name runs: ``compute`` for ``compute-1``."""
     return name.split("-")[0]
 
 
 def role_of(name: str) -> str:
-    """What such a daemon signs as."""
+    """Return the role that such a daemon signs with."""
     daemon = daemon_of(name)
     return "console" if daemon.endswith("proxy") else daemon
 
@@ -207,7 +207,7 @@ class Cloud:
         self.standalone = standalone
         self.identity_port, self.image_port = free_port(), free_port()
         self.volume_port, self.network_port = free_port(), free_port()
-        # Without networks of ours there is no network API of ours.
+        # The network API needs the built-in networks.
         ours = not any(f"backend = {each}\n" in extra_config for each in ("none", "neutron"))
         self.network_api = ", network" if ours else ""
         self.token = "admin:demo"
@@ -235,7 +235,7 @@ class Cloud:
         return ["conductor", "scheduler", *self.more, *self.computes, "api"]
 
     def make(self) -> None:
-        """vhost, configuration, database with a flavor, an image and a network; nothing runs yet."""
+        """Create vhost, configuration, and a database with a flavor, an image and a network. Nothing runs yet."""
         self.make_vhost()
         keys.make(self.path / "keys", self._peers())
         for name in self.names:
@@ -252,7 +252,7 @@ class Cloud:
         return [(role_of(name), self.host_of(name)) for name in self.names] + [("manage", "controller")]
 
     def make_vhost(self) -> None:
-        """By one command instead of two, as each costs half a second of CPU."""
+        """Create the vhost with one command instead of two; each costs half a second of CPU."""
         name, everything, nobody = f'<<"{self.vhost}">>', '<<".*">>', '<<"tests">>'
         self.broker_control(
             "eval",
@@ -262,7 +262,7 @@ class Cloud:
         )
 
     def delete_vhost(self) -> None:
-        """With all its queues, messages and connections."""
+        """Delete the vhost with all its queues, messages and connections."""
         self.broker_control("delete_vhost", self.vhost)
 
     def _add_users(self) -> None:
@@ -274,7 +274,7 @@ class Cloud:
                 directory.grant(directory.add_user(content, name, PASSWORDS[name], project), project, "member")
 
     def _fill_database(self) -> None:
-        """What nova-lite-manage would do, here, as each command costs a second."""
+        """Fill the database directly. Each nova-lite-manage command would cost a second."""
         conf = cfg.ConfigOpts()
         nova_conf.register_opts(conf)
         conf(self.config_arguments("conductor"), default_config_files=[])
@@ -319,7 +319,7 @@ class Cloud:
         (self.path / f"{name}.conf").write_text(CONFIG.format(**values, **self.capacity) + self.extra_config)
 
     def config_arguments(self, name: str) -> list[str]:
-        """Only the conductor is told where the database is."""
+        """Return the arguments that name the configuration files. Only the conductor's has the database URL."""
         files = [self.path / f"{name}.conf"]
         if daemon_of(name) == "conductor":
             files.append(self.path / "database.conf")
@@ -348,7 +348,7 @@ class Cloud:
     # --- life
 
     def start(self, name: str) -> None:
-        """Forked, or as a program where something makes it differ from what is imported here."""
+        """Start a daemon: forked, or as a program if its code differs from the imported one."""
         log = self.path / f"{name}.log"
         arguments = [*self.launcher, f"nova_lite.cmd.{daemon_of(name)}", *self.config_arguments(name)]
         extra = {} if daemon_of(name) == "conductor" else self.environment_but_conductor
@@ -374,7 +374,7 @@ class Cloud:
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Every compute host is up and known to the API."""
+        """Wait until every compute host is up and known to the API."""
 
         def ready() -> bool:
             for name, process in self.processes.items():
@@ -405,7 +405,7 @@ class Cloud:
         return f"http://127.0.0.1:{self.image_port}"
 
     def token_of(self, user: str, project: str | None = None) -> str:
-        """A token for the user, in the project (by default the user's own)."""
+        """Return a token of the user in the project (default: the user's own)."""
         domain = {"id": "default"}
         identity = {"methods": ["password"], "password": {"user": {"name": user, "domain": domain}}}
         identity["password"]["user"]["password"] = PASSWORDS[user]  # type: ignore[call-overload,index]
@@ -490,7 +490,7 @@ class Cloud:
         return found
 
     def wait_settled(self, ids: list[str], timeout: float = DEADLINE) -> dict[str, dict[str, Any]]:
-        """Until none of these servers has a task; returns them by id."""
+        """Wait until none of these servers has a task; return them by id."""
 
         def settled() -> dict[str, dict[str, Any]] | None:
             found = {item["id"]: item for item in self.servers() if item["id"] in ids}
@@ -519,7 +519,7 @@ class Cloud:
         return self.request("POST", f"/servers/{server_id}/action", body)
 
     def force_down(self, host: str, forced_down: bool = True) -> requests.Response:
-        """Say of a host that nothing runs there, or let it in again."""
+        """Force a host down, or clear that."""
         body = {"host": host, "binary": "nova-compute", "forced_down": forced_down}
         return self.request("PUT", "/os-services/force-down", body, version="2.11")
 
@@ -532,8 +532,9 @@ class Cloud:
     # --- as the hypervisors and the database see it
 
     def domains(self) -> dict[str, str]:
-        """Every instance with a fake domain that is not fenced, and the host it is on; fails when one runs on two. Of
-        the two ends of a move it is the one that runs, or else the newer one."""
+        """Return every instance with a fake domain that is not fenced, and its host. Fails when one runs on two
+        hosts. Of two hosts of a move the running domain counts, or else the newer one.
+        """
         found: dict[str, tuple[bool, int, str]] = {}
         for host in [host for host in self.computes if host not in self.fenced]:
             for name in os.listdir(self._domains_of(host)):
@@ -550,7 +551,7 @@ class Cloud:
         return self.path / host / "instances" / f"fake-{host}" / "domains"
 
     def _domain(self, host: str, name: str) -> tuple[bool, int] | None:
-        """Whether it runs, and its generation; None when it is gone."""
+        """Return whether the domain runs, and its generation; None when it is gone."""
         try:
             domain = json.loads((self._domains_of(host) / name).read_text())
         except FileNotFoundError:
@@ -558,7 +559,7 @@ class Cloud:
         return domain["power_state"] == PowerState.RUNNING, domain["generation"]
 
     def holders(self, instance_uuid: str) -> set[str]:
-        """Hosts with anything of the instance: a domain, disks, interfaces."""
+        """Return hosts with anything of the instance: a domain, disks, interfaces."""
         return {
             host
             for host in self.computes
@@ -567,7 +568,7 @@ class Cloud:
         }
 
     def control_host(self, host: str, **control: Any) -> None:
-        """Tell a fake hypervisor how to behave (`nova_lite.virt.fake.Control`); nothing: as configured."""
+        """Control a fake hypervisor (`nova_lite.virt.fake.Control`); without values it behaves as configured."""
         path = self.path / host / "instances" / f"fake-{host}"
         path.mkdir(parents=True, exist_ok=True)
         draft = path / "control.draft"
@@ -575,13 +576,13 @@ class Cloud:
         draft.replace(path / "control.json")
 
     def audit(self) -> None:
-        """The invariants between rows hold."""
+        """Check the invariants between rows."""
         self.manage("audit")
 
 
 @contextlib.contextmanager
 def running(path: Path, **options: Any) -> Iterator[Cloud]:
-    """A cloud with all daemons up; gone, with all it made, at the end."""
+    """Run a cloud with all daemons, and remove it with all it made at the end."""
     cloud = Cloud(path, **options)
     try:
         cloud.make()

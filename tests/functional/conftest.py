@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def broker() -> None:
-    """Functional tests need a RabbitMQ of this machine."""
+    """Skip or fail without a RabbitMQ on this machine."""
     if shutil.which("rabbitmqctl") is None:
         pytest.skip("rabbitmq-server is not installed (devstack/test.sh installs it)")
     answer = subprocess.run(["rabbitmqctl", "-q", "ping"], capture_output=True, timeout=60)
@@ -48,7 +48,7 @@ def broker() -> None:
 
 @contextmanager
 def database_url(kind: str) -> Iterator[str | None]:
-    """A database of its own: None for SQLite; skips when the server of the kind is not told by the environment."""
+    """Make a private database; None for SQLite. Skips when the environment does not name a server of the kind."""
     if kind == "sqlite":
         yield None
         return
@@ -70,7 +70,7 @@ def database_url(kind: str) -> Iterator[str | None]:
 
 @pytest.fixture(scope="module")
 def sqlite_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cloud.Cloud]:
-    """Two compute hosts over SQLite, in the daemons' default concurrency modes."""
+    """Run two compute hosts on SQLite, in the daemons' default concurrency modes."""
     path: Path = tmp_path_factory.mktemp("cloud")
     with cloud.running(path, computes=2) as running:
         yield running

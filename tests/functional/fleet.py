@@ -1,11 +1,11 @@
-"""Many simulated compute hosts in one process: what the control plane sees of a host, without its hypervisor.
+"""Simulated compute hosts, many in one process: the control plane's view of a host, without a hypervisor.
 
-Each host has a queue of its own and a key of its own, registers, tells its heartbeat, compares its domains, asks what
-its guests let in, builds what it is ordered to, and does what else it is told to by saying so. They share the
-connections. What they are sent they do not verify; what they send is signed. `Fleet.die` leaves a host's queue behind,
-as a machine does that loses power.
+Each host has its own queue and key. It registers, sends heartbeats, compares its domains, queries its filter rules,
+and reports every command as done. Hosts share connections. They do not verify messages, but sign their own.
+`Fleet.die` leaves a host's queue behind, as a power failure does.
 
-``python -m tests.functional.fleet CONFIG`` serves the hosts that its standard input names, a line of JSON each time::
+``python -m tests.functional.fleet CONFIG`` serves the hosts that its standard input names, one line of JSON each
+time::
 
     {"start": {"host": [["server", generation], …]}}    {"die": ["host"]}    {"back": ["host"]}
 """
@@ -45,17 +45,17 @@ from nova_lite.operations.states import PowerState  # noqa: E402
 from nova_lite.rpc import keys  # noqa: E402
 
 EXCHANGE = "nova_lite"
-#: For whatever hosts do, and for their heartbeats, which wait for others at the conductor: else these would keep those.
+#: Threads for the hosts' work, besides their heartbeats, which wait for batches at the conductor.
 THREADS = 16
 BEATING = 32
 #: Seconds that a host waits at least before it asks once more what to filter, and after which it asks in any case.
 FILTERS_APART = 0.25
 FILTERS_EVERY = 60.0
 
-#: Orders that tell a guest what to do; after others it runs.
+#: Power states after commands; after all others a guest runs.
 POWER = {"stop_instance": PowerState.SHUTDOWN, "pause_instance": PowerState.PAUSED}
 
-#: Casts that are nudges to ask for something, which these hosts never need.
+#: Wake-up casts that these hosts ignore.
 NUDGES = ("cache_images", "volume_work")
 
 
@@ -81,11 +81,11 @@ class Host:
         self.alive = True
         self.asks_filters = False
         self.projects: dict[str, str] = {}
-        #: Those that it has been given since it last asked what they let in; None: it asks for all.
+        #: Instances that are new since the last query for filter rules; None: query for all.
         self.plugged: list[str] | None = None
-        #: When it last asked for all that its guests let in.
+        #: Time of the last query for all filter rules.
         self.asked = float("-inf")
-        #: Seconds by which it asks sooner, after it has asked for the first time; as a real one does.
+        #: Random advance of the second query, as on a real host.
         self.early = random.uniform(0, FILTERS_EVERY)
         self.life = 0
         self.identity = str(uuid.uuid4())
@@ -118,7 +118,9 @@ class Host:
         self.beat()
 
     def beat(self) -> None:
-        """When it is time to compare, it asks whether all agrees, and compares if not, as a real one does."""
+        """Send a heartbeat with a consistency check when it is due, and compare on disagreement, as a real host
+        does.
+        """
         report, now = self.report(), time.monotonic()
         if asks := now - self.compared >= self.compare_seconds:
             report.domains = digest_of_domains(self._found())
@@ -133,7 +135,7 @@ class Host:
         return [(server, generation, int(power)) for server, (generation, power) in list(self.domains.items())]
 
     def compare(self) -> None:
-        """And ask then what it ought to have."""
+        """Compare the domains, then query the expected ones."""
         self.counts["compare"] += 1
         found = self._found()
         domains = [
@@ -152,7 +154,7 @@ class Host:
             self.conductor.port_filters_get(get_admin_context(), self.name, servers)
 
     def wanted_filters(self) -> None:
-        """The same; for new guests alone of those and of what else it has of their projects, as a real one does."""
+        """Query the filter rules, of new guests and their projects only if possible, as a real host does."""
         self.asks_filters = False
         plugged, self.plugged = self.plugged, []
         if plugged is None:
@@ -266,7 +268,7 @@ class Fleet:
     # --- what hosts do by themselves
 
     def _enter(self, host: Host) -> None:
-        """Until the conductor has taken it."""
+        """Register until the conductor accepts it."""
         while not self._stop.is_set():
             try:
                 host.register()
@@ -313,7 +315,7 @@ class Fleet:
     # --- what they are told
 
     def _listen(self) -> None:
-        """One connection consumes the queues of all."""
+        """Consume the queues of all hosts on one connection."""
         channel = self._connection.channel()
         exchange = kombu.Exchange(EXCHANGE, "topic", durable=False, auto_delete=False)
         consumers: dict[str, kombu.Consumer] = {}

@@ -6,7 +6,7 @@ from tests.functional.cloud import Cloud, wait_for
 
 
 def tidy_up(running: Cloud) -> None:
-    """Every host is let in again and behaves, and nothing is on any."""
+    """Enable every host, make it behave normally, and delete everything on it."""
     for host in running.computes:
         running.control_host(host)
         running.force_down(host, False)
@@ -20,7 +20,7 @@ def tidy_up(running: Cloud) -> None:
 
 
 def placed(running: Cloud) -> tuple[str, str, str]:
-    """A server that runs, its host and the other one."""
+    """Create a running server, and return it with its host and the other one."""
     (server_id,) = running.create()
     host = running.wait_active([server_id])[server_id]["OS-EXT-SRV-ATTR:host"]
     (other,) = set(running.computes) - {host}
@@ -28,7 +28,7 @@ def placed(running: Cloud) -> tuple[str, str, str]:
 
 
 def lose(running: Cloud, host: str) -> None:
-    """Its daemon is killed, and by the operator's word nothing runs there."""
+    """Kill a host's daemon and force the host down."""
     running.kill(host)
     answer = running.force_down(host)
     assert answer.status_code == 200, answer.text
@@ -36,7 +36,7 @@ def lose(running: Cloud, host: str) -> None:
 
 
 def come_back(running: Cloud, host: str) -> None:
-    """As it behaves by itself."""
+    """Start a lost host again and clear its forced-down flag."""
     running.control_host(host)
     assert running.force_down(host, False).status_code == 200
     running.start(host)

@@ -12,7 +12,7 @@ import kombu
 
 from tests.functional.cloud import rabbitmqctl
 
-#: Messages that come with time, not with requests; filters are asked for once for all that changed within a moment.
+#: Messages that come with time, not with requests. Filter queries are batched over changes.
 BACKGROUND = {
     *("echo", "report_state", "report_service", "register_host", "host_states_get"),
     *("domains_expected", "reconcile_domains", "port_filters_get", "refresh_security_groups"),
@@ -29,7 +29,7 @@ class Listener:
     def __init__(self, vhost: str) -> None:
         self.vhost = vhost
         self.messages: list[tuple[str, str]] = []
-        #: Of requests, the method and its arguments.
+        #: Methods of requests with their arguments.
         self.arguments: list[tuple[str, dict[str, Any]]] = []
         self._calls: dict[str, str] = {}
         self._stop = threading.Event()
@@ -48,7 +48,7 @@ class Listener:
         rabbitmqctl("trace_off", "-p", self.vhost)
 
     def requested(self) -> Counter[tuple[str, str]]:
-        """What was sent on behalf of requests."""
+        """Return the messages that were sent on behalf of requests."""
         return Counter(message for message in self.messages if message[1] not in BACKGROUND)
 
     def _listen(self) -> None:

@@ -30,7 +30,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Daemon:
-    """What tests use of `subprocess.Popen`."""
+    """Subset of `subprocess.Popen` that tests use."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -89,7 +89,7 @@ class _Nursery:
 
 
 def _adopt(whether: bool) -> None:
-    """Whether descendants of this process that lose their parent become its children."""
+    """Set whether this process adopts orphaned descendants."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, int(whether), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
@@ -106,8 +106,9 @@ def _the_nursery() -> _Nursery:
 
 
 def start(arguments: list[str], log: Path, environment: dict[str, str]) -> Daemon:
-    """As ``python -m`` with these arguments, of which the first is a module with a ``main``; what it says is added to
-    ``log``."""
+    """Start ``python -m`` with these arguments, the first of which is a module with a ``main``. Its output goes to
+    ``log``.
+    """
     files = {"stdin": os.devnull, "stdout": str(log), "stderr": str(log)}
     return _the_nursery().start({"arguments": arguments, "environment": environment, **files})
 
@@ -115,7 +116,7 @@ def start(arguments: list[str], log: Path, environment: dict[str, str]) -> Daemo
 def run(
     arguments: list[str], stdin: str, environment: dict[str, str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
-    """As `start`, of what ends by itself, and as `subprocess.run`."""
+    """Run a module to its end, as `start` and `subprocess.run` do."""
     with tempfile.TemporaryDirectory() as directory:
         files = {name: Path(directory, name) for name in ("stdin", "stdout", "stderr")}
         files["stdin"].write_text(stdin)

@@ -11,13 +11,13 @@ from tests.support.ports import free_port
 
 
 class Proxy:
-    """``with Proxy(5672) as proxy``: ``proxy.port`` leads to 127.0.0.1:5672 until `cut`, and again after `restore`.
+    """A TCP proxy: ``with Proxy(5672) as proxy``; ``proxy.port`` leads to 127.0.0.1:5672 until `cut`, and after
+    `restore`.
 
     ``address``: where it listens. While cut, open connections are reset and new ones are refused.
 
-    ``hold(port)``: the connection that the target sees coming from this port stays open, and nothing gets through it
-    any more, as when a firewall has forgotten it: neither side is told. ``mute()``: so are all connections, also new
-    ones, until ``unmute()`` resets them.
+    ``hold(port)``: the target's connection from this port stays open but passes nothing, as after a firewall has
+    forgotten it. ``mute()`` does so to all connections, new ones included, until ``unmute()`` resets them.
     """
 
     def __init__(self, target_port: int, address: str = "127.0.0.1") -> None:
@@ -67,7 +67,7 @@ class Proxy:
         self._muted = True
 
     def unmute(self) -> None:
-        """What was lost on the way cannot be made up for, so connections begin anew."""
+        """Reset all connections. Lost bytes cannot be recovered, so connections start anew."""
         was_cut = self._server is None
         self.cut()
         self._muted = False

@@ -41,7 +41,7 @@ instances = -1
 cores = -1
 ram = -1
 """
-#: Whose key a process of many hosts has for itself.
+#: Name of the key that a process of many hosts has for itself.
 OWN = "simulator"
 FILLED = "filled"
 
@@ -92,7 +92,7 @@ class Simulated(cloud.Cloud):
         return self._engine
 
     def start_hosts(self) -> None:
-        """With the domains that the rows say; returns when all have registered."""
+        """Start the hosts with the domains of the rows, and wait until all have registered."""
         self._write_config(OWN)
         domains: dict[str, list[tuple[str, int]]] = defaultdict(list)
         with self.engine.connect() as connection:
@@ -122,7 +122,7 @@ class Simulated(cloud.Cloud):
             self._answer(fleet)
 
     def tell(self, what: str, names: Iterable[str]) -> None:
-        """``die`` or ``back``."""
+        """Send ``die`` or ``back`` to the hosts."""
         for fleet, own in zip(self.fleets, self.parts, strict=True):
             assert fleet.stdin is not None
             if concerned := [name for name in names if name in own]:
@@ -130,7 +130,7 @@ class Simulated(cloud.Cloud):
                 self._answer(fleet)
 
     def counts(self) -> dict[str, int]:
-        """What all hosts have done, and what has failed."""
+        """Return counts of the hosts' work and failures."""
         found: dict[str, int] = defaultdict(int)
         for fleet in self.fleets:
             assert fleet.stdin is not None
@@ -157,8 +157,9 @@ class Simulated(cloud.Cloud):
     # --- rows
 
     def fill(self, rows: int) -> None:
-        """So many servers more, half of them deleted; the others are ACTIVE, each host has as many. They are copies of
-        one that was made, which has to be the only one, and have no addresses. MariaDB only."""
+        """Add so many rows of servers, half of them deleted, the others ACTIVE and spread over the hosts. They are
+        copies of the only existing server, without addresses. MariaDB only.
+        """
         assert self.database.startswith("mysql"), "rows are made by MariaDB's own sequences"
         with self.engine.begin() as connection:
             (template,) = connection.exec_driver_sql("SELECT id, uuid FROM instances").all()
@@ -193,7 +194,7 @@ class Simulated(cloud.Cloud):
             return connection.exec_driver_sql("SELECT vm_state FROM instances").scalar() == "error"
 
     def claim_filled(self) -> None:
-        """The rows' claims, once their hosts have registered."""
+        """Add the rows' claims, once their hosts have registered."""
         amounts = ("vcpus", "memory_mb", "disk_gb")
         with self.engine.begin() as connection:
             connection.exec_driver_sql(
@@ -226,7 +227,7 @@ class Simulated(cloud.Cloud):
     # --- measures
 
     def depths(self) -> dict[str, int]:
-        """Messages that wait in the broker, by queue."""
+        """Return the number of waiting messages by queue."""
         url = f"amqp://guest:guest@127.0.0.1:{self.broker_port}/{self.vhost}"
         names = ["conductor", "conductor.controller", "scheduler", "scheduler.controller"]
         names += [f"compute.{name}" for name in self.hosts]
@@ -235,7 +236,9 @@ class Simulated(cloud.Cloud):
             return {name: channel.queue_declare(name, passive=True).message_count for name in names}
 
     def metrics(self, daemon: str) -> dict[str, float]:
-        """What the daemon, or all of its kind, say, summed over labels. Of what all say alike: the first one's."""
+        """Return metrics of one daemon, or of all of its kind, summed over labels. A metric that all daemons report
+        alike counts once.
+        """
         found: dict[str, float] = defaultdict(float)
         for name in (name for name in self.ports if cloud.daemon_of(name) == daemon):
             with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name]}/metrics", timeout=60) as answer:
@@ -246,12 +249,12 @@ class Simulated(cloud.Cloud):
         return dict(found)
 
     def statements(self) -> int:
-        """That the database has carried out (MariaDB)."""
+        """Return the number of statements that the database has executed (MariaDB)."""
         with self.engine.connect() as connection:
             return int(connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Questions'").one()[1])
 
     def rows_of_a_look(self) -> int:
-        """That the database reads to answer what a sweep asks first, and at rest alone (MariaDB)."""
+        """Return the rows that the first statement of a sweep reads, the only one of an idle sweep (MariaDB)."""
         with self.engine.connect() as connection:
 
             def read() -> int:
@@ -273,7 +276,7 @@ def _defaults() -> cfg.ConfigOpts:
 
 @contextlib.contextmanager
 def running(path: Path, hosts: int, rows: int = 0, **options: Any) -> Iterator[Simulated]:
-    """All hosts up and full of ``rows``; gone, with all it made, at the end."""
+    """Run all hosts, filled with ``rows``, and remove everything at the end."""
     made = Simulated(path, hosts, **options)
     try:
         made.make()

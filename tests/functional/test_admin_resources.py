@@ -1,4 +1,4 @@
-"""What admins and projects set over REST, and what follows from it for servers."""
+"""Settings of admins and projects over REST, and their effects on servers."""
 
 from __future__ import annotations
 

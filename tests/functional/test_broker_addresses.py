@@ -40,7 +40,7 @@ def in_shell(*arguments: str, epmd_port: int = 0) -> str:
 
 
 class Configured(PrivateBroker):
-    """Where it listens is devstack's to say."""
+    """Broker whose listening addresses devstack configures."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -36,7 +36,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, cinder: fake.Cinder) -> Iter
 
 @pytest.fixture
 def cloud(whole: Cloud, cinder: fake.Cinder) -> Iterator[Cloud]:
-    """Without servers before and after; then Cinder has nothing of any."""
+    """Provide a cloud without servers; afterwards Cinder holds nothing of any."""
     yield whole
     whole.delete_all()
     wait_for("Cinder has no attachments", lambda: not cinder.attachments)

@@ -36,7 +36,7 @@ class ConsoleCloud(Cloud):
 
 
 def path_of(url: str) -> str:
-    """Of the WebSocket, as noVNC's page would ask for it."""
+    """Return the path of the WebSocket that noVNC's page would request."""
     found = re.search(r"token(?:%3D|=)([\w-]+)$", url)
     assert found is not None, url
     return f"/?token={found[1]}"

@@ -26,7 +26,9 @@ def test_orders_are_obeyed_afterwards(running: cloud.Cloud) -> None:
         source.backup(target)
 
     def act(server_id: str, what: str, status: str) -> None:
-        """A listing of before the first order may be believed until the next one, and the order refused meanwhile."""
+        """Request an action. Until the next comparison an older list of domains may be believed, and the command
+        refused.
+        """
 
         def accepted() -> bool:
             answer = running.action(server_id, {what: None})

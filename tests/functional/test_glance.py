@@ -34,7 +34,7 @@ num_retries = 0
 
 
 class Images(Cloud):
-    """Only what serves users and images."""
+    """A cloud with the services of users and images only."""
 
     @property
     def names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What flavors say of a guest's hardware, over REST: refused with a sentence, or it decides where a server goes."""
+"""Hardware requests of flavors over REST: refused with a sentence, or decisive for the host."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def kinds(running: Cloud, server_id: str) -> list[str]:
 
 
 def retire(running: Cloud, host: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """As soon as it counts as silent."""
+    """Retire a host as soon as it counts as silent."""
 
     def tried() -> subprocess.CompletedProcess[str] | None:
         done = running.try_manage("host", "retire", host, *options, "--format", "json")

@@ -1,4 +1,4 @@
-"""A hypervisor that hangs, in a cloud of real daemons: its host is left out, and is back by itself."""
+"""A hanging hypervisor in a cloud of real daemons: its host is left out, and returns automatically."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def in_guest(running: Cloud, server: str) -> tuple[set[str], set[str]]:
 
 
 def settled(running: Cloud, server: str, count: int) -> set[str]:
-    """As soon as it has so many, all of them up: their ids, the same everywhere."""
+    """Wait until the server has so many interfaces, all up; return their ids, which agree everywhere."""
 
     def same() -> set[str]:
         states = listed(running, server)

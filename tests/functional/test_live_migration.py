@@ -171,7 +171,7 @@ def test_a_failure_leaves_it_where_it_runs(tidy: Cloud, step: str) -> None:
 
 
 def test_a_move_that_its_source_does_not_know_of_is_one_all_the_same(tidy: Cloud) -> None:
-    """It fails right after the guest has gone; who is started next finds it gone."""
+    """The source fails right after the guest has gone; the next daemon finds it gone."""
     server_id, host, other = placed(tidy)
     tidy.control_host(host, delays={"live_migration_after_move": 600.0})
     assert migrate(tidy, server_id).status_code == 202

@@ -1,4 +1,4 @@
-"""What real daemons tell of themselves: what was done shows up, and /readyz says what is away."""
+"""Metrics and health of real daemons: metrics count completed work, and /readyz names what is away."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ DONE = {
 
 def test_metrics_count_completed_work(site: Site) -> None:
     """A little later: what a user sees is in the database before it is counted, and reports may be on their way."""
-    # One that has begun before its conductor loads its hosts after a second, and is asked once more then.
+    # A scheduler that starts before its conductor loads its hosts after a second, and is queried again then.
     cloud.wait_for(
         "the scheduler knows the host", lambda: site.metrics("scheduler").get("nova_lite_scheduler_hosts") == 1
     )

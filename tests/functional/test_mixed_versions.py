@@ -67,7 +67,7 @@ class MixedCloud(Cloud):
             file.write_text(file.read_text().replace(f"{ROOT}/etc", f"{self.tree}/etc"))
 
     def _fill_database(self) -> None:
-        """By the conductor's own tool: the other one may know another schema."""
+        """Fill the database with the conductor's own tool: the other version may have another schema."""
         self.manage("db", "sync")
         self.manage("flavor", "create", "m1.nano", "--id", "1", "--vcpus", "1", "--ram", "8", "--disk", "1")
         options = [f"--{name}={NETWORK[name]}" for name in ("gateway", "bridge", "start", "end")]
@@ -77,7 +77,7 @@ class MixedCloud(Cloud):
         self.image_id = self.manage("image", "import", str(image), "--name=cirros", "--disk-format=raw").strip()
 
     def is_old(self, name: str) -> bool:
-        """Whether the daemon that runs has its code from ``tree``."""
+        """Check whether the running daemon's code is from ``tree``."""
         return os.readlink(f"/proc/{self.processes[name].pid}/cwd") == str(self.tree)
 
 
@@ -99,7 +99,7 @@ def mixed(old_tree: Path, tmp_path: Path) -> Iterator[Callable[..., MixedCloud]]
 
 
 def live(cloud: Cloud, number: int) -> None:
-    """One server's life on one of the hosts."""
+    """Create, stop, start and delete one server on one of the hosts."""
     host = cloud.computes[number % len(cloud.computes)]
     name = f"vm-{number}-{uuid.uuid4().hex[:6]}"
     server = {"name": name, "imageRef": cloud.image_id, "flavorRef": "1", "availability_zone": f"nova:{host}"}
@@ -130,7 +130,7 @@ def live(cloud: Cloud, number: int) -> None:
 
 @rpc.service("compute", version="1.99")
 class LaterComputeRPC(Protocol):
-    """What the next version of a host may serve."""
+    """Protocol of a hypothetical next version of a host."""
 
     @rpc.method(since="1.99")
     def ask(self, context: RequestContext, host: rpc.Receiver) -> str: ...
@@ -154,7 +154,7 @@ def transport_of(cloud: Cloud) -> Iterator[rpc.Transport]:
 
 
 def check_what_comes_later_is_refused(cloud: Cloud) -> None:
-    """By hosts of both versions, with a sentence and not in silence."""
+    """Check that hosts of both versions refuse newer methods with a sentence, not silently."""
     with transport_of(cloud) as transport:
         later = rpc.proxy(LaterComputeRPC, transport)
         for host in cloud.computes:
@@ -188,8 +188,9 @@ def check_an_order_for_a_newer_host_ends_with_its_cause(cloud: Cloud, host: str)
 
 
 def check_log(cloud: MixedCloud, name: str, old: bool) -> None:
-    """No traceback, but those with which oslo.messaging tells what an old daemon refuses of newer ones: these ask again
-    in its words."""
+    """Check that the log has no traceback except those with which oslo.messaging logs an old daemon's refusals. New
+    callers fall back then.
+    """
     text = (cloud.path / f"{name}.log").read_text()
     refusals = (
         text.count("ERROR oslo_messaging.rpc.server oslo_messaging.rpc.dispatcher.UnsupportedVersion") if old else 0

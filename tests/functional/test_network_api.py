@@ -168,7 +168,7 @@ def test_the_rest(demo: Client, admin: Client) -> None:
 
 
 def test_create_with_a_floating_address_of_its_own(cloud: Cloud) -> None:
-    """As Ansible's module does by default."""
+    """Create a server as Ansible's module does by default."""
     demo = connect(cloud, "demo")
     try:
         made = demo.create_server("auto", image="cirros", flavor="m1.nano", wait=True, auto_ip=True, timeout=60)

@@ -1,4 +1,4 @@
-"""A network that spans hosts, with IPv6 beside IPv4: what users see of it, and what hosts are told."""
+"""A network that spans hosts, with IPv4 and IPv6, as users and hosts see it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def admin(cloud: Cloud) -> Client:
 
 
 def peers(cloud: Cloud, host: str) -> Any:
-    """What the host was told last."""
+    """Return the peers that the host received last."""
     path = cloud.path / host / "instances" / f"fake-{host}" / "port-filters.json"
     return json.loads(path.read_text()).get("peers") if path.exists() else None
 

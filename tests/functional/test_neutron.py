@@ -43,7 +43,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, neutron: FakeNeutron) -> Ite
 
 @pytest.fixture
 def cloud(whole: Cloud, neutron: FakeNeutron) -> Iterator[Cloud]:
-    """Without servers before and after; then no port is any server's, and nothing that is not a user's is left."""
+    """Provide a cloud without servers; afterwards no port belongs to a server, and only users' ports are left."""
     yield whole
     whole.delete_all()
     wait_for("no port is a server's", lambda: not any(port["device_id"] for port in neutron.ports))

@@ -35,7 +35,7 @@ def test_daemons_wait_for_a_broker_that_is_not_there_yet(tmp_path: Path, broker_
         cloud.wait_for("the API answers", lambda: api_status(running) == 503)
         broker_proxy.restore()
         running.wait_until_ready()
-        # Of what it could not ask anybody a moment ago the API refuses a part by itself, for two seconds at most.
+        # The API itself refuses a part of the requests for two seconds after an outage.
         cloud.wait_for("the API refuses nobody", lambda: all(api_status(running) == 200 for _ in range(10)))
         running.wait_active(running.create())
         for name in running.names:

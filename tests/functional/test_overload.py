@@ -109,7 +109,7 @@ def test_calls_that_nobody_waits_for_are_not_carried_out(site: Site) -> None:
 
 
 def test_the_socket_tells_what_was_not_read(site: Site) -> None:
-    """As oslo.messaging keeps it; without it users' calls are begun while others can not even be read."""
+    """oslo.messaging keeps the socket. Without it, calls start while others cannot even be read."""
     server: Any = site.server._server
     sock = server.listener._poll_style_listener.conn.channel.connection.sock
     assert sock.fileno() > 0

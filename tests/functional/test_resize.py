@@ -1,4 +1,4 @@
-"""Servers move between hosts, off: resized, confirmed, taken back, with hosts and daemons that fail in between."""
+"""Cold moves between hosts: resized, confirmed, reverted, with failing hosts and daemons."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_destination_that_is_killed_goes_on(tidy: Cloud) -> None:
 
 
 def test_a_destination_that_is_lost_for_good(tidy: Cloud) -> None:
-    """It comes back with an order to make the guest in its queue, and does not."""
+    """The destination returns with a command in its queue to create the guest, and ignores it."""
     server_id, host, other = placed(tidy)
     tidy.control_host(other, delays={"copy_disk": 600.0})
     assert act(tidy, server_id, {"resize": {"flavorRef": BIGGER}}).status_code == 202
@@ -221,7 +221,7 @@ def test_a_server_is_not_reverted_to_a_host_that_is_lost(tidy: Cloud) -> None:
 
 @pytest.fixture(scope="module")
 def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    """There is no other host to go to."""
+    """Run a cloud with one host."""
     option = "[DEFAULT]\nallow_resize_to_same_host = true\n"
     with cloud.running(tmp_path_factory.mktemp("resize-here"), extra_config=option) as ready:
         body = {"flavor": {"name": "bigger", "id": BIGGER, "vcpus": 2, "ram": 128, "disk": 2}}
@@ -242,7 +242,7 @@ def here(single: Cloud) -> Iterator[Cloud]:
 
 
 def traces(single: Cloud) -> list[str]:
-    """Of instances, on the only host."""
+    """Return everything of instances on the only host."""
     path = single.path / "compute-1" / "instances" / "fake-compute-1"
     return [str(found) for kind in ("domains", "disks", "vifs", "aside") for found in (path / kind).iterdir()]
 

@@ -86,7 +86,7 @@ def test_create_with_defaults_and_the_file_that_devstack_writes(cloud: Cloud, tm
 
 
 def test_create_as_ansible_does(demo: Connection) -> None:
-    """With everything that the module passes by itself, its answer's facts included."""
+    """Create a server with all arguments that Ansible's module passes, and return its facts."""
     demo.create_keypair(
         "ansible", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBZkgYMJVdyBZKqH1IWNkEZkg7RvqrXtlgP9BzhZLdCt me"
     )

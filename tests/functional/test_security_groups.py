@@ -21,13 +21,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 
 def told(running: Cloud, host: str) -> PortFilters:
-    """What the host was told to filter last."""
+    """Return the filter rules that the host received last."""
     path = running._domains_of(host).parent / "port-filters.json"
     return msgspec.json.decode(path.read_bytes(), type=PortFilters) if path.exists() else PortFilters()
 
 
 def ports(running: Cloud, host: str, server_id: str) -> dict[str, list[int]] | None:
-    """By group of the server, the first ports of its rules, as the host knows them."""
+    """Return, by group of the server, the first ports of its rules, as the host knows them."""
     found = told(running, host)
     if server_id not in found.instances:
         return None
@@ -68,7 +68,7 @@ def address(running: Cloud, server_id: str) -> str:
 
 
 def test_rules_and_members_reach_every_host(running: Cloud) -> None:
-    """Also the one that was away while they were changed."""
+    """An absent host receives the changes when it returns."""
     group = asked(running, "POST", "/os-security-groups", {"security_group": {"name": "web", "description": ""}})
     group_id = group["security_group"]["id"]
     hosts = running.computes
@@ -120,7 +120,7 @@ def test_members_come_and_go(running: Cloud) -> None:
 
 
 def test_orders_that_go_out_together_say_what_to_filter(running: Cloud) -> None:
-    """To hosts that filter, as they have asked before."""
+    """Commands carry the rules for hosts that filter, which have queried before."""
     for host in running.computes:
         guest = running.create(availability_zone=f"nova:{host}")
         running.wait_active(guest)

@@ -62,7 +62,7 @@ def test_a_host_at_rest_sends_its_heartbeat_and_nothing_more(many: Simulated) ->
     wait_for("each host has told two heartbeats", beats)
     arrived, after = received(many) - sent, many.counts()
     beaten = after["beat"] - before["beat"]
-    # What is on its way at either end may count on one side only.
+    # Messages on their way may count on one side only.
     assert arrived <= beaten * 1.1 + OWN * beaten / HOSTS * 4 + 20
     assert arrived >= beaten * 0.9 - 20
     wait_for("each host has asked whether all agrees", lambda: many.counts()["ask"] >= after["ask"] + HOSTS)

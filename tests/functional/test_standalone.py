@@ -1,4 +1,4 @@
-"""A cloud of our own daemons alone, used by the unmodified ``openstack`` client, and by those who may not."""
+"""A cloud of our own daemons, used by the unmodified ``openstack`` client, and by callers without rights."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Client:
         return result.stdout if status == 0 else result.stderr
 
     def rows(self, command: str, *columns: str) -> list[dict[str, Any]]:
-        """What a list command prints, which has to have these columns, and no others if there are any rows."""
+        """Return the rows of a list command, and check its columns."""
         found: list[dict[str, Any]] = json.loads(self(f"{command} -f json"))
         for row in found:
             assert list(row) == list(columns), command

@@ -43,7 +43,7 @@ class Volumes:
         return shown
 
     def wait(self, volume_id: str, status: str) -> dict[str, Any]:
-        """Who is told that there is too much to do asks again."""
+        """Wait for the status. A request that is refused for overload is repeated."""
 
         def settled() -> dict[str, Any] | None:
             answer = self("GET", f"/volumes/{volume_id}")
@@ -69,7 +69,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 @pytest.fixture
 def volumes(cloud: Cloud) -> Iterator[Volumes]:
-    """Without servers and volumes before and after."""
+    """Provide a cloud without servers and volumes, before and after."""
     made = Volumes(cloud)
     yield made
     cloud.delete_all()
@@ -103,7 +103,7 @@ def held(cloud: Cloud) -> list[tuple[str, str]]:
 
 
 def beginning(file: Path, count: int) -> bytes:
-    """So many bytes of it: the rest is gigabytes of nothing."""
+    """Return the first bytes of a file; the rest is gigabytes of zeros."""
     with file.open("rb") as opened:
         return opened.read(count)
 
@@ -172,7 +172,9 @@ def test_attached_to_one_server_at_a_time(cloud: Cloud, volumes: Volumes) -> Non
 
 
 def test_boot_from_volume(cloud: Cloud, volumes: Volumes) -> None:
-    """Of an image, kept after the server is gone; the next server boots of it, with a blank one beside."""
+    """The volume is made from an image and outlives its server. The next server boots from it, with a blank one
+    beside.
+    """
     mapping = {
         "source_type": "image",
         "destination_type": "volume",
@@ -234,7 +236,7 @@ def test_a_migration_takes_volumes_along(cloud: Cloud, volumes: Volumes) -> None
 
 
 def test_volume_failed_work_ends_in_error(cloud: Cloud, volumes: Volumes) -> None:
-    """Nothing is left attached half, nor lost."""
+    """No volume stays half attached or gets lost."""
     volume_id = volumes.make()
     (server_id,) = cloud.create("vm")
     server = cloud.wait_active([server_id])[server_id]
@@ -278,7 +280,7 @@ def test_other_projects_and_quota(cloud: Cloud, volumes: Volumes) -> None:
 
 
 def test_an_image_of_volumes_a_rebuild_and_a_shelf(cloud: Cloud, volumes: Volumes) -> None:
-    """What is written to the volume is in its image, goes with a rebuild, and stays through shelving."""
+    """Data on the volume is in its image, survives no rebuild, and stays through shelving."""
     mapping = {"source_type": "image", "destination_type": "volume", "uuid": cloud.image_id, "boot_index": 0}
     first = boot(cloud, "first", {**mapping, "volume_size": 1})
     (root,) = cloud.request("GET", f"/servers/{first}/os-volume_attachments").json()["volumeAttachments"]

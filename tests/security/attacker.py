@@ -32,7 +32,7 @@ PASSWORD = "a password for tests"
 DEFAULT = ""
 
 ROWS = ("instances", "instance_actions", "allocations", "migrations", "images", "key_pairs", "services", "flavors")
-#: What heartbeats change.
+#: Columns that heartbeats change.
 BEATS = ("last_seen_up", "updated_at", "lease_expires_at", "up", "report_count")
 
 
@@ -68,7 +68,7 @@ class SecuredCloud(Cloud):
         file.write_text(text.replace(old, self.url(self.account(name)).replace("amqp:", "rabbit:")))
 
     def rows(self) -> dict[str, list[Any]]:
-        """What the database holds, but for what heartbeats change."""
+        """Return the database's content, without the columns that heartbeats change."""
         with sqlite3.connect(f"file:{self.path}/nova-lite.sqlite?mode=ro", uri=True) as database:
             database.row_factory = sqlite3.Row
             return {
@@ -96,7 +96,7 @@ class SecuredCloud(Cloud):
 
     @contextmanager
     def refuses(self, name: str, why: str, times: int = 1) -> Iterator[None]:
-        """The daemon ``name`` says in its log that it refuses so many messages, and why; nothing changes."""
+        """Expect that the daemon ``name`` logs so many refusals with this reason, and that nothing changes."""
         before = self.text_of(name).count(why)
         with self.unchanged():
             yield
@@ -104,7 +104,7 @@ class SecuredCloud(Cloud):
 
 
 class Attacker:
-    """Who has all that host ``name`` has."""
+    """Attacker with everything that host ``name`` has."""
 
     def __init__(self, cloud: SecuredCloud, name: str, keys: str | None = None) -> None:
         self.cloud = cloud
@@ -122,13 +122,13 @@ class Attacker:
         self.connection.release()
 
     def signed(self, topic: str, server: str | None, method: str, version: str = "1.0", **arguments: Any) -> Any:
-        """A message, and its context as this host signs it."""
+        """Build a message with its context as this host signs it."""
         values = {name: to_plain(value) for name, value in arguments.items()}
         message = Message(topic, method, get_admin_context(), server, version, arguments=values)
         return message, self.signing.signed(message)[0]
 
     def send(self, message: Message, context: dict[str, Any], queue: str | None = None, **more: Any) -> None:
-        """To the queue of whom it is for, by the default exchange."""
+        """Send it to its receiver's queue, by the default exchange."""
         body = {
             "method": message.method,
             "args": message.arguments,
@@ -144,11 +144,11 @@ class Attacker:
         self.send(*self.signed(topic, server, method, version, **arguments))
 
     def ask(self, topic: str, server: str | None, method: str, version: str = "1.0", **arguments: Any) -> Any:
-        """A call, answered to this host's own queue: the body of the answer, with ``result`` or ``failure``."""
+        """Call a method and return the body of the reply to this host's queue, with ``result`` or ``failure``."""
         return self.asked(*self.signed(topic, server, method, version, **arguments))
 
     def told(self, topic: str, server: str | None, method: str, version: str = "1.0", **arguments: Any) -> Any:
-        """What such a call is answered, without looking at its signature."""
+        """Return the result of such a call, without verifying its signature."""
         return json.loads(self.ask(topic, server, method, version, **arguments)["result"]["text"])
 
     def asked(self, message: Message, context: dict[str, Any]) -> Any:
@@ -163,7 +163,7 @@ class Attacker:
         return answer
 
     def publish(self, exchange: str, routing_key: str, body: dict[str, Any]) -> None:
-        """With an answer of the broker's, so that what it refuses is raised here."""
+        """Publish with the broker's confirmation, so that a refusal raises an error."""
         wrapped = {"oslo.version": "2.0", "oslo.message": json.dumps(body)}
         with self.channel() as channel:
             channel.confirm_select()
@@ -173,7 +173,7 @@ class Attacker:
 
     @contextmanager
     def channel(self) -> Iterator[Any]:
-        """Of its own: the broker closes the channel on which it refuses something."""
+        """Open a private channel: the broker closes a channel on which it refuses something."""
         channel = self.connection.channel()
         try:
             yield channel
@@ -182,7 +182,7 @@ class Attacker:
                 channel.close()
 
     def refused(self, act: Callable[[Any], Any]) -> None:
-        """The broker refuses ``act``, which gets a channel."""
+        """Check that the broker refuses ``act``, which gets a channel."""
         try:
             with self.channel() as channel:
                 act(channel)
@@ -204,7 +204,7 @@ class Tap:
             self._queue.bind_to(exchange, routing_key=key)
 
     def next(self, method: str) -> SimpleNamespace:
-        """The next message of this method: ``body``, ``message`` and ``context``."""
+        """Return the next message of this method: ``body``, ``message`` and ``context``."""
 
         def look() -> Any:
             while (got := self._queue.get(no_ack=True, accept=None)) is not None:

@@ -1,4 +1,4 @@
-"""One cloud for all attacks: none of them may leave a trace."""
+"""Fixtures of one cloud for all attacks. No attack may leave a trace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cloud(broker: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 @pytest.fixture(scope="session")
 def servers(cloud: SecuredCloud) -> dict[str, str]:
-    """A server on each host, by the host's name; they have user data."""
+    """Create a server with user data on each host; return them by host."""
     ids = {}
     for host in cloud.computes:
         extra = {"availability_zone": f"nova:{host}", "user_data": SECRET}
@@ -36,7 +36,7 @@ def servers(cloud: SecuredCloud) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def attacker(cloud: SecuredCloud) -> Iterator[Attacker]:
-    """``compute-1`` is taken; ``compute-2`` and what it has is what the attacker wants."""
+    """Take over ``compute-1``; ``compute-2`` is the attacker's target."""
     made = Attacker(cloud, "compute-1")
     yield made
     made.close()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 MIB = 1024**2
 #: Disk formats whose bytes are used as they are.
 PLAIN = frozenset({"raw", "ami", "aki", "ari", "iso"})
-#: What each is declared as: two of those that are disks as they are, and all others.
+#: Declared formats of each image: two raw ones, and all others.
 DECLARED = ("raw", "aki", "qcow2", "vdi", "vhd", "vhdx", "vmdk")
 _MAGICS = {
     "qcow2": b"QFI\xfb",
@@ -39,7 +39,7 @@ class Hostile(NamedTuple):
 
 
 def corpus(directory: Path, secret: Path) -> dict[str, Hostile]:
-    """``secret``: a file of the host that images name."""
+    """Build the corpus. ``secret``: a file of the host that images refer to."""
     made: dict[str, Hostile] = {}
 
     def keep(name: str, content: bytes, fits: frozenset[str] | set[str] = frozenset()) -> None:
@@ -144,14 +144,16 @@ def _of_luks(name: str) -> frozenset[str]:
 
 
 def _let_in_cut(name: str, length: int) -> frozenset[str]:
-    """Any: what is left may be bytes of no format, or just an image whose end is missing."""
+    """Return the acceptable results of a truncated image: any, since the rest may be raw bytes or an image without
+    its end.
+    """
     del length
     own = {"vpc": "vhd"}.get(name, name)
     return PLAIN | {"vhd", own}
 
 
 def _compressed_zeros(size: int) -> bytes:
-    """A qcow2 image all of whose clusters are one compressed cluster of zeros: a few KB that promise a TiB."""
+    """Build a qcow2 image whose clusters are all one compressed cluster of zeros: a few KB that expand to a TiB."""
     bits = 16
     cluster = 1 << bits
     packer = zlib.compressobj(9, zlib.DEFLATED, -12)

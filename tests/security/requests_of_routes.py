@@ -1,8 +1,8 @@
-"""Requests made of the APIs' own route tables, so that a route that is added is attacked without being named here.
+"""Requests derived from the APIs' route tables, so that every new route is attacked automatically.
 
-`every_request` gives, for each route, action and kind of body, a request whose URL names the victim's things. A
-variable that is not in ``KINDS`` is filled with each thing there is. Bodies are made of the schemas that the routes
-declare; services without schemas have theirs in ``BODIES``, and the attack's test tells of a route that needs one.
+`every_request` yields, for each route, action and kind of body, a request whose URL names the victim's resources. A
+variable that is not in ``KINDS`` is filled with every resource. Bodies follow the schemas of the routes. Services
+without schemas have theirs in ``BODIES``; the test reports a route without one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nova_lite.base import exceptions
 
 #: The services of one table of routes each.
 APPS = (("identity", IdentityApp), ("image", ImageApp), ("volume", VolumeApp), ("network", NetworkApp))
-#: By the segment before a variable, or by the variable's name: which of the victim's things it names.
+#: Kinds of the victim's resources, by the segment before a variable, or by the variable's name.
 KINDS = {
     "servers": "server",
     "server_id": "server",
@@ -140,8 +140,9 @@ class _Row(NamedTuple):
 
 
 def every_request(things: Mapping[str, list[str]], first: Mapping[str, list[str]] | None = None) -> Iterator[Attempt]:
-    """``things``: the victim's, by kind. ``first``: where given, only URLs of two variables and more, the first
-    of which names one of these."""
+    """Yield all requests. ``things``: the victim's, by kind. ``first``: only URLs with two or more variables, the
+    first of which names one of these.
+    """
     for row in _rows():
         names = _VARIABLE.findall(row.path)
         if not names or (first is not None and len(names) < 2):
@@ -161,7 +162,7 @@ def every_request(things: Mapping[str, list[str]], first: Mapping[str, list[str]
 
 
 def every_list() -> Iterator[tuple[str, str, int | None, list[str]]]:
-    """Service, path, version and the names of the query string's parameters of each GET without variables."""
+    """Yield service, path, version and query parameters of each GET without variables."""
     common = ["project_id", "tenant_id", "user_id", "owner", "all_tenants", "id", "name", "marker", "volume_id"]
     for extension in extension_classes():
         for route in extension.routes:
@@ -211,7 +212,7 @@ def _values(things: Mapping[str, list[str]], kind: str | None) -> list[tuple[str
 
 
 def _body(route: wsgi.Route, declared: wsgi.Declaration, version: int) -> Any:
-    """The least that the declared schema takes."""
+    """Return a minimal body for the declared schema."""
     if route.method not in ("POST", "PUT", "PATCH"):
         return None
     if declared.body is None:
@@ -226,7 +227,7 @@ def _body(route: wsgi.Route, declared: wsgi.Declaration, version: int) -> Any:
 
 
 def least(schema: Any) -> Any:
-    """A value that ``schema`` takes, with what it requires alone, or else one thing to change."""
+    """Return a minimal value for ``schema``: its required parts, or else one part to change."""
     if not isinstance(schema, dict):
         return "taken"
     if "const" in schema:

@@ -56,7 +56,7 @@ def versions_of(protocol: type) -> dict[str, str]:
 
 
 def test_the_host_can_do_its_own_work(cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str]) -> None:
-    """Else the refusals below would prove nothing."""
+    """The host's own work succeeds, so the refusals below prove something."""
     told = attacker.told("conductor", None, "domains_expected", "1.4", host="compute-1")
     assert [each["uuid"] for each in told] == [servers["compute-1"]]
     for name in cloud.names:
@@ -226,7 +226,7 @@ def test_a_host_that_is_no_member_cannot_be_invented(cloud: SecuredCloud, attack
 def test_no_report_of_a_server_that_is_elsewhere(
     cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str]
 ) -> None:
-    """In its own name it may speak, and is believed of what is its own."""
+    """A host may report in its own name, about its own servers."""
     row = next(each for each in cloud.rows()["instances"] if each["uuid"] == servers[VICTIM])
     action = next(each for each in cloud.rows()["instance_actions"] if each["instance_uuid"] == servers[VICTIM])
     uuid_, generation, mine = row["uuid"], row["generation"], {"host": "compute-1"}
@@ -301,7 +301,7 @@ def lease_of(cloud: SecuredCloud, action_id: int) -> float:
 def test_captured_messages_are_taken_once(
     cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str], tap: Tap
 ) -> None:
-    """What another daemon has signed, as it was on the wire."""
+    """Messages of another daemon are replayed as they were on the wire."""
     assert cloud.action(servers[VICTIM], {"os-stop": None}).status_code == 202
     heard, order = tap.next("accept_action"), tap.next("stop_instance")
     cloud.wait_settled([servers[VICTIM]])
@@ -322,7 +322,7 @@ def signer_of(cloud: SecuredCloud, context: dict[str, Any]) -> keys.Peer:
 def test_a_captured_order_is_for_its_host_alone(
     cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str]
 ) -> None:
-    """One that was sent to the taken host, and is now sent on to another."""
+    """A command to the taken host is sent on to another host."""
     own = Tap(cloud, "compute.compute-1")
     try:
         assert cloud.action(servers["compute-1"], {"os-stop": None}).status_code == 202
@@ -390,7 +390,7 @@ def test_keys_of_its_own_making(
 
 
 def test_a_revoked_key(cloud: SecuredCloud, attacker: Attacker) -> None:
-    """By the command that an operator has, while all daemons run."""
+    """The operator's command revokes the key while all daemons run."""
     directory = cloud.path / "keys"
     kept = (directory / keys.TRUSTED).read_text()
     shutil.copy(directory / "compute.compute-1.key", directory / "kept.key")
@@ -509,7 +509,7 @@ def test_secrets_are_their_daemons_own(cloud: SecuredCloud) -> None:
 
 
 def test_keys_are_replaced_while_servers_come_and_go(cloud: SecuredCloud, servers: dict[str, str]) -> None:
-    """Of each daemon: nothing is refused, and nobody waits."""
+    """Each daemon's key is replaced: no message is refused, and no caller waits."""
     refusals = {name: cloud.text_of(name).count(" is refused: ") for name in cloud.names}
     unbelieved = cloud.text_of("api").count("is not believed")
     answers: list[int] = []

@@ -37,7 +37,7 @@ _CHANGES = 0x2 | 0x4 | 0x40 | 0x80 | 0x100 | 0x200  # IN_MODIFY, ATTRIB, MOVED_F
 
 
 class Watch:
-    """What becomes of the files of a directory, as the kernel tells it (inotify)."""
+    """Watcher of a directory's files by inotify."""
 
     def __init__(self, directory: Path) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -80,7 +80,7 @@ def hostile(tmp_path: Path, host: Path) -> dict[str, Hostile]:
 
 @pytest.fixture
 def watch(hostile: dict[str, Hostile], host: Path) -> Iterator[Watch]:
-    """Of the host's files, from when the corpus is made; seen to tell of one that is opened."""
+    """Watch the host's files from the creation of the corpus on, and check that opened files are reported."""
     del hostile
     made = Watch(host)
     (host / "secret").read_bytes()

@@ -30,17 +30,17 @@ from tests.support.ports import free_port
 MARK = f"mark-{uuid.uuid4().hex[:12]}"
 KEY_PAIR = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBWv0rXwHdgN2Fj7uI3QcTVhYsDS1tdw1JMXfZ2XDKcF " + MARK
 SECRET = base64.b64encode(f"#!/bin/sh\n# {MARK}\n".encode()).decode()
-#: What heartbeats and sweeps change.
+#: Columns that heartbeats and sweeps change.
 BEATS = {
     "services": {"last_seen_up", "updated_at", "report_count"},
     "compute_nodes": {"updated_at", "inventory", "generation"},
     "instance_actions": {"lease_expires_at", "due_at"},
 }
-#: Of a guest, at the metadata service.
+#: Documents of a guest at the metadata service.
 DOCUMENTS = ("meta_data.json", "user_data", "network_data.json", "password")
 #: Routes that anybody may ask about any project, and why.
 PUBLIC = {("compute", "/os-quota-sets/{id}/defaults"): "all projects have the same defaults"}
-#: What users name as they like, so that the victim's word may be used for one's own.
+#: Names that users choose freely, so that the attacker may use the victim's.
 WORDS = {"key", "tag", "label", "role"}
 
 
@@ -96,7 +96,7 @@ class Cast(SimpleNamespace):
 
     @property
     def secrets(self) -> set[str]:
-        """What no answer may tell; short numbers are no secrets."""
+        """Return values that no response may contain. Short numbers are no secrets."""
         return {MARK, *(value for values in self.things.values() for value in values if len(value) >= 8)}
 
     def leaks(self, answer: requests.Response, *sent: Any) -> list[str]:
@@ -134,7 +134,7 @@ class Cast(SimpleNamespace):
 
     @contextmanager
     def untouched(self, everything: bool = False) -> Iterator[None]:
-        """Nothing of the victim's changes; with ``everything``, no row at all."""
+        """Check that nothing of the victim's changes; with ``everything``, no row at all."""
         look = self.rows if everything else self.of_victim
         before, files, domains = look(), self.files(), self.cloud.domains()
         yield
@@ -148,7 +148,9 @@ class Cast(SimpleNamespace):
 
 
 def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict[str, list[str]]:
-    """One of everything, in the user's project. ``mark`` is in all names; ``cidr``: of the project's own network."""
+    """Create one resource of every kind in the user's project. ``mark`` is part of all names; ``cidr``: range of the
+    project's network.
+    """
     make = user.made
     flavor = {"name": mark, "ram": 64, "vcpus": 1, "disk": 1, "os-flavor-access:is_public": False}
     flavor_id = admin.made("compute", "/flavors", {"flavor": flavor})["flavor"]["id"]
@@ -274,7 +276,7 @@ project_ranges = 10.98.0.0/16
         cloud.start_all()
         cloud.manage("floating-pool", "create", "public", "172.24.9.32/28")
         admin, victim, attacker = (User(cloud, name) for name in ("admin", "demo", "other"))
-        # The first address of the pool is told to all, as where it begins.
+        # The first address of a pool is public, as its start.
         admin.made("compute", "/os-floating-ips", {"pool": "public"})
         things = furnish(cloud, victim, admin, MARK, "10.98.1.0/24")
         own = furnish(cloud, attacker, admin, "mine", "10.98.2.0/24")
@@ -285,7 +287,7 @@ project_ranges = 10.98.0.0/16
         cloud.destroy()
 
 
-#: What is in no list, but where what it belongs to is named.
+#: Kinds that no list contains, except as part of another resource.
 HIDDEN = ("user", "migration", "request", "label", "role")
 
 
@@ -296,7 +298,7 @@ def found(attempt: Attempt, answer: requests.Response) -> bool:
 
 
 def attacked(cast: Cast, attacker: User, attempt: Attempt) -> list[str]:
-    """What is wrong with the answer."""
+    """Return what is wrong with the response."""
     answer, wrong = attacker(attempt.service, attempt.method, attempt.path, attempt.body, attempt.version), []
     if (attempt.service, attempt.route) not in PUBLIC and found(attempt, answer):
         wrong.append(f"{attempt}: {answer.status_code} {answer.text[:200]}")
@@ -347,7 +349,7 @@ def answers(url: str) -> bool:
 
 
 def test_own_resources_do_not_lead_to_other_projects(cast: Cast) -> None:
-    """As in ``/servers/MINE/os-interface/THEIRS``."""
+    """An example is ``/servers/MINE/os-interface/THEIRS``."""
     first = {"server": cast.own["server"], "flavor": cast.own["flavor"], "image": cast.own["image"][:1]}
     wrong, count = [], 0
     with cast.untouched():
@@ -364,7 +366,7 @@ def test_own_resources_do_not_lead_to_other_projects(cast: Cast) -> None:
 
 
 def test_no_list_tells_of_what_is_anothers(cast: Cast) -> None:
-    """Whatever it is asked by."""
+    """The list is requested with every filter."""
     wrong = []
     words = [MARK, cast.victim.project, cast.things["server"][0]]
     with cast.untouched(everything=True):
@@ -385,7 +387,7 @@ def test_no_list_tells_of_what_is_anothers(cast: Cast) -> None:
 
 
 def borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, int | None, str]]:
-    """What would make use of the victim's things for a thing of one's own: service, path, body, version, method."""
+    """Yield requests that would use the victim's resources for one's own: service, path, body, version, method."""
     theirs, mine = {kind: values[0] for kind, values in cast.things.items()}, cast.own["server"][0]
     server = {"name": "mine", "flavorRef": "1", "imageRef": cast.cloud.image_id, "networks": "auto"}
 
@@ -505,7 +507,7 @@ def test_other_projects_resources_cannot_be_used(cast: Cast) -> None:
 
 
 def test_no_server_is_placed_by_where_anothers_is(cast: Cast) -> None:
-    """Where a server lands, or that it does not, would tell which host the other's is on."""
+    """Placement, or its failure, would disclose the host of another project's server."""
     for hint in ("same_host", "different_host"):
         answers = []
         for which in (cast.things["server"][0], str(uuid.uuid4())):
@@ -569,7 +571,7 @@ def test_no_token_for_anothers_project(cast: Cast) -> None:
 
 
 def test_the_metadata_service_takes_no_ones_word(cast: Cast) -> None:
-    """Whose a request is, is the address's to say: a client with none of a server is nobody, whatever it claims."""
+    """The source address identifies the server. A client with another address is nobody, whatever it claims."""
     ports = cast.victim("compute", "GET", f"/servers/{cast.things['server'][0]}/os-interface").json()
     address = ports["interfaceAttachments"][0]["fixed_ips"][0]["ip_address"]
     said = {
@@ -594,7 +596,7 @@ def test_the_metadata_service_takes_no_ones_word(cast: Cast) -> None:
 
 
 def test_attack_targets_exist(cast: Cast) -> None:
-    """Else that it is not found would prove nothing: to its owner all of it is shown, and all in the lists."""
+    """The owner sees all of it, so "not found" proves something."""
     answers: dict[tuple[str, str], list[str]] = {}
     for attempt in every_request(cast.things):
         if attempt.method == "GET" and attempt.known and not attempt.unserved:
@@ -602,7 +604,7 @@ def test_attack_targets_exist(cast: Cast) -> None:
             shown = answer.status_code in (200, 204, 403)
             told = "" if shown else f"{attempt}: {answer.status_code} {answer.text}"
             answers.setdefault((attempt.service, attempt.route), []).append(told)
-    # Of two things that are named together, some do not belong together.
+    # Some pairs of resources do not belong together.
     assert [told for told in answers.values() if all(told)] == []
     lists = [cast.victim(service, "GET", path, None, version).text for service, path, version, _ in every_list()]
     hidden = {value for kind in HIDDEN for value in cast.things[kind]}

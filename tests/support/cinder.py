@@ -1,5 +1,6 @@
-"""A small Cinder over HTTP: volumes, snapshots and attachments with Cinder's states, in memory, which can be told to
-misbehave."""
+"""A small Cinder over HTTP: volumes, snapshots and attachments with Cinder's states, in memory. It can be made to
+fail.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from nova_lite.daemon import sockets
 SECRET = "the-key-of-the-volume"
 SERVICE = "service-token"
 
-#: What `Cinder.troubles` can say: done and then answered with 500; not done, and 500; done, and answered after
-#: ``seconds``; done only after ``seconds``; done, and the connection is cut.
+#: Failures in `Cinder.troubles`: done, then 500; not done, and 500; done, and a response after ``seconds``; done only
+#: after ``seconds``; done, and the connection is cut.
 ERROR_AFTER, ERROR_BEFORE, LATE, DONE_LATE, CUT = "error after", "error before", "late", "done late", "cut"
 
 
@@ -97,7 +98,7 @@ connect_retries = 0
         return snapshot_id
 
     def held(self, volume_id: str) -> list[tuple[str, str, str | None]]:
-        """Of a volume's attachments: server, status and host."""
+        """Return server, status and host of each attachment of a volume."""
         with self._mutex:
             mine = [each for each in self.attachments.values() if each["volume_id"] == volume_id]
         return sorted((each["instance"], each["status"], each["host"]) for each in mine)

@@ -16,7 +16,7 @@ GREETING = b"RFB 003.008\n"
 
 
 class EchoConsole:
-    """It greets, then says again what it is told, ``flood`` times. ``received`` counts bytes."""
+    """A console that greets, then repeats its input ``flood`` times. ``received`` counts bytes."""
 
     def __init__(self) -> None:
         self.flood = 1
@@ -53,14 +53,14 @@ def request(sock: socket.socket, path: str, headers: dict[str, str] | None = Non
 
 
 def status(port: int, path: str, headers: dict[str, str] | None = None) -> int:
-    """What a request for a WebSocket is answered."""
+    """Return the status of a request for a WebSocket."""
     with socket.create_connection(("127.0.0.1", port), 30) as sock:
         request(sock, path, headers)
         return int(sock.recv(65536).split()[1])
 
 
 def connect(sock: socket.socket, path: str, headers: dict[str, str] | None = None) -> WebSocket:
-    """websockify's client on an answered request of ours: its own says no query."""
+    """Attach websockify's client to an accepted request of ours; its own request has no query string."""
     request(sock, path, headers)
     head = b""
     while not head.endswith(b"\r\n\r\n"):

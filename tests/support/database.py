@@ -47,7 +47,7 @@ def bus(conf: cfg.ConfigOpts) -> rpc.InProcess:
 
 @pytest.fixture
 def manager(bus: rpc.InProcess, conf: cfg.ConfigOpts) -> Iterator[ConductorManager]:
-    """Not started: nothing is done in threads."""
+    """Make a conductor that is not started: it runs no threads."""
     client = rpc.proxy(ConductorRPC, bus)
     made = ConductorManager(conf, rpc.proxy(SchedulerRPC, bus), rpc.proxy(ComputeRPC, bus), client)
     bus.serve(made.endpoint)

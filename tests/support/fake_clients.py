@@ -1,4 +1,4 @@
-"""What hand-made clients of a service are held to."""
+"""Checks of hand-made clients against the protocol of their service."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def assert_same_signature(fake: Any, real: Any) -> None:
-    """Same names, defaults and types; what a Protocol says besides (`rpc.Timeout`) does not count."""
+    """Check that names, defaults and types agree. Markers of a protocol such as `rpc.Timeout` do not count."""
     assert typing.get_type_hints(fake) == typing.get_type_hints(real)
     parameters = [inspect.signature(side).parameters.values() for side in (fake, real)]
     shapes = [[(each.name, each.default) for each in side] for side in parameters]

@@ -12,7 +12,7 @@ from nova_lite.rpc.keys import PrivateKey
 
 
 def make(directory: Path, daemons: Iterable[tuple[str, str]]) -> None:
-    """A key for each (role, host), all of them trusted, since a while ago."""
+    """Create a trusted key for each (role, host), valid since a while ago."""
     directory.mkdir(exist_ok=True)
     trusted = []
     for role, host in sorted(set(daemons)):

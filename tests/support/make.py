@@ -34,7 +34,7 @@ ADMIN = context("admin", "admin", admin=True)
 
 
 def instance(uow: UnitOfWork, **values: Any) -> str:
-    """An ACTIVE one on no host; returns its uuid."""
+    """Create an ACTIVE instance on no host and return its uuid."""
     tags = [models.InstanceTag(tag=tag) for tag in values.pop("tag_names", ())]
     defaults: dict[str, Any] = {
         "uuid": str(uuid.uuid4()),
@@ -68,7 +68,7 @@ def report(host: str = "h1", **values: Any) -> objects.HostReport:
 
 
 def network(name: str = "private", **values: Any) -> objects.Network:
-    """10.0.0.0/29: .1 is the gateway, .2 to .6 are free."""
+    """Make a network 10.0.0.0/29: .1 is the gateway, .2 to .6 are free."""
     defaults: dict[str, Any] = {
         "id": str(uuid.uuid4()),
         "name": name,
@@ -91,7 +91,7 @@ def image(**values: Any) -> objects.Image:
 
 
 def action(uow: UnitOfWork, instance_uuid: str, **values: Any) -> models.InstanceAction:
-    """An open create."""
+    """Create an open create action."""
     defaults: dict[str, Any] = {
         "action": "create",
         "instance_uuid": instance_uuid,

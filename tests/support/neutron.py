@@ -27,7 +27,7 @@ KINDS = {"networks": "network", "subnets": "subnet", "ports": "port", "security-
 
 
 SECONDS = 0.5
-#: Seconds for which a cloud is told that a port is connected, while nobody there listens.
+#: Seconds for which the cloud is notified of a connected port while its API does not listen.
 NOTIFY_SECONDS = 10.0
 
 
@@ -98,7 +98,7 @@ backend = neutron
 """
 
     def serve(self, running: Any) -> None:
-        """Its agents are on the hosts of this `tests.functional.cloud.Cloud`, which is told what they connect."""
+        """Serve this `tests.functional.cloud.Cloud`: agents on its hosts connect ports and notify it."""
         self.hosts = set(running.computes)
 
         def notify(port: Body) -> None:

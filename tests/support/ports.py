@@ -9,15 +9,14 @@ from pathlib import Path
 
 #: The port that was given last, on this machine, by whichever run of tests.
 LAST_GIVEN = Path(tempfile.gettempdir(), "nova-lite-test-ports")
-#: Below those that the kernel gives to connections, of which there are many while tests run.
+#: Ports below the range that the kernel uses for connections.
 PORTS = range(12000, 32000)
-#: Of brokers, which may be started later.
+#: Ports of brokers, which may be started later.
 TAKEN = (15672, 25672)
 
 
 def free_port() -> int:
-    """One that nothing listens on, and that nobody was given for a long time: whoever asks has still to listen there,
-    and others ask meanwhile."""
+    """Return a port without listener that was not returned for a long time: callers need a while to listen on it."""
     with LAST_GIVEN.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)

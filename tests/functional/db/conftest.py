@@ -18,7 +18,7 @@ from tests.support.database import bus, conductor, manager  # noqa: F401
 
 @pytest.fixture(scope="session", autouse=True)
 def broker() -> None:
-    """Nothing here needs one."""
+    """Replace the broker fixture: these tests need no broker."""
 
 
 @pytest.fixture(scope="session", params=["sqlite", "mariadb", "postgresql"])

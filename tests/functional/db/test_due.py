@@ -1,4 +1,4 @@
-"""What a sweep looks at, on each kind of database."""
+"""Work of a reconciler sweep, on each kind of database."""
 
 from __future__ import annotations
 

@@ -43,8 +43,9 @@ def test_purge_removes_old_rows(db: Database) -> None:
 
 
 def test_two_at_the_same_time(db: Database) -> None:
-    """What one has locked the other passes over, and does not wait for: MariaDB may lock more than it takes. SQLite has
-    one writer."""
+    """A purge skips rows that another one has locked, and does not wait: MariaDB may lock more than it takes. SQLite
+    has one writer.
+    """
     if db.is_sqlite:
         return
     for _ in range(3):

@@ -1,7 +1,6 @@
-"""What is asked again and again of one host, or of a few servers, reads their rows, and not those of all servers.
+"""Frequent queries about one host or a few servers read their rows only, not those of all servers.
 
-The database itself counts the rows. SQLite counts none: its plans are looked at by
-tests/unit/db/test_plans.py.
+The database counts the rows. SQLite counts none, so tests/unit/db/test_plans.py examines its plans.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from tests.support import make
 HOSTS = 40
 ON_EACH = 50
 
-#: Servers that there were once on the host that is asked about, of its project.
+#: Former servers of the queried host and its project.
 ENDED = 1500
 
 #: Rows that may be read for a host of 25 servers, of 3,500 that there are or were.
 MOST = 800
-#: For two, that are answered together.
+#: Limit for two queries in one batch.
 MOST_OF_TWO = 1600
 
 HOST = "h7"
@@ -64,7 +63,7 @@ QUESTIONS: dict[str, Callable[[UnitOfWork], object]] = {
 
 
 def fill(uow: UnitOfWork) -> None:
-    """On each host servers of a project of its own, on a network of its own, half of them deleted."""
+    """Create servers on each host, in its own project and network; half of them are deleted."""
     for number in range(HOSTS):
         host = f"h{number}"
         hosts.register_host(uow, uow.conf, make.report(host, inventories=[make.inventory(host)]))
@@ -113,7 +112,7 @@ def is_postgresql(uow: UnitOfWork) -> bool:
 
 
 def rows_read(uow: UnitOfWork) -> int:
-    """By this connection; on PostgreSQL, in this transaction."""
+    """Return the rows read by this connection; on PostgreSQL, in this transaction."""
     if is_postgresql(uow):  # of tables and of indexes: what an index answers by itself is no row of a table
         query = "SELECT SUM(pg_stat_get_xact_tuples_returned(oid)) FROM pg_class WHERE relkind IN ('r', 'i')"
         return int(uow.session.scalar(sa.text(query + " AND relnamespace = 'public'::regnamespace")))
@@ -126,7 +125,7 @@ def asked(uow: UnitOfWork, question: Callable[[UnitOfWork], object]) -> int:
     if is_postgresql(uow):  # a table of this size it would rather scan than look into an index for each row
         for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin"):
             uow.session.execute(sa.text(f"SET LOCAL enable_{way} = off"))
-        # As for a statement that was asked some times, which is planned no more by the values that it has.
+        # A frequent statement gets a generic plan, without regard to its values.
         uow.session.execute(sa.text("SET LOCAL plan_cache_mode = force_generic_plan"))
     before = rows_read(uow)
     assert question(uow) != []

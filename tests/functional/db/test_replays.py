@@ -1,4 +1,4 @@
-"""That a message is taken once, on each kind of database."""
+"""Each message is accepted once, on each kind of database."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ CONTEXT = get_admin_context()
 
 
 class Conductor:
-    """What a scheduler asks of a conductor."""
+    """A conductor as far as a scheduler needs one."""
 
     def __init__(self, hosts: list[HostState]) -> None:
         self.hosts = hosts

@@ -159,9 +159,9 @@ class Sampler:
         now = {
             "time": time.monotonic(),
             "statements": float(self.cloud.statements()),
-            "sweeps": conductor["nova_lite_sweep_seconds_count"],
-            "sweep_seconds": conductor["nova_lite_sweep_seconds_sum"],
-            "redrives": conductor.get("nova_lite_action_redrives_total", 0.0),
+            "sweeps": conductor["nova_lite_reconcile_duration_seconds_count"],
+            "sweep_seconds": conductor["nova_lite_reconcile_duration_seconds_sum"],
+            "redrives": conductor.get("nova_lite_action_retries_total", 0.0),
             "to_conductor": conductor["nova_lite_rpc_seconds_count"],
             "to_scheduler": scheduler["nova_lite_rpc_seconds_count"],
             **{f"cpu_{name}": cpu(pid) for name, pid in (self.pids | self.others).items()},

@@ -1,6 +1,7 @@
-"""What each daemon counts and measures of itself, for Prometheus. docs/reference/metrics.md is made from this module.
+"""Metrics of each daemon, for Prometheus. The table of docs/reference/metrics.md is made from this module.
 
-A counter or histogram is told where a thing happens; what is a state of now is asked for when it is read (`state_of`).
+Code increments a counter and observes a histogram where the event happens. A gauge is computed when Prometheus reads
+the page (`add_gauges`).
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ prometheus_client.ProcessCollector(registry=REGISTRY)
 
 _SECONDS = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0)
 
-#: Where it is found, by name: daemons, as the table in docs/reference/metrics.md says it.
-FOUND_IN: dict[str, str] = {}
+#: The daemons that have a metric, by its name, as in the table of docs/reference/metrics.md.
+DAEMONS_OF: dict[str, str] = {}
 
 
-def _counter(daemons: str, name: str, told: str, *labels: str) -> prometheus_client.Counter:
-    FOUND_IN[f"{name}_total"] = daemons
-    return prometheus_client.Counter(name, told, labels, registry=REGISTRY)
+def _counter(daemons: str, name: str, text: str, *labels: str) -> prometheus_client.Counter:
+    DAEMONS_OF[f"{name}_total"] = daemons
+    return prometheus_client.Counter(name, text, labels, registry=REGISTRY)
 
 
-def _histogram(daemons: str, name: str, told: str, *labels: str) -> prometheus_client.Histogram:
-    FOUND_IN[name] = daemons
-    return prometheus_client.Histogram(name, told, labels, buckets=_SECONDS, registry=REGISTRY)
+def _histogram(daemons: str, name: str, text: str, *labels: str) -> prometheus_client.Histogram:
+    DAEMONS_OF[name] = daemons
+    return prometheus_client.Histogram(name, text, labels, buckets=_SECONDS, registry=REGISTRY)
 
 
 REQUESTS = _histogram(
@@ -46,12 +47,12 @@ REQUESTS = _histogram(
     "status",
 )
 REFUSED_REQUESTS = _counter(
-    "api", "nova_lite_api_refused", "Requests that were told 503 because too many waited, by priority.", "priority"
+    "api", "nova_lite_api_refused", "Requests that got 503 because too many waited, by priority.", "priority"
 )
 THROTTLED = _counter(
     "api",
     "nova_lite_api_throttled",
-    "Calls that the API refused by itself because conductors refuse such calls, by priority.",
+    "Calls that the API did not send because conductors refuse such calls, by priority.",
     "priority",
 )
 RPC = _histogram("conductor, scheduler, compute", "nova_lite_rpc_seconds", "RPC methods carried out.", "method")
@@ -59,136 +60,141 @@ RPC_REFUSED = _counter(
     "conductor", "nova_lite_rpc_refused", "Calls that were refused because too many waited, by priority.", "priority"
 )
 RPC_EXPIRED = _counter(
-    "conductor, scheduler, compute", "nova_lite_rpc_expired", "Calls that were dropped: their callers had given up."
+    "conductor, scheduler, compute",
+    "nova_lite_rpc_expired",
+    "Calls that were dropped because their callers had given up.",
 )
-RPC_FAILED = _counter(
-    "all", "nova_lite_rpc_calls_failed", "Calls of this daemon that had no answer.", "topic", "method"
+RPC_FAILED = _counter("all", "nova_lite_rpc_calls_failed", "Calls of this daemon that got no reply.", "topic", "method")
+RPC_RECONNECTS = _counter(
+    "conductor, scheduler, compute", "nova_lite_rpc_reconnects", "New connections because no message came in."
 )
-DEAF = _counter(
-    "conductor, scheduler, compute", "nova_lite_rpc_connected_anew", "Times that no message came in: new connections."
-)
-SWEEP = _histogram("conductor", "nova_lite_sweep_seconds", "Sweeps of the reconciler.")
-REDRIVES = _counter(
-    "conductor", "nova_lite_action_redrives", "Steps of actions that were driven again.", "action", "step"
+RECONCILE_DURATION = _histogram("conductor", "nova_lite_reconcile_duration_seconds", "Runs of the reconciler.")
+ACTION_RETRIES = _counter(
+    "conductor", "nova_lite_action_retries", "Steps of actions that were retried.", "action", "step"
 )
 LEASES_LOST = _counter(
-    "conductor", "nova_lite_action_leases_lost", "Drives that found their action taken over.", "step"
+    "conductor",
+    "nova_lite_action_leases_lost",
+    "Steps that stopped because another conductor had taken their action over.",
+    "step",
 )
 ACTIONS_ENDED = _counter("conductor", "nova_lite_actions_ended", "Actions that ended, by result.", "action", "result")
 BUILDS = _counter("conductor", "nova_lite_builds", "Builds that hosts reported, by outcome.", "outcome")
 BUILDS_FAILED = _counter(
     "conductor",
     "nova_lite_builds_failed",
-    "Builds that ended in ERROR: no host was found (not_placed), a host said so (reported), or said nothing (silent).",
+    "Builds that ended in ERROR. Reasons: no host (not_placed), a host's report (reported), no report (silent).",
     "reason",
 )
-TRANSACTIONS_AGAIN = _counter(
-    "conductor", "nova_lite_db_transactions_run_again", "Transactions that the database had run once more."
+TRANSACTION_RETRIES = _counter(
+    "conductor", "nova_lite_db_transaction_retries", "Transactions that were retried after a conflict."
 )
 POOL_WAITS = _histogram("conductor", "nova_lite_db_pool_wait_seconds", "Waits for a connection to the database.")
 HYPERVISOR = _histogram("compute", "nova_lite_hypervisor_call_seconds", "Calls to libvirt.", "call")
 IMAGES = _histogram("compute", "nova_lite_image_fetch_seconds", "Images that were fetched for guests.")
 
 
-class State(NamedTuple):
-    """A gauge that is asked for: its help and labels."""
+class Gauge(NamedTuple):
+    """Help text and labels of a gauge."""
 
-    told: str
+    text: str
     labels: tuple[str, ...] = ()
 
 
-STATES: dict[str, State] = {}
+GAUGES: dict[str, Gauge] = {}
 
 
-def _state(daemons: str, name: str, told: str, *labels: str) -> str:
-    FOUND_IN[name] = daemons
-    STATES[name] = State(told, labels)
+def _gauge(daemons: str, name: str, text: str, *labels: str) -> str:
+    DAEMONS_OF[name] = daemons
+    GAUGES[name] = Gauge(text, labels)
     return name
 
 
-READY = _state("all", "nova_lite_ready", "1 where /readyz finds nothing against it, by what is looked at.", "part")
-API_WAITING = _state("api", "nova_lite_api_waiting", "Requests that wait for a thread.")
-RPC_WAITING = _state("conductor, scheduler, compute", "nova_lite_rpc_waiting", "Messages that wait for a thread.")
-RPC_RUNNING = _state("conductor, scheduler, compute", "nova_lite_rpc_running", "Messages being carried out.")
-RPC_OLDEST = _state(
-    "conductor, scheduler, compute", "nova_lite_rpc_oldest_seconds", "How long the first of them waits."
+READY = _gauge("all", "nova_lite_ready", "1 if this part of /readyz is ok.", "part")
+API_WAITING = _gauge("api", "nova_lite_api_waiting", "Requests that wait for a thread.")
+RPC_WAITING = _gauge("conductor, scheduler, compute", "nova_lite_rpc_waiting", "Messages that wait for a thread.")
+RPC_RUNNING = _gauge("conductor, scheduler, compute", "nova_lite_rpc_running", "Messages that are being processed.")
+RPC_OLDEST = _gauge(
+    "conductor, scheduler, compute",
+    "nova_lite_rpc_oldest_seconds",
+    "Age of the message that has waited longest for a thread.",
 )
-QUEUE_DEPTH = _state(
+QUEUE_DEPTH = _gauge(
     "conductor, scheduler", "nova_lite_queue_messages", "Messages in the broker for this daemon.", "queue"
 )
-ACTIONS = _state("conductor", "nova_lite_actions_open", "Actions that have not ended, by step.", "action", "step")
-OLDEST_DUE = _state(
-    "conductor", "nova_lite_action_oldest_due_seconds", "For how long the oldest due action has not been driven."
+ACTIONS = _gauge("conductor", "nova_lite_actions_open", "Actions that have not ended, by step.", "action", "step")
+OLDEST_DUE = _gauge(
+    "conductor", "nova_lite_action_oldest_due_seconds", "Time for which the oldest due action has not been retried."
 )
-PAST_DEADLINE = _state("conductor", "nova_lite_actions_past_deadline", "Open actions whose deadline is over.")
-HOSTS = _state("conductor", "nova_lite_hosts", "Compute hosts: up, down, disabled, forced_down.", "state")
-HEARTBEAT_AGE = _state(
+PAST_DEADLINE = _gauge("conductor", "nova_lite_actions_past_deadline", "Open actions whose deadline has passed.")
+HOSTS = _gauge("conductor", "nova_lite_hosts", "Compute hosts: up, down, disabled, forced_down.", "state")
+HEARTBEAT_AGE = _gauge(
     "conductor",
     "nova_lite_heartbeat_oldest_seconds",
-    "Age of the oldest heartbeat of what counts as up, by daemon.",
+    "Age of the oldest heartbeat of the services that count as up, by daemon.",
     "binary",
 )
-POOL_USED = _state("conductor", "nova_lite_db_pool_used", "Connections to the database in use.")
-POOL_SIZE = _state("conductor", "nova_lite_db_pool_size", "Connections to the database at most.")
-JOBS = _state("compute", "nova_lite_jobs", "Builds and actions at work on this host.", "kind")
-HYPERVISOR_UP = _state("compute", "nova_lite_hypervisor_up", "1 while the hypervisor answers.")
-SCHEDULER_HOSTS = _state("scheduler", "nova_lite_scheduler_hosts", "Hosts that this scheduler knows.")
+POOL_USED = _gauge("conductor", "nova_lite_db_pool_used", "Connections to the database in use.")
+POOL_SIZE = _gauge("conductor", "nova_lite_db_pool_size", "Maximum number of connections to the database.")
+JOBS = _gauge("compute", "nova_lite_jobs", "Builds and actions that run on this host.", "kind")
+HYPERVISOR_UP = _gauge("compute", "nova_lite_hypervisor_up", "1 while the hypervisor answers.")
+SCHEDULER_HOSTS = _gauge("scheduler", "nova_lite_scheduler_hosts", "Hosts that this scheduler knows.")
 
-#: A value with the values of its labels.
-Value = tuple[tuple[str, ...], float]
+#: The values of a gauge's labels, and its value.
+Sample = tuple[tuple[str, ...], float]
 
 
-class _States(Collector):
-    """Asks when it is read. What cannot be told at the moment is left out, with a line in the log."""
+class _Gauges(Collector):
+    """Computes gauges when they are read. A source that fails is logged and left out."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked: dict[object, Callable[[], Iterable[tuple[str, Value]]]] = {}
+        self._sources: dict[object, Callable[[], Iterable[tuple[str, Sample]]]] = {}
 
-    def add(self, owner: object, ask: Callable[[], Iterable[tuple[str, Value]]]) -> None:
+    def add(self, owner: object, read: Callable[[], Iterable[tuple[str, Sample]]]) -> None:
         with self._lock:
-            self._asked[owner] = ask
+            self._sources[owner] = read
 
     def remove(self, owner: object) -> None:
         with self._lock:
-            self._asked.pop(owner, None)
+            self._sources.pop(owner, None)
 
     def describe(self) -> Iterable[Any]:
         return []
 
     def collect(self) -> Iterator[Any]:
         with self._lock:
-            asked = list(self._asked.values())
-        found: dict[str, dict[tuple[str, ...], float]] = {}
-        for ask in asked:
+            sources = list(self._sources.values())
+        sums: dict[str, dict[tuple[str, ...], float]] = {}
+        for read in sources:
             try:
-                for name, (labels, value) in ask():
-                    values = found.setdefault(name, {})
+                for name, (labels, value) in read():
+                    values = sums.setdefault(name, {})
                     values[labels] = values.get(labels, 0.0) + value
             except Exception as error:
-                LOG.info("Some metrics cannot be told: %s", " ".join(str(error).split()))
-        for name, values in found.items():
-            family = GaugeMetricFamily(name, STATES[name].told, labels=STATES[name].labels)
+                LOG.info("Some metrics cannot be read: %s", " ".join(str(error).split()))
+        for name, values in sums.items():
+            family = GaugeMetricFamily(name, GAUGES[name].text, labels=GAUGES[name].labels)
             for labels, value in values.items():
                 family.add_metric(labels, value)
             yield family
 
 
-_STATES = _States()
-REGISTRY.register(_STATES)
+_GAUGES = _Gauges()
+REGISTRY.register(_GAUGES)
 
 
-def state_of(owner: object, ask: Callable[[], Iterable[tuple[str, Value]]]) -> None:
-    """From now on ``ask`` tells states, each by its name; what several tell of one name is added up."""
-    _STATES.add(owner, ask)
+def add_gauges(owner: object, read: Callable[[], Iterable[tuple[str, Sample]]]) -> None:
+    """Let ``read`` provide gauges, by their names. Values of several owners for the same gauge are added up."""
+    _GAUGES.add(owner, read)
 
 
-def forget(owner: object) -> None:
-    _STATES.remove(owner)
+def remove_gauges(owner: object) -> None:
+    _GAUGES.remove(owner)
 
 
-def one(name: str, value: float, *labels: str) -> tuple[str, Value]:
-    """What an ``ask`` yields."""
+def sample(name: str, value: float, *labels: str) -> tuple[str, Sample]:
+    """Return a gauge's value in the form that `add_gauges` expects."""
     return name, (labels, value)
 
 
@@ -201,21 +207,21 @@ def timed(histogram: Any) -> Iterator[None]:
         histogram.observe(time.perf_counter() - started)
 
 
-def page() -> tuple[bytes, str]:
-    """What Prometheus reads, and its content type."""
+def render() -> tuple[bytes, str]:
+    """Return the page for Prometheus and its content type."""
     return prometheus_client.generate_latest(REGISTRY), prometheus_client.CONTENT_TYPE_LATEST
 
 
-def table() -> str:
-    """The table of docs/reference/metrics.md."""
+def markdown_table() -> str:
+    """Return the table of docs/reference/metrics.md."""
     rows = ["| metric | kind | labels | daemons | what it is |", "|---|---|---|---|---|"]
     families = {family.name: family for family in REGISTRY.collect()}
-    for name in sorted(FOUND_IN):
-        if name in STATES:
-            kind, labels, told = "gauge", STATES[name].labels, STATES[name].told
+    for name in sorted(DAEMONS_OF):
+        if name in GAUGES:
+            kind, labels, text = "gauge", GAUGES[name].labels, GAUGES[name].text
         else:
             base = name.removesuffix("_total")
-            kind, told = families[base].type, families[base].documentation
+            kind, text = families[base].type, families[base].documentation
             labels = REGISTRY._names_to_collectors[name]._labelnames  # type: ignore[attr-defined]
-        rows.append(f"| `{name}` | {kind} | {', '.join(labels)} | {FOUND_IN[name]} | {told} |")
+        rows.append(f"| `{name}` | {kind} | {', '.join(labels)} | {DAEMONS_OF[name]} | {text} |")
     return "\n".join(rows) + "\n"

@@ -81,7 +81,7 @@ class Worker(service.Daemon):
         throttled = rpc.Throttled(self._transport, ConductorRPC)
         conductor = conductor_client.connect(
             rpc.proxy(ConductorRPC, throttled),
-            self.conf.api.flavors_kept,
+            self.conf.api.flavor_cache_seconds,
             # Neutron is called for each create first, one by one.
             batch_creates=self.conf.network.backend != "neutron",
         )
@@ -95,7 +95,7 @@ class Worker(service.Daemon):
             request=options.request_deadline,
             connections=options.max_connections_per_client,
             waiting=options.max_waiting,
-            wait=options.longest_wait,
+            wait=options.max_wait,
         )
         for site in self._sites:
             http = server.make_server(site.socks[self._number], site.app, self.conf.api.threads, site.tls, limits)

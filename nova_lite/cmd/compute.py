@@ -55,7 +55,7 @@ class ComputeDaemon(service.Daemon):
             conductor_client.connect(rpc.proxy(ConductorRPC, transport), self.conf.host)
         )
         self.tell_health(transport, hypervisor=manager.require_hypervisor, registration=manager.registration.require)
-        metrics.state_of(self, manager.states)
+        metrics.add_gauges(self, manager.states)
         manager.connect()
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.registration.send_heartbeat, jitter=True)
         self.add_periodic("Inventory", self.conf.report_interval, manager.heartbeat.refresh)

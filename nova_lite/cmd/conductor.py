@@ -45,11 +45,11 @@ class Conductor(service.Daemon):
             self.conf, rpc.proxy(SchedulerRPC, self.transport), rpc.proxy(ComputeRPC, self.transport), self.client
         )
         self.tell_health(self.transport, database=manager.db.ping)
-        metrics.state_of(self, manager.states)
+        metrics.add_gauges(self, manager.states)
         manager.db.ping()
         migration.check(self.conf)
-        if self.conf.conductor.one_cpu:
-            self.add_periodic("one_cpu", cpu_affinity.INTERVAL, cpu_affinity.CpuAffinity(), at_once=True)
+        if self.conf.conductor.single_cpu:
+            self.add_periodic("single_cpu", cpu_affinity.INTERVAL, cpu_affinity.CpuAffinity(), at_once=True)
         manager.start()
         self.serve_rpc(self.transport, self.conf.host, manager.endpoint, shared=True)
         self._report()

@@ -50,7 +50,7 @@ class SchedulerDaemon(service.Daemon):
             self._notifications = Notifications(self.conf, f"nova-scheduler.{self.conf.host}")
         manager = SchedulerManager(self.conf, rpc.proxy(ConductorRPC, transport), notify=self._notifications.emit)
         self.tell_health(transport, hosts=manager.require_hosts)
-        metrics.state_of(self, lambda: [metrics.one(metrics.SCHEDULER_HOSTS, manager.known_hosts())])
+        metrics.add_gauges(self, lambda: [metrics.sample(metrics.SCHEDULER_HOSTS, manager.known_hosts())])
         self.serve_rpc(transport, self.conf.host, rpc.Endpoint(SchedulerRPC, manager), shared=True)
         self.add_periodic("Loading host states", self.conf.startup_retry_interval, manager.keep_fresh, at_once=True)
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.report, at_once=True)

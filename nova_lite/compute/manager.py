@@ -96,10 +96,10 @@ class ComputeManager:
 
     # --- for metrics and health
 
-    def states(self) -> Iterable[tuple[str, metrics.Value]]:
-        yield metrics.one(metrics.JOBS, len(self.jobs.building()), "build")
-        yield metrics.one(metrics.JOBS, len(self.jobs.acting()), "action")
-        yield metrics.one(metrics.HYPERVISOR_UP, float(self.heartbeat.is_hypervisor_up()))
+    def states(self) -> Iterable[tuple[str, metrics.Sample]]:
+        yield metrics.sample(metrics.JOBS, len(self.jobs.building()), "build")
+        yield metrics.sample(metrics.JOBS, len(self.jobs.acting()), "action")
+        yield metrics.sample(metrics.HYPERVISOR_UP, float(self.heartbeat.is_hypervisor_up()))
 
     def require_hypervisor(self) -> None:
         """Raise `HypervisorUnavailable` while the hypervisor does not answer."""

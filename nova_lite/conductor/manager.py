@@ -90,20 +90,20 @@ class ConductorManager:
         self.host_news.start()
         self.dispatcher.start()
 
-    def states(self) -> Iterable[tuple[str, metrics.Value]]:
+    def states(self) -> Iterable[tuple[str, metrics.Sample]]:
         """For metrics: what waits in the database, and how much of its pool is used."""
         pool: Any = self.db.engine.pool
-        yield metrics.one(metrics.POOL_USED, pool.checkedout())
-        yield metrics.one(metrics.POOL_SIZE, pool.size())
+        yield metrics.sample(metrics.POOL_USED, pool.checkedout())
+        yield metrics.sample(metrics.POOL_SIZE, pool.size())
         found = self.db.read(backlog.read)
         for (kind, step), count in found.open.items():
-            yield metrics.one(metrics.ACTIONS, count, kind, step)
-        yield metrics.one(metrics.OLDEST_DUE, found.oldest_due)
-        yield metrics.one(metrics.PAST_DEADLINE, found.past_deadline)
+            yield metrics.sample(metrics.ACTIONS, count, kind, step)
+        yield metrics.sample(metrics.OLDEST_DUE, found.oldest_due)
+        yield metrics.sample(metrics.PAST_DEADLINE, found.past_deadline)
         for state, count in found.hosts.items():
-            yield metrics.one(metrics.HOSTS, count, state)
+            yield metrics.sample(metrics.HOSTS, count, state)
         for binary, age in found.heartbeats.items():
-            yield metrics.one(metrics.HEARTBEAT_AGE, age, binary)
+            yield metrics.sample(metrics.HEARTBEAT_AGE, age, binary)
 
     def purge(self) -> None:
         """Purge what is old enough, if this is the conductor that does it. Two that think so only share the work."""

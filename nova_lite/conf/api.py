@@ -44,10 +44,11 @@ OPTS = [
         "503: lists, reads, changes, deletes. With native threads only.",
     ),
     cfg.FloatOpt(
-        "longest_wait",
+        "max_wait",
+        deprecated_name="longest_wait",
         default=5.0,
         min=0.1,
-        help="Seconds after which a request that still waits for a thread is told 503.",
+        help="Seconds after which a request that still waits for a thread gets 503.",
     ),
     cfg.HostAddressOpt("identity_listen", default="127.0.0.1", help="Address the identity API listens on."),
     cfg.PortOpt("identity_port", default=5000, help="Port the identity API listens on."),
@@ -76,11 +77,12 @@ OPTS = [
     ),
     cfg.IntOpt("max_limit", default=1000, min=1, help="Most items that one page of a list holds."),
     cfg.FloatOpt(
-        "flavors_kept",
+        "flavor_cache_seconds",
+        deprecated_name="flavors_kept",
         default=1.0,
         min=0.0,
-        help="Seconds for which a worker answers questions about flavors from what it has read. Its own changes are "
-        "seen at once, those of other workers and of nova-lite-manage so much later at most. 0: it reads each time.",
+        help="Seconds for which a worker caches flavors. A change through the same worker is visible at once, a change "
+        "through another worker or nova-lite-manage after these seconds at the latest. 0 turns the cache off.",
     ),
     cfg.URIOpt(
         "compute_link_prefix",

@@ -35,11 +35,12 @@ DEFAULT_OPTS = [
 
 OPTS = [
     cfg.BoolOpt(
-        "one_cpu",
+        "single_cpu",
+        deprecated_name="one_cpu",
         default=True,
-        help="Whether all threads of a conductor are on one CPU, the least busy one of those that it may use. Python "
-        "runs one of them at a time, and to hand on to one on another CPU takes longer. They go to another one if "
-        "there is no room left on theirs.",
+        help="Whether all threads of a conductor run on one CPU, the least busy one that it may use. Python runs one "
+        "thread at a time, and a switch to a thread on another CPU takes longer. The conductor chooses another CPU "
+        "when its own gets too busy.",
     ),
     cfg.IntOpt("max_attempts", default=3, min=1, help="Hosts that are tried for one build before it ends in ERROR."),
     cfg.IntOpt(
@@ -79,10 +80,11 @@ OPTS = [
     cfg.FloatOpt("reconcile_interval", default=1.0, min=0.05, help="Seconds between two sweeps of the reconciler."),
     cfg.IntOpt("reconcile_batch", default=32, min=1, help="Due actions that one sweep takes."),
     cfg.ListOpt(
-        "redrive_backoff",
+        "retry_backoff",
+        deprecated_name="redrive_backoff",
         item_type=types.Float(),
         default=[2, 5, 10, 30],
-        help="Seconds between redrives of one action: first, second, ...; the last one repeats.",
+        help="Seconds between retries of one action: first, second, and so on. The last one repeats.",
     ),
     cfg.IntOpt(
         "purge_after",

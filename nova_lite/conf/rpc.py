@@ -37,11 +37,12 @@ OPTS = [
         "refused, with a line in the log that says by how much.",
     ),
     cfg.IntOpt(
-        "remembered_messages",
+        "replay_cache_size",
+        deprecated_name="remembered_messages",
         default=100_000,
         min=1000,
-        help="Ids of messages of each sender that are remembered for signature_lifetime, so that none is taken twice. "
-        "Beyond that many the oldest are forgotten, and messages as old as these refused.",
+        help="Message ids of each sender that the replay cache holds for signature_lifetime, so that no message is "
+        "accepted twice. When it is full, it drops the oldest ids and refuses messages of their age.",
     ),
     cfg.IntOpt(
         "self_check_interval",
@@ -65,14 +66,16 @@ OPTS = [
         "conductor are refused (503), the least important ones first: lists, reads, changes, deletes.",
     ),
     cfg.IntOpt(
-        "user_calls",
+        "max_user_calls",
+        deprecated_name="user_calls",
         default=8,
         min=1,
-        help="Users' calls that a conductor carries out at a time, deletes not counted. More of them would only wait "
-        "for the interpreter, and for each other's rows.",
+        help="Calls of users that a conductor carries out at the same time, besides deletes. More of them would only "
+        "wait for the interpreter and for each other's rows.",
     ),
     cfg.FloatOpt(
-        "longest_wait",
+        "max_wait",
+        deprecated_name="longest_wait",
         default=2.0,
         min=0.1,
         help="Seconds after which a user's call to a conductor that still waits for a thread is refused.",

@@ -107,7 +107,7 @@ class Health:
         if self._server is None:
             LOG.error("Metrics are not served: port %d of %s cannot be had: %s", port, address, trouble)
             return
-        metrics.state_of(self, self._states)
+        metrics.add_gauges(self, self._states)
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
         LOG.info("Metrics and health are served at http://%s:%d", address, self._server.server_address[1])
 
@@ -117,14 +117,14 @@ class Health:
         return int(self._server.server_address[1])
 
     def close(self) -> None:
-        metrics.forget(self)
+        metrics.remove_gauges(self)
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
             server.server_close()
 
-    def _states(self) -> list[tuple[str, metrics.Value]]:
-        return [metrics.one(metrics.READY, float(why is None), name) for name, why in self.ready().items()]
+    def _states(self) -> list[tuple[str, metrics.Sample]]:
+        return [metrics.sample(metrics.READY, float(why is None), name) for name, why in self.ready().items()]
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -143,7 +143,7 @@ def _handler(health: Health) -> type[http.server.BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
             if path == "/metrics":
-                body, content_type = metrics.page()
+                body, content_type = metrics.render()
                 self._answer(200, body, content_type)
             elif path == "/healthz":
                 why = health.lives()

@@ -62,7 +62,7 @@ def open_action(
         step="",
         host=instance.host,
         lease_owner=None,
-        lease_expires_at=uow.now + datetime.timedelta(seconds=conf.conductor.redrive_backoff[0]),
+        lease_expires_at=uow.now + datetime.timedelta(seconds=conf.conductor.retry_backoff[0]),
         deadline=uow.now + datetime.timedelta(seconds=conf.conductor.action_deadline),
         start_time=uow.now,
         attempts=0,
@@ -205,7 +205,7 @@ def take_up(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, owner
 
 def backoff(conf: cfg.ConfigOpts, attempts: int) -> float:
     """Return the seconds until the next retry after this many attempts."""
-    steps: list[float] = conf.conductor.redrive_backoff
+    steps: list[float] = conf.conductor.retry_backoff
     return steps[min(attempts, len(steps) - 1)]
 
 

@@ -307,7 +307,7 @@ class Database:
             except exc.DBAPIError as error:
                 if tries >= MAX_TRIES or not (code_of(error) in _RETRY_CODES or error.connection_invalidated):
                     raise
-                metrics.TRANSACTIONS_AGAIN.inc()
+                metrics.TRANSACTION_RETRIES.inc()
                 LOG.info("Transaction is run again (%d of %d): %s", tries, MAX_TRIES, error.orig)
                 time.sleep(random.uniform(0.01, 0.05) * 2**tries)
 

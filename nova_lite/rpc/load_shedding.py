@@ -69,7 +69,7 @@ class Workers:
     """The executor of a `SheddingServer`: its threads, and the line before them.
 
     Of what waits there, calls are dropped once their caller has given up. A call of less than `Priority.OWN` is refused
-    when there is no room, or when it has waited for ``longest_wait`` seconds. A cast is neither: it is the only word
+    when there is no room, or when it has waited for ``max_wait`` seconds. A cast is neither: it is the only word
     of what it says; beyond a measure the server is slow to take more from the broker, where others find them.
 
     What is in the broker still can be neither judged nor refused, and one thread that reads has no chance against many
@@ -79,7 +79,7 @@ class Workers:
     def __init__(
         self,
         limit: int,
-        longest_wait: float,
+        max_wait: float,
         at_once: int,
         classify: Classify | None,
         max_workers: int,
@@ -89,7 +89,7 @@ class Workers:
         self._unread = unread
         self.expired = 0
         self.refused: collections.Counter[Priority] = collections.Counter()
-        self._longest_wait = longest_wait
+        self._longest_wait = max_wait
         self._classify = classify
         self._told = 0.0
         self._counting = threading.Lock()
@@ -206,8 +206,8 @@ class SheddingServer(messaging_server.RPCServer):  # type: ignore[misc]
         self._executor_cls = functools.partial(
             Workers,
             options.max_waiting,
-            options.longest_wait,
-            options.user_calls,
+            options.max_wait,
+            options.max_user_calls,
             type(self).classify,
             unread=self._unread,
         )

@@ -42,20 +42,20 @@ class SelfCheckingServer:
     def start(self) -> None:
         """Raises `MessagingUnavailable` when the broker is away."""
         self._server.start()
-        metrics.state_of(self, self._states)
+        metrics.add_gauges(self, self._states)
 
     def stop(self) -> None:
-        metrics.forget(self)
+        metrics.remove_gauges(self)
         self._server.stop()
 
-    def _states(self) -> Iterable[tuple[str, metrics.Value]]:
+    def _states(self) -> Iterable[tuple[str, metrics.Sample]]:
         if (workers := self._server.workers) is not None:
-            yield metrics.one(metrics.RPC_WAITING, workers.line.waiting)
-            yield metrics.one(metrics.RPC_RUNNING, workers.line.running)
-            yield metrics.one(metrics.RPC_OLDEST, workers.line.oldest())
+            yield metrics.sample(metrics.RPC_WAITING, workers.line.waiting)
+            yield metrics.sample(metrics.RPC_RUNNING, workers.line.running)
+            yield metrics.sample(metrics.RPC_OLDEST, workers.line.oldest())
         for target in self._targets if None in self._targets else ():
             queue = self._topic if target is None else f"{self._topic}.{target}"
-            yield metrics.one(metrics.QUEUE_DEPTH, self._transport.depth(queue), queue)
+            yield metrics.sample(metrics.QUEUE_DEPTH, self._transport.depth(queue), queue)
 
     def wait(self) -> None:
         self._server.wait()
@@ -99,7 +99,7 @@ class SelfCheckingServer:
             self._name,
             self._misses,
         )
-        metrics.DEAF.inc()
+        metrics.RPC_RECONNECTS.inc()
         self._transport.renew()
         fresh = self._make()
         fresh.start()

@@ -194,7 +194,7 @@ class Signing:
         self.mode = options.signing or (REQUIRED if options.keys_directory else OFF)
         self.clock: Clock = beside.clock if beside else Clock()
         self._lifetime, self._skew = float(options.signature_lifetime), float(options.clock_skew)
-        self._limit = options.remembered_messages
+        self._limit = options.replay_cache_size
         self._seen: dict[tuple[str, str, str], ReplayCache] = {}
         self._unsigned: set[str] = set()
         self._lock = threading.Lock()

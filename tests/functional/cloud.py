@@ -89,7 +89,7 @@ heartbeat_timeout_threshold = 10
 [conductor]
 lease_seconds = 5
 reconcile_interval = 0.3
-redrive_backoff = 1,2,3
+retry_backoff = 1,2,3
 [scheduler]
 resync_interval = 5
 [compute]

@@ -82,7 +82,7 @@ def test_metrics_count_completed_work(site: Site) -> None:
     for daemon, wanted in DONE.items():
         cloud.wait_for_none(f"what the {daemon} tells otherwise", lambda: differences(site.metrics(daemon), wanted))  # noqa: B023
     conductor = site.metrics("conductor")
-    assert conductor["nova_lite_sweep_seconds_count"] > 0
+    assert conductor["nova_lite_reconcile_duration_seconds_count"] > 0
     assert conductor["nova_lite_db_pool_wait_seconds_count"] > 0
     assert conductor['nova_lite_heartbeat_oldest_seconds{binary="nova-compute"}'] < 30
 
@@ -93,8 +93,8 @@ def differences(told: dict[str, float], wanted: dict[str, int]) -> dict[str, flo
 
 def test_every_state_is_told_by_a_daemon_that_it_is_said_of(site: Site) -> None:
     told = {daemon: {name.partition("{")[0] for name in site.metrics(daemon)} for daemon in DAEMONS}
-    for name in metrics.STATES.keys() - {metrics.ACTIONS}:
-        wanted = DAEMONS if metrics.FOUND_IN[name] == "all" else metrics.FOUND_IN[name].split(", ")
+    for name in metrics.GAUGES.keys() - {metrics.ACTIONS}:
+        wanted = DAEMONS if metrics.DAEMONS_OF[name] == "all" else metrics.DAEMONS_OF[name].split(", ")
         assert [daemon for daemon in wanted if name not in told[daemon]] == [], name
 
 

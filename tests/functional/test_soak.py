@@ -44,7 +44,7 @@ def swept(running: Simulated) -> None:
     """Five times more."""
 
     def sweeps() -> float:
-        return running.metrics("conductor")["nova_lite_sweep_seconds_count"]
+        return running.metrics("conductor")["nova_lite_reconcile_duration_seconds_count"]
 
     before = sweeps()
     wait_for("it has swept some more", lambda: sweeps() > before + 5)

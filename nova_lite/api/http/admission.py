@@ -47,7 +47,7 @@ class ConnectionQueue:
         self._refuse = refuse
         #: The entry that this thread works on.
         self._current = threading.local()
-        metrics.state_of(self, lambda: [metrics.one(metrics.API_WAITING, self._queue.waiting)])
+        metrics.add_gauges(self, lambda: [metrics.sample(metrics.API_WAITING, self._queue.waiting)])
 
     def put(self, conn: Any, block: bool = True, timeout: float | None = None) -> None:
         """Add a connection, or cheroot's request to end one thread, which all waiting connections precede."""

@@ -67,4 +67,4 @@ def hardware(app: App, args: argparse.Namespace) -> None:
 def metrics(app: App, args: argparse.Namespace) -> None:
     from nova_lite.base import metrics as made
 
-    print(made.table(), end="")
+    print(made.markdown_table(), end="")

@@ -74,7 +74,7 @@ class Reconciler:
 
     def sweep(self) -> int:
         """One pass; returns how many actions were taken."""
-        with metrics.timed(metrics.SWEEP):
+        with metrics.timed(metrics.RECONCILE_DURATION):
             return self._sweep()
 
     def _sweep(self) -> int:
@@ -130,7 +130,7 @@ class Reconciler:
     def _drive(self, due: list[_Due], owner: str) -> None:
         """What waits for the scheduler, for hosts' answers, and for nobody: none of them holds up another."""
         for item in due:
-            metrics.REDRIVES.labels(item.kind, item.step).inc()
+            metrics.ACTION_RETRIES.labels(item.kind, item.step).inc()
         to_schedule = [item for item in due if item.step == operations.SCHEDULE]
         if to_schedule:
             uuids = [item.instance_uuid for item in to_schedule]

@@ -1,4 +1,4 @@
-"""What is told to Prometheus, that docs/reference/metrics.md has all of it, and what it costs."""
+"""Metrics: the page of the documentation, gauges, the cost of a measurement."""
 
 from __future__ import annotations
 
@@ -13,37 +13,38 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "metrics.md"
 MARK = "<!-- Made by `nova-lite-manage api metrics` from here on. -->\n"
 
 
-def test_the_page_has_what_the_code_has() -> None:
-    _, mark, made = PAGE.read_text().partition(MARK)
+def test_metrics_page_matches_the_code() -> None:
+    _, mark, table = PAGE.read_text().partition(MARK)
     assert mark
-    assert made.strip() == metrics.table().strip()
+    assert table.strip() == metrics.markdown_table().strip()
 
 
-def test_every_metric_is_found_in_a_daemon_and_none_is_made_elsewhere() -> None:
-    text = metrics.page()[0].decode()
-    told = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE nova_lite_")}
-    told = {name for name in told if not name.endswith("_created")}
-    assert told <= metrics.FOUND_IN.keys()
-    assert metrics.STATES.keys() <= metrics.FOUND_IN.keys()
+def test_every_metric_names_its_daemons() -> None:
+    text = metrics.render()[0].decode()
+    names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE nova_lite_")}
+    names = {name for name in names if not name.endswith("_created")}
+    assert names <= metrics.DAEMONS_OF.keys()
+    assert metrics.GAUGES.keys() <= metrics.DAEMONS_OF.keys()
 
 
-def test_states_are_asked_for_when_they_are_read_and_added_up() -> None:
+def test_gauges_of_several_owners_are_added_up_when_they_are_read() -> None:
     owners = object(), object(), object()
-    metrics.state_of(owners[0], lambda: [metrics.one(metrics.JOBS, 2, "build")])
-    metrics.state_of(owners[1], lambda: [metrics.one(metrics.JOBS, 3, "build"), metrics.one(metrics.JOBS, 1, "action")])
-    metrics.state_of(owners[2], lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    builds, actions = (metrics.sample(metrics.JOBS, 3, "build"), metrics.sample(metrics.JOBS, 1, "action"))
+    metrics.add_gauges(owners[0], lambda: [metrics.sample(metrics.JOBS, 2, "build")])
+    metrics.add_gauges(owners[1], lambda: [builds, actions])
+    metrics.add_gauges(owners[2], lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     try:
-        text = metrics.page()[0].decode()
+        text = metrics.render()[0].decode()
         assert 'nova_lite_jobs{kind="build"} 5.0' in text
         assert 'nova_lite_jobs{kind="action"} 1.0' in text
     finally:
         for owner in owners:
-            metrics.forget(owner)
-    assert "nova_lite_jobs{" not in metrics.page()[0].decode()
+            metrics.remove_gauges(owner)
+    assert "nova_lite_jobs{" not in metrics.render()[0].decode()
 
 
-def test_they_are_cheap() -> None:
-    """In CPU time, of the best of some tries: 20 µs would be more than anybody gives for it."""
+def test_measurement_of_a_request_takes_less_than_20_microseconds() -> None:
+    """Takes the best of several tries, in CPU time."""
     best = min(_seconds() for _ in range(5))
     assert best < 20e-6, f"{best * 1e6:.1f} µs"
 
@@ -55,11 +56,11 @@ def _seconds() -> float:
     return (time.thread_time() - started) / 2000
 
 
-def test_a_name_that_nobody_told_is_an_error() -> None:
+def test_undeclared_gauge_is_an_error() -> None:
     owner = object()
-    metrics.state_of(owner, lambda: [("nova_lite_unheard_of", ((), 1.0))])
+    metrics.add_gauges(owner, lambda: [("nova_lite_undeclared", ((), 1.0))])
     try:
         with pytest.raises(KeyError):
-            metrics.page()
+            metrics.render()
     finally:
-        metrics.forget(owner)
+        metrics.remove_gauges(owner)

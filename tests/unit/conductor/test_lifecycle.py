@@ -490,7 +490,7 @@ def test_a_build_that_no_queue_takes_does_not_wait_for_its_lease(world: World) -
     world.compute.away = True
     world.lifecycle.build_instances(world.context(), [uuid])
     world.compute.away = False
-    assert world.conf.conductor.redrive_backoff[0] < 3 < world.conf.conductor.lease_seconds
+    assert world.conf.conductor.retry_backoff[0] < 3 < world.conf.conductor.lease_seconds
     assert world.reconciler.sweep() == 0
     world.let_time_pass(3)
     assert world.reconciler.sweep() == 1

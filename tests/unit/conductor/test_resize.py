@@ -52,7 +52,7 @@ class Moving(World):
 
     def swept(self) -> None:
         """After the first backoff step."""
-        self.let_time_pass(self.conf.conductor.redrive_backoff[0] + 1)
+        self.let_time_pass(self.conf.conductor.retry_backoff[0] + 1)
         self.reconciler.sweep()
 
     def left(self) -> None:

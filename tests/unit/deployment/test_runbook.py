@@ -53,7 +53,7 @@ def test_a_line_of_a_log_is_written_by_somebody(line: str) -> None:
 def test_metrics_that_are_named_are_there() -> None:
     named = set(re.findall(r"nova_lite_[a-z_]+", TEXT))
     assert len(named) > 20
-    assert named <= metrics.FOUND_IN.keys()
+    assert named <= metrics.DAEMONS_OF.keys()
 
 
 def test_options_that_are_named_are_there() -> None:

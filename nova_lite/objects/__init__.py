@@ -1,7 +1,15 @@
-"""Typed values that cross the bus: no I/O, no behaviour beyond what follows from their own fields.
+"""Values that cross the message bus, as typed structs.
 
-All are `msgspec.Struct`; unknown fields are ignored on decode, and new fields get defaults, so that daemons of two
-neighbouring versions can talk. Sizes are MB (MiB) for memory and swap, GB (GiB) for disks, times are naive UTC.
+They have no I/O, and no behaviour beyond what follows from their own fields. There is one module for each subject:
+
+- servers: `instance`, `flavor`, `image`, `keypair`, `block_device`, `server_group`, `usage`, `diagnostics`, `console`
+- operations: `build` (create requests and builds), `action`, `migration`, `live_migration`
+- placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`
+- other services: `network`, `floating_ip`, `security_group`, `volume`, `quota`
+
+All are `msgspec.Struct`. Unknown fields are ignored on decode, and new fields get defaults, so that daemons of two
+neighbouring versions understand each other. A field whose Python name changed keeps its old name on the wire
+(``msgspec.field(name=...)``). Sizes are MiB for memory and swap, GiB for disks. Times are naive UTC.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The action log: what was asked for, and what became of it."""
+"""Actions: the log of operations on servers, commands to hosts, and their reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nova_lite.objects.instance import Instance
 
 
 class InstanceActionEvent(msgspec.Struct, kw_only=True):
-    """One step of an action, as it was carried out. ``result``: Success, Error or None while it runs."""
+    """Event of an action: one of its steps. ``result``: Success, Error, or None while the step runs."""
 
     event: str
     start_time: datetime.datetime
@@ -24,7 +24,7 @@ class InstanceActionEvent(msgspec.Struct, kw_only=True):
 
 
 class InstanceAction(msgspec.Struct, kw_only=True):
-    """One accepted request. ``message`` is None, or "Error" when it failed."""
+    """Action of a server: one accepted operation. ``message`` is None, or "Error" if the operation failed."""
 
     id: int
     action: str
@@ -40,8 +40,11 @@ class InstanceAction(msgspec.Struct, kw_only=True):
 
 
 class ActionReport(msgspec.Struct, kw_only=True):
-    """How an order ended on its host: ``error`` is None when it was carried out. ``position`` and ``request_id``: of
-    the ticket; ``answer``: what later steps need of it."""
+    """Report of a host about a command.
+
+    ``error`` is None if the command was carried out. ``sequence`` and ``request_id`` are those of the command.
+    ``answer``: data that later steps need.
+    """
 
     action_id: int
     power_state: int | None
@@ -53,14 +56,14 @@ class ActionReport(msgspec.Struct, kw_only=True):
 
 
 class ActionCommand(msgspec.Struct, kw_only=True):
-    """The order to a compute host to carry out one accepted action (delete, start, stop, reboot, ...).
+    """Command to a compute host: a step of an accepted action (delete, start, stop, reboot, ...).
 
-    ``action_id`` grows with every accepted action of an instance, so a host can tell a late ticket from a new one.
-    ``method``: the RPC method that takes it ("": as the row of ``action`` says). ``generation``: of the instance at
-    that host. ``payload`` is the action's own (``{"reboot_type": "HARD"}``).
-    ``build``: it is an order to build, this one.
-    ``host`` None: no host is involved, the conductor has already finished the action. ``position`` grows with the
-    action's orders to hosts: the order of a later step makes that of an earlier one a late one.
+    ``action_id`` grows with every accepted action of an instance, so that a host recognises a late command. ``method``:
+    the RPC method that carries it; "" means that of the action's definition. ``generation``: of the instance on that
+    host. ``payload`` is the action's (``{"reboot_type": "HARD"}``). ``build``: set if the command is a build.
+
+    ``host`` is None if no host is involved: then the conductor has already finished the action. ``sequence`` grows with
+    the commands of an action, so that the command of an earlier step is recognised as late.
     """
 
     action_id: int

@@ -8,7 +8,8 @@ import msgspec
 
 
 class Aggregate(msgspec.Struct, kw_only=True):
-    """Hosts (by name) and what is said of all of them. ``availability_zone`` is also in ``metadata``, as in Nova."""
+    """Host aggregate: names of hosts, and metadata for all of them. ``availability_zone`` is also in ``metadata``, as
+    in Nova."""
 
     id: int = 0
     uuid: str = ""

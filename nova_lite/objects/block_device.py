@@ -1,4 +1,4 @@
-"""The disks of an instance beside what its flavor gives it by itself: Nova's block device mappings."""
+"""Disks of an instance beyond those of its flavor: block device mappings, in the words of Nova."""
 
 from __future__ import annotations
 
@@ -19,26 +19,29 @@ class DeviceSource(enum.StrEnum):
 
 
 class DeviceState(enum.StrEnum):
-    """ATTACHING: its host was asked to attach it, and has not said that it did; DETACHING likewise."""
+    """State of an attachment. ATTACHING, DETACHING: the host has the command and has not reported its result."""
 
     ATTACHING = "attaching"
     ATTACHED = "attached"
     DETACHING = "detaching"
 
 
-#: Of local devices: what is in an ephemeral disk that was made as swap.
+#: ``guest_format`` of a local disk that is used as swap.
 SWAP = "swap"
 
-#: Prefix of a guest's names of its disks, by bus.
+#: Prefix of disk names in a guest, by bus.
 PREFIXES = {"virtio": "vd", "scsi": "sd", "sata": "sd", "ide": "hd"}
 
 
 class BlockDevice(msgspec.Struct, kw_only=True):
-    """One device. ``volume_size``: GB (of a local swap disk: MB). ``image``: what to make the volume of, or the local
-    root disk; ``snapshot_id`` likewise. ``volume_id`` is set wherever it is a volume. ``uuid``: of the attachment, but
-    for volumes of Cinder's, whose attachments have an ``attachment_id`` of their own, which changes when they move.
-    ``device_name``: /dev/vdb, what its guest is meant to call it. ``swap_id``: the volume that is to take its volume's
-    place; the server has both meanwhile."""
+    """Block device of an instance.
+
+    ``volume_size``: GB; MB for a local swap disk. ``image_id`` and ``snapshot_id``: the source of the volume or of the
+    local root disk. ``volume_id`` is set if the device is a volume. ``device_name``: the name in the guest (/dev/vdb).
+    ``swap_id``: the volume that is to replace this one; the server has both until then.
+
+    ``uuid``: of the attachment. A volume of Cinder also has an ``attachment_id``, which changes when the server moves.
+    """
 
     uuid: str
     source_type: DeviceSource
@@ -77,40 +80,39 @@ class BlockDevice(msgspec.Struct, kw_only=True):
 
 
 def root_volume(devices: Iterable[BlockDevice]) -> BlockDevice | None:
-    """What the instance boots from, if that is a volume."""
-    return next((each for each in devices if each.is_volume and each.is_root), None)
+    """Return the volume that the instance boots from, or None."""
+    return next((device for device in devices if device.is_volume and device.is_root), None)
 
 
 def volumes(devices: Iterable[BlockDevice]) -> list[BlockDevice]:
-    return [each for each in devices if each.is_volume]
+    return [device for device in devices if device.is_volume]
 
 
 def ephemeral_gb(flavor: Flavor, devices: Iterable[BlockDevice]) -> list[int]:
-    """Sizes of the ephemeral disks: those that were asked for, else one of all that the flavor has."""
-    asked = [each.volume_size or flavor.ephemeral_gb for each in devices if each.is_ephemeral]
-    return asked or ([flavor.ephemeral_gb] if flavor.ephemeral_gb else [])
+    """Return the sizes of the ephemeral disks. Without requested ones, one disk has all that the flavor grants."""
+    requested = [device.volume_size or flavor.ephemeral_gb for device in devices if device.is_ephemeral]
+    return requested or ([flavor.ephemeral_gb] if flavor.ephemeral_gb else [])
 
 
 def swap_mb(flavor: Flavor, devices: Iterable[BlockDevice]) -> int:
-    """Size of the swap disk: what was asked for, else the flavor's; 0: none."""
-    return next((each.volume_size or flavor.swap for each in devices if each.is_swap), flavor.swap)
+    """Return the size of the swap disk: the requested one, else that of the flavor; 0 means none."""
+    return next((device.volume_size or flavor.swap for device in devices if device.is_swap), flavor.swap)
 
 
 def local_count(flavor: Flavor, devices: Iterable[BlockDevice]) -> int:
-    """How many disks the instance may have that are no volumes, a config drive included."""
-    known = list(devices)
-    root = 0 if root_volume(known) else 1
-    return root + len(ephemeral_gb(flavor, known)) + bool(swap_mb(flavor, known)) + 1
+    """Return how many disks, besides volumes, the instance may have. This includes a config drive."""
+    devices = list(devices)
+    root = 0 if root_volume(devices) else 1
+    return root + len(ephemeral_gb(flavor, devices)) + bool(swap_mb(flavor, devices)) + 1
 
 
 def letters(taken: Iterable[str | None]) -> Iterable[str]:
-    """Last letters of names of disks that none of these names has, in order: b for /dev/vdb."""
+    """Return the last letters of disk names that are free, in order: b stands for /dev/vdb."""
     used = {name[-1] for name in taken if name}
     return (letter for letter in string.ascii_lowercase if letter not in used)
 
 
 def next_name(flavor: Flavor, devices: list[BlockDevice], bus: str | None) -> str:
-    """A name for one more volume: behind those of the disks that are no volumes, which get theirs first. Raises
-    `StopIteration` when there is none left."""
-    free = list(letters(each.device_name for each in volumes(devices)))[local_count(flavor, devices) :]
+    """Return the name of another volume. It follows those of local disks. Raises `StopIteration` if no name is left."""
+    free = list(letters(device.device_name for device in volumes(devices)))[local_count(flavor, devices) :]
     return f"/dev/{PREFIXES.get(bus or 'virtio', 'vd')}{next(iter(free))}"

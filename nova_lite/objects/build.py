@@ -1,4 +1,4 @@
-"""Creating instances: the user's request, the order to a host, and the host's reports."""
+"""Creating servers: the request, the build command to a host, and the reports of hosts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nova_lite.objects.volume import Volume
 
 
 class NetworkRequest(msgspec.Struct, kw_only=True):
-    """One requested interface: a network by id or a port, with an optional fixed address."""
+    """Requested interface: a network or a port by id, with an optional fixed address."""
 
     network_id: str | None = None
     port_id: str | None = None
@@ -27,13 +27,14 @@ class NetworkRequest(msgspec.Struct, kw_only=True):
 
 
 class CreateRequest(msgspec.Struct, kw_only=True):
-    """A validated ``POST /servers``. ``networks``: "auto", "none" or a list. ``injected_files``: path to base64.
+    """Validated request of ``POST /servers``.
 
-    ``may_have_zero_disk``: whether the image's size may decide how large the disk is.
-    ``images``: by id, the image, its kernel and ramdisk, where the conductor cannot look them up itself.
-    ``volumes``: by id, volumes and snapshots that are Cinder's, likewise.
-    ``request_id`` of the context makes a repeated call return the instances of the first one; so does
-    ``idempotency_key``, a client's own name for its wish, with ``fingerprint``, which tells one wish from another.
+    ``networks``: "auto", "none" or a list. ``injected_files``: path to base64. ``may_have_zero_disk``: the user may use
+    a flavor without a root disk size. ``images``: by id, the images that only the API can read (Glance), with kernel
+    and ramdisk. ``volumes``: by id, volumes and snapshots of Cinder.
+
+    A call with the same request id, or with the same ``idempotency_key``, returns the instances of the first call.
+    ``fingerprint`` identifies the request that the client's key stands for.
     """
 
     name: str
@@ -69,15 +70,18 @@ class CreateRequest(msgspec.Struct, kw_only=True):
 
 
 class BatchedCreate(msgspec.Struct, kw_only=True):
-    """One create of a batch: the caller's context (`nova_lite.base.context.RequestContext.to_rpc`) and the request."""
+    """Create request in a batch, with its caller's context (`nova_lite.base.context.RequestContext.to_rpc`)."""
 
     context: dict[str, Any]
     request: CreateRequest
 
 
 class CreateResult(msgspec.Struct, kw_only=True):
-    """``earlier``: an earlier request with the same idempotency key made them. ``driven``: whoever has accepted them
-    goes on with them by itself."""
+    """Instances of an accepted create.
+
+    ``earlier``: an earlier request with the same idempotency key made them. ``dispatched``: the conductor schedules
+    them without a wake-up.
+    """
 
     reservation_id: str
     instances: list[Instance]
@@ -86,7 +90,7 @@ class CreateResult(msgspec.Struct, kw_only=True):
 
 
 class Reimage(msgspec.Struct, kw_only=True):
-    """A volume that is to be made of an image, whatever it is now. ``size``: GB that it has."""
+    """Volume that is overwritten with an image. ``size``: GB of the volume."""
 
     volume_id: str
     size: int
@@ -94,14 +98,15 @@ class Reimage(msgspec.Struct, kw_only=True):
 
 
 class BuildRequest(msgspec.Struct, kw_only=True):
-    """The order to a host: make ``instance`` exist at ``generation``. Casting it twice is harmless.
+    """Command to a host: build ``instance`` at ``generation``. It may be sent twice.
 
-    ``limits`` are the scheduler's (memory_mb, vcpus, disk_gb); ``images`` holds the image and, AMI style, its kernel
-    and ramdisk by id. ``connected``: the instance has got its interfaces, and this is the registration of its host that
-    it was claimed under (`nova_lite.objects.host.admission`). A host of any other asks `start_build`: since then it was
-    forced down, and the instance may have been built elsewhere. ``volume_images``: by id, those that volumes are to be
-    made of. ``reimage``: the volume that it boots from is made anew. ``filters``: what the host has to filter of the
-    projects of all builds in this message; None: it asks.
+    ``limits`` are those of the scheduler (memory_mb, vcpus, disk_gb). ``images``: by id, the image with its kernel and
+    ramdisk. ``volume_images``: by id, images that volumes are made of. ``reimage``: the boot volume is overwritten.
+    ``filters``: packet filters of the projects of all builds in this message; None: the host asks for them.
+
+    ``connected``: if the instance has its interfaces, the registration of the host at the time of the claim
+    (`nova_lite.objects.host.admission`). A host with another registration calls `start_build` first, because it was
+    forced down since then, and the instance may run elsewhere.
     """
 
     instance: Instance
@@ -120,13 +125,13 @@ class BuildRequest(msgspec.Struct, kw_only=True):
 
 
 class BuildNetworks(msgspec.Struct, kw_only=True):
-    """Answer to `start_build`: the interfaces that were allocated for the instance."""
+    """Reply to `start_build`: the interfaces of the instance."""
 
     vifs: list[VIF] = msgspec.field(default_factory=list)
 
 
 class BuildOutcome(enum.StrEnum):
-    """How a build ended: built; failed here but another host may do (rescheduled); failed for good (aborted)."""
+    """Outcome of a build: built; failed here, another host may succeed (rescheduled); failed permanently (aborted)."""
 
     BUILT = "built"
     RESCHEDULED = "rescheduled"
@@ -134,8 +139,11 @@ class BuildOutcome(enum.StrEnum):
 
 
 class BuildResult(msgspec.Struct, kw_only=True):
-    """A host's report. With any outcome but BUILT the host has removed all traces and fenced the generation.
-    ``action_id``: of the order; 0 from hosts that do not tell."""
+    """Report of a host about a build.
+
+    With any outcome but BUILT, the host has removed all traces of the build and fenced the generation. ``action_id``:
+    of the command; 0 from older hosts.
+    """
 
     instance_uuid: str
     generation: int
@@ -149,9 +157,11 @@ class BuildResult(msgspec.Struct, kw_only=True):
 
 
 class DomainReport(msgspec.Struct, kw_only=True):
-    """A domain of ours on a hypervisor. ``last_action_id`` and ``last_position``: the newest order for it that its host
-    had taken by then, its action and its place in that (None: not said).
-    ``lost_power``: its machine has booted since it was last reported, and it is to run again if it ran before.
+    """Domain of nova_lite that a host has found on its hypervisor.
+
+    ``last_action_id`` and ``last_position``: action and sequence number of the newest command for it that the host had
+    received; None: unknown. ``lost_power``: the host has rebooted since its last report, so a domain that ran is to be
+    started.
     """
 
     uuid: str
@@ -163,14 +173,16 @@ class DomainReport(msgspec.Struct, kw_only=True):
 
 
 def digest_of_domains(domains: Iterable[tuple[str, int, int]]) -> str:
-    """Of domains, each with its uuid, generation and power state: the same for the same ones, in whatever order."""
+    """Return a digest of domains, each with uuid, generation and power state. Their order does not matter."""
     lines = sorted(f"{uuid} {generation} {power_state}\n" for uuid, generation, power_state in domains)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 class ExpectedDomain(msgspec.Struct, kw_only=True):
-    """A domain that a host has to have, as nothing is being done to its instance. ``last_action_id``: of the newest
-    action that the instance had, then."""
+    """Domain that a host has to have. No operation on its instance is open.
+
+    ``last_action_id``: of the newest action of the instance at that time.
+    """
 
     uuid: str
     generation: int
@@ -178,7 +190,7 @@ class ExpectedDomain(msgspec.Struct, kw_only=True):
 
 
 class Verdict(enum.StrEnum):
-    """KEEP: it is right. DESTROY: not (any more) meant to be here."""
+    """Decision about a domain on a host. DESTROY: the domain does not, or no longer, belong there."""
 
     KEEP = "keep"
     DESTROY = "destroy"

@@ -1,4 +1,4 @@
-"""A guest's console: where its host has it, and how a browser gets there."""
+"""Consoles of guests: the address on the host, and the user's URL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Console(msgspec.Struct, kw_only=True, frozen=True):
-    """What the proxy connects to, TCP ``host``:``port``. ``access_url_base``: the proxy's own URL, for the user."""
+    """Console of a guest at ``host``:``port`` (TCP). ``access_url_base``: the URL of the proxy for the user."""
 
     console_type: str
     host: str
@@ -16,7 +16,7 @@ class Console(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class ConsoleTarget(msgspec.Struct, kw_only=True, frozen=True):
-    """What a token stands for. ``compute_host``: that of the server when the token was made."""
+    """Console that a token gives access to. ``compute_host``: host of the server when the token was made."""
 
     instance_uuid: str
     compute_host: str

@@ -1,4 +1,4 @@
-"""What a hypervisor can tell about a running guest. None: it cannot."""
+"""Diagnostics of a running guest, as the hypervisor reports them. None stands for an unknown value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class CpuDiagnostics(msgspec.Struct, kw_only=True):
-    """``time``: nanoseconds of a host's processor since the guest was started; ``utilisation``: percent."""
+    """Use of a vCPU. ``time``: nanoseconds of host CPU since the guest was started; ``utilisation``: percent."""
 
     id: int
     time: int | None = None
@@ -14,7 +14,7 @@ class CpuDiagnostics(msgspec.Struct, kw_only=True):
 
 
 class NicDiagnostics(msgspec.Struct, kw_only=True):
-    """Since the guest was started, as the guest sees it. ``name``: the host's end; ``*_rate``: bytes a second."""
+    """Traffic of an interface since the guest was started. ``name``: the host's end; ``*_rate``: bytes a second."""
 
     name: str
     mac_address: str | None = None
@@ -31,7 +31,7 @@ class NicDiagnostics(msgspec.Struct, kw_only=True):
 
 
 class DiskDiagnostics(msgspec.Struct, kw_only=True):
-    """Since the guest was started. ``name``: the guest's (vda)."""
+    """Reads and writes of a disk since the guest was started. ``name``: in the guest (vda)."""
 
     name: str
     read_bytes: int | None = None
@@ -42,7 +42,8 @@ class DiskDiagnostics(msgspec.Struct, kw_only=True):
 
 
 class Diagnostics(msgspec.Struct, kw_only=True):
-    """``driver``: "libvirt" or "fake"; ``hypervisor``: "kvm", "qemu"; memory in MiB, ``memory_used`` of the host's."""
+    """Diagnostics of a guest. ``driver``: "libvirt" or "fake"; ``hypervisor``: "kvm" or "qemu". Memory is in MiB;
+    ``memory_used`` is memory of the host."""
 
     driver: str
     hypervisor: str | None = None

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Flavor(msgspec.Struct, kw_only=True):
-    """How big a server is. ``flavorid`` is the public id, ``id`` the row's. ``swap`` in MB, disks in GB."""
+    """Size of a server. ``flavorid`` is the public id, ``id`` that of the row. ``swap`` is in MB, disks are in GB."""
 
     id: int = 0
     flavorid: str
@@ -24,5 +24,5 @@ class Flavor(msgspec.Struct, kw_only=True):
 
     @property
     def disk_gb(self) -> int:
-        """What one instance takes of a host's disk, rounded up to whole GB."""
+        """Disk space of one instance on its host, rounded up to whole GB."""
         return self.root_gb + self.ephemeral_gb + -(-self.swap // 1024)

@@ -1,4 +1,4 @@
-"""Floating addresses of the built-in backend."""
+"""Floating addresses of the built-in network service."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class FloatingIpPool(msgspec.Struct, kw_only=True):
-    """Addresses that lead to this cloud's hosts: those of ``cidr``, all of them."""
+    """Pool of floating addresses: all addresses of ``cidr``, which is routed to this cloud's hosts."""
 
     id: str
     name: str
@@ -16,8 +16,8 @@ class FloatingIpPool(msgspec.Struct, kw_only=True):
 
 
 class FloatingIp(msgspec.Struct, kw_only=True):
-    """An address that a project has, as long as it wants. ``port_id``, ``fixed_address`` and ``instance_uuid``: of the
-    interface that it leads to, if any."""
+    """Floating address of a project. ``port_id``, ``fixed_address`` and ``instance_uuid`` describe the interface that
+    it leads to, if any."""
 
     id: str
     address: str

@@ -1,4 +1,4 @@
-"""Compute hosts: what they have, what is used, and whether they are alive."""
+"""Compute hosts: capacity, use, and state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nova_lite.objects.numa import NUMACell, NUMAUsage
 
 
 class Service(msgspec.Struct, kw_only=True):
-    """A daemon that reports in. ``up``: its lease has not lapsed and it is not forced down."""
+    """Daemon that sends heartbeats. ``up``: its lease has not expired, and it is not forced down."""
 
     id: int
     uuid: str
@@ -31,15 +31,16 @@ class Service(msgspec.Struct, kw_only=True):
 
 
 def admission(epoch: int, identity: str | None) -> str:
-    """What a host's registration is called: another one begins when the host was forced down, or is another machine."""
+    """Return the name of a registration of a host. It changes if the host is forced down, or replaced by another
+    machine."""
     return f"{epoch}/{identity or ''}"
 
 
 class Inventory(msgspec.Struct, kw_only=True):
-    """What one hypervisor has (totals), as the virt driver reports it. Memory MB, disk GB. ``vcpus``: CPUs that guests
-    share; those that are for one vCPU each are in ``numa``, which is empty from hosts that do not tell.
+    """Inventory of one hypervisor: its totals, as the virt driver reports them. Memory is in MB, disk in GB.
 
-    ``tunnel_ip``: where other hosts send what is for its guests on networks that span hosts; None: there are none.
+    ``vcpus``: CPUs that guests share. CPUs for one vCPU each are in ``numa``, which is empty from older hosts.
+    ``tunnel_ip``: the address that other hosts send tunnelled traffic to; None: this host has no tunnels.
     """
 
     node: str
@@ -62,15 +63,16 @@ class Inventory(msgspec.Struct, kw_only=True):
 
 
 class HostReport(msgspec.Struct, kw_only=True):
-    """A compute host's heartbeat: its inventories and the work it is at, whose leases the conductor extends.
+    """Heartbeat of a compute host: its inventories, and the work whose leases the conductor extends.
 
-    ``boot_id`` is new at every start of the daemon. ``building``: instance uuid to generation of builds in progress;
-    ``acting``: ids of actions in progress. ``epoch``: what `register_host` answered.
-    ``serving``: whether it takes orders yet; a host that does not is alive, and not up.
-    ``hypervisor_up``: whether its hypervisor has answered lately; a host whose does not is alive, and not up.
-    ``identity``: what tells it from another machine of the same name; empty from hosts that do not tell.
-    ``number``: of the reports since that start, from 1 on; 0 from hosts that do not tell.
-    ``domains``: where the host asks whether all that it has is what its rows say, `digest_of_domains` of it.
+    ``boot_id`` is new at every start of the daemon. ``building``: instance uuid to generation of builds in progress.
+    ``acting``: ids of actions in progress. ``epoch``: the reply of `register_host`. ``number``: counts the heartbeats
+    since the start, from 1; 0 from older hosts. ``identity``: distinguishes the machine from another one of the same
+    name; empty from older hosts.
+
+    A host is alive but not up unless both ``serving`` (it accepts commands) and ``hypervisor_up`` (its hypervisor has
+    replied lately) are true. ``domains``: the host's `digest_of_domains`; then the conductor replies whether it matches
+    the rows.
     """
 
     host: str
@@ -94,8 +96,8 @@ class HostReport(msgspec.Struct, kw_only=True):
 
 
 class ComputeNode(msgspec.Struct, kw_only=True):
-    """A hypervisor with its totals, its use (the sum of its allocations) and its service. ``numa_used``: by NUMA cell,
-    what guests have of it that are bound to it."""
+    """Hypervisor with its totals, its use (the sum of its allocations) and its service. ``numa_used``: use by NUMA
+    cell."""
 
     id: int
     uuid: str
@@ -116,7 +118,7 @@ class ComputeNode(msgspec.Struct, kw_only=True):
 
 
 class HostAggregate(msgspec.Struct, kw_only=True):
-    """An aggregate as a host that is in it shows it to the scheduler."""
+    """Aggregate of a host, as the scheduler sees it."""
 
     id: int
     name: str
@@ -124,15 +126,18 @@ class HostAggregate(msgspec.Struct, kw_only=True):
 
 
 class HostState(msgspec.Struct, kw_only=True):
-    """A host as the scheduler sees it. ``generation`` grows with every change of its row: newer wins. ``uuid`` tells
-    the row from an earlier one of the same id; empty from conductors that do not say it.
+    """State of a compute node, as the scheduler sees it.
 
-    ``vcpus``, ``memory_mb``, ``disk_gb`` are what may be given out: (total - reserved) * allocation ratio, rounded
-    down. The ``*_used`` are sums of allocations. ``instances``: uuids of the instances placed here; ``flavors``: how
-    many of them have which flavor (its public id); ``io_ops``: how many have a task under way, as of this row's
-    reading. ``failed_builds``: builds in a row that went wrong here. ``disk_available_least``: GB that are free when
-    all disks there have grown as far as they may; None: not told, or more is meant to be given out than there is.
-    ``numa``: its NUMA cells, ``numa_used``: by the cell's id, what guests have that are bound to it.
+    ``generation`` grows with every change of its row: the newest wins. ``uuid`` identifies the row, because ids are
+    reused; it is empty from older conductors.
+
+    ``vcpus``, ``memory_mb`` and ``disk_gb`` are capacities: (total - reserved) * allocation ratio, rounded down. The
+    ``*_used`` are sums of allocations. ``disk_available_least``: GB that remain free if all disks grow to their full
+    size; None: unknown, or disk space is overcommitted.
+
+    ``instances``: uuids of the instances placed here. ``flavors``: public flavor id to number of instances. ``io_ops``:
+    number of instances with a task when the row was read. ``failed_builds``: builds that failed here in a row.
+    ``numa``: NUMA cells of the host; ``numa_used``: use by id of the cell.
     """
 
     id: int
@@ -170,7 +175,7 @@ class HostState(msgspec.Struct, kw_only=True):
 
 
 class RetiredServer(msgspec.Struct, kw_only=True):
-    """A server that is on a host that is to be retired, and what becomes of it, or has."""
+    """Server on a host that is being retired. ``outcome``: what is done, or was done, with it."""
 
     uuid: str
     name: str
@@ -179,8 +184,8 @@ class RetiredServer(msgspec.Struct, kw_only=True):
 
 
 class Retirement(msgspec.Struct, kw_only=True):
-    """``done``: the host is retired; else its ``servers`` are in the way. ``closed``: how many actions, cleanups
-    included, have ended by that."""
+    """Progress of retiring a host. ``done``: the host is retired; otherwise ``servers`` prevent it. ``closed``: number
+    of actions, cleanups included, that it ended."""
 
     done: bool
     servers: list[RetiredServer] = msgspec.field(default_factory=list)
@@ -188,7 +193,7 @@ class Retirement(msgspec.Struct, kw_only=True):
 
 
 class AvailabilityZone(msgspec.Struct, kw_only=True):
-    """``hosts``: host name to its services."""
+    """Availability zone. ``hosts``: name of a host to its services."""
 
     name: str
     available: bool

@@ -1,4 +1,4 @@
-"""Images, as Glance describes them."""
+"""Images, in the words of Glance."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ GUEST_AGENT = "hw_qemu_guest_agent"
 
 
 class Image(msgspec.Struct, kw_only=True):
-    """``size`` in bytes, ``min_disk`` GB, ``min_ram`` MB; ``checksum`` in hex, by ``hash_algorithm`` of hashlib.
+    """Image that servers are made of.
 
-    ``status``: queued, saving, active, deleted, and others of Glance's. ``visibility``: public, private, shared,
-    community. An AMI-style image names its kernel and ramdisk images in ``properties`` (``kernel_id``, ``ramdisk_id``).
+    ``size`` is in bytes, ``min_disk`` in GB, ``min_ram`` in MB. ``checksum``: in hex, by the algorithm
+    ``hash_algorithm`` of hashlib. ``status``: queued, saving, active, deleted, and further ones of Glance.
+    ``visibility``: public, private, shared, community. An AMI-style image names its kernel and ramdisk images in
+    ``properties`` (``kernel_id``, ``ramdisk_id``).
     """
 
     id: str
@@ -43,6 +45,6 @@ class Image(msgspec.Struct, kw_only=True):
         return self.properties.get("ramdisk_id") or None
 
     def boot_parts(self) -> list[tuple[str, str]]:
-        """What the image needs besides itself: ``("kernel", id)``, ``("ramdisk", id)``."""
+        """Return the images that this one needs to boot: ``("kernel", id)``, ``("ramdisk", id)``."""
         parts = (("kernel", self.kernel_id), ("ramdisk", self.ramdisk_id))
         return [(part, image_id) for part, image_id in parts if image_id]

@@ -1,4 +1,4 @@
-"""Instances (servers, at the REST edge)."""
+"""Instances, which the REST API calls servers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.network import Network
 from nova_lite.objects.numa import InstanceNUMATopology
 
-#: In an instance's ``system_metadata``: the password that its guest posted, encrypted with its key pair, in base64.
+#: Key in an instance's ``system_metadata``: the password that the guest posted, encrypted with the key pair, in base64.
 POSTED_PASSWORD = "password"  # noqa: S105 a key
 
 
 class InstanceFault(msgspec.Struct, kw_only=True):
-    """Why an instance is in ERROR. ``message`` is for its owner, ``details`` for admins."""
+    """Cause of the state ERROR. ``message`` is for the owner of the instance, ``details`` for admins."""
 
     code: int
     message: str
@@ -27,12 +27,12 @@ class InstanceFault(msgspec.Struct, kw_only=True):
 
 
 def version_of(address: str) -> int:
-    """Of the Internet Protocol."""
+    """Return the version of the Internet Protocol: 4 or 6."""
     return 6 if ":" in address else 4
 
 
 class FixedIp(msgspec.Struct, kw_only=True):
-    """One more address of a port, and the subnet that it is of."""
+    """Further address of a port, with its subnet."""
 
     address: str
     subnet_id: str
@@ -42,17 +42,17 @@ class FixedIp(msgspec.Struct, kw_only=True):
 
 
 class VIF(msgspec.Struct, kw_only=True):
-    """One network interface of an instance, with its address and the network it is on.
+    """Network interface of an instance, with its address and network.
 
-    ``position``: among those of its instance. ``state``: "attaching" or "detaching", while its host is at that.
-    ``floating_address``: that leads to it from outside, if any.
-    ``port_security_enabled``: its host lets through only what its security groups say. ``security_groups``: their
-    names, None: those of its instance. ``more``: further addresses; on a built-in network its one of IPv6, if any.
+    ``position``: index among the interfaces of the instance. ``state``: "attaching", "detaching" or None.
+    ``floating_address``: the address that leads to it from outside. ``port_security_enabled``: the host enforces
+    security groups. ``security_groups``: their names; None: those of the instance. ``more``: further addresses, for
+    example that of IPv6.
 
-    The rest is what another service (Neutron) says of it; a host plugs it as ``vif_type`` and ``vif_details`` say, and
-    filters nothing itself. ``vif_type`` None: of the built-in networks. ``subnet_id``: of ``address``. ``kept``: the
-    port is its user's and stays when the instance goes. ``active``: the network is connected to it.
-    ``security_group_ids``: of these groups; names need not be unique there.
+    The other fields describe a port of Neutron. The host plugs it according to ``vif_type`` and ``vif_details``, and
+    enforces nothing itself. ``vif_type`` is None for the built-in network service. ``subnet_id``: of ``address``.
+    ``kept``: a user made the port, so it outlives the instance. ``active``: the network is connected.
+    ``security_group_ids``: ids, because names need not be unique in Neutron.
     """
 
     id: str
@@ -76,13 +76,12 @@ class VIF(msgspec.Struct, kw_only=True):
 
 
 class Instance(msgspec.Struct, kw_only=True):
-    """One instance, whole. ``flavor`` is the snapshot taken at create; ``image_ref`` is "" when it has none.
+    """Instance with all that belongs to it.
 
-    ``generation`` counts build attempts: it is the fencing token of host and domain. ``task_state`` is None unless an
-    action is open. ``system_metadata`` holds what the instance has to remember of its image (``image_*``)
-    and what its guest posted (`POSTED_PASSWORD`).
-    ``server_group``: uuid of the group that it is in.
-    ``numa``: where it is in its host's NUMA cells; None: anywhere.
+    ``flavor`` is a copy from the time of the create. ``image_ref`` is "" without an image. ``generation`` counts build
+    attempts: it is the fencing token of host and domain. ``task_state`` is None unless an action is open.
+    ``system_metadata``: properties of the image (``image_*``), and what the guest posted (`POSTED_PASSWORD`).
+    ``server_group``: uuid of its group. ``numa``: its place in the NUMA cells of the host; None: anywhere.
     """
 
     uuid: str
@@ -136,11 +135,11 @@ class Instance(msgspec.Struct, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The name the hypervisor knows it by."""
+        """Name of its domain on the hypervisor."""
         return f"instance-{self.uuid}"
 
     def interface_groups(self) -> list[str]:
-        """Names of the security groups that its interfaces are in; while there are none, of those they are to be in."""
+        """Return the names of the security groups of its interfaces, or of its future interfaces."""
         if not self.vifs:
             return self.security_groups
         own = [self.security_groups if vif.security_groups is None else vif.security_groups for vif in self.vifs]
@@ -148,7 +147,7 @@ class Instance(msgspec.Struct, kw_only=True):
 
 
 class InstanceQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks for an instance: one of ``project_id``, or an admin of all."""
+    """Request to read an instance, for a caller of ``project_id`` or for an admin."""
 
     uuid: str
     project_id: str | None = None
@@ -159,10 +158,10 @@ class InstanceQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What to list. ``project_id`` None means all projects (the API allows that to admins only).
+    """Filters of a list of instances. ``project_id`` None: all projects, which the API allows to admins only.
 
-    ``name``, ``ip`` and ``ip6`` are regular expressions, as clients expect of Nova; all others match exactly.
-    ``with_user_data`` False: what is listed has none, which may be most of it by far.
+    ``name``, ``ip`` and ``ip6`` are regular expressions, as in Nova. All others match exactly. ``with_user_data``
+    False: the instances are listed without user data, which may be most of their size.
     """
 
     project_id: str | None = None

@@ -1,6 +1,8 @@
-"""IPv6 beside IPv4: a network's prefix has 64 bits, and each interface makes the rest of its address of its MAC
-address, as router advertisements ask it to (SLAAC, EUI-64). So the address is known before there is a guest, and is as
-unique as the MAC address."""
+"""IPv6 addresses of interfaces on built-in networks.
+
+A network's prefix has 64 bits. Each interface derives the rest of its address from its MAC address (SLAAC, EUI-64). So
+the address is known before the guest exists, and is as unique as the MAC address.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _SUBNETS = uuid.UUID("a3f1f0d2-3f0a-4f5c-9a44-6d1f6f0c9b27")
 
 
 def address_of(prefix: str, mac_address: str) -> str:
-    """Of the interface with this MAC address, in a /64."""
+    """Return the address of the interface with this MAC address, in a prefix of 64 bits."""
     octets = bytes.fromhex(mac_address.replace(":", ""))
     identifier = bytes([octets[0] ^ 0x02]) + octets[1:3] + b"\xff\xfe" + octets[3:]
     return str(ipaddress.IPv6Network(prefix)[int.from_bytes(identifier, "big")])
@@ -27,22 +29,22 @@ def address_on(network: Network, mac_address: str) -> str | None:
 
 
 def host_address(network: Network) -> str:
-    """Of each host's bridge: the first, which no EUI-64 is."""
+    """Return the address of each host's bridge: the first of the prefix, which is never an EUI-64 address."""
     return str(ipaddress.IPv6Network(network.cidr6)[1])
 
 
 def gateway(network: Network) -> str | None:
-    """Where IPv4 has a way out, IPv6 has one."""
+    """Return the IPv6 gateway. A network has one if it has an IPv4 gateway."""
     return host_address(network) if network.cidr6 and network.gateway else None
 
 
 def subnet_id(network_id: str) -> str:
-    """The id of a network is that of its IPv4 subnet, too; the other one follows from it."""
+    """Return the id of a network's IPv6 subnet. Its IPv4 subnet has the id of the network."""
     return str(uuid.uuid5(_SUBNETS, network_id))
 
 
 def further(network: Network, address6: str | None) -> list[FixedIp]:
-    """What an interface has besides its IPv4 address."""
+    """Return the addresses of an interface besides its IPv4 address."""
     if address6 is None:
         return []
     return [

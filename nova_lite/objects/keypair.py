@@ -9,20 +9,18 @@ import msgspec
 SSH = "ssh"
 X509 = "x509"
 
-#: What the public half of a key pair of type x509 begins with.
+#: First line of the public half of a key pair of type x509.
 CERTIFICATE_START = "-----BEGIN CERTIFICATE-----"
 
 
 def type_of(public_key: str) -> str:
-    """What kind of key pair this is the public half of."""
+    """Return the type of the key pair with this public half."""
     return X509 if public_key.startswith(CERTIFICATE_START) else SSH
 
 
 class KeyPair(msgspec.Struct, kw_only=True):
-    """A user's public key, or certificate (``type`` x509).
-
-    ``private_key`` is set only in the answer that generated it; it is never stored.
-    """
+    """Public key of a user, or certificate (``type`` x509). ``private_key`` is set only in the reply that generated it,
+    and never stored."""
 
     id: int = 0
     name: str

@@ -1,4 +1,4 @@
-"""A live migration, as its two hosts and the conductor tell each other of it."""
+"""Live migration: messages between its two hosts and the conductor."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nova_lite.objects.numa import InstanceNUMATopology
 
 
 class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
-    """What the destination has to make ready: disks by name, with their size in bytes as the guest sees it; ``files``:
-    what it has to fetch besides, because the migration itself does not bring it."""
+    """Source of a live migration. ``disks``: name to size in bytes, for the destination to create. ``files``: files
+    that the destination has to fetch, because the hypervisor does not copy them."""
 
     driver: str
     disks: dict[str, int]
@@ -20,11 +20,15 @@ class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
-    """What is ready: where host ``host`` at ``address`` keeps each file, by its name. ``whole``: it does not have the
-    image that the root disk begins with. ``vnc_listen``, ``serial_listen`` and ``serial_port``: where its consoles are
-    to listen there; nothing where they are to stay as they are, or (no port) are not to be reached by TCP.
-    ``numa``: its place in the NUMA cells there; ``shared_cpus``: by their ids, the CPUs that guests share in each of
-    these, and by "" those of the whole host; nothing where guests are not bound to any."""
+    """Prepared destination of a live migration: host ``host`` at ``address``.
+
+    ``paths``: name of a disk to its file. ``whole``: the destination lacks the base image, so the root disk is copied
+    with it. ``vnc_listen``, ``serial_listen`` and ``serial_port``: listening addresses of the consoles; empty to keep
+    those of the source, no port without a console over TCP.
+
+    ``numa``: the place in the destination's NUMA cells. ``shared_cpus``: shared CPUs by id of the cell, and under ""
+    those of the whole host; empty if guests are not pinned.
+    """
 
     driver: str
     host: str
@@ -40,7 +44,7 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class MigrationProgress(msgspec.Struct, kw_only=True, frozen=True):
-    """Bytes of memory and of disks."""
+    """Progress of a live migration: bytes of memory and of disks."""
 
     memory_total: int = 0
     memory_processed: int = 0
@@ -51,7 +55,7 @@ class MigrationProgress(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class MigrationControl(enum.StrEnum):
-    """What the user wants of a live migration that goes on."""
+    """User's control of a running live migration."""
 
     GO_ON = "go_on"
     ABORT = "abort"

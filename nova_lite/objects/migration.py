@@ -1,4 +1,4 @@
-"""Moving an instance to another host: where its disks can be fetched, and the record of it."""
+"""Migrations: where the destination fetches the disks, and the record of the move."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class DiskFile(msgspec.Struct, kw_only=True, frozen=True):
-    """One file of an instance's directory. ``size`` in bytes, as it is to be copied; ``checksum``: its driver's."""
+    """File of an instance's directory. ``size``: bytes to copy. ``checksum``: in the driver's own format."""
 
     name: str
     size: int
@@ -16,8 +16,8 @@ class DiskFile(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class DiskSource(msgspec.Struct, kw_only=True, frozen=True):
-    """The disks of an instance that is off: ``files`` at ``location`` (a path or a URL, the driver's) of ``host``,
-    which is an address that the destination reaches. ``driver``: whose language that is."""
+    """Disks of a stopped instance. ``location``: path or URL, as the driver understands it. ``host``: an address that
+    the destination reaches. ``driver``: the kind of driver that wrote this."""
 
     driver: str
     host: str
@@ -26,8 +26,8 @@ class DiskSource(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class ServerMigration(msgspec.Struct, kw_only=True):
-    """One move of an instance. ``dest_host`` is the address of ``dest_compute``; ``progress``: of a live migration, in
-    bytes by Nova's names (``memory_total_bytes``, ...). Flavors by the ids of their rows."""
+    """Record of one move of an instance. ``dest_host`` is the address of ``dest_compute``. ``progress``: of a live
+    migration, in bytes, by the names of Nova (``memory_total_bytes``, ...). Flavors go by the ids of their rows."""
 
     id: int
     uuid: str
@@ -49,7 +49,7 @@ class ServerMigration(msgspec.Struct, kw_only=True):
 
 
 class MigrationFilters(msgspec.Struct, kw_only=True):
-    """Which migrations a list is to have: one of the values of each that is given. ``host``: at either end."""
+    """Filters of a list of migrations. Each filter matches any of its values. ``host``: source or destination."""
 
     host: list[str] | None = None
     instance_uuid: list[str] | None = None

@@ -1,4 +1,4 @@
-"""Networks of the built-in ``local`` backend."""
+"""Networks and ports of the built-in network service."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import msgspec
 
 
 class Network(msgspec.Struct, kw_only=True):
-    """A network that instances get addresses from. ``project_id`` None: shared by all projects. ``cidr`` "": it has no
-    subnet (yet), and no instance may use it.
+    """Network that instances get addresses from. ``project_id`` None: all projects share it.
 
-    ``bridge`` names the host's bridge, which the virt driver makes if it can; ``start``/``end`` bound the pool.
-    ``vni``: hosts connect their bridges by VXLAN of this number; None: each host's guests are alone. ``cidr6``: an IPv6
-    prefix of 64 bits, in which each interface has the address that follows from its MAC address; "": none.
+    ``cidr`` is "" while the network has no subnet; then no instance can use it. ``start`` and ``end`` bound the address
+    pool. ``bridge``: name of the bridge on hosts, which the virt driver creates if it can. ``vni``: number of the VXLAN
+    that connects the bridges of hosts; None: guests of different hosts do not reach each other. ``cidr6``: an IPv6
+    prefix of 64 bits, in which interfaces derive their addresses from MAC addresses; "": none.
     """
 
     id: str
@@ -32,7 +32,7 @@ class Network(msgspec.Struct, kw_only=True):
 
 
 class NetworkRecord(Network, kw_only=True):
-    """A network with what only people read of it."""
+    """Network with its descriptions, for the network API."""
 
     description: str = ""
     subnet_name: str = ""
@@ -42,10 +42,10 @@ class NetworkRecord(Network, kw_only=True):
 
 
 class Port(msgspec.Struct, kw_only=True):
-    """An interface as a thing of its own. ``kept``: a user made it, it outlives its instance.
+    """Interface as a resource of its own. ``kept``: a user made it, so it outlives its instance.
 
-    ``security_groups``: ids; when one is made, ids or names, None for the default one. ``power_state``,
-    ``host`` and ``availability_zone`` are its instance's, None without one.
+    ``security_groups``: ids; in a request also names, and None for the default group. ``power_state``, ``host`` and
+    ``availability_zone`` are those of its instance, None without one.
     """
 
     id: str

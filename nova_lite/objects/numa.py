@@ -1,7 +1,7 @@
-"""NUMA: the cells of a host, what is taken of them, and where a guest is in them.
+"""NUMA cells of hosts, their use, and the place of guests in them.
 
-Sets of CPUs of a host are text as ``0-3,8`` (`nova_lite.base.cpu_sets`): a scheduler keeps those of all hosts, most
-of which are alike.
+Sets of CPUs of a host are text such as ``0-3,8`` (`nova_lite.base.cpu_sets`). A scheduler holds those of all hosts, and
+most of them are equal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 
 class NUMAPages(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Memory pages of one size that a cell has; ``reserved``: of these, for others than guests."""
+    """Memory pages of one size in a cell. ``reserved``: pages that guests cannot have."""
 
     size_kb: int
     total: int
@@ -20,8 +20,8 @@ class NUMAPages(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NUMACell(msgspec.Struct, frozen=True, kw_only=True):
-    """A host's NUMA node. ``shared_cpus``: guests' vCPUs float over them; ``dedicated_cpus``: each is for one vCPU.
-    ``siblings``: its CPUs that are threads of one core, for each such core."""
+    """NUMA cell of a host. ``shared_cpus``: vCPUs float over them. ``dedicated_cpus``: each is for one vCPU.
+    ``siblings``: for each core with several threads, its CPUs."""
 
     id: int
     memory_mb: int
@@ -32,8 +32,11 @@ class NUMACell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NUMACellUsage(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What guests with a topology have of one cell: vCPUs that float there, memory that is not of pages of a size that
-    was asked for, CPUs that are theirs alone (sorted), and pages by their size in KiB, as text."""
+    """Use of one cell by guests with a NUMA topology.
+
+    ``vcpus``: floating vCPUs. ``memory_mb``: memory without a requested page size. ``cpus``: dedicated CPUs, sorted.
+    ``pages``: page size in KiB, as text, to number of pages.
+    """
 
     vcpus: int = 0
     memory_mb: int = 0
@@ -41,16 +44,16 @@ class NUMACellUsage(msgspec.Struct, kw_only=True, omit_defaults=True):
     pages: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-#: What is taken of a host's cells, by their ids as text, as JSON has them.
+#: Use of a host's cells, by id of the cell. Ids are text, because JSON has no other keys.
 NUMAUsage = dict[str, NUMACellUsage]
 
 
 class InstanceNUMACell(msgspec.Struct, frozen=True, kw_only=True):
-    """A guest's NUMA node, and its place: ``cell`` of the host. ``cpus``: its vCPUs; ``pins``: the host's CPU of each,
-    in the same order, or none, and they float over the cell's shared CPUs. ``held``: further CPUs of the host that
-    nobody else may have: other threads of the cores in ``pins``, and what the emulator's threads are on.
+    """NUMA cell of a guest, placed in ``cell`` of the host.
 
-    ``page_kb``: of its memory, if that was asked for; ``huge``: that is more than the host's smallest.
+    ``cpus``: its vCPUs. ``pins``: the host CPU of each vCPU, in the same order; empty if they float over the cell's
+    shared CPUs. ``held``: further CPUs that no other guest can have: other threads of the pinned cores, and CPUs of the
+    emulator threads. ``page_kb``: the requested page size; ``huge``: it is larger than the smallest of the host.
     """
 
     id: int
@@ -64,8 +67,8 @@ class InstanceNUMACell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceNUMATopology(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a guest is in its host's cells. ``emulator_cpus``: the host's CPUs that its emulator's threads have for
-    themselves. ``emulator_shared``: these threads float over the host's shared CPUs."""
+    """Place of a guest in the NUMA cells of its host. ``emulator_cpus``: CPUs reserved for its emulator threads.
+    ``emulator_shared``: these threads float over the host's shared CPUs."""
 
     cells: list[InstanceNUMACell]
     emulator_cpus: list[int] = msgspec.field(default_factory=list)
@@ -73,22 +76,22 @@ class InstanceNUMATopology(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def dedicated_vcpus(self) -> list[int]:
-        """The guest's vCPUs that have CPUs for themselves."""
+        """vCPUs that have host CPUs of their own."""
         return sorted(cpu for cell in self.cells if cell.pins for cpu in cell.cpus)
 
     @property
     def dedicated(self) -> bool:
-        """Whether its vCPUs have CPUs for themselves."""
+        """True if its vCPUs have host CPUs of their own."""
         return any(cell.pins for cell in self.cells)
 
     @property
     def host_cpus(self) -> list[int]:
-        """The host's CPUs that nobody else may have."""
+        """CPUs of the host that no other guest can have."""
         return sorted(cpu for cell in self.cells for cpu in (*cell.pins, *cell.held))
 
 
 def usage_of(topologies: Iterable[InstanceNUMATopology]) -> NUMAUsage:
-    """What these have together. CPUs that two of them have are there twice."""
+    """Return the sum of the topologies. A CPU of two topologies is counted twice."""
     usage: NUMAUsage = {}
     for topology in topologies:
         usage = _changed(usage, topology, 1)
@@ -96,12 +99,12 @@ def usage_of(topologies: Iterable[InstanceNUMATopology]) -> NUMAUsage:
 
 
 def taken(usage: NUMAUsage, topology: InstanceNUMATopology) -> NUMAUsage:
-    """``usage`` when ``topology`` has come; ``usage`` itself stays as it is."""
+    """Return a copy of ``usage`` with the topology added."""
     return _changed(usage, topology, 1)
 
 
 def given_back(usage: NUMAUsage, topology: InstanceNUMATopology) -> NUMAUsage:
-    """The opposite of `taken`."""
+    """Return a copy of ``usage`` with the topology removed."""
     return _changed(usage, topology, -1)
 
 
@@ -133,5 +136,5 @@ def _changed(usage: NUMAUsage, topology: InstanceNUMATopology, sign: int) -> NUM
 
 
 def pages_of(cell: InstanceNUMACell) -> int:
-    """How many pages its memory is."""
+    """Return the number of memory pages of the cell, 0 without a requested page size."""
     return 0 if cell.page_kb is None else cell.memory_mb * 1024 // cell.page_kb

@@ -1,4 +1,4 @@
-"""Quotas and limits of one project."""
+"""Quotas: limits and use of projects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class QuotaUsage(msgspec.Struct, kw_only=True):
-    """``limit`` -1 means unlimited."""
+    """Limit and use of one resource. A ``limit`` of -1 means unlimited."""
 
     limit: int
     used: int = 0
@@ -14,7 +14,7 @@ class QuotaUsage(msgspec.Struct, kw_only=True):
 
 
 class ProjectLimits(msgspec.Struct, kw_only=True):
-    """Resource name (instances, cores, ram, key_pairs, metadata_items, ...) to its limit and use."""
+    """Limits and use of a project, by resource (instances, cores, ram, key_pairs, metadata_items, ...)."""
 
     project_id: str
     quotas: dict[str, QuotaUsage]

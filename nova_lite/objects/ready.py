@@ -1,4 +1,4 @@
-"""Making structs safe to decode from several threads."""
+"""Preparation of structs for decoding in several threads."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import msgspec
 
 
 def prepare_decoders(*kinds: type[msgspec.Struct]) -> None:
-    """Have msgspec work out now what it needs to decode into ``kinds``; called where they are defined, at import.
+    """Build the decoders of the structs now. It is called at import, where the structs are defined.
 
-    It would do so at the first use, and two threads at it at once crash the process (seen with msgspec 0.22: a
-    segmentation fault when the first orders after a start came together).
+    Otherwise msgspec builds a decoder at its first use. Two threads that do so at once crash the process (seen with
+    msgspec 0.22).
     """
     for kind in kinds:
         msgspec.json.Decoder(kind)

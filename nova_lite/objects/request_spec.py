@@ -1,4 +1,4 @@
-"""What the conductor asks of the scheduler, and what it gets back."""
+"""Requests of the conductor to the scheduler, and the replies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from nova_lite.objects.image import Image
 
 
 class InstanceGroup(msgspec.Struct, kw_only=True):
-    """A server group. ``policy``: affinity, anti-affinity, soft-affinity, soft-anti-affinity."""
+    """Server group, as the scheduler sees it. ``policy``: affinity, anti-affinity, soft-affinity, soft-anti-affinity.
+    ``hosts``: the host of each member."""
 
     id: str
     policy: str
@@ -18,7 +19,7 @@ class InstanceGroup(msgspec.Struct, kw_only=True):
 
 
 class RequestedDestination(msgspec.Struct, kw_only=True):
-    """The only place that a request wants: a host, a node, or a node of a host. The filters say whether it will do."""
+    """Required destination: a host, a node, or a node of a host. The filters still apply."""
 
     host: str | None = None
     node: str | None = None
@@ -28,12 +29,12 @@ class RequestedDestination(msgspec.Struct, kw_only=True):
 
 
 class RequestSpec(msgspec.Struct, kw_only=True):
-    """One request for ``len(instance_uuids)`` like instances.
+    """Request for hosts for ``len(instance_uuids)`` equal instances.
 
-    ``ignore_hosts``: hosts already tried. ``attempt`` starts at 1. ``forced_host``/``forced_node`` skip the filters
-    but not the claim; ``requested_destination`` skips nothing. ``current_zone``: of a server that is to be moved.
-    ``stays``: the instance is on the requested host already and gets another image: only what looks at images has a
-    say, and nothing is taken of the host.
+    ``ignore_hosts``: hosts that were tried. ``attempt`` starts at 1. ``forced_host`` and ``forced_node`` skip the
+    filters but not the claim; ``requested_destination`` skips nothing. ``current_zone``: zone of a server that moves.
+    ``stays``: the instance is on the requested host and gets another image; only filters that judge images apply, and
+    nothing is consumed.
     """
 
     instance_uuids: list[str]
@@ -54,7 +55,8 @@ class RequestSpec(msgspec.Struct, kw_only=True):
 
 
 class Selection(msgspec.Struct, kw_only=True):
-    """One place: ``limits`` are the host's capacities (memory_mb, vcpus, disk_gb) that compute re-checks."""
+    """Chosen place: ``limits`` are the capacities of the host (memory_mb, vcpus, disk_gb), which the compute daemon
+    checks again."""
 
     host: str
     node: str
@@ -62,7 +64,7 @@ class Selection(msgspec.Struct, kw_only=True):
 
 
 class Destination(msgspec.Struct, kw_only=True):
-    """Where one instance is to go, and where else it could."""
+    """Selected place of one instance, and alternates for the case that it is full by now."""
 
     instance_uuid: str
     selected: Selection
@@ -70,7 +72,7 @@ class Destination(msgspec.Struct, kw_only=True):
 
 
 class Placement(msgspec.Struct, kw_only=True):
-    """The answer to one of several questions: destinations, or (``reason`` is not None) why there are none."""
+    """Reply to one of several specs: destinations, or the reason (not None) why there are none."""
 
     destinations: list[Destination] = msgspec.field(default_factory=list)
     reason: str | None = None

@@ -1,4 +1,4 @@
-"""Security groups: what may reach an instance's interfaces, and what they may reach."""
+"""Security groups: the traffic that interfaces of instances accept and send."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import uuid
 
 import msgspec
 
-#: The group that each project has from the first; a server that names none is in it.
+#: The group that every project has. A server without a requested group is in it.
 DEFAULT = "default"
 DEFAULT_DESCRIPTION = "Default security group"
 
@@ -19,11 +19,11 @@ _NAMESPACE = uuid.UUID("6f1d6f2c-3c7e-5c1b-9a51-5d0f3b7c8e42")
 
 
 class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What it matches is let through. ``direction``: `INGRESS` or `EGRESS`; ``ethertype``: `IPV4` or `IPV6`.
+    """Rule of a security group. Traffic that it matches is accepted.
 
-    ``protocol``: "tcp", "udp", "icmp", or None for all. The ports bound what it matches of TCP and UDP, as type and
-    code of ICMP; None: all. The other side is in ``remote_ip_prefix``, or is an address of a member of the group
-    ``remote_group_id``; if both are None it is anybody.
+    ``direction``: `INGRESS` or `EGRESS`. ``ethertype``: `IPV4` or `IPV6`. ``protocol``: "tcp", "udp", "icmp", or None
+    for all. The ports are a range of TCP or UDP ports, or type and code of ICMP; None: all. The remote side is in
+    ``remote_ip_prefix``, or has an address of a member of ``remote_group_id``; if both are None, it is anyone.
     """
 
     id: str
@@ -40,8 +40,10 @@ class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Interfaces of its members let through what any rule of any of their groups matches, and answers to that; of the
-    rest nothing. ``members``: addresses, told to hosts only."""
+    """Security group. An interface accepts traffic that a rule of any of its groups matches, and replies to it.
+
+    ``members``: addresses of its interfaces, only in messages to hosts.
+    """
 
     id: str
     name: str
@@ -54,11 +56,14 @@ class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a host has to filter. ``groups``: by id, those of ``instances`` (uuid to ids of groups) and ``ports`` (id to
-    ids of groups, of those interfaces that are not in their instance's), and those that their rules name. ``floating``:
-    id of a port to the address that leads to it, on its host alone. ``peers``: of each network with a VNI that guests
-    of the host are on, the addresses of the other hosts that have guests on it; None: nothing is said of them.
-    ``read_at``: the database's time before any of it was read; None from conductors that do not tell."""
+    """Packet filters of a host.
+
+    ``groups``: by id, the groups of the other fields, and groups that their rules name. ``instances``: uuid to group
+    ids. ``ports``: id to group ids, for interfaces with other groups than their instance. ``floating``: port id to the
+    floating address that leads to it, on its own host only. ``peers``: network id to addresses of the other hosts with
+    guests on it, for networks with a VNI; None: unknown. ``read_at``: the database's time before the read; None from
+    older conductors.
+    """
 
     groups: dict[str, SecurityGroup] = msgspec.field(default_factory=dict)
     instances: dict[str, list[str]] = msgspec.field(default_factory=dict)
@@ -70,12 +75,12 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 @functools.lru_cache(maxsize=1024)
 def default_id(project_id: str | None) -> str:
-    """The uuid of the project's default group, the same on every daemon, whether there is a row of it or not."""
+    """Return the uuid of the project's default group. Every daemon derives the same one, with or without a row."""
     return str(uuid.uuid5(_NAMESPACE, project_id or ""))
 
 
 def default_group(project_id: str) -> SecurityGroup:
-    """The project's default group as it is before anybody changes it: members reach each other, and everybody."""
+    """Return the project's default group in its initial state: members reach each other, and anyone."""
     group = SecurityGroup(
         id=default_id(project_id), name=DEFAULT, description=DEFAULT_DESCRIPTION, project_id=project_id
     )
@@ -96,7 +101,7 @@ def default_group(project_id: str) -> SecurityGroup:
 
 
 def outward_rules(group_id: str) -> list[SecurityGroupRule]:
-    """What every new group has: its members reach everybody."""
+    """Return the rules of a new group: its members reach anyone."""
     return [
         SecurityGroupRule(
             id=_rule_id(group_id, EGRESS, ethertype),

@@ -1,4 +1,4 @@
-"""Server groups, as users see them; `InstanceGroup` is what the scheduler sees."""
+"""Server groups, as users see them. `InstanceGroup` is the view of the scheduler."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 
 class ServerGroup(msgspec.Struct, kw_only=True):
-    """``id`` is the public uuid. ``policy``: affinity, anti-affinity, soft-affinity, soft-anti-affinity. ``rules``:
-    ``max_server_per_host``, for anti-affinity. ``members``: uuids of the instances."""
+    """Server group. ``id`` is the public uuid. ``policy``: affinity, anti-affinity, soft-affinity, soft-anti-affinity.
+    ``rules``: ``max_server_per_host`` for anti-affinity. ``members``: uuids of instances."""
 
     id: str = ""
     name: str

@@ -1,4 +1,4 @@
-"""What an instance used in a period."""
+"""Use of instances in a period."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class InstanceUsage(msgspec.Struct, kw_only=True):
-    """``hours``: of the period, in which it was there; ``uptime``: seconds of its whole life; ``flavor``: name."""
+    """Use of one instance. ``hours``: within the period. ``uptime``: seconds of its whole life. ``flavor``: name."""
 
     uuid: str
     name: str

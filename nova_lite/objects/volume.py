@@ -1,4 +1,4 @@
-"""Volumes, their snapshots, the work on their files that hosts do, and how a host gets at those of Cinder."""
+"""Volumes and snapshots, the commands to hosts about their files, and connections to volumes of Cinder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nova_lite.objects.image import Image
 
 
 class Volume(msgspec.Struct, kw_only=True):
-    """``size``: GB. ``image``: what it was made of; ``instance_uuid``, ``attachment_id`` and ``device``: of the server
-    that has it, or is to have it."""
+    """Volume. ``size``: GB. ``image``: the image that it was made of. ``instance_uuid``, ``attachment_id`` and
+    ``device`` describe its server, also while it is being attached."""
 
     id: str
     project_id: str
@@ -56,7 +56,8 @@ class VolumeSnapshot(msgspec.Struct, kw_only=True):
 
 
 class VolumeFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """``project_id`` None: of all projects, for an admin. ``metadata``: pairs that all have to be there."""
+    """Filters of a list of volumes. ``project_id`` None: all projects, for an admin. ``metadata``: all pairs have to
+    match."""
 
     project_id: str | None = None
     name: str | None = None
@@ -75,10 +76,10 @@ class VolumeVerb(enum.StrEnum):
 
 
 class VolumeWork(msgspec.Struct, kw_only=True):
-    """The order to a host to do something to a volume's file; doing it twice is harmless.
+    """Command to a host about the file of a volume. It may be carried out twice.
 
-    ``size``: GB that it is to have. Made of ``image``, of ``source_snapshot`` or ``source_volume``, else blank.
-    ``instance_uuid``: whose guest has it, on this host.
+    ``size``: the new size in GB. The source is ``image``, ``source_snapshot`` or ``source_volume``; none for a blank
+    volume. ``instance_uuid``: the instance on this host that has the volume.
     """
 
     id: int
@@ -93,14 +94,15 @@ class VolumeWork(msgspec.Struct, kw_only=True):
 
 
 class VolumeUse(msgspec.Struct, kw_only=True):
-    """What a project may use of volumes, and uses; -1 is no limit. ``gigabytes`` are those of volumes and snapshots."""
+    """Limits and use of a project's volumes; -1 means unlimited. ``gigabytes`` counts volumes and snapshots."""
 
     limits: dict[str, int]
     used: dict[str, int]
 
 
 class VolumeConnection(msgspec.Struct, kw_only=True):
-    """How one host gets at a volume: ``info`` is what Cinder says, secrets included, and is kept nowhere but there."""
+    """Connection of one host to a volume. ``info`` is the reply of Cinder with its secrets, and is stored on that host
+    only."""
 
     volume_id: str
     size: int
@@ -111,8 +113,8 @@ class VolumeConnection(msgspec.Struct, kw_only=True):
 
 
 class NetworkDisk(msgspec.Struct, kw_only=True, frozen=True):
-    """A volume that the hypervisor itself reaches over the network. ``hosts``: pairs of address and port; ``secret``:
-    uuid of the hypervisor's secret that ``user`` comes with, None where nobody has to say who they are."""
+    """Volume that the hypervisor reaches over the network. ``hosts``: pairs of address and port. ``secret``: uuid of
+    the libvirt secret of ``user``; None without authentication."""
 
     protocol: str
     name: str
@@ -121,5 +123,5 @@ class NetworkDisk(msgspec.Struct, kw_only=True, frozen=True):
     secret: str | None = None
 
 
-#: Where a volume is for a hypervisor: a path, or a place in the network.
+#: Source of a volume's disk for a hypervisor: a path, or a place in the network.
 VolumeSource = str | NetworkDisk

@@ -13,6 +13,7 @@ from nova_lite import rpc
 from nova_lite.base import metrics
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.endpoints import database
+from nova_lite.conductor.endpoints.actions import ActionEndpoints
 from nova_lite.conductor.endpoints.images import ImageEndpoints
 from nova_lite.conductor.endpoints.instances import InstanceEndpoints
 from nova_lite.conductor.endpoints.interfaces import NetworkServiceEndpoints, PortEndpoints
@@ -21,6 +22,7 @@ from nova_lite.conductor.engine.build_reports import BuildReports
 from nova_lite.conductor.engine.cinder import CinderDriver
 from nova_lite.conductor.engine.dispatcher import ActionDispatcher
 from nova_lite.conductor.engine.engine import ActionEngine
+from nova_lite.conductor.engine.network_attach import InterfaceAttacher
 from nova_lite.conductor.engine.reconciler import Reconciler
 from nova_lite.conductor.engine.scheduling import Scheduling
 from nova_lite.conductor.hosts.domains import DomainChecks
@@ -30,6 +32,7 @@ from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.conductor.hosts.retirement import Retirements
 from nova_lite.conductor.operations.create import CreateEndpoints
+from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.conductor.replay_cache import SharedReplayCache
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import backlog, engine, purge, services
@@ -56,18 +59,19 @@ class ConductorManager:
         self.db = Database(conf, before_commit=self._announce)
         network_backend = load_backend(conf)
         image_backend = load_images(conf, conductor)
-        self.engine = ActionEngine(self.db, conf, network_backend, compute, scheduler, image_backend)
+        self.engine = ActionEngine(self.db, conf, network_backend, image_backend, compute, scheduler, handler_for)
+        attacher = InterfaceAttacher(self.engine)
         self.filter_news = FilterPublisher(self.db, compute)
         self.host_news = HostPublisher(self.db, scheduler)
         filter_questions = FilterQueries(self.db)
         scheduling = Scheduling(self.engine, scheduler, self.host_news, filter_questions)
         self.cinder = CinderDriver(self.engine, _cinder_client(conf))
         self.dispatcher = ActionDispatcher(lambda requests: self.engine.guarded(lambda: scheduling.place(requests)))
-        self.reconciler = Reconciler(self.engine, scheduling, self.cinder)
+        self.reconciler = Reconciler(self.engine, scheduling, attacher, self.cinder)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
             CreateEndpoints(self.db, conf, network_backend, self.dispatcher),
-            self.engine,
+            ActionEndpoints(self.engine, attacher),
             BuildReports(self.engine, scheduling, conductor),
             InstanceEndpoints(self.engine),
             PortEndpoints(self.engine) if network_backend.has_remote_ports else NetworkServiceEndpoints(self.engine),

@@ -37,11 +37,11 @@ DOMAIN_LOST = "domain_lost"
 #: Transactions around a call to a network service: for interfaces, and to release them at the end of a server, which
 #: may fail, or during a build that was deleted.
 ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
-    *("plan_networks", "network_call", "network_told", "network_failed"),
+    *("plan_networks", "network_call", "network_done", "network_failed"),
     "taken_back",
 )
 #: Transactions of a further task state of a host, and around a call to the image backend.
-TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED = "report_task", "image_call", "image_told", "image_failed"
+TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED = "report_task", "image_call", "image_done", "image_failed"
 #: A volume is accepted, its work is given to a host, and that has done it.
 VOLUME_CREATE, VOLUME_TAKE, VOLUME_END = "create_volume", "take_volume_work", "finish_volume_work"
 #: Transactions of a Cinder volume: one conductor leases it, stores Cinder's state, releases it, and forgets it with its

@@ -40,7 +40,7 @@ def confirmation() -> None:
                 claims.release(uow, item.instance_uuid)
                 act.instance.host = act.instance.node = None
                 act.action.payload = {**act.action.payload, "tried": [item.host]}
-                self.engine.again(act, operations.SCHEDULE, "it is silent", "")
+                self.engine.transitions.retry_from(act, operations.SCHEDULE, "it is silent", "")
 
         self.db.write(again)
         self.scheduling.run(item.context, [item.instance_uuid])

@@ -144,7 +144,7 @@ PROTECTIONS = [
     Protection(
         "cleanup",
         "a deleted instance holds its claim until its host has confirmed",
-        "conductor/engine/engine.py: _leave_for_later",
+        "conductor/engine/advance.py: record_offline",
         BOOT_WITHOUT_CRASHES,
     ),
     Protection(
@@ -159,11 +159,13 @@ PROTECTIONS = [
         "conductor/engine/build_reports.py: _built",
         BOOT_WITHOUT_CRASHES,
     ),
-    Protection("lasting delete", "a delete always ends", "conductor/engine/engine.py: _expire", BOOT_WITHOUT_CRASHES),
+    Protection(
+        "lasting delete", "a delete always ends", "conductor/engine/deadlines.py: _expire", BOOT_WITHOUT_CRASHES
+    ),
     Protection(
         "undo first",
         "what is being undone is not forgotten for the next request",
-        "conductor/engine/engine.py: _supersede",
+        "conductor/engine/accept.py: _supersede",
         REBUILD,
     ),
     Protection(
@@ -231,13 +233,13 @@ PROTECTIONS = [
     Protection(
         "order of steps",
         "a late order of the way there does not stop what has come back",
-        "compute/fencing.py: admit; operations/types.py: position",
+        "compute/fencing.py: admit; operations/types.py: sequence",
         RESIZE,
     ),
     Protection(
         "delete at both ends",
         "a delete during a move leaves nothing at the far end",
-        "conductor/engine/engine.py: _done_at_end",
+        "conductor/engine/advance.py: done_at_host",
         RESIZE,
     ),
     Protection(
@@ -293,14 +295,14 @@ PROTECTIONS = [
     Protection(
         "order of live steps",
         "a late order does not start what has moved",
-        "compute/fencing.py: admit; operations/types.py: position",
+        "compute/fencing.py: admit; operations/types.py: sequence",
         LIVE_MIGRATE,
         twice=True,
     ),
     Protection(
         "delete at both live ends",
         "a delete during a live migration leaves nothing at either end",
-        "conductor/engine/engine.py: _done_at_end",
+        "conductor/engine/advance.py: done_at_host",
         LIVE_MIGRATE,
     ),
 ]

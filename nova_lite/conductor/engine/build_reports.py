@@ -166,7 +166,7 @@ class BuildReports:
             if ctx.instance.node is not None:
                 hosts.build_failed(uow, result.host, ctx.instance.node)
             return self._rescheduled(ctx, result)
-        self.engine.fail(ctx, result.message, result.details, answered=True)
+        self.engine.transitions.fail(ctx, result.message, result.details, reported=True)
         return False
 
     def _built(self, uow: UnitOfWork, result: BuildResult, locked: _Rows | None) -> None:
@@ -189,13 +189,13 @@ class BuildReports:
         errors = [*action.payload.get("errors", []), result.message]
         if len(tried) >= self.conf.conductor.max_attempts:
             message = f"Exceeded maximum number of retries. Last error: {result.message}"
-            self.engine.fail(ctx, message, result.details, answered=True)
+            self.engine.transitions.fail(ctx, message, result.details, reported=True)
             return False
         claims.release(uow, instance.uuid)
         claims.leave(instance)
         instance.updated_at = uow.now
         action.payload = {**action.payload, "tried": tried, "errors": errors}
-        self.engine.again(ctx, operations.SCHEDULE, result.message, result.details)
+        self.engine.transitions.retry_from(ctx, operations.SCHEDULE, result.message, result.details)
         return True
 
 
@@ -218,7 +218,7 @@ def built(
     instance.root_device_name = root_device_name or instance.root_device_name
     block_devices.all_attached(uow, instance)
     ctx.action.step = operations.BUILD
-    engine.done(ctx)
+    engine.transitions.done(ctx)
 
 
 def _building(

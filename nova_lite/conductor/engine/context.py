@@ -1,4 +1,4 @@
-"""An action under way: its row, its instance, and the orders that are made of them."""
+"""An open action with its instance, and the commands that are made of their rows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from nova_lite.objects import ActionCommand, BuildRequest, NetworkRequest
 from nova_lite.objects import Image as ImageObject
 from nova_lite.objects import Instance as InstanceObject
 from nova_lite.objects.build import Reimage
-from nova_lite.operations import MOVE_ROLES, HostRole, HostStep, Operation, Step
+from nova_lite.operations import HostRole, HostStep, Operation, Step
 
-#: In the payload of a build: its instance got its interfaces with its place, under this registration of the host.
+#: Key in the payload of a build: the host's registration under which the instance got its interfaces with its place.
 CONNECTED = "connected"
 
 
@@ -27,10 +27,12 @@ CONNECTED = "connected"
 class ActionContext:
     """An open action and its instance, both locked until the transaction ends.
 
-    ``cause`` and ``details`` say why it fails. ``ordered``: the step whose command is sent after the commit.
-    ``from_reconciler``: the reconciler sends the command. ``retiring``: a host is being retired, which decides the fate
-    of its instances. ``up``: by host, whether it is up, as far as that was read. ``has_users_ports``: whether users may
-    have made some of the instance's ports.
+    - ``cause``, ``details``: why it fails
+    - ``sent_step``: the step whose command is sent after the commit
+    - ``from_reconciler``: the reconciler sends the command itself
+    - ``retiring``: a host is being retired, and the caller decides about its instances
+    - ``hosts_up``: whether a host is up, as far as it was read
+    - ``may_have_user_ports``: users may have made some of the instance's ports
     """
 
     uow: UnitOfWork
@@ -38,12 +40,11 @@ class ActionContext:
     action: InstanceAction
     cause: str = ""
     details: str = ""
-    ordered: str = ""
+    sent_step: str = ""
     from_reconciler: bool = False
     retiring: bool = False
-    up: dict[str, bool] = dataclasses.field(default_factory=dict)
-    has_users_ports: bool = True
-
+    hosts_up: dict[str, bool] = dataclasses.field(default_factory=dict)
+    may_have_user_ports: bool = True
     #: The definition of the action's kind, once it was looked up; the payload selects a variant of it.
     _base: Operation | None = None
 
@@ -60,9 +61,9 @@ class ActionContext:
         return self.definition.step(self.action.step)
 
     @property
-    def is_undone(self) -> bool:
-        """Whether it has failed, and what it had taken is being given back."""
-        return self.definition.is_undo(self.step.name)
+    def is_undoing(self) -> bool:
+        """True if the action has failed and is being undone."""
+        return self.definition.is_undo(self.action.step)
 
     @property
     def context(self) -> RequestContext:
@@ -74,69 +75,68 @@ class ActionContext:
 
 
 def lock_action(uow: UnitOfWork, action_id: int) -> ActionContext | None:
-    """An open action and its instance, as they are now; None when it is over."""
+    """Lock an open action and its instance. Returns None if the action is closed."""
     instance, action = actions.lock(uow, action_id) or (None, None)
     return None if action is None or action.finish_time is not None else ActionContext(uow, instance, action)
 
 
 def action_for_command(
-    uow: UnitOfWork, host: str, action_id: int, position: int | None, request_id: str | None = None
+    uow: UnitOfWork, host: str, action_id: int, sequence: int | None, request_id: str | None = None
 ) -> ActionContext | None:
-    """The action, if it waits for this order of this host: a late report is about another step. ``position`` None:
-    whichever it is; ``request_id``: of the request that made it, if that is told."""
+    """Lock and return the action if it waits for this command of this host; a late report is about another one.
+
+    ``sequence`` None stands for any command of the action. ``request_id``: the request that made the action, if known.
+    """
     ctx = lock_action(uow, action_id)
-    if ctx is None or ctx.action.host != host or not isinstance(ctx.step, HostStep):
+    if ctx is None or ctx.action.host != host or request_id not in (None, ctx.action.request_id):
         return None
-    if request_id not in (None, ctx.action.request_id):
+    step = ctx.step
+    if not isinstance(step, HostStep):
         return None
-    return ctx if position in (None, ctx.definition.sequence(ctx.step.name)) else None
+    return ctx if sequence is None or sequence == ctx.definition.sequence(step.name) else None
 
 
 def command_of(ctx: ActionContext) -> ActionCommand:
-    """The order to the host, made from the rows; ``host`` is None when there is nothing to send."""
+    """Return the command to the action's host, made from the rows. Its ``host`` is None if there is nothing to send."""
     action = ctx.action
     step = ctx.step if action.finish_time is None else None
-    wanted = isinstance(step, HostStep) and step.method in operations.command_methods()
+    at_host = step if isinstance(step, HostStep) else None
     builds = step is not None and step.name == operations.BUILD
+    is_sequenced = at_host is not None and at_host.is_sequenced
     return ActionCommand(
         action_id=action.id,
         action=action.action,
-        method=step.wire_method if isinstance(step, HostStep) else "",
-        instance=_told(ctx, step),
+        method="" if at_host is None else at_host.wire_method,
+        instance=instances.minimal(ctx.instance)
+        if at_host is not None and at_host.minimal
+        else instances.to_object(ctx.uow, ctx.instance),
         generation=action.generation,
-        host=action.host if wanted or builds else None,
+        host=action.host if is_sequenced or builds else None,
         request_id=action.request_id,
         payload=action.payload,
-        sequence=ctx.definition.sequence(ctx.step.name) if wanted else 0,
+        sequence=ctx.definition.sequence(at_host.name) if at_host is not None else 0,
         build=build_request(ctx) if builds else None,
     )
 
 
-def _told(ctx: ActionContext, step: Step | None) -> InstanceObject:
-    """What the order says of the instance."""
-    if isinstance(step, HostStep) and step.minimal:
-        return instances.minimal(ctx.instance)
-    return instances.to_object(ctx.uow, ctx.instance)
-
-
 def build_request(ctx: ActionContext) -> BuildRequest:
-    """The order to build, made from the rows as they are now; a redrive makes the same."""
+    """Return the command to build, made from the rows as they are now. A retry makes an equal one."""
     return build_requests(ctx.uow, [ctx])[0]
 
 
 def build_requests(uow: UnitOfWork, contexts: list[ActionContext]) -> list[BuildRequest]:
-    """`build_request` of each; what belongs to all their instances is read by one statement."""
-    told = instances.to_objects(uow, [ctx.instance for ctx in contexts])
-    return [_build_request(ctx, instance) for ctx, instance in zip(contexts, told, strict=True)]
+    """Return the `build_request` of each of these, after one read of what belongs to their instances."""
+    described = instances.to_objects(uow, [ctx.instance for ctx in contexts])
+    return [_build_request(ctx, instance) for ctx, instance in zip(contexts, described, strict=True)]
 
 
-def _build_request(ctx: ActionContext, told: InstanceObject) -> BuildRequest:
+def _build_request(ctx: ActionContext, described: InstanceObject) -> BuildRequest:
     instance, action = ctx.instance, ctx.action
     source = instance.shelved_image or instance.image
     image = None if source is None else msgspec.convert(source, ImageObject)
     boot_images = msgspec.convert(instance.boot_images or {}, dict[str, ImageObject])
     return BuildRequest(
-        instance=told,
+        instance=described,
         generation=instance.generation,
         action_id=action.id,
         request_id=action.request_id,
@@ -152,7 +152,7 @@ def _build_request(ctx: ActionContext, told: InstanceObject) -> BuildRequest:
 
 
 def begun(ctx: ActionContext) -> None:
-    """The host has what it needs to begin with the step."""
+    """Record that the host has everything to start with the step."""
     assert isinstance(ctx.step, HostStep)
     ctx.instance.task_state = ctx.step.begun
     ctx.instance.network_call_until = None
@@ -160,50 +160,57 @@ def begun(ctx: ActionContext) -> None:
 
 
 def requested_networks(ctx: ActionContext) -> list[NetworkRequest]:
+    """Return the networks that the user has asked for."""
     return [msgspec.convert(item, NetworkRequest) for item in ctx.instance.request.get("networks", [])]
 
 
-def ends(ctx: ActionContext, at: HostRole) -> list[claims.HeldHost]:
-    """Where a step happens, in order."""
+def allocations(ctx: ActionContext, role: HostRole) -> list[claims.HeldHost]:
+    """Return the hosts in this role, with the generation of what the instance has there, in order."""
     instance = ctx.instance
-    if at is HostRole.ALL:
+    if role is HostRole.CURRENT:
+        return [] if instance.host is None else [claims.HeldHost(instance.host, instance.generation)]
+    if role is HostRole.ALL:
         held = claims.held(ctx.uow, instance)
-        ctx.up = {end.host: up for end, up, _ in held}
-        ctx.has_users_ports = any(ports for *_, ports in held)
-        return [end for end, *_ in held]
-    if at in MOVE_ROLES:
-        return [claims.HeldHost(there.host, there.generation)] if (there := place(ctx, at)) is not None else []
-    return [] if instance.host is None else [claims.HeldHost(instance.host, instance.generation)]
+        ctx.hosts_up = {host.host: up for host, up, _ in held}
+        ctx.may_have_user_ports = any(ports for *_, ports in held)
+        return [host for host, *_ in held]
+    place = claimed_place(ctx, role)
+    return [] if place is None else [claims.HeldHost(place.host, place.generation)]
 
 
-def place(ctx: ActionContext, end: HostRole) -> claims.Place | None:
-    """An end of a move, as the action's payload has it; None for a destination that is not claimed yet."""
-    found = ctx.action.payload.get(end.value)
-    return None if found is None else claims.Place(**found)
+def claimed_place(ctx: ActionContext, role: HostRole) -> claims.Place | None:
+    """Return the place of a move in this role, as the payload has it. None: the destination is not claimed yet."""
+    values = ctx.action.payload.get(role.value)
+    return None if values is None else claims.Place(**values)
 
 
 def is_away(ctx: ActionContext) -> bool:
-    """Whether its host is not up."""
+    """Check whether the action's host is not up."""
     host = ctx.action.host
     if host is None:
         return False
-    return not (ctx.up[host] if host in ctx.up else hosts.is_up(ctx.uow, host))
+    return not (ctx.hosts_up[host] if host in ctx.hosts_up else hosts.is_up(ctx.uow, host))
 
 
 def is_retired(ctx: ActionContext) -> bool:
-    return isinstance(ctx.step, HostStep) and ctx.action.host in ctx.action.payload.get("retired", ())
+    """Check whether the step's host is retired."""
+    retired = ctx.action.payload.get("retired", ())
+    return bool(retired) and isinstance(ctx.step, HostStep) and ctx.action.host in retired
 
 
-def check(context: RequestContext, instance: Instance, row: Operation) -> None:
-    """Whether the instance's state allows the operation; raises a 409."""
-    if instance.locked and not context.is_admin and not row.despite_lock:
+def check(context: RequestContext, instance: Instance, definition: Operation) -> None:
+    """Raise a 409 if the instance's state does not allow the operation."""
+    if instance.locked and not context.is_admin and not definition.despite_lock:
         raise exceptions.InstanceIsLocked(instance_id=instance.uuid)
     attr = state = None
-    if row.allowed is not None and (instance.vm_state not in row.allowed or instance.launched_at is None):
+    allowed, during = definition.allowed, definition.during
+    if allowed is not None and (instance.vm_state not in allowed or instance.launched_at is None):
         attr, state = "vm_state", instance.vm_state
-    elif row.during is not None and instance.task_state is not None and instance.task_state not in row.during:
+    elif during is not None and instance.task_state is not None and instance.task_state not in during:
         attr, state = "task_state", instance.task_state
     if attr is not None:
-        raise exceptions.InstanceInvalidState(method=row.method, instance_id=instance.uuid, attr=attr, state=state)
-    if row.needs_host and instance.host is None:
+        raise exceptions.InstanceInvalidState(
+            method=definition.method, instance_id=instance.uuid, attr=attr, state=state
+        )
+    if definition.needs_host and instance.host is None:
         raise exceptions.InstanceNotReady(instance_id=instance.uuid)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -20,14 +20,12 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine import network_calls
 from nova_lite.conductor.engine.context import check
+from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations import interfaces
 from nova_lite.db import actions, instances, pending_attaches
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.network.driver import NetworkCall, NetworkMethod
 from nova_lite.objects import ActionCommand, NetworkRequest
-
-if TYPE_CHECKING:
-    from nova_lite.conductor.engine.engine import ActionEngine
 
 LOG = logging.getLogger(__name__)
 

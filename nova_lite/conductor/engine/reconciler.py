@@ -24,6 +24,7 @@ from nova_lite.conductor.engine.cinder import CinderDriver
 from nova_lite.conductor.engine.context import build_request, command_of, lock_action
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
+from nova_lite.conductor.engine.network_attach import InterfaceAttacher
 from nova_lite.conductor.engine.scheduling import Scheduling
 from nova_lite.db import actions, instances, server_migrations, services
 from nova_lite.db.due import Due, look
@@ -59,9 +60,12 @@ class _Due(msgspec.Struct):
 
 
 class Reconciler:
-    def __init__(self, engine: ActionEngine, scheduling: Scheduling, cinder: CinderDriver | None = None) -> None:
+    def __init__(
+        self, engine: ActionEngine, scheduling: Scheduling, attacher: InterfaceAttacher, cinder: CinderDriver
+    ) -> None:
         self.engine = engine
-        self.cinder = cinder or CinderDriver(engine, None)
+        self.attacher = attacher
+        self.cinder = cinder
         self.volumes = VolumeEndpoints(engine)
         self.scheduling = scheduling
         self.db = engine.db
@@ -92,8 +96,8 @@ class Reconciler:
         for device_uuid in self.cinder.due() if due.cinder else ():
             drive = self._guarded(functools.partial(self.cinder.drive, device_uuid))
             self._orders.drive(f"cinder {device_uuid}", [drive])
-        for instance_uuid, request_id in self.engine.attaches.due() if due.attaches else ():
-            drive = self._guarded(functools.partial(self.engine.attaches.take_back, instance_uuid, request_id))
+        for instance_uuid, request_id in self.attacher.due() if due.attaches else ():
+            drive = self._guarded(functools.partial(self.attacher.take_back, instance_uuid, request_id))
             self._orders.drive(f"attach {request_id}", [drive])
         return self._drive_actions() if due.actions else 0
 
@@ -236,7 +240,7 @@ class Reconciler:
         elif item.command_of is not None:
             self.engine.send(item.command_of, item.context)
         else:
-            self.engine.calls.make(item.action_id)
+            self.engine.service_calls.make(item.action_id)
 
     def _fence(self, item: _Due) -> None:
         """A build that is undone: have its host confirm that it will not, or find out that it did."""
@@ -258,7 +262,7 @@ class Reconciler:
         ctx = lock_action(uow, action_id)
         if ctx is not None and ctx.action.step == operations.COMPENSATE and not ctx.instance.deleted:
             ctx.instance.power_state = PowerState.NOSTATE
-            self.engine.advance(ctx)
+            self.engine.transitions.advance(ctx)
 
     def _revived(self, uow: UnitOfWork, action_id: int) -> None:
         """The build had succeeded after all: the instance is what its owner asked for."""

@@ -26,9 +26,9 @@ from nova_lite.conductor.engine.context import (
 )
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.placement_request import PlacementRequest, grouped, placement_request_of
+from nova_lite.conductor.engine.ports import HandlerLookup
 from nova_lite.conductor.hosts.filter_queries import FilterQueries
 from nova_lite.conductor.hosts.publisher import HostPublisher
-from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.db import actions, claims, networks, server_groups
 from nova_lite.db.engine import UnitOfWork, translate
 from nova_lite.db.models import InstanceAction
@@ -296,6 +296,7 @@ class Scheduling:
 
         All conductors lock rows in the same order, to avoid deadlocks: instances, hosts, the hosts' nodes, networks.
         """
+        handlers = self.engine.transitions.handlers
         claimed: list[tuple[str, PlacementRequest, ActionContext]] = []
         lost: list[PlacementRequest] = []
         store = networks.Store(uow, new=[request.instance_uuid for request in requests if request.is_new])
@@ -306,7 +307,7 @@ class Scheduling:
             for request, ctx in sorted(locked, key=lambda pair: hosts[pair[0].instance_uuid]):
                 if claimed and request.spec.instance_group is not None:
                     uow.session.flush()  # a member of the same group may be among the claimed
-                selection = _claim_one(ctx, request, destinations[request.instance_uuid])
+                selection = _claim_one(handlers, ctx, request, destinations[request.instance_uuid])
                 if selection is None:
                     lost.append(request)
                     continue
@@ -320,7 +321,7 @@ class Scheduling:
         """Start the next step, as the place is claimed."""
         ctx.action.payload = {**ctx.action.payload, "limits": selection.limits}
         actions.extend(ctx.uow, self.conf, ctx.action)
-        self.engine.advance(ctx, driven=True)
+        self.engine.transitions.advance(ctx, keep_lease=True)
         self._connect(ctx, store)
 
     def _connect(self, ctx: ActionContext, store: networks.Store) -> None:
@@ -346,7 +347,7 @@ class Scheduling:
         for _, ctx in self._locked(uow, requests):
             errors = ctx.action.payload.get("errors", [])
             earlier = f" (an earlier host failed: {errors[-1]})" if errors else ""
-            self.engine.fail(ctx, message + earlier, details, answered=False)
+            self.engine.transitions.fail(ctx, message + earlier, details, reported=False)
 
 
 def _destinations_of(placement: Placement) -> list[Destination] | exceptions.NovaLiteException:
@@ -355,13 +356,15 @@ def _destinations_of(placement: Placement) -> list[Destination] | exceptions.Nov
     return exceptions.NoValidHost(placement.reason, details=placement.details)
 
 
-def _claim_one(ctx: ActionContext, request: PlacementRequest, destination: Destination) -> Selection | None:
+def _claim_one(
+    handlers: HandlerLookup, ctx: ActionContext, request: PlacementRequest, destination: Destination
+) -> Selection | None:
     """Claim a place on the selected host, or on the first alternate with room. Return None if all are full."""
     selections = (destination.selected, *destination.alternates)
-    return next((selection for selection in selections if _is_claimed(ctx, request, selection)), None)
+    return next((selection for selection in selections if _is_claimed(handlers, ctx, request, selection)), None)
 
 
-def _is_claimed(ctx: ActionContext, request: PlacementRequest, selection: Selection) -> bool:
+def _is_claimed(handlers: HandlerLookup, ctx: ActionContext, request: PlacementRequest, selection: Selection) -> bool:
     """Claim a place. Return False if the host is full, or would break the policy of the server group."""
     uow, instance = ctx.uow, ctx.instance
     if request.spec.instance_group is not None and not server_groups.keeps_policy(uow, instance.uuid, selection.host):
@@ -374,7 +377,7 @@ def _is_claimed(ctx: ActionContext, request: PlacementRequest, selection: Select
         return False
     same = place.host == instance.host
     ctx.action.payload = {**ctx.action.payload, HostRole.DESTINATION.value: place._asdict(), "same_host": same}
-    handler_for(ctx.action.action).claimed(uow, instance, place)
+    handlers(ctx.action.action).on_claimed(uow, instance, place)
     return True
 
 

@@ -1,54 +1,65 @@
-"""Steps whose effect is a call to another service, networks' or images', between the transactions that plan and record
-it."""
+"""Steps whose effect is a call to the network or image service, between the transactions that plan and record it."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from oslo_config import cfg
 
 from nova_lite.base import exceptions, failpoints
 from nova_lite.conductor.engine import image_calls
 from nova_lite.conductor.engine.context import lock_action
 from nova_lite.conductor.engine.network_calls import PORT_ID, plan
-from nova_lite.conductor.operations.registry import handler_for
+from nova_lite.conductor.engine.unavailable_hosts import Transitions
 from nova_lite.db import actions, networks, pending_attaches
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.image.driver import ImageCall
-from nova_lite.network.driver import NetworkCall, NetworkMethod
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.image.driver import ImageBackend, ImageCall
+from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod
 from nova_lite.operations import DISCONNECT, MAKES_IMAGE, ImageStep, ImageVerb, NetworkStep
-
-if TYPE_CHECKING:
-    from nova_lite.conductor.engine.engine import ActionEngine
 
 LOG = logging.getLogger(__name__)
 
 
 class ServiceCalls:
-    """Of the conductor's own; an action at another kind of step is left alone."""
+    """Carries out network and image steps. An action at another kind of step is left alone."""
 
-    def __init__(self, engine: ActionEngine) -> None:
-        self.engine = engine
+    def __init__(
+        self,
+        db: Database,
+        conf: cfg.ConfigOpts,
+        network: NetworkBackend,
+        images: ImageBackend,
+        transitions: Transitions,
+    ) -> None:
+        self.db = db
+        self.conf = conf
+        self.network = network
+        self.images = images
+        self.transitions = transitions
 
     def make(self, action_id: int) -> None:
-        """The call that the action's step is, if it is one."""
+        """Make the call of the action's step, whichever service it is to."""
         self.to_network(action_id)
         self.to_images(action_id)
 
+    # --- the network service
+
     def to_network(self, action_id: int) -> None:
-        """The effect of a `NetworkStep` step of a backend that asks another service, between its two transactions."""
-        call = self.engine.db.write(self._network_call, action_id)
+        """Carry out a `NetworkStep` of a backend that calls another service."""
+        call = self.db.write(self._network_call, action_id)
         if call is None:
             return
         try:
-            self.engine.network.call(call)
+            self.network.call(call)
         except exceptions.NovaLiteException as error:
-            self.engine.db.write(self._network_failed, action_id, error.message)
+            self.db.write(self._network_failed, action_id, error.message)
         else:
-            self.engine.db.write(self._network_told, action_id)
+            self.db.write(self._network_done, action_id)
 
     def _network_call(self, uow: UnitOfWork, action_id: int) -> NetworkCall | None:
-        """The call to make; None while an earlier one for the instance may still take effect."""
+        """Return the call to make. Returns None while an earlier call for the instance may still take effect."""
         ctx = lock_action(uow, action_id)
         if ctx is None or not isinstance(ctx.step, NetworkStep):
             return None
@@ -56,77 +67,80 @@ class ServiceCalls:
         if instance.network_call_until is not None and instance.network_call_until > uow.now:
             ctx.action.lease_expires_at = instance.network_call_until
             return None
-        actions.extend(uow, self.engine.conf, ctx.action, self.engine.conf.network.call_timeout)
+        actions.extend(uow, self.conf, ctx.action, self.conf.network.call_timeout)
         if ctx.step.name != DISCONNECT:
-            return plan(uow, self.engine.network, ctx.instance, ctx.context, NetworkMethod.DEALLOCATE)
-        call = plan(uow, self.engine.network, ctx.instance, ctx.context, NetworkMethod.DETACH)
+            return plan(uow, self.network, instance, ctx.context, NetworkMethod.DEALLOCATE)
+        call = plan(uow, self.network, instance, ctx.context, NetworkMethod.DETACH)
         call.vifs = [vif for vif in call.vifs if vif.id == ctx.action.payload[PORT_ID]]
         return call
 
-    def _network_told(self, uow: UnitOfWork, action_id: int) -> None:
+    def _network_done(self, uow: UnitOfWork, action_id: int) -> None:
         ctx = lock_action(uow, action_id)
-        if ctx is not None and isinstance(ctx.step, NetworkStep):
-            store = networks.Store(uow)
-            if ctx.step.name == DISCONNECT:
-                rest = self.engine.network.vifs(store, ctx.instance.uuid)
-                store.record(ctx.instance.uuid, [vif for vif in rest if vif.id != ctx.action.payload[PORT_ID]])
-            else:
-                self.engine.network.deallocate(store, ctx.instance.uuid)
-                ctx.instance.network_call_until = None
-                if self.engine.network.has_remote_ports:
-                    pending_attaches.drop(uow, ctx.instance.uuid)
-            self.engine.advance(ctx)
+        if ctx is None or not isinstance(ctx.step, NetworkStep):
+            return
+        store, uuid = networks.Store(uow), ctx.instance.uuid
+        if ctx.step.name == DISCONNECT:
+            remaining = [vif for vif in self.network.vifs(store, uuid) if vif.id != ctx.action.payload[PORT_ID]]
+            store.record(uuid, remaining)
+        else:
+            self.network.deallocate(store, uuid)
+            ctx.instance.network_call_until = None
+            if self.network.has_remote_ports:
+                pending_attaches.drop(uow, uuid)
+        self.transitions.advance(ctx)
 
     def _network_failed(self, uow: UnitOfWork, action_id: int, cause: str) -> None:
         ctx = lock_action(uow, action_id)
         if ctx is not None and isinstance(ctx.step, NetworkStep):
-            LOG.warning("The network service could not be told about %s: %s", ctx.instance.uuid, cause)
-            actions.back_off(uow, self.engine.conf, ctx.action, cause)
+            LOG.warning("The network service failed at %s of %s: %s", ctx.step.name, ctx.instance.uuid, cause)
+            actions.back_off(uow, self.conf, ctx.action, cause)
+
+    # --- the image service
 
     def to_images(self, action_id: int) -> None:
-        """The effect of an `ImageStep` step, between its two transactions."""
+        """Carry out an `ImageStep`."""
         try:
-            planned = self.engine.db.write(self._image_call, action_id)
+            planned = self.db.write(self._image_call, action_id)
             if planned is None:
                 return
             verb, call = planned
-            answer = self._ask_images(verb, call)
+            image = self._call_images(verb, call)
         except exceptions.NovaLiteException as error:
-            self.engine.db.write(self._image_failed, action_id, error)
+            self.db.write(self._image_failed, action_id, error)
             return
-        if not self.engine.db.write(self._image_told, action_id, verb, call, answer):
-            self.engine.images.discard(call)
+        if not self.db.write(self._image_done, action_id, verb, call, image):
+            self.images.discard(call)
 
-    def _ask_images(self, verb: ImageVerb, call: ImageCall) -> Any:
-        ask: Callable[[ImageCall], Any] = getattr(self.engine.images, verb)
+    def _call_images(self, verb: ImageVerb, call: ImageCall) -> Any:
+        method: Callable[[ImageCall], Any] = getattr(self.images, verb)
         refused = failpoints.reach("image", verb, "before") == failpoints.ERROR
-        answer = None if refused else ask(call)
+        image = None if refused else method(call)
         if refused or failpoints.reach("image", verb, "after") == failpoints.ERROR:
             raise exceptions.ServiceUnavailable("A test refuses the call to the image backend.")
-        return answer
+        return image
 
     def _image_call(self, uow: UnitOfWork, action_id: int) -> tuple[ImageVerb, ImageCall] | None:
         ctx = lock_action(uow, action_id)
         if ctx is None or not isinstance(ctx.step, ImageStep):
             return None
-        actions.extend(uow, self.engine.conf, ctx.action)
-        return ctx.step.verb, image_calls.plan(uow, self.engine.images, ctx.step.verb, ctx.instance, ctx.action)
+        actions.extend(uow, self.conf, ctx.action)
+        return ctx.step.verb, image_calls.plan(uow, self.images, ctx.step.verb, ctx.instance, ctx.action)
 
-    def _image_told(self, uow: UnitOfWork, action_id: int, verb: ImageVerb, call: ImageCall, answer: Any) -> bool:
-        """False: what was published is not wanted any more."""
+    def _image_done(self, uow: UnitOfWork, action_id: int, verb: ImageVerb, call: ImageCall, image: Any) -> bool:
+        """Record the call. Returns False if it has published an image that is not wanted any more."""
         image_calls.drop(uow, call.gone)
         ctx = lock_action(uow, action_id)
         if ctx is None or not isinstance(ctx.step, ImageStep) or ctx.step.verb is not verb:
-            return verb not in MAKES_IMAGE or image_calls.is_wanted(uow, self.engine.images, call.image_id)
+            return verb not in MAKES_IMAGE or image_calls.is_wanted(uow, self.images, call.image_id)
         if ctx.step.outlives_action:
-            self.engine.advance(ctx)
+            self.transitions.advance(ctx)
             return True
-        image = image_calls.published(uow, self.engine.images, call.image_id, answer)
-        if image is None:
-            self.engine.fail(ctx, exceptions.ImageNotFound(image_id=call.image_id).message, answered=True)
+        published = image_calls.published(uow, self.images, call.image_id, image)
+        if published is None:
+            self.transitions.fail(ctx, exceptions.ImageNotFound(image_id=call.image_id).message, reported=True)
             return False
-        handler_for(ctx.action.action).published(uow, ctx.instance, image)
-        self.engine.done(ctx)
+        self.transitions.handlers(ctx.action.action).on_published(uow, ctx.instance, published)
+        self.transitions.done(ctx)
         return True
 
     def _image_failed(self, uow: UnitOfWork, action_id: int, error: exceptions.NovaLiteException) -> None:
@@ -135,6 +149,6 @@ class ServiceCalls:
             return
         LOG.warning("The image backend failed at %s of %s: %s", ctx.step.verb, ctx.action.action, error.message)
         if ctx.step.outlives_action or isinstance(error, exceptions.ServiceUnavailable):
-            actions.back_off(uow, self.engine.conf, ctx.action, error.message)
+            actions.back_off(uow, self.conf, ctx.action, error.message)
         else:
-            self.engine.fail(ctx, error.message, answered=True)
+            self.transitions.fail(ctx, error.message, reported=True)

@@ -74,7 +74,7 @@ class Retirements:
         for instance in rows:
             for ctx in _open(uow, instance):
                 if _names(ctx, host):
-                    self.engine.retire(ctx, host)
+                    self.engine.transitions.retire_host(ctx, host)
                 closed += ctx.action.finish_time is not None
         there = [row for row in rows if row.host == host and not row.deleted and not self._leaves(uow, row)]
         if there and not with_instances:
@@ -111,7 +111,7 @@ class Retirements:
         """Whether it is on its way from the host anyhow: deleted, or given back once the network service was told."""
         return any(
             (isinstance(ctx.step, HostStep) and ctx.step.at is HostRole.ALL)
-            or (isinstance(ctx.step, NetworkStep) and ctx.is_undone)
+            or (isinstance(ctx.step, NetworkStep) and ctx.is_undoing)
             for ctx in _open(uow, instance)
         )
 
@@ -126,13 +126,13 @@ class Retirements:
                 LOG.info("Instance %s is lost: %s", instance.uuid, error.message)
             else:
                 for ctx in _open(uow, instance):
-                    self.engine.retire(ctx, host)
+                    self.engine.transitions.retire_host(ctx, host)
                 if instance.deleted or instance.host != host:
                     return _server(instance, outcome, before)
         for ctx in _open(uow, instance):
-            if not ctx.is_undone and isinstance(ctx.step, HostStep | ScheduleStep):
-                self.engine.fail(ctx, f"Host {host} was retired.", answered=False)
-        self.engine.lose(uow, instance)
+            if not ctx.is_undoing and isinstance(ctx.step, HostStep | ScheduleStep):
+                self.engine.transitions.fail(ctx, f"Host {host} was retired.", reported=False)
+        self.engine.transitions.lose(uow, instance)
         migration = server_migrations.current(uow, instance.uuid)
         if migration is not None and not _open(uow, instance):
             server_migrations.turn(uow, migration, server_migrations.ERROR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import OperationHandler
+from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.db import quotas, server_groups, server_migrations
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -25,7 +25,7 @@ class DeleteHandler(OperationHandler):
         shelved = instance.shelved_image
         return payload if shelved is None else {**payload, "image_id": shelved["id"]}
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         """Quota is free again, once; claim and addresses are given back by the steps that follow, if any do."""
         if step.becomes is None or instance.deleted:
             return

@@ -11,7 +11,7 @@ from typing import Any
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import OperationHandler
+from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations.rebuild import REIMAGE
 from nova_lite.conductor.operations.resize import give_back_extra
 from nova_lite.db import actions, block_devices, claims, hosts, server_migrations

@@ -11,8 +11,8 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine import network_calls
+from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.engine.network_calls import PORT_ID
-from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import networks, pending_attaches
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -47,12 +47,12 @@ class AttachInterfaceHandler(OperationHandler):
         _set_state(uow, instance, vif.id, ATTACHING)
         return {PORT_ID: vif.id}
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        super().record(uow, instance, step)
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().on_step_done(uow, instance, step)
         if step.name == operations.PERFORM:
             _set_state(uow, instance, _port_of(uow, instance, ATTACHING), None)
 
-    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         if not networks.Store(uow).recorded(instance.uuid):
             networks.Store(uow).remove_port(instance.uuid, _port_of(uow, instance, ATTACHING))
 
@@ -70,12 +70,12 @@ class DetachInterfaceHandler(OperationHandler):
         _set_state(uow, instance, port_id, DETACHING)
         return {PORT_ID: port_id}
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        super().record(uow, instance, step)
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().on_step_done(uow, instance, step)
         if step.name == operations.PERFORM and not networks.Store(uow).recorded(instance.uuid):
             networks.Store(uow).remove_port(instance.uuid, _port_of(uow, instance, DETACHING))
 
-    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         _set_state(uow, instance, _port_of(uow, instance, DETACHING), None)
 
 

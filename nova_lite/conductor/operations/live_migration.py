@@ -9,7 +9,7 @@ import msgspec
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import OperationHandler
+from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.db import claims, hosts, server_migrations
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -60,20 +60,20 @@ class LiveMigrateHandler(OperationHandler):
             "excluded": [source.host],
         }
 
-    def claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:
+    def on_claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:
         row = server_migrations.current(uow, instance.uuid)
         assert row is not None, f"no migration of {instance.uuid} is open"
         server_migrations.destined(uow, row, place)
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        super().record(uow, instance, step)
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().on_step_done(uow, instance, step)
         row = server_migrations.current(uow, instance.uuid)
         if row is not None and step.name == operations.HAND_OVER and instance.vm_state == states.ERROR:
             instance.vm_state, instance.fault = row.vm_state, None  # it had been lost with its source
         if row is not None and step.name in _STATUS:
             server_migrations.turn(uow, row, _STATUS[step.name])
 
-    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         row = server_migrations.current(uow, instance.uuid)
         if row is not None:
             aborted = (row.progress or {}).get("aborted")

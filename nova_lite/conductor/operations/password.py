@@ -8,7 +8,7 @@ from oslo_utils import strutils
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import OperationHandler
+from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.objects.image import GUEST_AGENT

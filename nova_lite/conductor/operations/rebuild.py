@@ -15,8 +15,8 @@ from oslo_config import cfg
 from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations import boot_images, checks
-from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import block_devices, claims, keypairs, quotas, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations.delete import DeleteHandler, RestoreHandler
 from nova_lite.conductor.operations.evacuate import EvacuateHandler
-from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.conductor.operations.interfaces import AttachInterfaceHandler, DetachInterfaceHandler
 from nova_lite.conductor.operations.live_migration import LiveMigrateHandler
 from nova_lite.conductor.operations.lock import LockHandler, UnlockHandler

@@ -9,8 +9,8 @@ import msgspec
 from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations import boot_images
-from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import block_devices
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance

@@ -7,7 +7,7 @@ from typing import Any
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import OperationHandler
+from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.db import actions
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance

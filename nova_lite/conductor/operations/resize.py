@@ -13,8 +13,8 @@ import msgspec
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations import checks
-from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import claims, flavors, hosts, quotas, server_migrations
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, Migration
@@ -73,13 +73,13 @@ class ResizeHandler(OperationHandler):
             checks.check_flavor_fits(msgspec.convert(instance.image, Image), flavor)
         return flavor
 
-    def claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:
+    def on_claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:
         row = _open(uow, instance)
         server_migrations.destined(uow, row, place)
         server_migrations.turn(uow, row, server_migrations.MIGRATING)
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        super().record(uow, instance, step)
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().on_step_done(uow, instance, step)
         row = _open(uow, instance)
         if step.name == operations.LEAVE:
             server_migrations.turn(uow, row, server_migrations.POST_MIGRATING)
@@ -91,7 +91,7 @@ class ResizeHandler(OperationHandler):
         elif step.name == operations.RETURN:
             instance.vm_state, instance.fault = row.vm_state, None
 
-    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         give_back_extra(uow, instance)
         row = server_migrations.current(uow, instance.uuid)
         if row is not None:
@@ -123,8 +123,8 @@ class ConfirmResizeHandler(OperationHandler):
         server_migrations.turn(uow, row, server_migrations.CONFIRMING)
         return {**server_migrations.ends(row), "source": row.source if _has_source(uow, instance, row) else None}
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        super().record(uow, instance, step)
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().on_step_done(uow, instance, step)
         if instance.power_state == PowerState.SHUTDOWN:
             instance.vm_state = states.STOPPED
         give_back_extra(uow, instance)
@@ -143,8 +143,8 @@ class RevertResizeHandler(OperationHandler):
         server_migrations.turn(uow, row, server_migrations.REVERTING)
         return {**server_migrations.ends(row), "running": row.vm_state == states.ACTIVE}
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        super().record(uow, instance, step)
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().on_step_done(uow, instance, step)
         row = _open(uow, instance)
         if step.name == operations.DROP:
             _set_flavor(instance, row.old_flavor)

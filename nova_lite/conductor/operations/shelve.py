@@ -9,7 +9,7 @@ import msgspec
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import OperationHandler
+from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations.snapshot import SnapshotHandler
 from nova_lite.db import hosts, services
 from nova_lite.db.engine import UnitOfWork
@@ -27,13 +27,13 @@ class ShelveHandler(SnapshotHandler):
     ) -> dict[str, Any]:
         return {"volume_backed": True}
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        super().record(uow, instance, step)
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().on_step_done(uow, instance, step)
         if step.becomes == states.SHELVED_OFFLOADED:
-            OperationHandler.record(self, uow, instance, step)
+            OperationHandler.on_step_done(self, uow, instance, step)
             instance.power_state = states.PowerState.NOSTATE
 
-    def published(self, uow: UnitOfWork, instance: Instance, image: Image) -> None:
+    def on_published(self, uow: UnitOfWork, instance: Instance, image: Image) -> None:
         instance.shelved_image = msgspec.to_builtins(image)
         instance.shelved_at = uow.now
 
@@ -47,8 +47,8 @@ class ShelveOffloadHandler(OperationHandler):
         instance.shelved_at = uow.now + RETRY
         return payload
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        super().record(uow, instance, step)
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().on_step_done(uow, instance, step)
         instance.power_state = states.PowerState.NOSTATE
         instance.shelved_at = None
 
@@ -68,8 +68,8 @@ class UnshelveHandler(OperationHandler):
         kept = {"offloaded": True, "tried": []} if offloaded else {}
         return {**kept, "image_id": image.get("id", "")}
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        super().record(uow, instance, step)
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().on_step_done(uow, instance, step)
         instance.shelved_image, instance.shelved_at = None, None
 
 

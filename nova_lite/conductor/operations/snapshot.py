@@ -10,7 +10,7 @@ import msgspec
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import OperationHandler
+from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.db import block_devices, images, volume_tasks, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -35,10 +35,10 @@ class SnapshotHandler(OperationHandler):
     ) -> dict[str, Any]:
         raise exceptions.BackupOfVolumes()
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         """The task ends when the image is there."""
         if isinstance(step, operations.ImageStep):
-            super().record(uow, instance, step)
+            super().on_step_done(uow, instance, step)
 
 
 class CreateImageHandler(SnapshotHandler):
@@ -56,13 +56,13 @@ class CreateImageHandler(SnapshotHandler):
             _create_snapshot(uow, context, instance, volume_id, snapshot_id, image.name)
         return {**payload, "image_id": image.id, "volume_backed": True}
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         if not isinstance(step, operations.ImageStep):
             for row in volumes.snapshots_for(uow, instance.uuid):
                 volumes.change(row, uow, {"status": volumes.AVAILABLE, "instance_uuid": None})
-        super().record(uow, instance, step)
+        super().on_step_done(uow, instance, step)
 
-    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         """Whatever its host has made of the snapshots goes away, when it is at it no more."""
         for row in volumes.snapshots_for(uow, instance.uuid):
             volumes.change(row, uow, {"status": volumes.DELETING, "instance_uuid": None})

@@ -14,7 +14,7 @@ import msgspec
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import OperationHandler
+from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.db import block_devices, cinder, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -61,20 +61,20 @@ class AttachVolumeHandler(OperationHandler):
         block_devices.used(uow, instance, device)
         return {"volume_id": device.volume_id, "device": device.uuid, **OFFLOADED}
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        super().record(uow, instance, step)
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().on_step_done(uow, instance, step)
         if step.name != operations.PERFORM:
             return
         for device in block_devices.in_state(instance, DeviceState.ATTACHING):
             block_devices.turn(instance, str(device.volume_id), DeviceState.ATTACHED)
             block_devices.used(uow, instance, device)
 
-    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         """Its host has said that the guest does not have it."""
         for device in block_devices.in_state(instance, DeviceState.ATTACHING):
             block_devices.detached(uow, instance, device)
 
-    def superseded(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_superseded(self, uow: UnitOfWork, instance: Instance) -> None:
         """The guest may have it."""
 
 
@@ -114,16 +114,16 @@ class DetachVolumeHandler(OperationHandler):
         block_devices.turn(instance, volume_id, DeviceState.DETACHING)
         return payload
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        super().record(uow, instance, step)
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().on_step_done(uow, instance, step)
         for device in block_devices.in_state(instance, DeviceState.DETACHING):
             block_devices.detached(uow, instance, device)
 
-    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         """Whatever the guest has done: the volume stays the server's, until it is asked to detach it once more."""
         block_devices.all_attached(uow, instance)
 
-    def superseded(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_superseded(self, uow: UnitOfWork, instance: Instance) -> None:
         """The guest may have it."""
 
 
@@ -154,16 +154,16 @@ class SwapVolumeHandler(OperationHandler):
         block_devices.keep(instance, devices)
         return {"volume_id": volume_id, "new_volume_id": new_id, "size": new.size}
 
-    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        super().record(uow, instance, step)
+    def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().on_step_done(uow, instance, step)
         if step.name == operations.PERFORM:
             block_devices.swapped(uow, instance)
 
-    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         """Its host has said that the guest has the old one."""
         block_devices.not_swapped(uow, instance)
 
-    def superseded(self, uow: UnitOfWork, instance: Instance) -> None:
+    def on_superseded(self, uow: UnitOfWork, instance: Instance) -> None:
         """From its second task on the new volume has all that the old one has, and the guest may have either; before,
         it has the old one."""
         if instance.task_state == states.SWAPPING_VOLUME:

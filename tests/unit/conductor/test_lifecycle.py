@@ -18,14 +18,17 @@ from nova_lite import conf as nova_conf
 from nova_lite import objects, operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.conductor.endpoints.actions import ActionEndpoints
 from nova_lite.conductor.engine import faults, reconciler, scheduling
 from nova_lite.conductor.engine.build_reports import BuildReports
+from nova_lite.conductor.engine.cinder import CinderDriver
 from nova_lite.conductor.engine.engine import ActionEngine
+from nova_lite.conductor.engine.handler import OperationHandler
+from nova_lite.conductor.engine.network_attach import InterfaceAttacher
 from nova_lite.conductor.engine.reconciler import Reconciler
 from nova_lite.conductor.hosts.domains import DomainChecks
 from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.create.write import hostname
-from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.db import (
     action_log,
@@ -169,13 +172,15 @@ class World:
         backend = network(conf)
         conf.set_override("store_path", str(path / "images"), "image")
         image_backend = LocalImages(conf, None)  # type: ignore[arg-type]
-        self.engine = ActionEngine(self.db, conf, backend, self.compute, self.scheduler, image_backend)  # type: ignore[arg-type]
-        self.engine.effects = AtOnce()
+        self.engine = ActionEngine(self.db, conf, backend, image_backend, self.compute, self.scheduler, handler_for)  # type: ignore[arg-type]
+        self.engine.executor = AtOnce()
+        self.attacher = InterfaceAttacher(self.engine)
+        self.actions = ActionEndpoints(self.engine, self.attacher)
         placing = scheduling.Scheduling(self.engine, self.scheduler)  # type: ignore[arg-type]
         self.building = building = BuildReports(self.engine, placing, self.conductor)  # type: ignore[arg-type]
-        self.lifecycle = Parts(CreateEndpoints(self.db, conf, backend), self.engine, building)
-        self.reports = Parts(self.engine, building, DomainChecks(self.engine))
-        self.reconciler = Reconciler(self.engine, placing)
+        self.lifecycle = Parts(CreateEndpoints(self.db, conf, backend), self.actions, building)
+        self.reports = Parts(self.actions, building, DomainChecks(self.engine))
+        self.reconciler = Reconciler(self.engine, placing, self.attacher, CinderDriver(self.engine, None))
         for lane in self.reconciler.lanes:
             lane.pool = AtOnce()
         self.requests = 0

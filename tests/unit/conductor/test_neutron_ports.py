@@ -191,10 +191,10 @@ def test_an_attach_whose_answer_was_lost_leaves_none(world: World, neutron: Fake
     world.let_time_pass(100)
     world.reconciler.sweep()
     assert [port["id"] for port in neutron.ports] == before
-    assert world.engine.attaches.due() == []
+    assert world.attacher.due() == []
     action_id, _ = attach(world, uuid, network)
     world.reports.finish_action(world.context(), host, action_id, None, None, "")
-    assert (len(instance(world, uuid).vifs), world.engine.attaches.due()) == (2, [])
+    assert (len(instance(world, uuid).vifs), world.attacher.due()) == (2, [])
 
 
 def test_a_request_that_is_repeated_gets_the_port_that_was_made_unless_that_is_being_taken_back(
@@ -256,7 +256,7 @@ def test_a_users_port_that_is_in_doubt_is_not_attached_before_it_is_let_go(
     world.reports.finish_action(world.context(), host, action_id, None, None, "")
     world.let_time_pass(100)
     world.reconciler.sweep()
-    assert (vif.id, port["device_id"], world.engine.attaches.due()) == (port["id"], uuid, [])
+    assert (vif.id, port["device_id"], world.attacher.due()) == (port["id"], uuid, [])
 
 
 def test_an_attach_that_was_given_up_is_not_accepted_later(world: World, neutron: FakeNeutron) -> None:
@@ -296,7 +296,7 @@ def test_what_is_made_after_it_was_looked_for_is_taken_back(world: World, neutro
         if fate == "deleted":
             delete(world, uuid, host)
         world.reconciler.sweep()
-        assert world.engine.attaches.due() == []
+        assert world.attacher.due() == []
         neutron.late["POST"] = int(fate == "not answered")
         return real(call)
 
@@ -305,7 +305,7 @@ def test_what_is_made_after_it_was_looked_for_is_taken_back(world: World, neutro
         attach(world, uuid, network)
     world.let_time_pass(100)
     world.reconciler.sweep()
-    assert (len(neutron.ports), world.engine.attaches.due()) == (0 if fate == "deleted" else 1, [])
+    assert (len(neutron.ports), world.attacher.due()) == (0 if fate == "deleted" else 1, [])
 
 
 def test_a_delete_gives_back_what_an_attach_had_begun(world: World, neutron: FakeNeutron) -> None:
@@ -318,7 +318,7 @@ def test_a_delete_gives_back_what_an_attach_had_begun(world: World, neutron: Fak
     world.let_time_pass(100)
     world.reconciler.sweep()
     assert [(each["id"], each["device_id"]) for each in neutron.ports] == [(port["id"], "")]
-    assert (world.open_actions(), world.engine.attaches.due()) == ([], [])
+    assert (world.open_actions(), world.attacher.due()) == ([], [])
 
 
 # --- what hosts and Neutron say

@@ -24,7 +24,7 @@ API, CONDUCTOR, SCHEDULER, COMPUTE = "api", "conductor*", "scheduler*", "compute
 
 # Transactions of the conductor: the functions that it has `Database.write` run, without a leading underscore.
 ACCEPT_CREATE, ACCEPT = "create_instances", "accept_action"
-LEASE, CLAIM, NO_HOST = "lease", "claim", "not_placed"
+LEASE, CLAIM, NO_HOST = "lease", "claim", "fail"
 START_BUILD, FINISH_BUILD, FINISH = "start_build", "finish_build", "finish_action"
 #: Transactions: due actions are taken and expired ones ended; a fence is confirmed; a build had succeeded.
 SWEEP, UNDONE, REVIVED = "take_due", "fenced", "revived"

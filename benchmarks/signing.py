@@ -1,12 +1,12 @@
-"""What it costs to sign and to verify messages between daemons, in CPU time of one thread.
+"""CPU time of one thread to sign and verify messages between daemons.
 
-Without broker or cloud, and on a machine that may have other things to do::
+It needs neither broker nor cloud, and tolerates a busy machine::
 
     python benchmarks/signing.py --runs 2000 --boot-ms 100 --json result.json
 
-A row per size of the arguments: ``sign_us`` and ``verify_us`` of a request, of which ``bare_sign_us`` and
-``bare_verify_us`` are Ed25519 itself; ``answer_us``, an answer of that size signed and verified. Then what the six
-requests and three answers of a boot cost, and their part of ``--boot-ms``: the CPU of all daemons for one.
+A row per size of the arguments. ``sign_us`` and ``verify_us``: a request; ``bare_sign_us`` and ``bare_verify_us``:
+Ed25519 alone; ``answer_us``: a reply of that size, signed and verified. The last rows show the six requests and
+three replies of a boot, and their share of ``--boot-ms``, the CPU time of all daemons for one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def signing(directory: Path, role: str) -> Signing:
-    """One side, which trusts the other."""
+    """Return one side, which trusts the other."""
     key = PrivateKey.generate()
     path = Path(keys.private_path(str(directory), role, "controller"))
     path.write_bytes(key.pem())
@@ -105,7 +105,7 @@ def measured(api: Signing, conductor: Signing, size: int, runs: int) -> dict[str
 
 
 def each(runs: int, work: Callable[[int], Any]) -> float:
-    """Microseconds of CPU: the median of ten parts."""
+    """Return microseconds of CPU: the median of ten parts."""
     part = max(1, runs // 10)
     times = []
     for start in range(0, part * 10, part):

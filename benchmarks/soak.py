@@ -1,21 +1,22 @@
-"""A cloud of many hosts and servers under a steady load, for as long as it takes to see what grows.
+"""A cloud of many hosts and servers under a steady load, to find what grows over time.
 
-Simulated compute hosts (each with its own queue and key, a few processes; tests/functional/fleet.py) and the real
-conductor, scheduler and API over RabbitMQ and a MariaDB of its own, which is filled with servers first. Needs RabbitMQ
-on loopback and `mariadb-server`::
+Simulated compute hosts (each with its own queue and key, in a few processes; tests/functional/fleet.py) work with
+the real conductor, scheduler and API. RabbitMQ runs on loopback; a private MariaDB is filled with servers first.
+Needs `mariadb-server`::
 
     benchmarks/soak.py --hosts 1000 --rows 100000 --minutes 90 --json soak.json --png soak
-    benchmarks/soak.py --hosts 1000 --rows 0 --creates-per-second 40 --minutes 10 --alive 100000 --projects 1000 \\
+    benchmarks/soak.py --hosts 1000 --rows 0 --creates-per-second 40 --minutes 10 --alive 100000 --projects 1000 \
         --death-seconds 0 --json creates.json
     benchmarks/soak.py --judge soak.json --png soak
 
-Every ten seconds a sample, first at rest and then at load: memory (PSS) of each daemon, depths of queues, the
-conductor's sweep (how long it took, rows that the database reads for its first question, actions that it drove again,
-which are mostly of dead hosts), statements a second (the database's own counter), messages a second that conductor and
-scheduler were sent (their metrics), and how long it took to accept a create. Of each series the trend is told, and
-whether it is flat (benchmarks/flatness.py). The exit status says whether all that has to be flat is (the database's own
-memory only if servers are deleted as well), and whether every create that was accepted ended ACTIVE or was deleted.
-``--png`` needs matplotlib.
+Every ten seconds it takes a sample, first idle and then under load. A sample has the memory (PSS) of each daemon,
+queue depths, statements a second (the database's own counter), and messages a second to conductor and scheduler
+(their metrics). It also has the conductor's sweep: duration, rows of the first statement, and retried actions, which
+mostly belong to dead hosts. It has the time to accept a create as well.
+
+For each series it prints the trend, and whether it is flat (benchmarks/flatness.py). The exit status is 0 if all
+required series are flat, and every accepted create ended ACTIVE or deleted. The database's memory counts only if
+servers are deleted as well. ``--png`` needs matplotlib.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from tests.functional import simulated  # noqa: E402
 #: Has to be flat: memory, queues, what a sweep reads, and statements; times follow what else the machine does.
 JUDGED = ("pss_mb", "queue", "sweep_rows", "statements_per_second")
 
-#: What is below this is flat, however it grows: messages in queues.
+#: Values below this count as flat, whatever their growth: messages in queues.
 SMALL = {"queue": 20.0}
 
 
@@ -120,14 +121,14 @@ class Load:
         return answer
 
     def times(self) -> list[float]:
-        """Since it was asked last."""
+        """Return the times since the last call."""
         with self._lock:
             found, self.accepted = self.accepted, []
         return found
 
 
 def churn(running: simulated.Simulated, every: float, away: float, stop: threading.Event) -> None:
-    """One host after the other dies and comes back."""
+    """Kill one host after the other and bring it back."""
     own = random.Random(1)
     gone: collections.deque[tuple[float, str]] = collections.deque()
     while not stop.wait(every):
@@ -146,7 +147,7 @@ class Sampler:
         self.cloud = running
         self.pids = {name: process.pid for name, process in running.processes.items()}
         self.pids["mariadb"] = database.pid
-        #: What else takes part. The broker's counts where it runs on this machine.
+        #: Other processes that take part. The broker's count where it runs on this machine.
         self.others = {f"hosts {number}": fleet.pid for number, fleet in enumerate(running.fleets)}
         self.others |= {"client": os.getpid()}
         if broker := broker_pid():
@@ -154,7 +155,7 @@ class Sampler:
         self._before: dict[str, float] | None = None
 
     def sample(self, began: float, times: list[float]) -> dict[str, Any] | None:
-        """None for the first."""
+        """Return a sample; None for the first."""
         conductor, scheduler = self.cloud.metrics("conductor"), self.cloud.metrics("scheduler")
         now = {
             "time": time.monotonic(),
@@ -207,7 +208,9 @@ def cpu(pid: int) -> float:
 
 
 def broker_pid() -> int | None:
-    """RabbitMQ's, if it runs on this machine: the largest of Erlang's, as its tools are such processes, too."""
+    """Return RabbitMQ's pid if it runs on this machine: the largest Erlang process, as its tools are Erlang
+    processes, too.
+    """
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
@@ -217,8 +220,7 @@ def broker_pid() -> int | None:
 
 
 def machine() -> dict[str, float]:
-    """Seconds of all CPUs since the machine began: that none worked, that they waited for disks, and that another
-    machine had them."""
+    """Return CPU seconds of the machine since its start: idle, waiting for disks, and stolen by other machines."""
     fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
     ticks = os.sysconf("SC_CLK_TCK")
     return {name: int(fields[place]) / ticks for name, place in (("idle", 3), ("waits", 4), ("stolen", 7))}
@@ -230,7 +232,7 @@ def pss(pid: int) -> int:
 
 
 def soak(options: argparse.Namespace, path: Path) -> dict[str, Any]:
-    """The result: how it was made, samples at load and at rest, and what became of the servers."""
+    """Return the result: settings, idle and load samples, and the outcome of the servers."""
     with ExitStack() as stack:
         database = stack.enter_context(PrivateDatabase(path / "database"))
         simulated.Simulated.forked = False  # their memory would be shared
@@ -292,8 +294,9 @@ def sampled(sampler: Sampler, load: Load, began: float, seconds: float, interval
 
 
 def outcome(running: simulated.Simulated, seconds: float) -> dict[str, Any]:
-    """What became of the servers of the load: how many by state, after they had time to settle, and how long builds
-    took from acceptance to ACTIVE by the database's clock."""
+    """Return the outcome of the load's servers: their number by state after they had time to settle, and the
+    duration of builds by the database's clock.
+    """
     query = "SELECT vm_state, task_state IS NOT NULL, COUNT(*) FROM instances WHERE display_name LIKE 'soak-%%' "
     query += "GROUP BY 1, 2"
     end = time.monotonic() + seconds
@@ -316,7 +319,7 @@ def outcome(running: simulated.Simulated, seconds: float) -> dict[str, Any]:
 
 
 def percentiles(word: str, seconds: list[float]) -> dict[str, float]:
-    """In ms; nothing of none."""
+    """Return percentiles in ms; nothing for no values."""
     if not seconds:
         return {}
     p99 = sorted(seconds)[min(len(seconds) - 1, int(len(seconds) * 0.99))]
@@ -324,7 +327,7 @@ def percentiles(word: str, seconds: list[float]) -> dict[str, float]:
 
 
 def judged(result: dict[str, Any]) -> list[str]:
-    """What is not as it has to be; the trends are printed."""
+    """Print the trends and return the violations."""
     wrong = []
     rows = result["load"]
     for name in [name for name in rows[-1] if name != "t"]:
@@ -354,8 +357,7 @@ def judged(result: dict[str, Any]) -> list[str]:
 
 
 def only_creates(result: dict[str, Any]) -> bool:
-    """Whether no server was deleted, so that the database has more of them all the time, and keeps them in memory as
-    far as it may."""
+    """Check whether no server was deleted, so that the database grows all the time and caches it as far as it may."""
     return bool(result["accepted"] <= result["settings"]["alive"])
 
 
@@ -363,7 +365,7 @@ PLOTS = ("pss_mb", "cpu_percent", "queue", "sweep_ms", "statements_per_second", 
 
 
 def plot(result: dict[str, Any], directory: Path) -> None:
-    """One picture for each kind of series."""
+    """Draw one picture for each kind of series."""
     import matplotlib
 
     matplotlib.use("Agg")

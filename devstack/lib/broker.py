@@ -1,6 +1,6 @@
-"""Definitions of broker accounts, for rabbitmqctl import_definitions: ``broker.py VHOST PREFIX SECRETS``.
+"""Definitions of broker accounts for rabbitmqctl import_definitions: ``broker.py VHOST PREFIX SECRETS``.
 
-A line of standard input is NAME ROLE HOST: the account PREFIX-NAME has the permissions of such a daemon, and the
+Each line of standard input is NAME ROLE HOST. The account PREFIX-NAME gets the permissions of that daemon and the
 password of the file broker-NAME in SECRETS, of which only a salted hash is written.
 """
 

@@ -20,8 +20,8 @@ import yaml
 
 SECURE = "secure.yaml"
 
-#: Without a catalog clients find no network API: openstacksdk's create_server, which waits for a floating address, is
-#: told not to.
+#: Setting for clouds without a catalog. Clients find no network API there, so openstacksdk's create_server must not
+#: wait for a floating address.
 NETWORKING = {"floating_ip_source": "none"}
 
 
@@ -30,7 +30,7 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def cloud(api_url: str) -> dict[str, Any]:
-    """Settings of a cloud without Keystone: a token that says who one is, and where the compute API is."""
+    """Return settings of a cloud without Keystone: a token with the user's name, and the compute API's URL."""
     return {
         "auth_type": "admin_token",
         "auth": {"endpoint": api_url, "token": "admin:admin"},
@@ -40,7 +40,7 @@ def cloud(api_url: str) -> dict[str, Any]:
 
 
 def cloud_of_user(auth_url: str, user: str) -> dict[str, Any]:
-    """Settings of a cloud with an identity service, but for the password."""
+    """Return settings of a cloud with an identity service, without the password."""
     return {
         "auth_type": "password",
         "region_name": "RegionOne",
@@ -66,7 +66,7 @@ def without_block(text: str, name: str) -> str:
 
 
 def with_block(text: str, name: str, settings: dict[str, Any]) -> str:
-    """``text`` with the cloud as the first one of its ``clouds:``."""
+    """Return ``text`` with the cloud as the first one of its ``clouds:``."""
     if text and not text.endswith("\n"):
         text += "\n"
     lines = text.splitlines(keepends=True)
@@ -93,7 +93,7 @@ def secure_file(path: str) -> str:
 
 
 def write(path: str, text: str) -> None:
-    """At once or not at all, with the file's own permissions if it exists; those of secrets are made tighter."""
+    """Write a file atomically with its existing permissions; those of secrets are tightened."""
     directory = os.path.dirname(path)
     os.makedirs(directory, exist_ok=True)
     mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o644
@@ -139,7 +139,7 @@ def remove(path: str, name: str) -> None:
 
 
 def take_out(path: str, name: str) -> None:
-    """The file goes, too, when nothing else is in it."""
+    """Remove the cloud from the file, and the file if nothing else is in it."""
     text = read(path)
     if marks(name)[0] not in text:
         return

@@ -52,7 +52,7 @@ def wait_active(compute: Any, server_id: str) -> Any:
 
 
 def wait_console(compute: Any, server: Any, text: str) -> str:
-    """The guest's output, once it has said who it is."""
+    """Return the guest's console output once it contains the text."""
     addresses = [entry for entries in server.addresses.values() for entry in entries]
     [address] = [entry["addr"] for entry in addresses if entry["version"] == 4]
     expected = f"{text} instance={server.id} hostname={server.name} ip={address}"

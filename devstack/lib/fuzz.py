@@ -25,7 +25,7 @@ CHECKS = (
     "response_schema_conformance",
     "no_leak",
 )
-#: Requests to each operation in a round, besides those that go to the limits of its schemas.
+#: Requests per operation and round, besides the boundary values of its schemas.
 EXAMPLES = 10
 FLAVOR = "fuzz"
 
@@ -56,7 +56,7 @@ class Fuzzing:
         )
 
     def round(self, number: int, seed: int) -> Outcome:
-        """The two members at the same time, then the admin, who may see all and so has nobody else's secrets."""
+        """Run two members concurrently, then the admin, who may see everything and so has no foreign secrets."""
         self.make_flavor()
         outcomes = []
         for at_once in (((self.one, self.two, 0), (self.two, self.one, 1)), ((self.admin, None, 2),)):
@@ -68,7 +68,7 @@ class Fuzzing:
         return Outcome(sum(each.requests for each in outcomes), sum(each.failures for each in outcomes))
 
     def make_flavor(self) -> None:
-        """One that servers can be made of: admins delete what they find."""
+        """Create a flavor for servers: admins delete existing ones."""
         url = f"{self.admin.session.compute}/flavors"
         flavor = {"id": FLAVOR, "name": FLAVOR, "ram": 64, "vcpus": 1, "disk": 1}
         if FLAVOR not in {each["id"] for each in self.admin.session.get(url)["flavors"]}:
@@ -98,7 +98,7 @@ class Fuzzing:
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self.directory)
 
     def finish(self, name: str, number: int, process: subprocess.Popen[bytes]) -> Outcome:
-        """A schemathesis that stopped before its end is a failure, whatever it counted."""
+        """Return the outcome. A schemathesis that stopped early is a failure, whatever it counted."""
         process.wait()
         report = self.file(name, number, "json")
         if not report.exists():

@@ -1,10 +1,10 @@
-"""What fuzz.sh adds to schemathesis: tokens, names of things that exist, and a check that no answer tells of others'.
+"""Extensions of schemathesis for fuzz.sh: tokens, names of existing resources, and a check against leaks.
 
-Every other request for one thing is for one that is there, every eighth for another project's; every other server is
-created of a real image and flavor. What is made by name has this user's mark in it.
+Every other request for a single resource names an existing one, every eighth another project's. Every other server
+is created from a real image and flavor. Names of new resources contain this user's mark.
 
 Environment: NOVA_LITE_URL, NOVA_LITE_TOKEN, NOVA_LITE_MARK, NOVA_LITE_FUZZ_SEED; NOVA_LITE_OTHER_TOKEN and
-NOVA_LITE_OTHER_MARK of the user whose things nobody else may see, if there is one.
+NOVA_LITE_OTHER_MARK of the user whose resources nobody else may see, if there is one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COLLECTIONS = {
 }
 #: Its private half was thrown away.
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEMlH9XVFRKTeB0fdTZ1WL+UbMmvlIGRVpq+eOUe3vZS"
-#: Those whose items are one project's.
+#: Collections whose items belong to one project.
 OWNED = ("servers", "os-keypairs", "os-server-groups")
 
 PART = 0.1
@@ -46,9 +46,9 @@ random_source = random.Random(os.environ["NOVA_LITE_FUZZ_SEED"])
 
 
 class Existing:
-    """Names by collection of what a token may see, asked for anew now and then, as requests make and delete things.
+    """Names of visible resources by collection, refreshed now and then.
 
-    Each time, a thing of every owned collection is made if there is none any more.
+    Each refresh creates a resource in every owned collection that is empty.
     """
 
     def __init__(self, token: str, mark: str) -> None:
@@ -65,7 +65,7 @@ class Existing:
         return random_source.choice(names) if names else None
 
     def owned(self) -> set[str]:
-        """Ids, and marked names, that belong to the token's project, as of the last refresh."""
+        """Return ids and marked names that belong to the token's project, as of the last refresh."""
         ids = {name for collection in ("servers", "os-server-groups") for name in self._names.get(collection, [])}
         return ids | {name for name in self._names.get("os-keypairs", []) if self._mark in name}
 
@@ -77,7 +77,7 @@ class Existing:
                 self._names[collection] = self._list(collection)
 
     def _body(self, collection: str) -> dict[str, Any] | None:
-        """None: an admin has deleted what it takes."""
+        """Return a create body, or None when an admin has deleted what it needs."""
         match collection:
             case "servers":
                 if not (self._names["images"] and self._names["flavors"]):
@@ -99,7 +99,7 @@ class Existing:
         return [item["id"] for item in self._request("GET", "images", WITH_IMAGES).get("images", [])]
 
     def _request(self, method: str, collection: str, headers: dict[str, str], body: Any = None) -> Any:
-        """Nothing when the token may not, or its quota is used up."""
+        """Send a request. Returns nothing when the token may not, or its quota is used up."""
         data = json.dumps(body).encode() if body is not None else None
         kind = {"Content-Type": "application/json"}
         everything = self._headers | headers | kind
@@ -119,7 +119,7 @@ others = Existing(OTHER_TOKEN, OTHER_MARK) if OTHER_TOKEN and OTHER_MARK else No
 
 @schemathesis.hook
 def filter_case(context: Any, case: Any) -> bool:
-    """Of the requests that go to the limits of every schema, the same each time, every round sends another part."""
+    """Select a different part of the boundary requests in every round."""
     del context
     return case.meta.phase.name != "coverage" or random_source.random() < PART
 
@@ -138,7 +138,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 
 @schemathesis.check
 def no_leak(context: Any, response: Any, case: Any) -> None:
-    """No answer tells what belongs to the other project, unless the request named it, and then it finds nothing."""
+    """Check that no response contains resources of the other project. A request that names one finds nothing."""
     del context
     if others is None:
         return
@@ -153,7 +153,7 @@ def no_leak(context: Any, response: Any, case: Any) -> None:
 
 
 def _first_variable(case: Any) -> str | None:
-    """The variable of a path that names one of the collection in front of it."""
+    """Return the variable of a path that follows a collection."""
     collection, _, rest = case.path.lstrip("/").partition("/")
     if collection in COLLECTIONS and rest.startswith("{") and case.path_parameters:
         return str(rest[1 : rest.index("}")])

@@ -1,9 +1,9 @@
-"""Tempest's configuration for a cloud, and what is told of its results.
+"""Configuration of Tempest for a cloud, and the report of its results.
 
-Run by devstack/tempest.sh in Tempest's environment:
+Run by devstack/tempest.sh in Tempest's environment::
 
-tempest.py configure DIRECTORY AUTH_URL    asks the cloud what there is; writes two workspace/etc/*.conf
-tempest.py report DIRECTORY <subunit       prints counts, writes report.md; status 1 when a test failed that should not
+    tempest.py configure DIRECTORY AUTH_URL    queries the cloud, and writes two workspace/etc/*.conf
+    tempest.py report DIRECTORY <subunit       prints counts, writes report.md; status 1 after an unexpected failure
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ PREFIX = "tempest.api.compute."
 COPY = "tempest-alt"
 
 OTHER = "other"
-#: What a class is set up and torn down by.
+#: Names of class fixtures.
 FIXTURES = ("setUpClass", "tearDownClass")
 
-#: What the cause, the refused request or the test's name says, and what is needed then; the first one that matches.
+#: Patterns of a cause, a refused request, or a test's name, with the missing feature. The first match counts.
 NEEDS = (
     (r"server action ([\w-]+)\) is not supported", r"later: the action \1"),
     (r"Neutron|No matching service found in the catalog", "Neutron"),
@@ -180,7 +180,7 @@ def write(file: Path, text: str) -> None:
 
 
 def two_images(cloud: Session) -> list[str]:
-    """Ids of two images that boot, the smallest ones; where there is one only, of it and a copy."""
+    """Return ids of the two smallest bootable images; of a single image and its copy, if there is one only."""
     found = cloud.get(f"{cloud.image}/images?status=active&visibility=public")["images"]
     bootable = sorted(
         (image for image in found if image["disk_format"] not in ("aki", "ari")), key=lambda image: image["size"]
@@ -210,7 +210,7 @@ class Result(NamedTuple):
 
 
 def results(stream: Any) -> list[Result]:
-    """Of a test that was run again, the last; with a test of a class, what came of its fixtures before is no matter."""
+    """Return the last result of each test. Results of class fixtures count only without a test of the class."""
     from subunit import ByteStreamToStreamResult
     from testtools import StreamToDict
 
@@ -232,7 +232,9 @@ def results(stream: Any) -> list[Result]:
 
 
 def short_name(test: str) -> str:
-    """Of ``setUpClass (tempest.api.compute.a.b)`` ``a.b.setUpClass``; of a test its name without tags."""
+    """Return a short name: ``a.b.setUpClass`` for ``setUpClass (tempest.api.compute.a.b)``; a test's name without
+    tags.
+    """
     fixture = re.fullmatch(r"(\w+) \((.*)\)", test)
     name = f"{fixture[2]}.{fixture[1]}" if fixture else test.partition("[")[0]
     return name.removeprefix(PREFIX)
@@ -257,7 +259,7 @@ def refused_in(details: dict[str, Any]) -> str:
 
 
 def need_of(result: Result) -> str | None:
-    """What a test that did not pass needs and this cloud has not; None: nothing that is known, so it is a mistake."""
+    """Return the feature that a failed test needs and this cloud lacks; None for a failure without such a reason."""
     for expression, need in NEEDS:
         if match := re.search(expression, f"{result.cause} | {result.refused} | {result.test}", re.IGNORECASE):
             return re.sub("(?<=the action )[A-Z]", lambda first: first[0].lower(), match.expand(need))
@@ -279,7 +281,7 @@ def counts(found: list[Result]) -> list[tuple[Any, ...]]:
 
 
 def grouped(found: list[Result], status: str) -> list[tuple[str, int, str, str]]:
-    """Need, number, cause and tests, with one row per cause."""
+    """Return need, number, cause and tests, one row per cause."""
     tests: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
     for result in found:
         if result.status == status:
@@ -290,7 +292,7 @@ def grouped(found: list[Result], status: str) -> list[tuple[str, int, str, str]]
 
 
 def needs(found: list[Result]) -> list[tuple[Any, ...]]:
-    """How many failed and were skipped for want of what."""
+    """Return the numbers of failed and skipped tests by missing feature."""
     by_need: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for result in found:
         if result.status != "passed":

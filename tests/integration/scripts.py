@@ -1,11 +1,11 @@
-"""What guests of the tests are told to run (user data, which the test guest takes from its config drive)."""
+"""User data scripts of guests in tests. The test guest reads them from its config drive."""
 
 from __future__ import annotations
 
 import base64
 import re
 
-#: Says what the disk says and how big it is, and leaves its mark there.
+#: Script that prints the disk's mark and size, and writes its own mark.
 MARKS = """
 found=$(dd if=/dev/vda bs=512 skip=1024 count=1 2>/dev/null | tr -d '\\000\\n')
 echo "on disk: ${found:-nothing}, sectors $(cat /sys/class/block/vda/size)"
@@ -32,5 +32,5 @@ def user_data(script: str) -> str:
 
 
 def counts(console: str) -> list[tuple[int, float]]:
-    """What a counting guest has said: number, and the guest's clock in seconds."""
+    """Return the output of a counting guest: number, and the guest's clock in seconds."""
     return [(int(number), float(clock)) for number, clock in _COUNT.findall(console)]

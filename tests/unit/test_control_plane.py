@@ -38,7 +38,7 @@ HOSTS = ("host1", "host2")
 STEPS = ["plug_vifs", "spawn_before_domain", "spawn_after_domain", "destroy", "power_on", "power_off", "reboot"]
 KINDS = ["stop", "start", "reboot", "delete", "delete", "evacuate"]
 
-#: How far a request comes at once: its row is written, its message is out, its host has got it.
+#: Progress of a request before other events: its row is written, its message is sent, its host has it.
 ACCEPTED, SENT, DELIVERED = "accepted", "sent", "delivered"
 FAR = st.sampled_from([ACCEPTED, SENT, DELIVERED, DELIVERED, DELIVERED])
 CUTS = st.sampled_from(["", "", "", "before", "after"])
@@ -49,8 +49,9 @@ ROUNDS = 40
 
 
 class Link:
-    """What a host reports, to the conductor. ``cut``: the next report is not heard (before), or its answer is not
-    (after), and the host is dead from then on."""
+    """Reports of a host to the conductor. ``cut``: the next report is lost (before), or its reply (after), and the
+    host is dead from then on.
+    """
 
     def __init__(self, world: World) -> None:
         self.reports = world.reports
@@ -108,7 +109,7 @@ class Link:
 
 
 class Post:
-    """What the conductor sends to hosts: kept, to be delivered as often as it pleases."""
+    """Messages of the conductor to hosts, kept for delivery in any order and number."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, BuildRequest | ActionCommand]] = []
@@ -130,7 +131,7 @@ class Post:
 
 
 class Life(Host):
-    """One life of a host's daemon, whose work can be held at a step of the hypervisor."""
+    """A run of a host's daemon, whose work can be held at a step of the hypervisor."""
 
     def __init__(self, *arguments: Any, **compute: Any) -> None:
         self.gates: list[Gate] = []
@@ -157,7 +158,7 @@ class Life(Host):
         self.settle()
 
     def settle(self) -> None:
-        """Until nothing moves any more: nothing is left to do, or it is held or waits for what is."""
+        """Run until nothing moves any more: no work is left, or all of it is held."""
         moves = time.monotonic() + DEADLINE
         while not self.manager.jobs.wait_idle(0.05):
             if self.gates:

@@ -26,7 +26,7 @@ class Restored(ControlPlane):
         self._copy(self.file, f"{self.path}/copy")
 
     def restore(self) -> None:
-        """As it was at `copy`."""
+        """Restore the database as of `copy`."""
         self.world.db.engine.dispose()
         self._copy(f"{self.path}/copy", self.file)
 
@@ -94,7 +94,7 @@ def test_a_delete_repeated_ends(plane: Restored) -> None:
 
 
 def test_orders_and_reports_of_the_lost_time_change_nothing(plane: Restored) -> None:
-    """They are still in a queue."""
+    """The messages are still in a queue."""
     uuid, other = plane.made(), plane.made()
     plane.copy()
     lost = plane.do(uuid, "stop")

@@ -1,4 +1,4 @@
-"""What the fault matrix says of its cases."""
+"""Report of the fault matrix on its cases."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_table_of_a_run_with_a_failure(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    """What failed is run again, and counts as it ends then."""
+    """A failed case runs again, and the new result counts."""
     kept = tmp_path / "results"
     assert passed_before(kept) == {}
     table = Table(2, kept=kept)
@@ -48,7 +48,7 @@ def test_a_seed_gives_the_same_pairs() -> None:
 
 
 def test_each_case_has_a_description_of_its_own() -> None:
-    """So that the command that repeats it picks it alone."""
+    """The command that repeats a case selects it alone."""
     cases = matrix.singles()
     assert len({str(case) for case in cases}) == len(cases)
     (pause,) = matrix.chosen(cases, ["pause: by itself"])

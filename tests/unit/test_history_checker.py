@@ -32,7 +32,7 @@ OVER = "2026-01-01 00:00:00"
 
 
 class Story:
-    """One server's life, a second for each thing that happens; `told` is the history."""
+    """Life of a server, with one second per event; `told` is the history."""
 
     def __init__(self) -> None:
         self.events: list[Any] = [Settings(seed=1, seconds=100, bound=10, hosts=["a", "b"])]
@@ -58,7 +58,7 @@ class Story:
         )
 
     def write(self, at: float, action: int | None = None, uuid: str = S, **values: Any) -> None:
-        """One transaction: what it makes of the server, and of the action ``action`` (its values begin with a_)."""
+        """Record one transaction: its changes of the server, and of the action ``action`` (prefix a_)."""
         if own := {key: value for key, value in values.items() if not key.startswith("a_")}:
             self.server |= own
             self._change(at, "instance", self.server, uuid)
@@ -418,7 +418,7 @@ BROKEN: dict[Callable[[Story], None], str] = {
     bad_tables: "tables",
 }
 
-#: They come between the parts of the story; the others after it, as the order of rows is that of time.
+#: Violations that fit between the parts of the story. Others follow it, since rows are in the order of time.
 BETWEEN = {
     **dict.fromkeys((accept, task, foreign_task, vm_state, wrong_outcome, step, backward, again), "delete"),
     **dict.fromkeys((deleted_unasked, place, generation, unasked, still_open, no_effect, no_cause), "delete"),

@@ -44,7 +44,7 @@ def wait_for(what: str, check: Callable[[], Any]) -> Any:
 
 
 class Cloud:
-    """What the user ``demo`` does, and what an admin sees of it."""
+    """Requests of the user ``demo``, and an admin's view of the results."""
 
     def __init__(self) -> None:
         user, admin = openstack.connect(cloud="nova-lite-demo"), openstack.connect(cloud="nova-lite")

@@ -18,7 +18,7 @@ ORDERS = 3
 
 
 class Browser:
-    """One page."""
+    """A browser page."""
 
     def __init__(self, process: subprocess.Popen[bytes], orders: int, answers: int) -> None:
         self._process = process
@@ -31,8 +31,9 @@ class Browser:
         self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
 
     def open(self, url: str, loaded: str) -> None:
-        """Until the expression ``loaded`` is true in the page. A browser gives up what it loads when a network device
-        of its machine comes or goes, as those of guests do: then it is told again."""
+        """Open the URL and wait until the expression ``loaded`` is true in the page. A browser drops its requests
+        when a network device of its machine changes, as guests' devices do; the URL is then opened again.
+        """
         deadline = time.monotonic() + 300
         while True:
             self._ask("Page.navigate", url=url)
@@ -44,7 +45,7 @@ class Browser:
             assert time.monotonic() < deadline, f"not loaded: {url.partition('?')[0]}"
 
     def evaluate(self, script: str) -> Any:
-        """The value of a JavaScript expression in the page; None if it throws."""
+        """Return the value of a JavaScript expression in the page; None if it throws."""
         return self._ask("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
 
     def screenshot(self, path: Path) -> None:
@@ -75,7 +76,7 @@ class Browser:
 
 @contextlib.contextmanager
 def browser(profile: Path) -> Iterator[Browser]:
-    """Gone at the end, with all its processes."""
+    """Run a browser, and end all its processes."""
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     flags = (

@@ -1,8 +1,8 @@
-"""The command line client's own shell, command after command in one process, as each start of it costs a second.
+"""Shell of the command line client: many commands in one process, since each start of the client takes a second.
 
-Standard input: a line for each command, its arguments as a JSON list. Standard output: a line for each, ``{"status": 0,
-"output": "...", "errors": "..."}``. Every command logs in anew, as one that is started does. Who waits for a status
-(``--wait``) looks each half second instead of each five.
+Standard input has one line per command, its arguments as a JSON list. Standard output has one line per result,
+``{"status": 0, "output": "...", "errors": "..."}``. Every command logs in anew, as a new process does. ``--wait``
+polls each half second instead of each five.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ LIBVIRT_HOST = "/opt/nova-lite/libvirt-host.sh"
 
 
 def wait_for(what: str, check: Callable[[], Any], timeout: float = PATIENCE) -> Any:
-    """The first true answer of ``check``, asked until ``timeout`` seconds have passed."""
+    """Return the first true value of ``check``; fail after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not (answer := check()):
         assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
@@ -43,7 +43,7 @@ def wait_for(what: str, check: Callable[[], Any], timeout: float = PATIENCE) -> 
 
 
 def run(*command: str) -> str:
-    """Standard output of a command that has to succeed."""
+    """Return the standard output of a command that has to succeed."""
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
     return result.stdout
@@ -57,7 +57,7 @@ class StackedCloud:
         connection = openstack.connect(cloud="nova-lite")
         self.compute: Any = connection.compute
         self.images: Any = connection.image
-        #: What there is while no test has anything.
+        #: Traces of the cloud while no test has a server.
         self.untouched: dict[str, Any] | None = None
         #: Compute hosts by name, with what leads a command there.
         self.entered: dict[str, tuple[str, ...]] = {socket.gethostname(): ()}
@@ -67,7 +67,7 @@ class StackedCloud:
                 self.entered[f"{socket.gethostname()}-{number}"] = (LIBVIRT_HOST, "enter", str(number))
 
     def cli(self, *arguments: str) -> Any:
-        """The command line client's JSON."""
+        """Return the JSON output of the command line client."""
         return json.loads(self.cli_quiet(*arguments, "-f", "json"))
 
     def cli_quiet(self, *arguments: str) -> str:
@@ -97,11 +97,11 @@ class StackedCloud:
         )
 
     def servers(self) -> list[Any]:
-        """Those of these tests."""
+        """Return the servers of these tests."""
         return list(self.compute.servers(name=f"^{PREFIX}"))
 
     def wait_status(self, server_id: str, status: str) -> Any:
-        """The server, once nothing is being done to it and it is ``status``; any other outcome fails."""
+        """Return the server once it has no task and is ``status``; any other outcome fails."""
 
         def settled() -> Any:
             server = self.compute.get_server(server_id)
@@ -112,7 +112,7 @@ class StackedCloud:
         return server
 
     def guest_lines(self, server_id: str) -> list[tuple[str, ...]]:
-        """What the guest says of itself, each time it boots: uuid, host name, address. At least once."""
+        """Return the guest's reports of uuid, host name and address, one per boot. There has to be at least one."""
 
         def said() -> list[tuple[str, ...]]:
             output = self.compute.get_server_console_output(server_id)["output"].replace("\r", "")
@@ -136,8 +136,9 @@ class StackedCloud:
     # --- behind it
 
     def traces(self) -> dict[str, Any]:
-        """All that servers of this cloud take: compared before and after, it tells whether something was left. What
-        others have on the same libvirtd and in the same kernel is left out."""
+        """Return everything that servers of this cloud occupy, to be compared before and after. Other users' things
+        on the same libvirtd and kernel are left out.
+        """
         return {
             "domains": sorted(uuid for host in self.entered for uuid in self.domains(host)),
             "disks": sorted(path.name for path in STATE.glob("**/instances/*") if not path.name.startswith("_")),
@@ -152,11 +153,11 @@ class StackedCloud:
         return hosts
 
     def on(self, host: str, *command: str) -> str:
-        """As `run`, on a compute host: it may be in namespaces of its own."""
+        """Run a command on a compute host, which may have its own namespaces."""
         return run(*self.entered[host], *command)
 
     def domains(self, host: str) -> list[str]:
-        """Uuids of this cloud's domains on the host, by the host name that their metadata tell."""
+        """Return the uuids of this cloud's domains on the host, by the host name in their metadata."""
         found = []
         for uuid in self.on(host, *VIRSH, "list", "--all", "--uuid").split():
             command = (*self.entered[host], *VIRSH, "metadata", uuid, "urn:nova-lite:instance:1")
@@ -194,7 +195,7 @@ class StackedCloud:
         return {key: value for key, value in absolute.items() if key.startswith("total") and key.endswith("Used")}
 
     def audit(self) -> list[Any]:
-        """What is wrong between rows."""
+        """Return the problems of the audit."""
         result = subprocess.run(
             ["nova-lite-manage", "audit", "--format", "json"], capture_output=True, text=True, check=False
         )

@@ -20,10 +20,10 @@ from tests.integration.cloud.browser import Browser, browser
 from tests.integration.cloud.conftest import SETTINGS, STATE, StackedCloud, wait_for
 from tests.support import consoles
 
-#: Put beside the test's own files, and elsewhere if that is asked for.
+#: Path of the screenshot, if it is requested.
 SCREENSHOT = "NOVA_LITE_SCREENSHOT"
 
-#: What the guest shows on its screen: more colours than a terminal without a picture has.
+#: Script that shows more colours on the guest's screen than a text terminal has.
 USER_DATA = r"""#!/bin/sh
 {
     printf '\033[2J\033[H\n  This is the screen of \033[1;32m%s\033[0m\n\n' "$(hostname)"
@@ -35,7 +35,7 @@ USER_DATA = r"""#!/bin/sh
 echo "the screen is drawn"
 """
 
-#: Of the page's canvas: its size, how many colours it has, and how many dots are not black.
+#: Expression for the page's canvas: its size, number of colours, and number of dots that are not black.
 CANVAS = """(() => {
     const canvas = document.querySelector('canvas');
     if (!canvas || !canvas.width) return null;
@@ -50,14 +50,14 @@ CANVAS = """(() => {
     return [canvas.width, canvas.height, colours.size, lit];
 })()"""
 
-#: What vnc_lite.html says of its connection, and whether its scripts are there to say it.
+#: Expression for the connection state that vnc_lite.html shows.
 STATUS = "(document.querySelector('#status') || {textContent: ''}).textContent"
 LOADED = f"!['', 'Loading'].includes({STATUS})"
 
 
 @pytest.fixture(scope="module")
 def guest(stacked: StackedCloud) -> Iterator[Any]:
-    """One for all of these tests, as each takes seconds to boot."""
+    """Boot one guest for all of these tests."""
     stacked.sweep()
     user_data = base64.b64encode(USER_DATA.encode()).decode()
     server = stacked.create("console", user_data=user_data, config_drive=True)

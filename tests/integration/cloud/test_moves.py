@@ -53,7 +53,7 @@ def console(cloud: StackedCloud, server: Any) -> str:
 
 
 def found_on_disk(cloud: StackedCloud, server: Any, boots: int = 1) -> tuple[str, int]:
-    """What the guest found on its disk at its last boot of so many on its host, and how big that is, in GB."""
+    """Return the mark that the guest found on its disk at its last boot on the host, and the disk's size in GB."""
 
     def said() -> list[tuple[str, str]]:
         text = console(cloud, server)
@@ -73,7 +73,7 @@ def other(hosts: tuple[str, str], host: str) -> str:
 
 
 def moved(cloud: StackedCloud, server: Any, hosts: tuple[str, str]) -> str:
-    """Where it runs now that it has moved, while here its guest is kept, off."""
+    """Return the host that the server has moved to, and check that the source keeps its guest, off."""
     after = cloud.wait_status(server.id, "VERIFY_RESIZE")
     assert after.compute_host == other(hosts, server.compute_host)
     assert cloud.where(server.id) == {server.compute_host: "shut off", after.compute_host: "running"}

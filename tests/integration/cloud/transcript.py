@@ -27,7 +27,7 @@ MAY_BE_EMPTY, MAY_BE_MISSING = "(", "["
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """One entry of the table, whose first lines say what the fields are."""
+    """An entry of the table, whose first lines define the fields."""
 
     run: str
     list: str = ""
@@ -46,7 +46,7 @@ class Command:
 
 
 def load() -> tuple[list[Command], list[str]]:
-    """The commands, and those that remove what an earlier, broken run may have left."""
+    """Return the commands, and the commands that remove leftovers of an earlier run."""
     table = yaml.safe_load(TABLE.read_text())
     return [Command(**entry) for entry in table["commands"]], table["clean"]
 
@@ -72,7 +72,7 @@ class Client:
         self._process.wait(30)
 
     def run(self, command: str, *more: str) -> tuple[int, str, str]:
-        """Status, output and errors of the command."""
+        """Return status, output and errors of the command."""
         arguments = [word.format_map(self.names) for word in shlex.split(command)]
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write(json.dumps([*self._options, *arguments, *more]) + "\n")

@@ -99,7 +99,7 @@ def address(server: Any) -> str:
 
 
 def pings(network_id: str, target: str) -> bool:
-    """From the namespace of the network's DHCP agent, a neighbour of the guest's."""
+    """Ping from the namespace of the network's DHCP agent, a neighbour of the guest."""
     command = ["ip", "netns", "exec", f"qdhcp-{network_id}", "ping", "-c", "1", "-W", "2", target]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "No such file" not in done.stderr, done.stderr
@@ -154,7 +154,7 @@ def test_interfaces_come_and_go(demo: Demo) -> None:
 
 
 def test_neutron_ports_belong_to_neutron_and_nova_is_notified(demo: Demo) -> None:
-    """The catalog's network service is Neutron; of the daemons the conductor alone is told as whom to ask it."""
+    """The catalog's network service is Neutron. Of the daemons only the conductor has its credentials."""
     assert demo.network.find_extension("agent") is not None
     assert demo.compute.get("/os-security-groups", microversion="2.1").status_code == 501
     told = [path.name for path in SETTINGS.parent.glob("*.conf") if "[neutron]" in path.read_text().splitlines()]

@@ -142,7 +142,7 @@ def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_purge(tool: Tool) -> None:
-    """What there is to purge, and what stays, is tests/unit/conductor/test_purge.py's."""
+    """The selection of rows is tested in tests/unit/conductor/test_purge.py."""
     database = tool.database_of()
 
     def deleted(days: int) -> None:
@@ -429,7 +429,7 @@ def test_configuration_check(tool: Tool) -> None:
 
 
 def test_configuration_check_of_glance(tool: Tool) -> None:
-    """In a process of its own: keystoneauth leaves its plugin's options in the global configuration."""
+    """The command runs in its own process: keystoneauth leaves its plugin's options in the global configuration."""
     tool.configure("[image]\nbackend = glance\n[glance]\nauth_type = password\n")
     command = [sys.executable, "-m", "nova_lite.cmd.manage", "config", "check", "--config-file", str(tool.config)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

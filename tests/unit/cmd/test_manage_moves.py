@@ -25,8 +25,9 @@ DEADLINE = 20.0
 
 
 class Servers:
-    """What the API's side and the conductor would do, played: a move takes ``waits`` looks, and ``fails`` says which
-    operations go wrong with a server, at which event and why."""
+    """A scripted API and conductor. A move takes ``waits`` looks; ``fails`` names the operations that fail for a
+    server, with event and cause.
+    """
 
     def __init__(self, tool: Tool) -> None:
         self.conductor = self

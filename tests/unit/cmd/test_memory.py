@@ -1,4 +1,4 @@
-"""What many threads have freed is used again, and not kept by each of them."""
+"""Memory that many threads have freed is reused, and not kept by each of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ libc.malloc_stats()
 
 
 def arenas(share: bool) -> int:
-    """As glibc counts them."""
+    """Return the number of arenas that glibc reports."""
     command = [sys.executable, "-W", "ignore", "-c", SCRIPT.format(share=share)]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     return len(re.findall(r"^Arena \d+:", told, re.MULTILINE))
@@ -52,7 +52,7 @@ def told(script: str) -> list[str]:
 
 
 def test_every_daemon_looks_for_garbage_seldom() -> None:
-    """From before it loads anything; the scheduler's own setting goes with it."""
+    """The daemons set it before they load anything. The scheduler's own setting replaces it."""
     script = """
 import gc
 from nova_lite.cmd import scheduler

@@ -1,4 +1,4 @@
-"""What a daemon loads before it works is most of its start and of its memory: libraries it does not use stay out."""
+"""Modules that a daemon loads make up most of its startup time and memory. Unused libraries stay out."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.support import make
 
 @pytest.fixture
 def healthy(db: Database, conf: cfg.ConfigOpts) -> str:
-    """One ACTIVE instance with all that belongs to it; its uuid."""
+    """Create an ACTIVE instance with all its parts; return its uuid."""
 
     def fill(uow: UnitOfWork) -> str:
         hosts.record(uow, conf, make.report())

@@ -192,7 +192,7 @@ def test_image_quota(db: Database, conf: cfg.ConfigOpts) -> None:
 
 
 def test_image_quota_of_bytes(db: Database, conf: cfg.ConfigOpts) -> None:
-    """What an image has had does not count beside what it is to have."""
+    """An image's new size replaces its old one in the count."""
     conf.set_override("image_size_total", 3, group="image")
     image = db.write(images.create, make.image(owner="p1", size=1024**2))
     db.write(images.create, make.image(owner="p1", size=1024**2))

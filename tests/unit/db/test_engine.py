@@ -21,7 +21,7 @@ from tests.support import make
 
 
 def test_connections_are_kept(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as may be open at once; who comes later waits for one of them."""
+    """The pool keeps as many connections as may be open. Later threads wait for one."""
     opened = []
     sa.event.listen(db.engine, "connect", lambda connection, record: opened.append(connection))
     monkeypatch.setattr(db.engine.pool, "_timeout", 0.01)
@@ -60,7 +60,7 @@ def test_idle_connection_is_pinged_before_use(db: Database, monkeypatch: pytest.
 
 @pytest.mark.parametrize("idle", [0.0, 600.0])
 def test_a_connection_that_broke_harms_nobody(db: Database, monkeypatch: pytest.MonkeyPatch, idle: float) -> None:
-    """Found when it is asked, or by what runs on it, which is run again then."""
+    """The break is found by a ping, or by a statement, whose transaction is then retried."""
     if db.is_sqlite:
         pytest.skip("a file has no connection that could break")
     monkeypatch.setattr(engine, "IDLE", idle)
@@ -160,7 +160,7 @@ def test_errors_do_not_tell_what_statements_were_given(db: Database) -> None:
 
 
 class Refusal(Exception):
-    """As a driver raises it."""
+    """Error as a driver raises it."""
 
     def __init__(self, *args: object, sqlstate: str | None = None) -> None:
         super().__init__(*args)
@@ -205,7 +205,7 @@ def test_an_errors_code_is_the_one_that_says_most(refusal: Exception, code: obje
     ],
 )
 def test_database_errors_of_an_unreachable_server_are_recognized(refusal: Exception, away: bool) -> None:
-    """The rest is a fault of ours: to ask again would not help, and nobody is told to."""
+    """Other errors are our own faults: a retry would not help, and no caller is asked to retry."""
     error = sa.exc.OperationalError("SELECT 1", None, refusal)
     assert isinstance(engine.translate(error), exceptions.DatabaseUnavailable) is away
     assert away or engine.translate(error) is error

@@ -27,7 +27,7 @@ def take(db: Database, conf: cfg.ConfigOpts, pool: str | None = None, project: s
 
 
 def address_of(db: Database, uuid: str) -> str | None:
-    """As the server shows it."""
+    """Return the address as the server shows it."""
     (vif,) = db.read(lambda uow: networks.Store(uow).vifs(uuid))
     return vif.floating_address
 

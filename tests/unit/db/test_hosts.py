@@ -20,7 +20,7 @@ from tests.support import make
 
 
 def touched_by(db: Database, func: Any, *args: Any) -> set[int]:
-    """Runs it, and tells which nodes the schedulers would hear about."""
+    """Run a function, and return the nodes that are published to schedulers."""
 
     def run(uow: UnitOfWork) -> set[int]:
         func(uow, *args)

@@ -269,7 +269,7 @@ def test_newest_first(db: Database) -> None:
 
 @pytest.mark.parametrize("dirs", list(itertools.product(("asc", "desc"), repeat=2)), ids="-".join)
 def test_pages_are_the_list(db: Database, dirs: tuple[str, str]) -> None:
-    """With NULLs and equal values, page by page gives each instance once, in the order of the whole list."""
+    """Despite NULLs and equal values, pages give each instance once, in the order of the whole list."""
     uuids = [
         db.write(make.instance, host=host, display_name=name)
         for host in (None, "h1", "h2")

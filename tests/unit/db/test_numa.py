@@ -1,4 +1,4 @@
-"""CPUs of their own and memory of NUMA cells: given out once, and given back."""
+"""Dedicated CPUs and memory of NUMA cells: claimed once, and released."""
 
 from __future__ import annotations
 

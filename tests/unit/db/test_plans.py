@@ -1,4 +1,4 @@
-"""What grows with all that ever was is found by an index: SQLite's plans for the questions that clients repeat."""
+"""Queries that clients repeat use an index, whatever the number of old rows: SQLite's plans."""
 
 from __future__ import annotations
 

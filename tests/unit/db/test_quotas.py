@@ -83,7 +83,7 @@ def test_giving_back_too_much_is_told_and_stops_at_zero(
 
 
 def test_threads_get_exactly_the_quota(db: Database, conf: cfg.ConfigOpts) -> None:
-    """From a project without any row on: the first ones race to insert it."""
+    """The project has no row yet: the first threads race to insert it."""
     db.write(quotas.set_limit, "p1", "cores", 41)
 
     def take_some(_: int) -> int:
@@ -150,7 +150,7 @@ def test_no_limit_below_use_unless_forced(db: Database, conf: cfg.ConfigOpts) ->
 
 
 def make_servers(uow: UnitOfWork, conf: cfg.ConfigOpts, user: str, count: int = 1, project: str = "p1") -> None:
-    """As a create does: the quota, and then the rows."""
+    """Take quota and write the rows, as a create does."""
     quotas.take(uow, conf, project, {"instances": count, "cores": count, "ram": 64 * count}, user)
     for _ in range(count):
         make.instance(uow, project_id=project, user_id=user)

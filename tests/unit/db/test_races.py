@@ -1,4 +1,4 @@
-"""Two transactions at a time: the one that waited does not act on what it read before."""
+"""Two concurrent transactions: the waiting one does not act on stale reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HELD = 1.0
 
 
 def overlap(db: Database, first: Callable[[UnitOfWork], Any], second: Callable[[UnitOfWork], Any]) -> Any:
-    """What ``second`` returns, which begins when ``first`` has written and not committed."""
+    """Return the result of ``second``, which begins when ``first`` has written but not committed."""
     written, done = threading.Event(), threading.Event()
 
     def hold(uow: UnitOfWork) -> None:
@@ -113,7 +113,9 @@ def test_an_instance_is_locked_before_its_action(db: Database) -> None:
 
 
 def test_several_instances_are_locked_in_one_order_and_no_others(db: Database) -> None:
-    """In that of their uuids, whatever the order of their actions. Who holds another one is not waited for."""
+    """Rows are locked in the order of their uuids, whatever the order of their actions. The lock does not wait for
+    other instances.
+    """
     if db.is_sqlite:
         pytest.skip("one writer at a time")
     first, second, third, other = sorted(db.write(make.instance) for _ in range(4))

@@ -1,4 +1,4 @@
-"""Security groups: rows, rules, quota, members, and what hosts are told of them."""
+"""Security groups: rows, rules, quota, members, and the filter rules of hosts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tcp(group: str, port: int = 80, **values: Any) -> SecurityGroupRule:
 
 
 def server(db: Database, number: int, *groups: str, **values: Any) -> str:
-    """With an interface of 10.0.0.``number``."""
+    """Create a server with an interface 10.0.0.``number``."""
 
     def write(uow: UnitOfWork) -> str:
         network = networks.Store(uow).networks() or [networks.create(uow, make.network())]
@@ -171,7 +171,7 @@ def test_quota_of_groups_and_rules(db: Database, conf: cfg.ConfigOpts) -> None:
 
 
 def test_members(db: Database, conf: cfg.ConfigOpts) -> None:
-    """A group that is renamed keeps its members; one that has any is not deleted."""
+    """A renamed group keeps its members. A group with members cannot be deleted."""
     group = made(db, conf)
     uuid = server(db, 2, "default")
     db.write(security_groups.join, ME, uuid, group.id)
@@ -221,7 +221,7 @@ def test_new_servers_groups_are_found_by_name_or_id(db: Database, conf: cfg.Conf
 
 
 def test_filters_contain_a_hosts_servers(db: Database, conf: cfg.ConfigOpts) -> None:
-    """Of servers that they have, their groups; and the members of groups that those name, wherever they are."""
+    """A host gets the groups of its servers, and the members of groups that their rules name, on any host."""
     web, db_group = made(db, conf), made(db, conf, "db")
     db.write(security_groups.add_rule, conf, ME, tcp(db_group.id, 5432, remote_group_id=web.id))
     front, back = server(db, 2, "default", "web", host="h1"), server(db, 3, "db", host="h1")
@@ -259,7 +259,7 @@ def test_a_rule_goes_with_the_group_that_it_names(db: Database, conf: cfg.Config
 def test_affected_hosts_are_found_without_reading_all_servers(
     db: Database, projects: set[str], changed: set[str]
 ) -> None:
-    """Of all that were ever made."""
+    """Deleted servers are many."""
     if not db.is_sqlite:
         pytest.skip("the plan is read as SQLite tells it")
     plans: list[str] = []
@@ -294,7 +294,7 @@ def test_affected_hosts_of_a_change(db: Database) -> None:
     assert db.read(security_groups.hosts, {"p1"}, set()) == ["h1", "h2"]
     assert db.read(security_groups.hosts, set(), {first}) == ["h2"]
     assert db.read(security_groups.hosts, {"p2"}, {first}) == ["h2", "h3"]
-    # Of two that changed at the same time, each has to know the other.
+    # Both changed at once, so each host has to learn about the other.
     assert db.read(security_groups.hosts, set(), {first, second}) == ["h1", "h2"]
 
 

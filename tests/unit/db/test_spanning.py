@@ -1,4 +1,4 @@
-"""Networks that span hosts: rows, and what each host is told of the others."""
+"""Networks that span hosts: rows, and the peers of each host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def host(db: Database, name: str, tunnel_ip: str | None) -> int:
 
 
 def guest(db: Database, network: Network, number: int, *nodes: int, **values: object) -> str:
-    """On these compute nodes."""
+    """Create a guest on these compute nodes."""
 
     def write(uow: UnitOfWork) -> str:
         uuid = make.instance(uow, **values)
@@ -87,7 +87,7 @@ def test_peer_without_tunnel_address_is_left_out(db: Database) -> None:
 
 
 def test_affected_peers_of_a_guest(db: Database) -> None:
-    """Also hosts of other projects' guests, which share the network."""
+    """Hosts with guests of other projects on the shared network count as well."""
     one, two, three = host(db, "h1", "10.9.9.1"), host(db, "h2", "10.9.9.2"), host(db, "h3", "10.9.9.3")
     wide, alone = span(db), span(db, "alone", None, 2)
     guest(db, wide, 2, one, host="h1")

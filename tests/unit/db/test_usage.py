@@ -1,4 +1,4 @@
-"""What instances used in a period, also those that are gone."""
+"""Usage of instances in a period, deleted ones included."""
 
 from __future__ import annotations
 

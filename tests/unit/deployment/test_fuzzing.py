@@ -1,4 +1,4 @@
-"""What devstack/fuzz.sh calls a leak."""
+"""Leaks as devstack/fuzz.sh defines them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What devstack installs is what setup.cfg asks for, file by file."""
+"""The locked requirements of devstack match setup.cfg."""
 
 from __future__ import annotations
 

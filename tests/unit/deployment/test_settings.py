@@ -1,4 +1,4 @@
-"""What devstack's settings come from, and what is refused."""
+"""Sources of devstack's settings, and refused values."""
 
 from __future__ import annotations
 

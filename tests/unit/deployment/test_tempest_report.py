@@ -1,4 +1,4 @@
-"""What devstack/tempest.sh says of Tempest's results."""
+"""Report of devstack/tempest.sh on Tempest's results."""
 
 from __future__ import annotations
 

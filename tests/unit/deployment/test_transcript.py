@@ -1,4 +1,4 @@
-"""What the table of the client's commands says is really compared."""
+"""The comparison of the client's commands with their table finds every deviation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.integration.cloud.transcript import Client, Command, check, load
 
 
 class Saying(Client):
-    """A client that prints one thing, whatever it is asked."""
+    """A client with one fixed output for every command."""
 
     def __init__(self, output: str, status: int = 0) -> None:
         super().__init__([], {})

@@ -60,7 +60,7 @@ def test_unit_waits_for_the_daemon_to_be_ready(path: pathlib.Path) -> None:
     assert read(path)["TimeoutStartSec"] == "infinity"
 
 
-#: What confines each daemon that is not root, whatever else its unit says.
+#: Sandboxing options of every daemon that is not root.
 CONFINED = """
 NoNewPrivileges=yes PrivateTmp=yes PrivateDevices=yes PrivateUsers=yes ProtectHome=yes ProtectSystem=strict
 ProtectProc=invisible ProtectClock=yes ProtectHostname=yes ProtectControlGroups=yes ProtectKernelLogs=yes
@@ -75,7 +75,7 @@ NoNewPrivileges=yes PrivateTmp=yes ProtectHome=yes ProtectSystem=strict ProtectC
 ProtectControlGroups=yes ProtectKernelLogs=yes LockPersonality=yes RestrictNamespaces=yes RestrictRealtime=yes
 RestrictSUIDSGID=yes SystemCallArchitectures=native DevicePolicy=closed ReadWritePaths=/var/lib/nova-lite
 """
-#: Where each may write; the others nowhere.
+#: Writable directories by daemon; other daemons have none.
 WRITABLE = {
     "api": "-/var/lib/nova-lite/images -/var/lib/nova-lite/identity",
     "conductor": "-/var/lib/nova-lite/images -/var/lib/nova-lite/conductor",

@@ -1,6 +1,6 @@
-"""Claims decide what fits where. Each is a conditional update of a compute node's counters and an allocation.
+"""Claims decide what fits where. Each is a conditional update of a compute node's counters, and an allocation.
 
-Two schedulers may choose the same host; whoever's update finds room gets it, exactly (`docs/adr/0007`).
+Two schedulers may choose the same host. The update succeeds exactly as long as there is room (`docs/adr/0007`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from nova_lite.hardware.numa import NUMARequest
 from nova_lite.objects import Flavor, InstanceNUMATopology, Selection
 from nova_lite.objects.host import admission
 
-#: What is claimed of a node; columns of `Allocation` and, with ``_used``, of `ComputeNode`.
+#: Claimed resources: columns of `Allocation` and, with ``_used``, of `ComputeNode`.
 RESOURCES = ("vcpus", "memory_mb", "disk_gb")
 
 
 class Place(NamedTuple):
-    """A place that is claimed: the hypervisor, its zone, and the generation of what comes to be there. ``numa``: where
-    it is in the NUMA cells there, in plain values."""
+    """A claimed place: the hypervisor, its zone, and the generation of the guest there. ``numa``: the place in the
+    NUMA cells, in plain values.
+    """
 
     host: str
     node: str | None
@@ -35,9 +36,10 @@ class Place(NamedTuple):
 
 
 def claim(uow: UnitOfWork, instance: Instance, selection: Selection, numa: NUMARequest | None = None) -> bool:
-    """Place ``instance`` on the selected node if its host is alive and all of its resources still fit.
+    """Claim the selected node and move ``instance`` there; return False if the host is not alive or a resource no
+    longer fits.
 
-    The instance gets host, node and the next generation. Its row has to be locked by the caller.
+    The instance gets host, node and the next generation. The caller holds the lock of its row.
     """
     wanted = {name: getattr(instance, name) for name in RESOURCES}
     place = take(uow, instance, selection, wanted, numa)
@@ -53,8 +55,9 @@ def take(
     wanted: Mapping[str, int],
     numa: NUMARequest | None = None,
 ) -> Place | None:
-    """Claim ``wanted`` of the selected node for an instance that stays where it is; None when it does not fit. vCPUs
-    that get CPUs for themselves (``numa``) are none of those that guests share."""
+    """Claim ``wanted`` of the selected node for an instance that stays where it is; return None when it does not
+    fit. vCPUs with dedicated CPUs (``numa``) do not count as shared ones.
+    """
     alive = _alive(uow, selection)
     if alive is None:
         return None
@@ -95,7 +98,7 @@ def take(
     return place
 
 
-#: A line for each node of a host: its id and its name.
+#: A text line for each node of a host: its id and its name.
 _NODES = (
     sa.select(sa.func.aggregate_strings(sa.cast(ComputeNode.id, sa.String(20)) + " " + ComputeNode.node, "\n"))
     .where(ComputeNode.service_id == Service.id, ComputeNode.host == Service.host)
@@ -115,9 +118,10 @@ _ALIVE = (
 
 
 def lock_hosts(uow: UnitOfWork, names: Iterable[str]) -> None:
-    """Hosts that places are to be claimed of, by one statement. Until the transaction ends nobody forces those down
-    that are up: a condition on the host in a claim's own update could hold of a row that has changed while the update
-    waited."""
+    """Lock the hosts of coming claims by one statement. Until the transaction ends nobody forces a live one down.
+
+    A condition on the host in the claim's own update could hold for a row that has changed while the update waited.
+    """
     new = sorted(set(names) - uow.hosts.keys())
     if not new:
         return
@@ -128,7 +132,7 @@ def lock_hosts(uow: UnitOfWork, names: Iterable[str]) -> None:
 
 
 def _alive(uow: UnitOfWork, selection: Selection) -> tuple[str, int] | None:
-    """Zone and id of the selected node while its host is up, which is locked then."""
+    """Return zone and id of the selected node if its host is up, and lock the host."""
     lock_hosts(uow, [selection.host])
     host = uow.hosts[selection.host]
     node_id = None if host is None else host.nodes.get(selection.node)
@@ -136,43 +140,44 @@ def _alive(uow: UnitOfWork, selection: Selection) -> tuple[str, int] | None:
 
 
 def needs(flavor: Flavor) -> dict[str, int]:
-    """What an instance of this flavor takes of a node."""
+    """Return the resources of an instance with this flavor."""
     return {name: getattr(flavor, name) for name in RESOURCES}
 
 
 def next_generation(instance: Instance) -> int:
-    """A generation that no end of the instance ever had."""
+    """Return a generation that the instance never had on any host."""
     instance.last_generation = max(instance.last_generation, instance.generation) + 1
     return instance.last_generation
 
 
 def place_of(instance: Instance) -> Place | None:
-    """Where the instance is now."""
+    """Return the instance's current place."""
     if instance.host is None:
         return None
     return Place(instance.host, instance.node, instance.generation, instance.availability_zone, instance.numa)
 
 
 def move(instance: Instance, place: Place) -> None:
-    """The instance is there from now on."""
+    """Move the instance to a place."""
     instance.host, instance.node, instance.generation, instance.availability_zone, instance.numa = place
 
 
 def leave(instance: Instance) -> None:
-    """The instance is on no host from now on."""
+    """Remove the instance from its host."""
     instance.host = instance.node = instance.numa = None
 
 
 class HeldHost(NamedTuple):
-    """Where an instance holds something: a host, and the generation of what is there."""
+    """A host with an allocation of an instance, and the generation there."""
 
     host: str
     generation: int
 
 
 def held_hosts(uow: UnitOfWork, instance: Instance) -> list[HeldHost]:
-    """Every host that the instance has an allocation of: those that are up first, its own before others. One without
-    any (it is over, or an old row) may still be where its row says."""
+    """Return every host with an allocation of the instance: live hosts first, its own before others. An instance
+    without any allocation (deleted, or an old row) may still be where its row says.
+    """
     return [end for end, *_ in held(uow, instance)]
 
 
@@ -200,7 +205,7 @@ def held(uow: UnitOfWork, instance: Instance) -> list[tuple[HeldHost, bool, bool
 
 
 def of_instances(uow: UnitOfWork, instance_uuids: Iterable[str], host: str) -> dict[str, set[int]]:
-    """By instance, the generations at which it has an allocation of this host."""
+    """Return, by instance, the generations of its allocations on this host."""
     query = (
         sa.select(Allocation.instance_uuid, Allocation.generation)
         .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
@@ -213,7 +218,7 @@ def of_instances(uow: UnitOfWork, instance_uuids: Iterable[str], host: str) -> d
 
 
 def renew(uow: UnitOfWork, instance: Instance) -> None:
-    """The instance gets the next generation where it is, and its claim there is for that one from now on."""
+    """Give the instance the next generation on its host, and transfer its claim there to it."""
     nodes = sa.select(ComputeNode.id).where(ComputeNode.host == instance.host, ComputeNode.node == instance.node)
     mine = (Allocation.instance_uuid == instance.uuid, Allocation.generation == instance.generation)
     instance.generation = next_generation(instance)
@@ -223,7 +228,7 @@ def renew(uow: UnitOfWork, instance: Instance) -> None:
 
 
 def release(uow: UnitOfWork, instance_uuid: str, end: HeldHost | None = None) -> None:
-    """Give back what an instance holds at ``end``, or (None) all of it; nothing if it holds nothing."""
+    """Release the instance's allocation on the host ``end``, or (None) all of its allocations."""
     gone = sa.delete(Allocation).where(Allocation.instance_uuid == instance_uuid)
     if end is not None:
         nodes = sa.select(ComputeNode.id).where(ComputeNode.host == end.host)

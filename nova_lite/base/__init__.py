@@ -1,4 +1,11 @@
-"""Foundations that every room may import: errors, files, batching, concurrency, memory, metrics, failpoints.
+"""Foundations that every other package may import. Nothing here imports another package of nova_lite.
 
-Nothing here imports another room of nova_lite.
+- `exceptions`: every error that nova_lite raises on purpose, one module per subject
+- `batching`: the primitive that combines concurrent requests into batches
+- `concurrency`: eventlet or native threads; the only module that knows about eventlet
+- `context`: the caller of a request, and its project
+- `metrics`: counters, histograms and gauges for Prometheus
+- `memory`: malloc arenas, heap trimming and garbage collection of a daemon
+- `files`, `cpu_sets`, `plugins`, `version`: small helpers
+- `failpoints`: named points at which tests inject faults
 """

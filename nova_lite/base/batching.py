@@ -28,7 +28,7 @@ OVERLAP_AFTER_WRITE = 0.3
 
 
 class BatchLimits(NamedTuple):
-    """When a batch is sent, and how large it may be. Times are in seconds.
+    """Size limits and timings of a batcher's batches. Times are in seconds.
 
     With the default limits a request that arrives alone is sent at once. A request that arrives while a batch is
     running joins the next batch.
@@ -105,7 +105,7 @@ def wait_for(response: Response | ResponseFuture[Response]) -> Response:
 
 
 class _Call(Generic[Request, Response]):
-    """One caller's request, and its response or error once there is one.
+    """The request of one caller, with its response or error once there is one.
 
     A caller that leads has ``batch``. Any other caller has ``woken``, which its thread waits for, or ``future``.
     """
@@ -194,7 +194,7 @@ class Batcher(Generic[Request, Response]):
         #: The batch that new requests join, while its leader waits for them.
         self._collecting: _Batch[Request, Response] | None = None
         self._last_arrival = -math.inf
-        #: When the last batch ended, and how many requests there were then, in that batch and waiting.
+        #: The end of the last batch, and the number of requests then: in that batch and waiting.
         self._last_end = -math.inf
         self._last_count = 1
 

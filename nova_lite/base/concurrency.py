@@ -2,7 +2,7 @@
 
 A daemon runs in one of two modes, ``eventlet`` (green threads) or ``threading`` (native ones). `setup` picks it before
 anything else is imported, because eventlet has to replace the standard library's blocking calls first. All other
-modules write ordinary threaded code; what must differ is asked for here.
+modules write ordinary threaded code and call this module where the modes differ.
 
 The mode comes from the environment variable ``NOVA_LITE_CONCURRENCY``, else from the daemon's default (docs/adr/0002).
 """
@@ -25,36 +25,35 @@ EVENTLET = "eventlet"
 THREADING = "threading"
 ENVIRONMENT = "NOVA_LITE_CONCURRENCY"
 
-#: Seconds after which a native thread that others wait for gives the interpreter's lock away, in a daemon of many
-#: threads that each do little between two statements. With Python's own 0.005 threads interrupt each other, and each
-#: statement has to wait for the lock once more: creates, 40 a second at 1,000 hosts, were accepted in 240 ms and not in
-#: 90 (1 % of them took 600 and not 250); with 0.001 in 450, with 0.05 in 150 (`benchmarks/soak.py`).
+#: GIL switch interval, in seconds, of a daemon with many threads that each do little between two SQL statements. With
+#: Python's default of 0.005 the threads interrupt each other, and each statement waits for the GIL once more.
 SWITCH_INTERVAL = 0.02
 
 _mode = THREADING
 
 
-def setup(default: str = THREADING, turn: float | None = None) -> str:
+def setup(default: str = THREADING, switch_interval: float | None = None) -> str:
     """Choose the mode of this process. Every ``cmd`` module calls it first.
 
-    ``turn``: the interpreter's switch interval in seconds; None: Python's own. Exits with one line on a bad value.
+    ``switch_interval``: the GIL switch interval in seconds; None keeps Python's default. Exits with one line if the
+    environment names an unknown mode.
     """
     global _mode
-    if turn is not None:
-        sys.setswitchinterval(turn)
-    memory.collect_rarely()
+    if switch_interval is not None:
+        sys.setswitchinterval(switch_interval)
+    memory.reduce_garbage_collection()
     _mode = os.environ.get(ENVIRONMENT) or default
-    # Whoever runs a daemon cannot act on it; the choice and its end are in docs/adr/0002.
+    # An operator cannot act on this warning. docs/adr/0002 says why eventlet is still supported, and until when.
     warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
     if _mode == THREADING:
-        # Libraries that could use eventlet import it if they can: a quarter of a second and 20 MB for nothing.
-        sys.modules.setdefault("eventlet", None)  # type: ignore[arg-type]  # what makes an import fail
-        # oslo.messaging imports oslo.service, whose own default is its eventlet half.
+        # Libraries that can use eventlet would import it, which takes a quarter of a second and 20 MB.
+        sys.modules.setdefault("eventlet", None)  # type: ignore[arg-type]  # makes its import fail
+        # oslo.messaging imports oslo.service, whose default backend is eventlet.
         from oslo_service import backend
 
         backend.init_backend(backend.BackendType.THREADING)
     elif _mode == EVENTLET:
-        # No DNS over green sockets: names here are few and local, and the system's resolver reads /etc/hosts.
+        # No DNS over green sockets: few names are resolved, and the system's resolver reads /etc/hosts.
         os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
         import eventlet
 
@@ -78,7 +77,7 @@ def rpc_executor() -> str:
 
 
 def after_fork() -> None:
-    """Call first in a forked child: an inherited hub would be shared between processes, and both would stall."""
+    """Replace the event loop that a forked child has inherited. Two processes that share one would both stall."""
     if is_eventlet():
         import eventlet.hubs
 
@@ -96,7 +95,7 @@ def call_blocking(func: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 def native_thread(func: Callable[[], None], name: str) -> None:
-    """Run ``func`` for good in a real thread (an event loop of C code), whichever mode is on."""
+    """Run ``func`` in a native daemon thread in either mode, for example an event loop of C code."""
     if is_eventlet():
         from eventlet import patcher
 
@@ -112,8 +111,10 @@ class GreenWsgiServer:
     MAX_CONNECTIONS = 1000
 
     def __init__(self, sock: Any, app: Any, log: Any, idle: float, clients: Any, reader: Callable[..., Any]) -> None:
-        """``clients`` says which addresses may connect. ``reader`` wraps a raw file and its socket
-        (`nova_lite.api.http.deadlines`)."""
+        """Take the limits of `nova_lite.api.http.deadlines`.
+
+        ``clients`` counts the connections of each address. ``reader`` wraps a raw file and its socket.
+        """
         self._clients = clients
         self._reader = reader
         self._arguments = {
@@ -122,7 +123,7 @@ class GreenWsgiServer:
             "debug": False,
             "capitalize_response_headers": False,
             "socket_timeout": idle,
-            # Its input ends by itself where the body does; applications read bodies in chunks only when told so.
+            # The input ends where the body ends. Without this, applications do not read chunked bodies.
             "environ": {"wsgi.input_terminated": True},
         }
         self._sock = sock
@@ -155,7 +156,7 @@ class GreenWsgiServer:
 
 
 def _green_protocol(clients: Any, reader: Callable[..., Any]) -> Any:
-    """eventlet's handler of a connection, held to the limits."""
+    """Return eventlet's handler of a connection, with our limits."""
     import eventlet.wsgi
 
     class Protocol(eventlet.wsgi.HttpProtocol):  # type: ignore[misc]

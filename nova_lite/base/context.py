@@ -1,4 +1,4 @@
-"""Who asks, and on behalf of which project; crosses the bus with every message."""
+"""The caller of a request, and the project it acts for. Every message carries it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class RequestContext(context.RequestContext):
     """oslo.context's request context; ``request_id`` is ``req-<uuid>`` and makes a retried call idempotent.
 
-    ``sender``: the daemon whose key has signed the message that this came with, None where that is not known. It never
-    travels.
+    ``sender``: the daemon whose key has signed the message of this context, or None if that is not known. Messages do
+    not carry this field.
     """
 
     sender: Peer | None = None
@@ -25,18 +25,18 @@ class RequestContext(context.RequestContext):
         return cls.from_dict(values)
 
     def elevated(self) -> RequestContext:
-        """The same asker with sight of all projects: for what a rule lets services do that are no admins."""
+        """Return a copy that sees all projects, for a service that a policy rule allows more than its role."""
         other = copy.copy(self)
         other.is_admin = True
         return other
 
     def to_rpc(self) -> dict[str, Any]:
-        """Plain values for the bus, without the token: no daemon behind the API needs it."""
+        """Return plain values for a message, without the token, which no daemon behind the API needs."""
         values = self.to_dict()
         values.pop("auth_token", None)
         return values
 
 
 def get_admin_context(request_id: str | None = None) -> RequestContext:
-    """A context for the control plane's own work: all projects, no user."""
+    """Return a context for the control plane's own work: it sees all projects and has no user."""
     return RequestContext(is_admin=True, roles=["admin"], request_id=request_id, overwrite=False)

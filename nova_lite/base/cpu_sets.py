@@ -1,4 +1,4 @@
-"""Sets of CPUs as options, flavors and libvirt write them: ``0-3,^2,8``."""
+"""Sets of CPUs in the notation of options, flavors and libvirt: ``0-3,^2,8``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from oslo_config import types
 
-#: No machine has more CPUs; a longer range is a mistake that would only fill memory.
+#: Highest CPU number. A longer range is a mistake that would only fill memory.
 MAX_CPU = 65535
 
 _PART = re.compile(r"(\^?)(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
@@ -16,22 +16,22 @@ _PART = re.compile(r"(\^?)(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> frozenset[int]:
-    """CPUs of ``0-3,^2,8``; a part that begins with ``^`` takes out. Raises ValueError with a sentence."""
+    """Parse ``0-3,^2,8``; a part that begins with ``^`` is excluded. Raises ValueError with a sentence."""
     within: set[int] = set()
     without: set[int] = set()
-    for part in filter(None, (each.strip() for each in text.split(","))):
-        found = _PART.fullmatch(part)
-        if found is None:
+    for part in filter(None, (item.strip() for item in text.split(","))):
+        match = _PART.fullmatch(part)
+        if match is None:
             raise ValueError(f"{part!r} is neither a CPU nor a range of CPUs")
-        first, last = int(found[2]), int(found[3] or found[2])
+        first, last = int(match[2]), int(match[3] or match[2])
         if first > last or last > MAX_CPU:
             raise ValueError(f"{part!r} is not a range of CPUs")
-        (without if found[1] else within).update(range(first, last + 1))
+        (without if match[1] else within).update(range(first, last + 1))
     return frozenset(within - without)
 
 
 class CpuSet(types.ConfigType):
-    """The type of such an option: text, as it was written."""
+    """Type of an option that holds a set of CPUs. The value stays text."""
 
     def __init__(self) -> None:
         super().__init__(type_name="set of CPUs")
@@ -54,7 +54,7 @@ class CpuSet(types.ConfigType):
 
 
 def show(cpus: Iterable[int]) -> str:
-    """``0-1,3``: as short as can be, and the same for the same CPUs."""
+    """Return the shortest notation of the set, for example ``0-1,3``."""
     ranges: list[list[int]] = []
     for cpu in sorted(set(cpus)):
         if ranges and cpu == ranges[-1][1] + 1:

@@ -1,24 +1,25 @@
-"""Named points at which a test can have a daemon killed, held up, or its message lost, doubled or refused.
+"""Failpoints: named points at which a test injects a fault into a daemon.
 
-Nothing happens unless ``NOVA_LITE_HOOKS`` names a control file, which only tests do. The file is a JSON list of rules::
+A fault kills or delays the daemon, or loses, doubles or refuses a message. Failpoints are off unless
+``NOVA_LITE_FAILPOINTS`` names a control file, which only tests do. The file is a JSON list of rules::
 
     [{"id": "1", "daemon": "conductor", "point": "commit/finish_build/after", "effect": "kill"}]
 
-``daemon``: what ``NOVA_LITE_HOOKS_DAEMON`` says of the process, and ``point``, are shell patterns; ``effect``: one of
-`EFFECTS`; ``seconds``: for those that last. A rule fires once, in whichever process and thread comes first; that it did
-is the file ``<control file>.<id>.fired``, which outlives the kill. While there is a file ``<control file>.passed``,
-each point that is passed becomes a line there: daemon, a blank, point.
+``daemon`` is a shell pattern for the value of ``NOVA_LITE_FAILPOINTS_DAEMON`` in the process. ``point`` is a shell
+pattern for the point. ``effect`` is one of `EFFECTS`; ``seconds`` is its duration. A rule fires once, in the first
+process and thread that reaches it. It then makes the file ``<control file>.<id>.fired``, which survives a kill. If the
+file ``<control file>.passed`` exists, each point that is passed adds a line to it: daemon, blank, point.
 
-Points (``<x>``: the name of the function or RPC method)::
+Points (``<x>`` is the name of the function or RPC method; ``error`` means that the effect is supported there)::
 
     commit/<x>/before, commit/<x>/after     a transaction of the conductor; before: error
-    handle/<x>/before, handle/<x>/after     an RPC method is carried out; after: before its answer is sent
-    send/<x>/before, send/<x>/after         a call or cast leaves; before: drop, duplicate, error
-    fence/before, fence/after               a compute host writes one of its promises to disk
-    network/<verb>/before, network/<verb>/after    a call to the network service; after: it has done it; either: error
-    cinder/<method>/<what>/before, …/after, neutron/<method>/<what>/before, …/after    a request to Cinder, to Neutron
-                                                   (``cinder/post/attachments``); after: it has done it; either: error
-    image/<verb>/before, image/<verb>/after        the image backend is told; after: it has done it; either: error
+    handle/<x>/before, handle/<x>/after     an RPC method is served; after: its reply is not sent yet
+    send/<x>/before, send/<x>/after         a call or cast is sent; before: drop, duplicate, error
+    fence/before, fence/after               a compute host writes a revoked generation to disk
+    network/<verb>/before, network/<verb>/after    a call of the network backend; after: it is done; both: error
+    cinder/<method>/<what>/before, …/after, neutron/<method>/<what>/before, …/after    a request to Cinder or Neutron
+                                                   (``cinder/post/attachments``); after: it is done; both: error
+    image/<verb>/before, image/<verb>/after        a call of the image backend; after: it is done; both: error
     snapshot/before, snapshot/after, upload/after  a compute host makes an image file; it has uploaded it
     domain/spawn/after, domain/destroy/before, domain/destroy/after
 """
@@ -36,33 +37,37 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-ENVIRONMENT = "NOVA_LITE_HOOKS"
-DAEMON = "NOVA_LITE_HOOKS_DAEMON"
+ENVIRONMENT = "NOVA_LITE_FAILPOINTS"
+DAEMON = "NOVA_LITE_FAILPOINTS_DAEMON"
 
+#: SIGKILL to the process.
 KILL = "kill"
+#: The whole process stops for ``seconds``.
 PAUSE = "pause"
+#: The thread stops for ``seconds``.
 DELAY = "delay"
+#: A message is not sent.
 DROP = "drop"
+#: A message is sent twice.
 DUPLICATE = "duplicate"
+#: The message or the commit is refused, as by a lost broker or a full database.
 ERROR = "error"
+#: The thread stops until there is a file ``<control file>.<id>.release``, for at most ``seconds``.
 HOLD = "hold"
+#: `check_disk` fails in this daemon for ``seconds``.
 FULL = "disk full"
 
-#: kill: SIGKILL to the own process. pause: the whole process stands still for some seconds (a zombie that comes back).
-#: delay: only this thread does; hold: until there is a file ``<control file>.<id>.release``, or ``seconds`` are over.
-#: drop, duplicate: a message. error: the message or the commit is refused, as by a lost broker or a full database. disk
-#: full: for ``seconds``, nothing can be written by this daemon where it asks `check_disk`.
 EFFECTS = (KILL, PAUSE, DELAY, DROP, DUPLICATE, ERROR, HOLD, FULL)
 
-#: Effects that a test has added in this process: what is to be done with the rule.
-added: dict[str, Callable[[dict[str, Any]], None]] = {}
+#: Effects that a test has added in this process, by name. Each is called with its rule.
+extra_effects: dict[str, Callable[[dict[str, Any]], None]] = {}
 
 _control = os.environ.get(ENVIRONMENT)
 _full_until = 0.0
 
 
 def reach(*point: str) -> str | None:
-    """Come to a point; returns DROP, DUPLICATE or ERROR for the caller to act on, else None."""
+    """Run the fault that a test has armed for this point. Returns DROP, DUPLICATE or ERROR for the caller, or None."""
     if _control is None:
         return None
     name = "/".join(point)
@@ -81,13 +86,13 @@ def reach(*point: str) -> str | None:
         _hold(rule)
     if effect == FULL:
         _fill_disk(float(rule["seconds"]))
-    if effect in added:
-        added[effect](rule)
+    if effect in extra_effects:
+        extra_effects[effect](rule)
     return effect if effect in (DROP, DUPLICATE, ERROR) else None
 
 
 def check_disk() -> None:
-    """Right before something is written: raises OSError as a full disk does, while a test says that it is."""
+    """Raise the OSError of a full disk while a test simulates one. To be called right before a write."""
     if time.monotonic() < _full_until:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -102,7 +107,7 @@ def _note_passed(point: str) -> None:
 
 
 def _take_rule(point: str) -> dict[str, Any] | None:
-    """The first rule for this daemon and point that has not fired, marked as fired."""
+    """Return the first rule for this daemon and point that has not fired, and mark it as fired."""
     try:
         with open(str(_control)) as file:
             rules = json.load(file)
@@ -113,13 +118,12 @@ def _take_rule(point: str) -> dict[str, Any] | None:
         if fnmatch.fnmatch(daemon, rule["daemon"]) and fnmatch.fnmatch(point, rule["point"]):
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(f"{_control}.{rule['id']}.fired", os.O_CREAT | os.O_EXCL, 0o600))
-                found: dict[str, Any] = rule
-                return found
+                return dict(rule)
     return None
 
 
 def _pause(seconds: float) -> None:
-    """Stop this process as a whole; another one wakes it up again."""
+    """Stop this process with SIGSTOP. A shell process continues it."""
     own = os.getpid()
     subprocess.Popen(["sh", "-c", f"sleep {seconds}; kill -CONT {own}"])
     os.kill(own, signal.SIGSTOP)

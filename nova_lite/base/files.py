@@ -1,4 +1,4 @@
-"""Small files that have to be whole after a crash."""
+"""Small files that have to be complete after a crash."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 import tempfile
 from collections.abc import Callable
 
-#: Hears how many bytes were copied so far, and may end that by raising.
+#: Called with the number of bytes copied so far. Ends the copy by raising.
 Progress = Callable[[int], None]
 
-#: How a file that is still being written begins; a reader of the directory skips it.
+#: Prefix of the name of a file that is still being written. Readers of the directory skip it.
 TEMPORARY = ".new-"
 
 
 def private_directory(path: str) -> str:
-    """Make ``path`` (mode 0700) with its parents, if it is not there; returns it."""
+    """Make the directory ``path`` (mode 0700) with its parents, unless it exists. Returns ``path``."""
     os.makedirs(path, mode=0o700, exist_ok=True)
     return path
 
@@ -23,12 +23,10 @@ def private_directory(path: str) -> str:
 def write_atomically(
     path: str, data: bytes, durable: bool = True, mode: int = 0o600, owner: tuple[int, int] | None = None
 ) -> None:
-    """Replace ``path``: a reader, or a start after a crash, sees the old content or the new, never a part.
+    """Replace the content of ``path``. A reader sees the old or the new content, never a part, also after a crash.
 
-    ``owner``: the user and group that it belongs to when root writes it.
-
-    ``durable``: on return the new content also survives a power cut (file and directory are synced). Without it a power
-    cut, other than a kill, may leave neither content.
+    ``owner``: user and group of the file, if root writes it. ``durable``: sync file and directory, so that the new
+    content survives a power cut. Without it a power cut, unlike a kill, may leave neither content.
     """
     directory = os.path.dirname(path)
     descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=directory)
@@ -50,7 +48,7 @@ def write_atomically(
 
 
 def private_opener(path: str, flags: int) -> int:
-    """For `open`: the file it makes has mode 0600."""
+    """Open a file for `open(opener=...)`; a new file has mode 0600."""
     return os.open(path, flags, 0o600)
 
 
@@ -64,13 +62,13 @@ def sync_directory(path: str) -> None:
 
 
 def remove_unfinished(directory: str) -> None:
-    """What a daemon was writing there when it was killed; nobody writes there now."""
+    """Remove the files that a killed daemon left half written. Nobody may be writing to the directory now."""
     for name in os.listdir(directory):
         if name.startswith(TEMPORARY):
             remove(os.path.join(directory, name))
 
 
 def remove(path: str) -> None:
-    """Unlink a file that may be gone already."""
+    """Remove a file, if it exists."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)

@@ -1,4 +1,4 @@
-"""How a daemon's memory is got from the system, and how often it is looked through for what nobody has any more."""
+"""Memory of a daemon: malloc arenas, heap trimming, and how often Python collects garbage."""
 
 from __future__ import annotations
 
@@ -6,55 +6,49 @@ import contextlib
 import ctypes
 import gc
 
-#: glibc's name of the option that bounds how many arenas there are, and how many of them there are then.
+#: glibc's number of the option M_ARENA_MAX, and our value of it.
 _M_ARENA_MAX = -8
-ARENAS = 2
+MAX_ARENAS = 2
 
-#: What a daemon's units set before it starts, as a running process cannot: no thread keeps what it has freed for
-#: itself. By itself glibc has each thread keep up to seven blocks of each size, which no other uses and `trim_heap`
-#: does not reach: with the hundred threads of a conductor ten MB and more, which fill for as long as it runs. Another
-#: C library does not look at it.
+#: Environment that the systemd units set, since a running process cannot change it. It turns off glibc's cache of
+#: freed blocks per thread. Other threads cannot use that cache and `trim_heap` does not reach it: with the hundred
+#: threads of a conductor it grows to more than 10 MB. Other C libraries ignore the variable.
 ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 
-#: Seconds between two times that what is free is given back.
-GIVE_BACK_INTERVAL = 30.0
+#: Seconds between two heap trims.
+TRIM_INTERVAL = 30.0
 
-#: Objects that are made before young ones are looked through; Python's own number of 700 is a tenth of what one message
-#: needs. Most are gone without that; what is left over refers to itself, and takes two megabytes at most.
-YOUNG = 20_000
+#: New objects before Python collects the youngest generation. One message makes some 7,000 objects, ten times Python's
+#: default. Most are freed without a collection; the reference cycles among the rest hold at most 2 MB.
+YOUNG_THRESHOLD = 20_000
 
 
 def limit_malloc_arenas() -> None:
-    """Have threads share a few of glibc's arenas. By itself it gives eight for each core, and what one thread has freed
-    no other uses again: an API that has answered eight large lists at a time keeps five to ten MB more for it.
+    """Let all threads share a few malloc arenas. Must be called before threads start.
 
-    Another C library has no such option, and is left as it is. To be called before threads are started.
+    By default glibc makes up to eight arenas per core, and memory that one thread frees is not reused by the others.
+    Does nothing with another C library.
     """
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, MAX_ARENAS)
 
 
-def collect_rarely() -> None:
-    """Look for garbage seldom. The first thing a daemon does: to load its modules is to make much, and to drop
-    little."""
-    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+def reduce_garbage_collection() -> None:
+    """Collect garbage rarely. A daemon calls this first, because loading modules makes many objects and frees few."""
+    gc.set_threshold(YOUNG_THRESHOLD, *gc.get_threshold()[1:])
 
 
-def keep_what_is_loaded() -> None:
-    """What is there now stays: it is looked through no more, nor written to, so that processes which are forked go on
-    sharing it."""
+def freeze_loaded_objects() -> None:
+    """Keep all current objects out of garbage collection, so that forked processes keep sharing their memory pages."""
     gc.freeze()
 
 
 def trim_heap() -> None:
-    """Look through everything that was not there from the first for garbage, and give back to the system what glibc has
-    and nobody uses: after a few large answers that are megabytes, which stay with the daemon as long as anything behind
-    them is in use.
+    """Collect all garbage and return free memory to the system.
 
-    By itself Python looks through what is older only when there is much more of it: a conductor under load had three
-    megabytes of what had been in use while young objects were looked through, and referred to itself later. A busy
-    conductor has 40,000 to 60,000 objects to look through: as many small ones take 3 ms on a quiet machine; beside 28
-    processes that all wanted its two cores it took 23 to 300 ms until it was done.
+    After large responses glibc keeps megabytes of free memory as long as anything behind them on the heap is in use.
+    Python alone collects older generations only once they have grown much. A busy conductor has some 50,000 objects to
+    search, which takes a few milliseconds on an idle machine.
     """
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""Finding drivers, backends, filters and weighers by their entry points, ours and those of other installed packages."""
+"""Loader of drivers, backends, filters and weighers by their entry points, ours and those of other packages."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from nova_lite.base import exceptions
 
 
 def load(namespace: str, names: Sequence[str], option: str) -> list[Any]:
-    """The classes registered as ``names``, in that order.
+    """Return the classes registered as ``names``, in that order.
 
-    Raises `ConfigurationError` for a name that is unknown, telling the known ones and the option, and
-    for one that cannot be imported.
+    Raises `ConfigurationError` if a name is unknown or cannot be imported. The error names the option and the known
+    names.
     """
 
     def refuse(manager: Any, entry_point: Any, error: BaseException) -> None:
@@ -22,15 +22,15 @@ def load(namespace: str, names: Sequence[str], option: str) -> list[Any]:
             reason=f"{option}: {entry_point.name} ({entry_point.value}) cannot be loaded: {error}"
         ) from error
 
-    found: named.NamedExtensionManager[Any] = named.NamedExtensionManager(
+    plugins: named.NamedExtensionManager[Any] = named.NamedExtensionManager(
         namespace,
         names=list(dict.fromkeys(names)),
         name_order=True,
         on_load_failure_callback=refuse,
         on_missing_entrypoints_callback=None,
     )
-    unknown = [name for name in names if name not in found]
+    unknown = [name for name in names if name not in plugins]
     if unknown:
-        known = ", ".join(sorted(found.entry_points_names()))
+        known = ", ".join(sorted(plugins.entry_points_names()))
         raise exceptions.ConfigurationError(reason=f"{option}: unknown {', '.join(unknown)}. Known are {known}.")
-    return [plugin.plugin for plugin in found]
+    return [plugin.plugin for plugin in plugins]

@@ -1,4 +1,4 @@
-"""The version, once; and in the shape that oslo.reports asks for."""
+"""The version of nova_lite, and the functions that oslo.reports expects of it."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite.base import concurrency
 
-concurrency.setup(turn=concurrency.SWITCH_INTERVAL)
+concurrency.setup(switch_interval=concurrency.SWITCH_INTERVAL)
 
 # isort: split
 

@@ -132,7 +132,7 @@ class Daemon:
         while not self.stopping.is_set():
             try:
                 self.prepare()
-                self.add_periodic("Memory", memory.GIVE_BACK_INTERVAL, memory.trim_heap)
+                self.add_periodic("Memory", memory.TRIM_INTERVAL, memory.trim_heap)
                 return
             except (exceptions.ServiceUnavailable, exceptions.HypervisorUnavailable) as error:
                 trouble = error.message
@@ -199,7 +199,7 @@ class Daemon:
             signal.signal(number, lambda *_: self.stopping.set())
         if not self._started():
             return 1
-        memory.keep_what_is_loaded()
+        memory.freeze_loaded_objects()
         if not self.stopping.is_set():
             LOG.info("%s %s is ready on host %s", self.binary, version.VERSION, self.conf.host)
             notify_systemd("READY=1")

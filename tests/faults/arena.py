@@ -447,7 +447,7 @@ class Arena:
 def arena(path: Path, site: Site | None = None, **options: Any) -> Iterator[Arena]:
     """Run a cloud for cases. ``options``: of the cloud, besides those of its site."""
     site = site or Site()
-    control = path / "hooks.json"
+    control = path / "failpoints.json"
     options = {"quota": -1, "launcher": ("tests.faults.daemon",)} | site.options() | options
     options["environment"] = {failpoints.ENVIRONMENT: str(control)}
     with contextlib.ExitStack() as stack:

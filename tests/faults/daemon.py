@@ -61,7 +61,7 @@ def jump(by: float) -> Callable[[dict[str, Any]], None]:
 def main() -> int:
     module = sys.argv.pop(1)
     daemon = importlib.import_module(module)
-    failpoints.added.update({AHEAD: jump(HOUR), BEHIND: jump(-HOUR)})
+    failpoints.extra_effects.update({AHEAD: jump(HOUR), BEHIND: jump(-HOUR)})
     status: int = daemon.main()
     return status
 

@@ -204,7 +204,7 @@ def keep_logs(directory: Path, logs: Path) -> Path:
     """Copy a cloud's logs and faults into a new directory below ``logs``."""
     logs.mkdir(parents=True, exist_ok=True)
     kept = Path(tempfile.mkdtemp(prefix="case-", dir=logs))
-    for pattern in ("*.log", "*.conf", "hooks.json*", "nova-lite.sqlite*"):
+    for pattern in ("*.log", "*.conf", "failpoints.json*", "nova-lite.sqlite*"):
         for file in directory.glob(pattern):
             shutil.copy(file, kept)
     return kept

@@ -229,7 +229,7 @@ def arena(guest: Path) -> Iterator[RealArena]:
     with tempfile.TemporaryDirectory(prefix="nova-lite-guests-", dir="/var/tmp") as directory:
         os.chmod(directory, 0o755)
         path = Path(directory)
-        control = path / "hooks.json"
+        control = path / "failpoints.json"
         running = RealCloud(path, guest, environment={failpoints.ENVIRONMENT: str(control)}, quota=-1)
         try:
             running.make()

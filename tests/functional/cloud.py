@@ -357,7 +357,7 @@ class Cloud:
             **memory.ENVIRONMENT,
             **self.environment,
             **extra,
-            "NOVA_LITE_HOOKS_DAEMON": name,
+            "NOVA_LITE_FAILPOINTS_DAEMON": name,
         }
         if self.forked and name not in self.prefixes and concurrency.ENVIRONMENT not in environment:
             self.processes[name] = nursery.start(arguments, log, environment)

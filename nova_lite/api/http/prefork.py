@@ -57,7 +57,7 @@ class Prefork:
         """Run until a signal stops the parent. Return its exit status."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stopping.set())
-        memory.keep_what_is_loaded()
+        memory.freeze_loaded_objects()
         self._start_missing()
         service.notify_systemd("READY=1")
         while not self._stopping.wait(POLL_INTERVAL):

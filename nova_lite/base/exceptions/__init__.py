@@ -3,27 +3,34 @@
 ::
 
     NovaLiteException (500)
-    ├── Invalid (400)
-    │   ├── ValidationError, InvalidInput, InvalidSortKey, MarkerNotFound
-    │   ├── ImageUnacceptable, FlavorDiskTooSmall, FlavorMemoryTooSmall
-    │   ├── AvailabilityZoneUnavailable, KeypairUnavailable, NetworkUnavailable, ...
-    │   └── InvalidAPIVersionString
-    ├── Forbidden (403)
-    │   ├── PolicyNotAuthorized
-    │   └── QuotaExceeded
+    ├── Invalid (400): ValidationError, InvalidInput, ImageUnacceptable, FlavorDiskTooSmall, NetworkUnavailable, ...
+    ├── Unauthorized (401)
+    │   └── TooManyFailures (429)
+    ├── Forbidden (403): PolicyNotAuthorized, QuotaExceeded, ...
+    │   └── ImageQuotaExceeded (413)
     ├── NotFound (404): InstanceNotFound, FlavorNotFound, ImageNotFound, ...
-    ├── Conflict (409): InstanceInvalidState, InstanceIsLocked, *Exists ...
-    ├── InvalidGlobalAPIVersion (406), Gone (410)
-    ├── ServiceUnavailable (503): DatabaseUnavailable, MessagingUnavailable, ComputeHostUnavailable, ...
+    ├── InvalidGlobalAPIVersion (406)
+    ├── Conflict (409): InstanceInvalidState, InstanceIsLocked, *Exists, ...
+    ├── Gone (410)
+    ├── VolumeQuotaExceeded (413)
+    ├── IdempotencyKeyReused (422)
+    ├── TooManyRequests (429)
     ├── NotImplementedByDriver, NotServed (501)
-    └── internal to the control plane (500)
-        ├── NoValidHost
-        ├── StaleReport, InstanceGone, Fenced            (protocol answers)
-        └── VirtDriverError and its children
+    ├── ServiceUnavailable (503)
+    │   ├── DatabaseUnavailable, MessagingUnavailable, MessageRefused, ServiceTooOld
+    │   ├── SchedulerNotReady, HeartbeatIsOld, ComputeHostUnavailable, VolumeNotReady
+    │   ├── ImageServiceUnavailable, NetworkServiceUnavailable, VolumeServiceUnavailable
+    │   └── HostNotAdmitted: HostForcedDown, HostIsAnother, HostEpochOver
+    ├── ConfigurationError (a daemon ends with it)
+    └── errors between daemons (500)
+        ├── NoValidHost, ComputeResourcesUnavailable
+        ├── StaleReport, InstanceGone, ActionOver, Fenced
+        ├── PortBindingFailed
+        └── VirtDriverError: DomainNotFound, HypervisorUnavailable, MigrationFailed, ImageCorrupt, ...
 
-An error knows its HTTP ``code``; `nova_lite.api.http.wsgi` turns it into a fault. Errors cross the message bus:
-oslo.messaging re-creates them from ``args`` and ``kwargs``, so a subclass only declares ``msg_fmt`` and
-``code``, and is raised with keywords that the format names.
+An error has its HTTP status as ``code``; `nova_lite.api.http.wsgi` turns it into a fault. Errors cross the message bus.
+oslo.messaging makes them again from ``args`` and ``kwargs``. So a subclass only declares ``msg_fmt`` and ``code``, and
+is raised with the keywords that the format names.
 """
 
 import sys

@@ -26,7 +26,7 @@ class MarkerNotFound(Invalid):
 
 
 class TooManyFailures(Unauthorized):
-    """Of one who guesses passwords: none is looked at for some seconds."""
+    """Too many wrong passwords of one user. No password is checked for some seconds."""
 
     msg_fmt = "Too many passwords were wrong. Please try again in %(seconds)d seconds."
     code = 429

@@ -19,7 +19,7 @@ class NovaLiteException(Exception):
 
     @property
     def message(self) -> str:
-        """The sentence for the reader, without a remote traceback that the bus may have appended."""
+        """The error text, without a remote traceback that the bus may have appended."""
         return str(self.args[0]) if self.args else self.msg_fmt
 
 
@@ -64,8 +64,10 @@ class NotImplementedByDriver(NovaLiteException):
 
 
 class NotServed(NovaLiteException):
-    """A part of the compute API that is known, but that this cloud does not have. ``instead``: what to do, a sentence
-    with a space before it, or nothing."""
+    """A part of the compute API that this cloud does not offer.
+
+    ``instead``: advice for the user, a sentence with a leading space, or an empty string.
+    """
 
     msg_fmt = "%(what)s is not supported by this cloud.%(instead)s"
     code = 501
@@ -80,6 +82,6 @@ class ServiceUnavailable(NovaLiteException):
 
 
 class ConfigurationError(NovaLiteException):
-    """An operator's mistake; daemons print the message in one line and exit with status 1."""
+    """A mistake in the configuration. Daemons print the message in one line and exit with status 1."""
 
     msg_fmt = "%(reason)s"

@@ -25,7 +25,7 @@ class FlavorMemoryTooSmall(Invalid):
 
 
 class HardwareRefused(Invalid):
-    """What a flavor or an image says of a guest's hardware cannot be had, or makes no sense."""
+    """Guest hardware of a flavor or an image that is not supported, or inconsistent."""
 
     msg_fmt = "%(reason)s"
 

@@ -6,7 +6,7 @@ from nova_lite.base.exceptions.base import Conflict, Invalid, NotFound, ServiceU
 
 
 class UnsuitableHost(Invalid):
-    """What is asked of a server can not be done on the host that it is on."""
+    """A request that the server's host cannot carry out."""
 
     msg_fmt = "The server's host is not suitable. %(reason)s"
 

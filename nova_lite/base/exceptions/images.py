@@ -20,7 +20,7 @@ class ImageUnacceptable(Invalid):
 
 
 class ImageQuotaExceeded(Forbidden):
-    """As Glance answers it."""
+    """An upload that exceeds the project's quota. Has the status that Glance returns."""
 
     code = 413
     msg_fmt = "The limit of the project's images is reached: %(allowed)s %(unit)s, of which %(used)s are used."

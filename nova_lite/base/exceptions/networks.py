@@ -18,7 +18,7 @@ class NetworkRequiresSubnet(Invalid):
 
 
 class PortUnavailable(Invalid):
-    """Where a port that there is not, or that is another project's, is asked for."""
+    """A port in a request body that does not exist, or belongs to another project."""
 
     msg_fmt = "Port %(port_id)s could not be found."
 

@@ -6,7 +6,7 @@ from nova_lite.base.exceptions.base import NovaLiteException, ServiceUnavailable
 
 
 class HostNotAdmitted(ServiceUnavailable):
-    """The host has to register, as soon as it may, and to compare its domains before it serves."""
+    """A host that may not serve. It has to register again and to compare its domains with the database."""
 
 
 class HostForcedDown(HostNotAdmitted):
@@ -29,7 +29,7 @@ class HeartbeatIsOld(ServiceUnavailable):
 
 
 class NoValidHost(NovaLiteException):
-    """No host fits. ``reason`` says how many hosts each filter took out; ``details`` the same for machines."""
+    """A request that no host fits. ``reason`` is the text for users; ``details``, for operators, names machines."""
 
     msg_fmt = "No valid host was found. %(reason)s"
 
@@ -39,19 +39,19 @@ class SchedulerNotReady(ServiceUnavailable):
 
 
 class StaleReport(NovaLiteException):
-    """A compute host reported on an attempt that is no longer the current one: drop the work, destroy its traces."""
+    """A compute host's report about an attempt that is no longer current. The host destroys what it made."""
 
     msg_fmt = "Instance %(instance_id)s: generation %(generation)s on host %(host)s is not current any more."
 
 
 class ActionOver(NovaLiteException):
-    """What a host works at was overtaken by a later order, or given up: it stops, and leaves nothing."""
+    """An action that a later command replaced, or that was given up. The host stops and removes its work."""
 
     msg_fmt = "The %(action)s of instance %(instance_id)s is over, something else was asked for meanwhile."
 
 
 class InstanceGone(NovaLiteException):
-    """The instance was deleted, or is being deleted, while something was done for it."""
+    """An instance that was deleted, or is being deleted, during an operation."""
 
     msg_fmt = "Instance %(instance_id)s disappeared or is being deleted."
 
@@ -61,6 +61,6 @@ class ComputeResourcesUnavailable(NovaLiteException):
 
 
 class Fenced(NovaLiteException):
-    """This host promised never to build the instance at this generation or a lower one."""
+    """A build of a generation that this host has revoked. It never builds that generation or a lower one."""
 
     msg_fmt = "Instance %(instance_uuid)s is fenced at generation %(generation)s on this host."

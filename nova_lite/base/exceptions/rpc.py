@@ -14,13 +14,13 @@ class MessagingUnavailable(ServiceUnavailable):
 
 
 class MessageRefused(ServiceUnavailable):
-    """Not signed as it has to be, or by one who may not ask that. For operators: `nova_lite.rpc.Transport` logs it."""
+    """A message with no valid signature, or whose sender may not call the method. `nova_lite.rpc` logs it."""
 
     msg_fmt = "%(topic)s on %(server)s refuses message %(method)s: %(why)s."
 
 
 class ServiceTooOld(ServiceUnavailable):
-    """A daemon of an earlier version, or pinned to one, does not know what it is asked."""
+    """A daemon that does not know a request, because it has an older version or is pinned to one."""
 
     msg_fmt = (
         "The %(service)s service%(where)s is too old for %(method)s: it speaks %(spoken)s, %(needed)s is needed; "

@@ -53,25 +53,25 @@ class MigrationAborted(VirtDriverError):
 
 
 class ImageFileMissing(VirtDriverError):
-    """Its file is not here: the store may be away on this host alone."""
+    """An image whose file is not on this host. The store may be unavailable on this host alone."""
 
     msg_fmt = "Image %(image_id)s cannot be read on this host: %(reason)s"
 
 
 class ImageGone(ImageFileMissing):
-    """It is nowhere: no host can boot it."""
+    """An image whose file is nowhere. No host can boot it."""
 
     msg_fmt = "Image %(image_id)s cannot be had: %(reason)s"
 
 
 class ImageCorrupt(VirtDriverError):
-    """What this host read is not what was registered: its disk or the way to it may be at fault."""
+    """An image whose data differ from its checksum. This host's disk or network may be at fault."""
 
     msg_fmt = "Image %(image_id)s is corrupt: %(reason)s"
 
 
 class ImageDownloadFailed(VirtDriverError):
-    """Not the image's fault: another host, or a later attempt, may do better."""
+    """A failed download. Another host or a later attempt may succeed."""
 
     msg_fmt = "Image %(image_id)s could not be downloaded: %(reason)s"
 

@@ -18,13 +18,13 @@ class InvalidSnapshot(Invalid):
 
 
 class InvalidBDM(Invalid):
-    """A wrong block device mapping."""
+    """An invalid block device mapping."""
 
     msg_fmt = "Block Device Mapping is Invalid: %(reason)s"
 
 
 class VolumeBacked(Invalid):
-    """What is asked for is done to a local root disk, and the server boots from a volume."""
+    """A request that needs a local root disk, for a server that boots from a volume."""
 
     msg_fmt = "%(what)s is not possible for a volume-backed server. %(instead)s"
 
@@ -38,7 +38,7 @@ class BootFromVolumeRequiredForZeroDiskFlavor(Forbidden):
 
 
 class VolumeQuotaExceeded(NovaLiteException):
-    """Cinder's status for it is 413."""
+    """A volume quota that is exceeded. Has the status that Cinder returns."""
 
     code = 413
     msg_fmt = "Quota exceeded for %(name)s: requested %(requested)s, %(used)s of %(allowed)s are used."
@@ -61,6 +61,6 @@ class VolumeServiceUnavailable(ServiceUnavailable):
 
 
 class VolumeNotReady(ServiceUnavailable):
-    """It is still being made, or somebody else is at it just now."""
+    """A volume that is still being made, or that another request is changing."""
 
     msg_fmt = "Volume %(volume_id)s is not ready yet. Please try again."

@@ -40,7 +40,7 @@ class HistoryCloud(cloud.Cloud):
     """``brokers``, ``databases``: each daemon's way there. Start it by `running`."""
 
     def __init__(self, path: Path, server: PrivateDatabase, computes: int, deadline: int, without: str) -> None:
-        self.control = path / "hooks.json"
+        self.control = path / "failpoints.json"
         super().__init__(
             path,
             database=server.url,

@@ -17,7 +17,7 @@ from tests.faults import daemon
 
 @pytest.fixture
 def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "hooks.json"
+    path = tmp_path / "failpoints.json"
     monkeypatch.setattr(failpoints, "_control", str(path))
     monkeypatch.setattr(failpoints, "_full_until", 0.0)
     monkeypatch.setenv(failpoints.DAEMON, "compute-1")
@@ -68,7 +68,7 @@ def test_a_full_disk_has_room_again(control: Path) -> None:
 
 def test_effects_of_a_test(control: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    monkeypatch.setitem(failpoints.added, "more", seen.append)
+    monkeypatch.setitem(failpoints.extra_effects, "more", seen.append)
     tell(control, "more")
     failpoints.reach("fence", "before")
     assert [rule["id"] for rule in seen] == ["1"]

@@ -61,7 +61,7 @@ scheduler.collect_fully_by_the_clock()
 print(young, *gc.get_threshold())
 """
     young, *then = map(int, told(script))
-    assert (young, then) == (memory.YOUNG, [memory.YOUNG, 10, 2**31 - 1])
+    assert (young, then) == (memory.YOUNG_THRESHOLD, [memory.YOUNG_THRESHOLD, 10, 2**31 - 1])
 
 
 def test_loaded_modules_are_not_collected() -> None:
@@ -70,7 +70,7 @@ import gc
 from nova_lite.base import memory
 class Kept: pass
 kept = Kept()
-memory.keep_what_is_loaded()
+memory.freeze_loaded_objects()
 print(gc.get_freeze_count() > 1000, any(each is kept for each in gc.get_objects()))
 """
     assert told(script) == ["True", "False"]

@@ -44,8 +44,8 @@ class Claims:
         self._held: dict[str, Resources] = {}
         self._mutex = threading.Lock()
 
-    def instance_claim(self, instance_uuid: str, wanted: Resources, limits: Mapping[str, int]) -> None:
-        """Claim ``wanted`` for the instance until `release`, or raise `ComputeResourcesUnavailable` with the missing
+    def instance_claim(self, instance_uuid: str, resources: Resources, limits: Mapping[str, int]) -> None:
+        """Claim ``resources`` for the instance until `release`, or raise `ComputeResourcesUnavailable` with the missing
         resource.
 
         ``limits`` is the capacity that the scheduler used; the smaller of ``limits`` and `capacity` counts. A new claim
@@ -57,19 +57,19 @@ class Claims:
             for name, unit in UNITS.items():
                 used = sum(getattr(held, name) for held in others)
                 total = min(getattr(capacity, name), limits.get(name, getattr(capacity, name)))
-                need = getattr(wanted, name)
+                need = getattr(resources, name)
                 if used + need > total:
                     raise exceptions.ComputeResourcesUnavailable(
                         reason=f"{need} {unit} requested, {max(0, total - used)} of {total} left on this host"
                     )
-            self._check_cpus(wanted, others, capacity)
-            self._held[instance_uuid] = wanted
+            self._check_cpus(resources, others, capacity)
+            self._held[instance_uuid] = resources
 
     @staticmethod
-    def _check_cpus(wanted: Resources, others: list[Resources], capacity: Resources) -> None:
+    def _check_cpus(resources: Resources, others: list[Resources], capacity: Resources) -> None:
         """Raise `ComputeResourcesUnavailable` unless each CPU is in cpu_dedicated_set and free."""
         taken = {cpu for held in others for cpu in held.cpus}
-        for cpu in wanted.cpus:
+        for cpu in resources.cpus:
             if cpu not in capacity.cpus or cpu in taken:
                 why = "another guest has it" if cpu in capacity.cpus else "it is not in cpu_dedicated_set"
                 raise exceptions.ComputeResourcesUnavailable(reason=f"CPU {cpu} requested, but on this host {why}")

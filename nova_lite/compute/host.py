@@ -145,7 +145,7 @@ class LocalHost:
         """`remove`, and also what a resize on this host has set aside."""
         self.remove(instance_uuid)
         if isinstance(self.driver, Migrating):
-            self.driver.forget_aside(instance_uuid)
+            self.driver.discard_set_aside(instance_uuid)
 
     def remove_with_retries(self, instance_uuid: str) -> None:
         """`remove` the remains of a build, and repeat until it succeeds: on return no domain is here. Raises

@@ -84,8 +84,8 @@ class PortFilterSync:
         driver, now = self._driver, time.monotonic()
         if not isinstance(driver, PortFiltering) or now < self._not_before:
             return
-        wanted, due = self._wake_up.is_set(), now >= self._next
-        if not (wanted or due or driver.lacks_port_filters()):
+        is_woken, due = self._wake_up.is_set(), now >= self._next
+        if not (is_woken or due or driver.lacks_port_filters()):
             return
         with self._lock:
             plugged, self._plugged = self._plugged, {}

@@ -253,14 +253,14 @@ class Migrating(Protocol):
         """
         ...
 
-    def take_back(self, instance_uuid: str) -> None:
+    def restore_set_aside(self, instance_uuid: str) -> None:
         """Make the guest that was set aside the instance again, off. Do nothing if there is none.
 
         Nothing else of the instance may be here.
         """
         ...
 
-    def forget_aside(self, instance_uuid: str) -> None:
+    def discard_set_aside(self, instance_uuid: str) -> None:
         """Remove the guest that was set aside, if any."""
         ...
 

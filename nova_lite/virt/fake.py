@@ -206,9 +206,9 @@ class FakeDriver(driver.ComputeDriver):
     def detach_interface(self, instance_uuid: str, vif: VIF) -> None:
         domain = self._read(instance_uuid)
         self._step("detach_interface")
-        domain.interfaces = [each for each in domain.interfaces if each != vif.id]
+        domain.interfaces = [port_id for port_id in domain.interfaces if port_id != vif.id]
         self._write(domain)
-        rest = [each for each in self._vifs(instance_uuid) if each.id != vif.id]
+        rest = [other for other in self._vifs(instance_uuid) if other.id != vif.id]
         files.write_atomically(self._file("vifs", instance_uuid), msgspec.json.encode(rest), durable=False)
         self._step("detach_interface_after")
 
@@ -310,16 +310,16 @@ class FakeDriver(driver.ComputeDriver):
             os.rename(disks, aside)
         return _source(self.conf.my_ip, aside)
 
-    def take_back(self, instance_uuid: str) -> None:
+    def restore_set_aside(self, instance_uuid: str) -> None:
         disks, domain = self._disks(instance_uuid), self._file("domains", instance_uuid)
         if os.path.exists(self._aside(instance_uuid)):
             os.rename(self._aside(instance_uuid), disks)
-        self._step("take_back")
+        self._step("restore_set_aside")
         if os.path.exists(os.path.join(disks, ASIDE_DOMAIN)):
             os.replace(os.path.join(disks, ASIDE_DOMAIN), domain)
 
-    def forget_aside(self, instance_uuid: str) -> None:
-        self._step("forget_aside")
+    def discard_set_aside(self, instance_uuid: str) -> None:
+        self._step("discard_set_aside")
         shutil.rmtree(self._aside(instance_uuid), ignore_errors=True)
 
     def _aside(self, instance_uuid: str) -> str:
@@ -393,7 +393,7 @@ class FakeDriver(driver.ComputeDriver):
             done = total * tenth // 10
             wish = watch(MigrationProgress(memory_total=total, memory_processed=done, memory_remaining=total - done))
             if wish is MigrationControl.ABORT:
-                raise exceptions.MigrationAborted(instance_uuid=instance_uuid, reason="as it was asked to be")
+                raise exceptions.MigrationAborted(instance_uuid=instance_uuid, reason="as requested")
             if wish is MigrationControl.FORCE_COMPLETE:
                 break
         self._step("live_migration_before_move")
@@ -688,10 +688,12 @@ class FakeDriver(driver.ComputeDriver):
             control, source = self._control()
         time.sleep(control.delays.get(name, 0.0))
         if name in control.fail_at and self._may_fail(control.fail_count, source):
-            LOG.info("Failing at %s, as told", name)
+            LOG.info("Failing at %s, as configured", name)
             if error is exceptions.InstancePowerOnFailure and control.fail_error == "virt":
-                raise exceptions.InstancePowerOnFailure(instance_uuid=instance_uuid, reason=f"told to fail at {name}")
-            raise self._error(control.fail_error, f"told to fail at {name}")
+                raise exceptions.InstancePowerOnFailure(
+                    instance_uuid=instance_uuid, reason=f"configured to fail at {name}"
+                )
+            raise self._error(control.fail_error, f"configured to fail at {name}")
         return control
 
     def _may_fail(self, fail_count: int, source: bytes) -> bool:
@@ -765,7 +767,7 @@ def _domain(spec: driver.SpawnSpec) -> Domain:
         memory_mb=flavor.memory_mb,
         disk_gb=flavor.disk_gb,
         config_drive=instance.config_drive,
-        volumes={each.volume_id: each.device_name or "" for each in instance.block_devices if each.volume_id},
+        volumes={device.volume_id: device.device_name or "" for device in instance.block_devices if device.volume_id},
         interfaces=[vif.id for vif in spec.vifs],
         host_cpus=[] if instance.numa is None else instance.numa.host_cpus,
     )

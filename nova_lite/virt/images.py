@@ -122,9 +122,9 @@ def run(*command: str) -> bytes:
     except OSError as error:
         raise exceptions.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
     if result.returncode != 0:
-        complaint = result.stderr.decode(errors="replace").strip().splitlines()
+        errors = result.stderr.decode(errors="replace").strip().splitlines()
         tool = next(word for word in command if word != "prlimit" and not word.startswith("--"))
-        reason = complaint[-1] if complaint else f"it ended with status {result.returncode}"
+        reason = errors[-1] if errors else f"it ended with status {result.returncode}"
         raise exceptions.VirtDriverError(reason=f"{tool}: {reason}")
     return result.stdout
 
@@ -134,9 +134,9 @@ def run_checked(check: Callable[[], None], *command: str) -> None:
 
     Raises as `run`.
     """
-    with tempfile.TemporaryFile() as complaint:
+    with tempfile.TemporaryFile() as errors:
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaint)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
         except OSError as error:
             raise exceptions.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
         try:
@@ -150,8 +150,8 @@ def run_checked(check: Callable[[], None], *command: str) -> None:
             process.wait()
             raise
         if status != 0:
-            complaint.seek(0)
-            lines = complaint.read().decode(errors="replace").strip().splitlines()
+            errors.seek(0)
+            lines = errors.read().decode(errors="replace").strip().splitlines()
             reason = lines[-1] if lines else f"it ended with status {status}"
             raise exceptions.VirtDriverError(reason=f"qemu-img: {reason}")
 
@@ -172,7 +172,7 @@ def check_acceptable(image: Image, info: DiskInfo) -> None:
     declared = qemu_format(image)
     if info.format != declared:
         raise exceptions.ImageUnacceptable(
-            image_id=image.id, reason=f"it was declared as {image.disk_format}, and is {info.format}"
+            image_id=image.id, reason=f"its format is declared as {image.disk_format}, but is {info.format}"
         )
     if info.data_files:
         raise exceptions.ImageUnacceptable(image_id=image.id, reason="it refers to other files")

@@ -75,18 +75,18 @@ def _reserved_pages(conf: cfg.ConfigOpts, cells: Iterable[NUMACell]) -> dict[tup
     """Return the number of reserved pages by the cell's id and the page size in KiB."""
     there = {(cell.id, pages.size_kb): pages.total for cell in cells for pages in cell.pages}
     found = {}
-    for each in conf.reserved_huge_pages or ():
-        said = ",".join(f"{name}:{value}" for name, value in each.items())
+    for pages in conf.reserved_huge_pages or ():
+        text = ",".join(f"{name}:{value}" for name, value in pages.items())
         try:
-            key = int(each["node"]), _size_kb(each["size"])
-            count = int(each["count"])
+            key = int(pages["node"]), _size_kb(pages["size"])
+            count = int(pages["count"])
         except (KeyError, ValueError) as error:
             raise exceptions.ConfigurationError(
-                reason=f"reserved_huge_pages = {said} is not of the form node:0,size:2048,count:64."
+                reason=f"reserved_huge_pages = {text} is not of the form node:0,size:2048,count:64."
             ) from error
         if key not in there or not 0 <= count <= there[key]:
             raise exceptions.ConfigurationError(
-                reason=f"reserved_huge_pages = {said}: NUMA cell {key[0]} of this host has {there.get(key, 0)} pages "
+                reason=f"reserved_huge_pages = {text}: NUMA cell {key[0]} of this host has {there.get(key, 0)} pages "
                 f"of {key[1]} KiB."
             )
         found[key] = count
@@ -101,11 +101,11 @@ def _size_kb(text: str) -> int:
 def alike(count: int, vcpus: int, memory_mb: int, threads: int = 2, large_kb: int = 2048) -> list[NUMACell]:
     """Return ``count`` equal cells for an imaginary machine: cores of ``threads`` CPUs, a quarter of the memory in
     large pages."""
-    each, memory = vcpus // count, memory_mb // count
+    cpus_per_cell, memory = vcpus // count, memory_mb // count
     cells = []
     for number in range(count):
-        first = number * each
-        last = vcpus if number == count - 1 else first + each
+        first = number * cpus_per_cell
+        last = vcpus if number == count - 1 else first + cpus_per_cell
         large = memory * 1024 // 4 // large_kb
         cores = [cpu_sets.show(range(core, min(core + threads, last))) for core in range(first, last, threads)]
         cells.append(

@@ -115,7 +115,7 @@ def test_drained_server_that_cannot_move_live_is_moved_off_or_stays(tidy: Cloud)
     tidy.control_host("compute-1", fail_at=["check_can_live_migrate"])
     done = tidy.try_manage("host", "drain", "compute-1", "--live")
     assert done.returncode == 1
-    assert "told to fail at check_can_live_migrate" in done.stdout
+    assert "configured to fail at check_can_live_migrate" in done.stdout
     assert places(tidy, [server_id]) == {server_id: ("ACTIVE", "compute-1")}
     done = tidy.try_manage("host", "drain", "compute-1")
     assert done.returncode == 0, done

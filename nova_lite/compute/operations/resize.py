@@ -90,7 +90,7 @@ def drop_resize(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
 def confirm_resize(host: LocalHost, command: ActionCommand) -> None:
     """Remove the guest. Runs at the source after the move."""
     moves.remove_generation(host, command)
-    _driver(host).forget_aside(command.instance.uuid)
+    _driver(host).discard_set_aside(command.instance.uuid)
 
 
 def revert_resize(host: LocalHost, command: ActionCommand) -> None:
@@ -126,7 +126,7 @@ def _restore_original(host: LocalHost, command: ActionCommand) -> None:
         host.fencing.revoke(uuid, found.generation)
         host.remove(uuid)
     host.fencing.mark_restored(uuid, command.generation, resources)
-    _driver(host).take_back(uuid)
+    _driver(host).restore_set_aside(uuid)
     host.claims.restore({uuid: resources})
     host.driver.plug_vifs(command.instance, command.instance.vifs)
 

@@ -103,7 +103,7 @@ class Connection:
             except LibvirtFailure as error:
                 if _FILTERS_FAILED not in error.message or not left:
                     raise
-                LOG.info("Once more, as another change of the firewall came between: %s", error.message)
+                LOG.info("Repeating a change of the firewall after a conflict: %s", error.message)
                 time.sleep(random.uniform(0.1, 1.0))
         raise AssertionError("unreachable")
 

@@ -113,17 +113,17 @@ class LibvirtDriver(ComputeDriver):
             self._records.prepare()
         except OSError as error:
             raise exceptions.ConfigurationError(
-                reason=f"Instances cannot be kept in {self._records.instances_path}: {error}"
+                reason=f"Instances cannot be stored in {self._records.instances_path}: {error}"
             ) from error
-        _warn_of_closed_directories(self._records.instances_path)
+        _warn_about_inaccessible_directories(self._records.instances_path)
         if self.conf.libvirt.virt_type == "auto":
             answer = os.path.join(self.conf.state_path, "kvm-probe.json")
             self._virt_type = kvm.choose_virt_type(answer, self.conf.libvirt.kvm_probe_timeout)
-        self._learn_traits()
-        self._learn_topology()
+        self._find_traits()
+        self._find_topology()
         LOG.info("Guests on host %s are of type %s", self.host, self._virt_type)
         with _files_errors():
-            interfaces = {each: self._records.read_interfaces(each) for each in self._records.uuids()}
+            interfaces = {uuid: self._records.read_interfaces(uuid) for uuid in self._records.uuids()}
             self._networks.init_host([vif for vifs in interfaces.values() for vif in vifs])
             self._port_firewall.prepare(interfaces)
             self._tunnels.prepare(interfaces)
@@ -132,7 +132,7 @@ class LibvirtDriver(ComputeDriver):
         with _files_errors():
             self._cache.clean()
 
-    def _learn_traits(self) -> None:
+    def _find_traits(self) -> None:
         """Find out the traits of this host: CPU, firmware and devices that guests can have."""
         try:
             capabilities = [
@@ -169,7 +169,7 @@ class LibvirtDriver(ComputeDriver):
             vcpus=len(cpu_sets.parse(self._given.shared_cpus[""])) if topology.divides(self.conf) else None,
         )
 
-    def _learn_topology(self) -> None:
+    def _find_topology(self) -> None:
         """Find out the NUMA cells, and the parts of them that are available. Pages are counted at the start."""
         machine = host_topology.parse(self._host_capabilities())
         self._cells = topology.given_out(self.conf, machine)
@@ -222,7 +222,7 @@ class LibvirtDriver(ComputeDriver):
         domain, _ = self._domains.get(instance_uuid)
         self._interfaces.detach(domain, vif, bool(self._networks.run_by_libvirt([vif])))
         with _files_errors():
-            rest = [each for each in self._records.read_interfaces(instance_uuid) if each.id != vif.id]
+            rest = [other for other in self._records.read_interfaces(instance_uuid) if other.id != vif.id]
             self._networks.unplug(vif)
             self._port_firewall.plug(instance_uuid, rest)
             self._tunnels.plug(instance_uuid, rest)
@@ -242,7 +242,7 @@ class LibvirtDriver(ComputeDriver):
     # --- create and remove
 
     def spawn(self, spec: SpawnSpec) -> None:
-        if self._is_there(spec):
+        if self._is_running(spec):
             return
         instance_uuid = spec.instance.uuid
         self._check_traits(_hardware(spec))
@@ -261,11 +261,11 @@ class LibvirtDriver(ComputeDriver):
             undo.pop_all()
         kvm.explain_slow_start(instance_uuid, time.monotonic() - started, self._host_capabilities())
 
-    def _check_traits(self, wanted: hardware.Hardware) -> None:
+    def _check_traits(self, requested: hardware.Hardware) -> None:
         """Raise `VirtDriverError` for missing traits. The scheduler may have had outdated traits, or may not have been
         used."""
-        if missing := traits.missing(wanted.traits, self._traits):
-            raise exceptions.VirtDriverError(reason=f"host {self.host} lacks what is asked for: {', '.join(missing)}")
+        if missing := traits.missing(requested.traits, self._traits):
+            raise exceptions.VirtDriverError(reason=f"host {self.host} lacks requested traits: {', '.join(missing)}")
 
     def _xml(self, spec: SpawnSpec, directory: str, disks: DiskSet) -> str:
         networks = self._networks.run_by_libvirt(spec.vifs)
@@ -281,7 +281,7 @@ class LibvirtDriver(ComputeDriver):
         self._consoles.make_room(domain)
         self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout, paused)
 
-    def _is_there(self, spec: SpawnSpec) -> bool:
+    def _is_running(self, spec: SpawnSpec) -> bool:
         """Check whether the domain already runs at this generation. Remove an older or incomplete domain."""
         instance_uuid = spec.instance.uuid
         try:
@@ -340,18 +340,18 @@ class LibvirtDriver(ComputeDriver):
         files.write_atomically(self._definition(instance_uuid), xml.encode())
         self._domains.remove(instance_uuid)
 
-    def take_back(self, instance_uuid: str) -> None:
+    def restore_set_aside(self, instance_uuid: str) -> None:
         with _files_errors():
-            self._records.take_back(instance_uuid)
+            self._records.restore_set_aside(instance_uuid)
             path = self._definition(instance_uuid)
             if os.path.exists(path) and not self._domains.has(instance_uuid):
                 with open(path, encoding="utf-8") as file:
                     self._domains.define(file.read())
             files.remove(path)
 
-    def forget_aside(self, instance_uuid: str) -> None:
+    def discard_set_aside(self, instance_uuid: str) -> None:
         with _files_errors():
-            self._records.forget_aside(instance_uuid)
+            self._records.discard_set_aside(instance_uuid)
 
     def _definition(self, instance_uuid: str) -> str:
         return os.path.join(self._records.directory(instance_uuid), DEFINITION)
@@ -360,7 +360,7 @@ class LibvirtDriver(ComputeDriver):
         """Create the guest from the source's disks. A fetch that was killed is resumed."""
         instance_uuid = spec.instance.uuid
         resumed = self._records.generation(instance_uuid) == spec.generation and not self._domains.has(instance_uuid)
-        if not resumed and self._is_there(spec):
+        if not resumed and self._is_running(spec):
             return
         with contextlib.ExitStack() as undo, _files_errors():
             undo.callback(self._undo, "its files", self._records.remove, instance_uuid)
@@ -400,7 +400,7 @@ class LibvirtDriver(ComputeDriver):
         instance_uuid = spec.instance.uuid
         if source.driver != transfer.DRIVER:
             raise exceptions.MigrationPreCheckError(reason=f"the guest is one of driver {source.driver}")
-        if self._is_there(spec):
+        if self._is_running(spec):
             raise exceptions.MigrationPreCheckError(reason="it runs at the destination already")
         with contextlib.ExitStack() as undo, _files_errors():
             undo.callback(self._undo, "its files", self._records.remove, instance_uuid)
@@ -637,9 +637,11 @@ def _files_errors() -> Iterator[None]:
         raise exceptions.VirtDriverError(reason=str(error)) from error
 
 
-def _warn_of_closed_directories(path: str) -> None:
+def _warn_about_inaccessible_directories(path: str) -> None:
     """Warn of directories above the disks that qemu's user cannot enter."""
     while path != os.path.dirname(path):
         if not os.stat(path).st_mode & 0o001:
-            LOG.warning("%s is closed to other users: guests' disks below it may be out of qemu's reach", path)
+            LOG.warning(
+                "%s cannot be entered by other users, so qemu may not be able to open guests' disks below it", path
+            )
         path = os.path.dirname(path)

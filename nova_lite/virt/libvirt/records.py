@@ -147,12 +147,12 @@ class Records:
         os.rename(self.directory(instance_uuid), path)
         return path
 
-    def take_back(self, instance_uuid: str) -> None:
+    def restore_set_aside(self, instance_uuid: str) -> None:
         """Rename the directory that was set aside back, if any. Raises OSError if another one exists."""
         if (aside := self.aside(instance_uuid)) is not None:
             os.rename(aside, aside.removesuffix(ASIDE))
 
-    def forget_aside(self, instance_uuid: str) -> None:
+    def discard_set_aside(self, instance_uuid: str) -> None:
         if (aside := self.aside(instance_uuid)) is not None:
             shutil.rmtree(aside)
 

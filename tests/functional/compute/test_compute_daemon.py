@@ -65,7 +65,7 @@ def test_a_failure_that_aborts_says_why_and_releases_everything(tidy_mode: Cloud
     (server_id,) = tidy_mode.create(count=1)
     server = tidy_mode.wait_settled([server_id])[server_id]
     assert server["status"] == "ERROR"
-    assert "told to fail at spawn_before_domain" in server["fault"]["message"]
+    assert "configured to fail at spawn_before_domain" in server["fault"]["message"]
     assert leftovers(tidy_mode) == []
 
 

@@ -126,7 +126,7 @@ def test_a_uefi_guest_reaches_its_firmware_and_keeps_its_variables(
 
     driver.set_aside(instance_uuid, 0)
     assert "nvram.fd" in os.listdir(f"{directory}@aside")
-    driver.take_back(instance_uuid)
+    driver.restore_set_aside(instance_uuid)
     driver.power_on(instance_uuid)
     assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
     driver.destroy(instance_uuid)
@@ -137,7 +137,7 @@ def test_a_host_without_what_is_asked_for_makes_nothing(
     connection: Any, driver: LibvirtDriver, images: Images, blank: Image
 ) -> None:
     spec = guest_spec(images, [], image=with_properties(blank, **{"trait:CUSTOM_GOLD": "required"}))
-    with pytest.raises(exceptions.VirtDriverError, match="lacks what is asked for: CUSTOM_GOLD"):
+    with pytest.raises(exceptions.VirtDriverError, match="lacks requested traits: CUSTOM_GOLD"):
         driver.spawn(spec)
     assert_nothing_left(connection, driver, spec)
 

@@ -57,7 +57,7 @@ def make_host(directory: Path, second_host: None) -> Iterator[MakeHost]:
     for driver in drivers:
         for instance_uuid in {info.uuid for info in driver.list_domains()} | driver.leftovers():
             driver.destroy(instance_uuid)
-            driver.forget_aside(instance_uuid)
+            driver.discard_set_aside(instance_uuid)
     for driver in drivers:
         shutil.rmtree(driver.conf.state_path, ignore_errors=True)
 
@@ -136,7 +136,7 @@ def test_a_guest_is_resized_on_its_host(make_host: MakeHost, images: Images, wor
     assert lines(here, bigger, "on disk:")[-1].endswith(f"sectors {2 * 1024**3 // 512}")
     assert (here.get_info(uuid).generation, here.leftovers()) == (2, set())
     if word == "confirm":
-        here.forget_aside(uuid)
+        here.discard_set_aside(uuid)
         assert state(here, spec) == PowerState.RUNNING
         assert [path.name for path in instance_path(here, spec).parent.glob(f"{uuid}*")] == [uuid]
         return
@@ -144,7 +144,7 @@ def test_a_guest_is_resized_on_its_host(make_host: MakeHost, images: Images, wor
     here.destroy(uuid)
     assert (state(here, spec), here.leftovers()) == (None, {uuid})
     for _ in range(2):
-        here.take_back(uuid)
+        here.restore_set_aside(uuid)
         assert (state(here, spec), here.get_info(uuid).generation, here.leftovers()) == (PowerState.SHUTDOWN, 1, set())
     assert here._domains.get(uuid)[0].XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == definition
     here.power_on(uuid)

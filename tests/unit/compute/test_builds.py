@@ -122,7 +122,7 @@ def test_a_failure_at_any_step_leaves_nothing_and_is_fenced_before_it_is_reporte
     host.settle()
     assert seen == [([], 1)]
     assert host.conductor.outcomes == [(1, outcome)]
-    assert f"told to fail at {step}" in host.conductor.of("finish_build")[0].details
+    assert f"configured to fail at {step}" in host.conductor.of("finish_build")[0].details
 
 
 @pytest.mark.parametrize("step", ["list_domains", *BUILD_STEPS[:3]])

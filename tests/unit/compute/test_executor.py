@@ -135,7 +135,7 @@ def test_a_failed_delete_is_tried_again_with_the_same_ticket(host: Host) -> None
     host.settle()
     assert host.traces() == []
     first, second = host.conductor.of("finish_action")
-    assert "told to fail at destroy" in first[2]
+    assert "configured to fail at destroy" in first[2]
     assert second == (LATER, None, None)
 
 

@@ -153,4 +153,4 @@ def test_what_is_done_now_and_then_says_in_a_line_that_it_cannot_be(
     )
     periodic.stop()
     assert (record.levelname, record.exc_info) == ("WARNING", None)
-    assert "told to fail at inventory" in record.getMessage()
+    assert "configured to fail at inventory" in record.getMessage()

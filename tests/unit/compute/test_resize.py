@@ -241,17 +241,17 @@ def test_a_failure_where_it_is_is_taken_back(source: Host, step: str) -> None:
         order_here(source, ARRIVE, 2, answers=set_aside(source))
         source.control()
         order_here(source, DROP, 2)
-    assert f"told to fail at {step}" in "".join(filter(None, errors(source)))
+    assert f"configured to fail at {step}" in "".join(filter(None, errors(source)))
     source.control()
     order_here(source, RETURN, 1)
     assert (source.domains(), source.power(), aside(source)) == ({UUID: 1}, RUNNING, False)
     assert read_disk(source) == "before"
 
 
-@pytest.mark.parametrize("step", ["set_aside", "take_back"])
+@pytest.mark.parametrize("step", ["set_aside", "restore_set_aside"])
 def test_a_kill_in_between_is_gone_on_from(source: Host, step: str) -> None:
     write_disk(source, "before")
-    if step == "take_back":
+    if step == "restore_set_aside":
         set_aside(source)
     source.driver.hooks[step] = gate = Gate()
     values = {"running": True, "source": {"host": source.name}, "destination": {"host": source.name}}

@@ -150,7 +150,7 @@ def test_a_missing_image_file_is_noticed(fake_driver: fake.FakeDriver, images: d
 @pytest.mark.parametrize("step", ["image", "spawn_before_domain", "spawn_after_domain"])
 def test_a_spawn_that_fails_leaves_nothing(fake_driver: fake.FakeDriver, step: str) -> None:
     control(fake_driver, fail_at=[step])
-    with pytest.raises(exceptions.VirtDriverError, match=f"told to fail at {step}"):
+    with pytest.raises(exceptions.VirtDriverError, match=f"configured to fail at {step}"):
         fake_driver.spawn(spec())
     assert (fake_driver.list_domains(), fake_driver.leftovers()) == ([], set())
 

@@ -75,15 +75,15 @@ class DiskMaker:
         """Make all disks of the flavor, root first. Raises `Invalid` subclasses for a fault of the image or the
         flavor."""
         require_root(spec)
-        flavor, asked = spec.instance.flavor, spec.instance.block_devices
-        names = local_names(asked)
+        flavor, requested = spec.instance.flavor, spec.instance.block_devices
+        names = local_names(requested)
         disks = []
-        if devices.root_volume(asked) is None:
+        if devices.root_volume(requested) is None:
             assert spec.image is not None
             disks.append(self._root(directory, spec.image, flavor.root_gb, next(names)))
-        for name, size, kind in ephemerals(spec.instance.flavor, asked):
+        for name, size, kind in ephemerals(spec.instance.flavor, requested):
             disks.append(formatted(directory, name, size, next(names), kind))
-        swap = devices.swap_mb(flavor, asked)
+        swap = devices.swap_mb(flavor, requested)
         if swap:
             disks.append(formatted(directory, SWAP, swap * _MIB, next(names), SWAP_AREA))
         if self.config_drives.is_wanted(spec):
@@ -156,22 +156,22 @@ def require_root(spec: SpawnSpec) -> None:
         raise exceptions.ImageUnacceptable(image_id="", reason="a server without an image has nothing to boot from")
 
 
-def local_names(asked: Iterable[BlockDevice]) -> Iterator[str]:
+def local_names(requested: Iterable[BlockDevice]) -> Iterator[str]:
     """Yield the names of disks that are not volumes."""
-    taken = [each.device_name for each in devices.volumes(asked)]
+    taken = [device.device_name for device in devices.volumes(requested)]
     return (f"vd{letter}" for letter in devices.letters(taken))
 
 
-def ephemerals(flavor: Flavor, asked: list[BlockDevice]) -> list[tuple[str, int, tuple[str, ...]]]:
+def ephemerals(flavor: Flavor, requested: list[BlockDevice]) -> list[tuple[str, int, tuple[str, ...]]]:
     """Return file name, size in bytes and format command of each ephemeral disk."""
-    formats = [FORMATS.get(each.guest_format or "", EXT4) for each in asked if each.is_ephemeral] or [EXT4]
-    sizes = [size * images.GIB for size in devices.ephemeral_gb(flavor, asked)]
+    formats = [FORMATS.get(device.guest_format or "", EXT4) for device in requested if device.is_ephemeral] or [EXT4]
+    sizes = [size * images.GIB for size in devices.ephemeral_gb(flavor, requested)]
     return list(zip(EPHEMERALS, sizes, formats, strict=False))
 
 
 def volume_disks(spec: SpawnSpec) -> list[Disk]:
-    asked = spec.instance.block_devices
-    return [volume_disk(each, spec.volumes[each.volume_id]) for each in asked if each.volume_id is not None]
+    requested = spec.instance.block_devices
+    return [volume_disk(device, spec.volumes[device.volume_id]) for device in requested if device.volume_id is not None]
 
 
 def volume_disk(device: BlockDevice, source: VolumeSource) -> Disk:

@@ -84,7 +84,7 @@ class ImageCache:
                 continue
             with contextlib.suppress(lockutils.AcquireLockFailedException), self._lock(image_id, blocking=False):
                 files.remove(os.path.join(self._directory, name))
-                LOG.info("%s, which a killed daemon has left in the image cache, is removed", name)
+                LOG.info("Removing %s, which a killed daemon has left in the image cache", name)
 
     def age(self, minimum_age: float, used: Callable[[], set[str]]) -> list[str]:
         """Remove images that were not requested for ``minimum_age`` seconds and are not in ``used``. Return their ids.
@@ -151,8 +151,8 @@ class ImageCache:
         """
         room = shutil.disk_usage(self._directory).free
         if info.virtual_size > room:
-            LOG.warning("Image %s is %d bytes big, and there are %d free", image.id, info.virtual_size, room)
-            raise exceptions.VirtDriverError(reason=f"image {image.id} is bigger than this host has room for")
+            LOG.warning("Image %s needs %d bytes, but only %d are free", image.id, info.virtual_size, room)
+            raise exceptions.VirtDriverError(reason=f"image {image.id} does not fit on this host")
         try:
             self._qemu_img.convert(part, info, target)
         except exceptions.VirtDriverError as error:

@@ -43,16 +43,16 @@ class MovedDisks:
         again if its size changed. Without ``fetcher`` the disks were made on this host, and their images are here.
         """
         disks.require_root(spec)
-        flavor, asked = spec.instance.flavor, spec.instance.block_devices
-        names = disks.local_names(asked)
+        flavor, requested = spec.instance.flavor, spec.instance.block_devices
+        names = disks.local_names(requested)
         found = []
-        if devices.root_volume(asked) is None:
+        if devices.root_volume(requested) is None:
             assert spec.image is not None
             found.append(self._root(directory, spec.image, flavor.root_gb, next(names), fetcher))
-        ephemerals = disks.ephemerals(flavor, asked)
+        ephemerals = disks.ephemerals(flavor, requested)
         for name, size, kind in ephemerals:
             found.append(_ephemeral(directory, name, size, next(names), kind))
-        swap = devices.swap_mb(flavor, asked)
+        swap = devices.swap_mb(flavor, requested)
         if swap:
             found.append(_swap(directory, swap * _MIB, next(names)))
         path = os.path.join(directory, disks.CONFIG_DRIVE)
@@ -78,7 +78,7 @@ class MovedDisks:
             volume_id for volume_id, path in spec.volumes.items() if isinstance(path, str) and not os.path.exists(path)
         )
         if missing:
-            raise exceptions.MigrationPreCheckError(reason=f"volumes {', '.join(missing)} are not to be had there")
+            raise exceptions.MigrationPreCheckError(reason=f"volumes {', '.join(missing)} are not available there")
         paths: dict[str, str] = {}
         whole = False
         for name, size in source.disks.items():
@@ -113,7 +113,7 @@ class MovedDisks:
         try:
             base = self._cache.get(image)
         except exceptions.NovaLiteException as error:
-            LOG.warning("Image %s is not to be had, the disk is brought whole: %s", image.id, error.message)
+            LOG.warning("Image %s is not available, so the whole disk is migrated: %s", image.id, error.message)
             images.run("qemu-img", "create", "-q", "-f", "qcow2", path, str(size))
         else:
             self._qemu_img.create_overlay(path, base.path, base.format, size)
@@ -129,10 +129,10 @@ class MovedDisks:
             header = _header(self._qemu_img, path)
         if header.backing and fetcher is not None:
             self._set_base(directory, path, image, fetcher)
-        wanted = 0 if image.disk_format == disks.ISO else root_gb * images.GIB
-        if wanted > header.size:
-            images.run("qemu-img", "resize", "-q", "-f", "qcow2", path, str(wanted))
-        elif wanted:
+        size = 0 if image.disk_format == disks.ISO else root_gb * images.GIB
+        if size > header.size:
+            images.run("qemu-img", "resize", "-q", "-f", "qcow2", path, str(size))
+        elif size:
             images.check_fits(header.size, root_gb)
         return Disk(path=path, device=device, format="qcow2")
 
@@ -144,7 +144,7 @@ class MovedDisks:
         try:
             base = self._cache.get(image)
         except exceptions.NovaLiteException as error:
-            LOG.warning("Image %s is not to be had, the disk gets all of it: %s", image.id, error.message)
+            LOG.warning("Image %s is not available, so it is merged into the disk: %s", image.id, error.message)
             self._flatten(directory, path, image, fetcher)
         else:
             _rebase(path, base)

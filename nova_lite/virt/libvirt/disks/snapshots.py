@@ -106,17 +106,17 @@ class Snapshotter:
 
     def catch_up(self, domain: Any, device: str, check: Callable[[], None]) -> None:
         """Wait until the mirror of this disk is synchronous."""
-        said = time.monotonic()
+        logged_at = time.monotonic()
         while True:
             check()
             job = self._connection.call(domain.blockJobInfo, device, 0)
             if not job:
-                raise exceptions.VirtDriverError(reason="the copy of its disk broke off")
+                raise exceptions.VirtDriverError(reason="the copy of its disk was interrupted")
             if job["end"] and job["cur"] == job["end"] and self._is_ready(domain, device):
                 return
-            if time.monotonic() - said >= LOG_SECONDS:
-                said = time.monotonic()
-                LOG.info("Domain %s: %d of %d bytes are copied", domain.UUIDString(), job["cur"], job["end"])
+            if time.monotonic() - logged_at >= LOG_SECONDS:
+                logged_at = time.monotonic()
+                LOG.info("Domain %s: %d of %d bytes copied", domain.UUIDString(), job["cur"], job["end"])
             time.sleep(POLL_SECONDS)
 
     def _is_ready(self, domain: Any, device: str) -> bool:
@@ -132,7 +132,7 @@ class Snapshotter:
         try:
             self._connection.call(domain.blockJobAbort, device, 0)
         except LibvirtFailure as error:
-            LOG.debug("There is no copy of %s of %s to end: %s", device, domain.UUIDString(), error.message)
+            LOG.debug("No copy of %s of %s is running: %s", device, domain.UUIDString(), error.message)
 
     def _has_to_bequiesced(self, domain: Any) -> bool:
         metadata = self._connection.call(
@@ -151,7 +151,7 @@ class Snapshotter:
                     reason="its image has os_require_quiesce, and its guest agent does not freeze its file systems: "
                     f"{error.kwargs['reason']}"
                 ) from error
-            LOG.info("Domain %s is not quiesced: %s", domain.UUIDString(), error.kwargs["reason"])
+            LOG.info("Domain %s cannot be quiesced: %s", domain.UUIDString(), error.kwargs["reason"])
             yield
             return
         try:

@@ -85,7 +85,7 @@ class Fetcher:
         if source.driver != DRIVER:
             raise exceptions.VirtDriverError(reason=f"disks of driver {source.driver} cannot be used here")
         if not _ADDRESS.fullmatch(source.host) or records.uuid_of(name) != instance_uuid:
-            raise exceptions.VirtDriverError(reason=f"{source.host}:{source.location} is not a place of disks")
+            raise exceptions.VirtDriverError(reason=f"{source.host}:{source.location} is not a directory of disks")
         self._name = name
         self._is_local = self._sees_source()
 
@@ -102,12 +102,12 @@ class Fetcher:
 
     def fetch(self) -> None:
         """Fetch every offered file. Raises `VirtDriverError`, also if the files do not fit."""
-        wanted = [file for file in self._source.files if file.name != MARKER]
-        for file in wanted:
+        offered = [file for file in self._source.files if file.name != MARKER]
+        for file in offered:
             if file.name not in TRAVELLING:
                 raise exceptions.VirtDriverError(reason=f"{file.name!r} is not a file of an instance")
-        self._check_room(wanted)
-        for file in wanted:
+        self._check_room(offered)
+        for file in offered:
             path = os.path.join(self._directory, file.name)
             self._bring(os.path.join(self._name, file.name), path)
             _verify(path, file)
@@ -118,14 +118,14 @@ class Fetcher:
             raise exceptions.ImageUnacceptable(image_id=image_id, reason="its id is not a plain name")
         self._bring(os.path.join(records.BASE, image_id), path)
 
-    def _check_room(self, wanted: list[DiskFile]) -> None:
+    def _check_room(self, offered: list[DiskFile]) -> None:
         """Check the free space. Sparse files need less than their size, so only an obvious lack of space is an
         error."""
-        largest = max((file.size for file in wanted if file.name == disks.ROOT), default=0)
+        largest = max((file.size for file in offered if file.name == disks.ROOT), default=0)
         have = os.path.join(self._directory, disks.ROOT)
         missing = largest - (os.path.getsize(have) if os.path.exists(have) else 0)
         if missing > shutil.disk_usage(self._directory).free:
-            raise exceptions.VirtDriverError(reason=f"no room for {largest} bytes in {self._directory}")
+            raise exceptions.VirtDriverError(reason=f"no space for {largest} bytes in {self._directory}")
 
     def _bring(self, remote: str, path: str) -> None:
         """Fetch one file. ``remote``: a path relative to the source's instances directory."""
@@ -142,12 +142,12 @@ class Fetcher:
         command = ["rsync", "--partial", "--inplace", "--sparse", f"--timeout={self._conf.migration_timeout}"]
         command += ["--rsh", shlex.join(self._ssh()), "--", place, path]
         for attempt in range(1, ATTEMPTS + 1):
-            status, complaint = _run(command)
+            status, message = _run(command)
             if status == 0:
                 return
-            LOG.warning("Fetching %s from %s failed: %s", remote, self._source.host, complaint)
+            LOG.warning("Fetching %s from %s failed: %s", remote, self._source.host, message)
             if status not in _BROKEN or attempt == ATTEMPTS:
-                raise exceptions.VirtDriverError(reason=f"{remote} of {self._source.host}: {complaint}")
+                raise exceptions.VirtDriverError(reason=f"{remote} of {self._source.host}: {message}")
             time.sleep(PAUSE_SECONDS)
 
     def _ssh(self) -> list[str]:
@@ -176,9 +176,9 @@ def _copy(origin: str, path: str) -> None:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise exceptions.VirtDriverError(reason=f"{origin} is not a plain file")
         command = ["cp", "--reflink=auto", "--sparse=always", "--", f"/dev/fd/{descriptor}", path]
-        status, complaint = _run(command, descriptor)
+        status, message = _run(command, descriptor)
         if status != 0:
-            raise exceptions.VirtDriverError(reason=complaint)
+            raise exceptions.VirtDriverError(reason=message)
     finally:
         os.close(descriptor)
 
@@ -192,8 +192,8 @@ def _run(command: list[str], *descriptors: int) -> tuple[int, str]:
     except OSError as error:
         raise exceptions.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
     lines = [line for line in done.stderr.strip().splitlines() if line]
-    complaint = next((line for line in lines if "No space left" in line), lines[0] if lines else "")
-    return done.returncode, complaint or f"{command[0]} ended with status {done.returncode}"
+    message = next((line for line in lines if "No space left" in line), lines[0] if lines else "")
+    return done.returncode, message or f"{command[0]} ended with status {done.returncode}"
 
 
 def _verify(path: str, file: DiskFile) -> None:
@@ -202,4 +202,4 @@ def _verify(path: str, file: DiskFile) -> None:
     if stat.S_ISREG(found.st_mode) and found.st_size == file.size and checksum(path) == file.checksum:
         return
     files.remove(path)
-    raise exceptions.VirtDriverError(reason=f"{file.name} is not what its host has offered")
+    raise exceptions.VirtDriverError(reason=f"{file.name} does not match the offer of its host")

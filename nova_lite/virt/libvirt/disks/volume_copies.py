@@ -69,7 +69,7 @@ class VolumeCopies:
         for volume_id, (source, target) in copies.items():
             if volume_id not in devices:
                 images.run_checked(check, *_COPY, source, target)
-        mirrors = {devices[each]: target for each, (_, target) in copies.items() if each in devices}
+        mirrors = {devices[volume_id]: target for volume_id, (_, target) in copies.items() if volume_id in devices}
         if not mirrors:
             return
         try:
@@ -78,7 +78,7 @@ class VolumeCopies:
                 self._begin(domain, device, raw_disk(target), _FLAGS)
             for device in mirrors:
                 self._mirrors.catch_up(domain, device, check)
-            with self._mirrors.quiesced(domain), self._stopped(domain, len(mirrors) > 1):
+            with self._mirrors.quiesced(domain), self._suspended(domain, len(mirrors) > 1):
                 for device in mirrors:
                     self._connection.call(domain.blockJobAbort, device, 0)
         except BaseException:
@@ -90,9 +90,9 @@ class VolumeCopies:
         self._connection.call(domain.blockCopy, device, ET.tostring(disk, encoding="unicode"), {}, flags)
 
     @contextlib.contextmanager
-    def _stopped(self, domain: Any, wanted: bool) -> Iterator[None]:
+    def _suspended(self, domain: Any, is_needed: bool) -> Iterator[None]:
         """Pause the guest inside the context, so that mirrors that end one after the other have the same content."""
-        runs = wanted and self._domains.get(domain.UUIDString())[1].power_state == PowerState.RUNNING
+        runs = is_needed and self._domains.get(domain.UUIDString())[1].power_state == PowerState.RUNNING
         if runs:
             self._connection.call(domain.suspend)
         try:

@@ -154,13 +154,13 @@ def target_of(disk: ET.Element) -> str:
     return "" if target is None else target.get("dev", "")
 
 
-def free_name(wanted: str, taken: Collection[str]) -> str:
-    """Return ``wanted``, or the next free name on its bus. Raises `VirtDriverError`."""
-    prefix, first = wanted[:-1], string.ascii_lowercase.index(wanted[-1])
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return ``name``, or the next free name on its bus. Raises `VirtDriverError`."""
+    prefix, first = name[:-1], string.ascii_lowercase.index(name[-1])
     for letter in string.ascii_lowercase[first:] + string.ascii_lowercase[:first]:
         if prefix + letter not in taken:
             return prefix + letter
-    raise exceptions.VirtDriverError(reason="the guest has as many disks as it may")
+    raise exceptions.VirtDriverError(reason="the guest has the maximum number of disks")
 
 
 def is_on(power_state: PowerState) -> bool:

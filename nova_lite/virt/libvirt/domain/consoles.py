@@ -90,7 +90,7 @@ class Consoles:
         if address is None or self._is_mine(address):
             return
         other = self._choose()
-        LOG.info("Domain %s: port %d is taken, its serial console gets %d", domain.name(), address.port, other.port)
+        LOG.info("Domain %s: port %d is in use, so its serial console gets %d", domain.name(), address.port, other.port)
         self._connection.connect_call("defineXMLFlags", with_serial(xml, other), 0)
         if self._connection.call(domain.hasManagedSaveImage, 0):
             saved = self._connection.call(domain.managedSaveGetXMLDesc, libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE)

@@ -119,7 +119,7 @@ class Domains:
 
     def start(self, domain: Any, instance_uuid: str, timeout: float, paused: bool = False) -> None:
         """Start the domain and wait until it runs, or is paused. Raises `InstancePowerOnFailure`."""
-        wanted = PowerState.PAUSED if paused else PowerState.RUNNING
+        target = PowerState.PAUSED if paused else PowerState.RUNNING
         try:
             self._connection.call_filtering(domain.createWithFlags, libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)
         except LibvirtFailure as error:
@@ -128,7 +128,7 @@ class Domains:
                     instance_uuid=instance_uuid, reason=error.kwargs["reason"]
                 ) from error
         deadline = time.monotonic() + timeout
-        while (state := self.state(instance_uuid)) != wanted:
+        while (state := self.state(instance_uuid)) != target:
             if state in _OFF:
                 raise exceptions.InstancePowerOnFailure(
                     instance_uuid=instance_uuid, reason="it stopped as soon as it was started"
@@ -165,7 +165,7 @@ class Domains:
         try:
             self._connection.call(domain.shutdownFlags, libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
         except LibvirtFailure as error:
-            LOG.info("Domain %s was not asked to shut down: %s", domain.UUIDString(), error.message)
+            LOG.info("Domain %s did not receive a shutdown request: %s", domain.UUIDString(), error.message)
 
     def cut_power(self, domain: Any) -> None:
         self._connection.call_unless((*_GONE, *_ALREADY), domain.destroyFlags, 0)

@@ -34,11 +34,11 @@ _POWER_EVENTS = frozenset(
 class EventRelay:
     """Relays events.
 
-    ``wanted(uuid)`` returns whether a domain is relevant; it is called outside of libvirt's thread.
+    ``is_relevant(uuid)`` returns whether a domain is relevant; it is called outside of libvirt's thread.
     """
 
-    def __init__(self, wanted: Callable[[str], bool]) -> None:
-        self._wanted = wanted
+    def __init__(self, is_relevant: Callable[[str], bool]) -> None:
+        self._is_relevant = is_relevant
         self._pending: collections.deque[str] = collections.deque()
         self._reader, self._writer = socket.socketpair()
         self._callback: Callable[[str], None] | None = None
@@ -78,9 +78,9 @@ class EventRelay:
     def _deliver_one(self, instance_uuid: str) -> None:
         if (changed := self._watched.get(instance_uuid)) is not None:
             changed.set()
-        if self._callback is None or not self._wanted(instance_uuid):
+        if self._callback is None or not self._is_relevant(instance_uuid):
             return
         try:
             self._callback(instance_uuid)
         except Exception:
-            LOG.exception("The event of domain %s was not handled", instance_uuid)
+            LOG.exception("The event of domain %s could not be handled", instance_uuid)

@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from nova_lite import hardware as wanted
+from nova_lite import hardware as requested
 from nova_lite.base.version import VERSION
 from nova_lite.hardware import DEFAULT, Hardware
 from nova_lite.objects import VIF, NetworkDisk
@@ -79,7 +79,7 @@ def guest_xml(
     consoles. ``hardware`` None: what flavor and image request. ``given``: properties of the host.
     """
     instance = spec.instance
-    hardware = hardware or wanted.resolve(instance.flavor, spec.image)
+    hardware = hardware or requested.resolve(instance.flavor, spec.image)
     given = given or Host()
     machine = hardware_xml.machine(hardware, given.machine)
     secure = is_secure(hardware, machine, given)
@@ -116,7 +116,7 @@ def guest_xml(
 def is_secure(hardware: Hardware, machine: str, given: Host) -> bool:
     """Check whether the guest's firmware starts signed systems only."""
     can = hardware_xml.is_q35(machine) and given.secure_boot
-    return hardware.secure_boot == wanted.REQUIRED or (hardware.secure_boot == wanted.OPTIONAL and can)
+    return hardware.secure_boot == requested.REQUIRED or (hardware.secure_boot == requested.OPTIONAL and can)
 
 
 def _text(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:

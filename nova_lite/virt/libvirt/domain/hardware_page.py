@@ -148,13 +148,13 @@ def xml(specs: Mapping[str, str], properties: Mapping[str, str], strict: bool = 
         admin_password=None,
         fence=lambda: None,
     )
-    wanted = hardware.resolve(flavor, image, strict)
-    if wanted.numa is not None:
-        instance.numa = fitting.fit(wanted.numa, _CELLS, {}, fitting.Ratios())
+    requested = hardware.resolve(flavor, image, strict)
+    if requested.numa is not None:
+        instance.numa = fitting.fit(requested.numa, _CELLS, {}, fitting.Ratios())
     disks = DiskSet(disks=[Disk(path="/instances/disk", device="vda", format="qcow2")], direct_boot=None)
     given = guest_xml.Host(shared_cpus={str(cell.id): cell.shared_cpus for cell in _CELLS})
     listeners = Listeners(vnc="127.0.0.1")
-    return guest_xml.guest_xml(spec, "host", "/instances", disks, kvm.KVM, 0, (), listeners, wanted, given)
+    return guest_xml.guest_xml(spec, "host", "/instances", disks, kvm.KVM, 0, (), listeners, requested, given)
 
 
 def added(before: str, after: str) -> list[str]:

@@ -32,7 +32,7 @@ KERNEL, RAMDISK = "kernel", "ramdisk"
 
 POLL_SECONDS = 0.25
 #: Seconds between two progress reports to the watcher.
-TELL_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 #: Seconds that an aborted migration may take to end.
 END_SECONDS = 60.0
 
@@ -135,7 +135,7 @@ def has_arrived(call: Callable[..., Any], domain: Any) -> bool:
     _, reason = call(domain.state, 0)
     if reason == libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED:
         return False
-    raise exceptions.MigrationFailed(instance_uuid=domain.UUIDString(), reason="it still counts as coming")
+    raise exceptions.MigrationFailed(instance_uuid=domain.UUIDString(), reason="it is still incoming")
 
 
 def take_over(call: Callable[..., Any], domain: Any) -> None:
@@ -230,30 +230,30 @@ class LiveMigrator:
         watch: Callable[[MigrationProgress], MigrationControl],
         started: float,
     ) -> None:
-        told = 0.0
+        reported_at = 0.0
         prepared = False
         while thread.is_alive():
             thread.join(POLL_SECONDS)
-            if not thread.is_alive() or time.monotonic() - told < TELL_SECONDS:
+            if not thread.is_alive() or time.monotonic() - reported_at < REPORT_SECONDS:
                 continue
-            told = time.monotonic()
+            reported_at = time.monotonic()
             stats = self._connection.call_unless(_IDLE, domain.jobStats) or {}
             if stats and not prepared:
                 downtime = self._conf.live_migration_downtime
                 self._connection.call_unless(_IDLE, domain.migrateSetMaxDowntime, downtime)
                 prepared = True
             progress = progress_of(stats)
-            self._obey(domain, watch(progress), "as it was asked to be")
+            self._execute(domain, watch(progress), "as requested")
             if self._is_late(progress, started):
                 action = self._conf.live_migration_timeout_action
-                self._obey(domain, MigrationControl(action), "it has taken too long")
+                self._execute(domain, MigrationControl(action), "it has taken too long")
 
     def _is_late(self, progress: MigrationProgress, started: float) -> bool:
         size = max(2, (progress.memory_total + progress.disk_total) // images.GIB)
         allowed = self._conf.live_migration_completion_timeout * size
         return bool(allowed) and time.monotonic() - started > allowed
 
-    def _obey(self, domain: Any, wish: MigrationControl, why: str) -> None:
+    def _execute(self, domain: Any, wish: MigrationControl, why: str) -> None:
         """Execute a request. It is repeated each time, because libvirt ignores a request that comes too early."""
         if wish is MigrationControl.ABORT:
             self._aborted = why
@@ -300,7 +300,7 @@ class LiveMigrator:
                 return
             self._connection.call_unless(_IDLE, domain.abortJob)
             if time.monotonic() > deadline:
-                raise exceptions.MigrationFailed(instance_uuid=self._uuid, reason="it does not end")
+                raise exceptions.MigrationFailed(instance_uuid=self._uuid, reason="its job does not end")
             time.sleep(POLL_SECONDS)
 
     def _has_arrived_there(self) -> bool:

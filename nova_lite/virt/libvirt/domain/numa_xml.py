@@ -42,7 +42,7 @@ def _forget(domain: ET.Element) -> None:
     if vcpu is not None:
         vcpu.attrib.pop("cpuset", None)
     if tune is not None:
-        for pin in [each for each in tune if each.tag in _PINS]:
+        for pin in [element for element in tune if element.tag in _PINS]:
             tune.remove(pin)
         if len(tune) == 0:
             domain.remove(tune)

@@ -52,7 +52,7 @@ class CpuMonitor:
             try:
                 self._read()
             except LibvirtFailure as error:
-                LOG.warning("The CPUs could not be measured: %s", error.message)
+                LOG.warning("The load of the CPUs is unknown: %s", error.message)
         return self._reported
 
     def _read(self) -> None:

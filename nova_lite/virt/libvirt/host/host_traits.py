@@ -52,7 +52,7 @@ def of_cpu(connection: Connection, virt_type: str, model: CpuModel, capabilities
             libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES,
         )
     except LibvirtFailure as error:
-        LOG.warning("The features of guests' CPUs cannot be told, so that no trait names them: %s", error.message)
+        LOG.warning("The features of guests' CPUs are unknown, so no trait names them: %s", error.message)
         return set()
     return traits.of_features(features(text, model.flags)) | _of_addresses(model)
 

@@ -118,7 +118,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
 def choose_virt_type(cache_path: str, timeout: float, device: str = DEVICE) -> str:
     """Return ``kvm`` if it runs guests here, else ``qemu``. The result is stored in the file ``cache_path``."""
     if not os.access(device, os.R_OK | os.W_OK):
-        LOG.info("%s cannot be used: guests are emulated", device)
+        LOG.info("%s cannot be used, so guests are emulated", device)
         return QEMU
     key = _machine_state(timeout)
     known = _read(cache_path)
@@ -142,7 +142,7 @@ def _read(path: str) -> ProbeResult | None:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(), type=ProbeResult)
     except (OSError, msgspec.MsgspecError) as error:
-        LOG.debug("No usable answer in %s: %s", path, error)
+        LOG.debug("No usable probe result in %s: %s", path, error)
         return None
 
 
@@ -158,7 +158,7 @@ def explain_slow_start(instance_uuid: str, seconds: float, capabilities: str, de
     user = qemu_user(capabilities) if seconds >= SLOW_START_SECONDS else None
     if user is not None and is_closed_to(*user, device):
         LOG.warning(
-            f"Instance %s took libvirt %.1f s to start: {device} is closed to qemu's user (uid %d), so libvirt asks "
+            f"Instance %s took libvirt %.1f s to start: qemu's user (uid %d) cannot open {device}, so libvirt queries "
             f"qemu for its capabilities again and again. Right would be: chgrp kvm {device}; chmod 660 {device}",
             instance_uuid,
             seconds,

@@ -53,7 +53,7 @@ _XML = {
 
 def addresses(vif: VIF) -> list[str]:
     """Return all IPv6 addresses of an interface of a built-in network: the global one, and the link-local one."""
-    found = [each.address for each in vif.more if ipaddress.ip_address(each.address).version == 6]
+    found = [fixed.address for fixed in vif.more if ipaddress.ip_address(fixed.address).version == 6]
     return [*found, ipv6.address_of(ipv6.LINK_LOCAL, vif.mac_address)] if found else []
 
 
@@ -69,6 +69,6 @@ def filterref(vif: VIF) -> ET.Element:
     """Return the reference to the filter, with the interface's addresses."""
     own = addresses(vif)
     element = ET.Element("filterref", filter=FILTER if own else "clean-traffic")
-    for name, value in (("IP", vif.address), *(("IPV6", each) for each in own)):
+    for name, value in (("IP", vif.address), *(("IPV6", address) for address in own)):
         ET.SubElement(element, "parameter", name=name, value=value)
     return element

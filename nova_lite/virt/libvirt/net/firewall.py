@@ -37,12 +37,12 @@ class Firewall:
 
     def prepare(self) -> None:
         """Check the options. Raises `ConfigurationError` if guests are to reach a metadata service, and cannot."""
-        complaint = nft.run("list tables\n")
-        self._works = not complaint
-        if complaint and self._metadata is not None:
-            raise exceptions.ConfigurationError(reason=f"[network] metadata_service: {complaint}")
-        if complaint:
-            LOG.warning("Guests reach what listens on this host, and link-local addresses: %s", complaint)
+        error = nft.run("list tables\n")
+        self._works = not error
+        if error and self._metadata is not None:
+            raise exceptions.ConfigurationError(reason=f"[network] metadata_service: {error}")
+        if error:
+            LOG.warning("Guests can reach services of this host, and link-local addresses: %s", error)
         if self._metadata is not None:
             address = _checked(self._metadata[0])
             if address in LINK_LOCAL:
@@ -55,7 +55,9 @@ class Firewall:
 
     def rules(self, networks: Iterable[Network]) -> str:
         """Return the nft commands that replace the tables of these networks."""
-        return "".join(ruleset(each, self._metadata, self._host_ports) for each in networks) if self._works else ""
+        return (
+            "".join(ruleset(network, self._metadata, self._host_ports) for network in networks) if self._works else ""
+        )
 
 
 def _checked(text: str) -> ipaddress.IPv4Address:
@@ -65,7 +67,7 @@ def _checked(text: str) -> ipaddress.IPv4Address:
         address = ipaddress.IPv4Address(0)
     if address.is_loopback or address.is_unspecified or text == METADATA_ADDRESS:
         raise exceptions.ConfigurationError(
-            reason=f"[network] metadata_service: guests cannot be led to [api] metadata_listen = {text}. It has to be "
+            reason=f"[network] metadata_service: guests cannot reach [api] metadata_listen = {text}. It has to be "
             f"an IPv4 address of this machine, or one of {LINK_LOCAL}, such as 169.254.87.75, that it is then given "
             f"({METADATA_ADDRESS} may be its own cloud's)."
         )

@@ -32,24 +32,24 @@ class FloatingAddresses:
         self._interface = interface
         self._here: set[str] | None = None
 
-    def have(self, wanted: set[str]) -> None:
+    def assign(self, addresses: set[str]) -> None:
         """Set the addresses of this machine to exactly these. Raises `VirtDriverError`."""
-        if wanted == self._here:
+        if addresses == self._here:
             return
         before = self._read()
-        if wanted | before:
-            files.write_atomically(self._path, msgspec.json.encode(sorted(wanted | before)))
-        for address in sorted(before - wanted):
+        if addresses | before:
+            files.write_atomically(self._path, msgspec.json.encode(sorted(addresses | before)))
+        for address in sorted(before - addresses):
             # Added first, so that the removal succeeds even if the address is missing.
             images.run("ip", "address", "replace", f"{address}/32", "dev", self._interface)
             images.run("ip", "address", "del", f"{address}/32", "dev", self._interface)
-        for address in sorted(wanted - (self._here or set())):
+        for address in sorted(addresses - (self._here or set())):
             images.run("ip", "address", "replace", f"{address}/32", "dev", self._interface)
             if address not in before:
                 self._announce(address)
-        if wanted | before:
-            files.write_atomically(self._path, msgspec.json.encode(sorted(wanted)))
-        self._here = set(wanted)
+        if addresses | before:
+            files.write_atomically(self._path, msgspec.json.encode(sorted(addresses)))
+        self._here = set(addresses)
 
     def _read(self) -> set[str]:
         try:
@@ -107,5 +107,5 @@ def ruleset(table: str, leads: dict[str, VIF]) -> str:
 
 def _fixed(vif: VIF) -> str:
     if vif.version != 4:
-        raise exceptions.VirtDriverError(reason=f"{vif.address} is not IPv4: no floating address leads there")
+        raise exceptions.VirtDriverError(reason=f"{vif.address} is not IPv4, so it cannot have a floating address")
     return str(ipaddress.IPv4Address(vif.address))

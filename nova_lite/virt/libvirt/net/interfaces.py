@@ -55,7 +55,7 @@ class InterfaceDevices:
             now = time.monotonic()
             if now >= started + self._timeout:
                 raise exceptions.VirtDriverError(
-                    reason=f"the guest did not let go of interface {vif.mac_address} within {self._timeout:g} s"
+                    reason=f"the guest did not release interface {vif.mac_address} within {self._timeout:g} s"
                 )
             if now >= ask_at:
                 self._connection.call_unless(_UNDER_WAY, domain.detachDeviceFlags, xml, _LIVE)
@@ -70,4 +70,4 @@ class InterfaceDevices:
             return False
         xml = self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE if flag == _CONFIG else 0)
         found = ET.fromstring(xml).iterfind("devices/interface/mac")  # noqa: S314 libvirt's own
-        return vif.mac_address.lower() in (str(each.get("address")).lower() for each in found)
+        return vif.mac_address.lower() in (str(element.get("address")).lower() for element in found)

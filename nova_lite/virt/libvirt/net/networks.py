@@ -108,10 +108,10 @@ class HostNetworks:
         network = self._lookup(vif.network)
         if network is None:
             if os.path.exists(f"/sys/class/net/{bridge_name(vif.network)}/bridge"):
-                LOG.info("Bridge %s is used as it is: libvirt did not make it", bridge_name(vif.network))
+                LOG.info("Bridge %s is used unchanged: libvirt did not make it", bridge_name(vif.network))
                 return False
             network = self._connection.connect_call("networkDefineXML", network_xml(vif))
-            LOG.info("Network %s is now defined, with bridge %s", network_name(vif.network), bridge_name(vif.network))
+            LOG.info("Network %s is defined, with bridge %s", network_name(vif.network), bridge_name(vif.network))
         os.makedirs(reservations_directory(vif.network), mode=0o755, exist_ok=True)
         if not self._connection.call(network.isActive):
             # libvirt's code for a network that another daemon has just started.
@@ -186,7 +186,7 @@ def _host_address(network: Network) -> str:
         if not int(first) <= int(address) <= int(last):
             return str(address)
     raise exceptions.VirtDriverError(
-        reason=f"network {network.name} leaves no address for the host: it has no gateway, and its pool is all of it"
+        reason=f"network {network.name} has no address for the host: no gateway, and all addresses are in its pool"
     )
 
 
@@ -229,7 +229,7 @@ def _reserve(vif: VIF, hostname: str) -> None:
     for name in os.listdir(directory):
         other = os.path.join(directory, name)
         if other != path and keys & _keys(other):
-            LOG.warning("The reservation %s on network %s was left over, and is removed", name, vif.network.id)
+            LOG.warning("Removing the outdated reservation %s on network %s", name, vif.network.id)
             files.remove(other)
     files.write_atomically(path, line.encode(), durable=False)
     os.chmod(path, 0o644)

@@ -27,7 +27,7 @@ def plug(vif: VIF) -> None:
         _make_bridge(vif.network.bridge, vif.network.mtu)
     elif vif.vif_type != OVS:
         raise exceptions.VirtDriverError(
-            reason=f"port {vif.id} is bound as {vif.vif_type}, and guests here are connected as {BRIDGE} or {OVS} only"
+            reason=f"port {vif.id} is bound as {vif.vif_type}, but guests can be connected only as {BRIDGE} or {OVS}"
         )
 
 
@@ -47,13 +47,13 @@ def _make_bridge(name: str, mtu: int) -> None:
     """Create the bridge as the agent would. The first of both creates it."""
     if os.path.exists(f"/sys/class/net/{name}/bridge"):
         return
-    complaint = _ip("link", "add", "name", name, "mtu", str(mtu), "type", "bridge", "forward_delay", "0")
-    if complaint and not os.path.exists(f"/sys/class/net/{name}/bridge"):
-        raise exceptions.VirtDriverError(reason=f"bridge {name} could not be made: {complaint}")
-    complaint = _ip("link", "set", name, "up")
-    if complaint:
-        raise exceptions.VirtDriverError(reason=f"bridge {name} could not be set up: {complaint}")
-    LOG.info("Bridge %s is made", name)
+    error = _ip("link", "add", "name", name, "mtu", str(mtu), "type", "bridge", "forward_delay", "0")
+    if error and not os.path.exists(f"/sys/class/net/{name}/bridge"):
+        raise exceptions.VirtDriverError(reason=f"bridge {name} could not be created: {error}")
+    error = _ip("link", "set", name, "up")
+    if error:
+        raise exceptions.VirtDriverError(reason=f"bridge {name} could not be set up: {error}")
+    LOG.info("Bridge %s is created", name)
 
 
 def _ip(*arguments: str) -> str:

@@ -13,10 +13,10 @@ def run(text: str) -> str:
         result = subprocess.run(["nft", "-f", "-"], input=text, capture_output=True, text=True, check=False)
     except OSError as error:
         return f"nft cannot be run: {error.strerror}"
-    return f"nft says {' '.join(result.stderr.split())}" if result.returncode else ""
+    return f"nft: {' '.join(result.stderr.split())}" if result.returncode else ""
 
 
 def apply(text: str) -> None:
     """Execute the commands, if any. Raises `VirtDriverError`."""
-    if text and (complaint := run(text)):
-        raise exceptions.VirtDriverError(reason=f"the packet filters of this host: {complaint}")
+    if text and (error := run(text)):
+        raise exceptions.VirtDriverError(reason=f"the packet filters of this host cannot be loaded: {error}")

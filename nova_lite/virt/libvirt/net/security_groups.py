@@ -62,12 +62,12 @@ class PortFirewall:
         """Load the filters. ``ports``: of this host's guests, by instance. Raises `ConfigurationError` if filtering is
         impossible."""
         if not self.enabled:
-            LOG.warning("[network] security_groups is off: guests of this host are reached by everybody")
+            LOG.warning("[network] security_groups is off: everybody can reach the guests of this host")
             return
-        complaint = show_bridged_packets() or nft.run("list tables\n")
-        if complaint:
+        error = show_bridged_packets() or nft.run("list tables\n")
+        if error:
             raise exceptions.ConfigurationError(
-                reason=f"[network] security_groups: {complaint}. Guests cannot be filtered then; false says that they "
+                reason=f"[network] security_groups: {error}. Guests cannot be filtered then; false means that they "
                 "need not be."
             )
         with self._lock:
@@ -120,7 +120,7 @@ class PortFirewall:
             show_packets_of(bridge)
         mine = {vif.id: vif for vifs in self._ports.values() for vif in vifs}
         leads = {address: mine[port] for port, address in self._filters.floating.items() if port in mine}
-        self._floating.have(set(leads))
+        self._floating.assign(set(leads))
         nft.apply(beside + ruleset(self._table, self._ports, self._filters) + floating_ips.ruleset(self._table, leads))
 
     def _read(self) -> PortFilters:
@@ -130,7 +130,7 @@ class PortFirewall:
         except FileNotFoundError:
             return PortFilters()
         except msgspec.MsgspecError as error:
-            LOG.warning("%s cannot be read, and is asked for anew: %s", self._path, error)
+            LOG.warning("%s cannot be read and will be queried again: %s", self._path, error)
             return PortFilters()
 
 
@@ -171,7 +171,7 @@ def show_packets_of(bridge: str) -> None:
 def _shows_packets(bridge: str) -> bool:
     """Check whether the bridge is configured already."""
     try:
-        return all(_switch(bridge, name) == wanted for name, wanted in BRIDGE_SWITCHES.items())
+        return all(_switch(bridge, name) == value for name, value in BRIDGE_SWITCHES.items())
     except OSError:
         return False
 
@@ -217,13 +217,15 @@ def ruleset(table: str, ports: dict[str, list[VIF]], filters: PortFilters) -> st
 def _groups_of(instance_uuid: str, vif: VIF, filters: PortFilters) -> list[str]:
     """Return the groups of the port, or else those of its instance."""
     mine = filters.ports.get(vif.id, filters.instances.get(instance_uuid, []))
-    return [each for each in mine if each in filters.groups]
+    return [group for group in mine if group in filters.groups]
 
 
 def _members(group: SecurityGroup) -> list[str]:
     sets = []
     for ethertype, version in ((IPV4, 4), (IPV6, 6)):
-        found = sorted({str(each) for each in map(ipaddress.ip_address, group.members) if each.version == version})
+        found = sorted(
+            {str(member) for member in map(ipaddress.ip_address, group.members) if member.version == version}
+        )
         elements = f" elements = {{ {', '.join(found)} }}" if found else ""
         sets.append(f"  set {_set_name(group.id, ethertype)} {{ type {_SET_TYPES[ethertype]};{elements} }}")
     return sets
@@ -287,8 +289,8 @@ def _port(vif: VIF, groups: list[str]) -> list[str]:
     inward = [*(_NEIGHBOURS_IN if own6 else []), "udp sport 67 udp dport 68 accept", *both]
     outward = [*_neighbours_out(own6), "udp sport 67 drop", "udp sport 68 udp dport 67 accept", *both]
     return [
-        _chain(f"port_in_{name}", [*inward, *(f"jump in_{_plain(each)}" for each in groups), "drop"]),
-        _chain(f"port_out_{name}", [*outward, *(f"jump out_{_plain(each)}" for each in groups), "drop"]),
+        _chain(f"port_in_{name}", [*inward, *(f"jump in_{_plain(group)}" for group in groups), "drop"]),
+        _chain(f"port_out_{name}", [*outward, *(f"jump out_{_plain(group)}" for group in groups), "drop"]),
     ]
 
 
@@ -302,7 +304,7 @@ def _neighbours_out(own: list[str]) -> list[str]:
     """
     if not own:
         return []
-    targets = ", ".join(sorted(f"0x{int(ipaddress.IPv6Address(each)):032x}" for each in own))
+    targets = ", ".join(sorted(f"0x{int(ipaddress.IPv6Address(address)):032x}" for address in own))
     return [
         "icmpv6 type { nd-router-advert, nd-redirect } drop",
         "meta nfproto ipv6 udp sport 547 drop",

@@ -112,22 +112,24 @@ class Tunnels:
                 reason=f"networks span hosts by IPv4, and [vxlan] local_ip (my_ip) is {self._local_ip}"
             )
         networks = self._networks()
-        told = {network_id: self._others(network_id) for network_id in networks}
-        self._filter(sorted({peer for peers in told.values() for peer in peers}), bool(networks))
+        peers_by_network = {network_id: self._others(network_id) for network_id in networks}
+        self._filter(sorted({peer for peers in peers_by_network.values() for peer in peers}), bool(networks))
         for network_id, network in networks.items():
-            self._connect(network, told[network_id])
+            self._connect(network, peers_by_network[network_id])
 
     def _others(self, network_id: str) -> list[str]:
-        said = filter(None, map(_ipv4, self._peers.get(network_id, [])))
-        return sorted({str(each) for each in said if not each.is_loopback and not each.is_multicast} - {self._local_ip})
+        peers = filter(None, map(_ipv4, self._peers.get(network_id, [])))
+        return sorted(
+            {str(peer) for peer in peers if not peer.is_loopback and not peer.is_multicast} - {self._local_ip}
+        )
 
     def _filter(self, peers: list[str], needed: bool) -> None:
         """Load the filter. Call it before a device can pass any packet."""
         rules = ruleset(self._table, self._port, peers, needed)
         if rules == self._rules:
             return
-        if complaint := nft.run(rules):
-            raise exceptions.VirtDriverError(reason=f"the rules of networks that span hosts: {complaint}")
+        if error := nft.run(rules):
+            raise exceptions.VirtDriverError(reason=f"the rules of networks that span hosts cannot be loaded: {error}")
         self._rules = rules
 
     def _connect(self, network: Network, peers: list[str]) -> None:
@@ -140,15 +142,15 @@ class Tunnels:
             return  # it is created when a guest is plugged
         if _master(device) == bridge and self._connected.get(device) == peers:
             return
-        wanted = {"id": network.vni, "local": self._local_ip, "port": self._port}
+        expected = {"id": network.vni, "local": self._local_ip, "port": self._port}
         found = _device(device)
-        if found is not None and found != wanted:
+        if found is not None and found != expected:
             images.run("ip", "link", "delete", device)
             found = None
         if found is None:
             way = ("id", str(network.vni), "local", self._local_ip, "dstport", str(self._port))
             images.run("ip", "link", "add", device, "type", "vxlan", *way, "learning")
-            LOG.info("Network %s spans hosts from here on: VNI %s", network.id, network.vni)
+            LOG.info("Network %s is connected to other hosts: VNI %s", network.id, network.vni)
         if _master(device) != bridge:
             # The device has no addresses and sends nothing of its own.
             images.run("ip", "link", "set", device, "addrgenmode", "none")
@@ -169,7 +171,7 @@ class Tunnels:
             if network.id not in used and not others and os.path.exists(f"{NET}/{device}"):
                 self._connected.pop(device, None)
                 images.run("ip", "link", "delete", device)
-                LOG.info("Network %s has no guest here any more, and ends at other hosts", network.id)
+                LOG.info("Network %s has no guest here any more and is disconnected from other hosts", network.id)
 
     def _read(self) -> dict[str, list[str]]:
         try:
@@ -178,7 +180,7 @@ class Tunnels:
         except FileNotFoundError:
             return {}
         except msgspec.MsgspecError as error:
-            LOG.warning("%s cannot be read, and is asked for anew: %s", self._path, error)
+            LOG.warning("%s cannot be read and will be queried again: %s", self._path, error)
             return {}
 
 
@@ -246,7 +248,7 @@ def _device(name: str) -> dict[str, object] | None:
 
 def _flooded_to(device: str) -> set[str]:
     entries = json.loads(images.run("bridge", "-json", "fdb", "show", "dev", device) or b"[]")
-    return {each["dst"] for each in entries if each.get("mac") == EVERYBODY and "dst" in each}
+    return {entry["dst"] for entry in entries if entry.get("mac") == EVERYBODY and "dst" in entry}
 
 
 def _master(device: str) -> str:

@@ -130,15 +130,15 @@ def test_what_is_set_aside_makes_room_and_comes_back(tmp_path: Path, records: Re
     new = records.create(UUID, 2, beside=True)
     assert (new, records.generation(UUID)) == (old, 2)
     with pytest.raises(OSError):
-        records.take_back(UUID)
+        records.restore_set_aside(UUID)
     records.remove(UUID)
     assert Path(aside, "disk").exists()
     for _ in range(2):
-        records.take_back(UUID)
+        records.restore_set_aside(UUID)
         assert (records.generation(UUID), Path(old, "disk").read_text()) == (1, "old")
     records.set_aside(UUID)
     for _ in range(2):
-        records.forget_aside(UUID)
+        records.discard_set_aside(UUID)
         assert records.uuids() == set()
     assert prepared(tmp_path, "two").owns(UUID) == beside
 
@@ -148,6 +148,6 @@ def test_what_another_host_has_set_aside_is_its_own(tmp_path: Path, records: Rec
     aside = records.set_aside(UUID)
     other = prepared(tmp_path, "two")
     assert (other.aside(UUID), other.uuids()) == (None, set())
-    other.take_back(UUID)
-    other.forget_aside(UUID)
+    other.restore_set_aside(UUID)
+    other.discard_set_aside(UUID)
     assert Path(aside).exists()

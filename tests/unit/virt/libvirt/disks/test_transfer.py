@@ -123,7 +123,7 @@ def test_what_is_not_an_instances_is_refused(
 
 def test_what_is_not_as_offered_is_removed(conf: cfg.ConfigOpts, source: DiskSource, target: Path) -> None:
     Path(source.location, "disk").write_bytes(b"root DISK" * 1000)
-    with pytest.raises(exceptions.VirtDriverError, match="not what its host has offered"):
+    with pytest.raises(exceptions.VirtDriverError, match="not match the offer of its host"):
         fetch(conf, source, target)
     assert not (target / "disk").exists()
 

@@ -102,7 +102,7 @@ def test_a_name_that_is_taken_is_not_given() -> None:
     ]
     assert volumes.free_name("sdz", {"sdz"}) == "sda"
     every = {f"sd{letter}" for letter in string.ascii_lowercase}
-    with pytest.raises(exceptions.VirtDriverError, match="as many disks as it may"):
+    with pytest.raises(exceptions.VirtDriverError, match="maximum number of disks"):
         volumes.free_name("sda", every)
 
 

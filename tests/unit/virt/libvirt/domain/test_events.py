@@ -27,7 +27,7 @@ def test_power_changes_of_wanted_domains_are_passed_on_and_a_failing_callback_st
         if uuid == "last":
             done.set()
 
-    relay = EventRelay(wanted=lambda uuid: uuid != "foreign")
+    relay = EventRelay(is_relevant=lambda uuid: uuid != "foreign")
     relay.start(callback)
     for name, event in (
         ("a", libvirt.VIR_DOMAIN_EVENT_STARTED),
@@ -42,7 +42,7 @@ def test_power_changes_of_wanted_domains_are_passed_on_and_a_failing_callback_st
 
 
 def test_who_waits_for_a_guest_hears_of_it_at_once() -> None:
-    relay = EventRelay(wanted=lambda uuid: True)
+    relay = EventRelay(is_relevant=lambda uuid: True)
     relay.start(lambda uuid: None)
     with relay.watch("a") as changed:
         relay._on_event(None, domain("b"), libvirt.VIR_DOMAIN_EVENT_STOPPED, 0, None)

@@ -85,7 +85,7 @@ def test_a_guest_that_never_came_is_at_the_source(settle: Callable[[Any, Any], b
 
 def test_what_still_comes_is_asked_for_again(settle: Callable[[Any, Any], bool]) -> None:
     coming = domain((libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION), persistent=False)
-    with pytest.raises(exceptions.MigrationFailed, match="still counts as coming"):
+    with pytest.raises(exceptions.MigrationFailed, match="still incoming"):
         settle(host(lambda uuid: domain(STOPPED)), host(lambda uuid: coming))
 
 

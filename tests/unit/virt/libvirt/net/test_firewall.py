@@ -101,7 +101,7 @@ def test_rules_that_nft_refuses_are_an_error(tools: Path) -> None:
     made = make()
     made.prepare()
     (tools / "nft").write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
-    with pytest.raises(exceptions.VirtDriverError, match="filters of this host: nft says no such thing"):
+    with pytest.raises(exceptions.VirtDriverError, match="cannot be loaded: nft: no such thing"):
         nft.apply(made.rules([make_network()]))
 
 
@@ -112,13 +112,13 @@ def test_without_nft_there_is_no_metadata_service(
     (tools / "nft").write_text("#!/bin/sh\necho Operation not permitted >&2\nexit 1\n")
     if missing:
         monkeypatch.setenv("PATH", "/nowhere")
-    why = "nft cannot be run: No such file" if missing else "nft says Operation not permitted"
+    why = "nft cannot be run: No such file" if missing else "nft: Operation not permitted"
     with pytest.raises(exceptions.ConfigurationError, match=why):
         make(metadata_service=True).prepare()
     made = make()
     made.prepare()
     assert made.rules([make_network()]) == ""
-    assert f"Guests reach what listens on this host, and link-local addresses: {why}" in caplog.text
+    assert f"Guests can reach services of this host, and link-local addresses: {why}" in caplog.text
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "169.254.169.254", "api.example.org"])

@@ -23,22 +23,22 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_the_machine_has_those_of_its_guests_and_no_others(tmp_path: Path, ran: list[str]) -> None:
     addresses = FloatingAddresses(str(tmp_path), "h", "lo")
-    addresses.have(set())
+    addresses.assign(set())
     assert ran == []
-    addresses.have({A})
-    addresses.have({A})
+    addresses.assign({A})
+    addresses.assign({A})
     assert ran == [f"replace {A}/32 dev lo"]
-    addresses.have({A, B})
+    addresses.assign({A, B})
     assert ran[1:] == [f"replace {B}/32 dev lo"]
-    addresses.have({B})
+    addresses.assign({B})
     assert ran[-1] == f"del {A}/32 dev lo"
 
 
 def test_after_a_restart_nothing_is_left_and_nothing_missing(tmp_path: Path, ran: list[str]) -> None:
     """The machine may have been started anew meanwhile, and has none then."""
-    FloatingAddresses(str(tmp_path), "h", "lo").have({A, B})
+    FloatingAddresses(str(tmp_path), "h", "lo").assign({A, B})
     ran.clear()
-    FloatingAddresses(str(tmp_path), "h", "lo").have({B})
+    FloatingAddresses(str(tmp_path), "h", "lo").assign({B})
     assert ran == [f"replace {A}/32 dev lo", f"del {A}/32 dev lo", f"replace {B}/32 dev lo"]
 
 
@@ -49,10 +49,10 @@ def test_what_was_begun_is_known_to_the_next_life(tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr(floating_ips.images, "run", fails)
         with pytest.raises(exceptions.VirtDriverError):
-            FloatingAddresses(str(tmp_path), "h", "lo").have({A})
+            FloatingAddresses(str(tmp_path), "h", "lo").assign({A})
     ran: list[str] = []
     monkeypatch.setattr(floating_ips.images, "run", lambda *command: ran.append(" ".join(command[2:])))
-    FloatingAddresses(str(tmp_path), "h", "lo").have(set())
+    FloatingAddresses(str(tmp_path), "h", "lo").assign(set())
     assert ran[-1] == f"del {A}/32 dev lo"
 
 

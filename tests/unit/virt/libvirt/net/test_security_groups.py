@@ -147,8 +147,8 @@ def test_a_host_that_cannot_filter_does_not_start(tmp_path: Path, nft: Told) -> 
 def test_what_nft_says_is_told(tmp_path: Path, nft: Told) -> None:
     firewall = make(tmp_path)
     firewall.prepare({})
-    nft.complaint = "nft says no"
-    with pytest.raises(exceptions.VirtDriverError, match="filters of this host: nft says no"):
+    nft.complaint = "nft: no"
+    with pytest.raises(exceptions.VirtDriverError, match="cannot be loaded: nft: no"):
         firewall.plug("i", [make_port()])
 
 

@@ -231,7 +231,7 @@ def test_rules_that_nft_does_not_take_are_an_error(
 ) -> None:
     kernel.bridge("br1")
     monkeypatch.setattr(tunnels.nft, "run", lambda text: "no")
-    with pytest.raises(exceptions.VirtDriverError, match="span hosts: no"):
+    with pytest.raises(exceptions.VirtDriverError, match="cannot be loaded: no"):
         make(tmp_path).plug("i", [make_port()])
     assert not kernel.commands, "nothing passes unfiltered"
 

@@ -144,9 +144,7 @@ def test_what_this_host_cannot_convert_another_may(
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=MIB))
     else:
         monkeypatch.setattr(images, "FLATTEN_MEMORY", 1)
-    with pytest.raises(
-        exceptions.VirtDriverError, match=r"does not fit on this host|not be converted here"
-    ) as caught:
+    with pytest.raises(exceptions.VirtDriverError, match=r"does not fit on this host|not be converted here") as caught:
         cache.get(make_image(create(tmp_path / "v", "vdi", 3 * MIB), "vdi"))
     assert not is_request_error(caught.value)
     assert str(tmp_path) not in caught.value.message

@@ -1,4 +1,4 @@
-"""The port to images: who holds their metadata, and how a compute host gets at their bytes."""
+"""Port to the image service: metadata for the API, data for compute hosts, changes for conductors."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from nova_lite.base import plugins
 from nova_lite.base.context import RequestContext
 from nova_lite.objects import Image
 
-if TYPE_CHECKING:  # nova-lite-manage needs no message bus, which takes long to load
+if TYPE_CHECKING:  # the message bus takes long to load, and nova-lite-manage does not need it
     from nova_lite.conductor.rpcapi import ConductorRPC
 
 NAMESPACE = "nova_lite.image.backends"
 
 
 class ImageCall(msgspec.Struct, kw_only=True, frozen=True):
-    """What a conductor asks of the backend, outside any transaction; asking again is harmless.
+    """Request of a conductor to the backend, outside any transaction. A repeated request is harmless.
 
-    ``host``: who uploads the image, or did. To rotate: the backups of kind ``backup_type`` of the server
-    ``instance_uuid``, which belong to ``project_id``; ``rotation`` of them are kept, ``gone`` are the others, where
-    they are rows.
+    ``host``: the host that uploads the image. For `ImageBackend.rotate`: keep ``rotation`` backups of the type
+    ``backup_type`` of the server ``instance_uuid`` in ``project_id``. ``gone``: ids of the other backups, if images are
+    rows of the database.
     """
 
     image_id: str
@@ -37,13 +37,14 @@ class ImageCall(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class ImageBackend(abc.ABC):
-    """One source of images. The API asks for metadata, on behalf of its user; compute hosts fetch bytes, and upload
-    those of snapshots; conductors have an uploaded image be one, or remove it.
+    """Source of images.
 
-    An image never changes its bytes under its id. A source that does not answer is `ServiceUnavailable`.
+    The API reads and changes metadata with the user's rights. Compute hosts download data, and upload the data of
+    snapshots. Conductors publish or remove an uploaded image. The data of an image never change. Methods raise
+    `ServiceUnavailable` if the source does not respond.
     """
 
-    #: Whether the images are rows of the conductor's database, which it changes in the transactions of the steps.
+    #: True if images are rows of the conductor's database. Its transactions then change them.
     has_local_rows = False
 
     def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorRPC) -> None:
@@ -54,80 +55,88 @@ class ImageBackend(abc.ABC):
 
     @abc.abstractmethod
     def list_images(self, context: RequestContext, name: str | None) -> list[Image]:
-        """What the user may see, newest first; ``name``: only those of exactly this name."""
+        """Return the images that the user may see, the newest first. ``name``: only images with exactly this name."""
 
     @abc.abstractmethod
     def get(self, context: RequestContext, image_id: str) -> Image:
-        """`ImageNotFound` also for one that the user may not see."""
+        """Return an image. Raises `ImageNotFound`, also for an image that the user may not see."""
 
     @abc.abstractmethod
     def change_properties(self, context: RequestContext, image_id: str, changes: Mapping[str, str | None]) -> Image:
-        """Set properties, and take away those that are None; returns what the image is then. Raises `ImageNotFound`,
-        `Forbidden`, or `Invalid` for a name that no property can have."""
+        """Set properties, and remove properties whose value is None. Return the changed image.
+
+        Raises `ImageNotFound`, `Forbidden`, or `Invalid` for an impossible name.
+        """
 
     @abc.abstractmethod
     def delete(self, context: RequestContext, image_id: str) -> None:
-        """Raises `ImageNotFound`, `Forbidden`, or `Conflict` while it cannot be deleted."""
+        """Delete an image. Raises `ImageNotFound`, `Forbidden`, or `Conflict` while it cannot be deleted."""
 
     @abc.abstractmethod
     def describe(self, context: RequestContext, image_ids: Sequence[str]) -> dict[str, Image]:
-        """What the conductor has to be told of these images, their kernels and ramdisks, by id: only here are they
-        looked up with the user's rights. Empty when it knows them itself. Raises `ImageUnavailable`, or `InvalidInput`
-        for an image whose kernel or ramdisk is not there."""
+        """Return these images with their kernels and ramdisks by id, for the conductor, which has no user's rights.
+
+        Empty if the conductor has the images in its database. Raises `ImageUnavailable`, or `InvalidInput` for an image
+        whose kernel or ramdisk does not exist.
+        """
 
     @abc.abstractmethod
     def register(self, context: RequestContext, image: Image) -> Image | None:
-        """Have ``image``, queued, as the user's, before the operation that fills it is accepted; returns it with the id
-        that it got. None: there was nothing to do, since the operation writes its row itself."""
+        """Create the user's queued ``image`` before the operation that fills it is accepted, and return it with its id.
+
+        None if the operation itself stores the image.
+        """
 
     @abc.abstractmethod
     def withdraw(self, context: RequestContext, image_id: str) -> None:
-        """The operation was not accepted: the image goes away again."""
+        """Delete a registered image whose operation was refused."""
 
     # --- for compute hosts
 
     @abc.abstractmethod
     def fetch(self, image: Image, target: str) -> None:
-        """Write the image's bytes to the file ``target`` (mode 0600), checked by its size and checksum.
+        """Write the image's data to the file ``target`` (mode 0600), and check size and checksum.
 
-        Raises `ImageGone` when no host can get them, another `VirtDriverError` when one might; then there is no such
-        file.
+        Raises `ImageGone` if no host can read the data, another `VirtDriverError` if other hosts might. After an error
+        the file does not exist.
         """
 
     @abc.abstractmethod
     def upload(self, image: Image, source: str, host: str, progress: Callable[[int], None]) -> None:
-        """Make the file ``source`` the data of the queued image; it is saving meanwhile. ``progress`` hears the bytes
-        sent so far, and may end it by raising. A repeat begins again.
+        """Upload the file ``source`` as the data of the queued image, which is ``saving`` meanwhile.
 
-        Raises `ImageNotFound` when the image is gone, `ImageUploadFailed`; then nothing of the upload is left.
+        ``progress`` receives the number of bytes sent, and stops the upload by raising. A repeated upload starts again.
+        Raises `ImageNotFound` if the image was deleted, or `ImageUploadFailed`. Then nothing of the upload remains.
         """
 
     @abc.abstractmethod
     def sweep_uploads(self, host: str) -> None:
-        """Remove what uploads of this host have left that was killed, where nobody else does."""
+        """Remove leftovers of this host's interrupted uploads, unless the service does so itself."""
 
     # --- for conductors
 
     @abc.abstractmethod
     def publish(self, call: ImageCall) -> Image | None:
-        """The host has uploaded the image: have it be active. What it is then, unless that is in its row. Raises
-        `ImageNotFound`, `ImageFileMissing` or `ImageUnacceptable`."""
+        """Activate an uploaded image. Return it, or None if the conductor's database has it.
+
+        Raises `ImageNotFound`, `ImageFileMissing` or `ImageUnacceptable`.
+        """
 
     @abc.abstractmethod
     def activate(self, call: ImageCall) -> Image | None:
-        """The image has no data of its own: have it be active. Answers and raises as `publish`."""
+        """Activate an image without data. Returns and raises like `publish`."""
 
     @abc.abstractmethod
     def discard(self, call: ImageCall) -> None:
-        """Remove the image, whatever it is by now; quiet when it is not there."""
+        """Remove the image in any state. Does nothing if it does not exist."""
 
     @abc.abstractmethod
     def rotate(self, call: ImageCall) -> None:
-        """Remove the oldest backups; those that cannot be removed are logged and stay."""
+        """Remove the oldest backups. Logs backups that cannot be removed."""
 
 
 def load_backend(conf: cfg.ConfigOpts, conductor: ConductorRPC) -> ImageBackend:
-    """The backend named by ``[image] backend``; raises `ConfigurationError`."""
+    """Return the backend that ``[image] backend`` names. Raises `ConfigurationError`."""
     (loaded,) = plugins.load(NAMESPACE, [conf.image.backend], "[image] backend")
     backend: ImageBackend = loaded(conf, conductor)
     return backend

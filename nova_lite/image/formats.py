@@ -1,7 +1,7 @@
-"""Formats of image files, and what may be let in.
+"""Checks of image files, before any program of the host opens them.
 
-What an image is, is read from its bytes by oslo.utils, in Python: nothing that an image says of itself makes a program
-of the host open a file, before the bytes are known to be what was declared.
+oslo.utils detects the format from the bytes, in Python. An image whose bytes differ from its declared format could make
+a program open other files of the host, so it is refused.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from nova_lite.image import qcow2
 DISK_FORMATS = ("raw", "qcow2", "ami", "aki", "ari", "iso")
 CONTAINER_FORMATS = ("bare", "ami", "aki", "ari")
 
-#: What the bytes of a disk that is used as it is may look like: a partition table, a file system, a locked disk.
+#: Formats that the bytes of a raw disk may look like: a partition table, a file system, an encrypted disk.
 _PLAIN = frozenset({"raw", "gpt", "iso", "luks"})
 
-#: A disk format to what its bytes are, in oslo.utils' words. VMDK is none: its descriptor may name any file of the
-#: host. A VHD file of fixed size has no header.
+#: oslo.utils' formats that are allowed for each disk format. VMDK is not supported, since its descriptor may name any
+#: file of the host. A VHD file of fixed size has no header.
 _CONTENTS = {
     **dict.fromkeys(("raw", "ami", "aki", "ari", "iso"), _PLAIN),
     "qcow2": frozenset({"qcow2"}),
@@ -32,27 +32,30 @@ _CONTENTS = {
     "vhdx": frozenset({"vhdx"}),
 }
 
-#: What a file is asked for besides its format, with what is wrong otherwise.
-_REASONS = {"backing_file": "it has a backing file", "data_file": "it keeps its data in another file"}
+#: Reasons for refusals by the name of oslo.utils' safety check.
+_REASONS = {"backing_file": "it has a backing file", "data_file": "its data are in another file"}
 
-#: Bytes that are read at a time, and at most: every header lies before that.
+#: Bytes to read at a time.
 _CHUNK = 65536
+#: Bytes to read at most. Every header is within them.
 _MOST = 64 * 1024**2
 
-# What it logs of a file is for whoever develops it.
+# Its messages about files are for its developers.
 logging.getLogger(format_inspector.__name__).setLevel(logging.CRITICAL)
 
 
 def check(path: str, disk_format: str, image_id: str = "") -> None:
-    """Refuse a file whose bytes are not of the declared format, or that has another file read with it: on a compute
-    host that could be any file of the host. Raises `ImageUnacceptable` or OSError."""
+    """Check that a file has the declared format and refers to no other file, which could be any file of the host.
+
+    Raises `ImageUnacceptable` or OSError.
+    """
     found = _inspect(path, image_id or path)
     expected = _CONTENTS.get(disk_format, frozenset())
-    wrong = sorted({str(each) for each in found} - expected)
-    if wrong:
-        what = f"it is {', '.join(wrong)}" if wrong != ["raw"] else "its content is something else"
+    unexpected = sorted({str(inspector) for inspector in found} - expected)
+    if unexpected:
+        actual = f"it is {', '.join(unexpected)}" if unexpected != ["raw"] else "its content is something else"
         raise exceptions.ImageUnacceptable(
-            image_id=image_id or path, reason=f"it was declared as {disk_format or 'nothing'}, and {what}"
+            image_id=image_id or path, reason=f"it was declared as {disk_format or 'nothing'}, and {actual}"
         )
     for inspector in found:
         if str(inspector) not in _PLAIN:
@@ -61,8 +64,10 @@ def check(path: str, disk_format: str, image_id: str = "") -> None:
 
 
 def open_regular(path: str) -> int:
-    """A descriptor to read a file that others may have put there: it is one, and opening it does not wait, as for a
-    FIFO. Raises OSError."""
+    """Open an untrusted path for reading and return the descriptor. It is a regular file, and opening it never blocks.
+
+    Raises OSError, also for a FIFO or another special file.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -71,7 +76,7 @@ def open_regular(path: str) -> int:
 
 
 def _inspect(path: str, image_id: str) -> list[format_inspector.FileInspector]:
-    """What the file's bytes are, by all that recognise it."""
+    """Return the inspectors of all formats that recognise the file's bytes."""
     with open(open_regular(path), "rb") as source:
         wrapper = format_inspector.InspectWrapper(source)
         try:
@@ -85,7 +90,7 @@ def _inspect(path: str, image_id: str) -> list[format_inspector.FileInspector]:
 
 
 def _check_head(path: str, disk_format: str, image_id: str) -> None:
-    """What oslo.utils does not look at: a VMDK descriptor that goes on with something else, and absurd numbers."""
+    """Refuse what oslo.utils does not check: a VMDK descriptor before other data, and impossible qcow2 headers."""
     with open(open_regular(path), "rb") as source:
         head = source.read(_CHUNK)
     reason = None
@@ -98,7 +103,7 @@ def _check_head(path: str, disk_format: str, image_id: str) -> None:
 
 
 def _is_descriptor(head: bytes) -> bool:
-    """Whether a program that guesses takes it for a VMDK descriptor: comments, empty lines, then a version."""
+    """Return whether qemu would detect a VMDK descriptor: comments, empty lines, then a version."""
     lines = (line.strip() for line in head.split(b"\n"))
     first = next((line for line in lines if line and not line.startswith(b"#")), b"")
     return re.match(rb"version\s*=\s*\d", first) is not None
@@ -108,7 +113,7 @@ def _check_safe(inspector: format_inspector.FileInspector, image_id: str) -> Non
     try:
         inspector.safety_check()
     except format_inspector.SafetyCheckFailed as error:
-        reasons = [_REASONS.get(name, "its header asks for what is not supported") for name in sorted(error.failures)]
+        reasons = [_REASONS.get(name, "its header needs an unsupported feature") for name in sorted(error.failures)]
         raise exceptions.ImageUnacceptable(image_id=image_id, reason=" and ".join(dict.fromkeys(reasons))) from error
     except format_inspector.ImageFormatError as error:
         raise exceptions.ImageUnacceptable(image_id=image_id, reason="its header is damaged") from error

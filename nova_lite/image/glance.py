@@ -1,8 +1,8 @@
-"""Images of Glance: metadata by the rights of the user who asks, bytes by those of the user in ``[glance]``.
+"""Backend ``glance``: images of a real Glance.
 
-A user's token is used while the API has the request, and goes no further: what a create has to know of an image
-travels with it. Compute hosts and conductors come as a user of their own, who therefore has to be allowed to read every
-image, and for snapshots to fill and to delete those of every project: an admin.
+The API uses the token of the user who sends the request. It never stores or forwards the token: it passes the image's
+metadata to the conductor instead. Compute hosts and conductors use the service user of ``[glance]``. It must be able to
+read every image, and to upload and delete snapshots of every project, so it must be an admin.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds before a broken download is begun again; each time twice as long.
+#: Seconds before the first repetition of a failed download. They double with each repetition.
 RETRY_SECONDS = 1.0
 PAGE = 1000
 
-#: What is an image's own in Glance's answers; everything else is a property.
+#: Fields of an image in Glance's responses. All other keys are properties.
 FIELDS = frozenset(
     {
         *("id", "name", "status", "visibility", "protected", "owner", "tags", "locations", "direct_url", "stores"),
@@ -48,6 +48,8 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class GlanceImages(ImageBackend):
+    """Images of a real Glance."""
+
     def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorRPC) -> None:
         super().__init__(conf, conductor)
         self._client = GlanceClient(conf)
@@ -60,23 +62,23 @@ class GlanceImages(ImageBackend):
         return [image for image in found if name in (None, image.name)]
 
     def get(self, context: RequestContext, image_id: str) -> Image:
-        answer = self._client.request(_token(context), "GET", _path(image_id))
-        return image_of(_body(answer, image_id))
+        response = self._client.request(_token(context), "GET", _path(image_id))
+        return image_of(_body(response, image_id))
 
     def change_properties(self, context: RequestContext, image_id: str, changes: Mapping[str, str | None]) -> Image:
         for name in changes:
             if name in FIELDS:
-                raise exceptions.ValidationError(detail=f"{name} is not metadata that can be changed here.")
+                raise exceptions.ValidationError(detail=f"{name} is not a property and cannot be changed here.")
         operations = [_operation(name, value) for name, value in changes.items()]
         if not operations:
             return self.get(context, image_id)
-        answer = self._client.patch(_token(context), _path(image_id), operations)
-        return image_of(_body(answer, image_id))
+        response = self._client.patch(_token(context), _path(image_id), operations)
+        return image_of(_body(response, image_id))
 
     def delete(self, context: RequestContext, image_id: str) -> None:
-        answer = self._client.request(_token(context), "DELETE", _path(image_id))
-        if answer.status_code != 204:
-            raise _refusal(answer, image_id)
+        response = self._client.request(_token(context), "DELETE", _path(image_id))
+        if response.status_code != 204:
+            raise _refusal(response, image_id)
 
     def describe(self, context: RequestContext, image_ids: Sequence[str]) -> dict[str, Image]:
         found = {}
@@ -107,10 +109,10 @@ class GlanceImages(ImageBackend):
             "min_disk": image.min_disk,
             "min_ram": image.min_ram,
         }
-        answer = self._client.request(_token(context), "POST", "/v2/images", json=body)
-        if answer.status_code != 201:
-            raise _refusal(answer, image.id)
-        return image_of(json_of(answer))
+        response = self._client.request(_token(context), "POST", "/v2/images", json=body)
+        if response.status_code != 201:
+            raise _refusal(response, image.id)
+        return image_of(json_of(response))
 
     def withdraw(self, context: RequestContext, image_id: str) -> None:
         self._client.request(_token(context), "DELETE", _path(image_id))
@@ -127,74 +129,74 @@ class GlanceImages(ImageBackend):
             except (exceptions.ImageDownloadFailed, exceptions.ImageCorrupt) as error:
                 failure = error.message
             if left:
-                LOG.warning("%s Trying again, %d more time(s)", failure, left)
+                LOG.warning("%s Retrying, %d attempt(s) left", failure, left)
                 time.sleep(wait)
                 wait *= 2
         raise exceptions.ImageDownloadFailed(image_id=image.id, reason=failure)
 
     def _download(self, image: Image, target: str) -> None:
-        """Raises `ImageDownloadFailed` or `ImageCorrupt` for what may go better the next time."""
+        """Download once. Raises `ImageDownloadFailed` or `ImageCorrupt` if a repetition may succeed."""
         try:
-            with self._client.download(f"{_path(image.id)}/file") as answer:
-                _check_download(image, answer)
-                chunks = _no_more_than(image, answer.iter_content(verified.CHUNK))
+            with self._client.download(f"{_path(image.id)}/file") as response:
+                _check_download(image, response)
+                chunks = _limited(image, response.iter_content(verified.CHUNK))
                 verified.check(image, *verified.write(chunks, target, image.hash_algorithm))
         except exceptions.ImageServiceUnavailable as error:
-            raise exceptions.ImageDownloadFailed(image_id=image.id, reason="Glance does not answer") from error
+            raise exceptions.ImageDownloadFailed(image_id=image.id, reason="Glance does not respond") from error
         except requests.RequestException as error:
-            raise exceptions.ImageDownloadFailed(image_id=image.id, reason=f"it broke off: {error}") from error
+            raise exceptions.ImageDownloadFailed(image_id=image.id, reason=f"the connection broke: {error}") from error
         except OSError as error:
             raise exceptions.VirtDriverError(
                 reason=f"image {image.id} cannot be written: {error.strerror or error}"
             ) from error
 
     def upload(self, image: Image, source: str, host: str, progress: Callable[[int], None]) -> None:
-        """An upload that was killed may have left the image saving, which Glance fills no more: then it fails."""
+        """Upload the data. Fails if an interrupted upload left the image ``saving``: Glance then accepts no data."""
         try:
             with open(source, "rb") as reader:
-                answer = self._client.send_file(f"{_path(image.id)}/file", _Read(reader, progress))
+                response = self._client.send_file(f"{_path(image.id)}/file", _ProgressReader(reader, progress))
         except OSError as error:
             raise exceptions.ImageUploadFailed(image_id=image.id, reason=error.strerror or str(error)) from error
-        if answer.status_code == 404 or answer.status_code == 410:
+        if response.status_code == 404 or response.status_code == 410:
             raise exceptions.ImageNotFound(image_id=image.id)
-        if answer.status_code not in (200, 201, 204):
-            raise exceptions.ImageUploadFailed(image_id=image.id, reason=f"Glance answers {answer.status_code}")
+        if response.status_code not in (200, 201, 204):
+            raise exceptions.ImageUploadFailed(image_id=image.id, reason=f"Glance returned {response.status_code}")
 
     def sweep_uploads(self, host: str) -> None:
-        """Glance does it."""
+        """Do nothing, since Glance removes leftovers."""
 
     # --- for conductors
 
     def publish(self, call: ImageCall) -> Image | None:
         image = image_of(_body(self._client.own("GET", _path(call.image_id)), call.image_id))
         if image.status != "active":
-            raise exceptions.ImageFileMissing(image_id=call.image_id, reason=f"Glance has it as {image.status}")
+            raise exceptions.ImageFileMissing(image_id=call.image_id, reason=f"its status in Glance is {image.status}")
         return image
 
     def activate(self, call: ImageCall) -> Image | None:
-        """No bytes are data to Glance; one that is active already takes none."""
-        answer = self._client.send_file(f"{_path(call.image_id)}/file", b"")
-        if answer.status_code not in (200, 201, 204, 404, 409, 410):
-            raise exceptions.ImageUploadFailed(image_id=call.image_id, reason=f"Glance answers {answer.status_code}")
+        """Upload zero bytes, which activates the image. Glance refuses them if the image is already active."""
+        response = self._client.send_file(f"{_path(call.image_id)}/file", b"")
+        if response.status_code not in (200, 201, 204, 404, 409, 410):
+            raise exceptions.ImageUploadFailed(image_id=call.image_id, reason=f"Glance returned {response.status_code}")
         return self.publish(call)
 
     def discard(self, call: ImageCall) -> None:
-        answer = self._client.own("DELETE", _path(call.image_id))
-        if answer.status_code not in (204, 404):
-            raise _refusal(answer, call.image_id)
+        response = self._client.own("DELETE", _path(call.image_id))
+        if response.status_code not in (204, 404):
+            raise _refusal(response, call.image_id)
 
     def rotate(self, call: ImageCall) -> None:
         query = {"limit": PAGE, "sort": "created_at:desc", "owner": call.project_id or ""}
         query |= {"instance_uuid": call.instance_uuid, "backup_type": call.backup_type, "image_type": "backup"}
         found = [image_of(body) for body in self._client.pages(None, query)]
         for image in found[call.rotation :]:
-            answer = self._client.own("DELETE", _path(image.id))
-            if answer.status_code not in (204, 404):
-                LOG.warning("Backup %s could not be deleted: Glance answers %d", image.id, answer.status_code)
+            response = self._client.own("DELETE", _path(image.id))
+            if response.status_code not in (204, 404):
+                LOG.warning("Backup %s could not be deleted: Glance returned %d", image.id, response.status_code)
 
 
-class _Read:
-    """A file that is read in pieces and tells how far it was read. Its length is known, so it is not sent in chunks."""
+class _ProgressReader:
+    """File that reports how far it was read. It has a length, so `requests` does not use chunked encoding."""
 
     def __init__(self, file: IO[bytes], progress: Callable[[int], None]) -> None:
         self._file = file
@@ -211,7 +213,7 @@ class _Read:
 
 
 def image_of(body: Mapping[str, Any]) -> Image:
-    """From Glance's words. Raises `ImageServiceUnavailable` for what is not an image."""
+    """Convert Glance's description of an image. Raises `ImageServiceUnavailable` if it is invalid."""
     try:
         algorithm, checksum = _checksum(body)
         return Image(
@@ -232,12 +234,12 @@ def image_of(body: Mapping[str, Any]) -> Image:
             updated_at=timeutils.normalize_time(timeutils.parse_isotime(body["updated_at"])),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        LOG.error("Glance's description of an image makes no sense: %r", error)
+        LOG.error("Glance's description of an image is invalid: %r", error)
         raise exceptions.ImageServiceUnavailable() from error
 
 
 def _checksum(body: Mapping[str, Any]) -> tuple[str, str]:
-    """Algorithm and checksum; MD5, which every Glance has, where this machine does not know the better one."""
+    """Return algorithm and checksum. Uses MD5, which every Glance has, if this machine lacks the better algorithm."""
     algorithm, checksum = str(body.get("os_hash_algo")), body.get("os_hash_value")
     if checksum and algorithm in hashlib.algorithms_guaranteed and not algorithm.startswith("shake"):
         return algorithm, str(checksum)
@@ -246,54 +248,54 @@ def _checksum(body: Mapping[str, Any]) -> tuple[str, str]:
 
 def _token(context: RequestContext) -> str:
     if not context.auth_token:
-        raise exceptions.Forbidden("Images are Glance's, which takes tokens only: this request brought none.")
+        raise exceptions.Forbidden("Glance needs a token, and this request has none.")
     token: str = context.auth_token
     return token
 
 
 def _path(image_id: str) -> str:
-    """Every id of Glance's is a UUID; nothing else may become a part of a URL."""
+    """Return the path of an image. Raises `ImageNotFound` for an id that is not a UUID, which could change the URL."""
     if not _UUID.fullmatch(image_id):
         raise exceptions.ImageNotFound(image_id=image_id)
     return f"/v2/images/{image_id}"
 
 
-def _body(answer: requests.Response, image_id: str) -> Any:
-    """What Glance says of one image; raises what its status means."""
-    if answer.status_code != 200:
-        raise _refusal(answer, image_id)
-    return json_of(answer)
+def _body(response: requests.Response, image_id: str) -> Any:
+    """Return Glance's description of one image. Raises the error that the status stands for."""
+    if response.status_code != 200:
+        raise _refusal(response, image_id)
+    return json_of(response)
 
 
-def _refusal(answer: requests.Response, image_id: str) -> exceptions.NovaLiteException:
-    if answer.status_code == 404:
+def _refusal(response: requests.Response, image_id: str) -> exceptions.NovaLiteException:
+    if response.status_code == 404:
         return exceptions.ImageNotFound(image_id=image_id)
-    if answer.status_code in (401, 403):
+    if response.status_code in (401, 403):
         return exceptions.Forbidden(f"Not authorized for image {image_id}.")
-    if answer.status_code == 409:
-        return exceptions.Conflict(f"Image {image_id} cannot be changed at present.")
-    if answer.status_code == 413:
+    if response.status_code == 409:
+        return exceptions.Conflict(f"Image {image_id} cannot be changed now.")
+    if response.status_code == 413:
         return exceptions.Forbidden("Image metadata limit exceeded")
-    return exceptions.ValidationError(detail=f"The image service refuses this ({answer.status_code}).")
+    return exceptions.ValidationError(detail=f"The image service refused the request ({response.status_code}).")
 
 
 def _operation(name: str, value: str | None) -> dict[str, str]:
-    """One change as JSON patch. Adding what is there replaces it."""
+    """Return a change as a JSON patch operation. ``add`` also replaces an existing property."""
     path = "/" + name.replace("~", "~0").replace("/", "~1")
     return {"op": "remove", "path": path} if value is None else {"op": "add", "path": path, "value": value}
 
 
-def _check_download(image: Image, answer: requests.Response) -> None:
-    if answer.status_code in (204, 404):
+def _check_download(image: Image, response: requests.Response) -> None:
+    if response.status_code in (204, 404):
         raise exceptions.ImageGone(image_id=image.id, reason="Glance does not have its data")
-    if answer.status_code == 403:
+    if response.status_code == 403:
         raise exceptions.ImageGone(image_id=image.id, reason="the user of [glance] may not read it")
-    if answer.status_code != 200:
-        raise exceptions.ImageDownloadFailed(image_id=image.id, reason=f"Glance answers {answer.status_code}")
+    if response.status_code != 200:
+        raise exceptions.ImageDownloadFailed(image_id=image.id, reason=f"Glance returned {response.status_code}")
 
 
-def _no_more_than(image: Image, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The chunks, as long as the image is not longer than it was registered: nobody fills this host's disk."""
+def _limited(image: Image, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the chunks. Raises `ImageCorrupt` beyond the registered size, so that no image fills this host's disk."""
     size = 0
     for chunk in chunks:
         size += len(chunk)

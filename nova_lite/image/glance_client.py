@@ -1,4 +1,4 @@
-"""Requests to Glance's v2 API, by keystoneauth."""
+"""Requests to Glance's v2 API with keystoneauth."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ PATCH_TYPE = "application/openstack-images-v2.1-json-patch"
 
 
 class GlanceClient:
-    """Several threads may use it. Glance away, or in trouble of its own, is `ImageServiceUnavailable`.
+    """Client of Glance, for use by several threads. Raises `ImageServiceUnavailable` if Glance is down or fails.
 
-    Where Glance is, the catalog of the user in ``[glance]`` says, or ``endpoint_override``.
+    The URL is ``endpoint_override``, or comes from the catalog of the user in ``[glance]``.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
@@ -33,16 +33,16 @@ class GlanceClient:
         self._adapter = service_client.load_adapter(conf, GROUP, "[image] backend = glance")
 
     def request(self, token: str, method: str, path: str, **options: Any) -> requests.Response:
-        """As the user whose token it is. Any answer of Glance's below 500 is returned."""
+        """Send a request with a user's token. Returns every response with a status below 500."""
         headers = {"X-Auth-Token": token, **options.pop("headers", {})}
         return self._send(method, path, headers=headers, authenticated=False, **options)
 
     def own(self, method: str, path: str) -> requests.Response:
-        """As the user of ``[glance]``."""
+        """Send a request as the user of ``[glance]``."""
         return self._send(method, path)
 
     def send_file(self, path: str, data: Any) -> requests.Response:
-        """As the user of ``[glance]``: ``data`` (what `requests` takes as a file) is the body. It is not sent twice."""
+        """Send a file as the user of ``[glance]``, without retries. ``data``: a file as in `requests`."""
         headers = {"Content-Type": "application/octet-stream"}
         return self._send("PUT", path, headers=headers, data=data, log=False, connect_retries=0)
 
@@ -51,51 +51,51 @@ class GlanceClient:
         return self.request(token, "PATCH", path, headers=headers, data=json.dumps(operations))
 
     def pages(self, token: str | None, query: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """All images that match, page by page; without a token as the user of ``[glance]``."""
+        """Yield all matching images, page by page. Without a token, as the user of ``[glance]``."""
         path: str | None = f"/v2/images?{urlencode(query)}"
         while path:
-            answer = self.own("GET", path) if token is None else self.request(token, "GET", path)
-            if answer.status_code != 200:
-                LOG.error("Glance lists no images: it answers %d", answer.status_code)
+            response = self.own("GET", path) if token is None else self.request(token, "GET", path)
+            if response.status_code != 200:
+                LOG.error("Glance lists no images: it returned %d", response.status_code)
                 raise exceptions.Forbidden("The image service does not list images for this token.")
-            body = json_of(answer)
+            body = json_of(response)
             yield from body.get("images", [])
             path = body.get("next")
 
     @contextlib.contextmanager
     def download(self, path: str) -> Iterator[requests.Response]:
-        """As the user of ``[glance]``; the answer's body is still to be read."""
+        """Start a download as the user of ``[glance]``. The caller reads the body."""
         headers = {"Accept": "application/octet-stream"}
-        with self._send("GET", path, headers=headers, stream=True, log=False) as answer:
-            yield answer
+        with self._send("GET", path, headers=headers, stream=True, log=False) as response:
+            yield response
 
     def _send(self, method: str, path: str, **options: Any) -> requests.Response:
         try:
-            answer: requests.Response = self._adapter.request(self._root() + path, method, raise_exc=False, **options)
+            response: requests.Response = self._adapter.request(self._root() + path, method, raise_exc=False, **options)
         except keystone_errors.ClientException as error:
-            LOG.error("Glance cannot be asked: %s", error)
+            LOG.error("Request to Glance failed: %s", error)
             raise exceptions.ImageServiceUnavailable() from error
-        if answer.status_code >= 500:
-            LOG.error("Glance answers %d to %s %s", answer.status_code, method, path)
-            answer.close()
+        if response.status_code >= 500:
+            LOG.error("Glance returned %d to %s %s", response.status_code, method, path)
+            response.close()
             raise exceptions.ImageServiceUnavailable()
-        return answer
+        return response
 
     def _root(self) -> str:
-        """Glance's URL, without the version that some catalogs have in it."""
+        """Return Glance's URL, without the version that some catalogs include."""
         root = self._adapter.get_endpoint(skip_discovery=True)
         if not root:
             raise keystone_errors.EndpointNotFound("the catalog has no endpoint of the image service")
         return str(root).rstrip("/").removesuffix("/v2")
 
 
-def json_of(answer: requests.Response) -> dict[str, Any]:
-    """The object in the answer's body; raises `ImageServiceUnavailable` when there is none, as from a proxy."""
+def json_of(response: requests.Response) -> dict[str, Any]:
+    """Return the object in the body. Raises `ImageServiceUnavailable` if there is none, as from a proxy."""
     try:
-        body = answer.json()
+        body = response.json()
     except requests.JSONDecodeError:
         body = None
     if not isinstance(body, dict):
-        LOG.error("Glance's answer to %s is no JSON object", answer.url)
+        LOG.error("Glance's response to %s is not a JSON object", response.url)
         raise exceptions.ImageServiceUnavailable()
     return body

@@ -1,7 +1,7 @@
-"""Images as files in one directory, ``[image] store_path``; their metadata are rows of the conductor.
+"""Backend ``local``: images are files in the directory ``[image] store_path``. Metadata are rows of the database.
 
-Hosts read it, and write only below ``uploads/<host>``: what they upload there a conductor takes into the store, when
-their order has ended well.
+Compute hosts read the directory. They write only below ``uploads/<host>``. A conductor moves an uploaded file into the
+store when the host's command has succeeded.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.image.store import file_path, uploads_path
 from nova_lite.objects import Image
 
-#: What is wrong with the place that an image is copied to, not with where it comes from.
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+#: Errors of the target of a copy, not of its source.
+_TARGET_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class LocalImages(ImageBackend):
+    """Images in a directory."""
+
     has_local_rows = True
 
     def list_images(self, context: RequestContext, name: str | None) -> list[Image]:
@@ -46,7 +48,7 @@ class LocalImages(ImageBackend):
         return None
 
     def withdraw(self, context: RequestContext, image_id: str) -> None:
-        """Nothing was made."""
+        """Do nothing, since `register` made nothing."""
 
     # --- for compute hosts
 
@@ -64,7 +66,7 @@ class LocalImages(ImageBackend):
             raise exceptions.ImageUploadFailed(image_id=image.id, reason=error.strerror or str(error)) from error
         with contextlib.ExitStack() as undo:
             undo.callback(store.remove, directory, image.id)
-            # After the file has its name: who discards the image deletes its row first, and the file then.
+            # The file exists before this update, since `discard` deletes first the row and then the file.
             self.conductor.image_update(context, image.id, {"size": size, "checksum": checksum}, "saving")
             undo.pop_all()
 
@@ -73,11 +75,11 @@ class LocalImages(ImageBackend):
         if not os.path.isdir(directory):
             return
         for name in os.listdir(directory):
-            if not self._is_wanted(name):
+            if not self._is_saving(name):
                 files.remove(os.path.join(directory, name))
 
-    def _is_wanted(self, image_id: str) -> bool:
-        """A whole file may wait for a conductor to take it; half ones begin in another way."""
+    def _is_saving(self, image_id: str) -> bool:
+        """Return whether a complete file may still be waiting for a conductor. Incomplete files have other names."""
         try:
             return self.conductor.image_get(get_admin_context(), image_id).status == "saving"
         except exceptions.ImageNotFound:
@@ -86,7 +88,7 @@ class LocalImages(ImageBackend):
     # --- for conductors
 
     def publish(self, call: ImageCall) -> Image | None:
-        """Quiet when it is in the store already."""
+        """Move the uploaded file into the store, unless an earlier attempt has done so."""
         target = file_path(self.conf.image.store_path, call.image_id)
         source = file_path(uploads_path(self.conf.image.store_path, call.host or ""), call.image_id)
         try:
@@ -100,11 +102,11 @@ class LocalImages(ImageBackend):
         return None
 
     def activate(self, call: ImageCall) -> Image | None:
-        """Its row is all there is."""
+        """Do nothing, since the image is only a row."""
         return None
 
     def discard(self, call: ImageCall) -> None:
-        """Its row is deleted before."""
+        """Remove the files. The row is deleted already."""
         self._remove([call.image_id], call.host)
 
     def rotate(self, call: ImageCall) -> None:
@@ -122,15 +124,15 @@ class LocalImages(ImageBackend):
 
 
 def _check_upload(image_id: str, path: str) -> None:
-    """A host may have been taken over: what it leaves must be a file of its own, and refer to no other one."""
-    found = os.lstat(path)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        raise exceptions.ImageUnacceptable(image_id=image_id, reason="what was uploaded is not a file")
+    """Check the file of a host, which an attacker may control: it is a regular file and refers to no other file."""
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        raise exceptions.ImageUnacceptable(image_id=image_id, reason="the upload is not a regular file")
     formats.check(path, "qcow2", image_id)
 
 
 def copy(image: Image, source: str, target: str) -> None:
-    """The image's bytes from one file of this host to another, as `ImageBackend.fetch` has it."""
+    """Copy the image from one file of this host to another. Raises like `ImageBackend.fetch`."""
     try:
         descriptor = formats.open_regular(source)
     except OSError as error:
@@ -144,12 +146,12 @@ def copy(image: Image, source: str, target: str) -> None:
         try:
             size, checksum = concurrency.call_blocking(_copy, reader, target, image.hash_algorithm)
         except OSError as error:
-            if error.errno in _NO_ROOM:
+            if error.errno in _TARGET_ERRORS:
                 raise exceptions.ImageDownloadFailed(image_id=image.id, reason=str(error.strerror)) from error
             raise exceptions.ImageFileMissing(image_id=image.id, reason=error.strerror or str(error)) from error
         verified.check(image, size, checksum)
 
 
 def _copy(reader: BinaryIO, target: str, algorithm: str) -> tuple[int, str]:
-    """Runs in a native thread, so it uses nothing of ours."""
+    """Copy in a native thread, so without this project's concurrency primitives."""
     return verified.write(iter(lambda: reader.read(verified.CHUNK), b""), target, algorithm)

@@ -1,4 +1,4 @@
-"""What the image of a server is called and has, with the properties that Nova gives it."""
+"""Metadata of an image that is made from a server, with Nova's properties."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_THE_IMAGE = "image_"
 #: The property in which the image of a volume-backed server names its block devices, as JSON.
 DEVICES = "block_device_mapping"
 
-#: Properties of the server's image that its own image does not have: they are about the bytes, or about another image.
+#: Properties of the server's image that its snapshot does not inherit: they describe the data or another image.
 NOT_INHERITED = frozenset(
     {
         *("cache_in_nova", "bittorrent", "cinder_encryption_key_id", "cinder_encryption_key_deletion_policy"),
@@ -32,14 +32,14 @@ NOT_INHERITED = frozenset(
 )
 
 
-#: The format that no bytes are of: services look whether what they are given is of the format that it is said to be.
+#: Format of an image without data. Services that check formats accept it.
 EMPTY = "raw"
 
 
 def image_of(
     context: RequestContext, instance: Instance, name: str, image_type: str, properties: Mapping[str, str]
 ) -> Image:
-    """The queued image that a snapshot of ``instance`` is to fill; ``properties`` are the user's."""
+    """Return the queued image for a snapshot of ``instance``. ``properties``: the user's."""
     inherited = {
         key.removeprefix(_OF_THE_IMAGE): value
         for key, value in instance.system_metadata.items()
@@ -54,7 +54,7 @@ def image_of(
         "image_location": "snapshot",
         "base_image_ref": instance.image_ref,
     }
-    kept = {key: value for key, value in inherited.items() if key not in NOT_INHERITED}
+    inherited = {key: value for key, value in inherited.items() if key not in NOT_INHERITED}
     return Image(
         id=str(uuid.uuid4()),
         name=name,
@@ -64,27 +64,29 @@ def image_of(
         min_disk=instance.flavor.root_gb,
         visibility="private",
         owner=context.project_id,
-        properties={**kept, **own, **properties},
+        properties={**inherited, **own, **properties},
     )
 
 
 def of_volumes(image: Image, instance: Instance) -> tuple[Image, dict[str, str]]:
-    """The image of a volume-backed server: without data, it names the snapshots of the server's volumes. Also, by each
-    volume's id, the id that its snapshot is to have."""
+    """Return the image of a volume-backed server, and the ids of the new snapshots by the ids of the volumes.
+
+    The image has no data. It names the snapshots of the server's volumes.
+    """
     devices = instance.block_devices
-    snapshots = {each.volume_id: str(uuid.uuid4()) for each in devices if each.volume_id is not None}
-    named = [_device(each, snapshots.get(each.volume_id or "")) for each in devices]
-    more = {
-        DEVICES: json.dumps(named),
+    snapshots = {device.volume_id: str(uuid.uuid4()) for device in devices if device.volume_id is not None}
+    mappings = [_device(device, snapshots.get(device.volume_id or "")) for device in devices]
+    properties = {
+        DEVICES: json.dumps(mappings),
         "bdm_v2": "True",
         "root_device_name": instance.root_device_name or "",
     }
-    named_image = msgspec.structs.replace(image, min_disk=0, disk_format=EMPTY, properties={**image.properties, **more})
-    return named_image, snapshots
+    properties = {**image.properties, **properties}
+    return msgspec.structs.replace(image, min_disk=0, disk_format=EMPTY, properties=properties), snapshots
 
 
 def _device(device: BlockDevice, snapshot_id: str | None) -> dict[str, Any]:
-    """In Nova's words."""
+    """Return Nova's block device mapping."""
     return {
         "source_type": str(device.source_type if snapshot_id is None else DeviceSource.SNAPSHOT),
         "destination_type": device.destination_type,
@@ -92,11 +94,11 @@ def _device(device: BlockDevice, snapshot_id: str | None) -> dict[str, Any]:
         "volume_id": None,
         "image_id": None,
         "no_device": None,
-        **{name: getattr(device, name) for name in _TOLD},
+        **{name: getattr(device, name) for name in _DEVICE_FIELDS},
     }
 
 
-_TOLD = (
+_DEVICE_FIELDS = (
     *("boot_index", "device_name", "device_type", "disk_bus", "guest_format"),
     *("volume_size", "volume_type", "delete_on_termination", "tag"),
 )

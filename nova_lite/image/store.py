@@ -1,4 +1,4 @@
-"""The local backend's directory of image files: ``<store_path>/<image id>``, written once, never changed."""
+"""Directory of the local backend: ``<store_path>/<image id>``. Image files never change."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from nova_lite.base import failpoints, files
 
 CHUNK = 1024 * 1024
 MODE = 0o640
-#: How a file that is still being written begins.
+#: Prefix of files that are incomplete.
 TEMPORARY = ".import-"
-#: Below the store: a directory for each host, the only one that it writes.
+#: Name of the directory below the store that has a directory for each host's uploads.
 UPLOADS = "uploads"
 
 
 def file_path(store_path: str, image_id: str) -> str:
-    """``<store>/<image id>``; an id that is not a plain name never leaves the directory."""
+    """Return the path of an image's file. It is in the store, even if the id contains slashes."""
     return os.path.join(store_path, os.path.basename(image_id))
 
 
 def uploads_path(store_path: str, host: str) -> str:
-    """Where this host puts what it uploads."""
+    """Return the directory of this host's uploads."""
     return os.path.join(store_path, UPLOADS, os.path.basename(host))
 
 
 def prepare(store_path: str) -> None:
-    """Make the directory if it is missing; made by root, it belongs to whoever its parent belongs to."""
+    """Create the directory if it is missing. If root creates it, its owner is the owner of its parent."""
     if os.path.isdir(store_path):
         return
     os.makedirs(store_path, mode=0o750, exist_ok=True)
@@ -42,8 +42,7 @@ def prepare(store_path: str) -> None:
 
 
 def prepare_below(store_path: str, *names: str) -> str:
-    """Make this directory below the store, for whom the store is: its owner, and its group where that may write.
-    Returns its path."""
+    """Create a directory below the store, with the store's owner, group and mode. Return its path."""
     prepare(store_path)
     path = store_path
     for name in names:
@@ -58,7 +57,7 @@ def prepare_below(store_path: str, *names: str) -> str:
 
 
 class StoredSource(Protocol):
-    """What bytes are read from: a file, or the body of a request."""
+    """Source of data: a file or the body of a request."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -70,11 +69,11 @@ def add(
     progress: Callable[[int], None] | None = None,
     check: Callable[[str], None] | None = None,
 ) -> tuple[int, str]:
-    """Copy ``source`` into the store; returns its size in bytes and its SHA-256 in hex.
+    """Copy ``source`` into the store. Return its size in bytes and its SHA-256 in hex.
 
-    The file appears under its name only when it is whole and on disk. ``progress`` hears the bytes copied so far;
-    ``check`` gets the path of the whole file before it has its name, and refuses it by raising. Raises OSError and
-    whatever ``source`` and ``check`` do, and then leaves nothing behind.
+    The file gets its name when it is complete and on disk. ``progress`` receives the number of bytes copied. ``check``
+    receives the path of the complete file before it gets its name, and refuses it by raising. Raises OSError and the
+    errors of ``source`` and ``check``. After an error no file remains.
     """
     digest = hashlib.sha256()
     size = 0
@@ -102,7 +101,7 @@ def add(
 
 
 def sweep(store_path: str, older_than: float = 86400.0) -> None:
-    """Remove what imports and uploads that were killed have left, if nobody wrote to it for so many seconds."""
+    """Remove leftovers of interrupted imports and uploads that were not written for ``older_than`` seconds."""
     if not os.path.isdir(store_path):
         return
     with os.scandir(store_path) as entries:
@@ -112,18 +111,18 @@ def sweep(store_path: str, older_than: float = 86400.0) -> None:
 
 
 def checksum(path: str) -> str:
-    """SHA-256 of a file in hex."""
+    """Return the SHA-256 of a file in hex."""
     with open(path, "rb") as source:
         return hashlib.file_digest(source, "sha256").hexdigest()
 
 
 def remove(store_path: str, image_id: str) -> None:
-    """Quiet when there is no such file; raises OSError when it cannot be removed."""
+    """Remove an image's file, if it exists. Raises OSError."""
     files.remove(file_path(store_path, image_id))
 
 
 def _give_to_owner_of(store_path: str, descriptor: int) -> None:
-    """Root imports, but the daemons that read are somebody else: whoever the store belongs to."""
+    """Change the owner to the store's owner if this is root, so that daemons can read the file."""
     if os.geteuid() == 0:
         store = os.stat(store_path)
         os.fchown(descriptor, store.st_uid, store.st_gid)

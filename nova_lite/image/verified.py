@@ -1,4 +1,4 @@
-"""Writing an image's bytes into a file of this host, and telling whether they are the image's."""
+"""Copies of image data on this host, checked by size and checksum."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ CHUNK = 1024**2
 
 
 def write(chunks: Iterable[bytes], target: str, algorithm: str) -> tuple[int, str]:
-    """Size and checksum (hex) of what was written to ``target``, which is on disk then. Uses nothing of ours, so that a
-    native thread may run it."""
+    """Write chunks to ``target`` and to disk. Return the size and the checksum in hex.
+
+    Uses no concurrency primitives of this project, so a native thread may run it.
+    """
     digest = hashlib.new(algorithm, usedforsecurity=False)
     size = 0
     with open(target, "wb", opener=files.private_opener) as writer:
@@ -29,7 +31,7 @@ def write(chunks: Iterable[bytes], target: str, algorithm: str) -> tuple[int, st
 
 
 def check(image: Image, size: int, checksum: str) -> None:
-    """Raises `ImageCorrupt`."""
+    """Check size and checksum. Raises `ImageCorrupt`."""
     if image.size and size != image.size:
         raise exceptions.ImageCorrupt(image_id=image.id, reason=f"{size} bytes where {image.size} were registered")
     if image.checksum and checksum != image.checksum.lower():
@@ -38,7 +40,7 @@ def check(image: Image, size: int, checksum: str) -> None:
 
 @contextlib.contextmanager
 def whole(target: str) -> Iterator[None]:
-    """Whatever goes wrong inside leaves no file behind."""
+    """Remove the file if the block raises."""
     try:
         yield
     except BaseException:

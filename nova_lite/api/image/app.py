@@ -1,4 +1,7 @@
-"""The image API: Glance's v2, on the local store. Rows are the conductor's, bytes are files of this machine."""
+"""The image API: the part of Glance's v2 API that clients need.
+
+Image metadata are rows of the conductor's database. Image data are files on this machine.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageApp:
 
 
 class ImageApp(rest.ServiceApplication):
-    """Mounted at ``/v2``."""
+    """WSGI application, mounted at ``/v2``."""
 
     routes = (
         ServiceRoute("GET", "/images", "index", policies.LIST),
@@ -67,7 +70,7 @@ class ImageApp(rest.ServiceApplication):
         self.store_path = self.conf.image.store_path
 
     def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
-        """Glance answers in HTML; clients look for a message in JSON first."""
+        """Return the error as JSON. Glance sends HTML, but clients look for a message in JSON first."""
         return wsgi.fault(code, message)
 
     # --- metadata
@@ -80,23 +83,23 @@ class ImageApp(rest.ServiceApplication):
         return Response(views.show(self.conductor.image_get(req.context, id)))
 
     def tasks(self, req: ServiceRequest, id: str) -> Response:
-        """What Glance's imports have left to do: there are no imports here."""
+        """List the tasks of an image: none, since this service has no imports."""
         self.conductor.image_get(req.context, id)
         return Response({"tasks": []})
 
     def create(self, req: ServiceRequest) -> Response:
         image = self._new(req, req.json_object())
         self._authorize_visibility(req, image.visibility, image.owner)
-        made = self.conductor.image_create(req.context, image)
-        return Response(views.show(made), 201, {"Location": f"{req.base_url}/images/{made.id}"})
+        created = self.conductor.image_create(req.context, image)
+        return Response(views.show(created), 201, {"Location": f"{req.base_url}/images/{created.id}"})
 
     def _new(self, req: ServiceRequest, body: dict[str, Any]) -> Image:
         fields = {name: requests.field(name, value) for name, value in body.items() if name in views.FIELDS}
-        own = requests.properties({name: value for name, value in body.items() if name not in views.FIELDS})
+        properties = requests.properties({name: value for name, value in body.items() if name not in views.FIELDS})
         for name in ("protected", "os_hidden"):
             fields.pop(name, None)
         if "id" in fields:
-            # Compute hosts keep images by id: who can make one again under its old id chooses what others get.
+            # Compute hosts cache images by id. A user who reuses an old id would replace the image that others get.
             req.authorize(policies.CHOOSE_ID)
         if fields.setdefault("owner", req.context.project_id) != req.context.project_id:
             req.authorize(policies.CHANGE_OWNER)
@@ -107,45 +110,45 @@ class ImageApp(rest.ServiceApplication):
             "disk_format": "",
             "container_format": "",
         }
-        return Image(status="queued", properties=own, **{**defaults, **fields})
+        return Image(status="queued", properties=properties, **{**defaults, **fields})
 
     def update(self, req: ServiceRequest, id: str) -> Response:
-        image = self._owned(req, id)
+        image = self._changeable(req, id)
         if req.content_type not in PATCH_TYPES:
-            raise webob.exc.HTTPUnsupportedMediaType(explanation=f"Content-Type has to be {PATCH_TYPES[0]}.")
-        wanted = requests.patch(image, req.json_value)
-        if "visibility" in wanted:
-            self._authorize_visibility(req, wanted["visibility"], image.owner)
-        if wanted.get("owner", image.owner) != image.owner:
+            raise webob.exc.HTTPUnsupportedMediaType(explanation=f"Content-Type must be {PATCH_TYPES[0]}.")
+        changes = requests.patch(image, req.json_value)
+        if "visibility" in changes:
+            self._authorize_visibility(req, changes["visibility"], image.owner)
+        if changes.get("owner", image.owner) != image.owner:
             req.authorize(policies.CHANGE_OWNER)
-        # An upload that began meanwhile has its format checked: it must not change any more.
-        expected = "queued" if {"disk_format", "container_format"} & wanted.keys() else None
-        changed = self.conductor.image_update(req.context, image.id, wanted, expected) if wanted else image
+        # An upload may have started meanwhile. Its data are checked for the old format, so the format must not change.
+        expected = "queued" if {"disk_format", "container_format"} & changes.keys() else None
+        changed = self.conductor.image_update(req.context, image.id, changes, expected) if changes else image
         return Response(views.show(changed))
 
     def delete(self, req: ServiceRequest, id: str) -> Response:
-        image = self._owned(req, id)
+        image = self._changeable(req, id)
         self.conductor.image_delete(req.context, image.id)
         store.remove(self.store_path, image.id)
         return Response(status=204)
 
     def add_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
-        image = self._owned(req, id)
-        wanted = requests.tags([*image.tags, tag])
-        if wanted != image.tags:
-            self.conductor.image_update(req.context, image.id, {"tags": wanted}, None)
+        image = self._changeable(req, id)
+        tags = requests.tags([*image.tags, tag])
+        if tags != image.tags:
+            self.conductor.image_update(req.context, image.id, {"tags": tags}, None)
         return Response(status=204)
 
     def remove_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
-        image = self._owned(req, id)
+        image = self._changeable(req, id)
         if tag not in image.tags:
             raise exceptions.NotFound(f"Image {image.id} has no tag {tag[:64]}.")
-        left = [each for each in image.tags if each != tag]
-        self.conductor.image_update(req.context, image.id, {"tags": left}, None)
+        tags = [other for other in image.tags if other != tag]
+        self.conductor.image_update(req.context, image.id, {"tags": tags}, None)
         return Response(status=204)
 
-    def _owned(self, req: ServiceRequest, id: str) -> Image:
-        """An image that may be changed: 404 for who may not see it, 403 for who may."""
+    def _changeable(self, req: ServiceRequest, id: str) -> Image:
+        """Return an image that the caller may change. Raises a 404 if the caller may not see it, else a 403."""
         image = self.conductor.image_get(req.context, id)
         req.authorize(req.declared.policy, {"project_id": image.owner})
         return image
@@ -155,12 +158,15 @@ class ImageApp(rest.ServiceApplication):
         if rule is not None:
             req.authorize(rule, {"project_id": owner})
 
-    # --- bytes
+    # --- data
 
     def upload(self, req: ServiceRequest, id: str) -> Response:
-        """The image is ``saving`` from the first byte to the last, so of two uploads one is refused; after a failure it
-        is ``queued`` again. Its file has its name only when it is whole, and is active only after that."""
-        image = self._owned(req, id)
+        """Store the data of a queued image.
+
+        The image is ``saving`` during the upload, so a second upload at the same time is refused. After a failure it is
+        ``queued`` again. Its file gets its name when it is complete, and only then the image becomes ``active``.
+        """
+        image = self._changeable(req, id)
         if not image.disk_format or not image.container_format:
             raise exceptions.Conflict("Properties disk_format, container_format must be set prior to saving data.")
         body = Body(req, self.conf.image.max_upload_mb * _MIB)
@@ -168,14 +174,14 @@ class ImageApp(rest.ServiceApplication):
         try:
             size, checksum = self._store(image, body)
         except BaseException:
-            self._back_to_queued(req, image.id)
+            self._requeue(req, image.id)
             raise
         try:
-            done = {"status": "active", "size": size, "checksum": checksum}
-            self.conductor.image_update(req.context, image.id, done, "saving")
+            changes = {"status": "active", "size": size, "checksum": checksum}
+            self.conductor.image_update(req.context, image.id, changes, "saving")
         except exceptions.ImageQuotaExceeded:
             store.remove(self.store_path, image.id)
-            self._back_to_queued(req, image.id)
+            self._requeue(req, image.id)
             raise
         except (exceptions.ImageNotFound, exceptions.ImageStatusConflict) as error:
             store.remove(self.store_path, image.id)
@@ -189,11 +195,11 @@ class ImageApp(rest.ServiceApplication):
             return store.add(self.store_path, image.id, body, check=check)
         except OSError as error:
             if body.failed:
-                raise exceptions.ValidationError(detail="The upload ended before its end.") from error
+                raise exceptions.ValidationError(detail="The upload ended early.") from error
             LOG.error("The data of image %s cannot be stored: %s", image.id, error)
-            raise exceptions.ServiceUnavailable("The image's data cannot be stored at present.") from error
+            raise exceptions.ServiceUnavailable("The image's data cannot be stored now.") from error
 
-    def _back_to_queued(self, req: ServiceRequest, image_id: str) -> None:
+    def _requeue(self, req: ServiceRequest, image_id: str) -> None:
         try:
             self.conductor.image_update(req.context, image_id, {"status": "queued"}, "saving")
         except exceptions.NovaLiteException as error:
@@ -204,10 +210,10 @@ class ImageApp(rest.ServiceApplication):
         if image.status != "active":
             return wsgi.to_response(Response(status=204))
         try:
-            file = open(file_path(self.store_path, image.id), "rb")  # noqa: SIM115 - the answer closes it
+            file = open(file_path(self.store_path, image.id), "rb")  # noqa: SIM115 - the response closes it
         except OSError as error:
             LOG.error("The file of image %s cannot be read: %s", image.id, error)
-            raise exceptions.NotFound(f"The data of image {image.id} is not there.") from error
+            raise exceptions.NotFound(f"Image {image.id} has no data.") from error
         response = webob.Response(status=200, content_type="application/octet-stream", charset=None)
         response.app_iter = FileIter(file)
         response.content_length = os.fstat(file.fileno()).st_size
@@ -223,9 +229,9 @@ class ImageApp(rest.ServiceApplication):
 
 
 class Body:
-    """The body of an upload, to be read in pieces: of the announced length, or in chunks, and never beyond the limit.
+    """Body of an upload, read piece by piece, with a limit. It has an announced length or is chunked.
 
-    ``failed``: the client went away or sent less than it said.
+    ``failed``: the client disconnected or sent less than it announced.
     """
 
     def __init__(self, req: ServiceRequest, limit: int) -> None:
@@ -238,19 +244,19 @@ class Body:
             raise self._too_large()
 
     def read(self, size: int, /) -> bytes:
-        wanted = size if self._left is None else min(size, self._left)
-        if wanted == 0:
+        length = size if self._left is None else min(size, self._left)
+        if length == 0:
             return b""
         try:
-            data: bytes = self._input.read(wanted)
+            data: bytes = self._input.read(length)
         except (OSError, ValueError) as error:
             self.failed = True
-            raise OSError("the client went away") from error
+            raise OSError("the client disconnected") from error
         if self._left is not None:
             self._left -= len(data)
             if not data:
                 self.failed = True
-                raise OSError("the body is shorter than was announced")
+                raise OSError("the body is shorter than announced")
         self._allowed -= len(data)
         if self._allowed < 0:
             raise self._too_large()
@@ -258,4 +264,4 @@ class Body:
 
     @staticmethod
     def _too_large() -> webob.exc.HTTPRequestEntityTooLarge:
-        return webob.exc.HTTPRequestEntityTooLarge(explanation="The image is larger than this cloud takes.")
+        return webob.exc.HTTPRequestEntityTooLarge(explanation="The image is larger than this cloud accepts.")

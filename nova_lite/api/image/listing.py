@@ -1,4 +1,4 @@
-"""Filters, order and pages of image lists. There are few images: all that one may see are looked at here."""
+"""Filters, sort order and pages of image lists. Images are few, so this filters all images of the caller."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _OPERATORS = {
     "lt": operator.lt,
     "lte": operator.le,
 }
-_TAKES_SEVERAL = ("id", "name", "status", "container_format", "disk_format")
+_ACCEPTS_LISTS = ("id", "name", "status", "container_format", "disk_format")
 
 
 def page(req: ServiceRequest, images: Iterable[Image], max_limit: int) -> dict[str, Any]:
-    """``{"images": [...], "first": ..., "next": ...}``; raises `Invalid` for what cannot be filtered or sorted by."""
+    """Return ``{"images": [...], "first": ..., "next": ...}``. Raises `Invalid` for an unknown filter or sort key."""
     filters = [(name, value) for name, value in req.GET.items() if name not in _CONTROL]
     chosen = [
         image for image in images if _visible(req, image) and all(_match(image, name, value) for name, value in filters)
@@ -40,15 +40,15 @@ def page(req: ServiceRequest, images: Iterable[Image], max_limit: int) -> dict[s
         chosen.sort(key=lambda image, key=key: _sort_value(image, key), reverse=descending)  # type: ignore[misc]
     start = _after(req.GET.get("marker"), chosen)
     limit = min(_number("limit", req.GET.get("limit", str(max_limit))), max_limit)
-    found = chosen[start : start + limit]
+    shown = chosen[start : start + limit]
     query = [(name, value) for name, value in req.GET.items() if name != "marker"]
     body: dict[str, Any] = {
-        "images": [views.show(image) for image in found],
+        "images": [views.show(image) for image in shown],
         "first": _url(query),
         "schema": "/v2/schemas/images",
     }
-    if found and start + limit < len(chosen):
-        body["next"] = _url([*query, ("marker", found[-1].id)])
+    if shown and start + limit < len(chosen):
+        body["next"] = _url([*query, ("marker", shown[-1].id)])
     return body
 
 
@@ -57,7 +57,7 @@ def _url(query: list[tuple[str, str]]) -> str:
 
 
 def _visible(req: ServiceRequest, image: Image) -> bool:
-    """Others' community images only on request."""
+    """Hide community images of other projects, unless the query has the filter ``visibility``."""
     if "visibility" in req.GET or image.visibility != "community":
         return True
     return image.owner is not None and image.owner == req.context.project_id
@@ -76,28 +76,28 @@ def _match(image: Image, name: str, value: str) -> bool:
     shown = views.show(image).get(name)
     if isinstance(shown, bool):
         return shown is (value.lower() == "true")
-    if name in _TAKES_SEVERAL and value.startswith("in:"):
+    if name in _ACCEPTS_LISTS and value.startswith("in:"):
         return str(shown) in next(csv.reader([value[3:]]), [])
     return shown is not None and str(shown) == value
 
 
 def _compare(moment: datetime.datetime | None, name: str, value: str) -> bool:
-    how, _, text = value.partition(":")
-    if how not in _OPERATORS:
-        how, text = "eq", value
+    name_of_operator, _, text = value.partition(":")
+    if name_of_operator not in _OPERATORS:
+        name_of_operator, text = "eq", value
     try:
-        wanted = datetime.datetime.fromisoformat(text)
+        limit = datetime.datetime.fromisoformat(text)
     except ValueError as error:
         raise exceptions.ValidationError(detail=f"Invalid time for {name}: {value[:64]}") from error
-    if wanted.tzinfo is not None:
-        wanted = wanted.astimezone(datetime.UTC).replace(tzinfo=None)
+    if limit.tzinfo is not None:
+        limit = limit.astimezone(datetime.UTC).replace(tzinfo=None)
     if moment is None:
         return False
-    return bool(_OPERATORS[how](moment.replace(microsecond=0), wanted))
+    return bool(_OPERATORS[name_of_operator](moment.replace(microsecond=0), limit))
 
 
 def _order(req: ServiceRequest) -> list[tuple[str, bool]]:
-    """Pairs of field and whether it descends; the id makes the order total."""
+    """Return pairs of field and whether it is descending. The id comes last and makes the order unique."""
     if "sort" in req.GET:
         if "sort_key" in req.GET or "sort_dir" in req.GET:
             raise exceptions.ValidationError(detail="Old and new sorting syntax cannot be combined")

@@ -1,4 +1,4 @@
-"""What clients may say about an image when they create or change it, checked."""
+"""Validation of requests that create or change an image."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FORMATS = {"disk_format": DISK_FORMATS, "container_format": CONTAINER_FORMATS}
 
 
 def field(name: str, value: Any) -> Any:
-    """The value of a field, as `Image` has it; raises `ValidationError`, or `Forbidden` for one that is ours."""
+    """Return the value of a field as in `Image`. Raises `ValidationError`, or `Forbidden` for a read-only field."""
     spec = FIELDS[name]
     if spec.get("readOnly"):
         raise exceptions.Forbidden(f"Attribute '{name}' is read-only.")
@@ -47,64 +47,64 @@ def properties(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def tags(value: Any) -> list[str]:
-    """In order, each once."""
+    """Return the tags without duplicates, in order."""
     if not isinstance(value, list):
-        raise exceptions.ValidationError(detail="Invalid value for tags: it has to be a list.")
+        raise exceptions.ValidationError(detail="Invalid value for tags: it must be a list.")
     for tag in value:
         if not isinstance(tag, str) or not 1 <= len(tag) <= 255 or not tag.isprintable():
             raise exceptions.ValidationError(detail="A tag is a text of 1 to 255 printable characters.")
-    found = list(dict.fromkeys(value))
-    if len(found) > MAX_TAGS:
+    unique = list(dict.fromkeys(value))
+    if len(unique) > MAX_TAGS:
         raise exceptions.ValidationError(detail=f"An image has at most {MAX_TAGS} tags.")
-    return found
+    return unique
 
 
 def patch(image: Image, operations: Any) -> dict[str, Any]:
-    """A JSON patch as the changes for `image_update`: fields, and ``properties`` with None for those that go."""
+    """Return a JSON patch as the changes for `image_update`: fields and ``properties``. None removes a property."""
     if not isinstance(operations, list):
         raise exceptions.ValidationError(detail="Request body must be a JSON array of operation objects.")
     changes: dict[str, Any] = {}
-    own: dict[str, str | None] = {}
+    new_properties: dict[str, str | None] = {}
     for operation in operations:
-        verb, name, value = _operation(operation)
-        present = name in FIELDS or {**image.properties, **own}.get(name) is not None
-        if verb in ("replace", "remove") and not present:
+        op, name, value = _operation(operation)
+        present = name in FIELDS or {**image.properties, **new_properties}.get(name) is not None
+        if op in ("replace", "remove") and not present:
             raise exceptions.Conflict(f"Property {name[:64]} does not exist.")
         if name not in FIELDS:
-            own |= {name: None} if verb == "remove" else properties({name: value})
+            new_properties |= {name: None} if op == "remove" else properties({name: value})
         elif name == "id":
             raise exceptions.Forbidden("Attribute 'id' is read-only.")
-        elif verb == "remove":
+        elif op == "remove":
             raise exceptions.Forbidden(f"Property {name} may not be removed.")
         else:
             changes[name] = field(name, value)
-    if sum(value is not None for value in {**image.properties, **own}.values()) > MAX_PROPERTIES:
+    if sum(value is not None for value in {**image.properties, **new_properties}.values()) > MAX_PROPERTIES:
         raise exceptions.ValidationError(detail=f"An image has at most {MAX_PROPERTIES} properties.")
     for name in _FORMATS:
         if name in changes and image.status != "queued":
             raise exceptions.Forbidden(f"Attribute {name} can be replaced only for a queued image.")
     for name in ("protected", "os_hidden"):
         changes.pop(name, None)
-    return changes | ({"properties": own} if own else {})
+    return changes | ({"properties": new_properties} if new_properties else {})
 
 
-_VERBS = ("add", "replace", "remove")
+_OPS = ("add", "replace", "remove")
 
 
 def _operation(operation: Any) -> tuple[str, str, Any]:
     if not isinstance(operation, dict):
         raise exceptions.ValidationError(detail="Operations must be JSON objects.")
-    verb, path = operation.get("op"), operation.get("path")
-    if "op" not in operation:  # the form of the older media type
-        verb = next((name for name in _VERBS if name in operation), None)
-        path = operation.get(str(verb))
-    if verb not in _VERBS:
+    op, path = operation.get("op"), operation.get("path")
+    if "op" not in operation:  # older media type
+        op = next((name for name in _OPS if name in operation), None)
+        path = operation.get(str(op))
+    if op not in _OPS:
         raise exceptions.ValidationError(detail="Operations must be one of: add, replace, remove.")
     if not isinstance(path, str) or not path.startswith("/") or "/" in path[1:]:
-        raise exceptions.ValidationError(detail="An operation's path has to be /NAME.")
-    if verb != "remove" and "value" not in operation:
-        raise exceptions.ValidationError(detail=f"Operation {verb} needs a value.")
-    return verb, path[1:].replace("~1", "/").replace("~0", "~"), operation.get("value")
+        raise exceptions.ValidationError(detail="An operation's path must be /NAME.")
+    if op != "remove" and "value" not in operation:
+        raise exceptions.ValidationError(detail=f"Operation {op} needs a value.")
+    return op, path[1:].replace("~1", "/").replace("~0", "~"), operation.get("value")
 
 
 def _id(value: Any) -> str:
@@ -116,13 +116,13 @@ def _id(value: Any) -> str:
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
-        raise exceptions.ValidationError(detail=f"Invalid value for {name}: it has to be one of {', '.join(allowed)}.")
+        raise exceptions.ValidationError(detail=f"Invalid value for {name}: it must be one of {', '.join(allowed)}.")
     return str(value)
 
 
 def _number(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INT:
-        raise exceptions.ValidationError(detail=f"Invalid value for {name}: it has to be a number from 0 to {MAX_INT}.")
+        raise exceptions.ValidationError(detail=f"Invalid value for {name}: it must be a number from 0 to {MAX_INT}.")
     return value
 
 
@@ -142,7 +142,5 @@ def _text(name: str, value: Any) -> str:
     if name == "name" and value is None:
         return ""
     if not isinstance(value, str) or len(value) > (255 if name in FIELDS else 4096) or "\0" in value:
-        raise exceptions.ValidationError(
-            detail=f"Invalid value for {name[:64]}: it has to be a text, and not too long."
-        )
+        raise exceptions.ValidationError(detail=f"Invalid value for {name[:64]}: it must be a text, and not too long.")
     return value

@@ -1,4 +1,4 @@
-"""The image API's version document, which needs no authentication."""
+"""Version document of the image API, which needs no authentication."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from nova_lite.api.http import wsgi
 
-#: The newest is first and current. They differ in what may be filtered, sorted and set, not in form.
+#: The first one is the newest and current. Versions differ in filters, sort keys and settable fields.
 _VERSIONS = ("v2.5", "v2.4", "v2.3", "v2.2", "v2.1", "v2.0")
 
 
@@ -16,6 +16,8 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageVersions
 
 
 class ImageVersions:
+    """WSGI application for ``/``, ``/versions`` and ``/v2``."""
+
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ.get("PATH_INFO", "").rstrip("/")
         if path not in ("", "/versions", "/v2"):

@@ -1,4 +1,4 @@
-"""Images in the form of Glance's v2 API: properties beside the fields, all in one object."""
+"""Responses of the image API in the form of Glance's v2: fields and properties in one object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VISIBILITIES = ("public", "private", "shared", "community")
 _TEXT = {"type": ["null", "string"], "maxLength": 255}
 _READ_ONLY = {"readOnly": True}
 
-#: Every field that is not a property of the operator's or user's own.
+#: All fields. Other keys of an image are properties.
 FIELDS: dict[str, dict[str, Any]] = {
     "id": {"type": "string", "description": "An identifier for the image"},
     "name": {**_TEXT, "description": "Descriptive name for the image"},
@@ -27,8 +27,8 @@ FIELDS: dict[str, dict[str, Any]] = {
     "owner": _TEXT,
     "size": {"type": ["null", "integer"], **_READ_ONLY},
     "virtual_size": {"type": ["null", "integer"], **_READ_ONLY},
-    "min_disk": {"type": "integer", "description": "GB of disk that it needs"},
-    "min_ram": {"type": "integer", "description": "MB of memory that it needs"},
+    "min_disk": {"type": "integer", "description": "Required disk in GB"},
+    "min_ram": {"type": "integer", "description": "Required memory in MB"},
     "disk_format": {"type": ["null", "string"], "enum": [None, *DISK_FORMATS]},
     "container_format": {"type": ["null", "string"], "enum": [None, *CONTAINER_FORMATS]},
     "created_at": {"type": "string", **_READ_ONLY},

@@ -1,4 +1,4 @@
-"""A Glance to talk to over HTTP: our own image API on a store in a directory, which can be told to misbehave."""
+"""A Glance over HTTP: the image API on a store in a directory, with scripted failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.api.conftest import make_conf
 from tests.unit.api.fakes import NOW as NOW_EXACT
 from tests.unit.api.fakes import FakeCompute, FakeConductor
 
-#: Glance tells times in whole seconds.
+#: Glance's times are whole seconds.
 NOW = NOW_EXACT.replace(microsecond=0)
 DATA = bytes(range(256)) * 512
 ID = "11111111-1111-4111-8111-111111111111"
@@ -32,9 +32,9 @@ ALICE = RequestContext(user_id="alice", auth_token="alice:demo", overwrite=False
 
 
 class Glance:
-    """``conductor.images`` are its rows. ``troubles``: WSGI applications that answer downloads, one each, first.
+    """Simulated Glance. ``conductor.images`` are its rows.
 
-    ``asked``: each request's method, path and token.
+    ``failures``: WSGI applications that answer the next downloads, one each. ``requests``: method, path and token.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,8 +46,8 @@ class Glance:
         api = API()
         api.connect(self.conductor, FakeCompute(), load_backend(conf, self.conductor))  # type: ignore[arg-type]
         self._app = deploy.load_app("image", wsgi.ApiServices(conf, Policy(conf), api))
-        self.troubles: list[Callable[[dict[str, Any], Any], Any]] = []
-        self.asked: list[tuple[str, str, str]] = []
+        self.failures: list[Callable[[dict[str, Any], Any], Any]] = []
+        self.requests: list[tuple[str, str, str]] = []
         sock = sockets.listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{sock.getsockname()[1]}"
         self._server = server.make_server(sock, self._answer, 4, None)
@@ -55,16 +55,16 @@ class Glance:
 
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ["PATH_INFO"]
-        self.asked.append((environ["REQUEST_METHOD"], path, environ.get("HTTP_X_AUTH_TOKEN", "")))
-        if path.endswith("/file") and self.troubles:
-            return self.troubles.pop(0)(environ, start_response)
+        self.requests.append((environ["REQUEST_METHOD"], path, environ.get("HTTP_X_AUTH_TOKEN", "")))
+        if path.endswith("/file") and self.failures:
+            return self.failures.pop(0)(environ, start_response)
         return self._app(environ, start_response)
 
     def stop(self) -> None:
         self._server.stop(1)
 
     def add(self, image_id: str = ID, data: bytes = DATA, **values: Any) -> Image:
-        """An image with its file, as a compute host is told of it."""
+        """Add an image with its file. Return it as a compute host receives it."""
         (self.store / image_id).write_bytes(data)
         fields = {"name": "cirros", "disk_format": "raw", "owner": "demo", "created_at": NOW, "updated_at": NOW}
         checksum = hashlib.sha256(data).hexdigest()
@@ -81,7 +81,7 @@ def glance(tmp_path: Path) -> Iterator[Glance]:
 
 
 def glance_options(url: str) -> str:
-    """``admin_token`` gives the service user's token without a Keystone."""
+    """Return the configuration of ``[glance]``. ``admin_token`` needs no Keystone."""
     return f"""
 [image]
 backend = glance

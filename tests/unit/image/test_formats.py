@@ -1,4 +1,4 @@
-"""What image files may be, on files that the real qemu-img makes, and on bytes that somebody made up."""
+"""Checks of image files, with files of the real qemu-img and with invented bytes."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def refused(path: Path, disk_format: str) -> str:
         ("vpc", "vhd", []),
         ("vpc", "vhd", ["-o", "subformat=fixed"]),
         ("vhdx", "vhdx", []),
-        *(("raw", each, []) for each in ("raw", "ami", "aki", "ari", "iso")),
+        *(("raw", declared, []) for declared in ("raw", "ami", "aki", "ari", "iso")),
     ],
 )
-def test_what_is_as_declared(tmp_path: Path, made: str, declared: str, options: list[str]) -> None:
+def test_declared_format_is_accepted(tmp_path: Path, made: str, declared: str, options: list[str]) -> None:
     formats.check(str(create(tmp_path / "image", made, *options)), declared)
 
 
@@ -55,7 +55,7 @@ PLAIN = {
 
 @pytest.mark.parametrize("what", PLAIN)
 @pytest.mark.parametrize("declared", ["raw", "iso", "aki"])
-def test_a_plain_disk_may_begin_as_it_likes(tmp_path: Path, what: str, declared: str) -> None:
+def test_raw_disk_with_any_start_is_accepted(tmp_path: Path, what: str, declared: str) -> None:
     path = tmp_path / "image"
     path.write_bytes(PLAIN[what] + b"\0" * 65536)
     formats.check(str(path), declared)
@@ -63,15 +63,15 @@ def test_a_plain_disk_may_begin_as_it_likes(tmp_path: Path, what: str, declared:
 
 @pytest.mark.parametrize("made", ["qcow2", "vdi", "vpc", "vhdx", "vmdk", "qed"])
 @pytest.mark.parametrize("declared", ["raw", "ami", "iso", "qcow2", "vdi", "vhdx"])
-def test_what_is_something_else(tmp_path: Path, made: str, declared: str) -> None:
+def test_other_format_is_refused(tmp_path: Path, made: str, declared: str) -> None:
     if made == declared:
         return
     path = create(tmp_path / "image", made)
     assert refused(path, declared).startswith(f"it was declared as {declared}, and it")
 
 
-def test_no_vmdk_is_let_in(tmp_path: Path) -> None:
-    """Its descriptor, a text, may name any file as the disk (CVE-2022-47951)."""
+def test_vmdk_is_refused(tmp_path: Path) -> None:
+    """A VMDK descriptor, a text, may name any file as the disk (CVE-2022-47951)."""
     assert "declared as vmdk" in refused(create(tmp_path / "image", "vmdk"), "vmdk")
     (tmp_path / "text").write_text(
         '# Disk DescriptorFile\nversion=1\nCID=fffffffe\nparentCID=ffffffff\ncreateType="monolithicFlat"\n'
@@ -81,23 +81,23 @@ def test_no_vmdk_is_let_in(tmp_path: Path) -> None:
         assert f"declared as {declared}" in refused(tmp_path / "text", declared)
 
 
-def test_a_qcow2_that_reads_another_file(tmp_path: Path) -> None:
+def test_qcow2_with_another_file_is_refused(tmp_path: Path) -> None:
     backed = create(tmp_path / "backed", "qcow2", "-b", "/etc/passwd", "-F", "raw")
     assert refused(backed, "qcow2") == "it has a backing file"
     apart = create(tmp_path / "apart", "qcow2", "-o", f"data_file={tmp_path / 'data'}")
-    assert refused(apart, "qcow2") == "it keeps its data in another file"
+    assert refused(apart, "qcow2") == "its data are in another file"
 
 
 @pytest.mark.parametrize("length", [0, 3, 4, 24, 71, 72, 75, 79, 80, 103, 104])
-def test_a_header_that_ends_early(tmp_path: Path, length: int) -> None:
+def test_truncated_header_is_refused(tmp_path: Path, length: int) -> None:
     whole = create(tmp_path / "whole", "qcow2").read_bytes()
     (tmp_path / "part").write_bytes(whole[:length])
     assert refused(tmp_path / "part", "qcow2")
 
 
 @pytest.mark.parametrize("made", ["qcow2", "vdi", "vhdx", "vpc"])
-def test_headers_of_noise_end_as_refused_or_allowed(tmp_path: Path, made: str) -> None:
-    """Never as an error of ours, whatever the bytes after the magic are."""
+def test_random_header_is_refused_or_accepted(tmp_path: Path, made: str) -> None:
+    """Random bytes after the magic never cause another error."""
     whole = bytearray(create(tmp_path / "whole", made).read_bytes()[:65536])
     declared = {"vpc": "vhd"}.get(made, made)
     path = tmp_path / "noise"
@@ -112,7 +112,7 @@ def test_headers_of_noise_end_as_refused_or_allowed(tmp_path: Path, made: str) -
 
 
 @pytest.mark.parametrize("what", ["fifo", "directory", "device"])
-def test_only_files_are_opened(tmp_path: Path, what: str) -> None:
+def test_special_file_is_not_opened(tmp_path: Path, what: str) -> None:
     path = tmp_path / what
     if what == "fifo":
         os.mkfifo(path)

@@ -1,4 +1,4 @@
-"""The Glance backend, over HTTP."""
+"""Backend ``glance``, over HTTP."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- metadata
 
 
-def test_an_image_in_glances_words() -> None:
+def test_image_is_converted_from_glance() -> None:
     image = image_of(DESCRIBED)
     assert (image.hash_algorithm, image.checksum, image.size, image.min_disk) == ("sha512", "long", 7, 1)
     assert image.properties == {"hw_disk_bus": "virtio"}
@@ -68,31 +68,31 @@ def test_an_image_in_glances_words() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [None, "whirlpool9", "shake_128"])
-def test_md5_is_taken_where_the_better_checksum_is_not_known(algorithm: str | None) -> None:
+def test_md5_is_used_if_the_better_algorithm_is_unknown(algorithm: str | None) -> None:
     image = image_of(DESCRIBED | {"os_hash_algo": algorithm})
     assert (image.hash_algorithm, image.checksum) == ("md5", "md5")
 
 
-def test_an_image_without_data_yet() -> None:
+def test_image_without_data_is_converted() -> None:
     nothing = dict.fromkeys(("size", "checksum", "os_hash_algo", "os_hash_value", "disk_format", "name"))
     image = image_of(DESCRIBED | nothing | {"status": "queued"})
     assert (image.size, image.checksum, image.disk_format, image.name, image.status) == (0, "", "", "", "queued")
 
 
 @pytest.mark.parametrize("body", [{}, {"id": ID, "status": "active"}, DESCRIBED | {"created_at": "yesterday"}])
-def test_what_is_no_image_is_trouble_of_glances(body: dict[str, Any]) -> None:
+def test_invalid_description_is_a_failure_of_glance(body: dict[str, Any]) -> None:
     with pytest.raises(exceptions.ImageServiceUnavailable):
         image_of(body)
 
 
-def test_the_user_asks_with_their_own_token(backend: GlanceImages, glance: Glance) -> None:
+def test_api_requests_use_the_token_of_the_user(backend: GlanceImages, glance: Glance) -> None:
     added = glance.add(properties={"os_distro": "debian"})
     assert backend.get(ALICE, ID) == added
     assert backend.list_images(ALICE, None) == [added]
-    assert {token for _, _, token in glance.asked} == {"alice:demo"}
+    assert {token for _, _, token in glance.requests} == {"alice:demo"}
 
 
-def test_lists_are_read_to_their_end(backend: GlanceImages, glance: Glance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_reads_all_pages(backend: GlanceImages, glance: Glance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glance_module, "PAGE", 1)
     for number in range(3):
         glance.add(f"{number}" * 8 + ID[8:], name="same" if number else "other")
@@ -101,17 +101,17 @@ def test_lists_are_read_to_their_end(backend: GlanceImages, glance: Glance, monk
 
 
 @pytest.mark.parametrize("image_id", [KERNEL_ID, "nonsense", "..", "../../v2/images", ID + "/file"])
-def test_what_is_not_there_is_not_found(backend: GlanceImages, glance: Glance, image_id: str) -> None:
+def test_unknown_image_is_not_found(backend: GlanceImages, glance: Glance, image_id: str) -> None:
     with pytest.raises(exceptions.ImageNotFound):
         backend.get(ALICE, image_id)
-    assert {path for _, path, _ in glance.asked} <= {f"/v2/images/{KERNEL_ID}"}
+    assert {path for _, path, _ in glance.requests} <= {f"/v2/images/{KERNEL_ID}"}
 
 
 def test_properties_are_changed(backend: GlanceImages, glance: Glance) -> None:
     glance.add(properties={"a": "1", "b": "2"})
     changed = backend.change_properties(ALICE, ID, {"a": "3", "b": None, "c/d~e": "4"})
     assert changed.properties == {"a": "3", "c/d~e": "4"}
-    assert glance.asked == [("PATCH", f"/v2/images/{ID}", "alice:demo")]
+    assert glance.requests == [("PATCH", f"/v2/images/{ID}", "alice:demo")]
     assert backend.change_properties(ALICE, ID, {}) == changed
 
 
@@ -125,7 +125,7 @@ def test_properties_are_changed(backend: GlanceImages, glance: Glance) -> None:
         (RequestContext(overwrite=False), {"a": "1"}, exceptions.Forbidden),
     ],
 )
-def test_what_may_not_be_changed(
+def test_fields_of_glance_cannot_be_changed(
     backend: GlanceImages, glance: Glance, context: RequestContext, changes: Any, error: type[Exception]
 ) -> None:
     image = glance.add()
@@ -134,7 +134,7 @@ def test_what_may_not_be_changed(
     assert glance.conductor.images[ID] == image
 
 
-def test_an_image_is_deleted_as_its_user(backend: GlanceImages, glance: Glance) -> None:
+def test_image_is_deleted_with_the_token_of_the_user(backend: GlanceImages, glance: Glance) -> None:
     glance.add()
     mallory = RequestContext(auth_token="mallory:other", overwrite=False)
     with pytest.raises(exceptions.Forbidden):
@@ -142,17 +142,17 @@ def test_an_image_is_deleted_as_its_user(backend: GlanceImages, glance: Glance) 
     backend.delete(ALICE, ID)
     with pytest.raises(exceptions.ImageNotFound):
         backend.delete(ALICE, ID)
-    assert glance.asked == [
+    assert glance.requests == [
         ("DELETE", f"/v2/images/{ID}", user) for user in ("mallory:other", "alice:demo", "alice:demo")
     ]
 
 
-def test_an_image_is_described_with_its_kernel(backend: GlanceImages, glance: Glance) -> None:
+def test_description_includes_the_kernel(backend: GlanceImages, glance: Glance) -> None:
     kernel, image = glance.add(KERNEL_ID), glance.add(properties={"kernel_id": KERNEL_ID})
     assert backend.describe(ALICE, [ID]) == {ID: image, KERNEL_ID: kernel}
 
 
-def test_a_kernel_that_is_not_there_is_named(backend: GlanceImages, glance: Glance) -> None:
+def test_missing_ramdisk_is_named(backend: GlanceImages, glance: Glance) -> None:
     glance.add(properties={"ramdisk_id": KERNEL_ID})
     with pytest.raises(exceptions.InvalidInput, match=f"names a ramdisk {KERNEL_ID} that does not exist"):
         backend.describe(ALICE, [ID])
@@ -163,7 +163,7 @@ def test_a_kernel_that_is_not_there_is_named(backend: GlanceImages, glance: Glan
 # --- through the compute API
 
 
-def test_a_create_brings_what_glance_says_and_no_token(conf: cfg.ConfigOpts, glance: Glance) -> None:
+def test_create_passes_the_image_without_the_token(conf: cfg.ConfigOpts, glance: Glance) -> None:
     image = glance.add()
     api = make_client(conf)
     api.json("POST", "/servers", {"server": {"name": "vm", "flavorRef": "1", "imageRef": ID}}, 202)
@@ -172,7 +172,7 @@ def test_a_create_brings_what_glance_says_and_no_token(conf: cfg.ConfigOpts, gla
     assert all("auth_token" not in context.to_rpc() for context in api.conductor.contexts)
 
 
-def test_what_the_api_answers_without_an_image_or_a_glance(conf: cfg.ConfigOpts, glance: Glance) -> None:
+def test_create_without_the_image_or_without_glance_is_refused(conf: cfg.ConfigOpts, glance: Glance) -> None:
     api = make_client(conf)
     body = {"server": {"name": "vm", "flavorRef": "1", "imageRef": ID}}
     assert api.json("POST", "/servers", body, 400)["badRequest"]["message"] == "Can not find requested image"
@@ -183,7 +183,7 @@ def test_what_the_api_answers_without_an_image_or_a_glance(conf: cfg.ConfigOpts,
     assert api.json("GET", "/images", status=503)["serviceUnavailable"]["message"] == away
 
 
-def test_the_proxies_show_glances_images(conf: cfg.ConfigOpts, glance: Glance) -> None:
+def test_image_proxies_show_the_images_of_glance(conf: cfg.ConfigOpts, glance: Glance) -> None:
     glance.add(properties={"a": "1"}, owner="demo")
     api = make_client(conf)
     assert [image["id"] for image in api.json("GET", "/images/detail")["images"]] == [ID]
@@ -197,16 +197,18 @@ def test_the_proxies_show_glances_images(conf: cfg.ConfigOpts, glance: Glance) -
 # --- bytes
 
 
-def test_the_service_user_downloads(backend: GlanceImages, glance: Glance, tmp_path: Path) -> None:
+def test_download_uses_the_service_user(backend: GlanceImages, glance: Glance, tmp_path: Path) -> None:
     image = glance.add()
     backend.fetch(image, str(tmp_path / "target"))
     assert (tmp_path / "target").read_bytes() == DATA
     assert (tmp_path / "target").stat().st_mode & 0o777 == 0o600
-    assert glance.asked == [("GET", f"/v2/images/{ID}/file", "admin:service")]
+    assert glance.requests == [("GET", f"/v2/images/{ID}/file", "admin:service")]
 
 
 @pytest.mark.parametrize("algorithm", ["sha512", "md5"])
-def test_other_algorithms(backend: GlanceImages, glance: Glance, tmp_path: Path, algorithm: str) -> None:
+def test_download_checks_other_hash_algorithms(
+    backend: GlanceImages, glance: Glance, tmp_path: Path, algorithm: str
+) -> None:
     glance.add()
     checksum = hashlib.new(algorithm, DATA).hexdigest()
     image = Image(id=ID, name="x", size=len(DATA), checksum=checksum, hash_algorithm=algorithm, created_at=NOW)
@@ -227,7 +229,7 @@ def short(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     return [DATA[:-1]]
 
 
-def broken_off(environ: dict[str, Any], start_response: Any) -> Any:
+def interrupted(environ: dict[str, Any], start_response: Any) -> Any:
     start_response("200 OK", [("Content-Length", str(len(DATA)))])
 
     def pieces() -> Iterator[bytes]:
@@ -252,58 +254,58 @@ def expired(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     return []
 
 
-TROUBLES = {
-    busy: "Glance does not answer",
+FAILURES = {
+    busy: "Glance does not respond",
     short: f"{len(DATA) - 1} bytes where {len(DATA)} were registered",
-    broken_off: "it broke off",
+    interrupted: "the connection broke",
     changed: "its checksum is not the registered one",
     endless: f"more than the {len(DATA)} bytes registered",
-    expired: "Glance answers 401",
+    expired: "Glance returned 401",
 }
 
 
-@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
-def test_a_failed_download_is_begun_again(
-    backend: GlanceImages, glance: Glance, tmp_path: Path, trouble: Callable[..., Any]
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.__name__)
+def test_failed_download_is_repeated(
+    backend: GlanceImages, glance: Glance, tmp_path: Path, failure: Callable[..., Any]
 ) -> None:
     image = glance.add()
-    glance.troubles = [trouble, trouble]
+    glance.failures = [failure, failure]
     backend.fetch(image, str(tmp_path / "target"))
     assert (tmp_path / "target").read_bytes() == DATA
 
 
-@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
-def test_after_the_last_retry_it_has_failed_and_nothing_is_left(
-    backend: GlanceImages, glance: Glance, tmp_path: Path, trouble: Callable[..., Any]
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.__name__)
+def test_download_fails_after_the_last_retry_and_leaves_no_file(
+    backend: GlanceImages, glance: Glance, tmp_path: Path, failure: Callable[..., Any]
 ) -> None:
     image = glance.add()
-    glance.troubles = [trouble] * 9
-    with pytest.raises(exceptions.ImageDownloadFailed, match=TROUBLES[trouble]):
+    glance.failures = [failure] * 9
+    with pytest.raises(exceptions.ImageDownloadFailed, match=FAILURES[failure]):
         backend.fetch(image, str(tmp_path / "target"))
-    assert len(glance.troubles) <= 6
+    assert len(glance.failures) <= 6
     assert [path.name for path in tmp_path.iterdir() if path.name == "target"] == []
 
 
-def test_glance_away_is_a_failed_download(backend: GlanceImages, glance: Glance, tmp_path: Path) -> None:
+def test_download_fails_if_glance_is_down(backend: GlanceImages, glance: Glance, tmp_path: Path) -> None:
     image = glance.add()
     glance.stop()
-    with pytest.raises(exceptions.ImageDownloadFailed, match="does not answer"):
+    with pytest.raises(exceptions.ImageDownloadFailed, match="does not respond"):
         backend.fetch(image, str(tmp_path / "target"))
 
 
-def test_an_image_that_is_gone_is_asked_for_once(backend: GlanceImages, glance: Glance, tmp_path: Path) -> None:
+def test_download_of_a_deleted_image_is_not_repeated(backend: GlanceImages, glance: Glance, tmp_path: Path) -> None:
     with pytest.raises(exceptions.ImageFileMissing, match="Glance does not have its data"):
         backend.fetch(Image(id=ID, name="x", created_at=NOW), str(tmp_path / "target"))
-    assert len(glance.asked) == 1
+    assert len(glance.requests) == 1
     assert not (tmp_path / "target").exists()
 
 
-def test_a_disk_that_cannot_be_written_is_this_hosts_trouble(
+def test_download_to_an_unwritable_disk_is_a_driver_error(
     backend: GlanceImages, glance: Glance, tmp_path: Path
 ) -> None:
     with pytest.raises(exceptions.VirtDriverError, match="cannot be written: No such file"):
         backend.fetch(glance.add(), str(tmp_path / "nowhere" / "target"))
-    assert len(glance.asked) == 1
+    assert len(glance.requests) == 1
 
 
 # --- configuration
@@ -317,24 +319,24 @@ def test_a_disk_that_cannot_be_written_is_this_hosts_trouble(
         ("[image]\nbackend = nonsense\n", r"\[image\] backend: unknown nonsense"),
     ],
 )
-def test_mistakes_are_told(tmp_path: Path, text: str, sentence: str) -> None:
+def test_configuration_error_is_explained(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(exceptions.ConfigurationError, match=sentence):
         load_backend(make_conf(tmp_path, text), None)  # type: ignore[arg-type]
 
 
-def test_a_version_in_the_endpoint_is_no_harm(tmp_path: Path, glance: Glance) -> None:
+def test_endpoint_may_include_the_version(tmp_path: Path, glance: Glance) -> None:
     image = glance.add()
     text = glance_options(glance.url) + f"endpoint_override = {glance.url}/v2/\n"
     backend = load_backend(make_conf(tmp_path, text), None)  # type: ignore[arg-type]
     assert backend.get(ADMIN, ID) == image
 
 
-def test_a_slow_glance_is_not_waited_for_for_ever(tmp_path: Path, glance: Glance, caplog: Any) -> None:
+def test_slow_glance_times_out(tmp_path: Path, glance: Glance, caplog: Any) -> None:
     def slow(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         time.sleep(1)
         return busy(environ, start_response)
 
-    glance.troubles = [slow] * 3
+    glance.failures = [slow] * 3
     text = (
         glance_options(glance.url).replace("timeout = 5", "timeout = 0.2").replace("num_retries = 2", "num_retries = 0")
     )
@@ -344,8 +346,8 @@ def test_a_slow_glance_is_not_waited_for_for_ever(tmp_path: Path, glance: Glance
     assert "timed out" in caplog.text
 
 
-def test_an_image_without_data_is_made_active(backend: GlanceImages) -> None:
-    """That of a server which boots from a volume; asked twice it is the same."""
+def test_image_without_data_is_activated(backend: GlanceImages) -> None:
+    """A snapshot of a server that boots from a volume has no data. A repetition is harmless."""
     queued = Image(
         id=ID, name="volumes", status="queued", disk_format=EMPTY, visibility="private", properties={"bdm_v2": "True"}
     )

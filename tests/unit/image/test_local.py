@@ -1,4 +1,4 @@
-"""The local backend: rows are the conductor's, bytes are files that hosts copy."""
+"""Backend ``local``: metadata are rows of the database, data are files that hosts copy."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def image(**changes: Any) -> Image:
     return Image(**{**values, **changes})
 
 
-def test_metadata_are_the_conductors(backend: ImageBackend) -> None:
-    assert [each.id for each in backend.list_images(CONTEXT, None)] == [IMAGE_ID]
+def test_local_metadata_come_from_the_conductor(backend: ImageBackend) -> None:
+    assert [image.id for image in backend.list_images(CONTEXT, None)] == [IMAGE_ID]
     assert backend.get(CONTEXT, IMAGE_ID).properties == {"k": "v"}
     assert backend.change_properties(CONTEXT, IMAGE_ID, {"k": None, "a": "1"}).properties == {"a": "1"}
 
 
-def test_a_deleted_image_is_the_conductors_to_remove(backend: ImageBackend) -> None:
+def test_local_delete_is_done_by_the_conductor(backend: ImageBackend) -> None:
     backend.delete(CONTEXT, IMAGE_ID)
     with pytest.raises(exceptions.ImageNotFound):
         backend.get(CONTEXT, IMAGE_ID)
 
 
-def test_the_conductor_needs_no_description(backend: ImageBackend) -> None:
+def test_local_describe_is_empty(backend: ImageBackend) -> None:
     assert backend.describe(CONTEXT, [IMAGE_ID]) == {}
     assert backend.conductor.asked == []  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("changes", [{}, {"checksum": ""}, {"id": "../store/i"}])
-def test_bytes_are_copied(backend: ImageBackend, tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_local_fetch_copies_the_data(backend: ImageBackend, tmp_path: Path, changes: dict[str, Any]) -> None:
     backend.fetch(image(**changes), str(tmp_path / "target"))
     assert (tmp_path / "target").read_bytes() == DATA
     assert (tmp_path / "target").stat().st_mode & 0o777 == 0o600
@@ -66,7 +66,7 @@ def test_bytes_are_copied(backend: ImageBackend, tmp_path: Path, changes: dict[s
         ({"checksum": "0" * 64}, exceptions.ImageCorrupt),
     ],
 )
-def test_what_is_wrong_leaves_no_file(
+def test_failed_local_fetch_leaves_no_file(
     backend: ImageBackend, tmp_path: Path, changes: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -74,7 +74,7 @@ def test_what_is_wrong_leaves_no_file(
     assert not (tmp_path / "target").exists()
 
 
-def test_a_full_disk_here_is_not_the_images_fault(
+def test_local_fetch_to_a_full_disk_is_a_download_failure(
     backend: ImageBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""The image API: shapes, filters, patches, uploads, and whom it refuses."""
+"""The image API: responses, filters, patches, uploads and refusals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BODY = {"name": "mine", "disk_format": "raw", "container_format": "bare"}
 
 
 class Images:
-    """Requests to the image API with noauth2, over a store in a directory; one upload is at most 1 MiB."""
+    """Requests to the image API with noauth2. The store is a directory, and an upload has at most 1 MiB."""
 
     def __init__(self, path: Path, max_upload_mb: int = 1) -> None:
         options = f"store_path = {path}/store\nmax_upload_mb = {max_upload_mb}"
@@ -60,9 +60,9 @@ class Images:
         return image
 
     def create(self, **changes: Any) -> dict[str, Any]:
-        answer = self("POST", "/v2/images", BODY | changes)
-        assert answer.status_code == 201, answer.text
-        made: dict[str, Any] = answer.json
+        response = self("POST", "/v2/images", BODY | changes)
+        assert response.status_code == 201, response.text
+        made: dict[str, Any] = response.json
         return made
 
     def patch(self, image: Image, *operations: tuple[str, str, Any], token: str = MEMBER) -> webob.Response:
@@ -77,14 +77,14 @@ def images(tmp_path: Path) -> Images:
 
 def test_versions_need_no_token(images: Images) -> None:
     for path, status in (("/", 300), ("/versions", 200), ("/v2", 200), ("/v2/", 200)):
-        answer = images("GET", path, token=None)
-        assert answer.status_code == status
-        current = answer.json["versions"][0]
+        response = images("GET", path, token=None)
+        assert response.status_code == status
+        current = response.json["versions"][0]
         assert (current["status"], current["links"][0]["href"]) == ("CURRENT", "http://cloud:9292/v2/")
     assert images("GET", "/v1", token=None).status_code == 404
 
 
-def test_show(images: Images) -> None:
+def test_show_image(images: Images) -> None:
     image = images("GET", f"/v2/images/{IMAGE_ID}").json
     assert image == {
         "id": IMAGE_ID,
@@ -114,21 +114,21 @@ def test_show(images: Images) -> None:
     fault(images("GET", "/v2/images/cirros"), "itemNotFound", 404)
 
 
-def test_the_schema_names_every_field(images: Images) -> None:
+def test_schema_has_every_field(images: Images) -> None:
     schema = images("GET", "/v2/schemas/image").json
     assert set(schema["properties"]) == set(images("GET", f"/v2/images/{IMAGE_ID}").json) - {"k"}
     assert images("GET", "/v2/schemas/images").json["properties"]["images"]["items"] == schema
 
 
-def test_list_filters(images: Images) -> None:
+def test_list_is_filtered(images: Images) -> None:
     one = images.add(name="one", size=5, min_ram=7, properties={"os": "x"})
     two = images.add(name="two, three", status="queued", size=0, visibility="shared")
     images.add(name="four", owner="other", visibility="community")
 
     def names(query: str = "") -> list[str]:
-        answer = images("GET", f"/v2/images{query}")
-        assert answer.status_code == 200, answer.text
-        return sorted(image["name"] for image in answer.json["images"])
+        response = images("GET", f"/v2/images{query}")
+        assert response.status_code == 200, response.text
+        return sorted(image["name"] for image in response.json["images"])
 
     assert names() == ["cirros", "one", "two, three"]
     assert names(f"?id=in:{one.id},{two.id}") == ["one", "two, three"]
@@ -146,16 +146,16 @@ def test_list_filters(images: Images) -> None:
     assert names("?os_hidden=false&member_status=all") == ["cirros", "one", "two, three"]
 
 
-def test_list_pages(images: Images) -> None:
+def test_list_has_pages(images: Images) -> None:
     for name in "abc":
         images.add(name=name)
     seen, path = [], "/v2/images?limit=3&sort=name:asc"
     while path:
-        answer = images("GET", path).json
-        assert answer["first"] == "/v2/images?limit=3&sort=name%3Aasc"
-        assert answer["schema"] == "/v2/schemas/images"
-        seen += [image["name"] for image in answer["images"]]
-        path = answer.get("next")
+        response = images("GET", path).json
+        assert response["first"] == "/v2/images?limit=3&sort=name%3Aasc"
+        assert response["schema"] == "/v2/schemas/images"
+        seen += [image["name"] for image in response["images"]]
+        path = response.get("next")
     assert seen == ["a", "b", "c", "cirros"]
     newest_first = images("GET", "/v2/images?sort_key=name&sort_dir=desc").json["images"]
     assert [image["name"] for image in newest_first] == ["cirros", "c", "b", "a"]
@@ -166,16 +166,18 @@ def test_list_pages(images: Images) -> None:
     ["limit=x", "limit=-1", "marker=none", "sort_key=nonsense", "sort=name:up", "sort_dir=up", "size_min=x",
      "created_at=gt:x", "sort=name&sort_key=name", "sort_key=name&sort_key=id&sort_key=size&sort_dir=asc&sort_dir=asc"],
 )  # fmt: skip
-def test_wrong_queries(images: Images, query: str) -> None:
+def test_invalid_query_is_refused(images: Images, query: str) -> None:
     fault(images("GET", f"/v2/images?{query}"), "badRequest", 400)
 
 
-def test_create(images: Images) -> None:
-    answer = images("POST", "/v2/images", BODY | {"kernel_id": "k", "min_ram": 5, "visibility": "private", "tags": []})
-    assert answer.status_code == 201
-    made = answer.json
+def test_create_image(images: Images) -> None:
+    response = images(
+        "POST", "/v2/images", BODY | {"kernel_id": "k", "min_ram": 5, "visibility": "private", "tags": []}
+    )
+    assert response.status_code == 201
+    made = response.json
     assert (made["status"], made["size"], made["owner"], made["kernel_id"]) == ("queued", None, "demo", "k")
-    assert answer.headers["Location"] == f"http://cloud:9292/v2/images/{made['id']}"
+    assert response.headers["Location"] == f"http://cloud:9292/v2/images/{made['id']}"
     other = IMAGE_ID[:-1] + "f"
     fault(images("POST", "/v2/images", BODY | {"id": other}), "forbidden", 403)
     assert images("POST", "/v2/images", BODY | {"id": other, "name": None}, ADMIN).json["id"] == other
@@ -205,17 +207,17 @@ def test_create(images: Images) -> None:
         {f"k{n}": "v" for n in range(129)},
     ],
 )
-def test_create_refuses(images: Images, change: dict[str, Any]) -> None:
+def test_invalid_create_is_refused(images: Images, change: dict[str, Any]) -> None:
     fault(images("POST", "/v2/images", BODY | change), "badRequest", 400)
 
 
-def test_no_image_has_tasks(images: Images) -> None:
+def test_image_has_no_tasks(images: Images) -> None:
     made = images("POST", "/v2/images", BODY).json
     assert images("GET", f"/v2/images/{made['id']}/tasks").json == {"tasks": []}
     fault(images("GET", f"/v2/images/{made['id'][:-1]}x/tasks"), "itemNotFound", 404)
 
 
-def test_tags(images: Images) -> None:
+def test_tags_are_added_and_removed(images: Images) -> None:
     made = images("POST", "/v2/images", BODY | {"tags": ["b", "a", "b"]}).json
     assert made["tags"] == ["b", "a"]
     path = f"/v2/images/{made['id']}"
@@ -231,7 +233,7 @@ def test_tags(images: Images) -> None:
     fault(images("PUT", f"/v2/images/{others.id}/tags/x"), "forbidden", 403)
 
 
-def test_what_only_admins_may(images: Images) -> None:
+def test_public_images_and_ids_are_for_admins(images: Images) -> None:
     for change in ({"visibility": "public"}, {"owner": "other"}, {"status": "active"}, {"size": 5}):
         fault(images("POST", "/v2/images", BODY | change), "forbidden", 403)
     for change in ({"visibility": "public"}, {"owner": "other"}):
@@ -242,7 +244,7 @@ def test_what_only_admins_may(images: Images) -> None:
         assert images.patch(mine, operation, token=ADMIN).status_code == 200
 
 
-def test_others_images_are_not_changed(images: Images) -> None:
+def test_images_of_other_projects_cannot_be_changed(images: Images) -> None:
     image = images.add(visibility="public", status="queued", disk_format="raw")
     path = f"/v2/images/{image.id}"
     fault(images.patch(image, ("replace", "/name", "x"), token=STRANGER), "forbidden", 403)
@@ -252,9 +254,9 @@ def test_others_images_are_not_changed(images: Images) -> None:
     assert not images.store.exists()
 
 
-def test_patch(images: Images) -> None:
+def test_patch_changes_fields_and_properties(images: Images) -> None:
     image = images.add(properties={"a": "1", "b": "2"})
-    answer = images.patch(
+    response = images.patch(
         image,
         ("replace", "/name", "new"),
         ("replace", "/min_disk", 3),
@@ -263,7 +265,7 @@ def test_patch(images: Images) -> None:
         ("add", "/c~0d", "4"),
         ("replace", "/visibility", "community"),
     )
-    assert answer.status_code == 200, answer.text
+    assert response.status_code == 200, response.text
     stored = images.conductor.images[image.id]
     assert (stored.name, stored.min_disk, stored.visibility) == ("new", 3, "community")
     assert stored.properties == {"a": "9", "c~d": "4"}
@@ -286,23 +288,23 @@ def test_patch(images: Images) -> None:
         (("add", "/a/b", "x"), "badRequest", 400),
     ],
 )
-def test_patch_refuses(images: Images, operation: tuple[str, str, Any], name: str, code: int) -> None:
+def test_invalid_patch_is_refused(images: Images, operation: tuple[str, str, Any], name: str, code: int) -> None:
     image = images.add()
     fault(images.patch(image, operation), name, code)
     assert images.conductor.images[image.id] == image
 
 
-def test_the_older_form_of_a_patch(images: Images) -> None:
+def test_older_media_type_of_a_patch(images: Images) -> None:
     image = images.add(properties={"a": "1", "b": "2"})
     operations = [{"add": "/c", "value": "3"}, {"replace": "/a", "value": "9"}, {"remove": "/b"}]
     older = PATCH.replace("v2.1", "v2.0")
-    answer = images("PATCH", f"/v2/images/{image.id}", operations, Content_Type=older)
-    assert answer.status_code == 200, answer.text
+    response = images("PATCH", f"/v2/images/{image.id}", operations, Content_Type=older)
+    assert response.status_code == 200, response.text
     assert images.conductor.images[image.id].properties == {"a": "9", "c": "3"}
     fault(images("PATCH", f"/v2/images/{image.id}", [{"move": "/a"}], Content_Type=older), "badRequest", 400)
 
 
-def test_patch_needs_its_own_content_type(images: Images) -> None:
+def test_patch_with_another_content_type_is_refused(images: Images) -> None:
     image = images.add()
     fault(images("PATCH", f"/v2/images/{image.id}", []), "badMediaType", 415)
     fault(images("PATCH", f"/v2/images/{image.id}", {}, Content_Type=PATCH), "badRequest", 400)
@@ -319,15 +321,15 @@ def test_upload_and_download(images: Images) -> None:
     file = images.store / made["id"]
     assert shown["os_hash_value"] == store.checksum(str(file))
     assert file.stat().st_mode & 0o777 == 0o640
-    answer = images("GET", path)
-    assert (answer.body, answer.content_length) == (data, len(data))
+    response = images("GET", path)
+    assert (response.body, response.content_length) == (data, len(data))
     fault(images("PUT", path, b"other"), "conflictingRequest", 409)
     assert file.read_bytes() == data
     assert images("DELETE", f"/v2/images/{made['id']}").status_code == 204
     assert not file.exists()
 
 
-def test_an_upload_in_chunks(images: Images) -> None:
+def test_chunked_upload(images: Images) -> None:
     made = images.create()
     request = webob.Request.blank(f"/v2/images/{made['id']}/file", method="PUT")
     request.headers.update({"X-Auth-Token": MEMBER, "Transfer-Encoding": "chunked"})
@@ -341,7 +343,7 @@ def left_behind(images: Images) -> list[str]:
 
 
 @pytest.mark.parametrize("announced", [True, False])
-def test_too_large(images: Images, announced: bool) -> None:
+def test_too_large_upload_is_refused(images: Images, announced: bool) -> None:
     made = images.create()
     request = webob.Request.blank(f"/v2/images/{made['id']}/file", method="PUT")
     request.headers.update({"X-Auth-Token": MEMBER})
@@ -352,7 +354,7 @@ def test_too_large(images: Images, announced: bool) -> None:
     assert left_behind(images) == []
 
 
-def test_an_upload_that_its_owner_has_no_room_for(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upload_over_the_quota_is_refused(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     made = images.create()
     real = images.conductor.image_update
 
@@ -362,13 +364,13 @@ def test_an_upload_that_its_owner_has_no_room_for(images: Images, monkeypatch: p
         return real(context, image_id, changes, expected)
 
     monkeypatch.setattr(images.conductor, "image_update", update)
-    answer = images("PUT", f"/v2/images/{made['id']}/file", b"x" * 100)
-    assert "1 MiB, of which 1 are used" in fault(answer, "overLimit", 413)
+    response = images("PUT", f"/v2/images/{made['id']}/file", b"x" * 100)
+    assert "1 MiB, of which 1 are used" in fault(response, "overLimit", 413)
     assert images.conductor.images[made["id"]].status == "queued"
     assert left_behind(images) == []
 
 
-def test_a_client_that_goes_away(images: Images) -> None:
+def test_interrupted_upload_requeues_the_image(images: Images) -> None:
     made = images.create()
     request = webob.Request.blank(f"/v2/images/{made['id']}/file", method="PUT")
     request.headers.update({"X-Auth-Token": MEMBER, "Content-Length": "100"})
@@ -378,7 +380,7 @@ def test_a_client_that_goes_away(images: Images) -> None:
     assert left_behind(images) == []
 
 
-def test_a_full_disk(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upload_to_a_full_disk_is_a_503(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     made = images.create()
 
     def full(*_: object, **__: object) -> None:
@@ -389,7 +391,7 @@ def test_a_full_disk(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     assert images.conductor.images[made["id"]].status == "queued"
 
 
-def test_a_qcow2_that_is_none(images: Images) -> None:
+def test_upload_of_another_format_is_refused(images: Images) -> None:
     made = images.create(disk_format="qcow2")
     message = fault(images("PUT", f"/v2/images/{made['id']}/file", b"x" * 200), "badRequest", 400)
     assert message == f"Image {made['id']} is unacceptable: it was declared as qcow2, and its content is something else"
@@ -397,7 +399,7 @@ def test_a_qcow2_that_is_none(images: Images) -> None:
     assert left_behind(images) == []
 
 
-def test_an_image_that_is_deleted_during_its_upload(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_deleted_during_its_upload_is_a_410(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     made = images.create()
     real = store.add
 
@@ -411,33 +413,33 @@ def test_an_image_that_is_deleted_during_its_upload(images: Images, monkeypatch:
     assert left_behind(images) == []
 
 
-def test_formats_come_before_data(images: Images) -> None:
+def test_upload_needs_the_formats(images: Images) -> None:
     made = images("POST", "/v2/images", {"name": "bare"}).json
     assert made["disk_format"] is None
     fault(images("PUT", f"/v2/images/{made['id']}/file", b"x"), "conflictingRequest", 409)
     image = images.conductor.images[made["id"]]
-    answer = images.patch(image, ("replace", "/disk_format", "raw"), ("replace", "/container_format", "bare"))
-    assert answer.status_code == 200
+    response = images.patch(image, ("replace", "/disk_format", "raw"), ("replace", "/container_format", "bare"))
+    assert response.status_code == 200
     assert images("PUT", f"/v2/images/{made['id']}/file", b"x").status_code == 204
 
 
-def test_the_format_does_not_change_under_an_upload(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was checked as one format must not become another: raw bytes may be a qcow2 that names files of a host."""
+def test_format_cannot_change_during_an_upload(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data that were checked as one format must not become another: a raw image may be a qcow2 with a backing file."""
     made = images.create()
     stale = images.conductor.images[made["id"]]
     images.conductor.images[made["id"]] = msgspec.structs.replace(stale, status="active")
     monkeypatch.setattr(images.conductor, "image_get", lambda context, image_id: stale)
     fault(images.patch(stale, ("replace", "/disk_format", "qcow2")), "conflictingRequest", 409)
     images.conductor.images[made["id"]] = msgspec.structs.replace(stale, disk_format="qcow2")
-    answer = images("PUT", f"/v2/images/{made['id']}/file", b"x" * 200)
-    assert "declared as qcow2" in fault(answer, "badRequest", 400)
+    response = images("PUT", f"/v2/images/{made['id']}/file", b"x" * 200)
+    assert "declared as qcow2" in fault(response, "badRequest", 400)
 
 
-def test_a_missing_file(images: Images) -> None:
+def test_image_with_a_missing_file_has_no_data(images: Images) -> None:
     fault(images("GET", f"/v2/images/{IMAGE_ID}/file"), "itemNotFound", 404)
 
 
-def test_what_killed_uploads_left_is_swept(tmp_path: Path) -> None:
+def test_leftovers_of_interrupted_uploads_are_removed(tmp_path: Path) -> None:
     directory = tmp_path / "store"
     directory.mkdir()
     for name, age in ((".import-old", 90_000), (".import-new", 5), (IMAGE_ID, 90_000)):
@@ -447,7 +449,7 @@ def test_what_killed_uploads_left_is_swept(tmp_path: Path) -> None:
     assert sorted(file.name for file in directory.iterdir()) == [".import-new", IMAGE_ID]
 
 
-def test_ids_stay_in_the_store(images: Images, tmp_path: Path) -> None:
+def test_image_id_cannot_leave_the_store(images: Images, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("secret")
     evil = images.add(id="..%2foutside")
@@ -455,6 +457,6 @@ def test_ids_stay_in_the_store(images: Images, tmp_path: Path) -> None:
     assert b"secret" not in images("GET", "/v2/images/..%2foutside/file").body
 
 
-def test_bodies_are_limited(images: Images) -> None:
+def test_request_body_is_limited(images: Images) -> None:
     fault(images("POST", "/v2/images", {"name": "x" * 200_000}), "overLimit", 413)
     fault(images("POST", "/v2/images", {}, Transfer_Encoding="chunked"), "computeFault", 411)

@@ -1,8 +1,8 @@
-"""The decision: host states and a request in, places (or reasons why not) out.
+"""The decision: host states and a request spec in, destinations or reasons out.
 
-Pure: no messages, no I/O, no clock; randomness is passed in. The hosts are filtered and weighed once per request and
-kept in a heap, best first. Placing an instance changes one host; what else it may change (a server group's policy) is
-asked again of a host only when it comes to the top. So a hundred instances cost little more than one.
+The core is pure: no messages, no I/O, no clock; randomness is a parameter. Hosts are filtered and weighed once per
+request, and kept in a heap, best first. Placing an instance changes one host. Some filters may reject a host after such
+a change: they check it again when it comes to the top. So a hundred instances cost little more than one.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from nova_lite.scheduler import reasons, uuids
 from nova_lite.scheduler.filters.base import HostFilter
 from nova_lite.scheduler.weights.base import HostWeigher
 
-#: (cost, position, host): the smallest is the best; hosts of equal weight keep the order in which they came.
+#: Cost, position and host: the smallest is the best. Hosts of equal cost keep their order.
 Candidate = tuple[float, int, HostState]
 
 
 @dataclass(frozen=True)
 class Options:
-    """``host_subset_size``: how many of the best hosts chance chooses among. ``max_alternates``: per instance."""
+    """Options of a decision. ``host_subset_size``: number of best hosts to choose from at random. ``max_alternates``:
+    per instance."""
 
     host_subset_size: int = 1
     max_alternates: int = 3
@@ -45,17 +46,17 @@ def select_destinations(
     options: Options,
     rng: random.Random,
 ) -> list[Destination]:
-    """A place for each of ``spec.instance_uuids``, in their order, with alternates. Raises `NoValidHost` when there are
-    fewer.
+    """Return a destination for each of ``spec.instance_uuids``, in their order. Raises `NoValidHost` if there are fewer
+    hosts.
 
-    Neither ``hosts`` nor ``spec`` is changed. Alternates have room after all picks, so they are worth trying.
+    ``hosts`` and ``spec`` are not changed. Alternates have room left after all instances are placed.
     """
     if spec.requested_destination is not None:
         hosts = requested_hosts(hosts, spec.requested_destination)
     if spec.forced_host or spec.forced_node:
-        hosts, filters = forced_hosts(hosts, spec), [each for each in filters if each.binds_forced_hosts]
+        hosts, filters = forced_hosts(hosts, spec), [item for item in filters if item.binds_forced_hosts]
     if spec.stays:
-        filters, weighers = [each for each in filters if each.judges_images], []
+        filters, weighers = [item for item in filters if item.judges_images], []
     pool = HostPool(hosts, spec, filters, weighers)
     picked: list[HostState] = []
     for uuid in spec.instance_uuids:
@@ -73,27 +74,30 @@ def select_destinations(
     ]
 
 
-def requested_hosts(hosts: Sequence[HostState], wanted: RequestedDestination) -> list[HostState]:
-    """The only candidates of a request that names them; they have to pass every filter."""
-    found = [host for host in hosts if wanted.covers(host.host, host.node)]
-    if not found:
-        name = "/".join(filter(None, (wanted.host, wanted.node)))
+def requested_hosts(hosts: Sequence[HostState], destination: RequestedDestination) -> list[HostState]:
+    """Return the hosts that the request accepts, which still have to pass every filter. Raises `NoValidHost`."""
+    accepted = [host for host in hosts if destination.covers(host.host, host.node)]
+    if not accepted:
+        name = "/".join(filter(None, (destination.host, destination.node)))
         raise NoValidHost(reason="The requested host does not exist.", details=f"Unknown host {name}.")
-    return found
+    return accepted
 
 
 def forced_hosts(hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
-    """The hosts that the request names. They skip the filters, so that an operator can try a disabled or full one; but
-    a host that is down cannot build, and one that was already tried is not tried again."""
-    wanted = [
+    """Return the hosts that the request forces. They skip most filters, so that an operator can try a disabled or full
+    host.
+
+    A host that is down or was already tried is left out. Raises `NoValidHost` if no host is left.
+    """
+    named = [
         host
         for host in hosts
         if spec.forced_host in (None, "", host.host) and spec.forced_node in (None, "", host.node)
     ]
     name = "/".join(filter(None, (spec.forced_host, spec.forced_node)))
-    if not wanted:
+    if not named:
         raise NoValidHost(reason="The requested host does not exist.", details=f"Unknown host {name}.")
-    running = [host for host in wanted if host.up]
+    running = [host for host in named if host.up]
     if not running:
         raise NoValidHost(reason="The requested host is down.", details=f"Host {name} is down.")
     untried = [host for host in running if host.host not in spec.ignore_hosts]
@@ -103,7 +107,7 @@ def forced_hosts(hosts: Sequence[HostState], spec: RequestSpec) -> list[HostStat
 
 
 def consume(host: HostState, spec: RequestSpec, instance_uuid: str) -> HostState:
-    """``host`` as it will be with one more instance of ``spec``; ``host`` itself stays as it is."""
+    """Return a copy of ``host`` with one more instance of ``spec``."""
     after = copy.copy(host)
     after.memory_mb_used += spec.flavor.memory_mb
     after.disk_gb_used += spec.flavor.disk_gb
@@ -115,14 +119,13 @@ def consume(host: HostState, spec: RequestSpec, instance_uuid: str) -> HostState
 
 
 def _take_cpus(after: HostState, spec: RequestSpec) -> None:
-    """One more instance's CPUs, and what it has of NUMA cells if it fits into them. On a host that was asked for by
-    name it need not fit."""
-    wanted = hardware.numa_of(spec.flavor, spec.image)
-    if wanted is None or not wanted.dedicated:
+    """Add the CPUs and the NUMA use of one instance. A forced host may lack room for the topology."""
+    topology = hardware.numa_of(spec.flavor, spec.image)
+    if topology is None or not topology.dedicated:
         after.vcpus_used += spec.flavor.vcpus
-    if wanted is not None:
+    if topology is not None:
         with contextlib.suppress(fitting.FitError):
-            after.numa_used = taken(after.numa_used, fitting.fit_host(wanted, after))
+            after.numa_used = taken(after.numa_used, fitting.fit_host(topology, after))
 
 
 def selection(host: HostState) -> Selection:
@@ -131,9 +134,12 @@ def selection(host: HostState) -> Selection:
 
 
 class Ranking:
-    """Sums up the weighers. The scale (worst and best raw weight) is taken from the hosts that fit when the request
-    begins and then stays, so that placing an instance moves one host and not all of them. Where all hosts are alike,
-    their common weight is the scale, so that a host that is used more than the others shows."""
+    """Sum of all weighers, as a cost for each host: the smallest is the best.
+
+    Raw weights are scaled by the best and worst weight among the hosts that fit when the request begins. The scale
+    stays, so placing an instance changes the cost of one host only. If all raw weights are equal, their common value is
+    the scale, so that a host with more use than the others still differs.
+    """
 
     def __init__(self, weighers: Sequence[HostWeigher], hosts: Sequence[HostState], spec: RequestSpec) -> None:
         self._spec = spec
@@ -156,7 +162,7 @@ class Ranking:
                 self.costs = [cost - factor * (value - low) for cost, value in zip(self.costs, raw, strict=True)]
 
     def cost(self, host: HostState) -> float:
-        """The negated weight of a host that has changed."""
+        """Return the cost of a host that has changed: its negated weight."""
         cost = 0.0
         for weigher, low, scale in self._scales:
             multiplier = weigher.multiplier_of(host) if self._varied else weigher.multiplier
@@ -165,9 +171,9 @@ class Ranking:
 
 
 class HostPool:
-    """The hosts that fit, best first, and those that do not, by the filter that took them out.
+    """Hosts that fit a request, best first, and the hosts that do not, by filter.
 
-    A filter may say no to a host that it let pass before, when instances were placed meanwhile; never the reverse.
+    While instances are placed, a filter may reject a host that it accepted before, but never the reverse.
     """
 
     def __init__(
@@ -178,16 +184,16 @@ class HostPool:
         weighers: Sequence[HostWeigher],
     ) -> None:
         self.spec = _with_own_group(spec)
-        filters = [each for each in filters if each.applies(spec)]
-        self.rejected: dict[HostFilter, list[HostState]] = {each: [] for each in filters}
-        self._rechecks = [each for each in filters if not each.run_once_per_request]
+        filters = [item for item in filters if item.applies(spec)]
+        self.rejected: dict[HostFilter, list[HostState]] = {item: [] for item in filters}
+        self._rechecks = [item for item in filters if not item.run_once_per_request]
         fitting = self._fitting(list(hosts), filters)
         self._ranking = Ranking(weighers, fitting, self.spec)
         self._heap: list[Candidate] = list(zip(self._ranking.costs, range(len(fitting)), fitting, strict=True))
         heapq.heapify(self._heap)
 
     def place(self, instance_uuid: str, subset_size: int, rng: random.Random) -> HostState | None:
-        """Put an instance on one of the ``subset_size`` best hosts; the host as it is then, None when none is left."""
+        """Place an instance on one of the ``subset_size`` best hosts. Return the changed host; None if none fits."""
         best = self._pop(subset_size)
         if not best:
             return None
@@ -201,7 +207,10 @@ class HostPool:
         return host
 
     def alternates(self, selected: HostState, count: int) -> list[HostState]:
-        """Up to ``count`` best hosts other than ``selected``. Members of an anti-affine group have none in common."""
+        """Return up to ``count`` best hosts other than ``selected``.
+
+        Members of an anti-affinity group get different alternates, because two of them cannot share one.
+        """
         taken: list[Candidate] = []
         skipped: list[Candidate] = []
         while len(taken) < count and (best := self._pop(1)):
@@ -211,24 +220,24 @@ class HostPool:
         return [host for _, _, host in taken]
 
     def _fitting(self, hosts: list[HostState], filters: Sequence[HostFilter]) -> list[HostState]:
-        """All hosts through one filter after the other: each is counted with the first that refuses it."""
-        for each in filters:
-            passing = each.passing(hosts, self.spec)
+        """Return the hosts that pass all filters. Each other host is recorded for the first filter that rejects it."""
+        for host_filter in filters:
+            passing = host_filter.passing(hosts, self.spec)
             if len(passing) != len(hosts):
                 kept = {id(host) for host in passing}
-                self.rejected[each].extend(host for host in hosts if id(host) not in kept)
+                self.rejected[host_filter].extend(host for host in hosts if id(host) not in kept)
             hosts = passing
         return hosts
 
     def _passes(self, host: HostState, filters: Sequence[HostFilter]) -> bool:
-        for each in filters:
-            if not each.host_passes(host, self.spec):
-                self.rejected[each].append(host)
+        for host_filter in filters:
+            if not host_filter.host_passes(host, self.spec):
+                self.rejected[host_filter].append(host)
                 return False
         return True
 
     def _pop(self, count: int) -> list[Candidate]:
-        """Take the ``count`` best that still fit out of the heap, or as many as there are."""
+        """Remove the ``count`` best hosts that still fit from the heap, or as many as there are."""
         best: list[Candidate] = []
         while self._heap and len(best) < count:
             candidate = heapq.heappop(self._heap)
@@ -242,7 +251,7 @@ class HostPool:
 
 
 def _with_own_group(spec: RequestSpec) -> RequestSpec:
-    """``spec`` with a server group that may grow here without the caller seeing it."""
+    """Return ``spec`` with its own copy of the server group, which grows while instances are placed."""
     group = spec.instance_group
     if group is None:
         return spec

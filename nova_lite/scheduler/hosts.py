@@ -1,8 +1,8 @@
 """The scheduler's view of all hosts, in memory.
 
-It is fed by messages that may be late, doubled or lost (`HostView.apply`), healed by full reads that take a while and
-may be overtaken by messages (`HostView.replace_all`), and runs ahead of both by what was decided here but is not
-claimed yet (`HostView.consume`).
+Three things feed it. Messages bring changes; they may be late, doubled or lost (`HostView.apply`). Full reads repair
+that; they take a while, so messages may overtake them (`HostView.replace_all`). Decisions of this scheduler count
+before the conductor has claimed them (`HostView.consume`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from nova_lite.scheduler import core, uuids
 
 
 class _Entry(NamedTuple):
-    """``row``: as the conductor told it. ``state``: with what was decided here since. ``touched``: when (on the view's
-    own counter) a message or a decision last changed this host here."""
+    """Host in the view. ``row``: as the conductor sent it. ``state``: with later decisions of this scheduler.
+    ``touched``: time, by the view's own counter, of the last message or decision about the host."""
 
     row: HostState
     state: HostState
@@ -25,54 +25,55 @@ class _Entry(NamedTuple):
 
 
 class HostView:
-    """Thread-safe map of host states. The states themselves are never changed, only replaced, so that a snapshot stays
-    as it was taken.
+    """Thread-safe map of host states. States are replaced, never changed, so a snapshot stays as it is.
 
-    A row is newer by its (id, generation): a host that was removed and came back has a new id, or on SQLite perhaps the
-    old one again, and another uuid. Removed hosts are remembered until the next full read, so that a late message does
-    not bring them back.
+    A row is newer if its (id, generation) is larger. A host that was removed and came back has a new id. On SQLite the
+    id may be reused, so the uuid is compared as well. Removed hosts stay recorded until the next full read, so that a
+    late message does not bring them back.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._clock = 0
         self._entries: dict[tuple[str, str], _Entry] = {}
-        #: The states of those entries that exist, kept beside them so that a snapshot is one copy.
+        #: States of the entries whose host exists, so that a snapshot is one copy.
         self._states: dict[tuple[str, str], HostState] = {}
 
     def apply(self, states: Sequence[HostState]) -> None:
-        """Take in changed rows where they are newer than ours; ``deleted`` ones remove their host."""
+        """Take over the rows that are newer than the known ones. A ``deleted`` row removes its host."""
         with self._lock:
             self._clock += 1
             for state in states:
-                known = self._entries.get(_key(state))
-                if known is None or _is_newer(state, known.row):
+                entry = self._entries.get(_key(state))
+                if entry is None or _is_newer(state, entry.row):
                     self._put(_key(state), _entry(state, self._clock))
 
     def mark(self) -> int:
-        """To be taken before a full read begins, and given to `replace_all` with its result."""
+        """Return the mark of a full read that begins now. `replace_all` needs it."""
         with self._lock:
             return self._clock
 
     def replace_all(self, states: Sequence[HostState], since: int) -> None:
-        """Take in a full read that began after ``since``.
+        """Take over the result of a full read that began at mark ``since``.
 
-        It is the truth, except for what was learnt while it was under way: rows that are newer, hosts it does not
-        know yet, and decisions on rows that have not changed.
+        Newer information is kept: rows and hosts that messages brought during the read, and decisions on unchanged
+        rows.
         """
         with self._lock:
             entries = {key: entry for key, entry in self._entries.items() if entry.touched > since}
             for state in states:
-                known = entries.get(_key(state))
-                if known is None or _is_newer(state, known.row):
+                entry = entries.get(_key(state))
+                if entry is None or _is_newer(state, entry.row):
                     entries[_key(state)] = _entry(state, since)
             self._entries = entries
             self._states = {key: entry.state for key, entry in entries.items() if not entry.row.deleted}
 
     def known(self, states: Sequence[HostState]) -> list[HostState]:
-        """The same states, and where one is as it is known already, the known one: so that a full read of hosts that
-        have many servers does not take the memory of all twice. Those that are not say of instances what they say in
-        little memory, so that all pages of a read can be kept until the last one."""
+        """Return the states, with each unchanged one replaced by the known object.
+
+        So a full read does not hold all host states in memory twice. Uuids of the others are packed, because all pages
+        of a read are kept until its end.
+        """
         for state in states:
             state.instances = uuids.packed(state.instances)
         with self._lock:
@@ -83,23 +84,23 @@ class HostView:
         ]
 
     def consume(self, destinations: Sequence[Destination], spec: RequestSpec) -> None:
-        """Count decided places as used, until the next generation of their hosts says what was really claimed."""
+        """Count decided places as used until the next generation of their hosts shows what was claimed."""
         with self._lock:
             self._clock += 1
             for destination in destinations:
                 key = (destination.selected.host, destination.selected.node)
-                known = self._entries.get(key)
-                if known is not None and not known.row.deleted:
-                    state = core.consume(known.state, spec, destination.instance_uuid)
-                    self._put(key, _Entry(known.row, state, self._clock))
+                entry = self._entries.get(key)
+                if entry is not None and not entry.row.deleted:
+                    state = core.consume(entry.state, spec, destination.instance_uuid)
+                    self._put(key, _Entry(entry.row, state, self._clock))
 
     def snapshot(self) -> list[HostState]:
-        """All hosts that exist, with what was decided here."""
+        """Return all hosts, with the decisions of this scheduler."""
         with self._lock:
             return list(self._states.values())
 
     def rows(self) -> list[HostState]:
-        """All hosts that exist, with what is known to be claimed only."""
+        """Return all hosts as the conductor sent them, without decisions that may not be claimed yet."""
         with self._lock:
             return [entry.row for entry in self._entries.values() if not entry.row.deleted]
 
@@ -116,7 +117,7 @@ def _key(state: HostState) -> tuple[str, str]:
 
 
 def _entry(row: HostState, touched: int) -> _Entry:
-    """Of a row as it came. What it says of instances is what grows with a cloud."""
+    """Return the entry of a new row. Its uuids are packed, because they are most of its size."""
     row.instances = uuids.packed(row.instances)
     return _Entry(row, row, touched)
 

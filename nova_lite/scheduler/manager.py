@@ -1,4 +1,4 @@
-"""The scheduler's RPC methods, and how its view of the hosts is kept fresh."""
+"""RPC methods of the scheduler, and the upkeep of its host states."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ Notify = Callable[[RequestContext, str, dict[str, Any]], None]
 
 BINARY = "nova-scheduler"
 
-#: Hosts in one answer of a full read: some milliseconds of work for each side. It says all instances of its hosts, and
-#: what the largest answer takes stays with both sides.
+#: Hosts in one page of a full read. A page lists all instances of its hosts, so it must not be too large.
 RESYNC_PAGE = 50
 
-#: Seconds that such an answer may take. Shorter than rpc_response_timeout: it is asked again if the answer was lost.
+#: Seconds to wait for a page. It is shorter than rpc_response_timeout, so that a lost reply is requested again soon.
 RESYNC_TIMEOUT = 15.0
 
 
 class SchedulerManager:
-    """Answers from memory. Nothing here asks another service while a caller waits: a conductor whose threads all wait
-    for a scheduler could not answer it."""
+    """Decides from memory.
+
+    A decision never waits for another service. Otherwise a conductor whose threads all wait for schedulers would block
+    them.
+    """
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class SchedulerManager:
         rng: random.Random | None = None,
         notify: Notify | None = None,
     ) -> None:
-        """``notify(context, event_type, payload)`` tells those who watch; it must not wait for anything."""
+        """Load filters and weighers. ``notify(context, event_type, payload)`` sends a notification without blocking."""
         self._conf = conf
         self._conductor = conductor
         self._rng = rng or random.Random()
@@ -59,29 +61,32 @@ class SchedulerManager:
     # --- RPC
 
     def select_destinations(self, context: RequestContext, spec: RequestSpec) -> list[Destination]:
-        """A place with alternates for each instance of the request, or `NoValidHost`; `SchedulerNotReady` before the
-        hosts are known. One decision at a time, so that each sees what the one before it took.
+        """Return a destination for each instance of the request, or raise `NoValidHost`.
 
-        What was decided and not (yet) claimed steers, but refuses nobody: such a place may never be claimed, because
-        its conductor died or its server was deleted. If there is room without it, the claim decides.
+        Raises `SchedulerNotReady` before the host states are loaded. Decisions are made one at a time, so each one sees
+        the places of the one before.
+
+        Places that are decided but not claimed are avoided. They do not cause a refusal, because they may never be
+        claimed: their conductor may have died, or their server was deleted. If there is room without them, the claim
+        decides.
         """
         if not self._ready:
             raise exceptions.SchedulerNotReady()
-        asked: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "instance_uuids": spec.instance_uuids,
             "project_id": spec.project_id,
             "flavor": spec.flavor.flavorid,
             "attempt": spec.attempt,
         }
-        self._notify(context, "scheduler.select_destinations.start", asked)
+        self._notify(context, "scheduler.select_destinations.start", payload)
         with self._deciding:
             try:
                 destinations = self._decide_and_consume(spec)
             except exceptions.NoValidHost as error:
-                self._notify(context, "scheduler.select_destinations.end", {**asked, "reason": error.message})
+                self._notify(context, "scheduler.select_destinations.end", {**payload, "reason": error.message})
                 raise
-        hosts = [each.selected.host for each in destinations]
-        self._notify(context, "scheduler.select_destinations.end", {**asked, "hosts": hosts})
+        hosts = [destination.selected.host for destination in destinations]
+        self._notify(context, "scheduler.select_destinations.end", {**payload, "hosts": hosts})
         return destinations
 
     def select_destinations_batch(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
@@ -106,7 +111,7 @@ class SchedulerManager:
         return core.select_destinations(hosts, spec, self._filters, self._weighers, self._options, self._rng)
 
     def update_host_states(self, context: RequestContext, states: list[HostState]) -> None:
-        """Hosts that changed, from the conductor."""
+        """Take over host states that the conductor publishes."""
         self._hosts.apply(states)
 
     # --- for metrics and health
@@ -115,16 +120,16 @@ class SchedulerManager:
         return len(self._hosts.rows())
 
     def require_hosts(self) -> None:
-        """Raises `SchedulerNotReady` before the hosts are known."""
+        """Raise `SchedulerNotReady` before the host states are loaded."""
         if not self._ready:
             raise exceptions.SchedulerNotReady()
 
     # --- in the background
 
     def keep_fresh(self) -> None:
-        """Read all hosts from the conductor if it is time to, or if the last attempt failed.
+        """Read all hosts from the conductor if that is due, or if the last attempt failed.
 
-        Raises `MessagingUnavailable` or `DatabaseUnavailable`; to be called again soon.
+        Called every few seconds. Raises `MessagingUnavailable` or `DatabaseUnavailable`.
         """
         if time.monotonic() < self._next_resync:
             return
@@ -137,7 +142,7 @@ class SchedulerManager:
             LOG.info("Host states are loaded: %d hosts", len(states))
 
     def _read_all(self) -> list[HostState]:
-        """All hosts, in pages: neither side is busy with one message for long, so decisions go on meanwhile."""
+        """Read all hosts in pages, so that neither side is busy with one message for long."""
         states: list[HostState] = []
         while True:
             last = states[-1].id if states else 0
@@ -149,7 +154,7 @@ class SchedulerManager:
                 return states
 
     def report(self) -> None:
-        """Heartbeat."""
+        """Send a heartbeat."""
         self._conductor.report_service(
             get_admin_context(), host=self._conf.host, binary=BINARY, topic="scheduler", version=version.VERSION
         )

@@ -1,5 +1,4 @@
-"""Plans from the same core: where each server of a host would go if it had to leave, and what would even out the
-hosts."""
+"""Plans to drain a host and to rebalance hosts, made with the core of the scheduler."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from nova_lite.scheduler.weights.base import HostWeigher
 
 @dataclass(frozen=True)
 class PlannedMove:
-    """``target``: name of the host to go to; None if there is none, and ``reason`` says why."""
+    """Move of one server. ``target``: name of the host; None if no host fits, then ``reason`` explains why."""
 
     instance_uuid: str
     target: str | None
@@ -30,7 +29,7 @@ class PlannedMove:
 
 @dataclass(frozen=True)
 class PlanStep:
-    """One server that goes from ``source`` to ``target`` (names of hosts); `spread` before and after it."""
+    """Move of one server from ``source`` to ``target`` (names of hosts), with the `spread` before and after it."""
 
     instance_uuid: str
     source: str
@@ -39,8 +38,8 @@ class PlanStep:
     spread_after: float
 
 
-#: What a step has to take at least from the sum of the squares of the hosts' distances from their mean use. Far above
-#: what rounding does to it for a hundred thousand hosts, far below what moving any real server does.
+#: Least decrease of the sum of squared distances from the mean use that a step needs. It is far above the rounding
+#: errors of a hundred thousand hosts, and far below the effect of moving any real server.
 LEAST_GAIN = 1e-6
 
 
@@ -53,31 +52,34 @@ def drain(
     options: core.Options,
     rng: random.Random,
 ) -> list[PlannedMove]:
-    """A move for each of ``specs`` (one instance each, all on host ``source``), the largest first, so that small ones
-    fill what is left. Each sees those before it as moved, members of its group included."""
+    """Return a move for each of ``specs``: one instance each, all on the host ``source``.
+
+    The largest instances come first, so that small ones fill what is left. Each move sees the moves before it as done,
+    also for the members of its server group.
+    """
     states = [host for host in hosts if host.host != source]
     settled: dict[str, list[str]] = {}
     moves = []
-    for spec in sorted(specs, key=lambda each: (-each.flavor.memory_mb, -each.flavor.vcpus)):
+    for spec in sorted(specs, key=lambda item: (-item.flavor.memory_mb, -item.flavor.vcpus)):
         group = _group_after(spec.instance_group, source, settled)
-        asked = msgspec.structs.replace(_free(spec), instance_group=group)
+        free_spec = msgspec.structs.replace(_free(spec), instance_group=group)
         (uuid,) = spec.instance_uuids
         try:
-            (destination,) = core.select_destinations(states, asked, filters, weighers, options, rng)
+            (destination,) = core.select_destinations(states, free_spec, filters, weighers, options, rng)
         except NoValidHost as error:
             moves.append(PlannedMove(uuid, None, error.message))
             continue
         target = destination.selected
-        chosen = next(n for n, each in enumerate(states) if (each.host, each.node) == (target.host, target.node))
-        states[chosen] = core.consume(states[chosen], asked, uuid)
-        if asked.instance_group is not None:
-            settled.setdefault(asked.instance_group.id, []).append(target.host)
+        chosen = next(n for n, host in enumerate(states) if (host.host, host.node) == (target.host, target.node))
+        states[chosen] = core.consume(states[chosen], free_spec, uuid)
+        if free_spec.instance_group is not None:
+            settled.setdefault(free_spec.instance_group.id, []).append(target.host)
         moves.append(PlannedMove(uuid, target.host))
     return moves
 
 
 def _group_after(group: InstanceGroup | None, source: str, settled: dict[str, list[str]]) -> InstanceGroup | None:
-    """The group as if nothing of it were left on ``source`` but what is ``settled`` elsewhere."""
+    """Return the group without its members on ``source``, but with the members that are ``settled`` elsewhere."""
     if group is None:
         return None
     elsewhere = [host for host in group.hosts if host != source]
@@ -85,8 +87,10 @@ def _group_after(group: InstanceGroup | None, source: str, settled: dict[str, li
 
 
 def use(host: HostState) -> float:
-    """The largest share of its memory, vCPUs or disk that is given out: 0 for an empty host, 1 for a full one, more
-    for one whose capacity shrank below its use."""
+    """Return the largest used share of memory, vCPUs or disk: 0 for an empty host, 1 for a full one.
+
+    It is more than 1 if the capacity shrank below the use.
+    """
     shares = (
         (host.memory_mb_used, host.memory_mb),
         (host.vcpus_used, host.vcpus),
@@ -96,13 +100,13 @@ def use(host: HostState) -> float:
 
 
 def spread(hosts: Sequence[HostState]) -> float:
-    """The standard deviation of the hosts' `use`: 0 when all are used alike, at most 0.5 while none is over its
+    """Return the standard deviation of the hosts' `use`: 0 if all are equal, at most 0.5 if no host is over its
     capacity."""
     if not hosts:
         return 0.0
     used = [use(host) for host in hosts]
     mean = math.fsum(used) / len(used)
-    return math.sqrt(math.fsum((each - mean) ** 2 for each in used) / len(used))
+    return math.sqrt(math.fsum((share - mean) ** 2 for share in used) / len(used))
 
 
 def rebalance(
@@ -113,12 +117,12 @@ def rebalance(
     rng: random.Random,
     max_moves: int,
 ) -> list[PlanStep]:
-    """At most ``max_moves`` steps that even out ``hosts``, in their order; each finds the steps before it done.
+    """Return at most ``max_moves`` steps that even out ``hosts``. Each step sees the steps before it as done.
 
-    ``specs``: the servers that may be moved, one instance each, all on some of ``hosts``. The fullest host gives a
-    server first: the one, and to the place, that lowers the `spread` of all ``hosts`` most. The place passes all
-    filters and has room for it, as the claim demands, whatever filters are enabled. A host that has no such server is
-    not asked again, and no server moves twice; so the plan ends, and the spread falls with each step.
+    ``specs``: the servers that may move, one instance each, all on ``hosts``. The fullest host gives a server first:
+    the one, and to the host, that lower the `spread` most. The target passes all filters and has room, as the claim
+    demands. A host without such a server is not tried again, and no server moves twice. So the plan ends, and each step
+    lowers the spread.
     """
     states = list(hosts)
     at = {uuid: position for position, host in enumerate(states) for uuid in host.instances}
@@ -151,10 +155,10 @@ def _best(
     weighers: Sequence[HostWeigher],
     rng: random.Random,
 ) -> tuple[RequestSpec, int] | None:
-    """The server of ``specs`` (all on ``source``) and the host that lower the spread most; None if none does."""
+    """Return the server of ``specs`` (all on ``source``) and the host that lower the spread most, or None."""
     used = [use(host) for host in states]
     total = math.fsum(used)
-    found: tuple[float, RequestSpec, int] | None = None
+    best: tuple[float, RequestSpec, int] | None = None
     for spec in specs:
         left = use(_without(states[source], spec))
         gains: dict[tuple[str, str], tuple[float, int]] = {}
@@ -163,20 +167,21 @@ def _best(
                 continue
             joined = core.consume(host, spec, spec.instance_uuids[0])
             gain = _gain(used[source], left, used[position], use(joined), total, len(used))
-            if gain > max(LEAST_GAIN, found[0] if found else 0.0) and _within_capacity(joined):
+            if gain > max(LEAST_GAIN, best[0] if best else 0.0) and _within_capacity(joined):
                 gains[host.host, host.node] = gain, position
         candidates = [states[position] for _, position in gains.values()]
         allowed = [
-            gains[place] for place in _places(candidates, _asked(spec, states[source], done), filters, weighers, rng)
+            gains[place]
+            for place in _places(candidates, _after_steps(spec, states[source], done), filters, weighers, rng)
         ]
         if allowed:
-            gain, position = max(allowed, key=lambda each: each[0])
-            found = gain, spec, position
-    return None if found is None else found[1:]
+            gain, position = max(allowed, key=lambda pair: pair[0])
+            best = gain, spec, position
+    return None if best is None else best[1:]
 
 
 def _gain(source: float, source_after: float, target: float, target_after: float, total: float, count: int) -> float:
-    """By how much the sum of the squares of the distances from the mean use falls; ``total``: the sum of all uses."""
+    """Return the decrease of the sum of squared distances from the mean use. ``total``: the sum of all uses."""
     squares = source_after**2 - source**2 + target_after**2 - target**2
     total_after = total + source_after - source + target_after - target
     return (total_after**2 - total**2) / count - squares
@@ -189,17 +194,17 @@ def _places(
     weighers: Sequence[HostWeigher],
     rng: random.Random,
 ) -> list[tuple[str, str]]:
-    """All of the candidates that the core would take, the best by the weighers first."""
+    """Return the candidates that pass the filters, as (host, node), the best first."""
     try:
         options = core.Options(max_alternates=len(candidates))
-        (found,) = core.select_destinations(candidates, spec, filters, weighers, options, rng)
+        (destination,) = core.select_destinations(candidates, spec, filters, weighers, options, rng)
     except NoValidHost:
         return []
-    return [(place.host, place.node) for place in (found.selected, *found.alternates)]
+    return [(place.host, place.node) for place in (destination.selected, *destination.alternates)]
 
 
-def _asked(spec: RequestSpec, source: HostState, done: Sequence[tuple[RequestSpec, PlanStep]]) -> RequestSpec:
-    """``spec`` of a server that may go anywhere, with its group as it is after the steps that are ``done``."""
+def _after_steps(spec: RequestSpec, source: HostState, done: Sequence[tuple[RequestSpec, PlanStep]]) -> RequestSpec:
+    """Return ``spec`` free of a place, with its server group as it is after the steps that are ``done``."""
     group = spec.instance_group
     if group is not None:
         members = list(group.hosts)
@@ -214,19 +219,21 @@ def _asked(spec: RequestSpec, source: HostState, done: Sequence[tuple[RequestSpe
 
 
 def _free(spec: RequestSpec) -> RequestSpec:
-    """``spec`` without what was asked of its first place only."""
+    """Return ``spec`` without the demands that apply to its first place only."""
     return msgspec.structs.replace(spec, forced_host=None, forced_node=None, requested_destination=None)
 
 
 def _without(host: HostState, spec: RequestSpec) -> HostState:
-    """``host`` when the server has left it: the opposite of `core.consume`, but for what it has of NUMA cells: which
-    CPUs those are is not known here, so nobody is planned to get them."""
+    """Return a copy of ``host`` without the server, the opposite of `core.consume`.
+
+    Its use of NUMA cells stays, because its CPUs are not known here. So no plan gives them to another server.
+    """
     flavorid = spec.flavor.flavorid
     left = copy.copy(host)
     left.memory_mb_used -= spec.flavor.memory_mb
     left.disk_gb_used -= spec.flavor.disk_gb
     left.vcpus_used -= shared_vcpus(spec)
-    left.instances = [each for each in host.instances if each not in spec.instance_uuids]
+    left.instances = [uuid for uuid in host.instances if uuid not in spec.instance_uuids]
     left.flavors = {name: count - (name == flavorid) for name, count in host.flavors.items()}
     left.flavors = {name: count for name, count in left.flavors.items() if count > 0}
     return left

@@ -1,4 +1,4 @@
-"""Why no host was found: a sentence for the server's owner, and lines with host names for admins."""
+"""Reasons why no host was found: a sentence for the server's owner, and lines with host names for admins."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from nova_lite.base.exceptions import NoValidHost
 from nova_lite.objects import HostState, RequestSpec
 from nova_lite.scheduler.filters.base import HostFilter
 
-#: Hosts that the details name for each filter: those that missed by least.
+#: Number of hosts that the details name for each filter: the closest misses.
 CLOSEST = 5
 
 
 def no_valid_host(
     rejected: Mapping[HostFilter, Sequence[HostState]], spec: RequestSpec, total: int, placed: int
 ) -> NoValidHost:
-    """The error for a request of which only ``placed`` instances fit on ``total`` hosts.
+    """Return the error for a request of which only ``placed`` instances fit on ``total`` hosts.
 
-    ``reason`` names no host. ``details`` has a line per filter that took hosts out, with the closest misses.
+    Its ``reason`` names no host. Its ``details`` have a line per filter that rejected hosts, with the closest misses.
     """
     if not total:
         return NoValidHost(reason="There are no compute hosts.", details="No compute host is known.")
-    failed = {each: hosts for each, hosts in rejected.items() if hosts}
-    counts = ", ".join(_count(each, hosts, spec) for each, hosts in failed.items())
+    failed = {item: hosts for item, hosts in rejected.items() if hosts}
+    counts = ", ".join(_count(item, hosts, spec) for item, hosts in failed.items())
     sentence = f"Of {_candidates(total, spec)}, {counts}."
     if placed:
-        sentence = f"There is room for {placed} of the {len(spec.instance_uuids)} servers asked for. {sentence}"
-    lines = [_misses(each, hosts, spec, total) for each, hosts in failed.items()]
+        sentence = f"There is room for {placed} of the {len(spec.instance_uuids)} servers requested. {sentence}"
+    lines = [_misses(item, hosts, spec, total) for item, hosts in failed.items()]
     return NoValidHost(reason=sentence, details="\n".join(lines))
 
 

@@ -21,13 +21,15 @@ def _place(scheduler: SchedulerRPC, context: RequestContext, spec: RequestSpec) 
 class SchedulerRPC(Protocol):
     @rpc.report(rpc.CONDUCTOR)
     def select_destinations(self, context: RequestContext, spec: RequestSpec) -> list[Destination]:
-        """A place for each of ``spec.instance_uuids``, in their order, with alternates. All or none: fewer fitting
-        hosts raise `NoValidHost`."""
+        """Return a destination for each of ``spec.instance_uuids``, in their order, with alternates.
+
+        Raises `NoValidHost` if there are fewer hosts: all instances get a place, or none.
+        """
 
     @rpc.report(rpc.CONDUCTOR, since="1.1", fallback=rpc.one_by_one("specs", _place), wire_name="select_for_several")
     def select_destinations_batch(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
-        """`select_destinations` for each of these, in their order: each sees what the ones before it took."""
+        """Call `select_destinations` for each spec, in order. Each decision sees the places of the earlier ones."""
 
     @rpc.report(rpc.CONDUCTOR, kind=rpc.FANOUT)
     def update_host_states(self, context: RequestContext, states: list[HostState]) -> None:
-        """Tell every scheduler what changed. A lost message is healed by their periodic resync."""
+        """Publish changed host states to all schedulers. Their periodic full read repairs a lost message."""

@@ -1,4 +1,4 @@
-"""Many uuids in little memory: 16 bytes each, where a list of strings takes more than a hundred."""
+"""Many uuids in little memory: 16 bytes each, while strings in a list take more than a hundred."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BYTES = 16
 
 
 class Uuids(Sequence[str]):
-    """They stay as they are; `plus` makes others."""
+    """Immutable sequence of uuids in packed form. `plus` returns a longer one."""
 
     __slots__ = ("_packed",)
 
@@ -17,7 +17,7 @@ class Uuids(Sequence[str]):
         self._packed = packed
 
     def plus(self, uuid: str) -> Sequence[str]:
-        """These and one more."""
+        """Return these uuids and one more."""
         packed = _pack(uuid)
         return [*self, uuid] if packed is None else Uuids(self._packed + packed)
 
@@ -54,22 +54,22 @@ class Uuids(Sequence[str]):
 
 
 def packed(texts: Iterable[str]) -> Sequence[str]:
-    """The same ones, in the same order; as a list if one of them is not written as uuids are."""
+    """Return the uuids in packed form, in the same order. Return a list if a text is not a canonical uuid."""
     if isinstance(texts, Uuids):
         return texts
     texts = list(texts)
-    parts = [_pack(each) for each in texts]
-    known = [part for part in parts if part is not None]
-    return Uuids(b"".join(known)) if len(known) == len(parts) else texts
+    parts = [_pack(text) for text in texts]
+    packed_texts = [part for part in parts if part is not None]
+    return Uuids(b"".join(packed_texts)) if len(packed_texts) == len(parts) else texts
 
 
 def plus(uuids: Sequence[str], uuid: str) -> Sequence[str]:
-    """``uuids`` and one more."""
+    """Return ``uuids`` and one more."""
     return uuids.plus(uuid) if isinstance(uuids, Uuids) else [*uuids, uuid]
 
 
 def _pack(text: str) -> bytes | None:
-    """None for what is not a uuid, or would be written in another way."""
+    """Return the bytes of a uuid, or None if the text is not the canonical form of one."""
     try:
         raw = bytes.fromhex(text.replace("-", ""))
     except ValueError:

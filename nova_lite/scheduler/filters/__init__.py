@@ -1,4 +1,15 @@
-"""Filters: one small class each, found by their entry points in ``nova_lite.scheduler.filters``."""
+"""Filters: each one decides whether a host can take one more instance of a request.
+
+Each filter is a small class that extends `HostFilter` (`base`). Its entry point in the group
+``nova_lite.scheduler.filters`` gives it a name, and ``[scheduler] enabled_filters`` lists the filters to use, in order.
+Cheap filters that reject many hosts come first.
+
+- capacity: `capacity` (RAM, disk, vCPUs), `numa_topology`, and the load limits in `aggregates`
+- state of the host: `compute`, `retry`, `isolated_hosts`, `metrics`
+- demands of flavors and images: `compute_capabilities`, `image_properties`, `traits`, and `aggregates`. The operators
+  of extra specs are in `extra_spec_ops`.
+- demands of users: `availability_zone`, `hints`, `json_query`, `server_group`
+"""
 
 from __future__ import annotations
 
@@ -13,6 +24,6 @@ NAMESPACE = "nova_lite.scheduler.filters"
 
 
 def load(conf: cfg.ConfigOpts) -> list[HostFilter]:
-    """The filters of ``[scheduler] enabled_filters``, in that order. Raises `ConfigurationError` for an unknown one."""
+    """Return the filters of ``[scheduler] enabled_filters`` in order. Raises `ConfigurationError` for unknown ones."""
     classes = plugins.load(NAMESPACE, conf.scheduler.enabled_filters, "[scheduler] enabled_filters")
     return [cls.from_conf(conf) for cls in classes]

@@ -1,6 +1,6 @@
-"""What a host's aggregates demand of requests, and what flavors demand of aggregates.
+"""Filters by the metadata of host aggregates.
 
-A key may have several values: in several aggregates, and with commas within one.
+A key may have several values: in several aggregates, and separated by commas within one.
 """
 
 from __future__ import annotations
@@ -19,23 +19,26 @@ TENANTS = "filter_tenant_id"
 
 
 def values(host: HostState, key: str) -> set[str]:
-    """All values that the host's aggregates give ``key``."""
-    found: set[str] = set()
+    """Return all values of ``key`` in the host's aggregates."""
+    present: set[str] = set()
     for aggregate in host.aggregates:
         if key in aggregate.metadata:
-            found.update(part.strip() for part in aggregate.metadata[key].split(","))
-    return found
+            present.update(part.strip() for part in aggregate.metadata[key].split(","))
+    return present
 
 
 def least_number(host: HostState, key: str, default: int) -> int:
-    """The smallest whole number that the aggregates give ``key``; ``default`` where there is none."""
+    """Return the smallest whole number that the aggregates set for ``key``, or ``default``."""
     numbers = [int(value) for value in values(host, key) if value.isascii() and value.isdigit()]
     return min(numbers, default=default)
 
 
 class AggregateInstanceExtraSpecsFilter(HostFilter):
-    """Each extra spec ``aggregate_instance_extra_specs:KEY``, or without a scope, is met by a value of KEY in one of
-    the host's aggregates. The operators are those of `extra_spec_ops`; ``!`` demands that no aggregate has the key."""
+    """Requires that an aggregate of the host meets each extra spec of the flavor.
+
+    Extra specs ``aggregate_instance_extra_specs:KEY``, and those without a scope, are compared with the values of KEY.
+    The operators are those of `extra_spec_ops`; ``!`` requires that no aggregate has the key.
+    """
 
     run_once_per_request = True
 
@@ -53,8 +56,12 @@ class AggregateInstanceExtraSpecsFilter(HostFilter):
             key = _key(name)
             if key is None:
                 continue
-            found = values(host, key)
-            met = not found if requirement == "!" else any(extra_spec_ops.match(each, requirement) for each in found)
+            present = values(host, key)
+            met = (
+                not present
+                if requirement == "!"
+                else any(extra_spec_ops.match(value, requirement) for value in present)
+            )
             if not met:
                 return name
         return None
@@ -68,8 +75,11 @@ def _key(name: str) -> str | None:
 
 
 class AggregateImagePropertiesIsolation(HostFilter):
-    """A host whose aggregates name a property takes only images that have one of these values for it, or do not have
-    it. With a namespace, only keys that begin with it count."""
+    """Reserves hosts for images with certain properties.
+
+    If an aggregate of the host sets a property, images with other values are rejected. Images without the property
+    pass. With a namespace, only keys that begin with it count.
+    """
 
     run_once_per_request = True
     judges_images = True
@@ -104,15 +114,14 @@ class AggregateImagePropertiesIsolation(HostFilter):
 
 
 class AggregateMultiTenancyIsolation(HostFilter):
-    """A host whose aggregates have ``filter_tenant_id`` (or ``filter_tenant_id`` with any ending) is for these
-    projects only."""
+    """Reserves hosts for projects. The keys ``filter_tenant_id*`` of the aggregates name them."""
 
     run_once_per_request = True
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         if not host.aggregates:
             return True
-        keys = {key for each in host.aggregates for key in each.metadata if key.startswith(TENANTS)}
+        keys = {key for aggregate in host.aggregates for key in aggregate.metadata if key.startswith(TENANTS)}
         projects = {project for key in keys for project in values(host, key)}
         return not projects or spec.project_id in projects
 
@@ -124,7 +133,7 @@ class AggregateMultiTenancyIsolation(HostFilter):
 
 
 class TypeAffinityFilter(HostFilter):
-    """A host holds servers of one flavor only."""
+    """Rejects hosts that hold servers of another flavor."""
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         return all(flavor == spec.flavor.flavorid for flavor in host.flavors)
@@ -134,7 +143,11 @@ class TypeAffinityFilter(HostFilter):
 
 
 class LoadFilter(HostFilter):
-    """At most so many: ``option``, in ``[scheduler]`` and in aggregates, whose least number wins."""
+    """Base of filters that limit a count per host.
+
+    ``option`` names the limit, in ``[scheduler]`` and in aggregates. The smallest limit of the aggregates takes
+    precedence.
+    """
 
     option: str
     unit: str
@@ -147,7 +160,7 @@ class LoadFilter(HostFilter):
         return cls(cast(int, getattr(conf.scheduler, cls.option)))
 
     def load(self, host: HostState) -> int:
-        """How many the host has now."""
+        """Return the host's current count."""
         raise NotImplementedError
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
@@ -165,7 +178,7 @@ class LoadFilter(HostFilter):
 
 
 class NumInstancesFilter(LoadFilter):
-    """Refuses hosts that hold ``max_instances_per_host`` servers."""
+    """Rejects hosts that hold ``max_instances_per_host`` servers."""
 
     option = "max_instances_per_host"
     unit = "servers"
@@ -175,7 +188,7 @@ class NumInstancesFilter(LoadFilter):
 
 
 class IoOpsFilter(LoadFilter):
-    """Refuses hosts where ``max_io_ops_per_host`` servers have a task under way (building, rebooting, ...)."""
+    """Rejects hosts where ``max_io_ops_per_host`` servers have a task under way (building, rebooting, ...)."""
 
     option = "max_io_ops_per_host"
     unit = "servers with a task under way"

@@ -7,7 +7,7 @@ from nova_lite.scheduler.filters.base import HostFilter
 
 
 class AvailabilityZoneFilter(HostFilter):
-    """Keeps to the zone that was asked for; without one, any will do."""
+    """Requires the requested availability zone. Without one, any zone will do."""
 
     run_once_per_request = True
 

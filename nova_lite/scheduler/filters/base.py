@@ -1,4 +1,4 @@
-"""What a filter is."""
+"""Base class of filters."""
 
 from __future__ import annotations
 
@@ -11,48 +11,53 @@ from nova_lite.objects import HostState, RequestSpec
 
 
 class HostFilter(abc.ABC):
-    """Says whether a host can take one more instance of a request.
+    """Decides whether a host can take one more instance of a request.
 
-    A filter looks at its two arguments only: no I/O, no clock, no state of its own, so that a decision can be repeated
-    and explained. A plugin has to write `host_passes`; the rest makes it cheaper or clearer.
+    A filter uses its two arguments only: no I/O, no clock, no state of its own. So a decision can be repeated and
+    explained. A plugin has to implement `host_passes`. The other methods make it faster or its reasons clearer.
     """
 
-    #: The answer does not change while instances of the same request are placed: each host is asked about once.
+    #: True if placing instances of the same request does not change the result: then each host is checked once.
     run_once_per_request = False
 
-    #: Also a host that the request names has to pass: the claim would refuse it, however often it is tried.
+    #: True if forced hosts have to pass as well, because the claim would refuse them.
     binds_forced_hosts = False
 
-    #: What it judges depends on the image: a server that gets another one where it is has to pass again.
+    #: True if the result depends on the image: a server that gets another image on its host has to pass again.
     judges_images = False
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> HostFilter:
-        """Build the filter; for a plugin that has options of its own."""
+        """Build the filter. A plugin with options of its own overrides this."""
         return cls()
 
     def applies(self, spec: RequestSpec) -> bool:
-        """False: the request asks for nothing that this filter looks at, so that no host needs to be asked."""
+        """Return False if the request has nothing that this filter checks. Then no host is checked."""
         return True
 
     @abc.abstractmethod
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
-        """Whether ``host`` fits one more instance of ``spec``; only asked when the filter `applies`. While a request is
-        being placed, a yes may become a no, never the reverse."""
+        """Return whether ``host`` fits one more instance of ``spec``. Called only if the filter `applies`.
+
+        While a request is being placed, the result for a host may change from True to False, but not back.
+        """
 
     def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
-        """Those of ``hosts`` that pass, in their order. To be overridden only where one loop over plain fields saves
-        what ten thousand calls of `host_passes` cost; the answer has to be the same."""
+        """Return the hosts that pass, in their order.
+
+        Override it only where a loop over plain fields is much faster than ten thousand calls of `host_passes`. The
+        result has to be the same.
+        """
         return [host for host in hosts if self.host_passes(host, spec)]
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
-        """Why this host, which did not pass, was refused: a few words that do not name it."""
+        """Return a few words why this host, which did not pass, was rejected. They do not name the host."""
         return ""
 
     def shortfall(self, host: HostState, spec: RequestSpec) -> float:
-        """By how much this host missed; the smallest are shown as the closest misses."""
+        """Return by how much this host missed. Hosts with the smallest shortfall are shown as the closest misses."""
         return 0.0
 
     def summary(self, closest: HostState, spec: RequestSpec) -> str:
-        """The same as `reason` for all refused hosts together, of which ``closest`` missed by least."""
+        """Return the reason for all rejected hosts together. ``closest`` is the host with the smallest shortfall."""
         return self.reason(closest, spec)

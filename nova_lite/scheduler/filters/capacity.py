@@ -1,7 +1,7 @@
-"""Room for memory, disk and vCPUs.
+"""Filters by capacity: memory, disk and vCPUs.
 
-A host's capacities come with its allocation ratios and reservations applied, and an instance may fill one to the last
-unit: the same test that the conductor's claim makes.
+Capacities include allocation ratios and reservations. Instances may use a host up to its capacity, as in the
+conductor's claim.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from nova_lite.scheduler.filters.base import HostFilter
 
 
 def shared_vcpus(spec: RequestSpec) -> int:
-    """How many of an instance's vCPUs share CPUs with others."""
+    """Return how many of an instance's vCPUs share CPUs of the host with others."""
     numa = hardware.numa_of(spec.flavor, spec.image)
     return 0 if numa is not None and numa.dedicated else spec.flavor.vcpus
 
 
 class CapacityFilter(HostFilter):
-    """Compares what is asked of ``resource`` with what is free, both in ``unit``."""
+    """Compares the request for ``resource`` with its free amount, both in ``unit``."""
 
     resource: str
     unit: str
 
-    def asked(self, spec: RequestSpec) -> int:
-        """What one instance takes."""
+    def requested(self, spec: RequestSpec) -> int:
+        """Return the amount that one instance takes."""
         return int(getattr(spec.flavor, self.resource))
 
     def free(self, host: HostState) -> int:
-        """What the host has left; negative when its capacity shrank below its use."""
+        """Return the free amount. It is negative if the capacity shrank below the use."""
         return int(getattr(host, self.resource) - getattr(host, f"{self.resource}_used"))
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
@@ -41,13 +41,13 @@ class CapacityFilter(HostFilter):
     def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]: ...
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
-        return f"{self.asked(spec)} {self.unit} asked, {max(self.free(host), 0)} {self.unit} free"
+        return f"{self.requested(spec)} {self.unit} requested, {max(self.free(host), 0)} {self.unit} free"
 
     def shortfall(self, host: HostState, spec: RequestSpec) -> float:
-        return self.asked(spec) - self.free(host)
+        return self.requested(spec) - self.free(host)
 
     def summary(self, closest: HostState, spec: RequestSpec) -> str:
-        return f"{self.asked(spec)} {self.unit} asked, at most {max(self.free(closest), 0)} {self.unit} free"
+        return f"{self.requested(spec)} {self.unit} requested, at most {max(self.free(closest), 0)} {self.unit} free"
 
 
 class RamFilter(CapacityFilter):
@@ -55,12 +55,12 @@ class RamFilter(CapacityFilter):
     unit = "MB"
 
     def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
-        asked = self.asked(spec)
-        return [host for host in hosts if host.memory_mb - host.memory_mb_used >= asked]
+        requested = self.requested(spec)
+        return [host for host in hosts if host.memory_mb - host.memory_mb_used >= requested]
 
 
 class DiskFilter(CapacityFilter):
-    """Also what is really free counts: other files than guests' disks fill a host's disk, too."""
+    """Requires enough disk by allocations, and also by free space, because other files fill a disk as well."""
 
     resource = "disk_gb"
     unit = "GB"
@@ -70,24 +70,24 @@ class DiskFilter(CapacityFilter):
         return unclaimed if host.disk_available_least is None else min(unclaimed, host.disk_available_least)
 
     def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
-        asked = self.asked(spec)
+        requested = self.requested(spec)
         return [
             host
             for host in hosts
-            if host.disk_gb - host.disk_gb_used >= asked
-            and (not asked or host.disk_available_least is None or host.disk_available_least >= asked)
+            if host.disk_gb - host.disk_gb_used >= requested
+            and (not requested or host.disk_available_least is None or host.disk_available_least >= requested)
         ]
 
 
 class CoreFilter(CapacityFilter):
-    """vCPUs that get CPUs of the host for themselves are not among those that are shared."""
+    """Requires enough shared vCPUs. Dedicated vCPUs do not count."""
 
     resource = "vcpus"
     unit = "vCPUs"
 
-    def asked(self, spec: RequestSpec) -> int:
+    def requested(self, spec: RequestSpec) -> int:
         return shared_vcpus(spec)
 
     def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
-        asked = self.asked(spec)
-        return [host for host in hosts if host.vcpus - host.vcpus_used >= asked]
+        requested = self.requested(spec)
+        return [host for host in hosts if host.vcpus - host.vcpus_used >= requested]

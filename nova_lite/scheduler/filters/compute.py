@@ -1,4 +1,4 @@
-"""Hosts that work."""
+"""Filter by the state of the host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nova_lite.scheduler.filters.base import HostFilter
 
 
 class ComputeFilter(HostFilter):
-    """Refuses hosts that do not report in, and those that an operator disabled."""
+    """Rejects hosts that are down or disabled."""
 
     run_once_per_request = True
 

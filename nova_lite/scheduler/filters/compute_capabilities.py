@@ -1,4 +1,4 @@
-"""What flavors demand of hosts in their extra specs."""
+"""Filter by capabilities that flavors demand in their extra specs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from nova_lite.scheduler.filters import extra_spec_ops
 from nova_lite.scheduler.filters.base import HostFilter
 
 SCOPE = "capabilities"
-#: Fields of a host that can be asked for by name, beside its capabilities.
+#: Fields of a host that extra specs may name, besides its capabilities.
 _FIELDS = ("hypervisor_type", "hypervisor_version", "cpu_arch", "vcpus", "memory_mb", "disk_gb", "host", "node")
 _MISSING = object()
 
 
 class ComputeCapabilitiesFilter(HostFilter):
-    """Matches extra specs ``capabilities:a:b`` with the host's ``capabilities["a"]["b"]``.
+    """Compares extra specs ``capabilities:a:b`` with the host's ``capabilities["a"]["b"]``.
 
-    A key without a scope is matched where the host has such a capability, and is ignored where not; keys of other
-    scopes (``hw:...``) are not about capabilities. The operators are those of `extra_spec_ops`.
+    A key without a scope counts only if the host has such a capability. Keys of other scopes (``hw:...``) are ignored.
+    The operators are those of `extra_spec_ops`.
     """
 
     run_once_per_request = True
@@ -34,7 +34,7 @@ class ComputeCapabilitiesFilter(HostFilter):
         return f"extra spec {self._unmet(host, spec)} not met"
 
     def _unmet(self, host: HostState, spec: RequestSpec) -> str | None:
-        """The first extra spec that the host does not meet."""
+        """Return the first extra spec that the host does not meet."""
         for key, requirement in spec.flavor.extra_specs.items():
             path = _path(key)
             if path is None:
@@ -48,7 +48,7 @@ class ComputeCapabilitiesFilter(HostFilter):
 
 
 def _path(key: str) -> list[str] | None:
-    """Names to follow into the capabilities; None for a key of another scope."""
+    """Return the path into the capabilities, or None for a key of another scope."""
     scope, *names = key.split(":")
     if not names:
         return [scope]

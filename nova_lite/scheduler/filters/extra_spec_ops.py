@@ -1,14 +1,12 @@
-"""The operators that flavor extra specs may start with.
+"""Operators that values of flavor extra specs may start with.
 
-======================  =============================================================
-``= N``                 at least N, as a number (the meaning it has always had)
-``== != >= <= N``       as numbers
-``s== s!= s< s<= s> s>=``  as strings
-``<in> X``              X is part of the value
-``<all-in> X Y``        each is part of (an element of) the value
-``<or> X <or> Y``       the value is one of these
-no operator             the value is exactly this
-======================  =============================================================
+- ``= N``: at least N, as a number (not equal, for historical reasons)
+- ``== != >= <= N``: as numbers
+- ``s== s!= s< s<= s> s>=``: as strings
+- ``<in> X``: X is part of the value
+- ``<all-in> X Y``: each is part of (an element of) the value
+- ``<or> X <or> Y``: the value is one of these
+- no operator: the value is exactly this
 """
 
 from __future__ import annotations
@@ -35,8 +33,10 @@ _STRING: dict[str, Callable[[str, str], bool]] = {
 
 
 def match(value: Any, requirement: str) -> bool:
-    """Whether ``value`` (a capability: string, number, bool or list) meets ``requirement``. A number is never met by
-    what is none."""
+    """Return whether ``value`` (a capability: string, number, bool or list) meets ``requirement``.
+
+    A value that is not a number meets no numeric requirement.
+    """
     words = requirement.split()
     operation, operands = (words[0], words[1:]) if words else ("", [])
     operand = operands[0] if operands else ""
@@ -57,5 +57,5 @@ def match(value: Any, requirement: str) -> bool:
 
 
 def _container(value: Any) -> list[str] | str:
-    """Where to look for a part: a list's elements, else the value's text."""
+    """Return the elements of a list, else the value's text."""
     return [str(element) for element in value] if isinstance(value, (list, tuple)) else str(value)

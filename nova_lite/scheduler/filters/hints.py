@@ -1,4 +1,4 @@
-"""What users ask for in scheduler hints: near to, or away from, what is there."""
+"""Filters by scheduler hints of users: near to, or away from, other servers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from nova_lite.scheduler.filters.base import HostFilter
 
 
 def uuids(spec: RequestSpec, hint: str) -> list[str]:
-    """A hint that is one uuid or several."""
+    """Return the uuids of a hint, which has one or several."""
     value = spec.scheduler_hints.get(hint) or []
     return [value] if isinstance(value, str) else list(value)
 
 
 class DifferentHostFilter(HostFilter):
-    """Not on the hosts of the servers in hint ``different_host``."""
+    """Rejects the hosts of the servers in the hint ``different_host``."""
 
     run_once_per_request = True
 
@@ -30,7 +30,7 @@ class DifferentHostFilter(HostFilter):
 
 
 class SameHostFilter(HostFilter):
-    """On a host of one of the servers in hint ``same_host``."""
+    """Requires a host of one of the servers in the hint ``same_host``."""
 
     run_once_per_request = True
 
@@ -45,7 +45,8 @@ class SameHostFilter(HostFilter):
 
 
 class SimpleCIDRAffinityFilter(HostFilter):
-    """In the network of the address in hint ``build_near_host_ip``; hint ``cidr`` is its size, ``/24`` by default."""
+    """Requires a host in the network of the address in the hint ``build_near_host_ip``. The hint ``cidr`` is its size,
+    ``/24`` by default."""
 
     run_once_per_request = True
 
@@ -54,20 +55,20 @@ class SimpleCIDRAffinityFilter(HostFilter):
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         try:
-            network = ipaddress.ip_network(_wanted(spec), strict=False)
+            network = ipaddress.ip_network(_requested_network(spec), strict=False)
             return ipaddress.ip_address(host.host_ip or "") in network
         except ValueError:
             return False
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
-        return f"not in {_wanted(spec)}"
+        return f"not in {_requested_network(spec)}"
 
 
-def _wanted(spec: RequestSpec) -> str:
+def _requested_network(spec: RequestSpec) -> str:
     return f"{one(spec, 'build_near_host_ip', '')}/{one(spec, 'cidr', '/24').lstrip('/')}"
 
 
 def one(spec: RequestSpec, hint: str, default: str) -> str:
-    """A hint's value, or the first of several."""
+    """Return the value of a hint, or the first of several."""
     value = spec.scheduler_hints.get(hint) or default
     return value if isinstance(value, str) else value[0]

@@ -1,4 +1,4 @@
-"""What images demand of hosts in their properties."""
+"""Filter by properties of images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from nova_lite.objects import HostState, Image, RequestSpec
 from nova_lite.scheduler.filters.base import HostFilter
 
-#: Property names, today's first.
+#: Names of properties, the current one first.
 ARCHITECTURE = ("hw_architecture", "architecture")
 HYPERVISOR_TYPE = ("img_hv_type", "hypervisor_type")
 HYPERVISOR_VERSION = ("img_hv_requested_version", "hypervisor_version_requires")
@@ -24,7 +24,7 @@ _ARCHITECTURES = {
     "x86": "i686",
     "arm64": "aarch64",
 }
-#: Guests that a host runs beside those of its own architecture.
+#: Further architectures of guests that a host can run.
 _ALSO_RUNS = {"x86_64": ("i686",), "aarch64": ("armv7l",)}
 _VM_MODES = {"hv": "hvm", "pv": "xen"}
 _COMPARISONS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
@@ -39,7 +39,7 @@ _PREDICATE = re.compile(r"^\s*(<=|>=|==|!=|<|>)\s*([0-9]+(?:\.[0-9]+){0,2})\s*$"
 
 
 class ImagePropertiesFilter(HostFilter):
-    """The host has to have the image's architecture, hypervisor type, hypervisor version and vm mode."""
+    """Requires the image's architecture, hypervisor type, hypervisor version and vm mode."""
 
     run_once_per_request = True
     judges_images = True
@@ -55,26 +55,26 @@ class ImagePropertiesFilter(HostFilter):
         return f"image needs {self._unmet(host, spec)}"
 
     def _unmet(self, host: HostState, spec: RequestSpec) -> str | None:
-        """The first demand of the image that the host does not meet, in words."""
+        """Return the first demand of the image that the host does not meet, in words."""
         if spec.image is None:
             return None
-        architecture = _asked(spec.image, ARCHITECTURE)
+        architecture = _property(spec.image, ARCHITECTURE)
         if architecture and _architecture(architecture) not in _guest_architectures(host):
             return f"architecture {architecture}"
-        hypervisor = _asked(spec.image, HYPERVISOR_TYPE)
+        hypervisor = _property(spec.image, HYPERVISOR_TYPE)
         if hypervisor and hypervisor not in _hypervisor_types(host):
             return f"hypervisor type {hypervisor}"
-        version = _asked(spec.image, HYPERVISOR_VERSION)
+        version = _property(spec.image, HYPERVISOR_VERSION)
         if version and not _version_matches(host.hypervisor_version, version):
             return f"hypervisor version {version}"
-        mode = _asked(spec.image, VM_MODE)
+        mode = _property(spec.image, VM_MODE)
         if mode and _vm_mode(mode) not in map(_vm_mode, host.supported_vm_modes):
             return f"vm mode {mode}"
         return None
 
 
-def _asked(image: Image, names: tuple[str, ...]) -> str | None:
-    """The first of these properties that the image has, in lower case."""
+def _property(image: Image, names: tuple[str, ...]) -> str | None:
+    """Return the value of the first of these properties that the image has, in lower case."""
     return next((image.properties[name].strip().lower() for name in names if image.properties.get(name)), None)
 
 
@@ -96,8 +96,10 @@ def _vm_mode(name: str) -> str:
 
 
 def _version_matches(version: int, predicates: str) -> bool:
-    """``version`` is major * 1,000,000 + minor * 1,000 + micro; ``predicates`` are like ``>=1.0,<2.4.1``, of which
-    each has to hold. One that cannot be read holds nowhere."""
+    """Return whether ``version`` (major * 1,000,000 + minor * 1,000 + micro) meets all predicates.
+
+    They are like ``>=1.0,<2.4.1``. A predicate that cannot be parsed is not met.
+    """
     ours = (version // 1_000_000, version // 1_000 % 1_000, version % 1_000)
     for predicate in predicates.split(","):
         parsed = _PREDICATE.match(predicate)

@@ -1,4 +1,4 @@
-"""Hosts that are kept for certain images."""
+"""Filter that reserves hosts for certain images."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from nova_lite.scheduler.filters.base import HostFilter
 
 
 class IsolatedHostsFilter(HostFilter):
-    """Images of ``isolated_images`` go to ``isolated_hosts`` only; other images go there, too, unless
-    ``restrict_isolated_hosts_to_isolated_images``."""
+    """Keeps images of ``isolated_images`` on ``isolated_hosts``.
+
+    Other images can use these hosts only without ``restrict_isolated_hosts_to_isolated_images``.
+    """
 
     run_once_per_request = True
     judges_images = True

@@ -1,7 +1,7 @@
-"""Hosts by a query that the user writes.
+"""Filter by a query that the user writes.
 
-Hint ``query`` is JSON: ``["and", [">=", "$free_ram_mb", 1024], ["=", "$cpu_arch", "x86_64"]]``. Operators: ``= < > <=
->= in not or and``. ``$name`` is a field of the host, ``$a.b`` goes into what is a mapping.
+The hint ``query`` is JSON: ``["and", [">=", "$free_ram_mb", 1024], ["=", "$cpu_arch", "x86_64"]]``. Operators: ``= < >
+<= >= in not or and``. ``$name`` is a field of the host, and ``$a.b`` an entry of a mapping.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nova_lite.objects import HostState, RequestSpec
 from nova_lite.scheduler.filters import hints
 from nova_lite.scheduler.filters.base import HostFilter
 
-#: Nested deeper, a query is refused: it is a user's text.
+#: Deepest nesting that a query may have. Users write queries, so it is limited.
 MAX_DEPTH = 20
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -25,7 +25,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     ">=": operator.ge,
 }
-#: Nova's names for what is free here.
+#: Nova's names for derived values.
 _FREE: dict[str, Callable[[HostState], Any]] = {
     "free_ram_mb": lambda host: host.memory_mb - host.memory_mb_used,
     "free_disk_mb": lambda host: (host.disk_gb - host.disk_gb_used) * 1024,
@@ -34,13 +34,13 @@ _FREE: dict[str, Callable[[HostState], Any]] = {
     "num_instances": lambda host: len(host.instances),
     "num_io_ops": lambda host: host.io_ops,
 }
-#: Fields whose values are not another project's business.
+#: Fields that queries may use. Others would show data of other projects.
 _VISIBLE = ("host", "node", "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "disk_gb", "disk_gb_used", "cpu_arch")
 _VISIBLE_TOO = ("availability_zone", "hypervisor_type", "hypervisor_version", "capabilities", "host_ip")
 
 
 class JsonFilter(HostFilter):
-    """The host satisfies hint ``query``. A query that cannot be read is satisfied by none."""
+    """Requires that the host satisfies the hint ``query``. No host satisfies a query that cannot be parsed."""
 
     def applies(self, spec: RequestSpec) -> bool:
         return bool(spec.scheduler_hints.get("query"))
@@ -63,7 +63,7 @@ def _evaluate(query: Any, host: HostState, depth: int = 0) -> Any:
     if depth > MAX_DEPTH or not query:
         raise ValueError("too deep, or empty")
     name, *rest = query
-    arguments = [_evaluate(each, host, depth + 1) for each in rest]
+    arguments = [_evaluate(argument, host, depth + 1) for argument in rest]
     if name == "and":
         return all(arguments)
     if name == "or":
@@ -73,7 +73,7 @@ def _evaluate(query: Any, host: HostState, depth: int = 0) -> Any:
     if name == "in" and arguments:
         return arguments[0] in arguments[1:]
     if name in _COMPARISONS and len(arguments) > 1 and None not in arguments:
-        return all(_COMPARISONS[name](arguments[0], each) for each in arguments[1:])
+        return all(_COMPARISONS[name](arguments[0], other) for other in arguments[1:])
     return False
 
 

@@ -1,4 +1,4 @@
-"""What hosts measure, in their capability ``metrics`` (name to number)."""
+"""Filter by metrics that hosts report in their capability ``metrics`` (name to number)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nova_lite.scheduler.weights.metrics import metrics_of, parse_settings
 
 
 class MetricsFilter(HostFilter):
-    """Refuses hosts that lack a metric which ``[metrics] weight_setting`` names."""
+    """Rejects hosts that lack a metric of ``[metrics] weight_setting``."""
 
     run_once_per_request = True
 

@@ -16,45 +16,47 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 class NUMATopologyFilter(HostFilter):
-    """Fits each of a guest's nodes into a cell of the host, as the conductor's claim does: CPUs for themselves by the
-    thread policy, memory, and pages of the size that is asked for."""
+    """Requires that each NUMA node of the guest fits into a cell of the host, as in the conductor's claim.
+
+    That includes dedicated CPUs by the thread policy, memory, and pages of the requested size.
+    """
 
     binds_forced_hosts = True
 
     def applies(self, spec: RequestSpec) -> bool:
-        return _wanted(spec) is not None
+        return _topology_of(spec) is not None
 
     def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
-        """Most hosts are alike, and full alike: what was found of one of them holds for the others."""
-        wanted = _wanted(spec)
-        if wanted is None:
+        """Return the hosts that pass. Hosts with equal cells and equal use are checked once."""
+        topology = _topology_of(spec)
+        if topology is None:
             return list(hosts)
-        known: dict[bytes, bool] = {}
-        found = []
+        fits: dict[bytes, bool] = {}
+        passing = []
         for host in hosts:
             key = _ENCODE((host.numa, host.numa_used, host.cpu_allocation_ratio, host.ram_allocation_ratio))
-            if key not in known:
-                known[key] = not _misfit(host, wanted)
-            if known[key]:
-                found.append(host)
-        return found
+            if key not in fits:
+                fits[key] = not _fit_error(host, topology)
+            if fits[key]:
+                passing.append(host)
+        return passing
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         return not self.reason(host, spec)
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
-        wanted = _wanted(spec)
-        return "" if wanted is None else _misfit(host, wanted)
+        topology = _topology_of(spec)
+        return "" if topology is None else _fit_error(host, topology)
 
 
-def _misfit(host: HostState, wanted: NUMARequest) -> str:
-    """Empty for a host that will do."""
+def _fit_error(host: HostState, topology: NUMARequest) -> str:
+    """Return why the topology does not fit the host; empty if it does."""
     try:
-        fitting.fit_host(wanted, host)
+        fitting.fit_host(topology, host)
     except fitting.FitError as miss:
         return str(miss)
     return ""
 
 
-def _wanted(spec: RequestSpec) -> NUMARequest | None:
+def _topology_of(spec: RequestSpec) -> NUMARequest | None:
     return hardware.numa_of(spec.flavor, spec.image)

@@ -1,4 +1,4 @@
-"""Not the same host twice."""
+"""Filter against repeated attempts on one host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nova_lite.scheduler.filters.base import HostFilter
 
 
 class RetryFilter(HostFilter):
-    """Refuses hosts that already tried to build the instance."""
+    """Rejects hosts that already tried to build the instance."""
 
     run_once_per_request = True
 

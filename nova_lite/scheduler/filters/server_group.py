@@ -1,7 +1,7 @@
-"""Server groups: members together on one host, or apart.
+"""Filters by the policy of server groups: members on one host, or on different hosts.
 
-The soft policies are wishes and refuse no host. ``InstanceGroup.hosts`` names the host of each placed member, so one
-that holds two members is in it twice.
+The soft policies are preferences and reject no host. ``InstanceGroup.hosts`` names the host of each placed member, so a
+host with two members is listed twice.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from nova_lite.scheduler.filters.base import HostFilter
 
 
 class ServerGroupAntiAffinityFilter(HostFilter):
-    """At most ``max_server_per_host`` members (one by default) on each host."""
+    """Allows at most ``max_server_per_host`` members (one by default) on each host."""
 
     binds_forced_hosts = True
 
@@ -33,7 +33,7 @@ class ServerGroupAntiAffinityFilter(HostFilter):
 
 
 class ServerGroupAffinityFilter(HostFilter):
-    """All members on one host: the first one chooses freely, the others follow."""
+    """Requires the host of the other members. The first member may use any host."""
 
     binds_forced_hosts = True
 

@@ -1,4 +1,4 @@
-"""Traits that a host has to have, or must not have."""
+"""Filter by required and forbidden traits."""
 
 from __future__ import annotations
 
@@ -11,31 +11,37 @@ from nova_lite.scheduler.filters.base import HostFilter
 
 
 class TraitsFilter(HostFilter):
-    """What flavor and image ask for by name (``trait:X=required``, ``forbidden``), and what their guest's hardware
-    needs of a host: firmware, secure boot, graphics card. A host that tells of no traits has none."""
+    """Requires or forbids traits of the host.
+
+    Flavor and image name traits (``trait:X=required``, ``forbidden``), and imply some by the guest's hardware:
+    firmware, secure boot, graphics card. A host that reports no traits has none.
+    """
 
     run_once_per_request = True
     judges_images = True
 
     def applies(self, spec: RequestSpec) -> bool:
-        return bool(_wanted(spec))
+        return bool(_required(spec))
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         return not self._missing(host, spec)
 
     def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
-        wanted = _wanted(spec)
-        return [host for host in hosts if not traits.missing(wanted, host.capabilities.get(traits.CAPABILITY, ()))]
+        required = _required(spec)
+        return [host for host in hosts if not traits.missing(required, host.capabilities.get(traits.CAPABILITY, ()))]
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
         return f"traits {', '.join(self._missing(host, spec))}"
 
     def _missing(self, host: HostState, spec: RequestSpec) -> list[str]:
-        return traits.missing(_wanted(spec), host.capabilities.get(traits.CAPABILITY, ()))
+        return traits.missing(_required(spec), host.capabilities.get(traits.CAPABILITY, ()))
 
 
-def _wanted(spec: RequestSpec) -> dict[str, str]:
-    """Servers that were made when their hardware was not looked at still move on, with what they can have."""
+def _required(spec: RequestSpec) -> dict[str, str]:
+    """Return the required and forbidden traits.
+
+    Hardware that is not valid any more is ignored, so that older servers can still move.
+    """
     if not spec.flavor.extra_specs and (spec.image is None or not spec.image.properties):
         return {}
     return hardware.resolve(spec.flavor, spec.image, strict=False).traits

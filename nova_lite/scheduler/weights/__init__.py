@@ -1,4 +1,13 @@
-"""Weighers: one small class each, found by their entry points in ``nova_lite.scheduler.weights``."""
+"""Weighers: each one ranks the hosts that passed all filters.
+
+Each weigher is a small class that extends `HostWeigher` (`base`). Its entry point in the group
+``nova_lite.scheduler.weights`` gives it a name, and ``[scheduler] weight_classes`` lists the weighers to use. The
+weights of all are scaled, multiplied by their multipliers, and added up (`nova_lite.scheduler.core.Ranking`).
+
+- free resources: `resources` (RAM, vCPUs, disk), `pci`
+- load and failures: `io_ops`, `compute`, `metrics`
+- place: `affinity` (server groups), `cross_az` (availability zones)
+"""
 
 from __future__ import annotations
 
@@ -13,6 +22,6 @@ NAMESPACE = "nova_lite.scheduler.weights"
 
 
 def load(conf: cfg.ConfigOpts) -> list[HostWeigher]:
-    """The weighers of ``[scheduler] weight_classes``. Raises `ConfigurationError` for an unknown one."""
+    """Return the weighers of ``[scheduler] weight_classes``. Raises `ConfigurationError` for an unknown one."""
     classes = plugins.load(NAMESPACE, conf.scheduler.weight_classes, "[scheduler] weight_classes")
     return [cls.from_conf(conf) for cls in classes]

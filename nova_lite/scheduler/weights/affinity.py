@@ -1,4 +1,4 @@
-"""Members of the request's server group: a soft policy prefers hosts with more, or fewer, of them."""
+"""Weighers for the soft policies of server groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nova_lite.scheduler.weights.base import HostWeigher
 
 
 class ServerGroupSoftAffinityWeigher(HostWeigher):
-    """Members that the host already holds, for groups that wish to be together."""
+    """Prefers hosts with more members of the server group."""
 
     multiplier_option = "soft_affinity_weight_multiplier"
     policy = "soft-affinity"
@@ -20,7 +20,7 @@ class ServerGroupSoftAffinityWeigher(HostWeigher):
 
 
 class ServerGroupSoftAntiAffinityWeigher(ServerGroupSoftAffinityWeigher):
-    """The same, for groups that wish to be apart."""
+    """Prefers hosts with fewer members of the server group."""
 
     multiplier_option = "soft_anti_affinity_weight_multiplier"
     policy = "soft-anti-affinity"

@@ -1,4 +1,4 @@
-"""What a weigher is."""
+"""Base class of weighers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from nova_lite.objects import HostState, RequestSpec
 
 
 class HostWeigher(abc.ABC):
-    """Ranks the hosts that passed the filters. Like a filter, it looks at its two arguments only.
+    """Ranks the hosts that passed the filters. Like a filter, it uses its two arguments only.
 
-    Raw weights are in any unit: they are brought to 0 (worst host) .. 1 (best) over the hosts of a request and
-    multiplied by ``multiplier``, so that weighers can be added up. A negative multiplier turns the order round.
+    Raw weights may have any unit. They are scaled to 0 (worst host) .. 1 (best) over the hosts of a request and
+    multiplied by ``multiplier``, so that they can be added up. A negative multiplier reverses the order.
     """
 
     #: Name of the option in ``[scheduler]`` that holds the multiplier.
@@ -30,25 +30,26 @@ class HostWeigher(abc.ABC):
         return cls(getattr(conf.scheduler, cls.multiplier_option)) if cls.multiplier_option else cls()
 
     def applies(self, spec: RequestSpec) -> bool:
-        """False: the request gives this weigher nothing to weigh."""
+        """Return False if the request has nothing that this weigher uses."""
         return True
 
     @abc.abstractmethod
     def weight(self, host: HostState, spec: RequestSpec) -> float:
-        """The raw weight: more is better."""
+        """Return the raw weight of a host: more is better."""
 
     def weights(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[float]:
-        """`weight` of each host. To be overridden only where one loop over plain fields is faster."""
+        """Return the `weight` of each host. Override it only where a loop over plain fields is faster."""
         return [self.weight(host, spec) for host in hosts]
 
     def multiplier_of(self, host: HostState) -> float:
-        """``multiplier``, unless the host's aggregates set an option of its name; the least of theirs then."""
-        own = [_number(each.metadata.get(self.multiplier_option or "")) for each in host.aggregates]
+        """Return the multiplier for a host. The smallest one of its aggregates takes precedence over the configured
+        one."""
+        own = [_number(aggregate.metadata.get(self.multiplier_option or "")) for aggregate in host.aggregates]
         return min((value for value in own if value is not None), default=self.multiplier)
 
 
 def _number(text: str | None) -> float | None:
-    """What an operator wrote into an aggregate; None for what is no finite number."""
+    """Return the number that an operator set in an aggregate; None if it is not a finite number."""
     try:
         value = float(text or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Hosts where builds failed."""
+"""Weigher by failed builds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nova_lite.scheduler.weights.base import HostWeigher
 
 
 class BuildFailureWeigher(HostWeigher):
-    """Hosts where the last builds failed come last."""
+    """Prefers hosts without failed builds in a row."""
 
     multiplier_option = "build_failure_weight_multiplier"
 

@@ -1,4 +1,4 @@
-"""The availability zone that a server is in."""
+"""Weigher by availability zone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nova_lite.scheduler.weights.base import HostWeigher
 
 
 class CrossAZWeigher(HostWeigher):
-    """A server that is moved stays in its zone where it can."""
+    """Prefers the current availability zone of a server that moves."""
 
     multiplier_option = "cross_az_weight_multiplier"
 

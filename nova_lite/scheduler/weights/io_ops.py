@@ -1,4 +1,4 @@
-"""Servers with a task in progress."""
+"""Weigher by servers with a task under way."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nova_lite.scheduler.weights.base import HostWeigher
 
 
 class IoOpsWeigher(HostWeigher):
-    """Servers with a task under way; the default multiplier is negative, for hosts that are busy with few."""
+    """Counts servers with a task under way. The default multiplier is negative, so idle hosts are preferred."""
 
     multiplier_option = "io_ops_weight_multiplier"
 

@@ -1,4 +1,4 @@
-"""What hosts measure, in their capability ``metrics`` (name to number)."""
+"""Weigher by metrics that hosts report in their capability ``metrics`` (name to number)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from nova_lite.scheduler.weights.base import HostWeigher
 
 
 class MetricsWeigher(HostWeigher):
-    """The sum of the metrics in ``[metrics] weight_setting``, each times its ratio. A host that lacks one gets
-    ``weight_of_unavailable``."""
+    """Sums up the metrics of ``[metrics] weight_setting``, each multiplied by its ratio.
+
+    A host that lacks one of them has the weight ``weight_of_unavailable``.
+    """
 
     multiplier_option = "metrics_weight_multiplier"
 
@@ -40,15 +42,15 @@ class MetricsWeigher(HostWeigher):
 
 
 def metrics_of(host: HostState) -> dict[str, float]:
-    """Those that are numbers."""
-    found = host.capabilities.get("metrics")
-    if not isinstance(found, Mapping):
+    """Return the host's metrics that are numbers."""
+    metrics = host.capabilities.get("metrics")
+    if not isinstance(metrics, Mapping):
         return {}
-    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+    return {name: value for name, value in metrics.items() if isinstance(value, int | float)}
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, float]:
-    """``name=ratio`` texts. Raises `ConfigurationError` for one that is not of this form."""
+    """Parse texts of the form ``name=ratio``. Raises `ConfigurationError` for any other text."""
     ratios = {}
     for setting in settings:
         name, _, ratio = setting.partition("=")

@@ -1,4 +1,4 @@
-"""Free PCI devices."""
+"""Weigher by free PCI devices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nova_lite.scheduler.weights.base import HostWeigher
 
 
 class PCIWeigher(HostWeigher):
-    """Free PCI devices (the capability ``pci_free``): hosts that have them are kept for servers that ask for one."""
+    """Keeps hosts with free PCI devices (capability ``pci_free``) for servers that request one."""
 
     multiplier_option = "pci_weight_multiplier"
 

@@ -1,4 +1,4 @@
-"""Free resources: hosts with more of them first, so that instances spread."""
+"""Weighers by free resources. Hosts with more of them are preferred, so instances spread."""
 
 from __future__ import annotations
 

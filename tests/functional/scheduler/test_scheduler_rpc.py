@@ -116,9 +116,9 @@ def test_a_scheduler_and_its_conductor(transport: Any, log: Path) -> None:
     with pytest.raises(exceptions.NoValidHost) as caught:
         scheduler.select_destinations(CONTEXT, spec(flavor=flavor(memory_mb=9000)))
     assert caught.value.message == (
-        "No valid host was found. Of 3 hosts, 3 failed RamFilter (9000 MB asked, at most 8192 MB free)."
+        "No valid host was found. Of 3 hosts, 3 failed RamFilter (9000 MB requested, at most 8192 MB free)."
     )
-    assert caught.value.kwargs["details"].startswith("RamFilter took out 3 of 3 hosts: host1 (9000 MB asked")
+    assert caught.value.kwargs["details"].startswith("RamFilter took out 3 of 3 hosts: host1 (9000 MB requested")
 
     scheduler.update_host_states(CONTEXT, [host(number, generation=2, disabled=True) for number in (1, 2, 4)])
 

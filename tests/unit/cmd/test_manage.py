@@ -492,8 +492,8 @@ def test_a_dry_run_says_where_or_why_not(tool: Tool) -> None:
     assert [place["fits"] for place in places] == [True] * 3
     assert {place["host"] for place in places} == {"h1", "h2"}
     refused = tool.json(*dry_run, "--count", "5", status=1)
-    assert "There is room for 4 of the 5 servers asked for" in refused[0]["why"]
-    assert refused[1]["why"].startswith("RamFilter took out 2 of 2 hosts: h1 (512 MB asked, 0 MB free)")
+    assert "There is room for 4 of the 5 servers requested" in refused[0]["why"]
+    assert refused[1]["why"].startswith("RamFilter took out 2 of 2 hosts: h1 (512 MB requested, 0 MB free)")
     assert "not in availability zone west" in tool.json(*dry_run, "--az", "west", status=1)[0]["why"]
     group = tool("server-group", "create", "g", "--project", "p1", "--policy", "anti-affinity")
     assert tool.json(*dry_run, "--hint", f"group={group}", "--count", "3", status=1)

@@ -144,7 +144,7 @@ def test_a_requested_destination_skips_no_filter() -> None:
     assert names(select(hosts, spec(requested_destination=RequestedDestination(node="n5")))) == ["host5"]
     reasons = {
         "host2": "Of 1 requested host, 1 failed ComputeFilter (down or disabled).",
-        "host3": "Of 1 requested host, 1 failed RamFilter (512 MB asked, at most 100 MB free).",
+        "host3": "Of 1 requested host, 1 failed RamFilter (512 MB requested, at most 100 MB free).",
         "host4": "Of 1 requested host, 1 failed ComputeFilter (down or disabled).",
         "host6": "The requested host does not exist.",
     }
@@ -194,11 +194,11 @@ def test_reasons_count_the_hosts_that_each_filter_took_out() -> None:
     hosts += [host(10, up=False), host(11, disabled=True), host(12, up=False)]
     error = refusal(hosts, spec())
     assert error.message == (
-        "No valid host was found. Of 12 hosts, 9 failed RamFilter (512 MB asked, at most 270 MB free), "
+        "No valid host was found. Of 12 hosts, 9 failed RamFilter (512 MB requested, at most 270 MB free), "
         "3 failed ComputeFilter (down or disabled)."
     )
     first, second = error.kwargs["details"].split("\n")
-    assert first.startswith("RamFilter took out 9 of 12 hosts: host9 (512 MB asked, 270 MB free), host8 (")
+    assert first.startswith("RamFilter took out 9 of 12 hosts: host9 (512 MB requested, 270 MB free), host8 (")
     assert first.endswith("and 4 more.")
     assert second == "ComputeFilter took out 3 of 12 hosts: host10 (down), host11 (disabled), host12 (down)."
 
@@ -206,7 +206,7 @@ def test_reasons_count_the_hosts_that_each_filter_took_out() -> None:
 def test_reasons_say_how_many_would_fit() -> None:
     error = refusal([host(1, memory_mb=1024), host(2, up=False)], spec(3))
     assert error.kwargs["reason"] == (
-        "There is room for 2 of the 3 servers asked for. Of 2 hosts, 1 failed RamFilter (512 MB asked, at most "
+        "There is room for 2 of the 3 servers requested. Of 2 hosts, 1 failed RamFilter (512 MB requested, at most "
         "0 MB free), 1 failed ComputeFilter (down or disabled)."
     )
 

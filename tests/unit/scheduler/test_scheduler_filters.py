@@ -53,12 +53,12 @@ def test_cores(used: int, passes: bool) -> None:
 
 def test_capacity_says_what_was_asked_and_what_is_free() -> None:
     tight, tighter = host(memory_mb_used=8000), host(memory_mb_used=9000)
-    assert RamFilter().reason(tight, spec()) == "512 MB asked, 192 MB free"
-    assert RamFilter().summary(tight, spec()) == "512 MB asked, at most 192 MB free"
-    assert RamFilter().reason(tighter, spec()) == "512 MB asked, 0 MB free"
+    assert RamFilter().reason(tight, spec()) == "512 MB requested, 192 MB free"
+    assert RamFilter().summary(tight, spec()) == "512 MB requested, at most 192 MB free"
+    assert RamFilter().reason(tighter, spec()) == "512 MB requested, 0 MB free"
     assert RamFilter().shortfall(tight, spec()) < RamFilter().shortfall(tighter, spec())
-    assert "1 GB asked" in DiskFilter().reason(host(disk_gb_used=100), spec())
-    assert "1 vCPUs asked" in CoreFilter().reason(host(vcpus_used=16), spec())
+    assert "1 GB requested" in DiskFilter().reason(host(disk_gb_used=100), spec())
+    assert "1 vCPUs requested" in CoreFilter().reason(host(vcpus_used=16), spec())
 
 
 @pytest.mark.parametrize(

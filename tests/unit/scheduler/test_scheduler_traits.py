@@ -86,4 +86,4 @@ def test_what_is_not_free_cannot_be_given_out(free: int | None, asked: int, pass
     assert subject.host_passes(one, request) is passes
     assert subject.passing([one], request) == ([one] if passes else [])
     if not passes:
-        assert subject.reason(one, request) == f"{asked} GB asked, {min(100, free or 100)} GB free"
+        assert subject.reason(one, request) == f"{asked} GB requested, {min(100, free or 100)} GB free"

@@ -1,0 +1,16 @@
+"""The REST APIs: WSGI applications that authenticate, authorize, and validate requests, and call the conductor.
+
+- `http`: the machinery. Server processes, paste pipelines, routing, request and response, microversions, documents.
+- `middleware`: the filters of the pipelines, authentication among them.
+- `compute`: the compute API, one module per resource.
+- ``identity``, ``image``, ``network``, ``volume``: small standalone replacements of Keystone, Glance, Neutron, and Cinder.
+- ``metadata``: the metadata service for guests.
+
+The path of a request to the compute API::
+
+    socket                  http.server: a thread gets the connection when the request has arrived
+    -> paste pipeline       http.deploy loads it; middleware: request id, faults, size limit, authentication
+    -> http.router          finds the routes of the URL
+    -> http.wsgi            the dispatcher: version, policy rule, schemas
+    -> compute.RESOURCE     the handler calls the conductor (or nova_lite.compute.api), and returns a view
+"""

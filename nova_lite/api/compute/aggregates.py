@@ -1,4 +1,4 @@
-"""``/os-aggregates``: hosts that have something in common, and the zones made of them."""
+"""``/os-aggregates``: groups of hosts, and the availability zones made of them."""
 
 from __future__ import annotations
 
@@ -50,13 +50,15 @@ class Aggregates(Extension):
 
     @declares(policies.INDEX, query=t.NO_PARAMETERS, response="aggregates")
     def index(self, req: Request) -> Response:
-        return Response({"aggregates": [_view(req, each) for each in self.conductor.aggregate_list(req.context)]})
+        return Response(
+            {"aggregates": [_view(req, aggregate) for aggregate in self.conductor.aggregate_list(req.context)]}
+        )
 
     @declares(policies.CREATE, body=CREATE_BODY, response="aggregate")
     def create(self, req: Request) -> Response:
-        wanted = req.data["aggregate"]
-        made = self.conductor.aggregate_create(req.context, wanted["name"], wanted.get("availability_zone"))
-        return Response({"aggregate": _created_view(req, made)})
+        body = req.data["aggregate"]
+        created = self.conductor.aggregate_create(req.context, body["name"], body.get("availability_zone"))
+        return Response({"aggregate": _created_view(req, created)})
 
     @declares(policies.SHOW, query=t.NO_PARAMETERS, response="aggregate")
     def show(self, req: Request, id: str) -> Response:
@@ -65,13 +67,13 @@ class Aggregates(Extension):
     @declares(policies.UPDATE, body=UPDATE_BODY, response="aggregate")
     def update(self, req: Request, id: str) -> Response:
         changes = req.data["aggregate"]
-        with _refusals_are_bad_requests():
+        with _conflict_as_bad_request():
             changed = self.conductor.aggregate_update(req.context, _number(id), changes)
         return Response({"aggregate": _view(req, changed)})
 
     @declares(policies.DELETE)
     def delete(self, req: Request, id: str) -> Response:
-        with _refusals_are_bad_requests():
+        with _conflict_as_bad_request():
             self.conductor.aggregate_delete(req.context, _number(id))
         return Response()
 
@@ -90,14 +92,14 @@ class Aggregates(Extension):
     @declares(policies.SET_METADATA, body=SET_METADATA_BODY, response="aggregate")
     def set_metadata(self, req: Request, id: str) -> Response:
         metadata = req.data["set_metadata"]["metadata"]
-        with _refusals_are_bad_requests():
+        with _conflict_as_bad_request():
             changed = self.conductor.aggregate_set_metadata(req.context, _number(id), metadata)
         return Response({"aggregate": _view(req, changed)})
 
     @declares(policies.IMAGES, body=IMAGES_BODY, status=202)
     def cache_images(self, req: Request, id: str) -> Response:
-        """202: the hosts fetch the images into their caches when they come to it."""
-        images = [each["id"] for each in req.data["cache"]]
+        """Request that the hosts cache images. They fetch the images after the response."""
+        images = [image["id"] for image in req.data["cache"]]
         if len(set(images)) < len(images):
             raise exceptions.ValidationError(detail="Duplicate images in request")
         number = _number(id)
@@ -107,7 +109,10 @@ class Aggregates(Extension):
 
 
 def _number(aggregate_id: str) -> str:
-    """A name in place of an id is 400: clients then look it up in the list. No aggregate has a negative number: 404."""
+    """Check an aggregate's id.
+
+    A name is a 400, because clients then search the list for it. A negative number is a 404.
+    """
     digits = aggregate_id.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()):
         raise exceptions.ValidationError(detail=f"Invalid aggregate id {aggregate_id[:64]}: it must be an integer.")
@@ -117,8 +122,11 @@ def _number(aggregate_id: str) -> str:
 
 
 @contextlib.contextmanager
-def _refusals_are_bad_requests() -> Iterator[None]:
-    """What an aggregate's hosts do not allow is 400 here, where it is 409 for adding and removing hosts."""
+def _conflict_as_bad_request() -> Iterator[None]:
+    """Turn the conflict that an aggregate's hosts cause into a 400.
+
+    Only adding and removing hosts returns it as a 409.
+    """
     try:
         yield
     except exceptions.InvalidAggregateAction as error:
@@ -133,7 +141,7 @@ def _view(req: Request, aggregate: Aggregate) -> dict[str, Any]:
 
 
 def _created_view(req: Request, aggregate: Aggregate) -> dict[str, Any]:
-    """The answer to a create, which leaves out what is empty then or was just given."""
+    """Return the response to a create, which has neither hosts nor metadata."""
     view: dict[str, Any] = {
         "id": aggregate.id,
         "name": aggregate.name,

@@ -1,4 +1,4 @@
-"""What a server has: interfaces, which come and go; told from the instance itself."""
+"""``/servers/{server_id}/os-interface``: the network interfaces of a server."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ class AttachInterfaces(Extension):
 
     @declares(policies.INTERFACES_CREATE, body=CREATE_BODY, response="interfaceAttachment")
     def attach(self, req: Request, server_id: str) -> Response:
-        """Accepted; it is ACTIVE as soon as the guest has it."""
-        wanted = req.data["interfaceAttachment"]
-        addresses = [each["ip_address"] for each in wanted.get("fixed_ips", [])]
-        if wanted.get("net_id") and wanted.get("port_id"):
+        """Request an interface. Its state becomes ACTIVE when the guest has it."""
+        body = req.data["interfaceAttachment"]
+        addresses = [fixed_ip["ip_address"] for fixed_ip in body.get("fixed_ips", [])]
+        if body.get("net_id") and body.get("port_id"):
             raise exceptions.InvalidInput(reason="Must not input both network_id and port_id")
-        if addresses and not wanted.get("net_id"):
+        if addresses and not body.get("net_id"):
             raise exceptions.InvalidInput(reason="Must input network_id when request IP address")
         request = NetworkRequest(
-            network_id=wanted.get("net_id"),
-            port_id=wanted.get("port_id"),
+            network_id=body.get("net_id"),
+            port_id=body.get("port_id"),
             fixed_ip=addresses[0] if addresses else None,
-            tag=wanted.get("tag"),
+            tag=body.get("tag"),
         )
         try:
             instance, vif = self.compute.attach_interface(req.context, server_id, request)
@@ -74,7 +74,7 @@ class AttachInterfaces(Extension):
 
     @declares(policies.INTERFACES_DELETE, status=202)
     def detach(self, req: Request, server_id: str, port_id: str) -> Response:
-        """Accepted; it is gone as soon as the guest has let it go."""
+        """Request the detachment. The interface disappears when the guest has released it."""
         self.compute.detach_interface(req.context, server_id, port_id)
         return Response(status=202)
 
@@ -88,10 +88,13 @@ class AttachInterfaces(Extension):
 
 
 def _view(req: Request, instance: Instance, vif: VIF) -> dict[str, Any]:
-    """A built-in network has one range of addresses, so its id stands for the subnet's, too."""
+    """Return the view of an interface.
+
+    A built-in network has a single subnet, so its id is also the id of the subnet.
+    """
     addresses = [(vif.subnet_id or vif.network.id, vif.address)]
-    addresses += [(each.subnet_id, each.address) for each in vif.more]
-    shown: dict[str, Any] = {
+    addresses += [(address.subnet_id, address.address) for address in vif.more]
+    view: dict[str, Any] = {
         "net_id": vif.network.id,
         "port_id": vif.id,
         "mac_addr": vif.mac_address,
@@ -99,12 +102,12 @@ def _view(req: Request, instance: Instance, vif: VIF) -> dict[str, Any]:
         "fixed_ips": [{"subnet_id": subnet_id, "ip_address": address} for subnet_id, address in addresses],
     }
     if req.has(Change.INTERFACE_TAGS):
-        shown["tag"] = vif.tag
-    return shown
+        view["tag"] = vif.tag
+    return view
 
 
 def _state(instance: Instance, vif: VIF) -> str:
-    """In Neutron's words."""
+    """Return the state of the port, in the terms of Neutron."""
     if vif.state is not None:
         return "BUILD" if vif.state == "attaching" else "DOWN"
     return "ACTIVE" if instance.power_state == PowerState.RUNNING and vif.active else "DOWN"

@@ -1,4 +1,4 @@
-"""``/os-availability-zone``."""
+"""``/os-availability-zone``: availability zones, and for admins their hosts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declare
 from nova_lite.objects import AvailabilityZone
 from nova_lite.policies import hosts as policies
 
-#: The zone of hosts that run no servers; for admins only.
+#: The zone of the control plane's hosts. Only admins see it.
 INTERNAL = "internal"
 
 
@@ -38,7 +38,7 @@ class AvailabilityZones(Extension):
 # --- views
 
 
-def _view(found: AvailabilityZone, with_hosts: bool) -> dict[str, Any]:
+def _view(zone: AvailabilityZone, with_hosts: bool) -> dict[str, Any]:
     hosts = None
     if with_hosts:
         hosts = {
@@ -52,6 +52,6 @@ def _view(found: AvailabilityZone, with_hosts: bool) -> dict[str, Any]:
                 }
                 for service in members
             }
-            for host, members in found.hosts.items()
+            for host, members in zone.hosts.items()
         }
-    return {"zoneName": found.name, "zoneState": {"available": found.available}, "hosts": hosts}
+    return {"zoneName": zone.name, "zoneState": {"available": zone.available}, "hosts": hosts}

@@ -1,4 +1,4 @@
-"""Key pairs of the type x509: certificates by which a guest knows its user. Made, checked, fingerprinted."""
+"""Certificates of key pairs of type x509, by which a guest recognizes its user: generation, checks, fingerprints."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _BITS = 2048
 _VALID = datetime.timedelta(days=3650)
 #: Microsoft's user principal name, by which Windows maps a certificate to an account.
 _PRINCIPAL_NAME = x509.ObjectIdentifier("1.3.6.1.4.1.311.20.2.3")
-#: Characters that a common name may have.
+#: Maximum length of a common name.
 _NAME_LENGTH = 64
 _DER_UTF8_STRING = 0x0C
 
 
 def generate(user_id: str) -> tuple[str, str]:
-    """A new private key (PKCS 8, no passphrase) and a certificate for it, signed by itself, as a client; both PEM."""
+    """Return a new private key (PKCS 8, no passphrase) and its self-signed client certificate, both in PEM."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=_BITS)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, user_id[:_NAME_LENGTH])])
     principal = x509.OtherName(_PRINCIPAL_NAME, _utf8_string(f"{user_id}@localhost"))
@@ -47,7 +47,7 @@ def generate(user_id: str) -> tuple[str, str]:
 
 
 def checked(certificate: str) -> str:
-    """The certificate, unchanged. Raises `InvalidKeypair` unless it is one in PEM."""
+    """Return the certificate unchanged. Raise `InvalidKeypair` unless it is a certificate in PEM."""
     if len(certificate) > ssh_keys.MAX_LENGTH or not certificate.startswith(CERTIFICATE_START):
         raise exceptions.InvalidKeypair(reason="failed to generate fingerprint: it is not a certificate in PEM")
     _load(certificate)
@@ -55,8 +55,8 @@ def checked(certificate: str) -> str:
 
 
 def fingerprint(certificate: str) -> str:
-    """SHA-1 of the certificate in DER, in hex pairs. Not for security: it names the certificate."""
-    return _load(certificate).fingerprint(hashes.SHA1()).hex(":")  # noqa: S303 what clients compare with
+    """Return the SHA-1 of the certificate in DER, as pairs of hex digits. It is a name, not a protection."""
+    return _load(certificate).fingerprint(hashes.SHA1()).hex(":")  # noqa: S303 clients compare it
 
 
 def _load(certificate: str) -> x509.Certificate:
@@ -67,7 +67,10 @@ def _load(certificate: str) -> x509.Certificate:
 
 
 def _utf8_string(text: str) -> bytes:
-    """In DER: tag, length, value. A length from 128 on is written as how many bytes it has, and these."""
+    """Encode ``text`` in DER: tag, length, value.
+
+    A length from 128 on is written as its number of bytes, followed by these bytes.
+    """
     value = text.encode()
     length = len(value)
     size = (length.bit_length() + 7) // 8

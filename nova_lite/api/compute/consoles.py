@@ -1,5 +1,4 @@
-"""URLs of consoles, and where a console's token leads.
-What a server printed on its console."""
+"""Consoles: their URLs, their tokens, and the console output of a server."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ _TYPES = ("novnc", "xvpvnc", "spice-html5", "rdp-html5", "serial")
 
 
 def _create(protocols: tuple[str, ...], console_types: tuple[str, ...]) -> t.Schema:
-    asked = {"protocol": t.one_of(*protocols), "type": t.one_of(*console_types)}
-    return t.wrapped("remote_console", t.strict(asked, ("protocol", "type")))
+    properties = {"protocol": t.one_of(*protocols), "type": t.one_of(*console_types)}
+    return t.wrapped("remote_console", t.strict(properties, ("protocol", "type")))
 
 
 CREATE_BODY = Versioned(
@@ -61,26 +60,26 @@ class RemoteConsoles(Extension):
 
     @declares(policies.REMOTE_CONSOLES, body=GET_VNC_BODY, response="console")
     def get_vnc_console(self, req: Request, id: str) -> Response:
-        return self._old_answer(req, id, "vnc", "os-getVNCConsole")
+        return self._console_of_action(req, id, "vnc", "os-getVNCConsole")
 
     @declares(policies.REMOTE_CONSOLES, body=GET_SPICE_BODY, response="console")
     def get_spice_console(self, req: Request, id: str) -> Response:
-        return self._old_answer(req, id, "spice", "os-getSPICEConsole")
+        return self._console_of_action(req, id, "spice", "os-getSPICEConsole")
 
     @declares(policies.REMOTE_CONSOLES, body=GET_SERIAL_BODY, response="console")
     def get_serial_console(self, req: Request, id: str) -> Response:
-        return self._old_answer(req, id, "serial", "os-getSerialConsole")
+        return self._console_of_action(req, id, "serial", "os-getSerialConsole")
 
-    def _old_answer(self, req: Request, id: str, protocol: str, name: str) -> Response:
+    def _console_of_action(self, req: Request, id: str, protocol: str, name: str) -> Response:
         console_type = req.data[name]["type"]
         url = self.compute.get_console_url(req.context, id, protocol, console_type)
         return Response({"console": {"type": console_type, "url": url}})
 
     @declares(policies.REMOTE_CONSOLES, body=CREATE_BODY, response="remote_console")
     def create(self, req: Request, server_id: str) -> Response:
-        asked = req.data["remote_console"]
-        url = self.compute.get_console_url(req.context, server_id, asked["protocol"], asked["type"])
-        return Response({"remote_console": {"protocol": asked["protocol"], "type": asked["type"], "url": url}})
+        body = req.data["remote_console"]
+        url = self.compute.get_console_url(req.context, server_id, body["protocol"], body["type"])
+        return Response({"remote_console": {"protocol": body["protocol"], "type": body["type"], "url": url}})
 
 
 class ConsoleAuthTokens(Extension):
@@ -90,19 +89,22 @@ class ConsoleAuthTokens(Extension):
 
     @declares(policies.AUTH_TOKENS, query=t.NO_PARAMETERS, response="console", faults=(401,))
     def show(self, req: Request, id: str) -> Response:
-        """Before 2.31 those of RDP consoles alone, of which there are none here."""
+        """Show where a console's token leads.
+
+        Before 2.31 only tokens of RDP consoles are shown, which do not exist here.
+        """
         console = self.conductor.console_token_get(req.context, tokens.digest(id))
         if not req.has(Change.CONSOLE_TOKENS_OF_ALL_TYPES):
             raise exceptions.ConsoleTypeNotShown()
-        where = {
+        view = {
             "instance_uuid": console.instance_uuid,
             "host": console.console.host,
             "port": console.console.port,
             "internal_access_path": console.console.internal_access_path,
         }
         if req.has(Change.SPICE_DIRECT):
-            where["tls_port"] = None
-        return Response({"console": where})
+            view["tls_port"] = None
+        return Response({"console": view})
 
 
 class ConsoleOutput(Extension):
@@ -121,5 +123,8 @@ class ConsoleOutput(Extension):
 
 
 def _is_shown(char: str) -> bool:
-    """Guests print control characters that break terminals and XML-minded clients; text keeps tab and newlines."""
+    """Check whether ``char`` may appear in the output.
+
+    Other control characters break terminals and XML clients.
+    """
     return char >= " " or char in "\t\r\n"

@@ -1,4 +1,4 @@
-"""Building the servers of a lost host anew on other ones."""
+"""The server action ``evacuate``: rebuilds a server of a failed host on another host."""
 
 from __future__ import annotations
 
@@ -36,11 +36,14 @@ class Evacuate(Extension):
 
     @declares(policies.EVACUATE, body=EVACUATE_BODY)
     def evacuate(self, req: Request, id: str) -> Response:
-        """Disks are never shared here, so the server gets a new one from its image. Before 2.29, or with
-        ``force``, a ``host`` is taken past the filters, and only the claim judges whether it fits there."""
+        """Request an evacuation. The server gets a new disk from its image, because hosts do not share disks.
+
+        Before 2.29, or with ``force``, a given ``host`` bypasses the scheduler's filters. Only its free
+        resources count.
+        """
         body = req.data["evacuate"]
         if strutils.bool_from_string(body.get("onSharedStorage", False)):
-            raise exceptions.ValidationError(detail="onSharedStorage: no host shares its disks with another one here.")
+            raise exceptions.ValidationError(detail="onSharedStorage is not supported: hosts do not share disks.")
         password = server_password.admin_password(body)
         stopped = req.has(Change.EVACUATE_STOPPED)
         forced = not req.has(Change.EVACUATE_FORCE) or strutils.bool_from_string(body.get("force", False))

@@ -1,4 +1,4 @@
-"""``/extensions``: the parts of this API, under the aliases and names that clients look up."""
+"""``/extensions``: the extensions of this API, by the aliases and names that clients look up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nova_lite.policies import extensions as policies
 
 
 class NovaExtension(NamedTuple):
-    """One of Nova's extensions. It is listed if ``route`` is served: "METHOD PATH", or the name of a server action."""
+    """An extension of Nova. It is listed if ``route`` is served: "METHOD PATH", or the name of a server action."""
 
     name: str
     description: str
@@ -26,7 +26,7 @@ _FLAVORS = "GET /flavors/detail"
 _HYPERVISORS = "GET /os-hypervisors/detail"
 _SERVICES = "GET /os-services"
 
-#: By alias. What Nova itself has removed is not here.
+#: Nova's extensions by alias, except the ones removed from Nova.
 NOVA_EXTENSIONS: dict[str, NovaExtension] = {
     "NMN": NovaExtension("Multinic", "More than one fixed address for a server.", "addFixedIp"),
     "OS-DCF": NovaExtension("DiskConfig", "How a server's disk is partitioned.", _CREATE),
@@ -160,33 +160,36 @@ class Extensions(Extension):
 
     @declares(policies.EXTENSIONS, response="extensions")
     def index(self, req: Request) -> Response:
-        return Response({"extensions": [_view(alias, part) for alias, part in served().items()]})
+        return Response({"extensions": [_view(alias, extension) for alias, extension in served().items()]})
 
     @declares(policies.EXTENSIONS, response="extension")
     def show(self, req: Request, id: str) -> Response:
-        part = served().get(id)
-        if part is None:
+        extension = served().get(id)
+        if extension is None:
             raise exceptions.NotFound(f"There is no extension {id[:64]} here.")
-        return Response({"extension": _view(id, part)})
+        return Response({"extension": _view(id, extension)})
 
 
 @functools.cache
 def served() -> dict[str, NovaExtension]:
-    """Of `NOVA_EXTENSIONS`, those of which there is something, by alias."""
-    rows = [row for made in router.extension_classes() for row in made.routes if _is_served(made, row)]
-    known = {row.action for row in rows} | {re.sub(r"{\w+}", "{}", f"{row.method} {row.path}") for row in rows}
-    return {alias: part for alias, part in NOVA_EXTENSIONS.items() if part.route in known}
+    """Return the entries of `NOVA_EXTENSIONS` whose route is served, by alias."""
+    routes = [
+        route for extension in router.extension_classes() for route in extension.routes if _is_served(extension, route)
+    ]
+    known = {route.action for route in routes}
+    known |= {re.sub(r"{\w+}", "{}", f"{route.method} {route.path}") for route in routes}
+    return {alias: extension for alias, extension in NOVA_EXTENSIONS.items() if extension.route in known}
 
 
-def _is_served(made: type[Extension], row: Route) -> bool:
-    return row.declaration(made).policy != NOT_SERVED
+def _is_served(extension: type[Extension], route: Route) -> bool:
+    return route.declaration(extension).policy != NOT_SERVED
 
 
-def _view(alias: str, part: NovaExtension) -> dict[str, Any]:
+def _view(alias: str, extension: NovaExtension) -> dict[str, Any]:
     return {
         "alias": alias,
-        "name": part.name,
-        "description": part.description,
+        "name": extension.name,
+        "description": extension.description,
         "namespace": "http://docs.openstack.org/compute/ext/fake_xml",
         "updated": "2014-12-03T00:00:00Z",
         "links": [],

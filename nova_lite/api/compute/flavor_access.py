@@ -1,4 +1,4 @@
-"""``/flavors/{id}/os-flavor-access`` and the actions that change it: who may use a private flavor."""
+"""``/flavors/{id}/os-flavor-access`` and its actions: the projects that may use a private flavor."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class FlavorAccess(Extension):
 
     @declares(policies.ACCESS_ADD, body=ADD_ACCESS_BODY, response="flavor_access")
     def add(self, req: Request, id: str) -> Response:
-        """To a public flavor only up to 2.6, without effect."""
+        """Grant access. A public flavor is refused since 2.7; before, the request has no effect on it."""
         project_id = req.data["addTenantAccess"]["tenant"]
-        even_public = not req.has(Change.FLAVOR_ACCESS_PRIVATE_ONLY)
-        return _response(id, self.conductor.flavor_access_add(req.context, id, project_id, even_public))
+        allow_public = not req.has(Change.FLAVOR_ACCESS_PRIVATE_ONLY)
+        return _response(id, self.conductor.flavor_access_add(req.context, id, project_id, allow_public))
 
     @declares(policies.ACCESS_REMOVE, body=REMOVE_ACCESS_BODY, response="flavor_access")
     def remove(self, req: Request, id: str) -> Response:
@@ -46,5 +46,5 @@ class FlavorAccess(Extension):
 
 
 def _response(flavor_id: str, projects: list[str]) -> Response:
-    rows: list[dict[str, Any]] = [{"flavor_id": flavor_id, "tenant_id": project} for project in projects]
-    return Response({"flavor_access": rows})
+    access: list[dict[str, Any]] = [{"flavor_id": flavor_id, "tenant_id": project} for project in projects]
+    return Response({"flavor_access": access})

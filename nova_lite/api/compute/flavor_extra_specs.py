@@ -1,4 +1,4 @@
-"""``/flavors/{id}/os-extra_specs``."""
+"""``/flavors/{id}/os-extra_specs``: hardware settings and scheduling properties of a flavor."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ class FlavorExtraSpecs(Extension):
 
 
 def _checked(req: Request, specs: dict[str, Any]) -> dict[str, str]:
-    """Extra specs as text. What cannot be had is refused; names and values of known ones are checked since 2.86."""
+    """Return extra specs as text. Raise an error for unsupported values.
+
+    Since 2.86 the names and values of known extra specs are checked as well.
+    """
     texts = {key: str(value) for key, value in specs.items()}
     for key, value in texts.items():
         hardware.check_extra_spec(key, value, req.has(Change.EXTRA_SPECS_CHECKED))

@@ -1,4 +1,4 @@
-"""``/flavors``."""
+"""``/flavors``: the sizes of servers."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ _LIST: t.Schema = {
     "is_public": t.Q_ANY,
     "minRam": t.Q_ANY,
     "minDisk": t.Q_ANY,
-    "sort_key": t.each(t.one_of(*_SORT_KEYS, "rxtx_factor")),
+    "sort_key": t.repeatable(t.one_of(*_SORT_KEYS, "rxtx_factor")),
     "sort_dir": t.Q_SORT_DIR,
 }
-_LIST_2102: t.Schema = {**_LIST, "name": t.Q_REGEX, "sort_key": t.each(t.one_of(*_SORT_KEYS))}
+_LIST_2102: t.Schema = {**_LIST, "name": t.Q_REGEX, "sort_key": t.repeatable(t.one_of(*_SORT_KEYS))}
 
 INDEX_QUERY = Versioned(
     {
@@ -135,7 +135,10 @@ class Flavors(Extension):
 
 
 def _is_public(req: Request, query: Query) -> bool | None:
-    """Which flavors: public ones, private ones, or (None) both; whoever may not see private ones gets public ones."""
+    """Return the visibility filter: True for public flavors, False for private ones, None for both.
+
+    Callers without permission for private flavors always get the public ones.
+    """
     if not req.allows(policies.LIST_PRIVATE):
         return True
     text = query.one("is_public")
@@ -160,7 +163,7 @@ def _number(query: Query, name: str) -> int | None:
 
 
 def _flavor(body: dict[str, Any]) -> Flavor:
-    """An id that is left out, null or "auto" is made up by the conductor."""
+    """Return the flavor of a request. Its id is empty if the conductor has to generate it."""
     flavorid = body.get("id")
     return Flavor(
         flavorid="" if flavorid is None or flavorid == "auto" else str(flavorid),
@@ -193,7 +196,7 @@ def _view(req: Request, flavor: Flavor) -> dict[str, Any]:
 
 
 def embedded_view(flavor: Flavor, with_specs: bool) -> dict[str, Any]:
-    """As a server shows the flavor it was made with, since 2.47."""
+    """Return the flavor in the form in which a server shows it since 2.47."""
     view: dict[str, Any] = {
         "vcpus": flavor.vcpus,
         "ram": flavor.memory_mb,

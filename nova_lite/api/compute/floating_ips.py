@@ -1,5 +1,7 @@
-"""Floating addresses of the built-in backend: ``/os-floating-ips`` and their pools until 2.35, and the actions that
-lead one to a server, until 2.43."""
+"""Floating addresses of the built-in network backend: ``/os-floating-ips`` and their pools until 2.35.
+
+The server actions that associate an address with a server exist until 2.43.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,12 @@ class FloatingIps(Extension):
 
     @declares(policies.POOLS, response="floating_ip_pools")
     def pools(self, req: Request) -> Response:
-        found = self.conductor.floating_ip_pool_list(req.context)
-        return Response({"floating_ip_pools": [{"name": pool.name} for pool in found]})
+        pools = self.conductor.floating_ip_pool_list(req.context)
+        return Response({"floating_ip_pools": [{"name": pool.name} for pool in pools]})
 
     @declares(policies.LIST, response="floating_ips")
     def index(self, req: Request) -> Response:
-        return Response({"floating_ips": [_view(each) for each in self.conductor.floating_ip_list(req.context)]})
+        return Response({"floating_ips": [_view(address) for address in self.conductor.floating_ip_list(req.context)]})
 
     @declares(policies.SHOW, response="floating_ip")
     def show(self, req: Request, id: str) -> Response:
@@ -67,8 +69,8 @@ class FloatingIps(Extension):
 
     @declares(policies.ADD, body=ADD_BODY, status=202)
     def add(self, req: Request, id: str) -> Response:
-        wanted = req.data["addFloatingIp"]
-        self.conductor.floating_ip_associate(req.context, id, wanted["address"], wanted.get("fixed_address"))
+        body = req.data["addFloatingIp"]
+        self.conductor.floating_ip_associate(req.context, id, body["address"], body.get("fixed_address"))
         return Response(status=202)
 
     @declares(policies.REMOVE, body=REMOVE_BODY, status=202)
@@ -77,11 +79,11 @@ class FloatingIps(Extension):
         return Response(status=202)
 
 
-def _view(found: FloatingIp) -> dict[str, Any]:
+def _view(floating_ip: FloatingIp) -> dict[str, Any]:
     return {
-        "id": found.id,
-        "ip": found.address,
-        "pool": found.pool,
-        "fixed_ip": found.fixed_address,
-        "instance_id": found.instance_uuid,
+        "id": floating_ip.id,
+        "ip": floating_ip.address,
+        "pool": floating_ip.pool,
+        "fixed_ip": floating_ip.fixed_address,
+        "instance_id": floating_ip.instance_uuid,
     }

@@ -1,4 +1,4 @@
-"""``/os-hosts`` until 2.42: services by host, and what a host's servers take."""
+"""``/os-hosts`` until 2.42: services by host, and the resources that a host's servers use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LAST = Change.NO_HOSTS - 1
 _PATH = "/os-hosts"
 _SWITCHES = {"startup": policies.HOSTS_START, "shutdown": policies.HOSTS_SHUTDOWN, "reboot": policies.HOSTS_REBOOT}
 
-_DISABLE = " `openstack compute service set --disable` keeps new servers away."
+_INSTEAD = " `openstack compute service set --disable` keeps new servers away."
 
 
 class Hosts(Extension):
@@ -62,18 +62,18 @@ class Hosts(Extension):
 
     @declares(policies.HOSTS_UPDATE, body=HOST_UPDATE_BODY, response=("host", "status"))
     def update(self, req: Request, id: str) -> Response:
-        """Maintenance would move the host's servers away, which no driver here can."""
+        """Enable or disable a host. Maintenance mode, which would move its servers away, is not supported."""
         service = self._service(req, id)
         if req.data.get("maintenance_mode") is not None:
-            raise exceptions.NotServed(what="Host maintenance", instead=_DISABLE)
+            raise exceptions.NotServed(what="Host maintenance", instead=_INSTEAD)
         disabled = req.data["status"] == "disable"
         self.conductor.service_update(req.context, service.uuid, {"disabled": disabled, "disabled_reason": None})
         return Response({"host": id, "status": req.data["status"] + "d"})
 
     def switch(self, req: Request, id: str) -> Response:
-        """No driver here switches its host: always an error, for an unknown host another one."""
+        """Refuse to power a host on or off, which no driver supports. An unknown host is a 404."""
         self._service(req, id)
-        raise exceptions.NotServed(what="Switching hosts on and off", instead=_DISABLE)
+        raise exceptions.NotServed(what="Switching hosts on and off", instead=_INSTEAD)
 
     def _service(self, req: Request, host: str) -> Service:
         services = self.conductor.service_list(req.context, host, "nova-compute")
@@ -102,16 +102,19 @@ def _short_view(service: Service) -> dict[str, Any]:
 
 
 def _resources_view(host: str, nodes: list[ComputeNode], instances: list[Instance]) -> list[dict[str, Any]]:
-    """``used_now`` is what is claimed, ``used_max`` what the host's servers may take."""
+    """Return the resources of a host and their use, in total and by project.
+
+    ``used_now``: the claimed resources. ``used_max``: the resources of all servers on the host.
+    """
     total = _sum([(node.inventory.vcpus, node.inventory.memory_mb, node.inventory.disk_gb) for node in nodes])
     used = _sum([(node.vcpus_used, node.memory_mb_used, node.disk_gb_used) for node in nodes])
     projects = sorted({instance.project_id for instance in instances})
-    rows = {"(total)": total, "(used_now)": used, "(used_max)": _sum([_amounts(item) for item in instances])}
+    amounts = {"(total)": total, "(used_now)": used, "(used_max)": _sum([_amounts(item) for item in instances])}
     for project in projects:
-        rows[project] = _sum([_amounts(item) for item in instances if item.project_id == project])
+        amounts[project] = _sum([_amounts(item) for item in instances if item.project_id == project])
     return [
         {"resource": {"host": host, "project": project, "cpu": cpu, "memory_mb": memory_mb, "disk_gb": disk_gb}}
-        for project, (cpu, memory_mb, disk_gb) in rows.items()
+        for project, (cpu, memory_mb, disk_gb) in amounts.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""``/os-hypervisors``."""
+"""``/os-hypervisors``: the compute nodes, their resources, and their servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nova_lite.policies import hosts as policies
 
 _HYPERVISORS_253: t.Schema = {
     **t.PAGING,
-    "hypervisor_hostname_pattern": t.each(t.HOST),
+    "hypervisor_hostname_pattern": t.repeatable(t.HOST),
     "with_servers": t.Q_BOOLEAN,
 }
 
@@ -76,7 +76,7 @@ class Hypervisors(Extension):
         if not _is_up(node):
             raise exceptions.ValidationError(detail=f"Service of host {node.host} is unavailable: it is down.")
         if node.inventory.uptime is None:
-            raise exceptions.NotImplementedByDriver(operation="telling its uptime")
+            raise exceptions.NotImplementedByDriver(operation="uptime")
         return Response({"hypervisor": _short_view(req, node, None) | {"uptime": node.inventory.uptime}})
 
     @declares(policies.HYPERVISORS_STATISTICS, query=t.NO_PARAMETERS, response="hypervisor_statistics")
@@ -95,7 +95,7 @@ class Hypervisors(Extension):
         return Response({"hypervisors": [_short_view(req, node, servers) for node in nodes]})
 
     def _list(self, req: Request) -> tuple[list[ComputeNode], ServersByNode | None, dict[str, Any]]:
-        """A page of hypervisors, their servers if asked for, and the link to the next page."""
+        """Return a page of hypervisors, their servers if requested, and the link to the next page."""
         query = req.query
         pattern = query.one("hypervisor_hostname_pattern")
         if pattern is not None and ("limit" in query or "marker" in query):
@@ -112,7 +112,11 @@ class Hypervisors(Extension):
         return nodes, servers, req.next_page("hypervisors_links", nodes, limit, lambda node: _identity(req, node))
 
     def _get(self, req: Request, node_id: str) -> ComputeNode:
-        """A name in place of an id is 400 since ids are uuids (clients then look it up in the list), 404 before."""
+        """Return a hypervisor.
+
+        A name instead of an id is a 400 since ids are uuids, because clients then search the list for it. Before, it is
+        a 404.
+        """
         if req.has(Change.UUIDS_OF_SERVICES):
             if not validation.is_uuid(node_id):
                 raise exceptions.ValidationError(detail=f"Invalid uuid {node_id[:64]}")
@@ -127,7 +131,7 @@ class Hypervisors(Extension):
         return nodes
 
     def _servers(self, req: Request) -> ServersByNode:
-        """All servers, by the host and node they are on."""
+        """Return all servers, by host and node."""
         servers: ServersByNode = defaultdict(list)
         everything = InstanceFilters(with_user_data=False)
         for instance in self.conductor.instance_list(req.context, everything, None, None, ["created_at"], ["asc"]):
@@ -147,12 +151,12 @@ def _identity(req: Request, node: ComputeNode) -> str:
 
 
 def _is_up(node: ComputeNode) -> bool:
-    """Whether what the host last told of itself may be believed to be so now."""
+    """Check whether the host's last report is current."""
     return services.state(node.service) == "up"
 
 
 def _short_view(req: Request, node: ComputeNode, servers: ServersByNode | None) -> dict[str, Any]:
-    """``servers`` by host and node: None when they were not asked for."""
+    """Return the short view. ``servers``: servers by host and node, or None if they were not requested."""
     view: dict[str, Any] = {
         "id": node.uuid if req.has(Change.UUIDS_OF_SERVICES) else node.id,
         "hypervisor_hostname": node.node,

@@ -1,4 +1,4 @@
-"""``/images/{id}/metadata`` until 2.38: an image's properties, for clients that ask the compute API."""
+"""``/images/{id}/metadata`` until 2.38: an image's properties, for clients that use the compute API."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class ImageMetadata(Extension):
     @declares(policies.METADATA_CHANGE, body=t.METADATA_BODY, response="metadata")
     def update_all(self, req: Request, image_id: str) -> Response:
         new = req.data["metadata"]
-        gone = dict.fromkeys(self._get(req, image_id).keys() - new.keys())
-        return Response({"metadata": self._change(req, image_id, {}, new, gone)})
+        removed = dict.fromkeys(self._get(req, image_id).keys() - new.keys())
+        return Response({"metadata": self._change(req, image_id, {}, new, removed)})
 
     @declares(policies.METADATA_CHANGE, body=t.METADATA_ITEM_BODY, response="meta")
     def update(self, req: Request, image_id: str, key: str) -> Response:
@@ -73,9 +73,9 @@ class ImageMetadata(Extension):
         image_id: str,
         old: dict[str, str],
         new: dict[str, str],
-        gone: dict[str, None] | None = None,
+        removed: dict[str, None] | None = None,
     ) -> dict[str, str]:
-        """Set ``new`` beside the ``old`` that stay, and take ``gone`` away; returns what the image has then."""
+        """Set the properties ``new``, keep ``old``, and remove ``removed``. Return all properties of the image."""
         if len({**old, **new}) > _MAXIMUM:
             raise exceptions.Forbidden("Image metadata limit exceeded")
-        return self.images.change_properties(req.context, image_id, {**(gone or {}), **new}).properties
+        return self.images.change_properties(req.context, image_id, {**(removed or {}), **new}).properties

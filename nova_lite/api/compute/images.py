@@ -1,4 +1,4 @@
-"""``/images`` until 2.35: what the image service knows, for clients that ask the compute API."""
+"""``/images`` until 2.35: the image service's images, for clients that use the compute API."""
 
 from __future__ import annotations
 
@@ -56,8 +56,10 @@ class Images(Extension):
         return Response(status=204)
 
     def _list(self, req: Request) -> tuple[list[Image], dict[str, Any]]:
-        """A page of the images that match, and the link to the next one. There are few images: they are filtered
-        here."""
+        """Return a page of the matching images, and the link to the next page.
+
+        There are few images, so they are filtered here.
+        """
         query = req.query
         status = query.one("status")
         statuses = _image_statuses(status) if status is not None else None
@@ -70,7 +72,7 @@ class Images(Extension):
 def _matches(query: Query, statuses: list[str] | None, image: Image) -> bool:
     since = query.one("changes-since")
     server = (query.one("server") or "").rpartition("/")[2]
-    wanted = {
+    properties = {
         **{name.removeprefix("property-"): query.one(name) for name in query if name.startswith("property-")},
         **({"image_type": query.one("type")} if "type" in query else {}),
         **({"instance_uuid": server} if server else {}),
@@ -81,7 +83,7 @@ def _matches(query: Query, statuses: list[str] | None, image: Image) -> bool:
         and (since is None or (changed is not None and changed >= validation.parse_time(since)))
         and image.min_ram >= _number(query, "minRam")
         and image.min_disk >= _number(query, "minDisk")
-        and all(image.properties.get(name) == value for name, value in wanted.items())
+        and all(image.properties.get(name) == value for name, value in properties.items())
     )
 
 
@@ -94,7 +96,7 @@ def _number(query: Query, name: str) -> int:
 
 # --- views
 
-#: Status here, and progress in percent.
+#: The compute API's status and progress (percent) of each status of the image service.
 _STATUSES = {
     "active": ("ACTIVE", 100),
     "queued": ("SAVING", 25),
@@ -106,8 +108,8 @@ _STATUSES = {
 
 
 def _image_statuses(status: str) -> list[str]:
-    """The image service's words for a status of the compute API."""
-    return [word for word, (shown, _) in _STATUSES.items() if shown == status.upper()]
+    """Return the image service's statuses for a status of the compute API."""
+    return [name for name, (shown, _) in _STATUSES.items() if shown == status.upper()]
 
 
 def _short_view(req: Request, image: Image) -> dict[str, Any]:

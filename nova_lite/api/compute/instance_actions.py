@@ -1,4 +1,4 @@
-"""``/servers/{server_id}/os-instance-actions``: what was asked of a server, and what became of it."""
+"""``/servers/{server_id}/os-instance-actions``: the log of a server's actions and their events."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class InstanceActions(Extension):
     @declares(policies.LIST, query=ACTIONS_QUERY, response="instanceActions")
     def index(self, req: Request, server_id: str) -> Response:
         self._check_not_deleted(req, server_id)
-        every = self.conductor.action_list(req.context, server_id)
+        log = self.conductor.action_list(req.context, server_id)
         since, before = req.query.changes()
         actions = [
             action
-            for action in every
+            for action in log
             if (since is None or (action.updated_at or action.start_time) >= since)
             and (before is None or (action.updated_at or action.start_time) <= before)
         ]
@@ -62,7 +62,7 @@ class InstanceActions(Extension):
         return Response({"instanceAction": _detail_view(req, action)})
 
     def _check_not_deleted(self, req: Request, server_id: str) -> None:
-        """Before 2.21 a deleted server's log was gone with it."""
+        """Raise `InstanceNotFound` for a deleted server before 2.21, where its log is not readable."""
         if not req.has(Change.ACTIONS_OF_DELETED):
             self.conductor.instance_get(req.context, server_id)
 

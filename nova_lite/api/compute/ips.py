@@ -1,4 +1,4 @@
-"""``/servers/{server_id}/ips``: a server's addresses."""
+"""``/servers/{server_id}/ips``: the addresses of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``/os-keypairs``."""
+"""``/os-keypairs``: users' SSH keys and certificates, which are generated here or imported."""
 
 from __future__ import annotations
 
@@ -89,24 +89,29 @@ class Keypairs(Extension):
 
 
 def _authorized_user(req: Request, user_id: str | None) -> str:
-    """The user whose key pairs it is about: oneself, unless an admin names another one."""
+    """Return the user whose key pairs the request is about: the caller, or the user that an admin names.
+
+    Raises `PolicyNotAuthorized`.
+    """
     owner = user_id or str(req.context.user_id)
     req.authorize(req.declared.policy, {"user_id": owner, "project_id": req.context.project_id})
     return owner
 
 
-# Private half (None when the public one was given), public half, fingerprint. A private half goes to the user and
-# nowhere else.
+# Return values: private key (None if the public key was given), public key, and fingerprint. Only the response
+# contains the private key; it is not stored.
 
 
-def _ssh_key(given: str | None, user_id: str) -> tuple[str | None, str, str]:
-    made, public_key = ssh_keys.generate() if given is None else (None, ssh_keys.checked(given))
-    return made, public_key, ssh_keys.fingerprint(public_key)
+def _ssh_key(given_key: str | None, user_id: str) -> tuple[str | None, str, str]:
+    private_key, public_key = ssh_keys.generate() if given_key is None else (None, ssh_keys.checked(given_key))
+    return private_key, public_key, ssh_keys.fingerprint(public_key)
 
 
-def _certificate(given: str | None, user_id: str) -> tuple[str | None, str, str]:
-    made, certificate = certificates.generate(user_id) if given is None else (None, certificates.checked(given))
-    return made, certificate, certificates.fingerprint(certificate)
+def _certificate(given_key: str | None, user_id: str) -> tuple[str | None, str, str]:
+    private_key, certificate = (
+        certificates.generate(user_id) if given_key is None else (None, certificates.checked(given_key))
+    )
+    return private_key, certificate, certificates.fingerprint(certificate)
 
 
 # --- views
@@ -128,7 +133,7 @@ def _view(req: Request, keypair: KeyPair) -> dict[str, Any]:
 
 
 def _created_view(req: Request, keypair: KeyPair, private_key: str | None) -> dict[str, Any]:
-    """``private_key`` is shown this one time, when it was made here."""
+    """Return the response to a create. It is the only one with ``private_key``, if the key was generated here."""
     view = _short_view(req, keypair) | {"user_id": keypair.user_id}
     if private_key is not None:
         view["private_key"] = private_key

@@ -1,5 +1,4 @@
-"""``/os-migrations`` and ``/servers/{server_id}/migrations``: moves of servers, and the live ones that are going on.
-Live migrations that are going on: what the user wants of them. And what a request for one says."""
+"""``/os-migrations`` and ``/servers/{server_id}/migrations``: moves of servers, and live migrations in progress."""
 
 from __future__ import annotations
 
@@ -53,24 +52,24 @@ class Migrations(Extension):
 
     @declares(policies.MIGRATIONS, query=MIGRATIONS_QUERY, response="migrations")
     def index(self, req: Request) -> Response:
-        """Before 2.59 neither paged nor filtered by time."""
+        """List migrations. Before 2.59 the list has neither pages nor filters by time."""
         pages = req.has(Change.MIGRATION_PAGING)
         since, before = req.query.changes() if pages else (None, None)
         named = {name: req.query[name] for name in _NAMES if name in req.query}
         filters = MigrationFilters(**named, changes_since=since, changes_before=before)
         marker = req.query.marker if pages else None
-        found = self.conductor.migration_list(req.context, filters, req.query.limit, marker)
+        migrations = self.conductor.migration_list(req.context, filters, req.query.limit, marker)
         links: dict[str, Any] = {}
         if pages:
-            links = req.next_page("migrations_links", found, req.query.limit, lambda each: each.uuid)
-        return Response({"migrations": [_view(req, each) for each in found], **links})
+            links = req.next_page("migrations_links", migrations, req.query.limit, lambda migration: migration.uuid)
+        return Response({"migrations": [_view(req, migration) for migration in migrations], **links})
 
     @declares(policies.SERVER_MIGRATIONS, response="migrations")
     def of_server(self, req: Request, server_id: str) -> Response:
-        """Live migrations that are going on."""
+        """List the live migrations in progress."""
         self.conductor.instance_get(req.context, server_id)
-        found = self.conductor.migrations_in_progress(req.context, server_id)
-        return Response({"migrations": [_live_view(req, each) for each in found]})
+        migrations = self.conductor.migrations_in_progress(req.context, server_id)
+        return Response({"migrations": [_live_view(req, migration) for migration in migrations]})
 
     @declares(policies.SERVER_MIGRATION, response="migration")
     def show(self, req: Request, server_id: str, id: str) -> Response:
@@ -78,12 +77,12 @@ class Migrations(Extension):
         self.conductor.instance_get(req.context, server_id)
         if not id.isdecimal() or len(id) > 18:
             raise exceptions.MigrationNotFound(**names)
-        found: ServerMigration = self.conductor.migration_get(req.context, server_id, int(id))
-        if found.migration_type != _LIVE:
+        migration: ServerMigration = self.conductor.migration_get(req.context, server_id, int(id))
+        if migration.migration_type != _LIVE:
             raise exceptions.MigrationNotLive(**names)
-        if found.status not in _IN_PROGRESS:
+        if migration.status not in _IN_PROGRESS:
             raise exceptions.MigrationNotInProgress(**names)
-        return Response({"migration": _live_view(req, found)})
+        return Response({"migration": _live_view(req, migration)})
 
 
 _MIGRATION = "/servers/{server_id}/migrations/{id}"
@@ -99,7 +98,10 @@ class LiveMigrations(Extension):
 
     @declares(policies.MIGRATION_ABORT, status=202)
     def abort(self, req: Request, server_id: str, id: str) -> Response:
-        """The server stays where it was. Since 2.65 also before the migration proper has begun."""
+        """Abort a live migration. The server stays on its host.
+
+        Since 2.65 a queued migration can be aborted as well.
+        """
         number = _number(id)
         if number is None:
             raise exceptions.MigrationNotFoundForInstance(migration_id=id, instance_id=server_id)
@@ -109,7 +111,10 @@ class LiveMigrations(Extension):
 
     @declares(policies.MIGRATION_FORCE_COMPLETE, body=FORCE_COMPLETE_BODY, status=202)
     def force_complete(self, req: Request, server_id: str, id: str) -> Response:
-        """The guest is paused, or runs at its destination before all of its memory is there."""
+        """Force a live migration to complete.
+
+        The guest is paused, or it runs at its destination before all of its memory has arrived.
+        """
         number = _number(id)
         if number is None:
             raise exceptions.MigrationNotThere(migration_id=id, instance_id=server_id)
@@ -144,7 +149,7 @@ def _view(req: Request, migration: ServerMigration) -> dict[str, Any]:
 
 
 def _live_view(req: Request, migration: ServerMigration) -> dict[str, Any]:
-    """One that is going on, with its progress; before its host has told any, null."""
+    """Return a live migration in progress. Its progress is null until its host has reported it."""
     progress = {name: migration.progress.get(name) for name in _PROGRESS}
     return {**_common_view(req, migration), "server_uuid": migration.instance_uuid, **progress}
 

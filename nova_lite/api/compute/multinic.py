@@ -1,6 +1,8 @@
-"""Server actions until 2.43 that give a server one more address, and take one from it.
+"""Server actions until 2.43 that add a fixed address to a server, and remove one.
 
-An interface has one address here, so another address comes with another interface, and goes with it."""
+An interface has a single address here. So a new address comes with a new interface, and removing an address detaches
+its interface.
+"""
 
 from __future__ import annotations
 

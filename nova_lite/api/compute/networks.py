@@ -1,5 +1,4 @@
-"""``/os-networks`` until 2.35: the built-in networks, by which clients find one by name.
-What old clients (until 2.35) ask here of the network service: the built-in networks are all networks."""
+"""``/os-networks`` and ``/os-tenant-networks`` until 2.35: the built-in networks, which clients find by name."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ class Networks(Extension):
 
 
 def _find(networks: list[Network], id: str) -> Network:
-    """Raises `NetworkNotFound`."""
+    """Return the network with this id. Raises `NetworkNotFound`."""
     for network in networks:
         if network.id == id:
             return network
@@ -64,8 +63,8 @@ def _tenant_network_view(network: Network) -> dict[str, str]:
 
 # --- views
 
-#: What the form has besides and the built-in networks do not: always null, and for admins only.
-_UNKNOWN_TO_ADMINS = (
+#: Properties that only admins see, and that built-in networks do not have: always null.
+_NULL_FOR_ADMINS = (
     *("created_at", "updated_at", "deleted_at", "deleted", "injected", "vlan", "vpn_public_address"),
     *("vpn_public_port", "vpn_private_address", "host", "bridge_interface", "multi_host", "priority", "rxtx_base"),
     *("dhcp_server", "enable_dhcp", "share_address"),
@@ -89,7 +88,7 @@ def _view(req: Request, network: Network) -> dict[str, Any]:
         "netmask_v6": str(ipaddress.IPv6Network(network.cidr6).prefixlen) if network.cidr6 else None,
     }
     if req.context.is_admin:
-        view |= dict.fromkeys(_UNKNOWN_TO_ADMINS)
+        view |= dict.fromkeys(_NULL_FOR_ADMINS)
         view |= {
             "bridge": network.bridge,
             "dhcp_start": network.start,

@@ -1,5 +1,4 @@
-"""What the compute API once had: 410 in every version, as Nova answers.
-What the compute API has and this cloud has not: answered with 501 and a clear sentence, not as unknown."""
+"""Routes that always fail: Nova has removed them (410), or this cloud does not implement them (501)."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from nova_lite.api.http.microversions import LAST_WITH_PROXIES, Change
 from nova_lite.api.http.wsgi import NOT_SERVED, Extension, Request, Response, Route, action, declares
 from nova_lite.base import exceptions
 
-#: URL and its verbs.
+#: The verbs of each URL that Nova has removed. As in Nova, they return 410 in every version.
 GONE_ROUTES: dict[str, str] = {
     "/os-agents": "GET POST",
     "/os-agents/{id}": "PUT DELETE",
@@ -44,13 +43,13 @@ GONE_ROUTES: dict[str, str] = {
     "/servers/{server_id}/os-virtual-interfaces": "GET",
 }
 
-#: Server actions.
+#: Server actions that Nova has removed.
 GONE_ACTIONS = ("os-getRDPConsole", "resetNetwork")
 
 
 class Gone(Extension):
     alias = "os-gone"
-    title = "What is answered with 410"
+    title = "Removed from Nova (410)"
     routes = (
         *(Route(verb, path, "gone") for path, verbs in GONE_ROUTES.items() for verb in verbs.split()),
         *(action("servers", name, "gone") for name in GONE_ACTIONS),
@@ -63,7 +62,7 @@ class Gone(Extension):
 
 _LAST_BOOT = Change.NO_VOLUMES_BOOT - 1
 
-#: Verbs and URLs, what they are about, and the first and the last version that have them.
+#: Verbs, URL, subject, first and last version of each route that is not implemented.
 UNSERVED_ROUTES: tuple[tuple[str, str, str, int, int | None], ...] = (
     ("POST", "/os-assisted-volume-snapshots", "A snapshot of a disk in use", 1, None),
     ("DELETE", "/os-assisted-volume-snapshots/{id}", "A snapshot of a disk in use", 1, None),
@@ -73,17 +72,17 @@ UNSERVED_ROUTES: tuple[tuple[str, str, str, int, int | None], ...] = (
     ("POST", "/os-baremetal-nodes/{id}/action", "Bare metal", 1, LAST_WITH_PROXIES),
 )
 
-#: What to do instead, by what a route is about.
+#: Advice for each subject of `UNSERVED_ROUTES`.
 INSTEAD = {
-    "A snapshot of a disk in use": "Ask the volume API for one, with force.",
-    "An action at os-volumes_boot": "Servers are acted on at /servers.",
-    "Bare metal": "Ask the bare metal service, if there is one.",
+    "A snapshot of a disk in use": "Use the volume API, with force.",
+    "An action at os-volumes_boot": "Use the server actions of /servers.",
+    "Bare metal": "Use the bare metal service, if there is one.",
 }
 
 
 class Unserved(Extension):
     alias = "os-unserved"
-    title = "What is answered with 501"
+    title = "Not implemented (501)"
     routes = tuple(
         Route(verb, path, "refuse", since, until)
         for verbs, path, _, since, until in UNSERVED_ROUTES
@@ -92,5 +91,5 @@ class Unserved(Extension):
 
     @declares(NOT_SERVED, status=501)
     def refuse(self, req: Request, **variables: str) -> Response:
-        what = next(what for _, path, what, _, _ in UNSERVED_ROUTES if path == req.route.path)
-        raise exceptions.NotServed(what=what, instead=f" {INSTEAD[what]}")
+        subject = next(subject for _, path, subject, _, _ in UNSERVED_ROUTES if path == req.route.path)
+        raise exceptions.NotServed(what=subject, instead=f" {INSTEAD[subject]}")

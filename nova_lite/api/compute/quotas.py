@@ -1,5 +1,4 @@
-"""``/os-quota-sets`` and ``/os-quota-class-sets``: what projects may use, and what a project may use by default.
-``/limits``: what a project may use, and what it uses."""
+"""``/os-quota-sets``, ``/os-quota-class-sets``, ``/limits``: quotas of projects and users, and their defaults."""
 
 from __future__ import annotations
 
@@ -59,14 +58,14 @@ QUOTAS_QUERY = t.query(_QUOTAS)
 _SET = "/os-quota-sets/{id}"
 _CLASS = "/os-quota-class-sets/{id}"
 
-#: The only class whose limits mean anything.
+#: The only quota class with an effect: the default quotas of all projects.
 DEFAULT = "default"
-#: The project whose limits are everybody's defaults.
-_EVERYBODY = ""
+#: The project under which the default quotas are stored.
+_DEFAULTS_PROJECT = ""
 
 
 class QuotaSets(Extension):
-    """With ``user_id``: what this user may use of the project's quota."""
+    """Quotas of a project. ``user_id`` selects the quotas of one user in the project."""
 
     alias = "os-quota-sets"
     title = "Quotas"
@@ -96,14 +95,14 @@ class QuotaSets(Extension):
     @declares(policies.UPDATE, target={"project_id": "id"}, body=UPDATE_BODY, query=QUOTAS_QUERY, response="quota_set")
     def update(self, req: Request, id: str) -> Response:
         user_id = _user(req)
-        wanted = req.data["quota_set"]
-        force = strutils.bool_from_string(wanted.pop("force", False))
-        limits = self.conductor.quota_update(req.context, _project(id), _limits(wanted), force, user_id)
+        limits_by_key = req.data["quota_set"]
+        force = strutils.bool_from_string(limits_by_key.pop("force", False))
+        limits = self.conductor.quota_update(req.context, _project(id), _limits(limits_by_key), force, user_id)
         return Response({"quota_set": _set_view(req, limits)})
 
     @declares(policies.DELETE, target={"project_id": "id"}, query=QUOTAS_QUERY, status=202)
     def delete(self, req: Request, id: str) -> Response:
-        """The project and its users have the defaults again, or one user the project's limits."""
+        """Reset the project and its users to the default quotas, or one user to the project's quotas."""
         self.conductor.quota_delete(req.context, _project(id), _user(req))
         return Response(status=202)
 
@@ -118,21 +117,24 @@ class QuotaClassSets(Extension):
 
     @declares(policies.CLASS_SHOW, query=t.NO_PARAMETERS, response="quota_class_set")
     def show(self, req: Request, id: str) -> Response:
-        """Other classes than ``default`` are kept as if they were users in the project of everybody's defaults."""
+        """Show a quota class. Classes other than ``default`` are stored like users of the defaults' project."""
         if _class(id) == DEFAULT:
             limits = self.conductor.quota_defaults_get(req.context)
         else:
-            limits = self.conductor.limits_get(req.context, _EVERYBODY, id)
+            limits = self.conductor.limits_get(req.context, _DEFAULTS_PROJECT, id)
         return Response({"quota_class_set": {"id": id, **_class_view(req, limits)}})
 
     @declares(policies.CLASS_UPDATE, body=CLASS_UPDATE_BODY, response="quota_class_set")
     def update(self, req: Request, id: str) -> Response:
-        """Only those of ``default`` bind anybody, as in Nova; other classes keep what is written there."""
-        wanted = _limits(req.data["quota_class_set"])
+        """Set the limits of a quota class.
+
+        As in Nova, only the class ``default`` has an effect. The others are just stored.
+        """
+        new_limits = _limits(req.data["quota_class_set"])
         if _class(id) == DEFAULT:
-            limits = self.conductor.quota_defaults_update(req.context, wanted)
+            limits = self.conductor.quota_defaults_update(req.context, new_limits)
         else:
-            limits = self.conductor.quota_update(req.context, _EVERYBODY, wanted, True, id)
+            limits = self.conductor.quota_update(req.context, _DEFAULTS_PROJECT, new_limits, True, id)
         return Response({"quota_class_set": _class_view(req, limits)})
 
 
@@ -155,9 +157,9 @@ def _project(project_id: str) -> str:
     return project_id
 
 
-def _limits(wanted: dict[str, Any]) -> dict[str, int]:
-    """Limits by the names that they have inside."""
-    return {QUOTAS[name].resource: int(value) for name, value in wanted.items()}
+def _limits(limits_by_key: dict[str, Any]) -> dict[str, int]:
+    """Return the limits by the names of the resources, which differ from the API's keys."""
+    return {QUOTAS[name].resource: int(value) for name, value in limits_by_key.items()}
 
 
 class AbsoluteLimits(Extension):
@@ -176,7 +178,7 @@ class AbsoluteLimits(Extension):
 
 # --- views
 
-#: Absolute limit to the quota it shows, and the version from which it is not shown any more.
+#: The quota that each absolute limit shows, and the first version without it.
 _MAXIMA: dict[str, tuple[str, int | None]] = {
     "maxServerMeta": ("metadata_items", None),
     "maxPersonality": ("injected_files", Change.NO_PERSONALITY),
@@ -203,8 +205,10 @@ _TOTALS: dict[str, tuple[str, int | None]] = {
 
 
 class QuotaKey(NamedTuple):
-    """Which resource a key of a quota set shows, the version from which it is gone there, and the versions in which a
-    quota class set has it."""
+    """A key of a quota set: its resource, and the first version without it (``gone``).
+
+    Quota class sets have it in the versions from ``class_since`` until before ``class_gone``.
+    """
 
     resource: str
     gone: int | None = None
@@ -229,7 +233,7 @@ QUOTAS: dict[str, QuotaKey] = {
     **{name: QuotaKey(name, Change.NO_PROXIES, class_gone=Change.QUOTA_CLASS_KEYS) for name in _NETWORK_QUOTAS},
 }
 
-#: A quota of the network service, which nobody has set here: no limit.
+#: Quotas of the network service have no limit here.
 _UNLIMITED = QuotaUsage(limit=-1)
 
 
@@ -241,7 +245,7 @@ def _absolute_view(req: Request, limits: ProjectLimits) -> dict[str, int]:
 
 
 def _detail_view(req: Request, limits: ProjectLimits) -> dict[str, Any]:
-    """A quota set with what is used, without its id."""
+    """Return a quota set with usage, without its id."""
     return {
         name: {"limit": usage.limit, "in_use": usage.used, "reserved": usage.reserved}
         for name, quota in QUOTAS.items()
@@ -251,14 +255,14 @@ def _detail_view(req: Request, limits: ProjectLimits) -> dict[str, Any]:
 
 
 def _set_view(req: Request, limits: ProjectLimits) -> dict[str, int]:
-    """A quota set without its id."""
+    """Return a quota set without its id."""
     return {
         name: _usage(limits, quota.resource).limit for name, quota in QUOTAS.items() if _is_shown(req, 1, quota.gone)
     }
 
 
 def _class_view(req: Request, limits: ProjectLimits) -> dict[str, int]:
-    """A quota class set without its id."""
+    """Return a quota class set without its id."""
     return {
         name: _usage(limits, quota.resource).limit
         for name, quota in QUOTAS.items()

@@ -1,4 +1,4 @@
-"""Booting a server from a rescue image."""
+"""The server action ``rescue``: boots a server from a rescue image."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Rescue(Extension):
 
     @declares(str(RESCUE.rule), body=RESCUE_BODY, response="adminPass")
     def rescue(self, req: Request, id: str) -> Response:
-        """From the image that is named, else from the server's own."""
+        """Request a rescue, from the given image or from the server's own."""
         body = req.data["rescue"] or {}
         password = server_password.admin_password(body)
-        allowed = req.has(Change.RESCUE_OF_VOLUMES)
-        self.compute.rescue(req.context, id, body.get("rescue_image_ref"), password, allow_bfv_rescue=allowed)
+        allow_bfv_rescue = req.has(Change.RESCUE_OF_VOLUMES)
+        self.compute.rescue(req.context, id, body.get("rescue_image_ref"), password, allow_bfv_rescue=allow_bfv_rescue)
         return Response({"adminPass": password} if self.conf.api.enable_instance_password else {})

@@ -1,4 +1,4 @@
-"""Pieces that schemas are made of."""
+"""Building blocks of request schemas, shared by all resources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 
 
 def strict(properties: Schema, required: tuple[str, ...] = (), **more: Any) -> Schema:
-    """An object with these properties and no others."""
+    """Return the schema of an object with exactly these properties."""
     schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False, **more}
     if required:
         schema["required"] = list(required)
@@ -22,24 +22,30 @@ def strict(properties: Schema, required: tuple[str, ...] = (), **more: Any) -> S
 
 
 def wrapped(key: str, schema: Schema, **more: Schema) -> Schema:
-    """``{key: <schema>}``, the form of nearly every body."""
+    """Return the schema of ``{key: <schema>}``, the form of nearly every body."""
     return strict({key: schema, **more}, (key,))
 
 
 def loose_query(properties: Schema) -> Schema:
-    """Parameters that are not known are dropped."""
+    """Return the schema of a query string whose unknown parameters are dropped."""
     return {"type": "object", "properties": properties}
 
 
 def query(properties: Schema, later: Mapping[int, Schema] | None = None) -> Versioned[Schema]:
-    """``properties`` at first, and those of ``later`` from which minor version on; others are errors since 2.75."""
+    """Return the schemas of a query string: ``properties``, and those of ``later`` from the given minor versions on.
+
+    Since 2.75 unknown parameters are errors.
+    """
     versions = {1: properties, **(later or {})}
     loose = {since: loose_query(properties) for since, properties in versions.items()}
     return Versioned({**loose, Change.STRICT_QUERIES: strict(versions[max(versions)])})
 
 
 def keyed(**value: Any) -> Schema:
-    """An object with keys of the users' own; ``value`` says more of the values, which are printable and short."""
+    """Return the schema of an object whose keys users choose. ``value`` adds keywords to the values' schema.
+
+    Values are printable and have at most 255 characters.
+    """
     return {
         "type": "object",
         "patternProperties": {r"^[a-zA-Z0-9\-_:. ]{1,255}$": {**value, "maxLength": 255, "format": "printable"}},
@@ -47,12 +53,13 @@ def keyed(**value: Any) -> Schema:
     }
 
 
-def one_of(*words: str) -> Schema:
-    return {"type": "string", "enum": list(words)}
+def one_of(*values: str) -> Schema:
+    """Return the schema of an enumeration."""
+    return {"type": "string", "enum": list(values)}
 
 
-def each(schema: Schema) -> Schema:
-    """A query parameter, whose every value has to match."""
+def repeatable(schema: Schema) -> Schema:
+    """Return the schema of a query parameter, each of whose values must match ``schema``."""
     return {"type": "array", "items": schema}
 
 
@@ -64,7 +71,7 @@ UUID: Schema = {"type": "string", "format": "uuid"}
 IMAGE_ID_OR_EMPTY: Schema = {"oneOf": [UUID, {"type": "string", "maxLength": 0}]}
 FLAVOR_REF: Schema = {"type": ["string", "integer"], "minLength": 1, "maxLength": 255}
 BOOLEAN: Schema = {"type": ["boolean", "string"], "format": "boolean"}
-#: Numbers may come as digits in a string, and have to fit into 31 bits either way.
+#: A number, or its digits in a string. It must fit into 31 bits.
 POSITIVE: Schema = {
     "type": ["integer", "string"],
     "pattern": "^0*[1-9][0-9]*$",
@@ -84,13 +91,13 @@ TAG: Schema = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": r"^
 TAGS: Schema = {"type": "array", "items": TAG, "maxItems": 50}
 EXTRA_SPECS: Schema = {**keyed(type=["string", "number"]), "minProperties": 1}
 
-Q_ANY: Schema = each({"type": "string", "maxLength": 4096})
-Q_REGEX: Schema = each({"type": "string", "maxLength": 255, "format": "regex"})
-Q_LIMIT: Schema = each({"type": "string", "pattern": r"^[0-9]{1,9}$"})
-Q_MARKER: Schema = each({"type": "string", "maxLength": 255})
-Q_BOOLEAN: Schema = each({"type": "string", "format": "boolean"})
-Q_TIME: Schema = each({"type": "string", "format": "date-time"})
-Q_SORT_DIR: Schema = each({"type": "string", "pattern": "^(asc|desc)$"})
+Q_ANY: Schema = repeatable({"type": "string", "maxLength": 4096})
+Q_REGEX: Schema = repeatable({"type": "string", "maxLength": 255, "format": "regex"})
+Q_LIMIT: Schema = repeatable({"type": "string", "pattern": r"^[0-9]{1,9}$"})
+Q_MARKER: Schema = repeatable({"type": "string", "maxLength": 255})
+Q_BOOLEAN: Schema = repeatable({"type": "string", "format": "boolean"})
+Q_TIME: Schema = repeatable({"type": "string", "format": "date-time"})
+Q_SORT_DIR: Schema = repeatable({"type": "string", "pattern": "^(asc|desc)$"})
 
 PAGING: Schema = {"limit": Q_LIMIT, "marker": Q_MARKER}
 
@@ -99,10 +106,10 @@ METADATA_BODY = wrapped("metadata", METADATA)
 METADATA_ITEM_BODY = wrapped("meta", {**METADATA, "minProperties": 1, "maxProperties": 1})
 
 
-#: Parameters were ignored until 2.102 by what takes none.
+#: Query string of routes without parameters. Unknown parameters are ignored until 2.101.
 NO_PARAMETERS = Versioned({1: loose_query({}), Change.NO_UNKNOWN_QUERIES: strict({})})
 NO_PARAMETERS_STRICT = strict({})
 
-_Q_NUMBER: Schema = each({"type": "string", "pattern": "^[0-9]{1,9}$"})
+_Q_NUMBER: Schema = repeatable({"type": "string", "pattern": "^[0-9]{1,9}$"})
 _OFFSET_PAGING: Schema = {"limit": _Q_NUMBER, "offset": _Q_NUMBER}
 OFFSET_PAGING = query(_OFFSET_PAGING)

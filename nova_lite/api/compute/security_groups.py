@@ -1,4 +1,4 @@
-"""Security groups: ``/os-security-groups`` and their rules until 2.35, and which ones a server is in."""
+"""Security groups: ``/os-security-groups`` and their rules until 2.35, and the security groups of a server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nova_lite.policies import security_groups as policies
 
 # --- schemas
 
-#: Spaces at the ends do not count, and there is something besides.
+#: A name must contain more than spaces.
 _NAME: t.Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"\S"}
 _DESCRIPTION: t.Schema = {"type": ["string", "null"], "maxLength": 255}
 _NUMBER: t.Schema = {"type": ["integer", "string", "null"], "pattern": "^-?[0-9]{1,5}$", "maximum": 99999}
@@ -63,31 +63,31 @@ class SecurityGroups(Extension):
 
     @declares(policies.LIST, query=INDEX_QUERY, response="security_groups")
     def index(self, req: Request) -> Response:
-        """``all_tenants`` counts for admins."""
-        everybody = strutils.bool_from_string(req.query.one("all_tenants") or "", default=False)
+        """List security groups. ``all_tenants`` has an effect for admins only."""
+        all_projects = strutils.bool_from_string(req.query.one("all_tenants") or "", default=False)
         limit = req.query.limit or self.conf.api.max_limit
         offset = int(req.query.one("offset") or 0)
-        found = self.conductor.security_group_list(req.context, everybody, limit, offset)
-        return Response({"security_groups": [_group_view(each) for each in found]})
+        groups = self.conductor.security_group_list(req.context, all_projects, limit, offset)
+        return Response({"security_groups": [_group_view(group) for group in groups]})
 
     @declares(policies.SHOW, response="security_group")
     def show(self, req: Request, id: str) -> Response:
-        """By its id, and by its name, as old clients ask."""
+        """Show a security group by its id, or by its name as old clients do."""
         return Response({"security_group": _group_view(self.conductor.security_group_get(req.context, id))})
 
     @declares(policies.CREATE, body=CREATE_BODY, response="security_group")
     def create(self, req: Request) -> Response:
-        wanted = req.data["security_group"]
-        made = self.conductor.security_group_create(req.context, wanted["name"], wanted.get("description"))
-        return Response({"security_group": _group_view(made)})
+        body = req.data["security_group"]
+        created = self.conductor.security_group_create(req.context, body["name"], body.get("description"))
+        return Response({"security_group": _group_view(created)})
 
     @declares(policies.UPDATE, body=UPDATE_BODY, response="security_group")
     def update(self, req: Request, id: str) -> Response:
         _check_id(id)
-        wanted = req.data["security_group"]
-        name = wanted.get("name")
-        made = self.conductor.security_group_update(req.context, id, name, wanted.get("description"))
-        return Response({"security_group": _group_view(made)})
+        body = req.data["security_group"]
+        name = body.get("name")
+        created = self.conductor.security_group_update(req.context, id, name, body.get("description"))
+        return Response({"security_group": _group_view(created)})
 
     @declares(policies.DELETE, status=202)
     def delete(self, req: Request, id: str) -> Response:
@@ -106,10 +106,10 @@ class SecurityGroupRules(Extension):
 
     @declares(policies.RULE_CREATE, body=RULE_BODY, response="security_group_rule")
     def create(self, req: Request) -> Response:
-        wanted = req.data["security_group_rule"]
-        _check_id(wanted["parent_group_id"])
-        made = self.conductor.security_group_rule_create(req.context, _rule(wanted))
-        return Response({"security_group_rule": _rule_view(made, req.context.project_id or "")})
+        body = req.data["security_group_rule"]
+        _check_id(body["parent_group_id"])
+        created = self.conductor.security_group_rule_create(req.context, _rule(body))
+        return Response({"security_group_rule": _rule_view(created, req.context.project_id or "")})
 
     @declares(policies.RULE_DELETE, status=202)
     def delete(self, req: Request, id: str) -> Response:
@@ -129,8 +129,8 @@ class ServerSecurityGroups(Extension):
 
     @declares(policies.SERVER_LIST, response="security_groups")
     def index(self, req: Request, server_id: str) -> Response:
-        found = self.conductor.instance_security_groups(req.context, server_id)
-        return Response({"security_groups": [_group_view(each) for each in found]})
+        groups = self.conductor.instance_security_groups(req.context, server_id)
+        return Response({"security_groups": [_group_view(group) for group in groups]})
 
     @declares(policies.SERVER_ADD, body=ADD_BODY, status=202)
     def add(self, req: Request, id: str) -> Response:
@@ -148,23 +148,26 @@ def _check_id(text: str) -> None:
         raise exceptions.InvalidInput(reason=f"Security group id should be uuid, and {text[:64]} is none")
 
 
-def _rule(wanted: dict[str, Any]) -> SecurityGroupRule:
-    """What the compute API means by it: all ports of a protocol if none are said, everybody if nobody is; but whoever
-    names no group has to name a protocol."""
-    protocol, group_id = (wanted.get("ip_protocol") or "").lower() or None, wanted.get("group_id") or None
-    low, high = (_number(wanted.get(key)) for key in ("from_port", "to_port"))
+def _rule(body: dict[str, Any]) -> SecurityGroupRule:
+    """Return the rule of a request, with the compute API's defaults.
+
+    Without ports the rule is for all ports of its protocol, without a source for all sources. A rule without a source
+    group must name a protocol.
+    """
+    protocol, group_id = (body.get("ip_protocol") or "").lower() or None, body.get("group_id") or None
+    low, high = (_number(body.get(key)) for key in ("from_port", "to_port"))
     if protocol is None:
-        low, high = (None if each == -1 else each for each in (low, high))
+        low, high = (None if port == -1 else port for port in (low, high))
     if group_id is None and (protocol is None or low is None or high is None):
         raise exceptions.SecurityGroupRuleInvalid(reason="Not enough parameters to build a valid rule.")
     if group_id is not None and protocol in ("tcp", "udp") and low is None and high is None:
         low, high = 1, 65535
     if protocol == "icmp":
-        low, high = (None if each == -1 else each for each in (low, high))
-    cidr = None if group_id is not None else (wanted.get("cidr") or "0.0.0.0/0")
+        low, high = (None if port == -1 else port for port in (low, high))
+    cidr = None if group_id is not None else (body.get("cidr") or "0.0.0.0/0")
     return SecurityGroupRule(
         id="",
-        security_group_id=wanted["parent_group_id"],
+        security_group_id=body["parent_group_id"],
         ethertype=IPV6 if cidr is not None and ":" in cidr else IPV4,
         protocol=protocol,
         port_range_min=low,
@@ -184,33 +187,33 @@ _ALL_PORTS = (1, 65535)
 _NONE = (-1, -1)
 
 
-def _group_view(found: SecurityGroup) -> dict[str, Any]:
+def _group_view(group: SecurityGroup) -> dict[str, Any]:
     return {
-        "id": found.id,
-        "name": found.name,
-        "description": found.description or "",
-        "tenant_id": found.project_id,
-        "rules": [_rule_view(each, found.project_id) for each in found.rules if each.direction == INGRESS],
+        "id": group.id,
+        "name": group.name,
+        "description": group.description or "",
+        "tenant_id": group.project_id,
+        "rules": [_rule_view(rule, group.project_id) for rule in group.rules if rule.direction == INGRESS],
     }
 
 
-def _rule_view(found: SecurityGroupRule, project_id: str) -> dict[str, Any]:
-    low, high = _ports(found)
-    everybody = "0.0.0.0/0" if found.ethertype == IPV4 else "::/0"
-    by_group = found.remote_group_id is not None
+def _rule_view(rule: SecurityGroupRule, project_id: str) -> dict[str, Any]:
+    low, high = _ports(rule)
+    all_addresses = "0.0.0.0/0" if rule.ethertype == IPV4 else "::/0"
+    by_group = rule.remote_group_id is not None
     return {
-        "id": found.id,
-        "parent_group_id": found.security_group_id,
-        "ip_protocol": found.protocol,
+        "id": rule.id,
+        "parent_group_id": rule.security_group_id,
+        "ip_protocol": rule.protocol,
         "from_port": low,
         "to_port": high,
-        "group": {"name": found.remote_group_name, "tenant_id": project_id} if by_group else {},
-        "ip_range": {} if by_group else {"cidr": found.remote_ip_prefix or everybody},
+        "group": {"name": rule.remote_group_name, "tenant_id": project_id} if by_group else {},
+        "ip_range": {} if by_group else {"cidr": rule.remote_ip_prefix or all_addresses},
     }
 
 
-def _ports(found: SecurityGroupRule) -> tuple[int, int]:
-    low, high = found.port_range_min, found.port_range_max
-    if found.protocol in ("tcp", "udp") and low is None:
+def _ports(rule: SecurityGroupRule) -> tuple[int, int]:
+    low, high = rule.port_range_min, rule.port_range_max
+    if rule.protocol in ("tcp", "udp") and low is None:
         return _ALL_PORTS
     return _NONE if low is None else (low, -1 if high is None else high)

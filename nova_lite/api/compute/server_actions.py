@@ -1,7 +1,8 @@
-"""Live migrations that are going on: what the user wants of them. And what a request for one says.
-The actions of servers that only have an operation accepted: the rows of `nova_lite.operations` that say how.
-Actions that lock a server against its own project, and unlock it.
-Actions by which admins set a server's state by hand, and have it told its addresses."""
+"""Server actions without a module of their own: operations, lock and unlock, and the actions of admins.
+
+`ServerActions` serves every operation of `nova_lite.operations` that has an action and a rule. Only operations with a
+body have an entry in `BODIES`.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +71,11 @@ MIGRATE_LIVE_BODY = Versioned(
 
 
 def live_migration_payload(req: Request, body: dict[str, Any]) -> dict[str, Any]:
-    """Of ``os-migrateLive``. Before 2.30, or with ``force``, a ``host`` is taken past the filters, and only the claim
-    judges whether it fits there. ``block``: None where the hosts are to find out whether disks have to be moved."""
+    """Return the operation's payload of ``os-migrateLive``.
+
+    Before 2.30, or with ``force``, a ``host`` bypasses the scheduler's filters; only its free resources count.
+    ``block``: whether disks are copied. None: the hosts find out.
+    """
     forced = not req.has(Change.LIVE_MIGRATE_FORCE) or strutils.bool_from_string(body.get("force", False))
     block = body["block_migration"]
     return {
@@ -81,7 +85,7 @@ def live_migration_payload(req: Request, body: dict[str, Any]) -> dict[str, Any]
     }
 
 
-#: By kind, of those whose body says something: its schema, and the operation's payload made of what it says.
+#: Schema, and function from body to payload, of each kind of operation whose action has parameters.
 BODIES: dict[str, tuple[Schema | Versioned[Schema], Callable[[Request, Any], dict[str, Any]]]] = {
     "changePassword": (CHANGE_PASSWORD_BODY, lambda req, body: {"admin_password": body["adminPass"]}),
     "reboot": (REBOOT_BODY, lambda req, body: {"reboot_type": body["type"].upper()}),
@@ -90,7 +94,7 @@ BODIES: dict[str, tuple[Schema | Versioned[Schema], Callable[[Request, Any], dic
     "migrate": (MIGRATE_BODY, lambda req, body: {"host": (body or {}).get("host")}),
 }
 
-#: Answered with another status than 202.
+#: Statuses of actions that do not return 202.
 STATUS = {"confirmResize": 204}
 
 
@@ -99,10 +103,14 @@ def resize_payload(body: dict[str, Any]) -> dict[str, Any]:
     return {"flavor_id": str(body["flavorRef"]), "auto_disk_config": None if config is None else config == "AUTO"}
 
 
-#: Kinds of operations whose rows name an action that has a handler of its own, because it answers something.
-ELSEWHERE = ("rescue",)
+#: Kinds of operations whose action has a handler elsewhere, because it has a response body.
+SERVED_ELSEWHERE = ("rescue",)
 
-ROWS = [row for row in OPERATIONS.values() if row.action and row.rule and row.kind not in ELSEWHERE]
+SERVED = [
+    operation
+    for operation in OPERATIONS.values()
+    if operation.action and operation.rule and operation.kind not in SERVED_ELSEWHERE
+]
 
 
 class ServerActions(Extension):
@@ -111,24 +119,24 @@ class ServerActions(Extension):
     routes = tuple(
         action(
             "servers",
-            str(row.action),
+            str(operation.action),
             "accept",
-            since=row.microversion,
+            since=operation.microversion,
             declared=Declaration(
-                str(row.rule),
-                body=BODIES[row.kind][0] if row.kind in BODIES else None,
-                status=STATUS.get(row.kind, 202),
+                str(operation.rule),
+                body=BODIES[operation.kind][0] if operation.kind in BODIES else None,
+                status=STATUS.get(operation.kind, 202),
             ),
         )
-        for row in ROWS
+        for operation in SERVED
     )
 
     def accept(self, req: Request, id: str) -> Response:
         name = str(req.route.action)
-        row = next(row for row in ROWS if row.action == name)
-        payload = BODIES[row.kind][1](req, req.data[name]) if row.kind in BODIES else {}
-        self.compute.accept(req.context, id, row.kind, payload)
-        return Response(status=STATUS.get(row.kind, 202))
+        operation = next(operation for operation in SERVED if operation.action == name)
+        payload = BODIES[operation.kind][1](req, req.data[name]) if operation.kind in BODIES else {}
+        self.compute.accept(req.context, id, operation.kind, payload)
+        return Response(status=STATUS.get(operation.kind, 202))
 
 
 class ServerLock(Extension):
@@ -162,15 +170,17 @@ class AdminActions(Extension):
 
     @declares(policies.RESET_STATE, body=RESET_STATE_BODY, status=202)
     def reset_state(self, req: Request, id: str) -> Response:
-        """The states of the body have the names that they have inside."""
+        """Set a server's state. The API's names of the states are also the internal ones."""
         state = req.data["os-resetState"]["state"]
         self.conductor.instance_reset_state(req.context, id, state)
         return Response(status=202)
 
     @declares(policies.INJECT_NETWORK_INFO, status=202)
     def inject_network_info(self, req: Request, id: str) -> Response:
-        """In every state, as in Nova; nothing is left to do, since guests ask for their addresses (DHCP) or read them
-        from the config drive."""
+        """Do nothing, in every state of the server.
+
+        Guests get their addresses by DHCP or from the config drive.
+        """
         instance = self.conductor.instance_get(req.context, id)
         if instance.locked and not req.context.is_admin:
             raise exceptions.InstanceIsLocked(instance_id=id)

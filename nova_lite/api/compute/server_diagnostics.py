@@ -1,4 +1,4 @@
-"""``/servers/{server_id}/diagnostics`` and ``topology``: what is known of a server on its host."""
+"""``/servers/{server_id}/diagnostics`` and ``topology``: a server's counters and its NUMA nodes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class ServerDiagnostics(Extension):
 
     @declares(policies.DIAGNOSTICS, query=t.NO_PARAMETERS, response=("memory", "memory_details"), faults=(409,))
     def show(self, req: Request, server_id: str) -> Response:
-        instance, found = self.compute.get_diagnostics(req.context, server_id)
+        instance, diagnostics = self.compute.get_diagnostics(req.context, server_id)
         if req.has(Change.STANDARD_DIAGNOSTICS):
-            return Response(_standard_view(instance, found))
-        return Response(_free_form_view(found))
+            return Response(_standard_view(instance, diagnostics))
+        return Response(_free_form_view(diagnostics))
 
     @declares(policies.TOPOLOGY, query=t.NO_PARAMETERS, response=("nodes", "pagesize_kb"))
     def topology(self, req: Request, server_id: str) -> Response:
-        """A guest that is bound to no NUMA nodes of its host has an empty list."""
+        """Show the NUMA nodes of a server. The list is empty if the guest is not bound to NUMA nodes."""
         instance = self.conductor.instance_get(req.context, server_id)
         target = {"project_id": instance.project_id, "user_id": instance.user_id}
         return Response(_topology_view(instance, with_host=req.allows(policies.TOPOLOGY_HOST, target)))
@@ -43,7 +43,7 @@ _KIB_PER_MIB = 1024
 
 
 def _topology_view(instance: Instance, with_host: bool) -> dict[str, Any]:
-    """Its NUMA nodes, and where in its host they are if the caller may know."""
+    """Return a server's NUMA nodes, and their places on the host if the caller may see them."""
     if instance.numa is None:
         return {"nodes": [], "pagesize_kb": None}
     return {
@@ -60,29 +60,35 @@ def _node_view(cell: InstanceNUMACell, with_host: bool) -> dict[str, Any]:
     return view
 
 
-def _standard_view(instance: Instance, found: Diagnostics) -> dict[str, Any]:
-    """From 2.48 on. ``uptime``: seconds since the server was built, as nobody notes when its guest was last started."""
+def _standard_view(instance: Instance, diagnostics: Diagnostics) -> dict[str, Any]:
+    """Return the diagnostics since 2.48.
+
+    ``uptime`` is in seconds since the creation of the server. The last start of the guest is not recorded.
+    """
     return {
         "state": "running",
-        "driver": found.driver,
-        "hypervisor": found.hypervisor,
-        "hypervisor_os": found.hypervisor_os,
+        "driver": diagnostics.driver,
+        "hypervisor": diagnostics.hypervisor,
+        "hypervisor_os": diagnostics.hypervisor_os,
         "uptime": _seconds_since(instance.launched_at),
-        "config_drive": found.config_drive,
-        "num_cpus": len(found.cpus),
-        "num_nics": len(found.nics),
-        "num_disks": len(found.disks),
-        "cpu_details": [msgspec.to_builtins(cpu) for cpu in found.cpus],
-        "nic_details": [_unnamed(nic) for nic in found.nics],
-        "disk_details": [_unnamed(disk) for disk in found.disks],
-        "memory_details": {"maximum": found.memory_maximum, "used": found.memory_used},
+        "config_drive": diagnostics.config_drive,
+        "num_cpus": len(diagnostics.cpus),
+        "num_nics": len(diagnostics.nics),
+        "num_disks": len(diagnostics.disks),
+        "cpu_details": [msgspec.to_builtins(cpu) for cpu in diagnostics.cpus],
+        "nic_details": [_unnamed(nic) for nic in diagnostics.nics],
+        "disk_details": [_unnamed(disk) for disk in diagnostics.disks],
+        "memory_details": {"maximum": diagnostics.memory_maximum, "used": diagnostics.memory_used},
     }
 
 
-def _free_form_view(found: Diagnostics) -> dict[str, int]:
-    """Before 2.48: numbers by the names that libvirt's guests had; memory in KiB. What is not known is left out."""
-    numbers: dict[str, int | None] = {f"cpu{cpu.id}_time": cpu.time for cpu in found.cpus}
-    for disk in found.disks:
+def _free_form_view(diagnostics: Diagnostics) -> dict[str, int]:
+    """Return the diagnostics before 2.48, with the names of libvirt's statistics.
+
+    Memory is in KiB. Unknown values are left out.
+    """
+    numbers: dict[str, int | None] = {f"cpu{cpu.id}_time": cpu.time for cpu in diagnostics.cpus}
+    for disk in diagnostics.disks:
         numbers |= {
             f"{disk.name}_read_req": disk.read_requests,
             f"{disk.name}_read": disk.read_bytes,
@@ -90,7 +96,7 @@ def _free_form_view(found: Diagnostics) -> dict[str, int]:
             f"{disk.name}_write": disk.write_bytes,
             f"{disk.name}_errors": disk.errors_count,
         }
-    for nic in found.nics:
+    for nic in diagnostics.nics:
         for way in ("rx", "tx"):
             numbers |= {
                 f"{nic.name}_{way}": getattr(nic, f"{way}_octets"),
@@ -98,7 +104,7 @@ def _free_form_view(found: Diagnostics) -> dict[str, int]:
                 f"{nic.name}_{way}_errors": getattr(nic, f"{way}_errors"),
                 f"{nic.name}_{way}_drop": getattr(nic, f"{way}_drop"),
             }
-    numbers |= {"memory": _kib(found.memory_maximum), "memory-rss": _kib(found.memory_used)}
+    numbers |= {"memory": _kib(diagnostics.memory_maximum), "memory-rss": _kib(diagnostics.memory_used)}
     return {name: number for name, number in numbers.items() if number is not None}
 
 

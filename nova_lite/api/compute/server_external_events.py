@@ -1,4 +1,4 @@
-"""``POST /os-server-external-events``: what other services say has happened to servers."""
+"""``POST /os-server-external-events``: events that other services report of servers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POWER_UPDATE = "power-update"
 ACCELERATOR_BOUND = "accelerator-request-bound"
 VOLUME_REIMAGED = "volume-reimaged"
 
-#: Events that mean nothing without their tag.
+#: Events that require a tag.
 TAGGED = (VOLUME_EXTENDED, POWER_UPDATE, ACCELERATOR_BOUND, VOLUME_REIMAGED)
 
 
@@ -61,22 +61,29 @@ class ServerExternalEvents(Extension):
 
     @declares(policies.CREATE, body=CREATE_BODY, other_statuses=(207,), response="events")
     def create(self, req: Request) -> Response:
-        """Each event with its own code: 200, 400 (its tag), 404 (no such server), or 422 (nothing can be done of it
-        here, or not to this server now). 207 when they are not all 200."""
+        """Handle events. The response contains a code for each event.
+
+        - 200: handled.
+        - 400: the tag is wrong.
+        - 404: the server does not exist.
+        - 422: the event is not supported, or the server's state does not allow it.
+
+        The status is 207 if any code is not 200.
+        """
         events: list[Event] = req.data["events"]
         servers = self._servers(req, events)
         if not servers:
             raise exceptions.NotFound("No instances found for any event")
-        told = [self._told(req, event, servers.get(event["server_uuid"].lower())) for event in events]
-        return Response({"events": told}, 200 if all(event["code"] == 200 for event in told) else 207)
+        results = [self._result(req, event, servers.get(event["server_uuid"].lower())) for event in events]
+        return Response({"events": results}, 200 if all(event["code"] == 200 for event in results) else 207)
 
     def _servers(self, req: Request, events: list[Event]) -> dict[str, Instance]:
         uuids = sorted({event["server_uuid"].lower() for event in events})
-        wanted = InstanceFilters(uuids=uuids, with_user_data=False)
+        filters = InstanceFilters(uuids=uuids, with_user_data=False)
         context = req.context.elevated()
-        return {item.uuid: item for item in self.conductor.instance_list(context, wanted, None, None, [], [])}
+        return {item.uuid: item for item in self.conductor.instance_list(context, filters, None, None, [], [])}
 
-    def _told(self, req: Request, event: Event, instance: Instance | None) -> Event:
+    def _result(self, req: Request, event: Event, instance: Instance | None) -> Event:
         code = 404 if instance is None else self._handle(req, event, instance)
         status = event.get("status", "completed") if code == 200 else "failed"
         LOG.info("Event %s for server %s: %d", event["name"], event["server_uuid"], code)
@@ -97,7 +104,7 @@ class ServerExternalEvents(Extension):
         return 422
 
     def _extended(self, req: Request, volume_id: str, instance: Instance) -> int:
-        """The guest is told, by and by, how large its volume is."""
+        """Request that the guest sees its volume's new size."""
         try:
             self.conductor.volume_extended(req.context, instance.uuid, volume_id)
         except exceptions.NotFound:
@@ -105,15 +112,15 @@ class ServerExternalEvents(Extension):
         return 200
 
     def _power(self, req: Request, tag: str, instance: Instance) -> int:
-        """The server is to be on or off, as the tag says, and is made so if it is not."""
-        acts = {
+        """Start or stop the server, as the tag demands, unless it is in that state already."""
+        operations_by_tag = {
             "POWER_ON": (PowerState.RUNNING, operations.START),
             "POWER_OFF": (PowerState.SHUTDOWN, operations.STOP),
         }
-        if tag not in acts:
+        if tag not in operations_by_tag:
             return 400
-        wanted, operation = acts[tag]
-        if instance.power_state == wanted and instance.task_state is None:
+        power_state, operation = operations_by_tag[tag]
+        if instance.power_state == power_state and instance.task_state is None:
             return 200
         try:
             self.compute.accept(req.context.elevated(), instance.uuid, operation.kind, {})

@@ -1,4 +1,4 @@
-"""``/os-server-groups``: servers that are to be together on a host, or apart."""
+"""``/os-server-groups``: groups of servers that share a host, or that run on different hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALL = [*_HARD, "soft-anti-affinity", "soft-affinity"]
 
 
 def _with_policies(allowed: list[str]) -> t.Schema:
-    """The list of policies has just one."""
+    """Return the body's schema with a list of policies, which has exactly one item."""
     policies = {"type": "array", "items": t.one_of(*allowed), "minItems": 1, "maxItems": 1}
     return t.wrapped("server_group", t.strict({"name": t.NAME, "policies": policies}, ("name", "policies")))
 
@@ -63,10 +63,10 @@ class ServerGroups(Extension):
 
     @declares(policies.INDEX, query=INDEX_QUERY, response="server_groups")
     def index(self, req: Request) -> Response:
-        """``all_projects``, whatever its value, counts for who may ask for that; others get their own groups."""
-        everybody = "all_projects" in req.query and req.allows(policies.INDEX_ALL)
+        """List server groups. ``all_projects``, with any value, has an effect for callers whom the policy allows it."""
+        all_projects = "all_projects" in req.query and req.allows(policies.INDEX_ALL)
         limit = req.query.limit or self.conf.api.max_limit
-        groups = self.conductor.server_group_list(req.context, everybody, limit, int(req.query.one("offset") or 0))
+        groups = self.conductor.server_group_list(req.context, all_projects, limit, int(req.query.one("offset") or 0))
         return Response({"server_groups": [_view(req, group) for group in groups]})
 
     @declares(policies.CREATE, body=CREATE_BODY, response="server_group")
@@ -85,11 +85,11 @@ class ServerGroups(Extension):
 
 
 def _group(req: Request) -> ServerGroup:
-    wanted = req.data["server_group"]
+    body = req.data["server_group"]
     if not req.has(Change.SERVER_GROUP_POLICY):
-        return ServerGroup(name=wanted["name"], policy=wanted["policies"][0])
-    rules = {name: int(value) for name, value in wanted.get("rules", {}).items()}
-    return ServerGroup(name=wanted["name"], policy=wanted["policy"], rules=rules)
+        return ServerGroup(name=body["name"], policy=body["policies"][0])
+    rules = {name: int(value) for name, value in body.get("rules", {}).items()}
+    return ServerGroup(name=body["name"], policy=body["policy"], rules=rules)
 
 
 # --- views

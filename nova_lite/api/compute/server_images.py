@@ -1,4 +1,4 @@
-"""Actions that make an image of a server."""
+"""Server actions that create an image of a server: ``createImage`` and ``createBackup``."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ CREATE_BACKUP_BODY = t.wrapped(
 
 # --- routes
 
-#: Properties that one request may give; `limits` tells it as maxImageMeta.
+#: Maximum number of properties in a request. ``/limits`` shows it as maxImageMeta.
 _MAXIMUM = 128
 
-#: What the image of a server is called to which the user gave no name: the server's name, and this.
+#: Suffix to the server's name in the name of an image for which the user chose no name.
 SHELVED = "-shelved"
 
 
@@ -57,7 +57,7 @@ class ServerImages(Extension):
 
     @declares(policies.CREATE_BACKUP, body=CREATE_BACKUP_BODY, status=202)
     def create_backup(self, req: Request, id: str) -> Response:
-        """Of a ``rotation`` of 0 nothing is kept, so there is nothing to tell of."""
+        """Request a backup. With ``rotation`` 0 no image is kept, so the response names none."""
         body = req.data["createBackup"]
         backup_type, rotation = body["backup_type"], int(body["rotation"])
         properties = {**_properties(req, body), "backup_type": backup_type}
@@ -76,13 +76,15 @@ def create_image(
     properties: dict[str, str],
     **payload: Any,
 ) -> Image:
-    """Have an operation accepted that makes an image; returns the image, which is queued. What another service has made
-    of it goes away again when the operation is refused."""
+    """Request an operation that creates an image. Return the image, which is queued.
+
+    If the operation is refused, the image is withdrawn from the image service.
+    """
     instance = compute.conductor.instance_get(req.context, id)
-    of_volumes = root_volume(instance.block_devices) is not None
+    is_volume_backed = root_volume(instance.block_devices) is not None
     name = name or f"{instance.display_name}{SHELVED}"[:255]
     image = snapshots.image_of(req.context, instance, name, image_type, properties)
-    if of_volumes:
+    if is_volume_backed:
         image, payload["snapshots"] = snapshots.of_volumes(image, instance)
         payload["volume_backed"] = True
     registered = compute.images.register(req.context, image)
@@ -91,7 +93,7 @@ def create_image(
     try:
         compute.accept(req.context, id, kind, payload)
     except exceptions.ServiceUnavailable:
-        raise  # it may have been accepted
+        raise  # the conductor may have accepted the operation
     except exceptions.NovaLiteException:
         compute.images.withdraw(req.context, image.id)
         raise

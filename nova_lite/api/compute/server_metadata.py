@@ -1,4 +1,4 @@
-"""``/servers/{server_id}/metadata``."""
+"""``/servers/{server_id}/metadata``: key-value pairs that users attach to a server."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declare
 from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
-_METADATA = "/servers/{server_id}/metadata"
+_PATH = "/servers/{server_id}/metadata"
 
 
 class ServerMetadata(Extension):
     alias = "server-metadata"
     title = "Metadata of a server"
     routes = (
-        Route("GET", _METADATA, "index"),
-        Route("POST", _METADATA, "create"),
-        Route("PUT", _METADATA, "update_all"),
-        Route("GET", _METADATA + "/{key}", "show"),
-        Route("PUT", _METADATA + "/{key}", "update"),
-        Route("DELETE", _METADATA + "/{key}", "delete"),
+        Route("GET", _PATH, "index"),
+        Route("POST", _PATH, "create"),
+        Route("PUT", _PATH, "update_all"),
+        Route("GET", _PATH + "/{key}", "show"),
+        Route("PUT", _PATH + "/{key}", "update"),
+        Route("DELETE", _PATH + "/{key}", "delete"),
     )
 
     @declares(policies.METADATA_INDEX, query=t.NO_PARAMETERS, response="metadata")

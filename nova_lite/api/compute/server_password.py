@@ -1,5 +1,4 @@
-"""Administrators' passwords of servers.
-``/servers/{server_id}/os-server-password``: the password that a guest made for itself."""
+"""Passwords of servers: the administrator's password of a request, and the password that a guest posted."""
 
 from __future__ import annotations
 
@@ -13,21 +12,24 @@ from nova_lite.objects.instance import POSTED_PASSWORD
 from nova_lite.policies import servers as policies
 
 _LENGTH = 12
-#: Letters and digits that no font confuses.
+#: Letters and digits, except look-alikes.
 _SYMBOLS = "".join(sorted(set(string.ascii_letters + string.digits) - set("0O1lI")))
 
 
 def admin_password(body: dict[str, Any]) -> str:
-    """The ``adminPass`` of a request, or a new one."""
-    given: str | None = body.get("adminPass")
-    return given or "".join(secrets.choice(_SYMBOLS) for _ in range(_LENGTH))
+    """Return the ``adminPass`` of a request's body, or a new password."""
+    password: str | None = body.get("adminPass")
+    return password or "".join(secrets.choice(_SYMBOLS) for _ in range(_LENGTH))
 
 
 _PATH = "/servers/{server_id}/os-server-password"
 
 
 class ServerPassword(Extension):
-    """Encrypted by the guest with the public key of its key pair, so that only the owner can read it."""
+    """The password that a guest posted.
+
+    The guest encrypts it with the public key of its key pair, so that only the owner can read it.
+    """
 
     alias = "os-server-password"
     title = "Password that a server posted"
@@ -38,12 +40,12 @@ class ServerPassword(Extension):
 
     @declares(policies.PASSWORD_SHOW, query=t.NO_PARAMETERS, response="password")
     def show(self, req: Request, server_id: str) -> Response:
-        """An empty one as long as there is none."""
+        """Show the password. It is empty if the guest has posted none."""
         instance = self.conductor.instance_get(req.context, server_id)
         return Response({"password": instance.system_metadata.get(POSTED_PASSWORD, "")})
 
     @declares(policies.PASSWORD_CLEAR, status=204)
     def clear(self, req: Request, server_id: str) -> Response:
-        """The guest keeps it; only what the cloud knows of it is forgotten."""
+        """Clear the stored password. The guest's password does not change."""
         self.conductor.instance_password_clear(req.context, server_id)
         return Response(status=204)

@@ -1,4 +1,4 @@
-"""``/servers/{server_id}/shares``: no host here can mount a share of a file share service, so there are none."""
+"""``/servers/{server_id}/shares``: always empty, because no host can mount shares of a file share service."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATH = "/servers/{server_id}/shares"
 
 
 class ServerShares(Extension):
-    """As Nova answers while its hosts cannot."""
+    """Responds as Nova does while its hosts do not support shares."""
 
     alias = "server-shares"
     title = "Shares of a server"
@@ -44,7 +44,7 @@ class ServerShares(Extension):
 
     @declares(policies.SHARES_CREATE, body=SHARE_BODY, status=201, response="share")
     def create(self, req: Request, server_id: str) -> Response:
-        self._stopped(req, server_id, "create share")
+        self._check_stopped(req, server_id, "create share")
         raise exceptions.Forbidden("Feature not supported until computes have not been updated.")
 
     @declares(policies.SHARES_SHOW, query=t.NO_PARAMETERS_STRICT, response="share")
@@ -54,10 +54,10 @@ class ServerShares(Extension):
 
     @declares(policies.SHARES_DELETE)
     def delete(self, req: Request, server_id: str, id: str) -> Response:
-        self._stopped(req, server_id, "delete share")
+        self._check_stopped(req, server_id, "delete share")
         raise exceptions.NotFound(f"Share {id[:64]} could not be found.")
 
-    def _stopped(self, req: Request, server_id: str, method: str) -> None:
+    def _check_stopped(self, req: Request, server_id: str, method: str) -> None:
         instance = self.conductor.instance_get(req.context, server_id)
         if instance.vm_state not in (states.STOPPED, states.ERROR):
             raise exceptions.InstanceInvalidState(

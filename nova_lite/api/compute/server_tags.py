@@ -1,4 +1,4 @@
-"""``/servers/{server_id}/tags``."""
+"""``/servers/{server_id}/tags``: labels that users attach to a server."""
 
 from __future__ import annotations
 

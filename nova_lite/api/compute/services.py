@@ -1,4 +1,4 @@
-"""``/os-services``."""
+"""``/os-services``: the daemons of the control plane and of the hosts, and their state."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ class Services(Extension):
         return Response(status=204)
 
     def _update_named(self, req: Request, changes: dict[str, Any]) -> None:
-        """Change the one service of the body's host and binary, the only name for it before 2.53."""
+        """Change the service with the body's host and binary, which identify it before 2.53."""
         host, binary = req.data["host"], req.data["binary"]
-        found = self.conductor.service_list(req.context, host, binary)
-        if not found:
+        services = self.conductor.service_list(req.context, host, binary)
+        if not services:
             raise exceptions.HostBinaryNotFound(host=host, binary=binary)
-        self.conductor.service_update(req.context, found[0].uuid, changes)
+        self.conductor.service_update(req.context, services[0].uuid, changes)
 
 
 def _check_uuid(service_id: str) -> None:
@@ -112,7 +112,10 @@ def _check_uuid(service_id: str) -> None:
 
 
 def _changes(body: dict[str, Any]) -> dict[str, Any]:
-    """The body in the words of the conductor; raises 400 when it says nothing, or gives a reason for nothing."""
+    """Return the changes of a body, by the conductor's names.
+
+    Raises `ValidationError` if the body changes nothing, or has a reason without disabling the service.
+    """
     status, reason = body.get("status"), body.get("disabled_reason")
     if reason is not None and status != "disabled":
         raise exceptions.ValidationError(detail="Specifying disabled_reason is only allowed when status is 'disabled'.")
@@ -148,8 +151,10 @@ def _view(req: Request, service: Service) -> dict[str, Any]:
 
 
 def status(service: Service) -> str:
+    """Return the administrative status."""
     return "disabled" if service.disabled else "enabled"
 
 
 def state(service: Service) -> str:
+    """Return whether the service is up or down."""
     return "up" if service.up and not service.forced_down else "down"

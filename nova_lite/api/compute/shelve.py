@@ -1,4 +1,4 @@
-"""Putting servers away as images, and getting them back."""
+"""Server actions ``shelve``, ``shelveOffload`` and ``unshelve``: store a server as an image, and restore it."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class Shelve(Extension):
 
     @declares(policies.UNSHELVE, body=UNSHELVE_BODY, status=202)
     def unshelve(self, req: Request, id: str) -> Response:
-        wanted: dict[str, Any] = {}
+        destination: dict[str, Any] = {}
         if req.has(Change.UNSHELVE_TO_ZONE):
-            wanted = dict(req.data["unshelve"] or {})
-        if "host" in wanted:
+            destination = dict(req.data["unshelve"] or {})
+        if "host" in destination:
             req.authorize(policies.UNSHELVE_TO_HOST)
-        self.compute.accept(req.context, id, operations.UNSHELVE.kind, wanted)
+        self.compute.accept(req.context, id, operations.UNSHELVE.kind, destination)
         return Response(status=202)

@@ -1,4 +1,4 @@
-"""SSH keys: made, checked and fingerprinted."""
+"""SSH keys of key pairs: generation, checks, and fingerprints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_LENGTH = 16 * 1024
 
 
 def generate() -> tuple[str, str]:
-    """A new private key (OpenSSH's own format, no passphrase) and its public key, one line without a comment."""
+    """Return a new private key (OpenSSH format, no passphrase) and its public key in one line without a comment."""
     key = ed25519.Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
@@ -26,21 +26,24 @@ def generate() -> tuple[str, str]:
 
 
 def checked(public_key: str) -> str:
-    """The key, unchanged. Raises `InvalidKeypair` unless it is one OpenSSH public key on one line."""
+    """Return the key unchanged. Raise `InvalidKeypair` unless it is a single OpenSSH public key on one line."""
     text = public_key.strip()
     if not text or len(text) > MAX_LENGTH or not text.isprintable():
         raise exceptions.InvalidKeypair(reason="failed to generate fingerprint: it is not one line of text")
     try:
         serialization.load_ssh_public_key(text.encode())
     except (ValueError, UnsupportedAlgorithm, UnicodeEncodeError):
-        # The library knows fewer kinds than OpenSSH (hardware-backed keys); those are told by their own header.
+        # The library lacks some of OpenSSH's key types, such as hardware-backed keys. Their own header identifies them.
         if not _is_consistent(text):
             raise exceptions.InvalidKeypair(reason="failed to generate fingerprint") from None
     return public_key
 
 
 def fingerprint(public_key: str) -> str:
-    """MD5 of the key's blob in hex pairs, as OpenSSH's ``-E md5`` prints it. Not for security: it names the key."""
+    """Return the MD5 of the key's blob as pairs of hex digits, as OpenSSH's ``-E md5`` prints it.
+
+    It is a name, not a protection.
+    """
     digest = hashlib.md5(_blob(public_key), usedforsecurity=False).hexdigest()
     return ":".join(digest[index : index + 2] for index in range(0, len(digest), 2))
 
@@ -53,7 +56,7 @@ def _blob(public_key: str) -> bytes:
 
 
 def _is_consistent(text: str) -> bool:
-    """Whether the algorithm that the line names is the one that the blob begins with."""
+    """Check whether the blob begins with the algorithm that the line names."""
     name = text.split()[0]
     blob = _blob(text)
     length = int.from_bytes(blob[:4], "big")

@@ -1,5 +1,4 @@
-"""``/os-simple-tenant-usage``: what projects used in a period.
-``/os-instance_usage_audit_log``: which hosts have made their usage audits. None has: usage is told by project."""
+"""Usage of projects in a period (``/os-simple-tenant-usage``), and usage audits, which do not exist here."""
 
 from __future__ import annotations
 
@@ -30,7 +29,10 @@ _PATH = "/os-simple-tenant-usage"
 
 
 class TenantUsage(Extension):
-    """``start`` and ``end`` are now unless given. Pages (2.40) are of servers, so a project may go on on the next."""
+    """Usage by project. ``start`` and ``end`` default to the current time.
+
+    A page (since 2.40) contains a number of servers, so the next page may continue the same project.
+    """
 
     alias = "os-simple-tenant-usage"
     title = "Usage by project"
@@ -90,7 +92,7 @@ class UsageAuditLog(Extension):
 
     @declares(policies.AUDIT_LOG_SHOW, response="instance_usage_audit_log")
     def show(self, req: Request, id: str) -> Response:
-        """``id``: a time; the month is the last one that was over then."""
+        """Show the audits of the last complete month before the time ``id``."""
         return Response({"instance_usage_audit_log": self._log(req, _time(id))})
 
     def _log(self, req: Request, before: datetime.datetime) -> dict[str, Any]:
@@ -119,7 +121,7 @@ def _time(text: str) -> datetime.datetime:
 
 
 def _month_before(time: datetime.datetime) -> tuple[datetime.datetime, datetime.datetime]:
-    """First moments of the last month that was over at ``time``, and of the month after it."""
+    """Return the start of the last complete month before ``time``, and its end."""
     ending = time.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     try:
         return (ending - datetime.timedelta(days=1)).replace(day=1), ending
@@ -137,13 +139,13 @@ def _project_view(
         "tenant_id": project_id,
         "start": view_helpers.iso_micros(start),
         "stop": view_helpers.iso_micros(end),
-        "total_hours": sum(each.hours for each in used),
-        "total_vcpus_usage": sum(each.vcpus * each.hours for each in used),
-        "total_memory_mb_usage": sum(each.memory_mb * each.hours for each in used),
-        "total_local_gb_usage": sum(each.local_gb * each.hours for each in used),
+        "total_hours": sum(usage.hours for usage in used),
+        "total_vcpus_usage": sum(usage.vcpus * usage.hours for usage in used),
+        "total_memory_mb_usage": sum(usage.memory_mb * usage.hours for usage in used),
+        "total_local_gb_usage": sum(usage.local_gb * usage.hours for usage in used),
     }
     if detailed:
-        view["server_usages"] = [_server_view(each) for each in used]
+        view["server_usages"] = [_server_view(usage) for usage in used]
     return view
 
 

@@ -1,4 +1,4 @@
-"""Volumes of a server: list, show, attach, detach, and whether they are deleted with it."""
+"""``/servers/{server_id}/os-volume_attachments``: the volumes of a server."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class VolumeAttachments(Extension):
     @declares(policies.VOLUMES_INDEX, query=t.OFFSET_PAGING, response="volumeAttachments")
     def index(self, req: Request, server_id: str) -> Response:
         instance = self.conductor.instance_get(req.context, server_id)
-        attached = [_view(req, instance, each) for each in instance.block_devices if each.volume_id is not None]
+        attached = [_view(req, instance, device) for device in instance.block_devices if device.volume_id is not None]
         offset = int(req.query.one("offset") or 0)
         return Response({"volumeAttachments": attached[offset:][: req.query.limit]})
 
@@ -94,24 +94,24 @@ class VolumeAttachments(Extension):
         return Response(status=202)
 
     def _attach(self, req: Request, server_id: str) -> Instance:
-        """The guest's name of it is the cloud's choice: whatever ``device`` asks for, guests find it by its id."""
-        wanted = req.data["volumeAttachment"]
+        """Request the attachment. The requested ``device`` is ignored: guests find the volume by its id."""
+        body = req.data["volumeAttachment"]
         payload = {
-            "volume_id": wanted["volumeId"],
+            "volume_id": body["volumeId"],
             "attachment_id": str(uuid.uuid4()),
-            "tag": wanted.get("tag"),
-            "delete_on_termination": strutils.bool_from_string(wanted.get("delete_on_termination", False)),
+            "tag": body.get("tag"),
+            "delete_on_termination": strutils.bool_from_string(body.get("delete_on_termination", False)),
         }
         return self.compute.attach_volume(req.context, server_id, payload)
 
     @declares(policies.VOLUMES_UPDATE, body=UPDATE_BODY, status=202)
     def update(self, req: Request, server_id: str, id: str) -> Response:
-        wanted = req.data["volumeAttachment"]
+        body = req.data["volumeAttachment"]
         instance = self.conductor.instance_get(req.context, server_id)
         device = _find(instance, id)
-        if wanted["volumeId"] != id or not req.has(Change.ATTACHMENT_UPDATE):
+        if body["volumeId"] != id or not req.has(Change.ATTACHMENT_UPDATE):
             req.authorize(policies.VOLUMES_SWAP)
-            payload = {"volume_id": id, "new_volume_id": wanted["volumeId"]}
+            payload = {"volume_id": id, "new_volume_id": body["volumeId"]}
             self.compute.accept(req.context, server_id, operations.SWAP_VOLUME.kind, payload)
             return Response(status=202)
         for name, value in (
@@ -120,10 +120,10 @@ class VolumeAttachments(Extension):
             ("serverId", instance.uuid),
             ("id", device.volume_id),
         ):
-            if name in wanted and wanted[name] != value:
+            if name in body and body[name] != value:
                 raise exceptions.ValidationError(detail=f"The {name} cannot be changed; it is {value}.")
-        if "delete_on_termination" in wanted:
-            flag = strutils.bool_from_string(wanted["delete_on_termination"])
+        if "delete_on_termination" in body:
+            flag = strutils.bool_from_string(body["delete_on_termination"])
             self.conductor.attachment_update(req.context, server_id, id, flag)
         return Response(status=202)
 
@@ -141,17 +141,17 @@ def _find(instance: Instance, volume_id: str) -> BlockDevice:
 
 
 def _view(req: Request, instance: Instance, device: BlockDevice) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+    view: dict[str, Any] = {
         "serverId": instance.uuid,
         "volumeId": device.volume_id,
         "device": device.device_name,
     }
     if req.has(Change.ATTACHMENT_IDS):
-        shown |= {"attachment_id": device.attachment_id or device.uuid, "bdm_uuid": device.uuid}
+        view |= {"attachment_id": device.attachment_id or device.uuid, "bdm_uuid": device.uuid}
     else:
-        shown["id"] = device.volume_id
+        view["id"] = device.volume_id
     if req.has(Change.INTERFACE_TAGS):
-        shown["tag"] = device.tag
+        view["tag"] = device.tag
     if req.has(Change.DELETE_ON_TERMINATION):
-        shown["delete_on_termination"] = device.delete_on_termination
-    return shown
+        view["delete_on_termination"] = device.delete_on_termination
+    return view

@@ -1,9 +1,10 @@
-"""``/os-volumes`` and ``/os-snapshots`` until 2.35: the volumes of the built-in backend, in the words of the time; and
-``/os-volumes_boot`` until 2.102, which is ``/servers`` under another name."""
+"""``/os-volumes`` and ``/os-snapshots`` until 2.35: the built-in backend's volumes, for clients of the compute API.
+
+``/os-volumes_boot`` until 2.102 is ``/servers`` under another name.
+"""
 
 from __future__ import annotations
 
-import datetime
 import uuid
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from oslo_utils import strutils
 
 from nova_lite.api.compute import schema_types as t
 from nova_lite.api.compute.servers import routes
+from nova_lite.api.compute.view_helpers import iso_micros
 from nova_lite.api.http import validation
 from nova_lite.api.http.microversions import LAST_WITH_PROXIES, Change
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
@@ -88,8 +90,8 @@ class Volumes(Extension):
 
     def _volumes(self, req: Request) -> Response:
         filters = VolumeFilters(project_id=req.context.project_id)
-        found = self.conductor.volume_list(req.context, filters, None, None, [], [], 0)
-        return Response({"volumes": [_volume_view(each) for each in _page(req, found)]})
+        volumes = self.conductor.volume_list(req.context, filters, None, None, [], [], 0)
+        return Response({"volumes": [_volume_view(volume) for volume in _page(req, volumes)]})
 
     @declares(policies.VOLUMES_SHOW, response="volume")
     def show(self, req: Request, id: str) -> Response:
@@ -99,26 +101,26 @@ class Volumes(Extension):
 
     @declares(policies.VOLUMES_CREATE, body=CREATE_BODY, response="volume")
     def create(self, req: Request) -> Response:
-        wanted = req.data["volume"]
+        body = req.data["volume"]
         kind = self.conf.volume.default_type
-        if wanted.get("volume_type") not in (None, "", kind):
-            raise exceptions.InvalidInput(reason=f"there is no volume type {wanted['volume_type'][:64]}")
+        if body.get("volume_type") not in (None, "", kind):
+            raise exceptions.InvalidInput(reason=f"there is no volume type {body['volume_type'][:64]}")
         zone = self.conf.compute.default_availability_zone
-        if wanted.get("availability_zone") not in (None, "", zone):
-            raise exceptions.InvalidInput(reason=f"Availability zone '{wanted['availability_zone'][:64]}' is invalid")
+        if body.get("availability_zone") not in (None, "", zone):
+            raise exceptions.InvalidInput(reason=f"Availability zone '{body['availability_zone'][:64]}' is invalid")
         volume = Volume(
             id="",
             project_id="",
-            name=wanted.get("display_name") or "",
-            description=wanted.get("display_description"),
-            size=int(wanted["size"]),
+            name=body.get("display_name") or "",
+            description=body.get("display_description"),
+            size=int(body["size"]),
             availability_zone=zone,
             volume_type=kind,
-            metadata=wanted.get("metadata") or {},
-            snapshot_id=wanted.get("snapshot_id") or None,
+            metadata=body.get("metadata") or {},
+            snapshot_id=body.get("snapshot_id") or None,
         )
-        made = self.conductor.volume_create(req.context, volume, {})
-        return Response({"volume": _volume_view(made)}, headers={"Location": req.link("os-volumes", made.id)})
+        created = self.conductor.volume_create(req.context, volume, {})
+        return Response({"volume": _volume_view(created)}, headers={"Location": req.link("os-volumes", created.id)})
 
     @declares(policies.VOLUMES_DELETE, status=202)
     def delete(self, req: Request, id: str) -> Response:
@@ -137,26 +139,26 @@ class Volumes(Extension):
 
     def _snapshots(self, req: Request) -> Response:
         filters = VolumeFilters(project_id=req.context.project_id)
-        found = self.conductor.snapshot_list(req.context, filters, None, None, [], [], 0)
-        return Response({"snapshots": [_snapshot_view(each) for each in _page(req, found)]})
+        snapshots = self.conductor.snapshot_list(req.context, filters, None, None, [], [], 0)
+        return Response({"snapshots": [_snapshot_view(snapshot) for snapshot in _page(req, snapshots)]})
 
     @declares(policies.SNAPSHOTS_SHOW, response="snapshot")
     def snapshot(self, req: Request, id: str) -> Response:
-        found = self.conductor.snapshot_get(req.context, _id(id, exceptions.SnapshotNotFound))
-        return Response({"snapshot": _snapshot_view(found)})
+        snapshot = self.conductor.snapshot_get(req.context, _id(id, exceptions.SnapshotNotFound))
+        return Response({"snapshot": _snapshot_view(snapshot)})
 
     @declares(policies.SNAPSHOTS_CREATE, body=CREATE_SNAPSHOT_BODY, response="snapshot")
     def create_snapshot(self, req: Request) -> Response:
-        """``force``: also of one that a server has."""
-        wanted = req.data["snapshot"]
+        """Create a snapshot. ``force`` allows it for an attached volume."""
+        body = req.data["snapshot"]
         snapshot = VolumeSnapshot(
             id=str(uuid.uuid4()),
-            volume_id=wanted["volume_id"],
+            volume_id=body["volume_id"],
             project_id="",
-            name=wanted.get("display_name") or "",
-            description=wanted.get("display_description"),
+            name=body.get("display_name") or "",
+            description=body.get("display_description"),
         )
-        force = {"force": True} if strutils.bool_from_string(wanted.get("force") or False) else {}
+        force = {"force": True} if strutils.bool_from_string(body.get("force") or False) else {}
         return Response({"snapshot": _snapshot_view(self.conductor.snapshot_create(req.context, snapshot, **force))})
 
     @declares(policies.SNAPSHOTS_DELETE, status=202)
@@ -169,28 +171,28 @@ class VolumesBoot(routes.Servers):
     alias = "os-volumes-boot"
     title = "Servers that boot from volumes"
     routes = tuple(
-        Route(row.method, row.path.replace("/servers", "/os-volumes_boot"), row.handler, until=_LAST_BOOT)
-        for row in routes.Servers.routes
-        if row.action is None
+        Route(route.method, route.path.replace("/servers", "/os-volumes_boot"), route.handler, until=_LAST_BOOT)
+        for route in routes.Servers.routes
+        if route.action is None
     )
 
 
-def _page(req: Request, found: Sequence[T]) -> Sequence[T]:
-    return found[int(req.query.one("offset") or 0) :][: req.query.limit]
+def _page(req: Request, items: Sequence[T]) -> Sequence[T]:
+    return items[int(req.query.one("offset") or 0) :][: req.query.limit]
 
 
-def _id(given: str, missing: type[exceptions.NotFound]) -> str:
-    """What cannot be an id is not there."""
-    if not validation.is_uuid(given):
+def _id(text: str, missing: type[exceptions.NotFound]) -> str:
+    """Return the id if it is a uuid. Raise the error ``missing`` if it cannot exist."""
+    if not validation.is_uuid(text):
         what = "volume_id" if missing is exceptions.VolumeNotFound else "snapshot_id"
-        raise missing(**{what: given[:64]})
-    return given
+        raise missing(**{what: text[:64]})
+    return text
 
 
 def _volume_view(volume: Volume) -> dict[str, Any]:
-    attached: dict[str, Any] = {}
+    attachment: dict[str, Any] = {}
     if volume.instance_uuid is not None:
-        attached = {
+        attachment = {
             "id": volume.id,
             "volumeId": volume.id,
             "serverId": volume.instance_uuid,
@@ -201,8 +203,8 @@ def _volume_view(volume: Volume) -> dict[str, Any]:
         "status": volume.status,
         "size": volume.size,
         "availabilityZone": volume.availability_zone,
-        "createdAt": _time(volume.created_at),
-        "attachments": [attached],
+        "createdAt": iso_micros(volume.created_at),
+        "attachments": [attachment],
         "displayName": volume.name,
         "displayDescription": volume.description,
         "volumeType": volume.volume_type,
@@ -217,11 +219,7 @@ def _snapshot_view(snapshot: VolumeSnapshot) -> dict[str, Any]:
         "volumeId": snapshot.volume_id,
         "status": snapshot.status,
         "size": snapshot.size,
-        "createdAt": _time(snapshot.created_at),
+        "createdAt": iso_micros(snapshot.created_at),
         "displayName": snapshot.name,
         "displayDescription": snapshot.description,
     }
-
-
-def _time(moment: datetime.datetime | None) -> str | None:
-    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%f")

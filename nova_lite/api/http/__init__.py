@@ -1,1 +1,13 @@
-"""HTTP machinery shared by the APIs: server, WSGI resources, routing, validation, microversions, documents."""
+"""HTTP machinery of all APIs.
+
+- Processes and connections: `prefork` (worker processes), `server`, `deadlines` (limits of clients), `admission`
+  (overload).
+- Applications: `deploy` loads the paste file. `router` finds the routes of a URL, and `wsgi` dispatches the request to a
+  handler of the compute API. `rest` is the base of the other APIs.
+- Parts of a request: `microversions`, `validation`.
+- Documents: `versions`, and `inventory`, from which `openapi`, `reference` and `operations_page` are made.
+
+A request passes `server`, the filters of its pipeline, `router`, and `wsgi.ResourceDispatcher`. The dispatcher selects
+the version, enforces the policy rule, validates query and body, and calls the handler. It turns the result, or an
+exception, into a response.
+"""

@@ -213,12 +213,12 @@ def _response_schema(keys: tuple[str, ...] | None) -> Schema | None:
 
 
 def _history(entry: RouteEntry) -> dict[str, Any]:
-    found: dict[str, Any] = _range(entry.since, entry.until)
-    found["policy"] = entry.declared.policy or None
+    history: dict[str, Any] = _range(entry.since, entry.until)
+    history["policy"] = entry.declared.policy or None
     for name, schemas in (("bodies", entry.declared.body), ("queries", entry.declared.query)):
         if schemas:
-            found[name] = _variants(entry, schemas)
-    return found
+            history[name] = _variants(entry, schemas)
+    return history
 
 
 def _variants(entry: RouteEntry, schemas: Versioned[Schema]) -> list[dict[str, Any]]:

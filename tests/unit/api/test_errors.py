@@ -303,7 +303,7 @@ def test_what_is_known_and_not_served(api: Client) -> None:
     instance = api.conductor.add()
     response = api("POST", "/os-assisted-volume-snapshots", {"snapshot": {}})
     assert fault(response, "notImplemented", 501) == (
-        "A snapshot of a disk in use is not supported by this cloud. Ask the volume API for one, with force."
+        "A snapshot of a disk in use is not supported by this cloud. Use the volume API, with force."
     )
     response = api("POST", f"/servers/{instance.uuid}/action", {"addFloatingIp": None}, version="2.44")
     fault(response, "itemNotFound", 404)

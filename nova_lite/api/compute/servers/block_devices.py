@@ -1,4 +1,4 @@
-"""From the block device mappings of ``POST /servers``, of either form, to `BlockDevice`: what a schema cannot say."""
+"""Conversion of the block device mappings of ``POST /servers``, in both forms, to `BlockDevice`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice
 from nova_lite.objects.block_device import PREFIXES, DeviceSource
 
-#: Disks of one server that are no volumes.
+#: Maximum number of local disks of a server.
 MAX_LOCAL = 3
 
-#: File systems that an ephemeral disk may be made with; "default" is the cloud's choice.
+#: File systems of ephemeral disks. The cloud chooses the one for "default".
 _FORMATS = ("ext2", "ext3", "ext4", "default", "swap")
 
 _ID_OF = {DeviceSource.VOLUME: "volume_id", DeviceSource.IMAGE: "image_id", DeviceSource.SNAPSHOT: "snapshot_id"}
@@ -26,39 +26,42 @@ _LOCAL, _VOLUME = "local", "volume"
 
 
 def of_server(server: dict[str, Any]) -> tuple[str, list[BlockDevice]]:
-    """The image that the root disk is a local copy of ("": it is a volume, whatever image is named beside), and the
-    devices beside it. Raises a 400."""
+    """Return the image of the local root disk, and the other devices. Raises a 400.
+
+    The image is "" if the root disk is a volume, even if ``imageRef`` names one.
+    """
     image: str = server.get("imageRef", "")
-    legacy, asked = server.get("block_device_mapping", []), server.get("block_device_mapping_v2", [])
-    if legacy and asked:
+    legacy, current = server.get("block_device_mapping", []), server.get("block_device_mapping_v2", [])
+    if legacy and current:
         raise exceptions.ValidationError(
             detail="Using different block_device_mapping syntaxes is not allowed in the same request."
         )
     translated = [_translated(item) for item in legacy]
-    devices = [_device(item) for item in [*translated, *asked] if not _is_nothing(item)]
-    roots = [each for each in devices if each.is_root]
-    local = next((each for each in roots if not each.is_volume), None)
-    if local is not None:
-        if image and image != local.image_id:
+    devices = [_device(item) for item in [*translated, *current] if not _is_nothing(item)]
+    roots = [device for device in devices if device.is_root]
+    local_root = next((device for device in roots if not device.is_volume), None)
+    if local_root is not None:
+        if image and image != local_root.image_id:
             raise exceptions.InvalidBDM(reason="its image is not the one that imageRef names.")
-        image = local.image_id or ""
-        devices.remove(local)
-    _check_boot_sequence(devices, root_known=(bool(image) and local is not None) or (bool(image) and not roots))
+        image = local_root.image_id or ""
+        devices.remove(local_root)
+    has_local_root = local_root is not None or not roots
+    _check_boot_sequence(devices, root_known=bool(image) and has_local_root)
     if not image and not roots:
         raise exceptions.ValidationError(detail="Missing imageRef attribute")
-    if sum(not each.is_volume for each in devices) + (local is not None) > MAX_LOCAL:
+    if sum(not device.is_volume for device in devices) + (local_root is not None) > MAX_LOCAL:
         raise exceptions.InvalidBDM(reason="You specified more local devices than the limit allows")
-    if sum(each.is_swap for each in devices) > 1:
+    if sum(device.is_swap for device in devices) > 1:
         raise exceptions.InvalidBDM(reason="More than one swap drive requested.")
-    ids = [each.volume_id for each in devices if each.volume_id is not None]
+    ids = [device.volume_id for device in devices if device.volume_id is not None]
     if len(ids) != len(set(ids)):
         raise exceptions.InvalidBDM(reason="one volume is named more than once.")
-    return "" if roots and local is None else image, devices
+    return image if has_local_root else "", devices
 
 
 def _check_boot_sequence(devices: list[BlockDevice], root_known: bool) -> None:
-    """0, 1, 2 and so on, each once."""
-    indexes = sorted(each.boot_index for each in devices if each.boot_index is not None)
+    """Check that the boot indexes are 0, 1, 2 and so on. The index 0 is taken if the root disk is known."""
+    indexes = sorted(device.boot_index for device in devices if device.boot_index is not None)
     first = 1 if root_known else 0
     if indexes != list(range(first, first + len(indexes))):
         raise exceptions.InvalidBDM(
@@ -71,12 +74,12 @@ def _is_nothing(item: dict[str, Any]) -> bool:
 
 
 def _translated(item: dict[str, Any]) -> dict[str, Any]:
-    """The old form (EC2's), in the words of the new one."""
+    """Translate a mapping of the legacy (EC2) form to the current form."""
     known = {"device_name", "virtual_name", "volume_id", "snapshot_id", "volume_size", "delete_on_termination"}
     if not isinstance(item, dict) or item.keys() - known - {"no_device", "connection_info"}:
         raise exceptions.InvalidBDM(reason="Unrecognized legacy format.")
     name, virtual = item.get("device_name"), str(item.get("virtual_name") or "")
-    more: dict[str, Any] = {
+    common: dict[str, Any] = {
         key: item[key] for key in ("volume_size", "delete_on_termination", "no_device") if key in item
     }
     if name is not None and not isinstance(name, str):
@@ -84,11 +87,11 @@ def _translated(item: dict[str, Any]) -> dict[str, Any]:
     index = {"boot_index": 0} if name in _ROOT_NAMES else {}
     if virtual == "swap" or virtual.startswith("ephemeral"):
         kind = {"guest_format": "swap"} if virtual == "swap" else {}
-        return {"source_type": "blank", "destination_type": _LOCAL, **more, **kind}
+        return {"source_type": "blank", "destination_type": _LOCAL, **common, **kind}
     if item.get("volume_id") is not None:
-        return {"source_type": "volume", "destination_type": _VOLUME, "uuid": item["volume_id"], **more, **index}
+        return {"source_type": "volume", "destination_type": _VOLUME, "uuid": item["volume_id"], **common, **index}
     if item.get("snapshot_id") is not None:
-        return {"source_type": "snapshot", "destination_type": _VOLUME, "uuid": item["snapshot_id"], **more, **index}
+        return {"source_type": "snapshot", "destination_type": _VOLUME, "uuid": item["snapshot_id"], **common, **index}
     if _is_nothing(item):
         return dict(item)
     raise exceptions.InvalidBDM(reason="Unrecognized legacy format.")
@@ -99,10 +102,10 @@ def _device(item: dict[str, Any]) -> BlockDevice:
     destination = item.get("destination_type") or (
         _LOCAL if source in (DeviceSource.IMAGE, DeviceSource.BLANK) else _VOLUME
     )
-    found = _id(item, source)
+    source_id = _id(item, source)
     index = _number(item, "boot_index")
     index = None if index is None or index < 0 else index
-    _check_way(source, destination, index)
+    _check_combination(source, destination, index)
     _check_guest(item, destination, source)
     size = _number(item, "volume_size")
     if destination == _VOLUME and not size:
@@ -124,9 +127,9 @@ def _device(item: dict[str, Any]) -> BlockDevice:
         disk_bus=item.get("disk_bus"),
         guest_format=item.get("guest_format"),
         volume_size=size,
-        volume_id=found if source == DeviceSource.VOLUME else None,
-        image_id=found if source == DeviceSource.IMAGE else None,
-        snapshot_id=found if source == DeviceSource.SNAPSHOT else None,
+        volume_id=source_id if source == DeviceSource.VOLUME else None,
+        image_id=source_id if source == DeviceSource.IMAGE else None,
+        snapshot_id=source_id if source == DeviceSource.SNAPSHOT else None,
         volume_type=item.get("volume_type"),
         delete_on_termination=strutils.bool_from_string(item.get("delete_on_termination", default)),
         tag=item.get("tag"),
@@ -138,19 +141,19 @@ def _source_of(item: dict[str, Any]) -> str:
 
 
 def _id(item: dict[str, Any], source: DeviceSource) -> str | None:
-    given = item.get("uuid") or item.get(_ID_OF.get(source, "")) or None
+    source_id = item.get("uuid") or item.get(_ID_OF.get(source, "")) or None
     if source == DeviceSource.BLANK:
-        if given:
+        if source_id:
             raise exceptions.InvalidBDM(reason="Invalid device UUID.")
         return None
-    if not given:
+    if not source_id:
         raise exceptions.InvalidBDM(reason="Missing device UUID.")
-    if not validation.is_uuid(given):
-        raise exceptions.InvalidBDM(reason=f"failed to get {source} {str(given)[:64]}.")
-    return str(given)
+    if not validation.is_uuid(source_id):
+        raise exceptions.InvalidBDM(reason=f"failed to get {source} {str(source_id)[:64]}.")
+    return str(source_id)
 
 
-def _check_way(source: DeviceSource, destination: str, index: int | None) -> None:
+def _check_combination(source: DeviceSource, destination: str, index: int | None) -> None:
     if destination == _LOCAL and source == DeviceSource.IMAGE and index != 0:
         raise exceptions.InvalidBDM(reason="Mapping image to local is not supported.")
     if destination == _LOCAL and source in (DeviceSource.VOLUME, DeviceSource.SNAPSHOT):

@@ -1,4 +1,4 @@
-"""From the body of ``POST /servers`` to a `CreateRequest`: what a schema cannot say is checked here."""
+"""Conversion of the body of ``POST /servers`` to a `CreateRequest`, with the checks that a schema cannot express."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
 def request_of(req: Request, password: str) -> CreateRequest:
+    """Return the create request. Raises `ValidationError`, and `PolicyNotAuthorized` for parameters of admins."""
     server = req.data["server"]
     minimum = int(server.get("min_count", 1))
     maximum = int(server.get("max_count", minimum))
@@ -41,7 +42,7 @@ def request_of(req: Request, password: str) -> CreateRequest:
         block_devices=devices,
         min_count=minimum,
         max_count=maximum,
-        # Before descriptions could be given, the name was repeated there.
+        # Versions without descriptions use the name as the description.
         description=server.get("description") if req.has(Change.SERVER_DESCRIPTION) else server["name"].strip(),
         hostname=server.get("hostname"),
         networks=_networks(req, server, maximum),
@@ -71,8 +72,10 @@ def request_of(req: Request, password: str) -> CreateRequest:
 
 
 def _idempotency_key(req: Request) -> str | None:
-    """The header of the IETF's draft: who does not know whether a create was accepted sends it again with the same key,
-    and gets the servers of the first time."""
+    """Return the ``Idempotency-Key`` header, as in the IETF's draft.
+
+    A client that does not know whether a create was accepted repeats it with the same key, and gets the same servers.
+    """
     key: str | None = req.headers.get("Idempotency-Key")
     if key is not None and not _IDEMPOTENCY_KEY.fullmatch(key):
         raise exceptions.ValidationError(detail="Idempotency-Key must be 1 to 255 printable ASCII characters.")
@@ -80,14 +83,17 @@ def _idempotency_key(req: Request) -> str | None:
 
 
 def _fingerprint(body: dict[str, Any]) -> str:
-    """Of what is asked for, its secret left out."""
+    """Return a hash of the request without its secret. It detects another request with the same key."""
     server = {key: value for key, value in body["server"].items() if key != "adminPass"}
     text = json.dumps({**body, "server": server}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _requested_destination(req: Request, server: dict[str, Any], forced: bool) -> RequestedDestination | None:
-    """``host`` and ``hypervisor_hostname``, for admins since 2.74: unlike ``zone:host:node`` they skip no filter."""
+    """Return the ``host`` and ``hypervisor_hostname`` of the request, which admins may use since 2.74.
+
+    Unlike ``zone:host:node`` they bypass no filter of the scheduler.
+    """
     if "host" not in server and "hypervisor_hostname" not in server:
         return None
     if forced:

@@ -1,4 +1,4 @@
-"""The properties of images that Nova knows, which a server shows since 2.98; other properties are the image's alone."""
+"""The image properties that Nova knows. A server shows them since 2.98; it does not show other properties."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SYSTEM = """
     admin_user command_line distro require_quiesce secure_boot skip_agent_inject_files_at_boot skip_agent_inject_ssh
     type
 """
-#: Names from before properties had prefixes.
+#: Names without a prefix, from older versions of Nova.
 _OLD = """
     architecture auto_disk_config bdm_v2 bittorrent block_device_mapping cache_in_nova hypervisor_type
     hypervisor_version_requires ipxe_boot mappings owner_id root_device_name vm_mode vmware_disktype
@@ -39,11 +39,11 @@ KNOWN = frozenset(
     ]
 )
 
-#: In an instance's ``system_metadata``, before the name of a property of its image.
+#: Prefix of image properties in an instance's ``system_metadata``.
 PREFIX = "image_"
 
 
 def shown(system_metadata: dict[str, str]) -> dict[str, str]:
-    """Of what an instance remembers of its image, the properties that a server shows."""
+    """Return the image properties that a server shows, from its ``system_metadata``."""
     named = {name.removeprefix(PREFIX): value for name, value in system_metadata.items() if name.startswith(PREFIX)}
     return {name: value for name, value in named.items() if name in KNOWN}

@@ -1,4 +1,4 @@
-"""From the query string of a server list to `InstanceFilters` and a sort order."""
+"""Conversion of the query string of a server list to `InstanceFilters` and a sort order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nova_lite.objects import InstanceFilters
 from nova_lite.operations import states
 from nova_lite.policies import servers as policies
 
-#: Parameters whose value goes as text into the filter of that name.
+#: Parameters whose text becomes the value of a filter, and the filter's name.
 _TEXTS = {
     "name": "name",
     "display_name": "name",
@@ -46,7 +46,7 @@ _TIMES = {
 }
 _NUMBERS = ("power_state", "progress")
 
-#: What anybody may filter by, and from which version on. The rest is dropped for who may not filter by all.
+#: Filters for all callers, and their first version. Other filters of unprivileged callers are ignored.
 _FOR_ALL = {
     **dict.fromkeys(("reservation_id", "name", "status", "image", "flavor", "ip", "changes-since", "all_tenants"), 1),
     "ip6": Change.FILTER_IP6,
@@ -63,9 +63,12 @@ _SORT_KEYS_FOR_ADMINS = {"host", "node"}
 
 
 def filters_of_query(req: Request, all_rule: str) -> InstanceFilters | None:
-    """The filters; None when nothing can match them. Raises 400 for nonsense and 403 for what is not allowed."""
+    """Return the filters, or None if they cannot match any server.
+
+    Raises `ValidationError` for invalid values, and `Forbidden` for filters that the caller may not use.
+    """
     query, privileged = req.query, req.allows(policies.ALL_FILTERS)
-    given = {name for name in query if privileged or (name in _FOR_ALL and req.version.minor >= _FOR_ALL[name])}
+    allowed = {name for name in query if privileged or (name in _FOR_ALL and req.version.minor >= _FOR_ALL[name])}
     values: dict[str, Any] = {}
     for parameters, convert in (
         (_TEXTS, query.one),
@@ -75,20 +78,20 @@ def filters_of_query(req: Request, all_rule: str) -> InstanceFilters | None:
         (dict(zip(_NUMBERS, _NUMBERS, strict=True)), lambda name: int(query.one(name) or 0)),
     ):
         for parameter, name in parameters.items():
-            if parameter in given:
+            if parameter in allowed:
                 values[name] = convert(parameter)
-    if {"changes-since", "changes-before"} <= given:
+    if {"changes-since", "changes-before"} <= allowed:
         query.changes()
     for name in ("locked", "config_drive", "deleted", "soft_deleted"):
-        if name in given:
+        if name in allowed:
             values[name] = _truth(query, name)
     values["project_id"] = _project(req, all_rule)
     filters = msgspec.convert(values, InstanceFilters)
-    return _with_status(req, filters) if "status" in given else filters
+    return _with_status(req, filters) if "status" in allowed else filters
 
 
 def order_of(req: Request) -> tuple[list[str], list[str]]:
-    """Sort keys and as many directions; newest first unless asked otherwise."""
+    """Return the sort keys and as many directions. The default is the newest server first."""
     keys = req.query.get("sort_key") or ["created_at"]
     if not req.allows(policies.ALL_FILTERS) and _SORT_KEYS_FOR_ADMINS & set(keys):
         raise exceptions.Forbidden("Only administrators can sort servers by host or node.")
@@ -107,13 +110,16 @@ def _truth(query: Query, name: str) -> bool:
 
 
 def _project(req: Request, all_rule: str) -> str | None:
-    """Whose servers: one's own, or (with all_tenants, for admins) everybody's or those of one project."""
+    """Return the project to list, or None for all projects. The default is the caller's own project.
+
+    ``all_tenants`` is for admins. With it, ``project_id`` selects a project.
+    """
     text = req.query.one("all_tenants")
     try:
-        everybody = text is not None and strutils.bool_from_string(text or "yes", strict=True)
+        all_projects = text is not None and strutils.bool_from_string(text or "yes", strict=True)
     except ValueError as error:
         raise exceptions.ValidationError(detail=f"Invalid all_tenants value {str(text)[:64]!r}.") from error
-    if not everybody:
+    if not all_projects:
         return str(req.context.project_id)
     req.authorize(all_rule)
     return req.query.one("project_id") or req.query.one("tenant_id")

@@ -1,4 +1,4 @@
-"""A new disk for a server, of the image that it has or of another one."""
+"""The server action ``rebuild``: a new disk, from the server's image or another one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ class Rebuild(Extension):
 
     @declares(policies.REBUILD, body=schemas.REBUILD, status=202, response="server")
     def rebuild(self, req: Request, id: str) -> Response:
-        """The server keeps its id, its addresses and its host. What the body does not name stays as it is."""
+        """Request a rebuild.
+
+        The server keeps its id, its addresses, its host, and all properties that the body does not name.
+        """
         body = req.data["rebuild"]
         password = server_password.admin_password(body)
         instance = self.compute.rebuild(req.context, id, {**_payload(req, body), "admin_password": password})
@@ -30,7 +33,7 @@ class Rebuild(Extension):
 
 
 def _payload(req: Request, body: dict[str, Any]) -> dict[str, Any]:
-    """Of `nova_lite.conductor.operations.rebuild`, without images and password."""
+    """Return the payload of `nova_lite.conductor.operations.rebuild`, without images and password."""
     if strutils.bool_from_string(body.get("preserve_ephemeral", False)):
         raise exceptions.PreserveEphemeralNotSupported()
     if body.get("trusted_image_certificates"):

@@ -1,4 +1,4 @@
-"""``/servers``: create, list, show, update, delete."""
+"""The handlers of ``/servers``."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Servers(Extension):
         if strutils.bool_from_string(req.data["server"].get("return_reservation_id", False)):
             return Response({"reservation_id": result.reservation_id}, 202)
         first = result.instances[0]
-        # Whoever repeats a request has either given the password, or cannot be told the one that was made then.
-        told = self.conf.api.enable_instance_password and not (result.earlier and "adminPass" not in req.data["server"])
-        shown = password if told else None
+        # The result of an earlier, identical request comes without the password that was generated then.
+        is_unknown = result.earlier and "adminPass" not in req.data["server"]
+        shown = password if self.conf.api.enable_instance_password and not is_unknown else None
         location = {"Location": req.link("servers", first.uuid)}
         return Response({"server": view.created(req, first, shown)}, 202, location)
 
@@ -70,7 +70,7 @@ class Servers(Extension):
         return Response(status=202)
 
     def _list(self, req: Request, all_rule: str, with_user_data: bool) -> tuple[list[Instance], dict[str, Any]]:
-        """A page of servers, and the link to the next one."""
+        """Return a page of servers, and the link to the next page."""
         filters = listing.filters_of_query(req, all_rule)
         if filters is None:
             return [], {}
@@ -78,4 +78,4 @@ class Servers(Extension):
         keys, dirs = listing.order_of(req)
         limit = req.query.limit
         instances = self.conductor.instance_list(req.context, filters, limit, req.query.marker, keys, dirs)
-        return instances, req.next_page("servers_links", instances, limit, lambda item: item.uuid)
+        return instances, req.next_page("servers_links", instances, limit, lambda instance: instance.uuid)

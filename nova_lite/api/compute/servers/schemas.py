@@ -1,4 +1,4 @@
-"""``/servers``."""
+"""Schemas of ``/servers``: create, update, rebuild, and list."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nova_lite.api.http.microversions import Change, Versioned
 
 # --- create
 
-#: Interfaces of one server. Nova knows no number; a guest has no slots for many more, and each takes an address.
+#: Maximum number of interfaces of a server, which is a limit of the guest's slots. Nova has no such limit.
 MAX_NETWORKS = 32
 
 _NETWORK_21: t.Schema = {
@@ -252,10 +252,10 @@ _SORT_KEYS = [
 
 
 def _sort_key(*more: str) -> t.Schema:
-    return t.each(t.one_of(*_SORT_KEYS, *more))
+    return t.repeatable(t.one_of(*_SORT_KEYS, *more))
 
 
-#: Parameters whose value may be any text.
+#: Parameters with arbitrary text as value.
 _PLAIN = [
     "user_id",
     "project_id",
@@ -305,8 +305,8 @@ _LIST_21: t.Schema = {
     "launched_at": t.Q_TIME,
     "terminated_at": t.Q_TIME,
     "config_drive": t.Q_ANY,
-    "power_state": t.each({"type": "string", "pattern": "^[0-9]{1,3}$"}),
-    "progress": t.each({"type": "string", "pattern": "^[0-9]{1,3}$"}),
+    "power_state": t.repeatable({"type": "string", "pattern": "^[0-9]{1,3}$"}),
+    "progress": t.repeatable({"type": "string", "pattern": "^[0-9]{1,3}$"}),
     "deleted": t.Q_ANY,
     **dict.fromkeys(_PLAIN, t.Q_ANY),
 }

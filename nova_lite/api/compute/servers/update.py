@@ -1,4 +1,4 @@
-"""What a body of ``PUT /servers/{id}`` or of a rebuild says of a server, in the words of the conductor."""
+"""Conversion of the body of ``PUT /servers/{id}`` or of a rebuild to changes of the instance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nova_lite.api.http.wsgi import Request
 
 
 def changes_of_body(req: Request, server: dict[str, Any]) -> dict[str, Any]:
-    """By name of the instance's field; only what the body says."""
+    """Return the changed fields of the instance, by the fields' names."""
     changes: dict[str, Any] = {}
     if "name" in server:
         changes["display_name"] = server["name"].strip()

@@ -1,4 +1,4 @@
-"""Servers."""
+"""The JSON of a server, in the form of the request's microversion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REBUILDING = dict.fromkeys(("rebuilding", "rebuild_block_device_mapping", "rebu
 _REBOOTING = dict.fromkeys(("rebooting", "reboot_pending", "reboot_started"), "REBOOT")
 _HARD_REBOOTING = dict.fromkeys(("rebooting_hard", "reboot_pending_hard", "reboot_started_hard"), "HARD_REBOOT")
 
-#: vm_state to the status without a task, and to the statuses that tasks make of it.
+#: The status of each vm_state without a task, and its statuses with certain tasks.
 STATUSES: dict[str, tuple[str, dict[str, str]]] = {
     states.ACTIVE: (
         "ACTIVE",
@@ -56,15 +56,17 @@ def status_of(instance: Instance) -> str:
 
 
 def states_of(statuses: list[str]) -> tuple[list[str], list[str]]:
-    """The vm_states and task_states that these statuses may stand for, for a filter. Without vm_states, none of them
-    is a status; without task_states, the task does not matter."""
-    wanted = {status.upper() for status in statuses}
-    plain = [vm_state for vm_state, (status, _) in STATUSES.items() if status in wanted]
+    """Return the vm_states and task_states of these statuses, for a filter.
+
+    No vm_states: none of them is a status. No task_states: the task does not matter.
+    """
+    names = {status.upper() for status in statuses}
+    plain = [vm_state for vm_state, (status, _) in STATUSES.items() if status in names]
     busy = [
         (vm_state, task)
         for vm_state, (_, by_task) in STATUSES.items()
         for task, status in by_task.items()
-        if status in wanted
+        if status in names
     ]
     vm_states = list(dict.fromkeys([*plain, *(vm_state for vm_state, _ in busy)]))
     return vm_states, [] if plain else list(dict.fromkeys(task for _, task in busy))
@@ -77,7 +79,7 @@ def index(req: Request, instances: list[Instance]) -> list[dict[str, Any]]:
 
 
 def created(req: Request, instance: Instance, admin_password: str | None) -> dict[str, Any]:
-    """What a create answers; ``admin_password`` is told this one time."""
+    """Return the response to a create, the only one with ``admin_password``."""
     server = {
         "id": instance.uuid,
         "links": req.links("servers", instance.uuid),
@@ -101,7 +103,10 @@ def show(req: Request, instance: Instance) -> dict[str, Any]:
 
 
 def updated(req: Request, instance: Instance) -> dict[str, Any]:
-    """An update's answer: like `show` since 2.75, before that without what extensions added."""
+    """Return the response to an update.
+
+    It equals `show` since 2.75. Before, it lacks the attributes that extensions added.
+    """
     if req.has(Change.STRICT_QUERIES):
         return show(req, instance)
     server = _plain(req, instance, with_mac=False)
@@ -111,12 +116,12 @@ def updated(req: Request, instance: Instance) -> dict[str, Any]:
 
 
 def rebuilt(req: Request, instance: Instance, admin_password: str | None) -> dict[str, Any]:
-    """A rebuild's answer: an update's, and what else a rebuild may change; ``admin_password`` is told this one time."""
+    """Return the response to a rebuild: that of an update, and what else a rebuild may change."""
     server = updated(req, instance)
     if req.has(Change.REBUILD_KEY):
         server["key_name"] = instance.key_name
     if req.has(Change.NO_PERSONALITY):
-        # By this name alone, also to admins.
+        # All callers, including admins, see it under this name.
         server.pop("OS-EXT-SRV-ATTR:user_data", None)
         server["user_data"] = instance.user_data
     if admin_password is not None:
@@ -139,7 +144,7 @@ def _whole(req: Request, instance: Instance) -> dict[str, Any]:
             "os-extended-volumes:volumes_attached": _volumes(req, instance),
         }
     )
-    if instance.vifs and (groups := _security_groups(instance)):  # Nova says nothing of none
+    if instance.vifs and (groups := _security_groups(instance)):  # as in Nova, the key is absent if there are none
         server["security_groups"] = groups
     target = {"project_id": instance.project_id, "user_id": instance.user_id}
     if req.allows(policies.EXTENDED_ATTRIBUTES, target):
@@ -156,7 +161,7 @@ def _whole(req: Request, instance: Instance) -> dict[str, Any]:
 
 
 def _plain(req: Request, instance: Instance, with_mac: bool) -> dict[str, Any]:
-    """What a server is, without the attributes that extensions added at 2.1."""
+    """Return the attributes of a server, without the additions of extensions at 2.1."""
     status = status_of(instance)
     server: dict[str, Any] = {
         "id": instance.uuid,
@@ -194,7 +199,7 @@ def _plain(req: Request, instance: Instance, with_mac: bool) -> dict[str, Any]:
 
 
 def may_show_user_data(req: Request) -> bool:
-    """Whether `detail` has a place for it, in any of the servers that the asker may list."""
+    """Check whether `detail` may show the user data of any server that the caller can list."""
     if not req.has(Change.SERVER_EXTENDED_ATTRIBUTES):
         return False
     return req.allows(policies.EXTENDED_ATTRIBUTES) or req.allows(policies.DETAIL_ALL)
@@ -221,7 +226,7 @@ def _attributes_for_admins(req: Request, instance: Instance) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=4096)
 def host_id(project_id: str | None, host: str | None) -> str:
-    """An opaque name of the host, by which a project can tell whether two of its servers share one."""
+    """Return an opaque name of the host. A project can see whether two of its servers share a host."""
     if not host:
         return ""
     return hashlib.sha224(f"{project_id or ''}{host}".encode()).hexdigest()
@@ -232,7 +237,7 @@ def addresses(instance: Instance, with_mac: bool = False) -> dict[str, list[dict
     for vif in instance.vifs:
         shown = networks.setdefault(vif.network.name, [])
         shown.append(_address(vif, vif.address, "fixed", with_mac))
-        shown += [_address(vif, each.address, "fixed", with_mac) for each in vif.more]
+        shown += [_address(vif, address.address, "fixed", with_mac) for address in vif.more]
         if vif.floating_address is not None:
             shown.append(_address(vif, vif.floating_address, "floating", with_mac))
     return networks
@@ -259,10 +264,10 @@ def _disk_config(instance: Instance) -> str:
 
 
 def _volumes(req: Request, instance: Instance) -> list[dict[str, Any]]:
-    attached = [each for each in instance.block_devices if each.volume_id is not None]
+    attached = [device for device in instance.block_devices if device.volume_id is not None]
     if not req.has(Change.SERVER_EXTENDED_ATTRIBUTES):
-        return [{"id": each.volume_id} for each in attached]
-    return [{"id": each.volume_id, "delete_on_termination": each.delete_on_termination} for each in attached]
+        return [{"id": device.volume_id} for device in attached]
+    return [{"id": device.volume_id, "delete_on_termination": device.delete_on_termination} for device in attached]
 
 
 def _image(req: Request, instance: Instance) -> Any:

@@ -113,4 +113,4 @@ def test_servers_under_another_name(cloud: Compute) -> None:
     assert "nosuch" in fault(cloud.compute("POST", "/os-volumes_boot", body, version="2.102"), "badRequest", 400)
     fault(cloud.compute("GET", f"/os-volumes_boot/{NOBODY}", version="2.102"), "itemNotFound", 404)
     said = fault(cloud.compute("POST", f"/os-volumes_boot/{NOBODY}/action", {}, version="2.102"), "notImplemented", 501)
-    assert "Servers are acted on at /servers." in said
+    assert "Use the server actions of /servers." in said

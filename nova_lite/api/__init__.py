@@ -3,7 +3,7 @@
 - `http`: the machinery. Server processes, paste pipelines, routing, request and response, microversions, documents.
 - `middleware`: the filters of the pipelines, authentication among them.
 - `compute`: the compute API, one module per resource.
-- ``identity``, ``image``, ``network``, ``volume``: small standalone replacements of Keystone, Glance, Neutron, and Cinder.
+- ``identity``, ``image``, ``network``, ``volume``: small replacements of Keystone, Glance, Neutron, and Cinder.
 - ``metadata``: the metadata service for guests.
 
 The path of a request to the compute API::

@@ -2,8 +2,8 @@
 
 - Processes and connections: `prefork` (worker processes), `server`, `deadlines` (limits of clients), `admission`
   (overload).
-- Applications: `deploy` loads the paste file. `router` finds the routes of a URL, and `wsgi` dispatches the request to a
-  handler of the compute API. `rest` is the base of the other APIs.
+- Applications: `deploy` loads the paste file. `router` finds the routes of a URL, and `wsgi` dispatches the request to
+  a handler of the compute API. `rest` is the base of the other APIs.
 - Parts of a request: `microversions`, `validation`.
 - Documents: `versions`, and `inventory`, from which `openapi`, `reference` and `operations_page` are made.
 

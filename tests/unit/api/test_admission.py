@@ -36,7 +36,7 @@ UUID = "70f5a7a4-1e0e-4f43-9a52-4f3d3ad5d1c7"
         ("", Priority.CHANGE),
     ],
 )
-def test_the_first_line_tells_how_important_it_is(line: str, priority: Priority) -> None:
+def test_priority_of_request_follows_from_its_first_line(line: str, priority: Priority) -> None:
     assert admission.priority_of(line.encode("latin-1") + b"\r\nHost: x\r\n\r\n") == priority
 
 
@@ -89,7 +89,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("site", [ClientLimits(waiting=3)], indirect=True)
-def test_lists_go_before_reads_before_creates_before_deletes(site: Site) -> None:
+def test_full_server_refuses_lists_then_reads_then_creates_then_deletes(site: Site) -> None:
     busy = site.occupy()
     lists = [site.send("GET", "/servers") for _ in range(3)]
     wait_for("they wait", lambda: site.waiting == 3)
@@ -111,7 +111,7 @@ def test_lists_go_before_reads_before_creates_before_deletes(site: Site) -> None
 
 
 @pytest.mark.parametrize("site", [ClientLimits(wait=0.2)], indirect=True)
-def test_what_waited_too_long_is_told_so_and_not_carried_out(site: Site) -> None:
+def test_request_that_waits_too_long_gets_503_and_does_nothing(site: Site) -> None:
     busy = site.occupy()
     late = site.send("POST", "/servers")
     wait_for("it waits", lambda: site.waiting == 1)
@@ -123,7 +123,7 @@ def test_what_waited_too_long_is_told_so_and_not_carried_out(site: Site) -> None
 
 
 @pytest.mark.parametrize("site", [ClientLimits()], indirect=True)
-def test_it_stops_with_all_its_threads(site: Site) -> None:
+def test_server_stop_ends_all_threads(site: Site) -> None:
     site.app.may_end.set()
     assert site.send("GET", "/servers").result(5).status_code == 200
     site.http.stop(10)

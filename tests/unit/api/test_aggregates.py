@@ -20,7 +20,7 @@ def made(api: Client) -> Client:
     return api
 
 
-def test_keys_by_version(made: Client) -> None:
+def test_aggregate_has_the_keys_of_its_version(made: Client) -> None:
     assert made.asked("aggregate_create") == ("fast", "az1")
     for version, keys in (("2.1", KEYS), ("2.40", KEYS), ("2.41", KEYS | {"uuid"})):
         (shown,) = made.json("GET", PATH, token=ADMIN, version=version)["aggregates"]
@@ -32,7 +32,7 @@ def test_keys_by_version(made: Client) -> None:
         assert made("DELETE", f"{PATH}/{created['id']}", token=ADMIN).status_code == 200
 
 
-def test_change(made: Client) -> None:
+def test_aggregate_changes_reach_the_conductor(made: Client) -> None:
     change = {"aggregate": {"availability_zone": None}}
     assert made.json("PUT", f"{PATH}/1", change, token=ADMIN)["aggregate"]["id"] == 1
     assert made.asked("aggregate_update") == ("1", {"availability_zone": None})
@@ -46,7 +46,7 @@ def test_change(made: Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["fast", "1.5", "--1", "%C2%B2"])
-def test_the_id_is_a_number(made: Client, path: str) -> None:
+def test_aggregate_id_must_be_a_number(made: Client, path: str) -> None:
     """Clients that got 400 look a name up in the list."""
     fault(made("GET", f"{PATH}/{path}", token=ADMIN), "badRequest", 400)
     fault(made("DELETE", f"{PATH}/{path}", token=ADMIN), "badRequest", 400)
@@ -75,11 +75,11 @@ def test_the_id_is_a_number(made: Client, path: str) -> None:
         ("POST", "/1/images", {"cache": [{"id": IMAGE_ID}, {"id": IMAGE_ID}]}),
     ],
 )
-def test_malformed(made: Client, method: str, path: str, body: Any) -> None:
+def test_malformed_aggregate_bodies_are_refused(made: Client, method: str, path: str, body: Any) -> None:
     fault(made(method, PATH + path, body, token=ADMIN, version="2.81"), "badRequest", 400)
 
 
-def test_what_hosts_do_not_allow(made: Client) -> None:
+def test_aggregate_change_that_conflicts_with_hosts_is_refused(made: Client) -> None:
     made.conductor.error = exceptions.InvalidAggregateAction(action="a", aggregate_id=1, reason="r")
     for method, path, body, code in (
         ("PUT", "/1", {"aggregate": {"name": "b"}}, 400),
@@ -91,11 +91,11 @@ def test_what_hosts_do_not_allow(made: Client) -> None:
         assert made(method, PATH + path, body, token=ADMIN).status_code == code, (method, path)
 
 
-def test_unknown_is_404(api: Client) -> None:
+def test_unknown_aggregate_is_404(api: Client) -> None:
     fault(api("GET", f"{PATH}/7", token=ADMIN), "itemNotFound", 404)
 
 
-def test_caching_images(made: Client) -> None:
+def test_aggregate_images_are_cached_on_its_hosts(made: Client) -> None:
     body = {"cache": [{"id": IMAGE_ID}]}
     assert made("POST", f"{PATH}/1/images", body, token=ADMIN, version="2.80").status_code == 404
     response = made("POST", f"{PATH}/1/images", body, token=ADMIN, version="2.81")
@@ -103,7 +103,7 @@ def test_caching_images(made: Client) -> None:
     assert made.asked("aggregate_cache_images") == ("1", [IMAGE_ID], {})
 
 
-def test_unknown_query_parameters_are_errors_since_2_102(made: Client) -> None:
+def test_aggregate_list_refuses_unknown_parameters_since_2_102(made: Client) -> None:
     for path in (PATH, f"{PATH}/1"):
         assert made("GET", f"{path}?x=1", token=ADMIN, version="2.101").status_code == 200
         assert made("GET", f"{path}?x=1", token=ADMIN, version="2.102").status_code == 400
@@ -113,10 +113,10 @@ def test_unknown_query_parameters_are_errors_since_2_102(made: Client) -> None:
     ("method", "path"),
     [("GET", ""), ("POST", ""), ("GET", "/1"), ("PUT", "/1"), ("DELETE", "/1"), ("POST", "/1/images")],
 )
-def test_for_admins_only(made: Client, method: str, path: str) -> None:
+def test_aggregates_are_for_admins_only(made: Client, method: str, path: str) -> None:
     fault(made(method, PATH + path, version="2.81"), "forbidden", 403)
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_no_aggregate_has_a_negative_number(made: Client, method: str) -> None:
+def test_negative_aggregate_id_is_404(made: Client, method: str) -> None:
     assert "could not be found" in fault(made(method, f"{PATH}/-1", token=ADMIN), "itemNotFound", 404)

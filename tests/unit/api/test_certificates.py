@@ -26,7 +26,7 @@ def openssl(*arguments: str, text: str) -> str:
     return subprocess.run(["openssl", *arguments], input=text, capture_output=True, text=True, check=True).stdout
 
 
-def test_a_certificate_is_made(api: Client) -> None:
+def test_certificate_is_generated_without_a_public_key(api: Client) -> None:
     body = {"keypair": {"name": "w", "type": "x509"}}
     found = api.json("POST", PATH, body, 201, version="2.2")["keypair"]
     assert (found["type"], found["user_id"], type_of(found["public_key"])) == ("x509", "alice", "x509")
@@ -38,7 +38,7 @@ def test_a_certificate_is_made(api: Client) -> None:
     assert api.asked("keypair_create")[0].private_key is None
 
 
-def test_openssl_understands_it(made: tuple[str, str]) -> None:
+def test_certificate_is_readable_by_openssl(made: tuple[str, str]) -> None:
     private, certificate = made
     told = openssl("x509", "-noout", "-text", "-fingerprint", "-sha1", text=certificate)
     assert "Subject: CN = alice" in told
@@ -50,14 +50,14 @@ def test_openssl_understands_it(made: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("length", [64, 120, 255])
-def test_names_of_any_length(length: int) -> None:
+def test_certificate_is_generated_for_user_names_of_any_length(length: int) -> None:
     user = "u" * length
     told = openssl("x509", "-noout", "-text", text=certificates.generate(user)[1])
     assert f"Subject: CN = {user[:64]}\n" in told
     assert f"{user}@localhost" in told
 
 
-def test_a_certificate_is_imported(api: Client, made: tuple[str, str]) -> None:
+def test_given_certificate_is_imported(api: Client, made: tuple[str, str]) -> None:
     body = {"keypair": {"name": "w.x@y", "type": "x509", "public_key": made[1]}}
     found = api.json("POST", PATH, body, 201, version="2.92")["keypair"]
     assert (found["type"], found["public_key"]) == ("x509", made[1])
@@ -75,11 +75,11 @@ def test_a_certificate_is_imported(api: Client, made: tuple[str, str]) -> None:
         "-----BEGIN CERTIFICATE-----\n\u00e4\n-----END CERTIFICATE-----\n",
     ],
 )
-def test_what_is_no_certificate(api: Client, text: Any) -> None:
+def test_invalid_certificate_is_refused(api: Client, text: Any) -> None:
     body = {"keypair": {"name": "w", "type": "x509", "public_key": text}}
     assert "failed to generate fingerprint" in fault(api("POST", PATH, body, version="2.2"), "badRequest", 400)
 
 
-def test_a_private_key_is_not_taken(api: Client, made: tuple[str, str]) -> None:
+def test_private_key_instead_of_certificate_is_refused(api: Client, made: tuple[str, str]) -> None:
     body = {"keypair": {"name": "w", "type": "x509", "public_key": made[0]}}
     fault(api("POST", PATH, body, version="2.2"), "badRequest", 400)

@@ -46,14 +46,14 @@ def make(conductor: FakeConductor) -> tuple[API, FakeCompute, RequestContext]:
 REQUEST = CreateRequest(name="vm", flavor_id="1")
 
 
-def test_an_unanswered_create_is_repeated_with_the_same_request_id() -> None:
+def test_create_after_timeout_is_repeated_with_the_same_request_id() -> None:
     conductor = Flaky(unanswered(messaging.MessagingTimeout("late")))
     api, _, context = make(conductor)
     assert len(api.create(context, REQUEST).instances) == 1
     assert [context.request_id for context in conductor.contexts] == [context.request_id] * 2
 
 
-def test_it_is_not_repeated_for_ever() -> None:
+def test_create_is_repeated_only_once() -> None:
     conductor = Flaky(*(unanswered(messaging.MessagingTimeout("late")) for _ in range(9)))
     api, _, context = make(conductor)
     with pytest.raises(exceptions.MessagingUnavailable):
@@ -62,7 +62,7 @@ def test_it_is_not_repeated_for_ever() -> None:
 
 
 @pytest.mark.parametrize("error", [unanswered(ConnectionRefusedError()), exceptions.DatabaseUnavailable()])
-def test_a_broker_or_database_that_is_away_is_not_asked_again(error: Exception) -> None:
+def test_create_is_not_repeated_if_broker_or_database_is_unavailable(error: Exception) -> None:
     conductor = Flaky(error)
     api, _, context = make(conductor)
     with pytest.raises(exceptions.ServiceUnavailable):
@@ -70,7 +70,7 @@ def test_a_broker_or_database_that_is_away_is_not_asked_again(error: Exception) 
     assert conductor.calls == 1
 
 
-def test_an_unanswered_action_is_repeated() -> None:
+def test_action_after_timeout_is_repeated() -> None:
     conductor = Flaky(unanswered(messaging.MessagingTimeout("late")))
     api, compute, context = make(conductor)
     instance = conductor.add()
@@ -79,7 +79,7 @@ def test_an_unanswered_action_is_repeated() -> None:
     assert [name for name, _ in compute.asked] == ["stop_instance"]
 
 
-def test_nothing_is_sent_for_what_was_refused() -> None:
+def test_refused_action_sends_no_wake_up() -> None:
     conductor = Flaky(exceptions.InstanceIsLocked(instance_id="x"))
     api, compute, context = make(conductor)
     with pytest.raises(exceptions.InstanceIsLocked):

@@ -22,7 +22,7 @@ def ask(api: Client, uuid: str, protocol: str, console_type: str, version: str =
 
 @pytest.mark.parametrize(("protocol", "console_type", "url"), [("vnc", "novnc", NOVNC), ("serial", "serial", SERIAL)])
 @pytest.mark.parametrize("version", ["2.6", "2.8", "2.99", "2.104"])
-def test_remote_console(api: Client, protocol: str, console_type: str, url: str, version: str) -> None:
+def test_remote_console_returns_a_url(api: Client, protocol: str, console_type: str, url: str, version: str) -> None:
     instance = api.conductor.add()
     answer = ask(api, instance.uuid, protocol, console_type, version)
     assert answer.status_code == 200
@@ -39,7 +39,7 @@ def test_remote_console(api: Client, protocol: str, console_type: str, url: str,
 @pytest.mark.parametrize(
     ("action", "console_type", "url"), [("os-getVNCConsole", "novnc", NOVNC), ("os-getSerialConsole", "serial", SERIAL)]
 )
-def test_old_action(api: Client, action: str, console_type: str, url: str) -> None:
+def test_console_action_before_2_6_returns_a_url(api: Client, action: str, console_type: str, url: str) -> None:
     instance = api.conductor.add()
     path = f"/servers/{instance.uuid}/action"
     console = api.json("POST", path, {action: {"type": console_type}}, version="2.5")["console"]
@@ -47,13 +47,13 @@ def test_old_action(api: Client, action: str, console_type: str, url: str) -> No
     fault(api("POST", path, {action: {"type": console_type}}, version="2.6"), "itemNotFound", 404)
 
 
-def test_each_url_has_a_token_of_its_own(api: Client) -> None:
+def test_console_urls_have_different_tokens(api: Client) -> None:
     instance = api.conductor.add()
     urls = {ask(api, instance.uuid, "vnc", "novnc").json["remote_console"]["url"] for _ in range(3)}
     assert len(urls) == 3
 
 
-def test_consoles_that_the_hypervisor_has_not_are_refused(api: Client) -> None:
+def test_console_type_without_driver_support_is_refused(api: Client) -> None:
     instance = api.conductor.add()
     for protocol, console_type in (("spice", "spice-html5"), ("rdp", "rdp-html5")):
         told = fault(ask(api, instance.uuid, protocol, console_type), "badRequest", 400)
@@ -73,7 +73,7 @@ def test_consoles_that_the_hypervisor_has_not_are_refused(api: Client) -> None:
     ("protocol", "console_type", "last_without"),
     [("mks", "webmks", "2.7"), ("spice", "spice-direct", "2.98"), ("nosuch", "novnc", "2.104"), ("vnc", "", "2.104")],
 )
-def test_words_of_later_versions(api: Client, protocol: str, console_type: str, last_without: str) -> None:
+def test_console_types_depend_on_the_version(api: Client, protocol: str, console_type: str, last_without: str) -> None:
     instance = api.conductor.add()
     told = fault(ask(api, instance.uuid, protocol, console_type, last_without), "badRequest", 400)
     assert told.startswith("Invalid input for field/attribute")
@@ -91,18 +91,18 @@ def test_words_of_later_versions(api: Client, protocol: str, console_type: str, 
         {"remote_console": None},
     ],
 )
-def test_malformed(api: Client, body: Any) -> None:
+def test_malformed_remote_console_is_refused(api: Client, body: Any) -> None:
     instance = api.conductor.add()
     fault(api("POST", f"/servers/{instance.uuid}/remote-consoles", body, version="2.6"), "badRequest", 400)
 
 
 @pytest.mark.parametrize("body", [{}, {"type": "serial"}, {"type": None}, {"type": "novnc", "more": 1}, None])
-def test_malformed_action(api: Client, body: Any) -> None:
+def test_malformed_console_action_is_refused(api: Client, body: Any) -> None:
     instance = api.conductor.add()
     fault(api("POST", f"/servers/{instance.uuid}/action", {"os-getVNCConsole": body}), "badRequest", 400)
 
 
-def test_another_projects_server_is_not_found(api: Client) -> None:
+def test_console_of_another_project_is_404(api: Client) -> None:
     instance = api.conductor.add()
     fault(ask(api, instance.uuid, "vnc", "novnc", token=STRANGER), "itemNotFound", 404)
     fault(ask(api, instance.uuid, "spice", "spice-html5", token=STRANGER), "itemNotFound", 404)
@@ -126,7 +126,7 @@ def test_another_projects_server_is_not_found(api: Client) -> None:
         ),
     ],
 )
-def test_consoles_that_cannot_be_had(
+def test_unavailable_console_is_an_error(
     api: Client, changes: dict[str, Any], error: Exception | None, name: str, code: int
 ) -> None:
     instance = api.conductor.add(**changes)
@@ -135,7 +135,7 @@ def test_consoles_that_cannot_be_had(
     assert api.conductor.tokens == {}
 
 
-def test_a_token_shows_where_it_leads(api: Client) -> None:
+def test_console_token_shows_its_host_and_port(api: Client) -> None:
     instance = api.conductor.add()
     url = ask(api, instance.uuid, "vnc", "novnc").json["remote_console"]["url"]
     token = url.rpartition("%3D")[2]

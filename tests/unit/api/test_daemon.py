@@ -91,7 +91,7 @@ def running(path: Path, mode: str = "threading", **options: Any) -> Iterator[Dae
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_without_a_broker_it_serves_and_says_503_at_once(tmp_path: Path, mode: str) -> None:
+def test_daemon_without_broker_responds_503_immediately(tmp_path: Path, mode: str) -> None:
     with running(tmp_path, mode) as daemon:
         for _ in range(2):
             started = time.monotonic()
@@ -104,7 +104,7 @@ def test_without_a_broker_it_serves_and_says_503_at_once(tmp_path: Path, mode: s
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_many_connections(tmp_path: Path, mode: str) -> None:
+def test_daemon_serves_many_connections(tmp_path: Path, mode: str) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     with running(tmp_path, mode) as daemon, ThreadPoolExecutor(20) as pool:
@@ -113,7 +113,7 @@ def test_many_connections(tmp_path: Path, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_body_in_chunks_is_limited(tmp_path: Path, mode: str) -> None:
+def test_chunked_body_is_limited(tmp_path: Path, mode: str) -> None:
     with running(tmp_path, mode) as daemon:
         url = f"http://127.0.0.1:{daemon.port}/v2.1/servers"
         headers = {"X-Auth-Token": "u:p", "Content-Type": "application/json"}
@@ -126,7 +126,7 @@ def test_a_body_in_chunks_is_limited(tmp_path: Path, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_large_body_that_was_refused_is_not_read(tmp_path: Path, mode: str) -> None:
+def test_refused_large_body_is_not_read(tmp_path: Path, mode: str) -> None:
     """Or a client's gigabyte would be the daemon's memory. What is announced here never comes."""
     with running(tmp_path, mode) as daemon, socket.create_connection(("127.0.0.1", daemon.port), 20) as client:
         client.sendall(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n" + b"x" * 1000)
@@ -135,7 +135,7 @@ def test_a_large_body_that_was_refused_is_not_read(tmp_path: Path, mode: str) ->
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_workers(tmp_path: Path, mode: str) -> None:
+def test_daemon_restarts_workers_that_die(tmp_path: Path, mode: str) -> None:
     with running(tmp_path, mode, workers=2) as daemon:
         first = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
         assert daemon.get("/v2.1/servers").status_code == 503
@@ -163,7 +163,7 @@ def connections_of(pid: int, port: int) -> int:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_connections_are_spread_over_workers(tmp_path: Path, mode: str) -> None:
+def test_connections_are_distributed_over_workers(tmp_path: Path, mode: str) -> None:
     """Of 64, each of two gets its part: the kernel draws by the client's port, so that fewer than 17 is a fault."""
     with running(tmp_path, mode, workers=2) as daemon, contextlib.ExitStack() as clients:
         workers = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
@@ -179,7 +179,7 @@ def test_connections_are_spread_over_workers(tmp_path: Path, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_connections_wait_for_the_successor_of_a_worker(tmp_path: Path, mode: str) -> None:
+def test_connections_of_a_dead_worker_wait_for_its_successor(tmp_path: Path, mode: str) -> None:
     """Who connects while a worker is missing is answered by the next one at the latest."""
     with running(tmp_path, mode, workers=2) as daemon:
         workers = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
@@ -199,7 +199,7 @@ def test_workers_end_with_their_parent(tmp_path: Path, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_tls(tmp_path: Path, mode: str) -> None:
+def test_daemon_serves_over_tls(tmp_path: Path, mode: str) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     subprocess.run(
         [
@@ -240,7 +240,7 @@ def test_tls(tmp_path: Path, mode: str) -> None:
         ({"enabled_ssl_apis": "osapi_compute"}, "[api] ssl_cert_file = None: cannot be read."),
     ],
 )
-def test_mistakes_are_told_in_one_line(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
+def test_configuration_error_is_reported_in_one_line(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
     daemon = Daemon(tmp_path, **options)
     assert daemon.process.wait(DEADLINE) == 1
     text = daemon.log.read_text()
@@ -250,7 +250,7 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path, options: dict[str, Any], 
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_port_in_use(tmp_path: Path, workers: int) -> None:
+def test_port_in_use_is_reported(tmp_path: Path, workers: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         daemon = Daemon(tmp_path, port=port, workers=workers)
@@ -259,7 +259,7 @@ def test_a_port_in_use(tmp_path: Path, workers: int) -> None:
     assert last == f"nova-lite-api: cannot listen on 127.0.0.1 port {port}: the port is in use."
 
 
-def test_an_unknown_api_is_skipped(tmp_path: Path) -> None:
+def test_unknown_api_is_skipped(tmp_path: Path) -> None:
     paste = tmp_path / "paste.ini"
     paste.write_text((ROOT / "etc/nova-lite/api-paste.ini").read_text().replace("[pipeline:metadata]", "[pipeline:x]"))
     with running(tmp_path, enabled_apis="metadata,nonsense,osapi_compute", paste_config=paste) as daemon:
@@ -268,7 +268,7 @@ def test_an_unknown_api_is_skipped(tmp_path: Path) -> None:
     assert "there is no API named nonsense" in text
 
 
-def test_no_sql_is_loaded() -> None:
+def test_daemon_does_not_import_sqlalchemy() -> None:
     code = (
         "import sys, nova_lite.cmd.api; from nova_lite.api.http import router; router.extension_classes(); "
         "sys.exit(any(name.split('.')[0] in ('sqlalchemy', 'alembic') for name in sys.modules))"

@@ -37,11 +37,11 @@ HEAD = b"POST /v2.1/servers HTTP/1.1\r\nHost: x\r\n"
         (HEAD + b"\r\nContent-Length: 10\r\n", 0),
     ],
 )
-def test_what_is_missing(seen: bytes, lacks: int) -> None:
+def test_missing_bytes_of_a_partial_request(seen: bytes, lacks: int) -> None:
     assert missing_bytes(seen) == lacks
 
 
-def test_clients_are_counted() -> None:
+def test_connections_are_counted_by_client() -> None:
     clients = ConnectionCounter(2)
     assert [clients.enter("a") for _ in range(3)] == [True, True, False]
     assert clients.enter("b")
@@ -49,7 +49,7 @@ def test_clients_are_counted() -> None:
     assert clients.enter("a")
 
 
-def test_a_trickle_ends_at_the_deadline_and_idleness_is_not_counted() -> None:
+def test_slow_request_ends_at_its_deadline_without_counting_idle_time() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         timed = TimedReader(socket.SocketIO(ours, "r"), ours, ClientLimits(idle=5.0, request=0.5))
@@ -79,7 +79,7 @@ def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
 
 
 @pytest.mark.parametrize("half", [b"", b"GE", HEAD, HEAD + b"Content-Length: 9\r\n\r\n{"])
-def test_half_sent_requests_stop_nobody(daemon: Daemon, half: bytes) -> None:
+def test_half_sent_requests_do_not_block_others(daemon: Daemon, half: bytes) -> None:
     with contextlib.ExitStack() as clients:
         slow = [clients.enter_context(socket.create_connection(("127.0.0.1", daemon.port), 20)) for _ in range(40)]
         for client in slow:
@@ -96,7 +96,7 @@ def test_half_sent_requests_stop_nobody(daemon: Daemon, half: bytes) -> None:
                     pass
 
 
-def test_a_request_in_pieces_is_served(daemon: Daemon) -> None:
+def test_request_in_pieces_is_served(daemon: Daemon) -> None:
     body = b'{"server": {}}'
     pieces = (b"POST /v2.1/ser", b"vers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: u:p\r\nContent-Length: %d\r\n" % len(body))
     with socket.create_connection(("127.0.0.1", daemon.port), 20) as client:
@@ -109,7 +109,7 @@ def test_a_request_in_pieces_is_served(daemon: Daemon) -> None:
             assert b"is a required property" in answer
 
 
-def test_two_requests_at_once_on_one_connection(daemon: Daemon) -> None:
+def test_pipelined_requests_are_both_served(daemon: Daemon) -> None:
     with socket.create_connection(("127.0.0.1", daemon.port), 20) as client:
         client.sendall(b"GET /v2.1 HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
         seen = b""
@@ -119,7 +119,7 @@ def test_two_requests_at_once_on_one_connection(daemon: Daemon) -> None:
             seen += more
 
 
-def test_one_client_has_so_many_connections(daemon: Daemon) -> None:
+def test_client_connections_are_limited(daemon: Daemon) -> None:
     """Who has too many gets no more; when they are closed, it does."""
     address = ("127.0.0.1", daemon.port)
 

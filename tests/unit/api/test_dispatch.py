@@ -75,25 +75,25 @@ def client(conf: cfg.ConfigOpts) -> Client:
     return Client(conf)
 
 
-def test_the_rule_is_asked_before_the_body_is_looked_at(client: Client) -> None:
+def test_dispatcher_enforces_the_rule_before_it_validates_the_body(client: Client) -> None:
     assert policies.CREATE in fault(client("POST", "/made", {"nonsense": 1}, role="reader"), "forbidden", 403)
     assert "nonsense" in fault(client("POST", "/made", {"nonsense": 1}), "badRequest", 400)
     assert client.sample.ran == []
 
 
-def test_a_handler_gets_the_body_and_the_query_that_the_schemas_know(client: Client) -> None:
+def test_handler_receives_validated_body_and_query(client: Client) -> None:
     body = {"keypair": {"name": "k"}}
     response = client("POST", "/made?user_id=a&user_id=b&junk=1", body)
     assert response.json == {"given": body, "user": "b", "others": ["user_id"]}
 
 
-def test_a_target_is_made_of_the_url(client: Client) -> None:
+def test_rule_target_comes_from_the_url(client: Client) -> None:
     assert client("GET", "/projects/p", role="reader").status_code == 200
     fault(client("GET", "/projects/other", role="reader"), "forbidden", 403)
     assert client("GET", "/projects/other").status_code == 200
 
 
-def test_a_handler_that_authorizes_has_to(client: Client) -> None:
+def test_response_of_unauthorized_handler_is_withheld(client: Client) -> None:
     assert client("GET", "/asks").status_code == 200
     fault(client("GET", "/asks", role="reader"), "forbidden", 403)
     response = client("GET", "/forgets")
@@ -101,7 +101,7 @@ def test_a_handler_that_authorizes_has_to(client: Client) -> None:
     assert "secret" not in response.text
 
 
-def test_a_handler_without_a_declaration_is_refused_at_start(conf: cfg.ConfigOpts) -> None:
+def test_handler_without_declaration_is_refused_at_startup(conf: cfg.ConfigOpts) -> None:
     class Undeclared(Extension):
         alias = "undeclared"
         title = "Undeclared"

@@ -7,12 +7,12 @@ from nova_lite.api.http import microversions, operations_page, reference, router
 from tests.unit.api.conftest import ROOT
 
 
-def test_the_reference_is_up_to_date() -> None:
+def test_reference_page_is_up_to_date() -> None:
     """If not: ``nova-lite-manage api reference > docs/reference/api.md``."""
     assert (ROOT / "docs/reference/api.md").read_text() == reference.markdown()
 
 
-def test_the_reference_names_every_route_and_action() -> None:
+def test_reference_page_names_every_route_and_action() -> None:
     text = reference.markdown()
     for extension in router.extension_classes():
         for route in extension.routes:
@@ -20,21 +20,21 @@ def test_the_reference_names_every_route_and_action() -> None:
             assert f"| `{route.method} {route.path}`{action} |" in text
 
 
-def test_the_announced_maximum() -> None:
+def test_documented_maximum_version_is_the_announced_one() -> None:
     assert (
         f"**{microversions.MINIMUM} to {microversions.MAXIMUM}**"
         in (ROOT / "docs/reference/api-behaviour.md").read_text()
     )
 
 
-def test_the_page_of_operations_is_up_to_date() -> None:
+def test_operations_page_is_up_to_date() -> None:
     """If not, see CONTRIBUTING.md, "A new operation"."""
     head, mark, made = (ROOT / "docs/reference/operations.md").read_text().partition(operations_page.MARK)
     assert mark + made == operations_page.markdown()
     assert head.strip()
 
 
-def test_the_page_of_operations_has_every_row_and_step() -> None:
+def test_operations_page_has_every_operation_and_step() -> None:
     sections = operations_page.markdown().split("\n## ")
     for row in operations.OPERATIONS.values():
         for each in (row, *(variant for _, _, variant in row.variants)):

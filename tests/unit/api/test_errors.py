@@ -43,7 +43,7 @@ def server(**changes: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_bad_create(api: Client, body: dict[str, Any], message: str) -> None:
+def test_malformed_create_is_refused(api: Client, body: dict[str, Any], message: str) -> None:
     assert fault(api("POST", "/servers", body), "badRequest", 400) == message
     assert not api.conductor.instances
 
@@ -78,7 +78,9 @@ def test_bad_create(api: Client, body: dict[str, Any], message: str) -> None:
         (server(block_device_mapping_v2=[{"boot_index": 0, "source_type": "nonsense"}]), "source_type", None),
     ],
 )
-def test_schema_names_the_field(api: Client, body: dict[str, Any], fragment: str, version: str | None) -> None:
+def test_validation_error_names_the_field(
+    api: Client, body: dict[str, Any], fragment: str, version: str | None
+) -> None:
     assert fragment in fault(api("POST", "/servers", body, version=version), "badRequest", 400)
 
 
@@ -100,12 +102,12 @@ def test_schema_names_the_field(api: Client, body: dict[str, Any], fragment: str
         {"source_type": "image", "destination_type": "local", "boot_index": 0},
     ],
 )
-def test_devices_that_are_not_the_image_are_refused(api: Client, device: dict[str, Any]) -> None:
+def test_boot_device_in_conflict_with_the_image_is_refused(api: Client, device: dict[str, Any]) -> None:
     response = api("POST", "/servers", server(block_device_mapping_v2=[device]))
     assert fault(response, "badRequest", 400).startswith("Block Device Mapping is Invalid")
 
 
-def test_a_volume_to_boot_from_stands_before_the_image(api: Client) -> None:
+def test_boot_volume_takes_precedence_over_image(api: Client) -> None:
     """As in Nova, in either form."""
     device = {"source_type": "volume", "destination_type": "volume", "boot_index": 0, "uuid": NETWORK_ID}
     old = {"block_device_mapping": [{"volume_id": NETWORK_ID, "device_name": "vda"}]}
@@ -117,7 +119,7 @@ def test_a_volume_to_boot_from_stands_before_the_image(api: Client) -> None:
 
 
 @pytest.mark.parametrize("network", [{"port": NETWORK_ID}, {"uuid": NETWORK_ID, "fixed_ip": "10.0.0.9"}])
-def test_multiple_create_with_one_address_is_refused(api: Client, network: dict[str, str]) -> None:
+def test_multiple_create_with_single_address_is_refused(api: Client, network: dict[str, str]) -> None:
     response = api("POST", "/servers", server(networks=[network], max_count=2))
     assert "one by one" in fault(response, "badRequest", 400)
 
@@ -137,20 +139,20 @@ def test_multiple_create_with_one_address_is_refused(api: Client, network: dict[
         b"{'a': 1}",
     ],
 )
-def test_malformed_json(api: Client, raw: bytes) -> None:
+def test_malformed_json_is_refused(api: Client, raw: bytes) -> None:
     assert fault(api("POST", "/servers", raw=raw), "badRequest", 400) == "Malformed request body"
 
 
-def test_empty_body(api: Client) -> None:
+def test_empty_body_is_refused(api: Client) -> None:
     assert fault(api("POST", "/servers", raw=b""), "badRequest", 400) == "None is not of type 'object'"
 
 
 @pytest.mark.parametrize("value", [[], "text", 5])
-def test_body_that_is_no_object(api: Client, value: Any) -> None:
+def test_non_object_body_is_refused(api: Client, value: Any) -> None:
     assert "is not of type 'object'" in fault(api("POST", "/servers", value), "badRequest", 400)
 
 
-def test_xml_is_refused_and_text_is_taken_as_json(api: Client) -> None:
+def test_xml_body_is_refused_and_text_is_parsed_as_json(api: Client) -> None:
     response = api("POST", "/servers", raw=b"<server/>", headers={"Content-Type": "application/xml"})
     assert fault(response, "badMediaType", 415) == "Unsupported Content-Type"
     assert response.headers["X-OpenStack-Request-Id"]
@@ -158,13 +160,13 @@ def test_xml_is_refused_and_text_is_taken_as_json(api: Client) -> None:
     assert api("POST", "/servers", raw=text.encode(), headers={"Content-Type": "text/plain"}).status_code == 202
 
 
-def test_too_large_body(api: Client) -> None:
+def test_too_large_body_is_413(api: Client) -> None:
     response = api("POST", "/servers", raw=b" " * 114689)
     assert fault(response, "overLimit", 413) == "Request is too large."
     assert api("POST", "/servers", raw=b" " * 114688).status_code == 400
 
 
-def test_secrets_are_not_repeated(api: Client) -> None:
+def test_validation_error_does_not_repeat_secrets(api: Client) -> None:
     secret = "c2VjcmV0IQ=="
     for body in (
         server(adminPass=secret, foo=1),
@@ -181,12 +183,12 @@ def test_secrets_are_not_repeated(api: Client) -> None:
         assert secret not in response.text
 
 
-def test_a_numeric_password_is_not_repeated(api: Client) -> None:
+def test_validation_error_does_not_repeat_a_numeric_password(api: Client) -> None:
     response = api("POST", "/servers", server(adminPass=987654321))
     assert "987654321" not in fault(response, "badRequest", 400)
 
 
-def test_long_values_are_cut(api: Client) -> None:
+def test_validation_error_truncates_long_values(api: Client) -> None:
     response = api("POST", "/servers", server(name="n" * 5000))
     assert len(fault(response, "badRequest", 400)) < 2000
 
@@ -239,19 +241,21 @@ def test_long_values_are_cut(api: Client) -> None:
         ),
     ],
 )
-def test_refused_create(api: Client, error: Exception, name: str, code: int, message: str) -> None:
+def test_refused_create_returns_the_conductors_error(
+    api: Client, error: Exception, name: str, code: int, message: str
+) -> None:
     api.conductor.error = error
     assert fault(api("POST", "/servers", server()), name, code) == message
 
 
 @pytest.mark.parametrize("error", [RuntimeError("password=hunter2"), exceptions.NoValidHost(reason="hunter2")])
-def test_a_bug_is_told_without_details(api: Client, error: Exception) -> None:
+def test_internal_error_is_reported_without_details(api: Client, error: Exception) -> None:
     api.conductor.error = error
     message = fault(api("GET", "/servers"), "computeFault", 500)
     assert message == f"Unexpected API Error. Please contact the administrator\n{type(error)}"
 
 
-def test_503_says_when_to_come_back(api: Client) -> None:
+def test_unavailable_service_response_has_retry_after(api: Client) -> None:
     api.conductor.error = exceptions.DatabaseUnavailable()
     assert api("GET", "/servers").headers["Retry-After"] == "2"
 
@@ -259,7 +263,7 @@ def test_503_says_when_to_come_back(api: Client) -> None:
 # --- servers and actions
 
 
-def test_unknown_and_foreign_servers_are_404(api: Client) -> None:
+def test_unknown_and_other_projects_servers_are_404(api: Client) -> None:
     instance = api.conductor.add()
     for path, token in (("/servers/nosuch", "alice:demo"), (f"/servers/{instance.uuid}", STRANGER)):
         for method, suffix, body in (
@@ -275,7 +279,7 @@ def test_unknown_and_foreign_servers_are_404(api: Client) -> None:
             assert message == f"Instance {path.rpartition('/')[2]} could not be found."
 
 
-def test_wrong_state_is_409(api: Client) -> None:
+def test_action_in_wrong_state_is_409(api: Client) -> None:
     instance = api.conductor.add()
     api.conductor.error = exceptions.InstanceInvalidState(
         method="start", instance_id=instance.uuid, attr="vm_state", state="active"
@@ -294,12 +298,12 @@ def test_wrong_state_is_409(api: Client) -> None:
         ([], "Malformed request body"),
     ],
 )
-def test_bad_actions(api: Client, body: Any, message: str) -> None:
+def test_malformed_actions_are_refused(api: Client, body: Any, message: str) -> None:
     instance = api.conductor.add()
     assert fault(api("POST", f"/servers/{instance.uuid}/action", body), "badRequest", 400) == message
 
 
-def test_what_is_known_and_not_served(api: Client) -> None:
+def test_unimplemented_route_is_501_with_advice(api: Client) -> None:
     instance = api.conductor.add()
     response = api("POST", "/os-assisted-volume-snapshots", {"snapshot": {}})
     assert fault(response, "notImplemented", 501) == (
@@ -323,11 +327,11 @@ def test_what_is_known_and_not_served(api: Client) -> None:
         ("PUT", "/flavors/detail/x"),
     ],
 )
-def test_unknown_url_or_verb(api: Client, method: str, path: str) -> None:
+def test_unknown_url_or_verb_is_404(api: Client, method: str, path: str) -> None:
     assert api.json(method, path, status=404) == UNKNOWN
 
 
-def test_project_in_the_url(api: Client) -> None:
+def test_project_in_url_is_repeated_in_links(api: Client) -> None:
     instance = api.conductor.add()
     server = api.json("GET", f"/demo/servers/{instance.uuid}")["server"]
     assert server["links"] == [
@@ -339,13 +343,13 @@ def test_project_in_the_url(api: Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/images", "/images/detail", "/os-networks"])
-def test_proxies_end_with_2_35(api: Client, path: str) -> None:
+def test_proxy_routes_end_with_2_35(api: Client, path: str) -> None:
     assert api("GET", path, version="2.35").status_code == 200
     response = api("GET", path, version="2.36")
     assert fault(response, "itemNotFound", 404) == "The resource could not be found."
 
 
-def test_bad_bytes_in_the_url(api: Client) -> None:
+def test_invalid_utf8_in_url_is_400(api: Client) -> None:
     assert api("GET", "/servers/%ff%fe").status_code == 404
     assert api("GET", "/servers?name=%ff").status_code in (200, 400)
 
@@ -366,18 +370,18 @@ def test_bad_bytes_in_the_url(api: Client) -> None:
         ("all_tenants=perhaps", "Invalid all_tenants value"),
     ],
 )
-def test_bad_queries(api: Client, query: str, fragment: str) -> None:
+def test_invalid_query_parameters_are_refused(api: Client, query: str, fragment: str) -> None:
     assert fragment in fault(api("GET", f"/servers?{query}"), "badRequest", 400)
 
 
 @pytest.mark.parametrize("path", ["/servers", "/flavors", "/limits", "/os-keypairs"])
-def test_unknown_parameters_are_errors_since_2_75(api: Client, path: str) -> None:
+def test_unknown_query_parameters_are_errors_since_2_75(api: Client, path: str) -> None:
     assert api("GET", f"{path}?nonsense=1", version="2.74").status_code == 200
     message = fault(api("GET", f"{path}?nonsense=1", version="2.75"), "badRequest", 400)
     assert message == "Additional properties are not allowed ('nonsense' was unexpected)"
 
 
-def test_unknown_status(api: Client) -> None:
+def test_unknown_status_filter_is_refused_since_2_38(api: Client) -> None:
     api.conductor.add()
     assert api.json("GET", "/servers?status=nonsense") == {"servers": []}
     assert fault(api("GET", "/servers?status=nonsense", version="2.38"), "badRequest", 400) == "Invalid status value"
@@ -386,7 +390,7 @@ def test_unknown_status(api: Client) -> None:
 # --- headers
 
 
-def test_request_ids(api: Client) -> None:
+def test_response_has_request_ids(api: Client) -> None:
     given = "req-11111111-1111-1111-1111-111111111111"
     response = api("GET", "/servers", headers={"X-OpenStack-Request-Id": given})
     own = response.headers["X-OpenStack-Request-Id"]
@@ -395,7 +399,7 @@ def test_request_ids(api: Client) -> None:
     assert api.conductor.contexts[-1].request_id == own
 
 
-def test_request_ids_of_errors_and_documents(api: Client) -> None:
+def test_errors_and_documents_have_request_ids(api: Client) -> None:
     for path, base in (("/nosuch", "/v2.1"), ("/servers/x", "/v2.1"), ("/", ""), ("/v2.1", "")):
         assert api("GET", path, base=base).headers["X-Compute-Request-Id"].startswith("req-")
 
@@ -403,7 +407,7 @@ def test_request_ids_of_errors_and_documents(api: Client) -> None:
 # --- /v2
 
 
-def test_legacy_drops_what_it_does_not_know(api: Client) -> None:
+def test_legacy_api_drops_unknown_properties(api: Client) -> None:
     response = api("POST", "/servers", server(foo=1, description="d") | {"junk": 1}, base="/v2")
     assert response.status_code == 202, response.text
     response = api("POST", "/servers", server(name=5), base="/v2")

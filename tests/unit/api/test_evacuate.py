@@ -29,7 +29,7 @@ def evacuate(api: Client, body: Any, version: str, token: str = ADMIN) -> Any:
         ("2.95", {"adminPass": "x"}, None, False, True, False),
     ],
 )
-def test_it_is_accepted(
+def test_evacuate_is_accepted(
     api: Client, version: str, body: Any, host: str | None, forced: bool, stopped: bool, answers_password: bool
 ) -> None:
     response = evacuate(api, body, version)
@@ -44,7 +44,7 @@ def test_it_is_accepted(
         assert response.body == b""
 
 
-def test_a_password_is_made_where_none_is_given(api: Client) -> None:
+def test_evacuate_without_password_generates_one(api: Client) -> None:
     answered = evacuate(api, OLD, "2.1").json["adminPass"]
     assert len(answered) == 12
     assert api.asked("accept_action")[2]["admin_password"] == answered
@@ -66,12 +66,12 @@ def test_a_password_is_made_where_none_is_given(api: Client) -> None:
         ("2.68", None),
     ],
 )
-def test_bodies_that_are_refused(api: Client, version: str, body: Any) -> None:
+def test_malformed_evacuate_is_refused(api: Client, version: str, body: Any) -> None:
     fault(evacuate(api, body, version), "badRequest", 400)
     assert api.compute.asked == []
 
 
-def test_it_is_for_admins(api: Client) -> None:
+def test_evacuate_is_for_admins_only(api: Client) -> None:
     assert evacuate(api, {}, "2.14", token="alice:demo").status_code == 403
 
 
@@ -88,6 +88,6 @@ def test_it_is_for_admins(api: Client) -> None:
         ),
     ],
 )
-def test_what_the_conductor_refuses(api: Client, error: Exception, name: str, code: int) -> None:
+def test_evacuate_refused_by_the_conductor_is_an_error(api: Client, error: Exception, name: str, code: int) -> None:
     api.conductor.error = error
     fault(evacuate(api, {}, "2.14"), name, code)

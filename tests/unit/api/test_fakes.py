@@ -20,9 +20,9 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("fake", "real", "name"), PAIRS, ids=[name for *_, name in PAIRS])
-def test_same_signature(fake: type, real: type, name: str) -> None:
+def test_fake_methods_have_the_real_signature(fake: type, real: type, name: str) -> None:
     assert_same_signature(getattr(fake, name), getattr(real, name))
 
 
-def test_there_are_many() -> None:
+def test_fakes_cover_many_methods() -> None:
     assert len(PAIRS) > 30

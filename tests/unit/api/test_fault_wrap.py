@@ -35,7 +35,7 @@ def called(app: Any) -> tuple[str, dict[str, str], Any]:
     return status, dict(headers), answer
 
 
-def test_an_answer_is_handed_on_as_it_is() -> None:
+def test_successful_response_is_passed_on_unchanged() -> None:
     body = Body()
 
     def app(environ: Any, start_response: Any) -> Body:
@@ -47,7 +47,7 @@ def test_an_answer_is_handed_on_as_it_is() -> None:
     assert answer is body  # the server closes it
 
 
-def test_what_is_written_comes_before_what_is_returned() -> None:
+def test_written_data_precedes_returned_data() -> None:
     def app(environ: Any, start_response: Any) -> list[bytes]:
         start_response("200 OK", PLAIN)(b"one ")
         return [b"two"]
@@ -55,7 +55,7 @@ def test_what_is_written_comes_before_what_is_returned() -> None:
     assert b"".join(called(app)[2]) == b"one two"
 
 
-def test_one_that_begins_late_is_waited_for() -> None:
+def test_application_may_start_its_response_with_its_first_bytes() -> None:
     def app(environ: Any, start_response: Any) -> Iterator[bytes]:
         start_response("200 OK", PLAIN)
         yield b"late"
@@ -65,7 +65,7 @@ def test_one_that_begins_late_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_an_error_becomes_a_fault_even_after_an_answer_has_begun(begun: bool) -> None:
+def test_error_after_start_of_response_becomes_a_fault(begun: bool) -> None:
     def app(environ: Any, start_response: Any) -> Any:
         if begun:
             start_response("200 OK", PLAIN)
@@ -79,7 +79,7 @@ def test_an_error_becomes_a_fault_even_after_an_answer_has_begun(begun: bool) ->
 @pytest.mark.parametrize(
     ("kind", "told"), [("text/plain; charset=UTF-8", "Request is too large."), ("application/json; x=y", "ours")]
 )
-def test_too_much_is_told_in_json(kind: str, told: str) -> None:
+def test_plain_text_413_becomes_a_json_fault(kind: str, told: str) -> None:
     bodies: list[Body] = []
 
     class Ours(Body):
@@ -97,5 +97,5 @@ def test_too_much_is_told_in_json(kind: str, told: str) -> None:
     assert bodies[0].closed is (told != "ours")
 
 
-def test_one_that_never_begins_is_an_error_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+def test_application_without_response_becomes_a_500_fault(caplog: pytest.LogCaptureFixture) -> None:
     assert called(lambda environ, start_response: [])[0].startswith("500 ")

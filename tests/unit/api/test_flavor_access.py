@@ -15,7 +15,7 @@ ADD: Any = {"addTenantAccess": {"tenant": "p1"}}
 REMOVE: Any = {"removeTenantAccess": {"tenant": "p1"}}
 
 
-def test_add_list_remove(api: Client) -> None:
+def test_flavor_access_is_added_listed_and_removed(api: Client) -> None:
     flavor = {"name": "private", "ram": 64, "disk": 1, "vcpus": 1, "id": "2", "os-flavor-access:is_public": False}
     api.json("POST", "/flavors", {"flavor": flavor}, token=ADMIN)
     shown = {"flavor_access": [{"flavor_id": "2", "tenant_id": "p1"}]}
@@ -24,13 +24,13 @@ def test_add_list_remove(api: Client) -> None:
     assert api.json("POST", "/flavors/2/action", REMOVE, token=ADMIN) == {"flavor_access": []}
 
 
-def test_public_flavors_take_none_since_2_7(api: Client) -> None:
+def test_public_flavor_access_is_refused_since_2_7(api: Client) -> None:
     for version, even_public in (("2.6", True), ("2.7", False)):
         api("POST", ACTION, ADD, token=ADMIN, version=version)
         assert api.asked("flavor_access_add") == ("1", "p1", even_public)
 
 
-def test_refusals(api: Client) -> None:
+def test_refused_flavor_access_is_an_error(api: Client) -> None:
     both = {"flavor_id": "1", "project_id": "p1"}
     for body, error, code in (
         (ADD, exceptions.FlavorIsPublic(), 409),
@@ -55,10 +55,10 @@ def test_refusals(api: Client) -> None:
         {"nonsense": {"tenant": "p"}},
     ],
 )
-def test_malformed(api: Client, body: Any) -> None:
+def test_malformed_flavor_access_is_refused(api: Client, body: Any) -> None:
     fault(api("POST", ACTION, body, token=ADMIN), "badRequest", 400)
 
 
-def test_for_admins_only(api: Client) -> None:
+def test_flavor_access_is_for_admins_only(api: Client) -> None:
     for response in (api("GET", LIST), api("POST", ACTION, ADD), api("POST", ACTION, REMOVE)):
         fault(response, "forbidden", 403)

@@ -43,7 +43,7 @@ def told(api: Client) -> list[tuple[Any, ...]]:
     return told
 
 
-def test_what_there_is(api: Client, told: list[tuple[Any, ...]]) -> None:
+def test_floating_ips_and_pools_are_listed(api: Client, told: list[tuple[Any, ...]]) -> None:
     assert api.json("GET", "/os-floating-ip-pools") == {"floating_ip_pools": [{"name": "public"}]}
     assert api.json("GET", "/os-floating-ips") == {"floating_ips": [SHOWN]}
     assert api.json("GET", f"/os-floating-ips/{FOUND.id}") == {"floating_ip": SHOWN}
@@ -52,7 +52,9 @@ def test_what_there_is(api: Client, told: list[tuple[Any, ...]]) -> None:
 
 
 @pytest.mark.parametrize(("body", "pool"), [({"pool": "public"}, "public"), ({}, None), ({"pool": None}, None)])
-def test_take_one(api: Client, told: list[tuple[Any, ...]], body: Any, pool: str | None) -> None:
+def test_floating_ip_is_allocated_and_released(
+    api: Client, told: list[tuple[Any, ...]], body: Any, pool: str | None
+) -> None:
     assert api.json("POST", "/os-floating-ips", body) == {"floating_ip": SHOWN}
     assert told == [("floating_ip_create", pool)]
 
@@ -68,7 +70,9 @@ def test_take_one(api: Client, told: list[tuple[Any, ...]], body: Any, pool: str
         ({"removeFloatingIp": {"address": "192.0.2.1"}}, ("floating_ip_disassociate", "1", "192.0.2.1")),
     ],
 )
-def test_lead_one_to_a_server(api: Client, told: list[tuple[Any, ...]], body: Any, asked: Any) -> None:
+def test_floating_ip_is_associated_and_disassociated(
+    api: Client, told: list[tuple[Any, ...]], body: Any, asked: Any
+) -> None:
     assert api("POST", "/servers/1/action", body, version="2.43").status_code == 202
     assert told == [asked]
     fault(api("POST", "/servers/1/action", body, version="2.44"), "itemNotFound", 404)
@@ -83,23 +87,25 @@ def test_lead_one_to_a_server(api: Client, told: list[tuple[Any, ...]], body: An
         ("/servers/1/action", {"removeFloatingIp": {"address": "192.0.2.1", "fixed_address": "10.0.0.5"}}),
     ],
 )
-def test_malformed_bodies(api: Client, told: list[tuple[Any, ...]], path: str, body: Any) -> None:
+def test_malformed_floating_ip_bodies_are_refused(
+    api: Client, told: list[tuple[Any, ...]], path: str, body: Any
+) -> None:
     fault(api("POST", path, body), "badRequest", 400)
     assert told == []
 
 
 @pytest.mark.parametrize("path", ["/os-floating-ip-pools", "/os-floating-ips", f"/os-floating-ips/{FOUND.id}"])
-def test_newer_clients_ask_the_network_service(api: Client, path: str) -> None:
+def test_floating_ips_end_with_2_35(api: Client, path: str) -> None:
     fault(api("GET", path, version="2.36"), "itemNotFound", 404)
 
 
-def test_without_a_pool_there_are_none(api: Client) -> None:
+def test_floating_ips_without_pool_are_empty(api: Client) -> None:
     assert api.json("GET", "/os-floating-ips") == {"floating_ips": []}
     fault(api("POST", "/os-floating-ips", {"pool": "x"}), "itemNotFound", 404)
     fault(api("GET", f"/os-floating-ips/{FOUND.id}"), "itemNotFound", 404)
 
 
-def test_a_server_shows_it_beside_its_fixed_address(api: Client) -> None:
+def test_server_shows_floating_and_fixed_address(api: Client) -> None:
     server = api.conductor.add()
     server.vifs[0].floating_address = "192.0.2.1"
     ((fixed, floating),) = api.json("GET", f"/servers/{server.uuid}")["server"]["addresses"].values()

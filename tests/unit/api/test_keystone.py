@@ -46,7 +46,7 @@ def context_app(tmp_path: Path) -> deploy.App:
     return KeystoneContext(show, Policy(make_conf(tmp_path)))
 
 
-def test_the_context_is_what_keystone_validated(tmp_path: Path) -> None:
+def test_context_has_the_validated_identity(tmp_path: Path) -> None:
     assert ask(context_app(tmp_path), VALIDATED).json == {
         "user_id": "u1",
         "user_domain_id": "d1",
@@ -58,18 +58,18 @@ def test_the_context_is_what_keystone_validated(tmp_path: Path) -> None:
     }
 
 
-def test_who_is_an_admin_is_said_by_policy(tmp_path: Path) -> None:
+def test_admin_status_is_decided_by_policy(tmp_path: Path) -> None:
     assert ask(context_app(tmp_path), VALIDATED | {"X-Roles": "admin,member"}).json["is_admin"] is True
 
 
-def test_a_token_without_a_project_is_of_no_use(tmp_path: Path) -> None:
+def test_token_without_project_is_403(tmp_path: Path) -> None:
     headers = {name: value for name, value in VALIDATED.items() if not name.startswith("X-Project")}
     answer = ask(context_app(tmp_path), headers)
     assert (answer.status_code, answer.json["forbidden"]["code"]) == (403, 403)
 
 
 @pytest.mark.parametrize("status", [None, "Invalid"])
-def test_what_was_let_through_unvalidated_ends_here(tmp_path: Path, status: str | None) -> None:
+def test_unvalidated_request_is_401(tmp_path: Path, status: str | None) -> None:
     headers = {name: value for name, value in VALIDATED.items() if name != "X-Identity-Status"}
     answer = ask(context_app(tmp_path), headers | ({"X-Identity-Status": status} if status else {}))
     assert (answer.status_code, answer.json["error"]["code"]) == (401, 401)
@@ -97,7 +97,7 @@ http_request_max_retries = 0
     return deploy.load_app("osapi_compute", wsgi.ApiServices(conf, Policy(conf), API()))
 
 
-def test_keystone_away_is_503_with_a_sentence(keystone_is_away: deploy.App) -> None:
+def test_unavailable_keystone_is_503(keystone_is_away: deploy.App) -> None:
     answer = ask(keystone_is_away, {"X-Auth-Token": "a" * 32})
     assert answer.status_code == 503
     fault = json.loads(answer.body)["serviceUnavailable"]
@@ -107,7 +107,7 @@ def test_keystone_away_is_503_with_a_sentence(keystone_is_away: deploy.App) -> N
     )
 
 
-def test_a_catalog_without_keystones_own_endpoint_is_503(
+def test_catalog_without_keystone_endpoint_is_503(
     keystone_is_away: deploy.App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fetch_token(*arguments: object, **options: object) -> None:
@@ -120,7 +120,7 @@ def test_a_catalog_without_keystones_own_endpoint_is_503(
 
 
 @pytest.mark.parametrize("headers", [{}, VALIDATED])
-def test_without_a_token_nobody_gets_in_whatever_they_claim(
+def test_request_without_token_is_401_despite_identity_headers(
     keystone_is_away: deploy.App, headers: dict[str, str]
 ) -> None:
     answer = ask(keystone_is_away, headers)
@@ -129,7 +129,7 @@ def test_without_a_token_nobody_gets_in_whatever_they_claim(
     assert answer.headers["WWW-Authenticate"].startswith('Keystone uri="http://keystone.example')
 
 
-def test_the_built_in_identity_api_is_not_served_beside_keystone(tmp_path: Path) -> None:
+def test_built_in_identity_api_is_refused_with_keystone(tmp_path: Path) -> None:
     conf = make_conf(tmp_path, "auth_strategy = keystone\n")
     with pytest.raises(
         exceptions.ConfigurationError, match="keystone: the paste file defines only http_basic, standalone"

@@ -30,14 +30,14 @@ from tests.unit.api.conftest import ROOT, Client, fault, make_client, make_conf
         ("Admin:demo", "Admin", "demo", False),
     ],
 )
-def test_tokens(api: Client, token: str, user: str, project: str, is_admin: bool) -> None:
+def test_noauth2_token_names_user_and_project(api: Client, token: str, user: str, project: str, is_admin: bool) -> None:
     assert api("GET", "/servers", token=token).status_code == 200
     context = api.conductor.contexts[-1]
     assert (context.user_id, context.project_id, context.is_admin) == (user, project, is_admin)
     assert ("admin" in context.roles) is is_admin
 
 
-def test_without_a_token_one_is_named(api: Client) -> None:
+def test_noauth2_request_without_token_gets_one(api: Client) -> None:
     headers = {"X-Auth-User": "alice", "X-Auth-Project-Id": "demo"}
     response = api("GET", "/servers", token=None, headers=headers)
     assert (response.status_code, response.body) == (204, b"")
@@ -54,7 +54,7 @@ def test_noauth2_is_refused_on_the_network(tmp_path: Path, option: str, address:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
-def test_loopback(address: str) -> None:
+def test_loopback_addresses_are_recognized(address: str) -> None:
     assert auth.is_loopback(address)
 
 
@@ -65,12 +65,12 @@ def load(conf, name: str = "osapi_compute") -> deploy.App:
     return deploy.load_app(name, wsgi.ApiServices(conf, Policy(conf), API()))
 
 
-def test_unknown_strategy(tmp_path: Path) -> None:
+def test_unknown_auth_strategy_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(exceptions.ConfigurationError, match="defines only http_basic, keystone, noauth2, standalone"):
         load(make_conf(tmp_path, "auth_strategy = nonsense\n"))
 
 
-def test_missing_and_broken_paste_files(tmp_path: Path) -> None:
+def test_missing_or_broken_paste_file_is_a_configuration_error(tmp_path: Path) -> None:
     conf = make_conf(tmp_path)
     conf.set_override("paste_config", str(tmp_path / "nosuch.ini"), group="api")
     with pytest.raises(exceptions.ConfigurationError, match="the file does not exist"):
@@ -81,7 +81,7 @@ def test_missing_and_broken_paste_files(tmp_path: Path) -> None:
         load(conf)
 
 
-def test_unknown_name(tmp_path: Path) -> None:
+def test_unknown_application_is_a_lookup_error(tmp_path: Path) -> None:
     with pytest.raises(LookupError):
         load(make_conf(tmp_path), "nonsense")
 
@@ -103,7 +103,7 @@ def echo(environ, start_response):
         ("/v2x", "|/v2x"),
     ],
 )
-def test_urlmap(path: str, expected: str) -> None:
+def test_urlmap_selects_the_longest_prefix(path: str, expected: str) -> None:
     def inside(environ, start_response):
         return [b"inside", *echo(environ, start_response)]
 
@@ -112,7 +112,7 @@ def test_urlmap(path: str, expected: str) -> None:
     assert b"".join(answer).decode() == expected
 
 
-def test_the_paste_file_serves_v2_and_v21() -> None:
+def test_paste_file_serves_v2_and_v21() -> None:
     text = (ROOT / "etc/nova-lite/api-paste.ini").read_text()
     for line in ("/ = versions", "/v2/+ = compute_legacy", "/v2.1/+ = compute"):
         assert line in text
@@ -121,7 +121,7 @@ def test_the_paste_file_serves_v2_and_v21() -> None:
 # --- cors
 
 
-def test_cors(tmp_path: Path) -> None:
+def test_cors_allows_the_configured_origin(tmp_path: Path) -> None:
     origin = {"Origin": "https://front.example"}
     plain = make_client(make_conf(tmp_path))
     assert "Access-Control-Allow-Origin" not in plain("GET", "/flavors", headers=origin).headers
@@ -136,7 +136,7 @@ def test_cors(tmp_path: Path) -> None:
 # --- faults and logs
 
 
-def test_a_filter_that_fails_is_a_fault(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_filter_becomes_a_fault(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise RuntimeError("secret")
 
@@ -154,7 +154,7 @@ def test_requests_are_logged_without_secrets(api: Client, caplog: pytest.LogCapt
     assert "hunter2" not in caplog.text
 
 
-def test_a_path_cannot_forge_log_lines(api: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_path_cannot_forge_log_lines(api: Client, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         api("GET", "/servers/x%0d%0aforged")
     (line,) = [record.getMessage() for record in caplog.records if record.name.endswith("request_id")]

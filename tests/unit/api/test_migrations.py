@@ -48,7 +48,7 @@ OWNERS = {"user_id", "project_id"}
         ("2.80", LISTED | {"migration_type", "links", "uuid"} | OWNERS),
     ],
 )
-def test_listed(api: Client, monkeypatch: pytest.MonkeyPatch, version: str, keys: set[str]) -> None:
+def test_migrations_are_listed(api: Client, monkeypatch: pytest.MonkeyPatch, version: str, keys: set[str]) -> None:
     uuid = api.conductor.add().uuid
     monkeypatch.setattr(api.conductor, "migration_list", lambda *_: [migration(uuid)], raising=False)
     (shown,) = api.json("GET", "/os-migrations", version=version, token=ADMIN)["migrations"]
@@ -64,7 +64,7 @@ def test_listed(api: Client, monkeypatch: pytest.MonkeyPatch, version: str, keys
         ({"status": "completed"}, "Live migration 7 for server {uuid} is not in progress."),
     ],
 )
-def test_one_of_a_server(
+def test_migration_of_a_server_is_shown(
     api: Client, monkeypatch: pytest.MonkeyPatch, values: dict[str, str], said: str | None
 ) -> None:
     uuid = api.conductor.add().uuid
@@ -79,6 +79,6 @@ def test_one_of_a_server(
 
 
 @pytest.mark.parametrize("name", ["8", "x", "9" * 30])
-def test_one_that_there_is_not(api: Client, name: str) -> None:
+def test_unknown_migration_is_404(api: Client, name: str) -> None:
     uuid = api.conductor.add().uuid
     fault(api("GET", f"/servers/{uuid}/migrations/{name}", version="2.23", token=ADMIN), "itemNotFound", 404)

@@ -14,7 +14,7 @@ from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
 SHARE = "3e9b8d9e-4f8a-4a3c-9a7e-0d7a4b6f1c11"
 
 
-def test_there_are_no_shares(api: Client) -> None:
+def test_shares_are_empty(api: Client) -> None:
     instance = api.conductor.add(vm_state=states.STOPPED)
     path = f"/servers/{instance.uuid}/shares"
     fault(api("GET", path, version="2.96"), "itemNotFound", 404)
@@ -26,7 +26,7 @@ def test_there_are_no_shares(api: Client) -> None:
     fault(api("GET", f"{path}?x=1", version="2.97"), "badRequest", 400)
 
 
-def test_a_share_is_refused_as_where_no_host_can(api: Client) -> None:
+def test_share_is_refused_as_unsupported_by_hosts(api: Client) -> None:
     stopped, active = api.conductor.add(vm_state=states.STOPPED), api.conductor.add(vm_state=states.ACTIVE)
     body = {"share": {"share_id": SHARE, "tag": "data"}}
     told = fault(api("POST", f"/servers/{stopped.uuid}/shares", body, version="2.97"), "forbidden", 403)
@@ -37,7 +37,7 @@ def test_a_share_is_refused_as_where_no_host_can(api: Client) -> None:
         fault(api("POST", f"/servers/{stopped.uuid}/shares", wrong, version="2.97"), "badRequest", 400)
 
 
-def test_a_server_shows_what_nova_knows_of_its_image(api: Client) -> None:
+def test_server_shows_known_image_properties_since_2_98(api: Client) -> None:
     remembered = {"image_hw_disk_bus": "scsi", "image_os_distro": "debian", "image_owner_id": "x", "image_my-own": "y"}
     instance = api.conductor.add(system_metadata={**remembered, "password": "secret"})
     for path, key in ((f"/servers/{instance.uuid}", "server"), ("/servers/detail", "servers")):
@@ -50,7 +50,7 @@ def test_a_server_shows_what_nova_knows_of_its_image(api: Client) -> None:
     assert api.json("GET", f"/servers/{volume.uuid}", version="2.98")["server"]["image"] == ""
 
 
-def test_a_server_shows_its_hints(api: Client) -> None:
+def test_server_shows_scheduler_hints_since_2_100(api: Client) -> None:
     hints = {"same_host": [SHARE], "query": "[]"}
     instance = api.conductor.add(scheduler_hints=hints)
     path = f"/servers/{instance.uuid}"
@@ -61,7 +61,7 @@ def test_a_server_shows_its_hints(api: Client) -> None:
     assert api.json("GET", "/servers/detail", version="2.100")["servers"][0]["scheduler_hints"] == hints
 
 
-def test_flavors_lose_two_fields(api: Client) -> None:
+def test_flavors_lose_two_fields_in_2_102(api: Client) -> None:
     gone = {"rxtx_factor", "OS-FLV-DISABLED:disabled"}
     for version, there in (("2.101", gone), ("2.102", set())):
         (one, *_) = api.json("GET", "/flavors/detail", version=version)["flavors"]
@@ -76,7 +76,7 @@ def test_flavors_lose_two_fields(api: Client) -> None:
     fault(api("GET", "/flavors?sort_key=rxtx_factor", version="2.102"), "badRequest", 400)
 
 
-def test_flavors_are_found_by_name(api: Client) -> None:
+def test_flavors_are_filtered_by_name_since_2_102(api: Client) -> None:
     for name in ("web.small", "web.large", "db"):
         body = {"flavor": {"name": name, "ram": 1, "vcpus": 1, "disk": 0}}
         api.json("POST", "/flavors", body, token=ADMIN)
@@ -94,24 +94,24 @@ QUERIES = sorted(
 
 
 @pytest.mark.parametrize("path", QUERIES)
-def test_no_get_takes_unknown_parameters(api: Client, path: str) -> None:
+def test_unknown_parameters_of_every_get_are_errors_since_2_102(api: Client, path: str) -> None:
     url = path.replace("{", "").replace("}", "") + "?nonsense=1"
     told = fault(api("GET", url, version="2.102", token=ADMIN), "badRequest", 400)
     assert "nonsense" in told
 
 
-def test_what_takes_no_parameters_ignored_them(api: Client) -> None:
+def test_unknown_parameters_are_ignored_before_2_102(api: Client) -> None:
     instance = api.conductor.add()
     assert api("GET", f"/servers/{instance.uuid}?nonsense=1", version="2.101").status_code == 200
     assert api("GET", "/extensions?nonsense=1", version="2.101").status_code == 200
 
 
-def test_volumes_boot_is_gone(api: Client) -> None:
+def test_volumes_boot_ends_with_2_102(api: Client) -> None:
     assert api.json("GET", "/os-volumes_boot", version="2.102") == {"servers": []}
     fault(api("GET", "/os-volumes_boot", version="2.103"), "itemNotFound", 404)
 
 
-def test_a_zone_is_pinned_and_unpinned(api: Client) -> None:
+def test_server_zone_is_pinned_and_unpinned_since_2_104(api: Client) -> None:
     instance = api.conductor.add()
     path = f"/servers/{instance.uuid}"
     body = {"server": {"pinned_availability_zone": None}}

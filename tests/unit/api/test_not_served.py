@@ -10,7 +10,7 @@ from tests.unit.api.conftest import Client, fault
 
 @pytest.mark.parametrize("path", GONE_ROUTES)
 @pytest.mark.parametrize("version", ["2.1", "2.96"])
-def test_gone(api: Client, path: str, version: str) -> None:
+def test_removed_resources_are_410(api: Client, path: str, version: str) -> None:
     for verb in GONE_ROUTES[path].split():
         response = api(verb, path.replace("{", "").replace("}", ""), version=version)
         message = fault(response, "computeFault", 410)
@@ -19,5 +19,5 @@ def test_gone(api: Client, path: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("action", GONE_ACTIONS)
-def test_actions_that_are_gone(api: Client, action: str) -> None:
+def test_removed_actions_are_410(api: Client, action: str) -> None:
     fault(api("POST", "/servers/x/action", {action: None}), "computeFault", 410)

@@ -49,13 +49,13 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Client:
     return make_client(make_conf(tmp_path_factory.mktemp("api")))
 
 
-def test_the_list_is_whole() -> None:
+def test_nova_route_list_is_complete() -> None:
     assert len(ROWS) > 220
     assert len({row.path for row in ROWS}) > 130
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: " ".join(filter(None, row[:3])))
-def test_served_or_refused_with_a_reason(api: Client, row: Row) -> None:
+def test_nova_route_is_served_or_refused_with_a_reason(api: Client, row: Row) -> None:
     path = "" if row.path == "/" else re.sub(r"{\w+}", "x", row.path)
     body = {row.action: None} if row.action else {}
     for minor in {row.since, row.until} if row.since <= MAXIMUM else ():
@@ -82,19 +82,19 @@ def test_served_or_refused_with_a_reason(api: Client, row: Row) -> None:
 
 @pytest.mark.parametrize("path", ["/nosuch", "/servers/x/nosuch", "/other/servers", "/%00", "/<b>"])
 @pytest.mark.parametrize("accept", ["text/html", "*/*", "application/json"])
-def test_no_html_whatever_the_url(api: Client, path: str, accept: str) -> None:
+def test_responses_are_never_html(api: Client, path: str, accept: str) -> None:
     response = api("GET", path, headers={"Accept": accept})
     assert fault(response, "itemNotFound", 404) == "The resource could not be found."
 
 
-def test_no_path_is_twice_with_other_names_of_its_variables() -> None:
+def test_paths_have_unique_variable_names() -> None:
     """The router takes the first of them, and knows only its verbs."""
     paths = {row.path for made in router.extension_classes() for row in made.routes}
     shapes = [re.sub(r"{\w+}", "{}", path) for path in paths]
     assert sorted(shape for shape in shapes if shapes.count(shape) > 1) == []
 
 
-def test_nothing_is_both_served_and_refused() -> None:
+def test_route_is_not_both_served_and_refused() -> None:
     served = [row for row in inventory.route_entries() if row.served]
     for refused in (row for row in inventory.route_entries() if not row.served):
         for row in served:

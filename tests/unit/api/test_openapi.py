@@ -19,18 +19,18 @@ PATHS = DOCUMENT["paths"]
 ACTION = PATHS["/servers/{id}/action"]["post"]
 
 
-def test_it_is_valid() -> None:
+def test_document_is_valid() -> None:
     openapi_spec_validator.validate(DOCUMENT)
 
 
-def test_it_has_every_route_and_no_other() -> None:
+def test_document_has_exactly_the_served_routes() -> None:
     served = {
         (route.path, route.method.lower()) for extension in router.extension_classes() for route in extension.routes
     }
     assert {(path, method) for path, methods in PATHS.items() for method in methods} == served
 
 
-def test_it_has_every_action_and_no_other() -> None:
+def test_document_has_exactly_the_served_actions() -> None:
     actions = {
         route.action: route
         for extension in router.extension_classes()
@@ -44,7 +44,7 @@ def test_it_has_every_action_and_no_other() -> None:
     }
 
 
-def test_rules_are_real() -> None:
+def test_document_names_existing_rules() -> None:
     known = {rule.name for rule in policies.list_rules()}
     for methods in PATHS.values():
         for operation in methods.values():
@@ -53,7 +53,7 @@ def test_rules_are_real() -> None:
                 assert history["policy"] is None or history["policy"] in known
 
 
-def test_the_newest_version_is_described() -> None:
+def test_document_describes_the_newest_version() -> None:
     create = PATHS["/os-keypairs"]["post"]
     schema = create["requestBody"]["content"]["application/json"]["schema"]
     assert schema == keypairs.CREATE_BODY.at(microversions.MAXIMUM)
@@ -63,35 +63,35 @@ def test_the_newest_version_is_described() -> None:
     assert {"200", "201"} <= set(create["responses"])
 
 
-def test_what_has_ended_is_described_as_it_was() -> None:
+def test_ended_route_is_described_in_its_last_version() -> None:
     uptime = PATHS["/os-hypervisors/{id}/uptime"]["get"]
     header = next(parameter for parameter in uptime["parameters"] if parameter["name"] == microversions.HEADER)
     assert header["schema"]["enum"] == ["compute 2.87"]
     assert uptime["x-openstack"]["max-ver"] == "2.87"
 
 
-def test_queries_are_parameters() -> None:
+def test_query_schema_becomes_parameters() -> None:
     parameters = {item["name"]: item for item in PATHS["/servers"]["get"]["parameters"] if item["in"] == "query"}
     assert {"limit", "marker", "sort_key", "tags", "changes-before"} <= set(parameters)
     assert parameters["limit"]["schema"]["type"] == "array"
 
 
-def test_patterns_are_those_of_json_schema() -> None:
+def test_patterns_are_valid_in_json_schema() -> None:
     assert r"\\Z" not in json.dumps(DOCUMENT)
 
 
-def test_ranges_of_versions() -> None:
+def test_document_has_ranges_of_versions() -> None:
     assert Versioned({1: "a", 5: "b"}).ranges() == [(5, None, "b"), (1, 4, "a")]
 
 
 # --- as it is served
 
 
-def test_anybody_may_read_it(api: Client) -> None:
+def test_document_is_served_without_token(api: Client) -> None:
     served = api.json("GET", "/openapi.json", base="", token=None)
     assert served == DOCUMENT | {"servers": [{"url": "http://cloud:8774/v2.1"}]}
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/openapi.json"), ("GET", "/openapi.json/more")])
-def test_nothing_else_is_there(api: Client, method: str, path: str) -> None:
+def test_other_paths_of_the_document_are_404(api: Client, method: str, path: str) -> None:
     assert api(method, path, base="", token=None).status_code == 404

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nova_lite.api.http.prefork import FIRST_DELAY, MAX_DELAY, MIN_LIFETIME, RestartBackoff
 
 
-def test_short_lives_wait_longer_and_longer() -> None:
+def test_restart_delay_grows_after_short_lives() -> None:
     backoff = RestartBackoff()
     waits = [backoff.after(0.1) for _ in range(10)]
     assert waits[:3] == [FIRST_DELAY, 2 * FIRST_DELAY, 4 * FIRST_DELAY]

@@ -18,7 +18,7 @@ def rebuild(api: Client, body: Any, version: str = "2.1", token: str = "alice:de
     return api("POST", f"/servers/{instance.uuid}/action", {"rebuild": body}, version=version, token=token)
 
 
-def test_it_is_accepted_and_sent_to_its_host(api: Client) -> None:
+def test_rebuild_is_accepted_and_sent_to_its_host(api: Client) -> None:
     response = rebuild(api, {**MINIMAL, "adminPass": "x", "name": "other", "metadata": {"a": "b"}})
     assert response.status_code == 202
     uuid, kind, payload = api.asked("accept_action")
@@ -64,7 +64,7 @@ def test_it_is_accepted_and_sent_to_its_host(api: Client) -> None:
         ("2.1", {"preserve_ephemeral": False}, {}),
     ],
 )
-def test_what_a_version_may_change(api: Client, version: str, body: Any, payload: Any) -> None:
+def test_rebuild_parameters_depend_on_the_version(api: Client, version: str, body: Any, payload: Any) -> None:
     assert rebuild(api, {**MINIMAL, **body, "adminPass": "x"}, version).status_code == 202
     expected = {
         "image_ref": IMAGE_ID,
@@ -98,12 +98,12 @@ def test_what_a_version_may_change(api: Client, version: str, body: Any, payload
         ("2.1", None),
     ],
 )
-def test_bodies_that_are_refused(api: Client, version: str, body: Any) -> None:
+def test_malformed_rebuild_is_refused(api: Client, version: str, body: Any) -> None:
     fault(rebuild(api, body, version), "badRequest", 400)
     assert api.compute.asked == []
 
 
-def test_later_versions_answer_more(api: Client) -> None:
+def test_rebuild_response_has_more_keys_in_later_versions(api: Client) -> None:
     server = rebuild(api, MINIMAL, "2.57").json["server"]
     assert {"key_name", "user_data"} <= server.keys()
     assert "OS-EXT-STS:vm_state" not in server
@@ -114,7 +114,7 @@ def test_later_versions_answer_more(api: Client) -> None:
     assert "OS-EXT-SRV-ATTR:user_data" not in told_to_admins
 
 
-def test_other_projects_may_not(api: Client) -> None:
+def test_rebuild_of_another_project_is_404(api: Client) -> None:
     fault(rebuild(api, MINIMAL, token="bob:other"), "itemNotFound", 404)
 
 
@@ -127,6 +127,6 @@ def test_other_projects_may_not(api: Client) -> None:
         (exceptions.InstanceNotFound(instance_id="i"), "itemNotFound", 404),
     ],
 )
-def test_what_the_conductor_refuses(api: Client, error: Exception, name: str, code: int) -> None:
+def test_rebuild_refused_by_the_conductor_is_an_error(api: Client, error: Exception, name: str, code: int) -> None:
     api.conductor.error = error
     fault(rebuild(api, MINIMAL), name, code)

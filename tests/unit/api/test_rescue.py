@@ -17,7 +17,7 @@ def rescue(api: Client, body: Any) -> Any:
 
 
 @pytest.mark.parametrize("image", [None, IMAGE_ID])
-def test_it_answers_the_password(api: Client, image: str | None) -> None:
+def test_rescue_returns_the_password(api: Client, image: str | None) -> None:
     body = {"adminPass": "x"} | ({} if image is None else {"rescue_image_ref": image})
     response = rescue(api, body)
     assert (response.status_code, response.json) == (200, {"adminPass": "x"})
@@ -29,21 +29,21 @@ def test_it_answers_the_password(api: Client, image: str | None) -> None:
 
 
 @pytest.mark.parametrize(("version", "allowed"), [("2.86", False), ("2.87", True)])
-def test_one_that_boots_from_a_volume_since_2_87(api: Client, version: str, allowed: bool) -> None:
+def test_rescue_of_volume_backed_server_is_allowed_since_2_87(api: Client, version: str, allowed: bool) -> None:
     instance = api.conductor.add()
     assert api("POST", f"/servers/{instance.uuid}/action", {"rescue": None}, version=version).status_code == 200
     assert api.asked("accept_action")[-1]["allow_bfv_rescue"] is allowed
 
 
 @pytest.mark.parametrize("body", [None, {}])
-def test_a_password_is_made_where_none_is_given(api: Client, body: Any) -> None:
+def test_rescue_without_password_generates_one(api: Client, body: Any) -> None:
     assert len(rescue(api, body).json["adminPass"]) == 12
 
 
 @pytest.mark.parametrize(
     "body", [{"rescue_image_ref": ""}, {"rescue_image_ref": "none"}, {"adminPass": 1}, {"image": IMAGE_ID}, [], "x"]
 )
-def test_bodies_that_are_refused(api: Client, body: Any) -> None:
+def test_malformed_rescue_is_refused(api: Client, body: Any) -> None:
     fault(rescue(api, body), "badRequest", 400)
 
 
@@ -59,6 +59,6 @@ def test_bodies_that_are_refused(api: Client, body: Any) -> None:
         ),
     ],
 )
-def test_what_the_conductor_refuses(api: Client, error: Exception, name: str, code: int) -> None:
+def test_rescue_refused_by_the_conductor_is_an_error(api: Client, error: Exception, name: str, code: int) -> None:
     api.conductor.error = error
     fault(rescue(api, None), name, code)

@@ -36,18 +36,18 @@ FLAVOR_KEYS = {
         ("2.61", {"id", "name", "links", "description"}, {"description", "extra_specs"}),
     ],
 )
-def test_flavor_keys(api: Client, version: str, short: set[str], added: set[str]) -> None:
+def test_flavor_has_the_keys_of_its_version(api: Client, version: str, short: set[str], added: set[str]) -> None:
     assert set(api.json("GET", "/flavors", version=version)["flavors"][0]) == short
     assert set(api.json("GET", "/flavors/detail", version=version)["flavors"][0]) == FLAVOR_KEYS | added
     assert set(api.json("GET", "/flavors/1", version=version)["flavor"]) == FLAVOR_KEYS | added
 
 
-def test_no_swap_is_an_empty_string_before_2_75(api: Client) -> None:
+def test_flavor_without_swap_shows_an_empty_string_before_2_75(api: Client) -> None:
     assert api.json("GET", "/flavors/1", version="2.74")["flavor"]["swap"] == ""
     assert api.json("GET", "/flavors/1", version="2.75")["flavor"]["swap"] == 0
 
 
-def test_flavor_list_parameters(api: Client) -> None:
+def test_flavor_list_parameters_reach_the_conductor(api: Client) -> None:
     api("GET", "/flavors?minRam=1&minDisk=2&sort_key=name&sort_dir=desc&is_public=None")
     assert api.asked("flavor_list") == (True, 1, 2, 1000, None, "name", "desc", None)
     for query, expected in (("", True), ("?is_public=None", None), ("?is_public=false", False)):
@@ -59,17 +59,17 @@ def test_flavor_list_parameters(api: Client) -> None:
     assert message == "Invalid is_public filter [perhaps]"
 
 
-def test_flavor_pages(api: Client) -> None:
+def test_flavor_list_has_pages(api: Client) -> None:
     page = api.json("GET", "/flavors/detail?limit=1")
     href = "http://cloud:8774/v2.1/flavors/detail?limit=1&marker=1"
     assert page["flavors_links"] == [{"rel": "next", "href": href}]
 
 
-def test_unknown_flavor(api: Client) -> None:
+def test_unknown_flavor_is_404(api: Client) -> None:
     assert fault(api("GET", "/flavors/x"), "itemNotFound", 404) == "Flavor x could not be found."
 
 
-def test_flavor_create(api: Client) -> None:
+def test_flavor_is_created(api: Client) -> None:
     body = {"flavor": {"name": "f", "ram": 64, "disk": "1", "vcpus": 1, "id": None}}
     shown = api.json("POST", "/flavors", body, token=ADMIN)["flavor"]
     assert (shown["ram"], shown["disk"], shown["os-flavor-access:is_public"]) == (64, 1, True)
@@ -103,19 +103,19 @@ def test_flavor_create(api: Client) -> None:
         {"more": 1},
     ],
 )
-def test_bad_flavor(api: Client, change: dict[str, Any]) -> None:
+def test_malformed_flavor_is_refused(api: Client, change: dict[str, Any]) -> None:
     body = {"flavor": {"name": "f", "ram": 64, "disk": 1, "vcpus": 1} | change}
     fault(api("POST", "/flavors", body, token=ADMIN), "badRequest", 400)
 
 
-def test_flavor_update_and_delete(api: Client) -> None:
+def test_flavor_is_updated_and_deleted(api: Client) -> None:
     body = {"flavor": {"description": "words"}}
     assert api("PUT", "/flavors/1", body, token=ADMIN, version="2.54").status_code == 404
     assert api.json("PUT", "/flavors/1", body, token=ADMIN, version="2.55")["flavor"]["description"] == "words"
     assert api("DELETE", "/flavors/1", token=ADMIN).status_code == 202
 
 
-def test_extra_specs(api: Client) -> None:
+def test_extra_specs_are_added_shown_and_deleted(api: Client) -> None:
     path = "/flavors/1/os-extra_specs"
     assert api.json("GET", path) == {"extra_specs": {"a": "b"}}
     assert api.json("GET", f"{path}/a") == {"a": "b"}
@@ -153,7 +153,7 @@ def test_extra_specs_are_checked_since_2_86(api: Client) -> None:
         ("os:secure_boot", "required"),
     ],
 )
-def test_good_extra_spec(api: Client, key: str, value: str) -> None:
+def test_valid_extra_spec_is_accepted(api: Client, key: str, value: str) -> None:
     body = {"extra_specs": {key: value}}
     assert api("POST", "/flavors/1/os-extra_specs", body, token=ADMIN, version="2.86").status_code == 200
 
@@ -171,7 +171,7 @@ def test_good_extra_spec(api: Client, key: str, value: str) -> None:
         ("quota:nosuch", "1"),
     ],
 )
-def test_bad_extra_spec(api: Client, key: str, value: str) -> None:
+def test_invalid_extra_spec_is_refused(api: Client, key: str, value: str) -> None:
     body = {"extra_specs": {key: value}}
     message = fault(api("PUT", f"/flavors/1/os-extra_specs/{key}", {key: value}, token=ADMIN, version="2.86"), *BAD)
     assert message.startswith(f"Extra spec '{key}' ")
@@ -180,7 +180,7 @@ def test_bad_extra_spec(api: Client, key: str, value: str) -> None:
 
 @pytest.mark.parametrize("version", ["2.1", "2.86"])
 @pytest.mark.parametrize(("key", "value"), [("hw:mem_encryption", "true"), ("resources:VGPU", "1")])
-def test_what_no_host_can_give_is_refused_at_any_version(api: Client, version: str, key: str, value: str) -> None:
+def test_unsupported_extra_spec_is_refused_in_every_version(api: Client, version: str, key: str, value: str) -> None:
     body = {"extra_specs": {key: value}}
     message = fault(api("POST", "/flavors/1/os-extra_specs", body, token=ADMIN, version=version), *BAD)
     assert message.startswith(f"Extra spec '{key}' ({value}) is not supported here: ")
@@ -192,7 +192,9 @@ def test_what_no_host_can_give_is_refused_at_any_version(api: Client, version: s
 @pytest.mark.parametrize(
     ("version", "created", "deleted", "typed"), [("2.1", 200, 202, set()), ("2.2", 201, 204, {"type"})]
 )
-def test_keypair_life(api: Client, version: str, created: int, deleted: int, typed: set[str]) -> None:
+def test_keypair_is_created_shown_and_deleted(
+    api: Client, version: str, created: int, deleted: int, typed: set[str]
+) -> None:
     body = {"keypair": {"name": "k1", "public_key": RSA_LIKE}}
     made = api.json("POST", "/os-keypairs", body, created, version=version)["keypair"]
     assert set(made) == {"name", "public_key", "fingerprint", "user_id"} | typed
@@ -209,14 +211,14 @@ def test_keypair_life(api: Client, version: str, created: int, deleted: int, typ
     assert api("GET", "/os-keypairs/k1").status_code == 404
 
 
-def test_a_generated_key_is_told_once_and_not_passed_on(api: Client) -> None:
+def test_generated_key_is_returned_once_and_not_stored(api: Client) -> None:
     made = api.json("POST", "/os-keypairs", {"keypair": {"name": "k"}}, 201, version="2.10")["keypair"]
     assert made["private_key"].startswith("-----BEGIN OPENSSH PRIVATE KEY-----\n")
     assert "private_key" not in api.json("GET", "/os-keypairs/k")["keypair"]
     assert api.asked("keypair_create")[0].private_key is None
 
 
-def test_keys_are_only_imported_since_2_92(api: Client) -> None:
+def test_keypairs_are_only_imported_since_2_92(api: Client) -> None:
     body = {"keypair": {"name": "k"}}
     assert "'public_key' is a required property" in fault(
         api("POST", "/os-keypairs", body, version="2.92"), "badRequest", 400
@@ -236,7 +238,7 @@ def test_keypairs_of_others_are_for_admins(api: Client) -> None:
     assert api.json("GET", "/os-keypairs?user_id=bob", version="2.9", token=ADMIN) == {"keypairs": []}
 
 
-def test_keypair_pages(api: Client) -> None:
+def test_keypair_list_has_pages_since_2_35(api: Client) -> None:
     for name in ("a", "b"):
         api("POST", "/os-keypairs", {"keypair": {"name": name, "public_key": RSA_LIKE}})
     assert len(api.json("GET", "/os-keypairs?limit=1", version="2.34")["keypairs"]) == 2
@@ -246,7 +248,7 @@ def test_keypair_pages(api: Client) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a\n", " a", "x" * 256, 5])
-def test_bad_keypair_name(api: Client, name: Any) -> None:
+def test_invalid_keypair_name_is_refused(api: Client, name: Any) -> None:
     fault(api("POST", "/os-keypairs", {"keypair": {"name": name, "public_key": RSA_LIKE}}), "badRequest", 400)
 
 
@@ -263,13 +265,13 @@ def test_bad_keypair_name(api: Client, name: Any) -> None:
         "-----BEGIN OPENSSH PRIVATE KEY-----",
     ],
 )
-def test_bad_public_key(api: Client, key: str) -> None:
+def test_invalid_public_key_is_refused(api: Client, key: str) -> None:
     response = api("POST", "/os-keypairs", {"keypair": {"name": "k", "public_key": key}})
     assert fault(response, "badRequest", 400).startswith("Keypair data is invalid: failed to generate fingerprint")
 
 
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
-def test_fingerprints_are_openssh_s(tmp_path, kind: str) -> None:
+def test_fingerprints_equal_those_of_openssh(tmp_path, kind: str) -> None:
     path = tmp_path / "key"
     made = subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(path)], check=False)
     if made.returncode:
@@ -281,7 +283,7 @@ def test_fingerprints_are_openssh_s(tmp_path, kind: str) -> None:
     assert f"MD5:{ssh_keys.fingerprint(ssh_keys.checked(line))} " in told
 
 
-def test_generated_keys_are_openssh_s(tmp_path) -> None:
+def test_generated_keys_are_readable_by_openssh(tmp_path) -> None:
     private, public = ssh_keys.generate()
     path = tmp_path / "key"
     path.write_text(private)
@@ -290,7 +292,7 @@ def test_generated_keys_are_openssh_s(tmp_path) -> None:
     assert told.split()[:2] == public.split()[:2]
 
 
-def test_a_key_of_a_kind_unknown_to_the_library() -> None:
+def test_key_type_unknown_to_the_library_is_accepted() -> None:
     import base64
 
     name = b"sk-ssh-ed25519@openssh.com"
@@ -303,7 +305,7 @@ def test_a_key_of_a_kind_unknown_to_the_library() -> None:
 # --- images and networks
 
 
-def test_images(api: Client) -> None:
+def test_images_are_listed_and_shown(api: Client) -> None:
     (short,) = api.json("GET", "/images")["images"]
     assert set(short) == {"id", "name", "links"}
     assert [link["rel"] for link in short["links"]] == ["self", "bookmark", "alternate"]
@@ -316,7 +318,7 @@ def test_images(api: Client) -> None:
     assert fault(api("GET", "/images/x"), "itemNotFound", 404) == "Image x could not be found."
 
 
-def test_an_image_is_deleted(api: Client) -> None:
+def test_image_is_deleted(api: Client) -> None:
     assert api("DELETE", f"/images/{IMAGE_ID}", version="2.36").status_code == 404
     assert api("DELETE", f"/images/{IMAGE_ID}").status_code == 204
     assert api("GET", f"/images/{IMAGE_ID}").status_code == 404
@@ -335,11 +337,11 @@ def test_an_image_is_deleted(api: Client) -> None:
         ("type=snapshot", 0),
     ],
 )
-def test_image_filters(api: Client, query: str, found: int) -> None:
+def test_image_list_is_filtered(api: Client, query: str, found: int) -> None:
     assert len(api.json("GET", f"/images/detail?{query}")["images"]) == found
 
 
-def test_networks(api: Client) -> None:
+def test_networks_are_listed_and_shown(api: Client) -> None:
     (network,) = api.json("GET", "/os-networks")["networks"]
     assert (network["id"], network["label"], network["cidr"]) == (NETWORK_ID, "private", "10.0.0.0/24")
     assert (network["netmask"], network["broadcast"]) == ("255.255.255.0", "10.0.0.255")
@@ -375,7 +377,7 @@ LIMITS_21 = LIMITS_236 | {
         ("2.96", LIMITS_257),
     ],
 )
-def test_limits(api: Client, version: str, keys: set[str]) -> None:
+def test_limits_have_the_keys_of_their_version(api: Client, version: str, keys: set[str]) -> None:
     limits = api.json("GET", "/limits?reserved=False", version=version)["limits"]
     assert limits["rate"] == []
     assert set(limits["absolute"]) == keys
@@ -396,7 +398,7 @@ QUOTAS_21 = QUOTAS_236 | {"fixed_ips", "floating_ips", "security_groups", "secur
 
 
 @pytest.mark.parametrize(("version", "keys"), [("2.1", QUOTAS_21), ("2.36", QUOTAS_236), ("2.57", QUOTAS_257)])
-def test_quotas(api: Client, version: str, keys: set[str]) -> None:
+def test_quotas_are_shown_and_updated(api: Client, version: str, keys: set[str]) -> None:
     quotas = api.json("GET", "/os-quota-sets/demo", version=version)["quota_set"]
     assert set(quotas) == keys
     assert (quotas["id"], quotas["cores"]) == ("demo", 20)
@@ -408,7 +410,7 @@ def test_quotas(api: Client, version: str, keys: set[str]) -> None:
 # --- hosts
 
 
-def test_availability_zones(api: Client) -> None:
+def test_availability_zones_are_listed(api: Client) -> None:
     assert api.json("GET", "/os-availability-zone") == {
         "availabilityZoneInfo": [{"zoneName": "nova", "zoneState": {"available": True}, "hosts": None}]
     }
@@ -420,7 +422,7 @@ def test_availability_zones(api: Client) -> None:
 
 
 @pytest.mark.parametrize(("version", "identity"), [("2.1", 3), ("2.52", 3), ("2.53", SERVICE_ID)])
-def test_services(api: Client, version: str, identity: Any) -> None:
+def test_services_are_listed(api: Client, version: str, identity: Any) -> None:
     (service,) = api.json("GET", "/os-services", version=version, token=ADMIN)["services"]
     assert service["id"] == identity
     keys = {"id", "binary", "host", "zone", "status", "state", "updated_at", "disabled_reason"}
@@ -428,7 +430,7 @@ def test_services(api: Client, version: str, identity: Any) -> None:
     assert (service["status"], service["state"]) == ("enabled", "up")
 
 
-def test_services_by_host_and_binary(api: Client) -> None:
+def test_services_are_changed_by_host_and_binary_before_2_53(api: Client) -> None:
     which = {"host": "compute1", "binary": "nova-compute"}
     put = "/os-services"
     assert api.json("PUT", f"{put}/disable", which, token=ADMIN) == {"service": which | {"status": "disabled"}}
@@ -446,7 +448,7 @@ def test_services_by_host_and_binary(api: Client) -> None:
     assert api("PUT", f"{put}/enable", which, token=ADMIN, version="2.53").status_code == 404
 
 
-def test_services_by_uuid(api: Client) -> None:
+def test_services_are_changed_by_uuid_since_2_53(api: Client) -> None:
     path = f"/os-services/{SERVICE_ID}"
     body = {"status": "disabled", "disabled_reason": "r"}
     shown = api.json("PUT", path, body, token=ADMIN, version="2.53")["service"]
@@ -477,7 +479,7 @@ STATISTICS = {
         ("2.88", NODE_ID, HYPERVISOR_KEYS | {"uptime"}),
     ],
 )
-def test_hypervisors(api: Client, version: str, identity: Any, keys: set[str]) -> None:
+def test_hypervisors_are_listed_and_shown(api: Client, version: str, identity: Any, keys: set[str]) -> None:
     (short,) = api.json("GET", "/os-hypervisors", version=version, token=ADMIN)["hypervisors"]
     assert short == {"id": identity, "hypervisor_hostname": "node1", "state": "up", "status": "enabled"}
     (listed,) = api.json("GET", "/os-hypervisors/detail", version=version, token=ADMIN)["hypervisors"]
@@ -494,7 +496,7 @@ def test_cpu_info_is_an_object_since_2_28(api: Client) -> None:
     assert seen == ['{"arch": "x86_64"}', {"arch": "x86_64"}]
 
 
-def test_hypervisor_statistics(api: Client) -> None:
+def test_hypervisor_statistics_sum_all_nodes(api: Client) -> None:
     totals = api.json("GET", "/os-hypervisors/statistics", token=ADMIN)["hypervisor_statistics"]
     assert set(totals) == STATISTICS | {"count"}
     assert (totals["count"], totals["vcpus"], totals["free_ram_mb"]) == (1, 4, 7680)
@@ -503,7 +505,7 @@ def test_hypervisor_statistics(api: Client) -> None:
     assert response.status_code in (400, 404)
 
 
-def test_a_hypervisors_vcpus_are_shared_and_dedicated_ones(api: Client) -> None:
+def test_hypervisor_vcpus_count_shared_and_dedicated_ones(api: Client) -> None:
     node = api.conductor.node
     node.inventory.numa = [NUMACell(id=0, memory_mb=1, shared_cpus="0-3", dedicated_cpus="4-9")]
     node.numa_used = {"0": NUMACellUsage(cpus=[4, 5, 6])}
@@ -512,7 +514,7 @@ def test_a_hypervisors_vcpus_are_shared_and_dedicated_ones(api: Client) -> None:
     assert (shown["vcpus"], shown["vcpus_used"]) == (10, 5)
 
 
-def test_hypervisor_by_name(api: Client) -> None:
+def test_hypervisor_name_instead_of_id_is_refused(api: Client) -> None:
     """Clients ask by name first and count on these."""
     assert api("GET", "/os-hypervisors/node1", token=ADMIN, version="2.53").status_code == 400
     assert api("GET", "/os-hypervisors/node1", token=ADMIN, version="2.52").status_code == 404
@@ -520,7 +522,7 @@ def test_hypervisor_by_name(api: Client) -> None:
     assert api("GET", f"/os-hypervisors/{unknown}", token=ADMIN, version="2.53").status_code == 404
 
 
-def test_hypervisor_uptime_search_and_servers(api: Client) -> None:
+def test_hypervisor_uptime_search_and_servers_are_served(api: Client) -> None:
     instance = api.conductor.add()
     uptime = api.json("GET", "/os-hypervisors/7/uptime", token=ADMIN)["hypervisor"]
     assert set(uptime) == {"id", "hypervisor_hostname", "state", "status", "uptime"}
@@ -534,7 +536,7 @@ def test_hypervisor_uptime_search_and_servers(api: Client) -> None:
     assert api("GET", "/os-hypervisors/7/uptime", token=ADMIN).status_code == 501
 
 
-def test_a_host_that_is_down_has_no_uptime(api: Client) -> None:
+def test_hypervisor_that_is_down_has_no_uptime(api: Client) -> None:
     api.conductor.service.up = False
     message = fault(api("GET", "/os-hypervisors/7/uptime", token=ADMIN), "badRequest", 400)
     assert message == "Service of host compute1 is unavailable: it is down."
@@ -565,11 +567,11 @@ def test_a_host_that_is_down_has_no_uptime(api: Client) -> None:
         ("/detail?limit=1&other=1", "2.75", 400),
     ],
 )
-def test_hypervisors_by_version(api: Client, path: str, version: str, code: int) -> None:
+def test_hypervisor_routes_depend_on_the_version(api: Client, path: str, version: str, code: int) -> None:
     assert api("GET", f"/os-hypervisors{path}", version=version, token=ADMIN).status_code == code
 
 
-def test_hypervisor_list_parameters(api: Client) -> None:
+def test_hypervisor_list_parameters_are_checked(api: Client) -> None:
     instance = api.conductor.add()
     (node,) = api.json("GET", "/os-hypervisors?with_servers=1", token=ADMIN, version="2.53")["hypervisors"]
     assert node["servers"] == [{"uuid": instance.uuid, "name": instance.name}]
@@ -582,7 +584,7 @@ def test_hypervisor_list_parameters(api: Client) -> None:
     assert page["hypervisors_links"][0]["href"].endswith("/os-hypervisors?limit=1&marker=7")
 
 
-def test_no_servers_is_an_empty_list_since_2_75(api: Client) -> None:
+def test_hypervisor_without_servers_shows_an_empty_list_since_2_75(api: Client) -> None:
     path = "/os-hypervisors?with_servers=1"
     assert "servers" not in api.json("GET", path, token=ADMIN, version="2.74")["hypervisors"][0]
     assert api.json("GET", path, token=ADMIN, version="2.75")["hypervisors"][0]["servers"] == []
@@ -605,7 +607,7 @@ def log(api: Client) -> str:
 ACTION_KEYS = {"action", "instance_uuid", "request_id", "user_id", "project_id", "start_time", "message"}
 
 
-def test_actions(api: Client, log: str) -> None:
+def test_instance_actions_are_listed_and_shown(api: Client, log: str) -> None:
     actions = api.json("GET", log)["instanceActions"]
     assert [action["action"] for action in actions] == ["stop", "create"]
     assert set(actions[0]) == ACTION_KEYS
@@ -629,7 +631,9 @@ EVENT_KEYS = {"event", "start_time", "finish_time", "result"}
         ("2.84", ADMIN, EVENT_KEYS | {"hostId", "host", "traceback", "details"}),
     ],
 )
-def test_events(api: Client, log: str, version: str, token: str, keys: set[str] | None) -> None:
+def test_instance_action_events_depend_on_version_and_role(
+    api: Client, log: str, version: str, token: str, keys: set[str] | None
+) -> None:
     action = api.json("GET", f"{log}/req-1", version=version, token=token)["instanceAction"]
     if keys is None:
         assert "events" not in action
@@ -637,7 +641,7 @@ def test_events(api: Client, log: str, version: str, token: str, keys: set[str] 
         assert set(action["events"][0]) == keys
 
 
-def test_action_pages(api: Client, log: str) -> None:
+def test_instance_action_list_has_pages(api: Client, log: str) -> None:
     page = api.json("GET", f"{log}?limit=1", version="2.58")
     assert [action["request_id"] for action in page["instanceActions"]] == ["req-2"]
     (link,) = page["links"]
@@ -653,7 +657,7 @@ def test_action_pages(api: Client, log: str) -> None:
     assert len(api.json("GET", f"{log}?changes-before=2030-01-01T00:00:00Z", version="2.66")["instanceActions"]) == 2
 
 
-def test_the_log_of_a_deleted_server(api: Client) -> None:
+def test_log_of_a_deleted_server_is_readable_since_2_21(api: Client) -> None:
     instance = make_instance(deleted=True)
     api.conductor.instances[instance.uuid] = instance
     path = f"/servers/{instance.uuid}/os-instance-actions"
@@ -661,7 +665,7 @@ def test_the_log_of_a_deleted_server(api: Client) -> None:
     assert api("GET", path, version="2.21").status_code == 200
 
 
-def test_unknown_action(api: Client, log: str) -> None:
+def test_unknown_instance_action_is_404(api: Client, log: str) -> None:
     message = fault(api("GET", f"{log}/req-x"), "itemNotFound", 404)
     assert message.startswith("Action for request_id req-x on instance")
 
@@ -669,7 +673,7 @@ def test_unknown_action(api: Client, log: str) -> None:
 # --- extensions
 
 
-def test_extensions(api: Client) -> None:
+def test_extensions_are_listed_and_shown(api: Client) -> None:
     extensions = api.json("GET", "/extensions")["extensions"]
     names = {item["alias"]: item["name"] for item in extensions}
     facts = dict(line.split() for line in (ROOT / "tests/unit/api/nova_extensions.txt").read_text().splitlines()[1:])
@@ -681,7 +685,7 @@ def test_extensions(api: Client) -> None:
     assert fault(api("GET", "/extensions/x"), "itemNotFound", 404) == "There is no extension x here."
 
 
-def test_what_is_listed_is_what_is_served() -> None:
+def test_listed_extensions_are_the_served_ones() -> None:
     from nova_lite.api.compute import extensions
 
     facts = {line.split()[0] for line in (ROOT / "tests/unit/api/nova_extensions.txt").read_text().splitlines()[1:]}
@@ -695,7 +699,7 @@ def test_what_is_listed_is_what_is_served() -> None:
     assert len(extensions.served()) >= 65
 
 
-def test_a_broken_extension_is_left_out(tmp_path, monkeypatch: pytest.MonkeyPatch, caplog) -> None:
+def test_broken_extension_is_left_out(tmp_path, monkeypatch: pytest.MonkeyPatch, caplog) -> None:
     from nova_lite.api.compute import images
 
     def broken(self: Any, services: Any) -> None:
@@ -708,7 +712,7 @@ def test_a_broken_extension_is_left_out(tmp_path, monkeypatch: pytest.MonkeyPatc
     assert "API extension images cannot be loaded" in caplog.text
 
 
-def test_the_route_table_names_real_functions() -> None:
+def test_route_table_names_existing_functions() -> None:
     import importlib
 
     table = router.route_table()
@@ -722,7 +726,7 @@ def test_the_route_table_names_real_functions() -> None:
 # --- hosts
 
 
-def test_hosts(api: Client) -> None:
+def test_hosts_are_listed(api: Client) -> None:
     host, zone = "compute1", api.conductor.service.availability_zone
     shown = {"host_name": host, "service": "compute", "zone": zone}
     assert api.json("GET", "/os-hosts", token=ADMIN) == {"hosts": [shown]}
@@ -732,7 +736,7 @@ def test_hosts(api: Client) -> None:
     assert api("GET", "/os-hosts", token=ADMIN, version="2.43").status_code == 404
 
 
-def test_what_a_host_gives(api: Client) -> None:
+def test_host_resources_are_shown_by_project(api: Client) -> None:
     api.conductor.add(host="compute1")
     resources = [item["resource"] for item in api.json("GET", "/os-hosts/compute1", token=ADMIN)["host"]]
     assert [item["project"] for item in resources] == ["(total)", "(used_now)", "(used_max)", "demo"]
@@ -748,7 +752,7 @@ def test_what_a_host_gives(api: Client) -> None:
     assert api("GET", "/os-hosts/other", token=ADMIN).status_code == 404
 
 
-def test_host_update(api: Client) -> None:
+def test_host_is_enabled_and_disabled(api: Client) -> None:
     path = "/os-hosts/compute1"
     assert api.json("PUT", path, {"status": "disable"}, token=ADMIN) == {"host": "compute1", "status": "disabled"}
     assert api.conductor.service.disabled
@@ -761,7 +765,7 @@ def test_host_update(api: Client) -> None:
 
 
 @pytest.mark.parametrize("verb", ["startup", "shutdown", "reboot"])
-def test_hosts_are_not_switched(api: Client, verb: str) -> None:
+def test_host_power_actions_are_refused(api: Client, verb: str) -> None:
     fault(api("GET", f"/os-hosts/compute1/{verb}", token=ADMIN), "notImplemented", 501)
     assert api("GET", f"/os-hosts/other/{verb}", token=ADMIN).status_code == 404
     assert api("GET", f"/os-hosts/compute1/{verb}").status_code == 403
@@ -770,7 +774,7 @@ def test_hosts_are_not_switched(api: Client, verb: str) -> None:
 # --- metadata of images
 
 
-def test_image_metadata(api: Client) -> None:
+def test_image_metadata_is_changed_through_the_image_service(api: Client) -> None:
     path = f"/images/{IMAGE_ID}/metadata"
     assert api.json("PUT", path, {"metadata": {"a": "1", "b": "2"}}) == {"metadata": {"a": "1", "b": "2"}}
     assert api.json("POST", path, {"metadata": {"b": "3", "c": "4"}}) == {"metadata": {"a": "1", "b": "3", "c": "4"}}
@@ -784,7 +788,7 @@ def test_image_metadata(api: Client) -> None:
     assert api("GET", path, version="2.39").status_code == 404
 
 
-def test_bad_image_metadata(api: Client) -> None:
+def test_malformed_image_metadata_is_refused(api: Client) -> None:
     path = f"/images/{IMAGE_ID}/metadata"
     for body in ({}, {"metadata": {"a": 1}}, {"metadata": {"a/b": "1"}}, {"metadata": None}):
         assert api("POST", path, body).status_code == 400

@@ -24,7 +24,7 @@ def rule(parent: str, **values: Any) -> dict[str, Any]:
     return {"security_group_rule": plain | values}
 
 
-def test_a_group_from_its_making_to_its_end(api: Client) -> None:
+def test_security_group_is_created_updated_and_deleted(api: Client) -> None:
     group_id = made(api)
     group = {"id": group_id, "name": "web", "description": "for tests", "tenant_id": "demo", "rules": []}
     assert api.json("GET", f"/os-security-groups/{group_id}") == {"security_group": group}
@@ -39,7 +39,7 @@ def test_a_group_from_its_making_to_its_end(api: Client) -> None:
     fault(api("GET", f"/os-security-groups/{group_id}"), "itemNotFound", 404)
 
 
-def test_rules(api: Client) -> None:
+def test_security_group_rules_are_added_and_deleted(api: Client) -> None:
     group_id = made(api)
     answer = api.json("POST", "/os-security-group-rules", rule(group_id, cidr="10.0.0.0/8"))["security_group_rule"]
     rule_id = answer.pop("id")
@@ -76,7 +76,9 @@ def test_rules(api: Client) -> None:
         ),
     ],
 )
-def test_rules_as_they_are_shown(api: Client, values: dict[str, Any], shown: dict[str, Any]) -> None:
+def test_security_group_rules_are_shown_in_novas_form(
+    api: Client, values: dict[str, Any], shown: dict[str, Any]
+) -> None:
     answer = api.json("POST", "/os-security-group-rules", rule(made(api), **values))["security_group_rule"]
     assert {key: answer[key] for key in shown} == shown
 
@@ -97,7 +99,7 @@ def test_rules_as_they_are_shown(api: Client, values: dict[str, Any], shown: dic
         {"other": 1},
     ],
 )
-def test_rules_that_make_no_sense(api: Client, values: dict[str, Any]) -> None:
+def test_invalid_security_group_rule_is_refused(api: Client, values: dict[str, Any]) -> None:
     fault(api("POST", "/os-security-group-rules", rule(made(api), **values)), "badRequest", 400)
 
 
@@ -120,7 +122,7 @@ def test_rules_that_make_no_sense(api: Client, values: dict[str, Any]) -> None:
         ("DELETE", f"/os-security-groups/{DEFAULT}", None, 400),
     ],
 )
-def test_what_is_refused(api: Client, method: str, path: str, body: Any, code: int) -> None:
+def test_malformed_security_group_is_refused(api: Client, method: str, path: str, body: Any, code: int) -> None:
     unknown = str(uuid.uuid4())
     if body and "security_group_rule" in body:
         body = rule(unknown)
@@ -136,7 +138,7 @@ def test_what_is_refused(api: Client, method: str, path: str, body: Any, code: i
         ("DELETE", "/os-security-groups/{id}", None),
     ],
 )
-def test_another_projects_group_is_not_found(api: Client, method: str, path: str, body: Any) -> None:
+def test_security_group_of_another_project_is_404(api: Client, method: str, path: str, body: Any) -> None:
     group_id = made(api)
     fault(api(method, path.format(id=group_id), body, token=STRANGER), "itemNotFound", 404)
     assert api(method, path.format(id=group_id), body, token=ADMIN).status_code < 300
@@ -153,12 +155,12 @@ def test_another_projects_group_is_not_found(api: Client, method: str, path: str
         ("DELETE", f"/os-security-group-rules/{DEFAULT}"),
     ],
 )
-def test_newer_clients_ask_the_network_service(api: Client, method: str, path: str) -> None:
+def test_security_groups_end_with_2_35(api: Client, method: str, path: str) -> None:
     fault(api(method, path, {}, version="2.36"), "itemNotFound", 404)
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.96"])
-def test_groups_of_a_server(api: Client, version: str) -> None:
+def test_security_groups_of_a_server_are_listed_added_and_removed(api: Client, version: str) -> None:
     """In all versions; what becomes of the rows is the conductor's."""
     told: list[Any] = []
     group = SecurityGroup(id=DEFAULT, name="default", project_id="demo")

@@ -36,7 +36,7 @@ print(json.dumps({
 """
 
 
-def test_a_row_is_all_that_an_action_needs() -> None:
+def test_operation_definition_is_all_that_an_action_needs() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", CODE], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
@@ -46,7 +46,7 @@ def test_a_row_is_all_that_an_action_needs() -> None:
     }
 
 
-def test_every_row_with_an_action_is_accepted_and_sent_on(api: Client) -> None:
+def test_every_operation_with_an_action_is_accepted(api: Client) -> None:
     live: dict[str, Any] = {"host": None, "block_migration": True, "disk_over_commit": False}
     bodies = {"reboot": {"type": "Hard"}, "changePassword": {"adminPass": "x"}, "os-migrateLive": live}
     bodies["resize"] = {"flavorRef": "2"}
@@ -64,12 +64,12 @@ def test_every_row_with_an_action_is_accepted_and_sent_on(api: Client) -> None:
 
 
 @pytest.mark.parametrize("body", [None, {}, {"adminPass": 1}, {"adminPass": "x", "user": "y"}])
-def test_a_password_has_to_be_named(api: Client, body: Any) -> None:
+def test_change_password_requires_a_password(api: Client, body: Any) -> None:
     instance = api.conductor.add()
     assert api("POST", f"/servers/{instance.uuid}/action", {"changePassword": body}).status_code == 400
 
 
-def test_the_body_of_a_reboot_is_its_payload(api: Client) -> None:
+def test_reboot_body_becomes_its_payload(api: Client) -> None:
     instance = api.conductor.add()
     assert api("POST", f"/servers/{instance.uuid}/action", {"reboot": {"type": "hard"}}).status_code == 202
     assert api.asked("accept_action") == (instance.uuid, "reboot", {"reboot_type": "HARD"})
@@ -85,7 +85,7 @@ def test_the_body_of_a_reboot_is_its_payload(api: Client) -> None:
         ("2.68", {"block_migration": "auto"}, {"forced": False, "block": None}),
     ],
 )
-def test_what_a_live_migration_is_asked_for(api: Client, version: str, body: Any, payload: Any) -> None:
+def test_live_migration_body_becomes_its_payload(api: Client, version: str, body: Any, payload: Any) -> None:
     instance = api.conductor.add()
     wanted = {"os-migrateLive": {"host": "there", **body}}
     response = api("POST", f"/servers/{instance.uuid}/action", wanted, version=version, token=ADMIN)
@@ -105,7 +105,7 @@ def test_what_a_live_migration_is_asked_for(api: Client, version: str, body: Any
         ("2.96", {"host": 1, "block_migration": "auto"}),
     ],
 )
-def test_live_migrations_that_no_version_knows(api: Client, version: str, body: Any) -> None:
+def test_malformed_live_migration_is_refused(api: Client, version: str, body: Any) -> None:
     instance = api.conductor.add()
     path = f"/servers/{instance.uuid}/action"
     assert api("POST", path, {"os-migrateLive": body}, version=version, token=ADMIN).status_code == 400

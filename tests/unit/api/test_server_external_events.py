@@ -26,7 +26,7 @@ def one(api: Client, event: dict[str, Any], **changes: Any) -> tuple[int, dict[s
 
 @pytest.mark.parametrize("name", server_external_events.NETWORK)
 @pytest.mark.parametrize("status", ["completed", "failed", "in-progress"])
-def test_news(api: Client, name: str, status: str) -> None:
+def test_network_events_reach_the_conductor(api: Client, name: str, status: str) -> None:
     code, event = one(api, {"name": name, "status": status, "tag": "port"})
     assert (code, event.pop("server_uuid") in api.conductor.instances) == (200, True)
     assert event == {"name": name, "status": status, "tag": "port", "code": 200}
@@ -48,7 +48,7 @@ def test_news(api: Client, name: str, status: str) -> None:
         ({"name": "network-changed"}, {"host": None}, 422),
     ],
 )
-def test_what_cannot_be_done(api: Client, event: dict[str, Any], changes: dict[str, Any], code: int) -> None:
+def test_unsupported_event_is_422(api: Client, event: dict[str, Any], changes: dict[str, Any], code: int) -> None:
     whole, answered = one(api, event, **changes)
     assert (whole, answered["code"], answered["status"]) == (207, code, "failed")
     assert api.compute.asked == []
@@ -64,7 +64,9 @@ def test_what_cannot_be_done(api: Client, event: dict[str, Any], changes: dict[s
         ("POWER_OFF", 4, None, None),
     ],
 )
-def test_power_follows(api: Client, tag: str, power_state: int, task_state: str | None, action: str | None) -> None:
+def test_power_event_starts_or_stops_the_server(
+    api: Client, tag: str, power_state: int, task_state: str | None, action: str | None
+) -> None:
     event = {"name": "power-update", "tag": tag}
     code, answered = one(api, event, power_state=power_state, task_state=task_state)
     assert (code, answered["code"], answered["status"]) == (200, 200, "completed")
@@ -80,7 +82,7 @@ def test_power_follows(api: Client, tag: str, power_state: int, task_state: str 
         (exceptions.InstanceNotFound(instance_id="x"), 404),
     ],
 )
-def test_power_that_may_not_be_changed(
+def test_power_event_in_conflict_with_the_state_is_422(
     api: Client, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
 ) -> None:
     def refuse(*arguments: Any) -> None:
@@ -91,14 +93,14 @@ def test_power_that_may_not_be_changed(
     assert (whole, answered["code"], answered["status"]) == (207, code, "failed")
 
 
-def test_a_service_sees_the_servers_of_all_projects_without_being_an_admin() -> None:
+def test_service_role_sees_servers_of_all_projects() -> None:
     asker = RequestContext(user_id="network", project_id="service", roles=["service"], overwrite=False)
     elevated = asker.elevated()
     assert (elevated.is_admin, elevated.user_id, elevated.request_id) == (True, "network", asker.request_id)
     assert not asker.is_admin
 
 
-def test_servers_that_are_not_there(api: Client) -> None:
+def test_events_of_unknown_servers_are_404(api: Client) -> None:
     unknown = {"name": "network-changed", "server_uuid": str(uuid.uuid4())}
     assert fault(send(api, unknown), "itemNotFound", 404) == "No instances found for any event"
     known = {"name": "network-changed", "server_uuid": api.conductor.add().uuid.upper()}
@@ -110,7 +112,7 @@ def test_servers_that_are_not_there(api: Client) -> None:
     ("name", "since"),
     [("volume-extended", 51), ("power-update", 76), ("accelerator-request-bound", 82), ("volume-reimaged", 93)],
 )
-def test_names_by_version(api: Client, name: str, since: int) -> None:
+def test_event_names_depend_on_the_version(api: Client, name: str, since: int) -> None:
     event = {"name": name, "server_uuid": api.conductor.add().uuid}
     fault(send(api, event, version=f"2.{since - 1}"), "badRequest", 400)
     assert send(api, event, version=f"2.{since}").status_code == 207
@@ -129,12 +131,12 @@ def test_names_by_version(api: Client, name: str, since: int) -> None:
         {"events": [{"name": "network-changed", "server_uuid": str(uuid.uuid4()), "more": 1}]},
     ],
 )
-def test_malformed_events(api: Client, body: Any) -> None:
+def test_malformed_events_are_refused(api: Client, body: Any) -> None:
     fault(api("POST", PATH, body, token=ADMIN), "badRequest", 400)
     assert api.conductor.asked == []
 
 
-def test_it_is_for_services(api: Client) -> None:
+def test_external_events_are_for_services_only(api: Client) -> None:
     fault(
         send(api, {"name": "network-changed", "server_uuid": str(uuid.uuid4())}, token="alice:demo"), "forbidden", 403
     )

@@ -17,7 +17,7 @@ def ask(api: Client, uuid: str, body: dict[str, Any], version: str = "2.1", **mo
     return api("POST", f"/servers/{uuid}/action", body, version=version, **more)
 
 
-def test_the_image_is_told_by_its_location_and_later_by_its_id(api: Client) -> None:
+def test_created_image_is_named_by_location_and_since_2_45_by_id(api: Client) -> None:
     instance = api.conductor.add(image_ref=IMAGE_ID, system_metadata={"image_os": "linux", "image_img_signature": "x"})
     answer = ask(api, instance.uuid, {"createImage": {"name": "snap", "metadata": {"a": "b", "os": "mine"}}})
     assert (answer.status_code, answer.body) == (202, b"")
@@ -48,18 +48,18 @@ def test_the_image_is_told_by_its_location_and_later_by_its_id(api: Client) -> N
     "body",
     [None, {}, {"name": ""}, {"name": "x" * 256}, {"name": "x", "metadata": {"k": 1}}, {"name": "x", "more": 1}],
 )
-def test_a_malformed_body_is_a_400(api: Client, body: Any) -> None:
+def test_malformed_image_action_is_400(api: Client, body: Any) -> None:
     assert ask(api, api.conductor.add().uuid, {"createImage": body}).status_code == 400
 
 
-def test_too_many_properties_are_a_403_as_long_as_there_is_a_limit(api: Client) -> None:
+def test_too_many_image_properties_are_403_before_2_39(api: Client) -> None:
     instance = api.conductor.add()
     body = {"createImage": {"name": "x", "metadata": {str(number): "" for number in range(129)}}}
     assert ask(api, instance.uuid, body, "2.38").status_code == 403
     assert ask(api, instance.uuid, body, "2.39").status_code == 202
 
 
-def test_a_server_of_others_is_a_404(api: Client) -> None:
+def test_image_of_another_projects_server_is_404(api: Client) -> None:
     instance = api.conductor.add(project_id="theirs")
     assert ask(api, instance.uuid, {"createImage": {"name": "x"}}).status_code == 404
     assert ask(api, instance.uuid, {"createImage": {"name": "x"}}, token=ADMIN).status_code == 202
@@ -88,7 +88,7 @@ class Registered:
         (exceptions.MessagingUnavailable(what="it"), 503, ["made"]),
     ],
 )
-def test_what_a_service_has_made_goes_when_the_operation_is_refused(
+def test_registered_image_is_withdrawn_if_the_operation_is_refused(
     api: Client, monkeypatch: pytest.MonkeyPatch, error: Exception | None, status: int, left: list[str]
 ) -> None:
     glance = Registered()
@@ -105,7 +105,7 @@ def test_what_a_service_has_made_goes_when_the_operation_is_refused(
     assert (answer.status_code, glance.images) == (status, left)
 
 
-def test_a_backup_says_of_which_kind_it_is_and_how_many_are_kept(api: Client) -> None:
+def test_backup_has_type_and_rotation(api: Client) -> None:
     instance = api.conductor.add()
     body = {"createBackup": {"name": "b", "backup_type": "daily", "rotation": "2", "metadata": {"a": "b"}}}
     answer = ask(api, instance.uuid, body, "2.45")
@@ -120,7 +120,7 @@ def test_a_backup_says_of_which_kind_it_is_and_how_many_are_kept(api: Client) ->
 
 
 @pytest.mark.parametrize("rotation", [-1, "x", None, True])
-def test_a_rotation_is_a_number(api: Client, rotation: Any) -> None:
+def test_backup_rotation_must_be_a_number(api: Client, rotation: Any) -> None:
     body = {"createBackup": {"name": "b", "backup_type": "daily", "rotation": rotation}}
     assert ask(api, api.conductor.add().uuid, body).status_code == 400
 
@@ -132,7 +132,7 @@ def test_shelve_names_its_image_after_the_server(api: Client) -> None:
     assert (uuid, kind, payload["image"]["name"]) == (instance.uuid, "shelve", "vm-shelved")
 
 
-def test_only_admins_have_a_server_leave_its_host(api: Client) -> None:
+def test_shelve_offload_is_for_admins_only(api: Client) -> None:
     instance = api.conductor.add()
     assert ask(api, instance.uuid, {"shelveOffload": None}).status_code == 403
     assert ask(api, instance.uuid, {"shelveOffload": None}, token=ADMIN).status_code == 202
@@ -155,7 +155,7 @@ def test_only_admins_have_a_server_leave_its_host(api: Client) -> None:
         ("2.91", {}, ADMIN, 400, None),
     ],
 )
-def test_unshelve_says_where_to_by_its_version(
+def test_unshelve_destination_depends_on_the_version(
     api: Client, version: str, body: Any, token: str | None, status: int, payload: Any
 ) -> None:
     instance = api.conductor.add()

@@ -42,7 +42,7 @@ def test_metadata_is_added_replaced_and_deleted(api: Client) -> None:
         ("PUT", "/a", {"metadata": {"a": "1"}}),
     ],
 )
-def test_malformed_metadata(api: Client, method: str, path: str, body: Any) -> None:
+def test_malformed_metadata_is_refused(api: Client, method: str, path: str, body: Any) -> None:
     uuid = api.conductor.add().uuid
     fault(api(method, f"/servers/{uuid}/metadata{path}", body), "badRequest", 400)
     assert api.conductor.asked == []
@@ -55,7 +55,7 @@ def test_malformed_metadata(api: Client, method: str, path: str, body: Any) -> N
         (exceptions.InstanceIsLocked(instance_id="x"), "conflictingRequest", 409),
     ],
 )
-def test_refused_metadata(api: Client, error: Exception, name: str, code: int) -> None:
+def test_metadata_refused_by_the_conductor_is_an_error(api: Client, error: Exception, name: str, code: int) -> None:
     api.conductor.error = error
     assert fault(api("POST", "/servers/x/metadata", {"metadata": {}}), name, code) == str(error)
 
@@ -92,14 +92,14 @@ def test_tags_are_added_replaced_and_deleted(api: Client) -> None:
         ("/" + "x" * 61, None),
     ],
 )
-def test_malformed_tags(api: Client, path: str, body: Any) -> None:
+def test_malformed_tags_are_refused(api: Client, path: str, body: Any) -> None:
     uuid = api.conductor.add().uuid
     fault(api("PUT", f"/servers/{uuid}/tags{path}", body, version="2.26"), "badRequest", 400)
     assert api.conductor.asked == []
 
 
 @pytest.mark.parametrize(("method", "path"), [("PUT", "/tags/a"), ("PUT", "/tags"), ("DELETE", "/tags")])
-def test_tags_before_2_26(api: Client, method: str, path: str) -> None:
+def test_tags_start_with_2_26(api: Client, method: str, path: str) -> None:
     uuid = api.conductor.add().uuid
     assert api(method, f"/servers/{uuid}{path}", {"tags": []}, version="2.25").status_code == 404
 
@@ -107,7 +107,7 @@ def test_tags_before_2_26(api: Client, method: str, path: str) -> None:
 # --- password
 
 
-def test_the_password_that_a_guest_posted(api: Client) -> None:
+def test_posted_password_is_shown_and_cleared(api: Client) -> None:
     path = f"/servers/{api.conductor.add(system_metadata={'password': 'c2VjcmV0'}).uuid}/os-server-password"
     assert api.json("GET", path) == {"password": "c2VjcmV0"}
     fault(api("GET", path, token=STRANGER), "itemNotFound", 404)
@@ -129,7 +129,7 @@ def test_the_password_that_a_guest_posted(api: Client) -> None:
         ({"lock": {"locked_reason": "no touching"}}, "2.73", "no touching"),
     ],
 )
-def test_lock(api: Client, body: Any, version: str, reason: str | None) -> None:
+def test_lock_is_accepted(api: Client, body: Any, version: str, reason: str | None) -> None:
     uuid = api.conductor.add().uuid
     assert api("POST", f"/servers/{uuid}/action", body, version=version).status_code == 202
     assert api.asked("instance_lock") == (uuid, reason)
@@ -137,21 +137,21 @@ def test_lock(api: Client, body: Any, version: str, reason: str | None) -> None:
 
 
 @pytest.mark.parametrize("value", [{"locked_reason": ""}, {"locked_reason": "x" * 256}, {"reason": "x"}, "x", []])
-def test_malformed_lock(api: Client, value: Any) -> None:
+def test_malformed_lock_is_refused(api: Client, value: Any) -> None:
     uuid = api.conductor.add().uuid
     fault(api("POST", f"/servers/{uuid}/action", {"lock": value}, version="2.73"), "badRequest", 400)
     assert api.conductor.asked == []
 
 
 @pytest.mark.parametrize(("token", "may_override"), [(MEMBER, False), (ADMIN, True)])
-def test_unlock(api: Client, token: str, may_override: bool) -> None:
+def test_unlock_is_accepted(api: Client, token: str, may_override: bool) -> None:
     uuid = api.conductor.add().uuid
     assert api("POST", f"/servers/{uuid}/action", {"unlock": None}, token=token).status_code == 202
     assert api.asked("instance_unlock") == (uuid, may_override)
 
 
 @pytest.mark.parametrize("state", ["active", "error"])
-def test_reset_state(api: Client, state: str) -> None:
+def test_reset_state_is_accepted(api: Client, state: str) -> None:
     uuid = api.conductor.add().uuid
     response = api("POST", f"/servers/{uuid}/action", {"os-resetState": {"state": state}}, token=ADMIN)
     assert (response.status_code, response.body) == (202, b"")
@@ -159,7 +159,7 @@ def test_reset_state(api: Client, state: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, {}, {"state": "stopped"}, {"state": "ACTIVE"}, {"state": "error", "more": 1}])
-def test_malformed_reset_state(api: Client, value: Any) -> None:
+def test_malformed_reset_state_is_refused(api: Client, value: Any) -> None:
     uuid = api.conductor.add().uuid
     fault(api("POST", f"/servers/{uuid}/action", {"os-resetState": value}, token=ADMIN), "badRequest", 400)
     assert api.conductor.asked == []
@@ -170,7 +170,7 @@ def test_reset_state_is_for_admins(api: Client) -> None:
     fault(api("POST", f"/servers/{uuid}/action", {"os-resetState": {"state": "error"}}), "forbidden", 403)
 
 
-def test_inject_network_info(api: Client) -> None:
+def test_inject_network_info_does_nothing(api: Client) -> None:
     uuid = api.conductor.add(locked=True).uuid
     body = {"injectNetworkInfo": None}
     assert api("POST", f"/servers/{uuid}/action", body, token=ADMIN).status_code == 202
@@ -178,7 +178,7 @@ def test_inject_network_info(api: Client) -> None:
     fault(api("POST", f"/servers/{uuids.uuid4()}/action", body, token=ADMIN), "itemNotFound", 404)
 
 
-def test_a_lock_holds_who_is_no_admin_but_may_inject(tmp_path: Path) -> None:
+def test_inject_network_info_of_locked_server_is_refused_for_non_admins(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(f'"{INJECT_NETWORK_INFO}": "role:member"\n')
     api = make_client(make_conf(tmp_path, f"[oslo_policy]\npolicy_file = {tmp_path}/policy.yaml\n"))
     free, locked = api.conductor.add().uuid, api.conductor.add(locked=True).uuid
@@ -187,7 +187,7 @@ def test_a_lock_holds_who_is_no_admin_but_may_inject(tmp_path: Path) -> None:
     assert message == f"Instance {locked} is locked"
 
 
-def test_a_lock_is_shown(api: Client) -> None:
+def test_server_shows_its_lock(api: Client) -> None:
     uuid = api.conductor.add(locked=True, locked_reason="audit").uuid
     shown = api.json("GET", f"/servers/{uuid}", version="2.73")["server"]
     assert (shown["locked"], shown["locked_reason"]) == (True, "audit")
@@ -196,7 +196,7 @@ def test_a_lock_is_shown(api: Client) -> None:
 # --- readings
 
 
-def test_interfaces(api: Client) -> None:
+def test_interfaces_are_listed_and_shown(api: Client) -> None:
     instance = api.conductor.add()
     (vif,) = instance.vifs
     path = f"/servers/{instance.uuid}/os-interface"
@@ -220,12 +220,12 @@ def test_interfaces(api: Client) -> None:
         ("/migrations", "2.23", {"migrations": []}),
     ],
 )
-def test_read_only_subresources(api: Client, path: str, version: str, body: Any) -> None:
+def test_subresources_are_shown(api: Client, path: str, version: str, body: Any) -> None:
     uuid = api.conductor.add().uuid
     assert api.json("GET", f"/servers/{uuid}{path}", version=version, token=ADMIN) == body
 
 
-def test_where_a_server_is_in_numa_cells(api: Client) -> None:
+def test_topology_shows_numa_cells(api: Client) -> None:
     """Which CPUs of which host is for admins."""
     cells = [
         InstanceNUMACell(id=0, cell=1, cpus=[0, 1], memory_mb=64, pins=[6, 8], held=[7, 9], page_kb=2048, huge=True),
@@ -242,14 +242,14 @@ def test_where_a_server_is_in_numa_cells(api: Client) -> None:
     assert api.json("GET", path, version="2.78", token=ADMIN) == {"nodes": [first, second], "pagesize_kb": 2048}
 
 
-def test_a_server_without_interfaces_is_in_no_group(api: Client) -> None:
+def test_server_without_interfaces_has_no_security_groups(api: Client) -> None:
     on, off = api.conductor.add().uuid, api.conductor.add(vifs=[]).uuid
     assert api.json("GET", f"/servers/{on}")["server"]["security_groups"] == [{"name": "default"}]
     assert "security_groups" not in api.json("GET", f"/servers/{off}")["server"]
 
 
 @pytest.mark.parametrize(("path", "version"), [("/topology", "2.77"), ("/migrations", "2.22")])
-def test_subresources_before_their_version(api: Client, path: str, version: str) -> None:
+def test_subresources_start_with_their_version(api: Client, path: str, version: str) -> None:
     uuid = api.conductor.add().uuid
     assert api("GET", f"/servers/{uuid}{path}", version=version, token=ADMIN).status_code == 404
 
@@ -275,13 +275,13 @@ def test_migrations_are_for_admins(api: Client) -> None:
         ("?project_id=p", "2.80", 200),
     ],
 )
-def test_list_of_migrations(api: Client, query: str, version: str, status: int) -> None:
+def test_migrations_are_listed(api: Client, query: str, version: str, status: int) -> None:
     answer = api.json("GET", f"/os-migrations{query}", version=version, token=ADMIN, status=status)
     assert status == 400 or answer == {"migrations": []}
     fault(api("GET", "/os-migrations", version=version), "forbidden", 403)
 
 
-def test_a_server_tells_its_group(api: Client) -> None:
+def test_server_shows_its_group(api: Client) -> None:
     uuid = api.conductor.add(server_group=NETWORK_ID).uuid
     assert api.json("GET", f"/servers/{uuid}", version="2.71")["server"]["server_groups"] == [NETWORK_ID]
 
@@ -310,7 +310,7 @@ PARTS: list[tuple[str, str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "version"), PARTS)
-def test_another_projects_server_is_unknown(api: Client, method: str, path: str, body: Any, version: str) -> None:
+def test_subresources_of_another_project_are_404(api: Client, method: str, path: str, body: Any, version: str) -> None:
     uuid = api.conductor.add().uuid
     answer = api(method, f"/servers/{uuid}{path}", body, version=version, token=STRANGER)
     assert fault(answer, "itemNotFound", 404) == f"Instance {uuid} could not be found."

@@ -72,12 +72,12 @@ def body(**changes: Any) -> dict[str, Any]:
 # --- looks
 
 
-def test_there_are_thirty_keys_at_2_1() -> None:
+def test_server_has_thirty_keys_at_2_1() -> None:
     assert len(KEYS_21) == 30
 
 
 @pytest.mark.parametrize("version", versions_around())
-def test_keys_for_an_admin(api: Client, version: str) -> None:
+def test_server_has_the_keys_of_its_version_for_admins(api: Client, version: str) -> None:
     instance = api.conductor.add()
     shown = api.json("GET", f"/servers/{instance.uuid}", version=version, token=ADMIN)["server"]
     assert set(shown) == keys_at(version)
@@ -86,14 +86,14 @@ def test_keys_for_an_admin(api: Client, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.3", "2.16", "2.89", "2.90", "2.96", "2.104"])
-def test_keys_for_the_owner(api: Client, version: str) -> None:
+def test_server_has_the_keys_of_its_version_for_its_owner(api: Client, version: str) -> None:
     instance = api.conductor.add()
     shown = api.json("GET", f"/servers/{instance.uuid}", version=version)["server"]
     hidden = FOR_ADMINS if version in ("2.90", "2.96", "2.104") else FOR_ADMINS | {"OS-EXT-SRV-ATTR:hostname"}
     assert set(shown) == keys_at(version) - hidden
 
 
-def test_values(api: Client) -> None:
+def test_server_shows_the_instances_values(api: Client) -> None:
     instance = api.conductor.add(metadata={"k": "v"}, config_drive=True, auto_disk_config=True)
     shown = api.json("GET", f"/servers/{instance.uuid}")["server"]
     assert shown["created"] == shown["updated"] == "2026-11-21T08:20:32Z"
@@ -125,7 +125,7 @@ def test_host_id_differs_by_project(api: Client) -> None:
     assert seen[0] == seen[1] != seen[2]
 
 
-def test_embedded_flavor_since_2_47(api: Client) -> None:
+def test_server_embeds_its_flavor_since_2_47(api: Client) -> None:
     instance = api.conductor.add()
     shown = api.json("GET", f"/servers/{instance.uuid}", version="2.47")["server"]["flavor"]
     assert shown == {
@@ -152,7 +152,7 @@ def test_embedded_flavor_since_2_47(api: Client) -> None:
         (states.DELETED, None, "DELETED"),
     ],
 )
-def test_status(api: Client, vm_state: str, task_state: str | None, status: str) -> None:
+def test_server_status_follows_from_its_states(api: Client, vm_state: str, task_state: str | None, status: str) -> None:
     instance = api.conductor.add(vm_state=vm_state, task_state=task_state)
     shown = api.json("GET", f"/servers/{instance.uuid}")["server"]
     assert shown["status"] == status
@@ -170,7 +170,7 @@ def test_fault_has_details_for_admins_only(api: Client) -> None:
 # --- create
 
 
-def test_create(api: Client) -> None:
+def test_create_is_accepted(api: Client) -> None:
     response = api("POST", "/servers", body())
     assert response.status_code == 202
     server = response.json["server"]
@@ -185,7 +185,7 @@ def test_create(api: Client) -> None:
     assert (context.user_id, context.project_id, context.is_admin) == ("alice", "demo", False)
 
 
-def test_generated_passwords_differ_and_may_be_kept_back(api: Client, tmp_path) -> None:
+def test_generated_passwords_differ_and_are_hidden_by_option(api: Client, tmp_path) -> None:
     passwords = {api.json("POST", "/servers", body(), 202)["server"]["adminPass"] for _ in range(20)}
     assert len(passwords) == 20
     assert all(re.fullmatch("[A-Za-z0-9]{12}", password) for password in passwords)
@@ -194,7 +194,7 @@ def test_generated_passwords_differ_and_may_be_kept_back(api: Client, tmp_path) 
     assert "adminPass" not in silent.json("POST", "/servers", body(adminPass="mine"), 202)["server"]
 
 
-def test_an_idempotency_key_goes_with_what_it_is_for(api: Client) -> None:
+def test_idempotency_key_is_sent_with_a_fingerprint(api: Client) -> None:
     key = {"Idempotency-Key": "a wish"}
     requests = []
     for content in (body(), body(adminPass="mine"), body(name="other")):
@@ -207,7 +207,7 @@ def test_an_idempotency_key_goes_with_what_it_is_for(api: Client) -> None:
     assert api.asked("create_instances")[0].idempotency_key is None
 
 
-def test_the_password_of_an_earlier_request_is_not_told(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_create_does_not_return_a_generated_password(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     create = api.conductor.create_instances
 
     def repeated(context: Any, request: Any) -> Any:
@@ -219,12 +219,12 @@ def test_the_password_of_an_earlier_request_is_not_told(api: Client, monkeypatch
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256, "\xe9"])
-def test_an_idempotency_key_is_ascii(api: Client, key: str) -> None:
+def test_idempotency_key_must_be_ascii(api: Client, key: str) -> None:
     said = fault(api("POST", "/servers", body(), headers={"Idempotency-Key": key}), "badRequest", 400)
     assert said == "Idempotency-Key must be 1 to 255 printable ASCII characters."
 
 
-def test_create_as_the_openstack_client_does(api: Client) -> None:
+def test_create_accepts_the_openstack_clients_body(api: Client) -> None:
     device = {
         "uuid": IMAGE_ID,
         "boot_index": 0,
@@ -256,7 +256,7 @@ def test_create_as_the_openstack_client_does(api: Client) -> None:
     assert (request.availability_zone, request.forced_host) == ("nova", None)
 
 
-def test_image_of_the_block_device_mapping_alone(api: Client) -> None:
+def test_create_accepts_an_image_in_the_block_device_mapping_only(api: Client) -> None:
     device = {"uuid": IMAGE_ID, "boot_index": "0", "source_type": "image", "destination_type": "local"}
     for image in ({}, {"imageRef": ""}):
         server = {"name": "vm", "flavorRef": 1, "block_device_mapping_v2": [device]} | image
@@ -278,12 +278,12 @@ def test_image_of_the_block_device_mapping_alone(api: Client) -> None:
         ([{"port": NETWORK_ID}], [NetworkRequest(port_id=NETWORK_ID)]),
     ],
 )
-def test_networks(api: Client, networks: Any, expected: Any) -> None:
+def test_create_networks_become_requests(api: Client, networks: Any, expected: Any) -> None:
     assert api("POST", "/servers", body(networks=networks), version="2.42").status_code == 202
     assert api.asked("create_instances")[0].networks == expected
 
 
-def test_counts(api: Client) -> None:
+def test_create_counts_become_minimum_and_maximum(api: Client) -> None:
     for given, expected in (
         ({"min_count": 2}, (2, 2)),
         ({"max_count": 3}, (1, 3)),
@@ -294,7 +294,7 @@ def test_counts(api: Client) -> None:
         assert (request.min_count, request.max_count) == expected
 
 
-def test_reservation_id_on_request(api: Client) -> None:
+def test_create_returns_a_reservation_id_on_request(api: Client) -> None:
     answer = api.json("POST", "/servers", body(max_count=2, return_reservation_id=True), 202)
     assert answer == {"reservation_id": "r-abcdefgh"}
 
@@ -316,7 +316,7 @@ def test_forced_hosts_are_for_admins(api: Client, zone: str, expected: tuple[str
     assert (request.availability_zone, request.forced_host, request.forced_node) == expected
 
 
-def test_requested_destination(api: Client) -> None:
+def test_requested_destination_is_for_admins_since_2_74(api: Client) -> None:
     server = body(networks="none", host="h1", hypervisor_hostname="n1")
     message = fault(api("POST", "/servers", server, version="2.74"), "forbidden", 403)
     assert message == "Policy doesn't allow compute:servers:create:requested_destination to be performed."
@@ -337,7 +337,7 @@ def test_description_repeats_the_name_before_2_19(api: Client) -> None:
     assert api.asked("create_instances")[0].description is None
 
 
-def test_hints_and_files(api: Client) -> None:
+def test_create_has_scheduler_hints_and_files(api: Client) -> None:
     server = body(personality=[{"path": "/etc/motd", "contents": "aGk="}])
     server["os:scheduler_hints"] = {"same_host": [NETWORK_ID], "mine": 5}
     assert api("POST", "/servers", server).status_code == 202
@@ -346,7 +346,7 @@ def test_hints_and_files(api: Client) -> None:
     assert request.scheduler_hints == {"same_host": [NETWORK_ID], "mine": "5"}
 
 
-def test_unknown_server_group(api: Client) -> None:
+def test_create_in_unknown_server_group_is_refused(api: Client) -> None:
     """The conductor knows which there are."""
     api.conductor.error = exceptions.ServerGroupUnavailable(group_uuid=NETWORK_ID)
     server = body() | {"os:scheduler_hints": {"group": NETWORK_ID}}
@@ -354,13 +354,13 @@ def test_unknown_server_group(api: Client) -> None:
     assert message == f"Instance group {NETWORK_ID} could not be found."
 
 
-def test_hostname(api: Client) -> None:
+def test_create_hostname_depends_on_the_version(api: Client) -> None:
     assert api("POST", "/servers", body(networks="none", hostname="web-1"), version="2.90").status_code == 202
     assert api.asked("create_instances")[0].hostname == "web-1"
     assert api("POST", "/servers", body(networks="none", hostname="web.example"), version="2.94").status_code == 202
 
 
-def test_a_nudge_that_cannot_be_sent_is_no_failure(api: Client) -> None:
+def test_create_succeeds_if_the_wake_up_cannot_be_sent(api: Client) -> None:
     api.conductor.cast_error = exceptions.MessagingUnavailable(what="build_instances")
     assert api("POST", "/servers", body()).status_code == 202
 
@@ -368,7 +368,7 @@ def test_a_nudge_that_cannot_be_sent_is_no_failure(api: Client) -> None:
 # --- list
 
 
-def test_index(api: Client) -> None:
+def test_server_list_has_short_form(api: Client) -> None:
     instance = api.conductor.add()
     assert api.json("GET", "/servers") == {
         "servers": [
@@ -385,7 +385,7 @@ def test_index(api: Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/servers", "/servers/detail"])
-def test_pages_lead_to_every_server(api: Client, path: str) -> None:
+def test_server_pages_lead_to_every_server(api: Client, path: str) -> None:
     expected = [api.conductor.add().uuid for _ in range(5)]
     seen: list[str] = []
     url = f"{path}?limit=2&name=v"
@@ -401,7 +401,7 @@ def test_pages_lead_to_every_server(api: Client, path: str) -> None:
     assert seen == expected
 
 
-def test_pages_are_bounded(tmp_path) -> None:
+def test_server_pages_are_limited(tmp_path) -> None:
     api = make_client(make_conf(tmp_path, "max_limit = 3\n"))
     for _ in range(4):
         api.conductor.add()
@@ -418,7 +418,7 @@ def filters_of(api: Client, query: str, **options: Any) -> Any:
     return api.asked("instance_list")[0]
 
 
-def test_filters_for_everybody(api: Client) -> None:
+def test_server_filters_for_all_callers_are_applied(api: Client) -> None:
     filters = filters_of(api, "name=v.*&image=i&flavor=2&ip=10&reservation_id=r-1&changes-since=2026-01-01T00:00:00Z")
     assert (filters.name, filters.image_ref, filters.flavorid, filters.ip) == ("v.*", "i", "2", "10")
     assert filters.reservation_id == "r-1"
@@ -426,7 +426,7 @@ def test_filters_for_everybody(api: Client) -> None:
     assert filters.project_id == "demo"
 
 
-def test_filters_for_admins_are_dropped_for_others(api: Client) -> None:
+def test_server_filters_for_admins_are_dropped_for_others(api: Client) -> None:
     query = "host=h&node=n&deleted=True&user_id=u&vm_state=active&project_id=other"
     filters = filters_of(api, query)
     assert (filters.host, filters.node, filters.deleted, filters.user_id) == (None, None, False, None)
@@ -436,7 +436,7 @@ def test_filters_for_admins_are_dropped_for_others(api: Client) -> None:
     assert (filters.vm_states, filters.project_id) == (["active"], "demo")
 
 
-def test_filters_by_version(api: Client) -> None:
+def test_server_filters_depend_on_the_version(api: Client) -> None:
     assert filters_of(api, "ip6=fe80").ip6 is None
     assert filters_of(api, "ip6=fe80", version="2.5").ip6 == "fe80"
     assert filters_of(api, "tags=a,b", version="2.25").tags is None
@@ -460,7 +460,9 @@ def test_filters_by_version(api: Client) -> None:
         ("BUILD", ["building"], None),
     ],
 )
-def test_status_filter(api: Client, status: str, vm_states: list[str], task_states: list[str] | None) -> None:
+def test_server_status_filter_becomes_states(
+    api: Client, status: str, vm_states: list[str], task_states: list[str] | None
+) -> None:
     filters = filters_of(api, f"status={status}")
     assert (filters.vm_states, filters.task_states) == (vm_states, task_states)
 
@@ -480,14 +482,14 @@ def test_deleted_servers_are_listed_for_admins(api: Client) -> None:
         ("/servers", "2.3", ADMIN, False),
     ],
 )
-def test_user_data_is_read_only_for_who_sees_it(
+def test_user_data_is_read_only_if_the_caller_may_see_it(
     api: Client, path: str, version: str, token: str, expected: bool
 ) -> None:
     assert api("GET", path, version=version, token=token).status_code == 200
     assert api.asked("instance_list")[0].with_user_data is expected
 
 
-def test_all_tenants(api: Client) -> None:
+def test_all_tenants_lists_servers_of_all_projects_for_admins(api: Client) -> None:
     api.conductor.add(project_id="other")
     message = fault(api("GET", "/servers?all_tenants=1"), "forbidden", 403)
     assert message == "Policy doesn't allow os_compute_api:servers:index:get_all_tenants to be performed."
@@ -499,7 +501,7 @@ def test_all_tenants(api: Client) -> None:
     assert filters_of(api, "all_tenants=0", token=ADMIN).project_id == "demo"
 
 
-def test_sorting(api: Client) -> None:
+def test_server_list_is_sorted(api: Client) -> None:
     filters_of(api, "limit=5")
     assert api.asked("instance_list")[1:] == (5, None, ["created_at"], ["desc"])
     filters_of(api, "sort_key=display_name&sort_key=uuid&sort_dir=asc")
@@ -514,7 +516,7 @@ def test_sorting(api: Client) -> None:
 # --- update, delete, actions
 
 
-def test_update(api: Client) -> None:
+def test_server_is_updated(api: Client) -> None:
     instance = api.conductor.add()
     path = f"/servers/{instance.uuid}"
     change = {"server": {"name": "new", "accessIPv4": "1.2.3.4", "accessIPv6": "", "OS-DCF:diskConfig": "AUTO"}}
@@ -535,7 +537,7 @@ def test_update(api: Client) -> None:
     assert api.asked("instance_update")[1] == {"hostname": "h1"}
 
 
-def test_update_answers_like_show_since_2_75(api: Client) -> None:
+def test_update_returns_the_same_as_show_since_2_75(api: Client) -> None:
     instance = api.conductor.add()
     path = f"/servers/{instance.uuid}"
     changed = api.json("PUT", path, {"server": {"name": "new"}}, version="2.75", token=ADMIN)["server"]
@@ -552,7 +554,9 @@ def test_update_answers_like_show_since_2_75(api: Client) -> None:
         ("POST", "/action", {"reboot": {"type": "soft"}}, "reboot", "reboot_instance", 202),
     ],
 )
-def test_actions(api: Client, method: str, suffix: str, body: Any, action: str, order: str, status: int) -> None:
+def test_server_actions_are_accepted(
+    api: Client, method: str, suffix: str, body: Any, action: str, order: str, status: int
+) -> None:
     instance = api.conductor.add()
     response = api(method, f"/servers/{instance.uuid}{suffix}", body)
     assert (response.status_code, response.body) == (status, b"")
@@ -562,26 +566,26 @@ def test_actions(api: Client, method: str, suffix: str, body: Any, action: str, 
     assert (name, host, ticket.action) == (order, "compute1", action)
 
 
-def test_an_action_without_a_host_is_not_sent(api: Client) -> None:
+def test_action_without_host_sends_no_command(api: Client) -> None:
     instance = api.conductor.add(host=None)
     assert api("DELETE", f"/servers/{instance.uuid}").status_code == 204
     assert api.compute.asked == []
 
 
-def test_an_order_that_cannot_be_sent_is_no_failure(api: Client) -> None:
+def test_action_succeeds_if_the_command_cannot_be_sent(api: Client) -> None:
     instance = api.conductor.add()
     api.compute.error = exceptions.MessagingUnavailable(what="stop_instance")
     assert api("POST", f"/servers/{instance.uuid}/action", {"os-stop": None}).status_code == 202
 
 
 @pytest.mark.parametrize("kind", ["nonsense", 5, None])
-def test_reboot_type(api: Client, kind: Any) -> None:
+def test_invalid_reboot_type_is_refused(api: Client, kind: Any) -> None:
     instance = api.conductor.add()
     response = api("POST", f"/servers/{instance.uuid}/action", {"reboot": {"type": kind}})
     assert "Invalid input for field/attribute type" in fault(response, "badRequest", 400)
 
 
-def test_an_ipv6_address_is_shown_in_its_shortest_form(api: Client) -> None:
+def test_ipv6_address_is_stored_in_its_shortest_form(api: Client) -> None:
     instance = api.conductor.add()
     body = {"server": {"accessIPv6": "0000:0000:0000:0000:0000:BABE:220.12.22.2"}}
     assert api.json("PUT", f"/servers/{instance.uuid}", body)["server"]["accessIPv6"] == "::babe:dc0c:1602"
@@ -596,7 +600,7 @@ def test_an_ipv6_address_is_shown_in_its_shortest_form(api: Client) -> None:
 @pytest.mark.parametrize(
     ("length", "lines"), [({}, None), ({"length": 5}, 5), ({"length": "7"}, 7), ({"length": -1}, None)]
 )
-def test_console_output(api: Client, length: dict[str, Any], lines: int | None) -> None:
+def test_console_output_is_returned(api: Client, length: dict[str, Any], lines: int | None) -> None:
     instance = api.conductor.add()
     api.compute.output = "\x1b[0mlogin:\tok\r\n\x00"
     answer = api.json("POST", f"/servers/{instance.uuid}/action", {"os-getConsoleOutput": length})
@@ -604,7 +608,7 @@ def test_console_output(api: Client, length: dict[str, Any], lines: int | None) 
     assert api.compute.asked == [("get_console_output", ("compute1", instance.uuid, lines))]
 
 
-def test_a_number_of_console_lines_does_not_end_with_a_newline(api: Client) -> None:
+def test_console_output_of_n_lines_has_no_final_newline(api: Client) -> None:
     """Clients split what they get at newlines, and count."""
     instance = api.conductor.add()
     api.compute.output = "one\ntwo\n"
@@ -623,7 +627,7 @@ def test_a_number_of_console_lines_does_not_end_with_a_newline(api: Client) -> N
         ({}, exceptions.DomainNotFound(instance_uuid="x"), "conflictingRequest", 409),
     ],
 )
-def test_console_that_cannot_be_had(
+def test_unavailable_console_output_is_an_error(
     api: Client, changes: dict[str, Any], error: Exception | None, name: str, code: int
 ) -> None:
     instance = api.conductor.add(**changes)
@@ -634,7 +638,7 @@ def test_console_that_cannot_be_had(
 # --- facts
 
 
-def test_facts(api: Client) -> None:
+def test_server_subresources_show_the_instances_values(api: Client) -> None:
     instance = api.conductor.add(metadata={"k": "v"}, tags=["a"])
     path = f"/servers/{instance.uuid}"
     address = [{"version": 4, "addr": "10.0.0.5"}]
@@ -650,7 +654,7 @@ def test_facts(api: Client) -> None:
     assert api("GET", f"{path}/tags/b", version="2.26").status_code == 404
 
 
-def test_tenants_are_told_by_the_context(api: Client) -> None:
+def test_server_is_visible_to_its_project_and_to_admins(api: Client) -> None:
     instance = api.conductor.add(project_id="other", user_id="bob")
     assert api("GET", f"/servers/{instance.uuid}", token=MEMBER).status_code == 404
     assert api("GET", f"/servers/{instance.uuid}", token="bob:other").status_code == 200
@@ -658,13 +662,13 @@ def test_tenants_are_told_by_the_context(api: Client) -> None:
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.32", "2.37", "2.96"])
-def test_a_server_has_at_most_so_many_interfaces(api: Client, version: str) -> None:
+def test_create_interfaces_are_limited(api: Client, version: str) -> None:
     networks = [{"uuid": NETWORK_ID}] * (schemas.MAX_NETWORKS + 1)
     assert api("POST", "/servers", body(networks=networks), version=version).status_code == 400
     assert api("POST", "/servers", body(networks=networks[1:]), version=version).status_code == 202
 
 
 @pytest.mark.parametrize(("token", "may"), [(ADMIN, True), (MEMBER, False)])
-def test_a_flavor_without_disk_is_for_admins(api: Client, token: str, may: bool) -> None:
+def test_create_with_zero_disk_flavor_is_for_admins(api: Client, token: str, may: bool) -> None:
     assert api("POST", "/servers", body(), token=token).status_code == 202
     assert api.asked("create_instances")[0].may_have_zero_disk is may

@@ -21,12 +21,12 @@ def delete(api: Client, conf: cfg.ConfigOpts, interval: int) -> Any:
 
 
 @pytest.mark.parametrize(("interval", "payload"), [(0, {}), (60, {"soft": True})])
-def test_a_delete_is_soft_by_the_option(api: Client, conf: cfg.ConfigOpts, interval: int, payload: Any) -> None:
+def test_delete_is_soft_if_configured(api: Client, conf: cfg.ConfigOpts, interval: int, payload: Any) -> None:
     assert delete(api, conf, interval).status_code == 204
     assert asked(api) == [payload]
 
 
-def test_what_there_is_nothing_to_keep_of_is_deleted_for_good(
+def test_soft_delete_without_data_to_keep_is_permanent(
     api: Client, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accept = api.conductor.accept_action
@@ -41,13 +41,13 @@ def test_what_there_is_nothing_to_keep_of_is_deleted_for_good(
     assert asked(api) == [{}]
 
 
-def test_a_lock_holds(api: Client, conf: cfg.ConfigOpts) -> None:
+def test_soft_delete_of_locked_server_is_refused(api: Client, conf: cfg.ConfigOpts) -> None:
     api.conductor.error = exceptions.InstanceIsLocked(instance_id="i")
     assert delete(api, conf, 60).status_code == 409
     assert len(asked(api)) == 1
 
 
-def test_a_forced_delete_is_never_soft(api: Client, conf: cfg.ConfigOpts) -> None:
+def test_forced_delete_is_never_soft(api: Client, conf: cfg.ConfigOpts) -> None:
     conf.set_override("reclaim_instance_interval", 60)
     uuid = api.conductor.add().uuid
     assert api("POST", f"/servers/{uuid}/action", {"forceDelete": None}).status_code == 202
@@ -55,6 +55,6 @@ def test_a_forced_delete_is_never_soft(api: Client, conf: cfg.ConfigOpts) -> Non
 
 
 @pytest.mark.parametrize(("token", "expected"), [(ADMIN, True), ("alice:demo", False)])
-def test_only_admins_list_what_is_soft_deleted(api: Client, token: str, expected: bool) -> None:
+def test_soft_deleted_servers_are_listed_for_admins_only(api: Client, token: str, expected: bool) -> None:
     assert api("GET", "/servers?soft_deleted=true", token=token).status_code == 200
     assert api.asked("instance_list")[0].soft_deleted is expected

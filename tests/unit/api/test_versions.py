@@ -40,23 +40,23 @@ def test_root_lists_versions_without_a_token(api: Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v2.1", "/v2.1/"])
-def test_one_version(api: Client, path: str) -> None:
+def test_version_document_is_shown(api: Client, path: str) -> None:
     document = V21 | {"links": [*V21["links"], DESCRIBED_BY], "media-types": media("2.1")}  # type: ignore[misc]
     assert api.json("GET", path, base="", token=None) == {"version": document}
 
 
-def test_legacy_version(api: Client) -> None:
+def test_legacy_version_document_is_shown(api: Client) -> None:
     document = V20 | {"links": [*V20["links"], DESCRIBED_BY], "media-types": media("2")}  # type: ignore[misc]
     assert api.json("GET", "/v2/", base="", token=None) == {"version": document}
 
 
-def test_other_roots_are_choices(api: Client) -> None:
+def test_other_root_paths_return_choices(api: Client) -> None:
     choices = api.json("GET", "/servers", base="", token=None, status=300)["choices"]
     assert [choice["id"] for choice in choices] == ["v2.0", "v2.1"]
     assert choices[1]["links"] == [{"rel": "self", "href": "http://cloud:8774/v2.1/servers"}]
 
 
-def test_links_follow_the_operators_prefix(tmp_path) -> None:
+def test_links_use_the_operators_prefix(tmp_path) -> None:
     api = make_client(make_conf(tmp_path, "compute_link_prefix = https://cloud.example/compute\n"))
     links = api.json("GET", "/v2.1", base="")["version"]["links"]
     assert links[0]["href"] == "https://cloud.example/compute/v2.1/"
@@ -67,12 +67,12 @@ def test_links_follow_the_operators_prefix(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("host", ['evil"><script>', "a b", "host/path", "user@host"])
-def test_a_host_header_that_is_no_host_is_not_repeated(api: Client, host: str) -> None:
+def test_invalid_host_header_is_not_repeated(api: Client, host: str) -> None:
     response = api("GET", "/v2.1", base="", headers={"Host": host})
     assert response.json["version"]["links"][0]["href"] == "http://cloud:8774/v2.1/"
 
 
-def test_proxy_headers_count_when_enabled(tmp_path) -> None:
+def test_proxy_headers_are_used_if_enabled(tmp_path) -> None:
     headers = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "front.example"}
     plain = make_client(make_conf(tmp_path))
     assert (
@@ -108,12 +108,12 @@ def asked_version(api: Client, headers: dict[str, str]) -> str:
         ({"X-OpenStack-Nova-API-Version": "latest"}, MAXIMUM),
     ],
 )
-def test_both_header_families(api: Client, headers: dict[str, str], version: str) -> None:
+def test_microversion_is_read_from_both_headers(api: Client, headers: dict[str, str], version: str) -> None:
     assert asked_version(api, headers) == version
 
 
 @pytest.mark.parametrize("text", ["abc", "2", "2.", "2.01", "2.1.1", "-2.1", "2.x", "", "\u0662.\u0661"])
-def test_malformed_version(api: Client, text: str) -> None:
+def test_malformed_version_is_400(api: Client, text: str) -> None:
     response = api("GET", "/flavors", headers={"X-OpenStack-Nova-API-Version": text})
     message = fault(response, "badRequest", 400)
     assert message.startswith(f"API Version String {text}".strip())
@@ -121,7 +121,7 @@ def test_malformed_version(api: Client, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["2.200", "2.0", "1.1", "3.0"])
-def test_version_out_of_range(api: Client, text: str) -> None:
+def test_version_out_of_range_is_406(api: Client, text: str) -> None:
     message = fault(api("GET", "/flavors", version=text), "computeFault", 406)
     assert message == f"Version {text} is not supported by the API. Minimum is 2.1 and maximum is {MAXIMUM}."
 
@@ -133,16 +133,16 @@ def test_legacy_api_has_no_microversions(api: Client) -> None:
     assert "description" not in response.json["flavors"][0]
 
 
-def test_versioned_values() -> None:
+def test_versioned_value_depends_on_the_version() -> None:
     values = Versioned({1: "a", Change.SERVER_DESCRIPTION: "b", 30: "c"})
     assert [values.at(Version(2, minor)) for minor in (1, 18, 19, 29, 30, 96)] == ["a", "a", "b", "b", "c", "c"]
 
 
-def test_every_change_is_within_what_is_announced() -> None:
+def test_changes_are_within_the_announced_versions() -> None:
     assert max(Change) <= microversions.MAXIMUM.minor
 
 
-def test_the_document_of_2_1_has_the_headers_of_microversions(api: Client) -> None:
+def test_version_document_of_2_1_has_microversion_headers(api: Client) -> None:
     def headers(path: str, **options: Any) -> dict[str, str]:
         return dict(api("GET", path, base="", token=None, **options).headers)
 

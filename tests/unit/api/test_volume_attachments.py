@@ -44,7 +44,7 @@ def with_volume(api: Client) -> str:
         ),
     ],
 )
-def test_what_an_attachment_shows(api: Client, version: str, keys: set[str]) -> None:
+def test_attachment_has_the_keys_of_its_version(api: Client, version: str, keys: set[str]) -> None:
     path = with_volume(api)
     (shown,) = api.json("GET", path, version=version)["volumeAttachments"]
     assert set(shown) == keys
@@ -55,7 +55,7 @@ def test_what_an_attachment_shows(api: Client, version: str, keys: set[str]) -> 
     assert [each["id"] for each in server["os-extended-volumes:volumes_attached"]] == [VOLUME_ID]
 
 
-def test_attach_and_detach_are_asked_for(api: Client) -> None:
+def test_attach_and_detach_are_accepted(api: Client) -> None:
     path = with_volume(api)
     body = {"volumeAttachment": {"volumeId": VOLUME_ID, "tag": "t", "delete_on_termination": True}}
     api.json("POST", path, body, version="2.79")
@@ -69,7 +69,7 @@ def test_attach_and_detach_are_asked_for(api: Client) -> None:
     assert api.asked("accept_action")[-2:] == ("detach_volume", {"volume_id": VOLUME_ID})
 
 
-def test_update(api: Client) -> None:
+def test_attachment_is_updated(api: Client) -> None:
     path = f"{with_volume(api)}/{VOLUME_ID}"
     body: dict[str, Any] = {"volumeAttachment": {"volumeId": VOLUME_ID, "delete_on_termination": True}}
     assert api("PUT", path, body, version="2.85").status_code == 202
@@ -80,7 +80,7 @@ def test_update(api: Client) -> None:
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.84", "2.85", "2.104"])
-def test_another_volume_is_an_admins_to_give(api: Client, version: str) -> None:
+def test_volume_swap_is_for_admins(api: Client, version: str) -> None:
     path = f"{with_volume(api)}/{VOLUME_ID}"
     swap = {"volumeAttachment": {"volumeId": OTHER_ID}}
     fault(api("PUT", path, swap, version=version), "forbidden", 403)
@@ -90,7 +90,7 @@ def test_another_volume_is_an_admins_to_give(api: Client, version: str) -> None:
     assert api.asked("accept_action")[-2:] == ("swap_volume", payload)
 
 
-def test_before_2_85_there_is_nothing_else_to_update(api: Client) -> None:
+def test_attachment_update_before_2_85_only_swaps(api: Client) -> None:
     path = f"{with_volume(api)}/{VOLUME_ID}"
     same = {"volumeAttachment": {"volumeId": VOLUME_ID}}
     fault(api("PUT", path, same, version="2.84"), "forbidden", 403)
@@ -106,7 +106,7 @@ def create(api: Client, status: int = 202, image: str | None = IMAGE_ID, **serve
     return api.asked("create_instances")[-1] if status == 202 else response.json["badRequest"]["message"]
 
 
-def test_local_disks(api: Client) -> None:
+def test_create_with_local_disks_is_accepted(api: Client) -> None:
     request = create(
         api,
         block_device_mapping_v2=[
@@ -123,7 +123,7 @@ def test_local_disks(api: Client) -> None:
     assert all(each.delete_on_termination for each in request.block_devices)
 
 
-def test_boot_from_volume(api: Client) -> None:
+def test_create_from_volume_is_accepted(api: Client) -> None:
     root = {"source_type": "volume", "destination_type": "volume", "uuid": VOLUME_ID, "boot_index": "0"}
     blank = {"source_type": "blank", "destination_type": "volume", "volume_size": 2, "boot_index": None}
     request = create(api, image=None, block_device_mapping_v2=[root, blank])
@@ -131,13 +131,13 @@ def test_boot_from_volume(api: Client) -> None:
     assert [(each.volume_id, each.boot_index) for each in request.block_devices] == [(VOLUME_ID, 0), (None, None)]
 
 
-def test_a_volume_to_boot_from_goes_before_the_image(api: Client) -> None:
+def test_boot_volume_takes_precedence_over_image(api: Client) -> None:
     blank = {"source_type": "blank", "destination_type": "volume", "volume_size": 2, "boot_index": 0}
     request = create(api, block_device_mapping_v2=[blank])
     assert (request.image_ref, [each.is_root for each in request.block_devices]) == ("", [True])
 
 
-def test_the_old_form_is_translated(api: Client) -> None:
+def test_legacy_block_device_mapping_is_translated(api: Client) -> None:
     asked = [
         {"device_name": "vda", "volume_id": VOLUME_ID, "delete_on_termination": True},
         {"device_name": "vdb", "snapshot_id": OTHER_ID, "volume_size": "3"},
@@ -181,10 +181,10 @@ def test_the_old_form_is_translated(api: Client) -> None:
         ({"block_device_mapping": [{"virtual_name": "what"}]}, "Unrecognized legacy format"),
     ],
 )
-def test_what_is_refused(api: Client, server: dict[str, Any], said: str) -> None:
+def test_invalid_block_devices_are_refused(api: Client, server: dict[str, Any], said: str) -> None:
     assert said in create(api, status=400, **server)
 
 
-def test_a_server_needs_something_to_boot_from(api: Client) -> None:
+def test_create_without_boot_device_is_refused(api: Client) -> None:
     blank = {"source_type": "blank", "destination_type": "volume", "volume_size": 2}
     assert create(api, status=400, image=None, block_device_mapping_v2=[blank]) == "Missing imageRef attribute"

@@ -27,7 +27,7 @@ def policy(tmp_path: Path) -> Policy:
     return Policy(make_conf(tmp_path))
 
 
-def test_names_are_unique_and_documented() -> None:
+def test_rule_names_are_unique_and_documented() -> None:
     assert len(NAMES) == len(set(NAMES))
     for rule in policies.list_rules():
         assert rule.description
@@ -63,11 +63,11 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("rule", EXPECTED)
-def test_roles(policy: Policy, rule: str) -> None:
+def test_rule_defaults_by_role(policy: Policy, rule: str) -> None:
     assert tuple(policy.allows(context(role), rule) for role in ("admin", "member", "reader")) == EXPECTED[rule]
 
 
-def test_other_projects_and_users(policy: Policy) -> None:
+def test_rules_refuse_other_projects_and_users(policy: Policy) -> None:
     other = {"project_id": "other", "user_id": "other"}
     assert not policy.allows(context("member"), policies.servers.SHOW, other)
     assert policy.allows(context("admin"), policies.servers.SHOW, other)
@@ -75,7 +75,7 @@ def test_other_projects_and_users(policy: Policy) -> None:
     assert policy.allows(context("admin"), policies.keypairs.SHOW, other)
 
 
-def test_a_refusal_names_the_rule(policy: Policy) -> None:
+def test_refusal_names_the_rule(policy: Policy) -> None:
     with pytest.raises(exceptions.PolicyNotAuthorized) as raised:
         policy.authorize(context("member"), policies.hosts.HYPERVISORS_LIST)
     assert raised.value.message == "Policy doesn't allow os_compute_api:os-hypervisors:list to be performed."
@@ -87,12 +87,12 @@ def write_policy(tmp_path: Path, text: str) -> Any:
     return make_conf(tmp_path, f"[oslo_policy]\npolicy_file = {file}\n")
 
 
-def test_an_operator_may_change_a_rule(tmp_path: Path) -> None:
+def test_operator_can_override_a_rule(tmp_path: Path) -> None:
     policy = Policy(write_policy(tmp_path, f'"{policies.hosts.HYPERVISORS_LIST}": "role:reader"\n'))
     assert policy.allows(context("reader"), policies.hosts.HYPERVISORS_LIST)
 
 
-def test_a_changed_file_takes_effect_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_policy_file_takes_effect_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr("nova_lite.policies.enforcer.time.monotonic", lambda: now[0])
     policy = Policy(write_policy(tmp_path, f'"{policies.servers.SHOW}": "role:member"\n'))
@@ -103,7 +103,7 @@ def test_a_changed_file_takes_effect_within_a_second(tmp_path: Path, monkeypatch
     assert not policy.allows(context("member"), policies.servers.SHOW)
 
 
-def test_a_decision_is_made_once_and_kept_for_a_second(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decision_is_cached_for_a_second(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     now, asked = [1000.0], []
     authorize = policy._enforcer.authorize
     monkeypatch.setattr("nova_lite.policies.enforcer.time.monotonic", lambda: now[0])
@@ -131,7 +131,7 @@ def test_a_decision_is_made_once_and_kept_for_a_second(policy: Policy, monkeypat
         ("is_admin_project:True", {"is_admin_project": False}),
     ],
 )
-def test_what_a_rule_may_see_of_the_asker_tells_decisions_apart(
+def test_decisions_are_cached_by_all_checked_properties_of_the_caller(
     tmp_path: Path, rule: str, other: dict[str, Any]
 ) -> None:
     policy = Policy(write_policy(tmp_path, f'"{policies.servers.SHOW}": "{rule}"\n'))
@@ -141,7 +141,7 @@ def test_what_a_rule_may_see_of_the_asker_tells_decisions_apart(
     assert policy.allows(RequestContext(**values), policies.servers.SHOW, {})
 
 
-def test_what_a_rule_may_see_of_the_target_tells_decisions_apart(tmp_path: Path) -> None:
+def test_decisions_are_cached_by_all_checked_properties_of_the_target(tmp_path: Path) -> None:
     policy = Policy(write_policy(tmp_path, f'"{policies.servers.SHOW}": "project_id:%(owner)s"\n'))
     for _ in range(2):
         assert policy.allows(context("member"), policies.servers.SHOW, {"owner": "demo"})
@@ -149,7 +149,7 @@ def test_what_a_rule_may_see_of_the_target_tells_decisions_apart(tmp_path: Path)
         assert not policy.allows(context("member"), policies.servers.SHOW, {"other": "demo"})
 
 
-def test_a_broken_file_is_told(tmp_path: Path) -> None:
+def test_broken_policy_file_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(exceptions.ConfigurationError, match="policy_file is invalid"):
         Policy(write_policy(tmp_path, "{nonsense")).check_rules()
 
@@ -178,14 +178,14 @@ ADMIN_ONLY = [
 
 
 @pytest.mark.parametrize(("method", "path"), ADMIN_ONLY)
-def test_for_admins_only(tmp_path: Path, method: str, path: str) -> None:
+def test_admin_rules_refuse_members(tmp_path: Path, method: str, path: str) -> None:
     api = make_client(make_conf(tmp_path))
     assert "Policy doesn't allow" in fault(api(method, path, token=MEMBER), "forbidden", 403)
     assert api.conductor.asked == []
     assert api(method, path, token=ADMIN).status_code != 403
 
 
-def test_every_route_is_authorized(tmp_path: Path) -> None:
+def test_every_route_enforces_a_rule(tmp_path: Path) -> None:
     """With all rules closed, every route answers 403; those that are not served here, 501 or 410."""
     closed = "".join(f'"{name}": "!"\n' for name in NAMES if name.startswith(("os_compute_api", "compute:")))
     api = make_client(write_policy(tmp_path, closed))

@@ -48,7 +48,9 @@ def attach(api: Client, server: str, version: str | None = None, **wanted: Any) 
         ),
     ],
 )
-def test_attach(api: Client, server: str, version: str, wanted: dict[str, Any], request_: dict[str, Any]) -> None:
+def test_interface_is_attached(
+    api: Client, server: str, version: str, wanted: dict[str, Any], request_: dict[str, Any]
+) -> None:
     answer = attach(api, server, version, **wanted)
     assert answer.status_code == 200, answer.text
     shown = answer.json["interfaceAttachment"]
@@ -72,7 +74,9 @@ def test_attach(api: Client, server: str, version: str, wanted: dict[str, Any], 
         (None, {"other": 1}, 400),
     ],
 )
-def test_what_is_refused(api: Client, server: str, version: str | None, wanted: dict[str, Any], code: int) -> None:
+def test_malformed_attach_is_refused(
+    api: Client, server: str, version: str | None, wanted: dict[str, Any], code: int
+) -> None:
     fault(attach(api, server, version, **wanted), "badRequest", code)
 
 
@@ -88,25 +92,27 @@ def test_what_is_refused(api: Client, server: str, version: str | None, wanted: 
         (exceptions.NoMoreFixedIps(network_id="n"), "badRequest", 400),
     ],
 )
-def test_what_the_conductor_refuses(api: Client, server: str, error: Exception, name: str, code: int) -> None:
+def test_attach_refused_by_the_conductor_is_an_error(
+    api: Client, server: str, error: Exception, name: str, code: int
+) -> None:
     api.conductor.error = error
     fault(attach(api, server, net_id=NETWORK_ID), name, code)
 
 
-def test_detach(api: Client, server: str) -> None:
+def test_interface_is_detached(api: Client, server: str) -> None:
     assert api("DELETE", f"/servers/{server}/os-interface/{PORT}").status_code == 202
     assert api.asked("accept_action") == (server, "detach_interface", {"port_id": PORT})
     api.conductor.error = exceptions.PortNotFound(port_id=PORT, instance_id=server)
     fault(api("DELETE", f"/servers/{server}/os-interface/{PORT}"), "itemNotFound", 404)
 
 
-def test_another_projects_server_is_not_found(api: Client, server: str) -> None:
+def test_interfaces_of_another_project_are_404(api: Client, server: str) -> None:
     path = f"/servers/{server}/os-interface"
     fault(api("POST", path, {"interfaceAttachment": {}}, token=STRANGER), "itemNotFound", 404)
     fault(api("DELETE", f"{path}/{PORT}", token=STRANGER), "itemNotFound", 404)
 
 
-def test_several_at_a_time_take_their_turns(api: Client, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_attaches_wait_for_each_other(api: Client, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As those who attach several at once expect; what is in the way for long is a 409."""
     waits: list[float] = []
     accept = api.conductor.accept_action

@@ -19,7 +19,7 @@ CLASS = "/os-quota-class-sets/default"
 
 
 @pytest.mark.parametrize(("version", "keys"), BY_VERSION)
-def test_set_keys(api: Client, version: str, keys: set[str]) -> None:
+def test_quota_set_has_the_keys_of_its_version(api: Client, version: str, keys: set[str]) -> None:
     limits = dict.fromkeys(keys, "7")
     answer = api.json("PUT", SET, {"quota_set": limits}, token=ADMIN, version=version)["quota_set"]
     assert answer == dict.fromkeys(keys, 7)
@@ -33,7 +33,7 @@ def test_set_keys(api: Client, version: str, keys: set[str]) -> None:
     ("version", "keys"),
     [("2.49", (KEYS_236 | NETWORK) - GROUPS), ("2.50", KEYS_236), ("2.56", KEYS_236), ("2.57", KEYS_257)],
 )
-def test_class_keys(api: Client, version: str, keys: set[str]) -> None:
+def test_quota_class_set_has_the_keys_of_its_version(api: Client, version: str, keys: set[str]) -> None:
     assert set(api.json("GET", CLASS, token=ADMIN, version=version)["quota_class_set"]) == keys | {"id"}
     body = {"quota_class_set": {"cores": 5}}
     answer = api.json("PUT", CLASS, body, token=ADMIN, version=version)["quota_class_set"]
@@ -41,7 +41,7 @@ def test_class_keys(api: Client, version: str, keys: set[str]) -> None:
     assert answer["cores"] == 5
 
 
-def test_names_inside_and_force(api: Client) -> None:
+def test_quota_update_uses_internal_names_and_force(api: Client) -> None:
     body = {"quota_set": {"injected_file_path_bytes": 9, "cores": -1, "force": "true"}}
     api.json("PUT", SET, body, token=ADMIN)
     assert api.asked("quota_update") == ("other", {"injected_file_path_length": 9, "cores": -1}, True, None)
@@ -61,24 +61,24 @@ def test_names_inside_and_force(api: Client) -> None:
         {"force": 7},
     ],
 )
-def test_malformed(api: Client, limits: Any) -> None:
+def test_malformed_quota_update_is_refused(api: Client, limits: Any) -> None:
     fault(api("PUT", SET, {"quota_set": limits}, token=ADMIN), "badRequest", 400)
     fault(api("PUT", CLASS, {"quota_class_set": limits}, token=ADMIN), "badRequest", 400)
 
 
-def test_below_use(api: Client) -> None:
+def test_quota_below_usage_is_refused(api: Client) -> None:
     api.conductor.error = exceptions.QuotaBelowUse(limit=1, resource="cores", used=2)
     message = fault(api("PUT", SET, {"quota_set": {"cores": 1}}, token=ADMIN), "badRequest", 400)
     assert message == "Quota limit 1 for cores must be greater than or equal to already used 2."
 
 
-def test_delete(api: Client) -> None:
+def test_quota_delete_restores_the_defaults(api: Client) -> None:
     response = api("DELETE", SET, token=ADMIN)
     assert (response.status_code, response.body) == (202, b"")
     assert api.asked("quota_delete") == ("other", None)
 
 
-def test_one_user(api: Client) -> None:
+def test_quota_of_one_user_is_separate(api: Client) -> None:
     for path in (SET, f"{SET}/detail"):
         assert api.json("GET", f"{path}?user_id=u", token=ADMIN)["quota_set"]["id"] == "other"
         assert api.asked("limits_get") == ("other", "u")
@@ -92,24 +92,24 @@ def test_one_user(api: Client) -> None:
 
 
 @pytest.mark.parametrize(("method", "body"), [("GET", None), ("PUT", {"quota_set": {}}), ("DELETE", None)])
-def test_a_user_that_cannot_be(api: Client, method: str, body: Any) -> None:
+def test_overlong_user_id_is_refused(api: Client, method: str, body: Any) -> None:
     fault(api(method, f"{SET}?user_id={'u' * 256}", body, token=ADMIN), "badRequest", 400)
     assert api.conductor.asked == []
 
 
-def test_users_of_other_projects_are_for_admins(api: Client) -> None:
+def test_user_quotas_of_other_projects_are_for_admins(api: Client) -> None:
     assert api("GET", "/os-quota-sets/demo/detail?user_id=u").status_code == 200
     for method, path in (("GET", SET), ("PUT", SET), ("DELETE", SET), ("PUT", "/os-quota-sets/demo")):
         fault(api(method, f"{path}?user_id=u"), "forbidden", 403)
 
 
-def test_a_users_limit_above_the_projects(api: Client) -> None:
+def test_user_quota_above_the_projects_is_refused(api: Client) -> None:
     api.conductor.error = exceptions.QuotaAboveProject(limit=9, resource="cores", maximum=8)
     message = fault(api("PUT", f"{SET}?user_id=u", {"quota_set": {"cores": 9}}, token=ADMIN), "badRequest", 400)
     assert message == "Quota limit 9 for cores must be less than or equal to 8."
 
 
-def test_other_classes(api: Client) -> None:
+def test_other_quota_classes_are_stored_without_effect(api: Client) -> None:
     """They keep their limits, which bind nobody."""
     gold, silver = "/os-quota-class-sets/gold", "/os-quota-class-sets/silver"
     default = api.json("GET", CLASS, token=ADMIN)["quota_class_set"]
@@ -121,7 +121,7 @@ def test_other_classes(api: Client) -> None:
     fault(api("GET", f"/os-quota-class-sets/{'g' * 256}", token=ADMIN), "badRequest", 400)
 
 
-def test_who_may(api: Client) -> None:
+def test_quota_rules_are_enforced(api: Client) -> None:
     assert api("GET", "/os-quota-sets/demo").status_code == 200
     assert api("GET", "/os-quota-sets/other/defaults").status_code == 200
     for method, path in (("GET", SET), ("PUT", SET), ("DELETE", SET), ("PUT", "/os-quota-sets/demo"), ("GET", CLASS)):

@@ -14,7 +14,7 @@ def path(api: Client, **changes: Any) -> str:
     return f"/servers/{api.conductor.add(**changes).uuid}/diagnostics"
 
 
-def test_the_standard_form(api: Client) -> None:
+def test_diagnostics_have_the_standard_form_since_2_48(api: Client) -> None:
     found = api.json("GET", path(api), version="2.48", token=ADMIN)
     assert found.pop("uptime") > 0
     (nic,) = found.pop("nic_details")
@@ -41,7 +41,7 @@ def test_the_standard_form(api: Client) -> None:
     }
 
 
-def test_the_older_form(api: Client) -> None:
+def test_diagnostics_have_free_form_before_2_48(api: Client) -> None:
     assert api.json("GET", path(api), version="2.47", token=ADMIN) == {
         "cpu0_time": 17300000000,
         "vda_read_req": 112,
@@ -69,14 +69,14 @@ def test_the_older_form(api: Client) -> None:
         ),
     ],
 )
-def test_what_cannot_be_told(
+def test_unavailable_diagnostics_are_an_error(
     api: Client, changes: dict[str, Any], error: Exception | None, name: str, code: int
 ) -> None:
     api.compute.error = error
     fault(api("GET", path(api, **changes), token=ADMIN), name, code)
 
 
-def test_who_may_ask(api: Client) -> None:
+def test_diagnostics_are_for_admins_only(api: Client) -> None:
     fault(api("GET", path(api)), "forbidden", 403)
     fault(api("GET", "/servers/nosuch/diagnostics", token=ADMIN), "itemNotFound", 404)
     fault(api("GET", path(api) + "?a=b", version="2.102", token=ADMIN), "badRequest", 400)

@@ -30,7 +30,7 @@ def used(api: Client) -> None:
     ]
 
 
-def test_all_projects(api: Client) -> None:
+def test_usage_of_all_projects_is_listed(api: Client) -> None:
     usages = api.json("GET", f"{PATH}?{PERIOD}", token=ADMIN)["tenant_usages"]
     assert [usage["tenant_id"] for usage in usages] == ["demo", "other"]
     assert set(usages[0]) == PROJECT
@@ -41,7 +41,7 @@ def test_all_projects(api: Client) -> None:
     fault(api("GET", PATH), "forbidden", 403)
 
 
-def test_one_project(api: Client) -> None:
+def test_usage_of_one_project_is_shown(api: Client) -> None:
     usage = api.json("GET", f"{PATH}/demo?{PERIOD}")["tenant_usage"]
     assert set(usage) == PROJECT | {"server_usages"}
     assert [set(server) for server in usage["server_usages"]] == [SERVER, SERVER]
@@ -51,7 +51,7 @@ def test_one_project(api: Client) -> None:
     assert api.json("GET", f"{PATH}/nobody", token=ADMIN) == {"tenant_usage": {}}
 
 
-def test_pages_since_2_40(api: Client) -> None:
+def test_usage_has_pages_since_2_40(api: Client) -> None:
     assert "tenant_usages_links" not in api.json("GET", f"{PATH}?limit=1", token=ADMIN, version="2.39")
     assert api.asked("usage_list")[3:] == (None, None)
     page = api.json("GET", f"{PATH}/demo?limit=1", version="2.40")
@@ -60,21 +60,21 @@ def test_pages_since_2_40(api: Client) -> None:
     assert api.asked("usage_list")[3:] == (2, "u1")
 
 
-def test_bad_parameters(api: Client) -> None:
+def test_invalid_usage_parameters_are_refused(api: Client) -> None:
     for query in ("start=x", "end=2026-13-01", "start=2026-11-02T00:00:00&end=2026-11-01T00:00:00"):
         fault(api("GET", f"{PATH}/demo?{query}"), "badRequest", 400)
     assert api("GET", f"{PATH}/demo?more=1", version="2.74").status_code == 200
     assert api("GET", f"{PATH}/demo?more=1", version="2.75").status_code == 400
 
 
-def test_an_empty_project_is_no_project(api: Client) -> None:
+def test_usage_with_empty_project_id_is_404(api: Client) -> None:
     assert api("GET", f"{PATH}/?{PERIOD}", token=ADMIN).status_code == 404
 
 
 # --- audits
 
 
-def test_no_host_makes_usage_audits(api: Client) -> None:
+def test_usage_audit_log_is_empty(api: Client) -> None:
     path = "/os-instance_usage_audit_log"
     log = api.json("GET", path, token=ADMIN)["instance_usage_audit_logs"]
     assert (log["hosts_not_run"], log["num_hosts"], log["num_hosts_not_run"]) == (["compute1"], 1, 1)

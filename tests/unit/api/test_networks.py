@@ -16,11 +16,11 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("path", ANSWERS)
-def test_what_there_is(api: Client, path: str) -> None:
+def test_tenant_networks_are_shown(api: Client, path: str) -> None:
     assert api.json("GET", path, version="2.35") == ANSWERS[path]
     assert api.json("GET", path, base="/v2") == ANSWERS[path]
     fault(api("GET", path, version="2.36"), "itemNotFound", 404)
 
 
-def test_what_there_is_not(api: Client) -> None:
+def test_unknown_tenant_network_is_404(api: Client) -> None:
     fault(api("GET", "/os-tenant-networks/nosuch"), "itemNotFound", 404)

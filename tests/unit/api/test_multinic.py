@@ -18,7 +18,7 @@ def act(api: Client, body: Any, version: str = "2.43", **more: Any) -> Any:
     return api("POST", f"/servers/{instance.uuid}/action", body, version=version, **more)
 
 
-def test_an_address_comes_with_an_interface(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_added_address_comes_with_an_interface(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     accept = api.conductor.accept_action
 
     def accepted(context: Any, server_id: str, kind: str, payload: dict[str, Any]) -> ActionCommand:
@@ -32,7 +32,7 @@ def test_an_address_comes_with_an_interface(api: Client, monkeypatch: pytest.Mon
     assert (kind, payload["request"]["network_id"]) == ("attach_interface", NETWORK_ID)
 
 
-def test_it_goes_with_its_interface(api: Client) -> None:
+def test_removed_address_detaches_its_interface(api: Client) -> None:
     instance = api.conductor.add()
     vif = instance.vifs[0]
     path = f"/servers/{instance.uuid}/action"
@@ -52,12 +52,12 @@ def test_it_goes_with_its_interface(api: Client) -> None:
         {"removeFixedIp": None},
     ],
 )
-def test_bodies_that_are_refused(api: Client, body: Any) -> None:
+def test_malformed_address_actions_are_refused(api: Client, body: Any) -> None:
     fault(act(api, body), "badRequest", 400)
 
 
 @pytest.mark.parametrize("body", [{"addFixedIp": {"networkId": "1"}}, {"removeFixedIp": {"address": "10.0.0.1"}}])
-def test_they_are_gone_since_2_44_and_others_servers_are_not_there(api: Client, body: Any) -> None:
+def test_address_actions_end_with_2_43_and_other_projects_get_404(api: Client, body: Any) -> None:
     assert act(api, body, version="2.44").status_code in (400, 404)
     fault(act(api, body, token=STRANGER), "itemNotFound", 404)
 
@@ -65,6 +65,6 @@ def test_they_are_gone_since_2_44_and_others_servers_are_not_there(api: Client, 
 @pytest.mark.parametrize(
     "error", [exceptions.NetworkUnavailable(network_id="n"), exceptions.NoMoreFixedIps(network_id="n")]
 )
-def test_a_network_that_gives_none_is_a_400(api: Client, error: Exception) -> None:
+def test_network_without_free_address_is_400(api: Client, error: Exception) -> None:
     api.conductor.error = error
     fault(act(api, {"addFixedIp": {"networkId": "n"}}), "badRequest", 400)

@@ -1,4 +1,8 @@
-"""Configuration options, one group per module; ``nova_lite.conf.opts`` lists them for oslo-config-generator."""
+"""Configuration options, one group per module. ``nova_lite.conf.opts`` lists them for oslo-config-generator.
+
+Every option has a help text that gives its purpose and when to change it. `docs/reference/configuration.md` is
+generated from these texts. Pure tuning values are constants next to their users.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +61,7 @@ CONFIG_FILES = ["/etc/nova-lite/nova-lite.conf"]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register every option of ours, but for `glance`'s, `cinder`'s and `neutron`'s. Which daemon reads which is
-    said in each one's help."""
+    """Register all our options except those of `glance`, `cinder` and `neutron`, which `load` registers on demand."""
     for module in GROUPS:
         module.register_opts(conf)
 
@@ -76,7 +79,7 @@ def load(argv: list[str] | None = None, prog: str | None = None) -> cfg.ConfigOp
     try:
         conf(argv, project="nova-lite", prog=prog, default_config_files=existing_config_files())
         if conf.image.backend == "glance":
-            # What it imports (keystoneauth, requests) is a tenth of what a small daemon loads to start.
+            # Loading keystoneauth and requests would add a tenth to the startup of a small daemon.
             from nova_lite.conf import glance
 
             glance.register_opts(conf)
@@ -101,7 +104,7 @@ def load(argv: list[str] | None = None, prog: str | None = None) -> cfg.ConfigOp
 
 
 def _read_all(conf: cfg.ConfigOpts, listed: Mapping[str, Iterable[cfg.Opt]]) -> None:
-    """oslo.config looks at a file's value only when it is asked for; a mistake is to be found now."""
+    """Read every option, so that a mistake in a file is found now. oslo.config parses a value only when it is read."""
     for group, opts in listed.items():
         section = conf if group == "DEFAULT" else conf[group]
         for opt in opts:

@@ -10,45 +10,71 @@ OPTS = [
     cfg.ListOpt(
         "enabled_apis",
         default=["osapi_compute"],
-        help="Paste applications to serve: osapi_compute, identity (users and tokens without Keystone), image (images "
-        "without Glance), volume (volumes without Cinder), network (networks without Neutron), metadata (what guests "
-        "ask about themselves).",
+        help=(
+            "Paste applications to serve: osapi_compute, identity (users and tokens without Keystone), image "
+            "(images without Glance), volume (volumes without Cinder), network (networks without Neutron), "
+            "metadata (for guests). Leave out a service that the real OpenStack service provides."
+        ),
     ),
-    cfg.HostAddressOpt("listen", default="127.0.0.1", help="Address the compute API listens on."),
+    cfg.HostAddressOpt(
+        "listen",
+        default="127.0.0.1",
+        help=(
+            "Address the compute API listens on. Set it to an address that clients reach; keep the default "
+            "behind a local proxy."
+        ),
+    ),
     cfg.PortOpt("port", default=8774, help="Port the compute API listens on."),
-    cfg.IntOpt("workers", default=1, min=1, help="Processes that serve the compute API."),
+    cfg.IntOpt(
+        "workers",
+        default=1,
+        min=1,
+        help="Number of API processes. Raise it up to the number of CPUs when API processes are busy.",
+    ),
     cfg.IntOpt(
         "threads",
         default=32,
         min=1,
-        help="Requests that one process works on at a time, when it runs with native threads.",
+        help=(
+            "Number of concurrent requests of one process, with native threads only. Raise it when requests "
+            "wait while CPUs are idle."
+        ),
     ),
     cfg.FloatOpt(
         "request_deadline",
         default=20.0,
         min=1.0,
-        help="Seconds that a client may keep an API waiting for one request, headers and body, and one more for each "
-        "16 KiB of it.",
+        help=(
+            "Seconds in which a client has to send a request, headers and body, plus one second for each 16 "
+            "KiB. Raise it for clients on slow links."
+        ),
     ),
     cfg.IntOpt(
         "max_connections_per_client",
         default=400,
         min=1,
-        help="Connections that one address may have to each API of a worker. Behind a proxy all clients have one.",
+        help=(
+            "Largest number of connections from one address to each API of a worker. Behind a proxy all "
+            "clients share one address, so raise it there."
+        ),
     ),
     cfg.IntOpt(
         "max_waiting",
         default=100,
         min=1,
-        help="Requests that may wait for one of threads, in each process. Of more the least important ones are told "
-        "503: lists, reads, changes, deletes. With native threads only.",
+        help=(
+            "Largest number of requests that wait for a thread, in each process. Beyond it the least "
+            "important ones get 503: lists, reads, changes, deletes. With native threads only."
+        ),
     ),
     cfg.FloatOpt(
         "max_wait",
         deprecated_name="longest_wait",
         default=5.0,
         min=0.1,
-        help="Seconds after which a request that still waits for a thread gets 503.",
+        help=(
+            "Seconds after which a request that still waits for a thread gets 503. Keep it below the clients' timeout."
+        ),
     ),
     cfg.HostAddressOpt("identity_listen", default="127.0.0.1", help="Address the identity API listens on."),
     cfg.PortOpt("identity_port", default=5000, help="Port the identity API listens on."),
@@ -58,24 +84,35 @@ OPTS = [
     cfg.PortOpt("volume_port", default=8776, help="Port the volume API listens on."),
     cfg.HostAddressOpt("network_listen", default="127.0.0.1", help="Address the network API listens on."),
     cfg.PortOpt("network_port", default=9696, help="Port the network API listens on."),
-    cfg.ListOpt("enabled_ssl_apis", default=[], help="Those of enabled_apis that are served over TLS."),
-    cfg.StrOpt("ssl_cert_file", help="PEM file with the server's certificate, and the chain it needs."),
+    cfg.ListOpt(
+        "enabled_ssl_apis",
+        default=[],
+        help="Names from enabled_apis that are served over TLS. They need ssl_cert_file and ssl_key_file.",
+    ),
+    cfg.StrOpt("ssl_cert_file", help="PEM file with the server's certificate and its chain."),
     cfg.StrOpt("ssl_key_file", help="PEM file with the certificate's private key."),
     cfg.IntOpt(
         "graceful_shutdown_timeout",
         default=30,
         min=1,
-        help="Seconds that requests have to end in when the daemon is told to stop.",
+        help="Seconds for which a stopping daemon waits for its requests.",
     ),
-    cfg.StrOpt("paste_config", default="/etc/nova-lite/api-paste.ini", help="The paste.deploy file."),
+    cfg.StrOpt("paste_config", default="/etc/nova-lite/api-paste.ini", help="File of the paste.deploy pipelines."),
     cfg.StrOpt(
         "auth_strategy",
         default="standalone",
-        help="Which pipeline of the paste file is used. noauth2 believes every token and is refused on any address "
-        "but loopback ones; standalone takes the tokens of the identity API; keystone has Keystone check tokens "
-        "([keystone_authtoken]); http_basic takes a user's name and password with each request.",
+        help=(
+            "Pipeline of the paste file. standalone: tokens of the identity API. keystone: tokens checked by "
+            "Keystone ([keystone_authtoken]). http_basic: user name and password with each request. noauth2: "
+            "every token is believed; only on loopback addresses, for tests."
+        ),
     ),
-    cfg.IntOpt("max_limit", default=1000, min=1, help="Most items that one page of a list holds."),
+    cfg.IntOpt(
+        "max_limit",
+        default=1000,
+        min=1,
+        help="Largest number of items on one page of a list. Lower it to bound the cost of a list.",
+    ),
     cfg.FloatOpt(
         "flavor_cache_seconds",
         deprecated_name="flavors_kept",
@@ -87,12 +124,15 @@ OPTS = [
     cfg.URIOpt(
         "compute_link_prefix",
         schemes=["http", "https"],
-        help="URL that links start with, when a proxy hides the API's own.",
+        help="URL that links in responses start with. Set it when a proxy hides the API's own URL.",
     ),
     cfg.BoolOpt(
         "enable_instance_password",
         default=True,
-        help="Tell the adminPass of a new server in the answer to its create.",
+        help=(
+            "Return the adminPass of a new server in the response to its create. Disable it when a proxy logs "
+            "responses."
+        ),
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""``[DEFAULT]``: what all daemons share."""
+"""``[DEFAULT]``: options of all daemons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ OPTS = [
     cfg.HostAddressOpt(
         "my_ip",
         default="127.0.0.1",
-        help="Address of this machine that other parts of the cloud reach it by.",
+        help=(
+            "Address of this machine that other parts of the cloud use. Set it on every machine of a cloud "
+            "with several."
+        ),
     ),
     cfg.StrOpt(
         "host",
@@ -23,26 +26,31 @@ OPTS = [
     cfg.StrOpt(
         "state_path",
         default="/var/lib/nova-lite",
-        help="Directory for all that a daemon keeps on disk.",
+        help="Directory for everything that a daemon stores on disk.",
     ),
     cfg.IntOpt(
         "report_interval",
         default=10,
         min=1,
-        help="Seconds between two heartbeats of a daemon.",
+        help=(
+            "Seconds between two heartbeats of a daemon. Raise it to reduce the load of thousands of hosts, "
+            "together with service_down_time."
+        ),
     ),
     cfg.IntOpt(
         "service_down_time",
         default=30,
         min=2,
-        help="Seconds without a heartbeat after which a daemon counts as down (the host lease). At least twice "
-        "report_interval.",
+        help=(
+            "Seconds without a heartbeat after which a daemon counts as down (the host lease). Use at least "
+            "twice report_interval."
+        ),
     ),
     cfg.IntOpt(
         "startup_retry_interval",
         default=2,
         min=1,
-        help="Seconds between attempts to start while the broker, the database or the hypervisor is away.",
+        help=("Seconds between attempts to start while the broker, the database or the hypervisor is unreachable."),
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""``[cinder]``: where Cinder is, and as whom conductors drive it (``[volume] backend = cinder``)."""
+"""``[cinder]``: URL and account for conductors' access to Cinder (``[volume] backend = cinder``)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ OPTS = [
         "create_timeout",
         default=1800,
         min=1,
-        help="Seconds that Cinder has to make a volume that a server was asked for with. Read by conductors.",
+        help=(
+            "Seconds in which Cinder has to create a volume for a new server. Read by conductors. Raise it if "
+            "large images are slow to copy."
+        ),
     ),
     cfg.IntOpt(
         "connect_timeout",
         default=300,
         min=1,
-        help="Seconds that an attachment to a server that runs waits for Cinder before it has failed. Read by compute "
-        "hosts.",
+        help="Seconds for which an attach to a running server waits for Cinder. Read by compute hosts.",
     ),
     *client_opts(),
 ]

@@ -9,47 +9,81 @@ from oslo_config import cfg, types
 from nova_lite.base.cpu_sets import CpuSet
 
 DEFAULT_OPTS = [
-    cfg.StrOpt("compute_driver", default="libvirt", help="Entry point in nova_lite.virt.drivers: libvirt or fake."),
+    cfg.StrOpt(
+        "compute_driver", default="libvirt", help="Entry point in nova_lite.virt.drivers: libvirt, or fake for tests."
+    ),
     cfg.BoolOpt(
         "resume_guests_state_on_host_boot",
         default=False,
-        help="After the machine has booted, start the guests that were running before. Otherwise their servers are "
-        "SHUTOFF then.",
+        help=("Start the guests that ran before a reboot of the machine. If false, their servers are SHUTOFF then."),
     ),
     cfg.ListOpt(
         "compute_monitors",
         item_type=types.String(choices=["cpu.virt_driver"]),
         default=[],
-        help="What hosts measure for MetricsFilter and MetricsWeigher: cpu.virt_driver, or nothing.",
+        help="Measurements for MetricsFilter and MetricsWeigher: cpu.virt_driver, or nothing.",
     ),
     cfg.ListOpt(
         "custom_traits",
         item_type=types.String(regex=r"^CUSTOM_[A-Z0-9_]{1,248}$"),
         default=[],
-        help="Traits of this host beside those that it finds out itself, for trait:CUSTOM_... of flavors and images.",
+        help=("Traits of this host in addition to the detected ones, for trait:CUSTOM_... of flavors and images."),
     ),
-    cfg.StrOpt("instances_path", help="Directory of instances' disks; <state_path>/instances by default."),
-    cfg.FloatOpt("cpu_allocation_ratio", default=4.0, min=0.1, help="vCPUs given out per CPU of the host."),
-    cfg.FloatOpt("ram_allocation_ratio", default=1.0, min=0.1, help="Memory given out per memory of the host."),
-    cfg.FloatOpt("disk_allocation_ratio", default=1.0, min=0.1, help="Disk given out per disk of the host."),
-    cfg.IntOpt("reserved_host_cpus", default=0, min=0, help="CPUs kept back for the host itself."),
-    cfg.IntOpt("reserved_host_memory_mb", default=512, min=0, help="Memory kept back for the host itself."),
+    cfg.StrOpt(
+        "instances_path",
+        help=(
+            "Directory of instances' disks. Default: <state_path>/instances. Set it when the disks are on "
+            "another file system."
+        ),
+    ),
+    cfg.FloatOpt(
+        "cpu_allocation_ratio",
+        default=4.0,
+        min=0.1,
+        help="Number of vCPUs per CPU of the host. Lower it for busy guests; 1 means no overcommitment.",
+    ),
+    cfg.FloatOpt(
+        "ram_allocation_ratio",
+        default=1.0,
+        min=0.1,
+        help="Guest memory per host memory. Above 1 the host has to swap or fail when guests use their memory.",
+    ),
+    cfg.FloatOpt(
+        "disk_allocation_ratio",
+        default=1.0,
+        min=0.1,
+        help="Guest disk space per host disk space. Above 1 the disk can fill up.",
+    ),
+    cfg.IntOpt("reserved_host_cpus", default=0, min=0, help="CPUs reserved for the host itself."),
+    cfg.IntOpt(
+        "reserved_host_memory_mb",
+        default=512,
+        min=0,
+        help="Memory in MB reserved for the host itself. Raise it if the host runs other services.",
+    ),
     cfg.MultiOpt(
         "reserved_huge_pages",
         item_type=types.Dict(),
-        help="Large pages kept back for the host itself, as node:0,size:2048,count:64 for 64 pages of 2048 KiB of NUMA "
-        "cell 0; once for each cell and size.",
+        help=(
+            "Huge pages reserved for the host itself, as node:0,size:2048,count:64 for 64 pages of 2048 KiB "
+            "of NUMA cell 0. Repeat it for each cell and size."
+        ),
     ),
-    cfg.IntOpt("reserved_host_disk_mb", default=0, min=0, help="Disk kept back for the host itself."),
+    cfg.IntOpt("reserved_host_disk_mb", default=0, min=0, help="Disk space in MB reserved for the host itself."),
 ]
 
 OPTS = [
-    cfg.IntOpt("max_concurrent_builds", default=10, min=1, help="Builds that a host works at, at the same time."),
+    cfg.IntOpt(
+        "max_concurrent_builds",
+        default=10,
+        min=1,
+        help="Number of concurrent builds of a host. Lower it if builds slow each other down on its disk.",
+    ),
     cfg.IntOpt(
         "max_concurrent_snapshots",
         default=5,
         min=1,
-        help="Images of servers that a host makes and uploads at the same time; others wait.",
+        help="Number of server images that a host makes and uploads concurrently; others wait.",
     ),
     cfg.IntOpt(
         "reconcile_interval",
@@ -61,31 +95,44 @@ OPTS = [
         "hypervisor_timeout",
         default=60,
         min=1,
-        help="Seconds, besides report_interval, for which a hypervisor may leave a question unanswered. After that the "
-        "host counts as down, and builds that have made no domain go to other hosts, until it answers again.",
+        help=(
+            "Seconds, in addition to report_interval, for which a hypervisor may not answer. Then the host "
+            "counts as down until it answers again, and builds without a domain go to other hosts."
+        ),
     ),
-    cfg.IntOpt("shutdown_timeout", default=60, min=0, help="Seconds a guest gets to shut down on stop and reboot."),
+    cfg.IntOpt(
+        "shutdown_timeout",
+        default=60,
+        min=0,
+        help=(
+            "Seconds in which a guest has to shut down on stop and reboot. Then it is powered off. Raise it "
+            "for guests that stop slowly."
+        ),
+    ),
     cfg.IntOpt("report_retry_seconds", default=2, min=1, help="Seconds between attempts to report a result."),
     cfg.IntOpt(
         "graceful_stop_timeout",
         default=25,
         min=0,
-        help="Seconds that builds and actions in progress get to finish when the daemon is stopped. Shorter than "
-        "[conductor] lease_seconds: no heartbeat is sent meanwhile. What is left is taken up again after the start.",
+        help=(
+            "Seconds for which a stopping daemon waits for its builds and actions. Keep it below [conductor] "
+            "lease_seconds: no heartbeat is sent meanwhile. The rest continues after the next start."
+        ),
     ),
     cfg.Opt(
         "cpu_dedicated_set",
         type=CpuSet(),
-        help="CPUs of this host, as 4-12,^8, that guests with hw:cpu_policy=dedicated get for themselves. None by "
-        "default: such guests go to other hosts.",
+        help=(
+            "CPUs of this host, as 4-12,^8, for guests with hw:cpu_policy=dedicated. Default: none, so such "
+            "guests go to other hosts."
+        ),
     ),
     cfg.Opt(
         "cpu_shared_set",
         type=CpuSet(),
-        help="CPUs of this host that all other guests share. By default all, or none where there is a "
-        "cpu_dedicated_set.",
+        help="CPUs of this host for all other guests. Default: all, or none if cpu_dedicated_set is set.",
     ),
-    cfg.StrOpt("default_availability_zone", default="nova", help="Availability zone of hosts in no other."),
+    cfg.StrOpt("default_availability_zone", default="nova", help="Availability zone of hosts that are in no other."),
 ]
 
 IMAGE_CACHE_OPTS = [
@@ -93,18 +140,21 @@ IMAGE_CACHE_OPTS = [
         "manager_interval",
         default=2400,
         min=0,
-        help="Seconds between two looks for images that no guest of this host uses any more. 0: never.",
+        help="Seconds between two searches for cached images that no guest of this host uses. 0: never.",
     ),
     cfg.BoolOpt(
         "remove_unused_base_images",
         default=True,
-        help="Whether such images are removed from the host. They are fetched again when they are needed.",
+        help="Remove unused cached images from the host. They are fetched again on demand.",
     ),
     cfg.IntOpt(
         "remove_unused_original_minimum_age_seconds",
         default=86400,
         min=60,
-        help="Seconds for which nobody has asked for such an image before it is removed.",
+        help=(
+            "Seconds without use after which a cached image is removed. Raise it to save downloads, lower it "
+            "to save disk space."
+        ),
     ),
 ]
 

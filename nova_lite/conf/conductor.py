@@ -10,26 +10,31 @@ DEFAULT_OPTS = [
     cfg.BoolOpt(
         "allow_resize_to_same_host",
         default=False,
-        help="Whether a resize may end on the host where it began. Until it is confirmed, that host holds both sizes.",
+        help=(
+            "Allow a resize to end on its own host. That host holds both sizes until the resize is confirmed. "
+            "Needed on a cloud with one host."
+        ),
     ),
     cfg.IntOpt(
         "resize_confirm_window",
         default=0,
         min=0,
-        help="Seconds after which a resize or a migration that waits for its owner's word is confirmed. 0: never.",
+        help="Seconds after which an unconfirmed resize or migration is confirmed automatically. 0: never.",
     ),
     cfg.IntOpt(
         "shelved_offload_time",
         default=0,
         min=-1,
-        help="Seconds after which a shelved server gives back its place on its host; 0: at once, -1: never.",
+        help="Seconds after which a shelved server leaves its host. 0: at once; -1: never.",
     ),
     cfg.IntOpt(
         "reclaim_instance_interval",
         default=0,
         min=0,
-        help="Seconds for which a server that is deleted is kept, off and with its disks, to be restored (soft "
-        "delete). 0: a delete is one for good. The same for APIs and conductors.",
+        help=(
+            "Seconds for which a deleted server is kept, powered off and with its disks, so that it can be "
+            "restored (soft delete). 0: a delete is final. Use the same value for APIs and conductors."
+        ),
     ),
 ]
 
@@ -42,43 +47,53 @@ OPTS = [
         "thread at a time, and a switch to a thread on another CPU takes longer. The conductor chooses another CPU "
         "when its own gets too busy.",
     ),
-    cfg.IntOpt("max_attempts", default=3, min=1, help="Hosts that are tried for one build before it ends in ERROR."),
+    cfg.IntOpt(
+        "max_attempts", default=3, min=1, help="Number of hosts that are tried for one build before it ends in ERROR."
+    ),
     cfg.IntOpt(
         "lease_seconds",
         default=30,
         min=2,
-        help="How long an action may be silent before the reconciler drives it again. Work that a host reports as in "
-        "progress is never silent.",
+        help=(
+            "Seconds without a sign of progress after which the reconciler retries an action. Hosts' "
+            "heartbeats renew the lease of running work."
+        ),
     ),
     cfg.IntOpt(
         "action_deadline",
         default=900,
         min=10,
-        help="Seconds after which an action that could not be finished ends, with its cause in its event. A create or "
-        "an evacuation ends in ERROR, another one leaves the server in the state it had; a delete goes on.",
+        help=(
+            "Seconds after which an unfinished action fails, with its cause in its event. A create or an "
+            "evacuation ends in ERROR, other actions leave the server in its state; a delete continues."
+        ),
     ),
     cfg.IntOpt(
         "migration_deadline",
         default=14400,
         min=10,
-        help="Seconds that a host has to fetch the disks of a server that moves there; then it stays where it was.",
+        help=(
+            "Seconds in which a host has to fetch the disks of a moving server. Then the server stays where "
+            "it was. Raise it for large disks or slow links."
+        ),
     ),
     cfg.IntOpt(
         "snapshot_deadline",
         default=7200,
         min=10,
-        help="The same for an action that makes an image of a server, whose disk may be large: seconds from when its "
-        "host is told.",
+        help="Seconds in which a host has to make and upload an image of a server. Raise it for large disks.",
     ),
     cfg.IntOpt(
         "live_migration_deadline",
         default=600,
         min=10,
-        help="Seconds without any news after which the host of a live migration is asked to end it. How long one may "
-        "take is [libvirt] live_migration_completion_timeout of that host.",
+        help=(
+            "Seconds without a progress report after which the source is told to end a live migration. Its "
+            "own limit is [libvirt] live_migration_completion_timeout."
+        ),
     ),
     cfg.FloatOpt("reconcile_interval", default=1.0, min=0.05, help="Seconds between two sweeps of the reconciler."),
-    cfg.IntOpt("reconcile_batch", default=32, min=1, help="Due actions that one sweep takes."),
+    cfg.IntOpt("reconcile_batch", default=32, min=1, help="Largest number of due actions that one sweep takes."),
     cfg.ListOpt(
         "retry_backoff",
         deprecated_name="redrive_backoff",
@@ -90,11 +105,15 @@ OPTS = [
         "purge_after",
         default=365,
         min=0,
-        help="Days after which deleted servers, closed actions and finished migrations are purged. What was used "
-        "longer ago is in no usage report then. 0: never, but by nova-lite-manage db purge.",
+        help=(
+            "Days after which deleted servers, closed actions and finished migrations are purged. Usage "
+            "reports lose their usage. 0: only nova-lite-manage db purge removes them."
+        ),
     ),
-    cfg.IntOpt("purge_interval", default=3600, min=1, help="Seconds between two looks for what is to be purged."),
-    cfg.IntOpt("purge_batch", default=100, min=1, help="Servers, actions or migrations that one transaction purges."),
+    cfg.IntOpt("purge_interval", default=3600, min=1, help="Seconds between two purges."),
+    cfg.IntOpt(
+        "purge_batch", default=100, min=1, help="Number of servers, actions or migrations that one transaction purges."
+    ),
 ]
 
 

@@ -12,35 +12,41 @@ DEFAULT_OPTS = [
     ),
     cfg.StrOpt(
         "cert",
-        help="File with the certificate of nova-lite-novncproxy and nova-lite-serialproxy, and those that it is signed "
-        "by. With it they speak TLS alone; without it browsers get their consoles unencrypted.",
+        help=(
+            "PEM file with the certificate of nova-lite-novncproxy and nova-lite-serialproxy, and its chain. "
+            "With it they speak TLS only. Without it consoles are unencrypted."
+        ),
     ),
-    cfg.StrOpt("key", help="File with the key of cert, if it is not in the same."),
+    cfg.StrOpt("key", help="PEM file with the key of cert, if it is not in the same file."),
 ]
 
 VNC_OPTS = [
     cfg.BoolOpt(
         "enabled",
         default=True,
-        help="Guests have a screen, which is served by VNC. A change is for guests that are made from then on.",
+        help=("Give guests a screen, served by VNC. A change affects guests that are created or recreated later."),
     ),
     cfg.HostAddressOpt(
         "server_listen",
         default="127.0.0.1",
-        help="Address of this host that its guests' VNC servers listen on. They ask nobody for a password: only "
-        "nova-lite-novncproxy should reach it.",
+        help=(
+            "Address of this host that its guests' VNC servers listen on. They have no password, so only "
+            "nova-lite-novncproxy may reach it."
+        ),
     ),
     cfg.HostAddressOpt(
         "server_proxyclient_address",
         default="127.0.0.1",
-        help="Address that nova-lite-novncproxy reaches this host's VNC servers by.",
+        help="Address by which nova-lite-novncproxy reaches this host's VNC servers.",
     ),
     cfg.URIOpt(
         "novncproxy_base_url",
         default="http://127.0.0.1:6080/vnc_lite.html",
         schemes=["http", "https"],
-        help="Where users reach nova-lite-novncproxy; read by compute hosts. vnc_lite.html connects by itself; "
-        "vnc.html?autoconnect=true has more buttons.",
+        help=(
+            "URL by which users reach nova-lite-novncproxy; read by compute hosts. vnc_lite.html connects "
+            "automatically; vnc.html?autoconnect=true has more buttons."
+        ),
     ),
     cfg.HostAddressOpt("novncproxy_host", default="127.0.0.1", help="Address that nova-lite-novncproxy listens on."),
     cfg.PortOpt("novncproxy_port", default=6080, help="Port that nova-lite-novncproxy listens on."),
@@ -50,26 +56,30 @@ SERIAL_OPTS = [
     cfg.BoolOpt(
         "enabled",
         default=False,
-        help="Guests' first serial port can be used through nova-lite-serialproxy; what they print is logged all the "
-        "same. A change is for guests that are made from then on.",
+        help=(
+            "Offer guests' first serial port through nova-lite-serialproxy. The console log does not depend "
+            "on it. A change affects guests that are created or recreated later."
+        ),
     ),
     cfg.StrOpt(
         "port_range",
         default="10000:20000",
         regex=r"^\d{1,5}:\d{1,5}$",
-        help="First and last port of this host that serial consoles may listen on.",
+        help="First and last port of this host for serial consoles.",
     ),
     cfg.HostAddressOpt(
         "proxyclient_address",
         default="127.0.0.1",
-        help="Address of this host that serial consoles listen on, and that nova-lite-serialproxy reaches them by. "
-        "They ask nobody for a password: only the proxy should reach it.",
+        help=(
+            "Address of this host that serial consoles listen on, and by which nova-lite-serialproxy reaches "
+            "them. They have no password, so only the proxy may reach it."
+        ),
     ),
     cfg.URIOpt(
         "base_url",
         default="ws://127.0.0.1:6083/",
         schemes=["ws", "wss"],
-        help="Where users reach nova-lite-serialproxy; read by compute hosts.",
+        help="URL by which users reach nova-lite-serialproxy; read by compute hosts.",
     ),
     cfg.HostAddressOpt("serialproxy_host", default="127.0.0.1", help="Address that nova-lite-serialproxy listens on."),
     cfg.PortOpt("serialproxy_port", default=6083, help="Port that nova-lite-serialproxy listens on."),
@@ -79,21 +89,23 @@ CONSOLE_OPTS = [
     cfg.ListOpt(
         "allowed_origins",
         default=[],
-        help="Names of hosts whose pages may open consoles in a browser, besides the proxy's own as the browser knows "
-        "it: a dashboard, say.",
+        help=(
+            "Host names of pages that may open consoles in a browser, in addition to the proxy's own. Add a "
+            "dashboard's name here."
+        ),
     ),
     cfg.IntOpt(
         "handshake_timeout",
         default=30,
         min=1,
-        help="Seconds that a client of a console proxy has for a request, from its connection or its last answer on.",
+        help="Seconds in which a client of a console proxy has to send a request.",
     ),
     cfg.IntOpt(
         "max_connections",
         default=400,
         min=1,
         max=450,
-        help="Connections of clients that a console proxy has at a time; others are hung up on.",
+        help="Largest number of connections to a console proxy; further ones are closed.",
     ),
 ]
 
@@ -103,7 +115,7 @@ AUTH_OPTS = [
         "tokens_per_instance",
         default=20,
         min=1,
-        help="URLs of consoles that a server may have which were not opened yet; of more the oldest is void.",
+        help="Largest number of unused console URLs of a server. A further one voids the oldest.",
     ),
 ]
 

@@ -11,11 +11,23 @@ OPTS = [
         "connection",
         secret=True,
         default="sqlite:////var/lib/nova-lite/nova-lite.sqlite",
-        help="SQLAlchemy URL. sqlite:////path (one conductor process), mysql+pymysql://user:password@host/name or "
-        "postgresql+psycopg://user:password@host/name.",
+        help=(
+            "SQLAlchemy URL: sqlite:////path (one conductor process), mysql+pymysql://user:password@host/name "
+            "or postgresql+psycopg://user:password@host/name."
+        ),
     ),
-    cfg.IntOpt("pool_size", default=32, min=1, help="Connections to the database at most; they are kept open."),
-    cfg.IntOpt("busy_timeout", default=20, min=1, help="Seconds a transaction waits for a lock before it fails."),
+    cfg.IntOpt(
+        "pool_size",
+        default=32,
+        min=1,
+        help=(
+            "Largest number of database connections of a conductor; they stay open. The database has to "
+            "accept this number from each conductor."
+        ),
+    ),
+    cfg.IntOpt(
+        "busy_timeout", default=20, min=1, help="Seconds for which a transaction waits for a lock before it fails."
+    ),
 ]
 
 

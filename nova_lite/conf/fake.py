@@ -7,27 +7,33 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 OPTS = [
-    cfg.IntOpt("vcpus", default=16, min=0, help="CPUs that the fake hypervisor says it has."),
-    cfg.IntOpt("memory_mb", default=65536, min=0, help="Memory that the fake hypervisor says it has."),
-    cfg.IntOpt("disk_gb", default=1024, min=0, help="Disk that the fake hypervisor says it has."),
-    cfg.FloatOpt("spawn_delay", default=0.0, min=0, help="Seconds that making a domain takes."),
+    cfg.IntOpt("vcpus", default=16, min=0, help="CPUs that the fake hypervisor reports."),
+    cfg.IntOpt("memory_mb", default=65536, min=0, help="Memory in MB that the fake hypervisor reports."),
+    cfg.IntOpt("disk_gb", default=1024, min=0, help="Disk space in GB that the fake hypervisor reports."),
+    cfg.FloatOpt("spawn_delay", default=0.0, min=0, help="Seconds that creating a domain takes."),
     cfg.FloatOpt("destroy_delay", default=0.0, min=0, help="Seconds that destroying a domain takes."),
     cfg.FloatOpt("power_delay", default=0.0, min=0, help="Seconds that power on, power off and reboot take."),
-    cfg.StrOpt("network_path", help="Directory of the fake network service; by default one in [DEFAULT] state_path."),
+    cfg.StrOpt(
+        "network_path", help="Directory of the fake network service. Default: a directory in [DEFAULT] state_path."
+    ),
     cfg.FloatOpt("network_delay", default=0.0, min=0, help="Seconds that a call to the fake network service takes."),
     cfg.ListOpt(
         "fail_at",
         default=[],
-        help="Steps that fail: init_host, inventory, list_domains, get_info, plug_vifs, unplug_vifs, image, "
-        "spawn_before_domain, spawn_after_domain, destroy, power_on, power_off, reboot, console.",
+        help=(
+            "Steps that fail: init_host, inventory, list_domains, get_info, plug_vifs, unplug_vifs, image, "
+            "spawn_before_domain, spawn_after_domain, destroy, power_on, power_off, reboot, console."
+        ),
     ),
-    cfg.IntOpt("fail_count", default=-1, min=-1, help="How many times the steps fail in all; -1: always."),
+    cfg.IntOpt("fail_count", default=-1, min=-1, help="Number of failures of these steps in all; -1: always."),
     cfg.StrOpt(
         "fail_error",
         default="virt",
         choices=["virt", "abort", "image", "hypervisor", "unexpected"],
-        help="What they fail with: an error of the driver, one that aborts the build, an image "
-        "that cannot be read here, a lost hypervisor, a bug.",
+        help=(
+            "Kind of the failure: a driver error, an error that aborts the build, an unreadable image, a lost "
+            "hypervisor, or a bug."
+        ),
     ),
 ]
 

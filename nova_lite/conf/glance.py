@@ -1,4 +1,4 @@
-"""``[glance]``: where Glance is, and as whom compute hosts read from it (``[image] backend = glance``)."""
+"""``[glance]``: URL and account for compute hosts' access to Glance (``[image] backend = glance``)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ OPTS = [
         "num_retries",
         default=3,
         min=0,
-        help="How often a compute host begins a download again that broke off or did not have the image's checksum. "
-        "After that, another host tries.",
+        help=(
+            "Number of times a compute host repeats a download that broke off or had a wrong checksum. Then "
+            "another host tries."
+        ),
     ),
     *client_opts(),
 ]

@@ -10,48 +10,69 @@ OPTS = [
     cfg.StrOpt(
         "users_file",
         default="/etc/nova-lite/users.yaml",
-        help="Users, projects and roles; nova-lite-manage user and project write it. It is read again when it changes.",
+        help=(
+            "File of users, projects and roles, written by nova-lite-manage user and project. The API reads "
+            "it again when it changes."
+        ),
     ),
     cfg.StrOpt(
         "tokens_path",
         default="$state_path/identity",
-        help="Directory of the keys that tokens are made with, and of the tokens that were revoked. Whoever reads the "
-        "keys can be anybody. Several API machines have to share it.",
+        help=(
+            "Directory of the tokens' keys and of revoked tokens. A reader of the keys can forge any token. "
+            "Several API machines have to share it."
+        ),
     ),
-    cfg.IntOpt("token_expiration", default=3600, min=60, help="Seconds that a token is good for."),
+    cfg.IntOpt("token_expiration", default=3600, min=60, help="Seconds for which a token is valid."),
     cfg.IntOpt(
         "max_active_keys",
         default=3,
         min=2,
-        help="Keys that are kept when a new one is made. A token is only good as long as its key is there: rotate keys "
-        "more seldom than token_expiration.",
+        help=(
+            "Number of keys that a rotation keeps. A token is valid only while its key exists, so rotate keys "
+            "less often than token_expiration."
+        ),
     ),
-    cfg.StrOpt("region", default="RegionOne", help="The region that the catalog names."),
+    cfg.StrOpt("region", default="RegionOne", help="Name of the region in the catalog."),
     cfg.URIOpt(
         "compute_endpoint",
         schemes=["http", "https"],
-        help="URL of the compute API in the catalog; by default made of [api] listen (my_ip, if that is every "
-        "address) and port.",
+        help=(
+            "URL of the compute API in the catalog. Default: from [api] listen (my_ip, if that is every "
+            "address) and port. Set it behind a proxy."
+        ),
     ),
     cfg.URIOpt(
         "image_endpoint",
         schemes=["http", "https"],
-        help="URL of the image API in the catalog; by default made of [api] image_listen and image_port.",
+        help=(
+            "URL of the image API in the catalog. Default: from [api] image_listen and image_port. Set it "
+            "behind a proxy."
+        ),
     ),
     cfg.URIOpt(
         "volume_endpoint",
         schemes=["http", "https"],
-        help="URL of the volume API in the catalog; by default made of [api] volume_listen and volume_port.",
+        help=(
+            "URL of the volume API in the catalog. Default: from [api] volume_listen and volume_port. Set it "
+            "behind a proxy."
+        ),
     ),
     cfg.URIOpt(
         "network_endpoint",
         schemes=["http", "https"],
-        help="URL of the network API in the catalog; by default made of [api] network_listen and network_port.",
+        help=(
+            "URL of the network API in the catalog. Default: from [api] network_listen and network_port. Set "
+            "it behind a proxy."
+        ),
     ),
     cfg.URIOpt(
         "identity_endpoint",
         schemes=["http", "https"],
-        help="URL of the identity API in the catalog; by default made of [api] identity_listen and identity_port.",
+        help=(
+            "URL of the identity API in the catalog. Default: from [api] identity_listen and identity_port. "
+            "Set it behind a proxy."
+        ),
     ),
 ]
 

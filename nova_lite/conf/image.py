@@ -10,26 +10,34 @@ OPTS = [
     cfg.StrOpt(
         "backend",
         default="local",
-        help="Entry point in nova_lite.image.backends: local (store_path) or glance. The same for API and compute.",
+        help=(
+            "Entry point in nova_lite.image.backends: local (store_path) or glance. Use the same for API, "
+            "conductor and compute."
+        ),
     ),
     cfg.StrOpt(
         "store_path",
         default="$state_path/images",
-        help="Directory of the local backend's image files; every compute host needs to read it. "
-        "The image API writes it.",
+        help=(
+            "Directory of the local backend's image files. The image API writes it, and every compute host "
+            "has to read it."
+        ),
     ),
-    cfg.IntOpt("max_upload_mb", default=51200, min=1, help="Largest file, in MiB, that the image API takes."),
+    cfg.IntOpt("max_upload_mb", default=51200, min=1, help="Largest file in MiB that the image API accepts."),
     cfg.IntOpt(
         "image_count_total",
         default=1000,
         min=-1,
-        help="Images that a project may own in the local backend, those of its servers included; -1: any number.",
+        help=(
+            "Number of images that a project may own in the local backend, images of its servers included; "
+            "-1: unlimited."
+        ),
     ),
     cfg.IntOpt(
         "image_size_total",
         default=1048576,
         min=-1,
-        help="MiB that the files of a project's images may take in the local backend; -1: any number.",
+        help="MiB that a project's image files may take in the local backend; -1: unlimited.",
     ),
 ]
 

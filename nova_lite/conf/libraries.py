@@ -1,4 +1,4 @@
-"""Our defaults of the libraries' options: for the daemons, and for the sample that oslo-config-generator writes."""
+"""Our defaults for options of libraries: for the daemons, and for the sample of oslo-config-generator."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ LOG_LEVELS = [
     "eventlet.wsgi.server=INFO",
 ]
 
-#: Seconds. Our calls take milliseconds, and what was accepted survives a late answer, so a user should not wait the
-#: library's whole minute for a control plane that is away.
+#: Seconds to wait for a reply. Calls take milliseconds, and accepted work survives a late reply. So users do not wait
+#: the library's whole minute for a control plane that is away.
 RESPONSE_TIMEOUT = 20
 
-#: Messages that a daemon has taken and not begun. The library's default is without limit, so that a host which comes
-#: back would swallow all that was ever sent to it, and a busy conductor would hold calls, which then do not expire,
-#: that another one could answer.
+#: Messages that a daemon prefetches. The library's default is unlimited. A returning host would take everything ever
+#: sent to it, and a busy conductor would hold calls, which then do not expire, from an idle one.
 PREFETCH = 100
 
 
@@ -32,7 +31,7 @@ def set_log_defaults() -> None:
 
 
 def set_messaging_defaults() -> None:
-    """Imports the message bus, which takes long, so only who uses it calls this."""
+    """Set defaults of oslo.messaging. Only its users call this, because importing it is slow."""
     from oslo_messaging._drivers import impl_rabbit
     from oslo_messaging.rpc import client
 
@@ -41,6 +40,6 @@ def set_messaging_defaults() -> None:
 
 
 def set_defaults() -> None:
-    """The entry point of oslo-config-generator."""
+    """Set all defaults. Entry point of oslo-config-generator."""
     set_log_defaults()
     set_messaging_defaults()

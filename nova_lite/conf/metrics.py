@@ -1,4 +1,4 @@
-"""``[metrics]``: where each daemon tells Prometheus and a supervisor how it is."""
+"""``[metrics]``: the endpoints of each daemon for Prometheus and supervisors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-#: By daemon. Each further worker of an API has the next one.
+#: Option and default port by daemon. Each further worker of an API has the next port.
 PORTS = {
     "nova-lite-conductor": ("conductor_port", 9770),
     "nova-lite-scheduler": ("scheduler_port", 9771),
@@ -17,8 +17,12 @@ PORTS = {
 }
 
 OPTS = [
-    cfg.BoolOpt("enabled", default=True, help="Serve /metrics, /healthz and /readyz, without any authentication."),
-    cfg.HostAddressOpt("listen", default="127.0.0.1", help="Address that they are served at."),
+    cfg.BoolOpt("enabled", default=True, help="Serve /metrics, /healthz and /readyz, without authentication."),
+    cfg.HostAddressOpt(
+        "listen",
+        default="127.0.0.1",
+        help=("Address of these endpoints. Set it to an address that Prometheus reaches, and restrict access to it."),
+    ),
     *(cfg.PortOpt(name, default=port, help=f"Port of {binary}.") for binary, (name, port) in PORTS.items()),
 ]
 

@@ -10,82 +10,97 @@ OPTS = [
     cfg.StrOpt(
         "backend",
         default="local",
-        help="Entry point in nova_lite.network.backends: local, neutron or none (fake is for tests).",
+        help="Entry point in nova_lite.network.backends: local, neutron or none; fake is for tests.",
     ),
     cfg.IntOpt(
         "fixed_ips_per_project",
         default=100,
         min=-1,
-        help="Conductor: addresses of the built-in networks that a project may have, -1 for any number. Servers with "
-        "one interface are bounded by the quota of servers alone. A quota fixed_ips of the project's own goes first.",
+        help=(
+            "Conductor: number of addresses of the built-in networks that a project may have; -1: unlimited. "
+            "Servers with one interface are limited by the quota of servers only. A project's own quota "
+            "fixed_ips overrides it."
+        ),
     ),
     cfg.IntOpt(
         "networks_per_project",
         default=10,
         min=-1,
-        help="Conductor: networks of its own that a project may make by the network API, -1 for any number.",
+        help="Conductor: number of networks that a project may create by the network API; -1: unlimited.",
     ),
     cfg.ListOpt(
         "project_ranges",
         item_type=types.String(regex=r"\d+\.\d+\.\d+\.\d+/\d+"),
         default=[],
-        help="Conductor: IPv4 networks in which the subnets of projects' own networks have to lie, like 10.64.0.0/10. "
-        "Hosts route to whatever is there, so name what nothing else uses. Without any, only admins make subnets.",
+        help=(
+            "Conductor: IPv4 ranges for subnets of projects' own networks, like 10.64.0.0/10. Hosts route to "
+            "them, so use ranges that nothing else uses. Without any, only admins create subnets."
+        ),
     ),
     cfg.ListOpt(
         "project_vnis",
         item_type=types.String(regex=r"\d{1,8}-\d{1,8}"),
         default=[],
-        help="Conductor: VNIs for networks that are made by the network API, like 100000-109999: each gets one that is "
-        "free, and spans hosts by it. Without any, the guests of such a network meet on one host alone.",
+        help=(
+            "Conductor: VNIs for networks of the network API, like 100000-109999. Each network gets a free "
+            "one and spans hosts. Without any, guests of such a network meet on one host only."
+        ),
     ),
     cfg.IntOpt(
         "call_timeout",
         default=30,
         min=1,
-        help="Seconds after which a call to a network service of its own has ended, one way or the other.",
+        help="Seconds after which a call to an external network service is considered over.",
     ),
     cfg.IntOpt(
         "vif_plugging_timeout",
         default=300,
         min=0,
-        help="Compute: seconds for which a new guest is held, paused, until Neutron has connected its interfaces. "
-        "0: it is not held.",
+        help=(
+            "Compute: seconds for which a new guest waits, paused, until Neutron has connected its "
+            "interfaces. 0: it does not wait."
+        ),
     ),
     cfg.BoolOpt(
         "vif_plugging_is_fatal",
         default=True,
-        help="Compute: a guest whose interfaces were not connected in this time is not made. Else it runs without.",
+        help=(
+            "Compute: fail a build whose interfaces were not connected in time. If false, the guest starts "
+            "without them."
+        ),
     ),
     cfg.BoolOpt(
         "metadata_service",
         default=False,
-        help="Compute: guests on the networks that this host runs find the metadata API, which has to listen on this "
-        "machine at [api] metadata_listen, at 169.254.169.254. Needs nft.",
+        help=(
+            "Compute: provide the metadata API at 169.254.169.254 to guests on the networks of this host. It "
+            "has to listen on this machine at [api] metadata_listen. Needs nft."
+        ),
     ),
     cfg.BoolOpt(
         "security_groups",
         default=True,
-        help="Compute: filter what reaches guests, and what they reach, by their security groups. Needs nft, and the "
-        "kernel's br_netfilter.",
+        help=("Compute: filter guests' traffic by their security groups. Needs nft and the kernel's br_netfilter."),
     ),
     cfg.IntOpt(
         "security_group_refresh_interval",
         default=60,
         min=1,
-        help="Compute: seconds after which a host asks again what it has to filter, if nobody told it of a change.",
+        help=("Compute: seconds after which a host queries its filter rules again without a change notification."),
     ),
     cfg.StrOpt(
         "public_interface",
         default="lo",
-        help="Compute: the interface of this machine that gets the floating addresses of its guests. With lo they are "
-        "answered for on all interfaces, but nobody is told when one has come from another host.",
+        help=(
+            "Compute: interface of this machine that gets the floating addresses of its guests. With lo the "
+            "machine answers for them on all interfaces, but announces no address that moves between hosts."
+        ),
     ),
     cfg.ListOpt(
         "host_ports",
         item_type=types.Integer(min=1, max=65535),
         default=[],
-        help="Compute: TCP ports of this host that guests may reach besides DHCP, DNS and the metadata service.",
+        help=("Compute: TCP ports of this host that guests may reach besides DHCP, DNS and the metadata service."),
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""``[neutron]``: where Neutron is, and as whom conductors ask it (``[network] backend = neutron``)."""
+"""``[neutron]``: URL and account for conductors' access to Neutron (``[network] backend = neutron``)."""
 
 from __future__ import annotations
 

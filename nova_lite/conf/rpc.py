@@ -14,27 +14,32 @@ OPTS = [
             ("permissive", "what is sent is signed; what comes in unsigned is taken, and told once in the log"),
             ("off", "nothing is signed or verified"),
         ],
-        help="Whether messages between daemons are signed and verified. Without this option: required where "
-        "keys_directory is set, else off.",
+        help=(
+            "Sign and verify messages between daemons. Default: required if keys_directory is set, else off. "
+            "permissive is for the change from off to required."
+        ),
     ),
     cfg.StrOpt(
         "keys_directory",
-        help="Where the daemon's own key is (ROLE.HOST.key, mode 0600), and the list of the public keys that are "
-        "trusted (trusted.json, the same everywhere). nova-lite-manage keys makes both.",
+        help=(
+            "Directory of the daemon's own key (ROLE.HOST.key, mode 0600) and the list of trusted public keys "
+            "(trusted.json, the same everywhere). nova-lite-manage keys creates both."
+        ),
     ),
     cfg.IntOpt(
         "signature_lifetime",
         default=300,
         min=30,
-        help="Seconds for which a message may be on its way. What has waited longer is refused; what matters of it is "
-        "sent again.",
+        help="Seconds for which a message is valid. Older ones are refused; important ones are sent again.",
     ),
     cfg.IntOpt(
         "clock_skew",
         default=30,
         min=0,
-        help="Seconds by which two machines' clocks may differ. Messages of one whose clock is further ahead are "
-        "refused, with a line in the log that says by how much.",
+        help=(
+            "Seconds by which two machines' clocks may differ. Messages from further ahead are refused, and a "
+            "log line reports the difference."
+        ),
     ),
     cfg.IntOpt(
         "replay_cache_size",
@@ -48,30 +53,38 @@ OPTS = [
         "self_check_interval",
         default=20,
         min=0,
-        help="Seconds between two calls of a daemon to itself, through the broker; also how long it waits for its "
-        "answer. 0: it does not check.",
+        help=(
+            "Seconds between two calls of a daemon to itself through the broker, and the timeout of each. 0: no check."
+        ),
     ),
     cfg.IntOpt(
         "self_check_misses",
         default=3,
         min=2,
-        help="Calls in a row without an answer, while the broker takes connections, after which the daemon drops its "
-        "connections and makes new ones. What it is at goes on.",
+        help=(
+            "Number of unanswered calls in a row, while the broker accepts connections, after which the "
+            "daemon reconnects. Its running work continues."
+        ),
     ),
     cfg.IntOpt(
         "max_waiting",
         default=200,
         min=1,
-        help="Messages that may wait in a daemon for a thread (executor_thread_pool_size). Of more, users' calls to a "
-        "conductor are refused (503), the least important ones first: lists, reads, changes, deletes.",
+        help=(
+            "Number of messages that may wait for a thread of a daemon (executor_thread_pool_size). Beyond "
+            "it, users' calls to a conductor get 503, the least important ones first: lists, reads, changes, "
+            "deletes."
+        ),
     ),
     cfg.IntOpt(
         "max_user_calls",
         deprecated_name="user_calls",
         default=8,
         min=1,
-        help="Calls of users that a conductor carries out at the same time, besides deletes. More of them would only "
-        "wait for the interpreter and for each other's rows.",
+        help=(
+            "Number of users' calls that a conductor runs concurrently, besides deletes. More would wait for "
+            "the interpreter and for row locks."
+        ),
     ),
     cfg.FloatOpt(
         "max_wait",

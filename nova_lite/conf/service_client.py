@@ -1,5 +1,4 @@
-"""A section that says where another service is, and as whom it is asked: keystoneauth's own options, and what they
-make."""
+"""Options of a section for another OpenStack service, from keystoneauth, and the client that they configure."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from nova_lite.base import exceptions
 
 
 class _Monotonic:
-    """What keystoneauth is to take for the module `time` where it spaces requests."""
+    """Replacement of the module `time` in keystoneauth's request spacing."""
 
     @staticmethod
     def time() -> float:
@@ -27,8 +26,10 @@ class _Monotonic:
 
 
 def space_by_monotonic_clock() -> None:
-    """Whoever makes adapters of keystoneauth's, or has them made, calls this first: they space requests by the wall
-    clock, and when that is set back, each request waits for as long as that was (keystoneauth 5.18)."""
+    """Make keystoneauth space requests by the monotonic clock. Every user of its adapters calls this first.
+
+    keystoneauth 5.18 uses the wall clock: when it is set back, each request waits for that long.
+    """
     _fair_semaphore.time = _Monotonic  # type: ignore[attr-defined, assignment]
 
 
@@ -41,7 +42,9 @@ def client_opts() -> list[cfg.Opt]:
 
 
 def plugin_opts() -> list[cfg.Opt]:
-    """For the sample: what ``auth_type = password`` takes. keystoneauth registers the options of the plugin in use."""
+    """Return the options of ``auth_type = password`` for the sample. keystoneauth registers those of the plugin in
+    use.
+    """
     options: list[cfg.Opt] = loading.get_auth_plugin_conf_options("password")
     return options
 
@@ -49,8 +52,11 @@ def plugin_opts() -> list[cfg.Opt]:
 def load_adapter(
     conf: cfg.ConfigOpts, group: str, backend: str, wrap: Callable[[BaseAuthPlugin], BaseAuthPlugin] | None = None
 ) -> adapter.Adapter:
-    """Requests to the service of a section. ``backend``: the setting that needs it; ``wrap``: makes what authenticates
-    of the section's user. Raises `ConfigurationError`."""
+    """Return the client of a section's service.
+
+    ``backend``: the setting that needs it. ``wrap``: replaces the authentication plugin of the section's user.
+    Raises `ConfigurationError`.
+    """
     space_by_monotonic_clock()
     try:
         auth = loading.load_auth_from_conf_options(conf, group)

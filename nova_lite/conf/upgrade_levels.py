@@ -1,4 +1,4 @@
-"""``[upgrade_levels]``: what may be sent to services that are not upgraded yet."""
+"""``[upgrade_levels]``: newest versions of messages to services that are not upgraded yet."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ OPTS = [
     cfg.Opt(
         service,
         type=_VERSION,
-        help=f"Newest version of messages to the {service} service, as 1.N. What came in a later one is refused with "
-        "a clear error in place of being sent. To be set while daemons of several versions run side by side; not set: "
-        "all that this version knows is sent.",
+        help=f"Newest version of messages to the {service} service, as 1.N. Newer methods are refused clearly. "
+        "Set it while daemons of several versions run side by side. Default: no limit.",
     )
     for service in SERVICES
 ]

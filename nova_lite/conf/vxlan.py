@@ -1,4 +1,4 @@
-"""``[vxlan]``: how networks with a VNI span hosts."""
+"""``[vxlan]``: tunnels of networks that span hosts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ OPTS = [
     cfg.IPOpt(
         "local_ip",
         version=4,
-        help="Compute: the address of this host that other hosts send to what is for guests here on networks with a "
-        "VNI. Whoever else reaches its UDP port can send to those guests. Default: my_ip.",
+        help=(
+            "Compute: address of this host to which other hosts send traffic of networks with a VNI. Other "
+            "senders that reach its UDP port can reach those guests, too. Default: my_ip."
+        ),
     ),
     cfg.PortOpt(
         "dstport",
         default=4789,
-        help="Compute: the UDP port of VXLAN, the same on all hosts.",
+        help="Compute: UDP port of VXLAN, the same on all hosts.",
     ),
 ]
 

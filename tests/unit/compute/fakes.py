@@ -49,7 +49,7 @@ VIFS = [VIF(id="port", mac_address="52:54:00:00:00:01", address="10.0.0.5", netw
 
 
 def eventually(condition: Callable[[], Any], what: str = "condition") -> Any:
-    """The first true value of ``condition()`` within the deadline."""
+    """Return the first true value of ``condition()``. Fail after the deadline."""
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
         value = condition()
@@ -81,16 +81,16 @@ def build_request(generation: int = 1, uuid: str = UUID, **values: Any) -> Build
     return BuildRequest(generation=generation, **{**fields, **values})
 
 
-def ticket(action: str, action_id: int = LATER, generation: int = 1, uuid: str = UUID, **values: Any) -> ActionCommand:
+def command(action: str, action_id: int = LATER, generation: int = 1, uuid: str = UUID, **values: Any) -> ActionCommand:
     fields = {"host": HOST, "request_id": f"req-{action}", "instance": make_instance(uuid, vifs=VIFS)}
     return ActionCommand(action=action, action_id=action_id, generation=generation, **{**fields, **values})
 
 
 class FakeConductor:
-    """What compute asks of the conductor, with the signatures of `ConductorRPC`.
+    """Conductor with the signatures of `ConductorRPC` for the calls of a compute host.
 
-    ``errors``: method to errors that its next calls raise. ``hooks``: method to what is called first, with the
-    arguments. ``down``: every call raises `ServiceUnavailable`.
+    ``errors``: by method, errors that its next calls raise. ``hooks``: by method, functions that are called first, with
+    the arguments. ``down``: every call raises `ServiceUnavailable`.
     """
 
     def __init__(self) -> None:
@@ -100,16 +100,16 @@ class FakeConductor:
         self.verdicts: list[DomainVerdict] = []
         self.expected: list[ExpectedDomain] = []
         self.agreed: set[str] = set()
-        #: Knows nothing of what heartbeats ask.
+        #: An older conductor ignores the checks in heartbeats.
         self.is_old = False
         self.down = False
         self.epoch = 3
-        self.wanted = True
+        self.is_current = True
         self.open_requests: set[str] = set()
         self.images: dict[str, Image] = {}
         self.answers: list[dict[str, Any] | None] = []
         self.vifs = VIFS
-        #: At which question the interfaces are connected; None: never.
+        #: Number of the query at which the interfaces become active; None: never.
         self.connected: int | None = None
 
     def register_host(self, context: RequestContext, report: HostReport) -> int:
@@ -154,7 +154,7 @@ class FakeConductor:
 
     def report_task(self, context: RequestContext, host: str, action_id: int, task_state: str) -> bool:
         self._called("report_task", (action_id, task_state))
-        return self.wanted
+        return self.is_current
 
     def image_get(self, context: RequestContext, image_id: str) -> Image:
         if image_id not in self.images:
@@ -170,7 +170,7 @@ class FakeConductor:
 
     def is_command_current(self, context: RequestContext, host: str, action_id: int, sequence: int) -> bool:
         self._called("is_command_current", (host, action_id, sequence))
-        return self.wanted
+        return self.is_current
 
     def is_command_open(
         self, context: RequestContext, host: str, action_id: int, sequence: int | None, request_id: str
@@ -201,7 +201,7 @@ class FakeConductor:
         self.calls.append((method, arguments))
 
     def of(self, method: str) -> list[Any]:
-        """The arguments of the answered calls of a method."""
+        """Return the arguments of all answered calls of a method."""
         return [arguments for name, arguments in self.calls if name == method]
 
     @property
@@ -210,7 +210,7 @@ class FakeConductor:
 
 
 class HookedDriver(fake.FakeDriver):
-    """The fake driver; ``hooks``: what is called at a step."""
+    """The fake driver. ``hooks``: functions to call at a step."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -225,7 +225,8 @@ class HookedDriver(fake.FakeDriver):
 
 
 class Gate:
-    """A hook that holds whoever comes until it is opened; never opened, it is a daemon killed at that point."""
+    """A hook that blocks until it is opened. If it is never opened, it acts as a daemon that was killed at this
+    point."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -243,7 +244,7 @@ class Gate:
 
 
 class Host:
-    """One life of a compute daemon on ``path``; `next_life` is the one after a kill."""
+    """A run of a compute daemon on ``path``. `next_life` is the run after a kill."""
 
     def __init__(self, path: Path, conductor: FakeConductor | None = None, name: str = HOST, **compute: Any) -> None:
         self.path = path
@@ -254,7 +255,7 @@ class Host:
         self.driver = HookedDriver(self.conf, name, self._fetch_image)
         self.images = local.LocalImages(self.conf, self.conductor)  # type: ignore[arg-type]
         self.manager = manager.ComputeManager(self.conf, name, self.driver, self.conductor, self.images)  # type: ignore[arg-type]
-        # Pauses of whole seconds are for real life.
+        # Pauses of whole seconds would slow the tests down.
         self.manager.host.retrier._interval = 0.02
         self.context = get_admin_context()
         self.manager.connect()
@@ -271,21 +272,21 @@ class Host:
     def build(self, generation: int = 1, **values: Any) -> None:
         self.manager.build_and_run_instance(self.context, build_request(generation, **values))
 
-    def act(self, order: ActionCommand) -> None:
-        self.manager.commands[METHODS.get(order.action, f"{order.action}_instance")](self.context, order)
+    def act(self, command: ActionCommand) -> None:
+        self.manager.commands[METHODS.get(command.action, f"{command.action}_instance")](self.context, command)
 
     def settle(self) -> None:
         assert self.manager.jobs.wait_idle(DEADLINE), "jobs do not end"
 
     def built(self, generation: int = 1, **values: Any) -> Host:
-        """Build and wait; the instance has to be there."""
+        """Build and wait. Fail unless the instance exists then."""
         self.build(generation, **values)
         self.settle()
         assert self.domains() == {UUID: generation}
         return self
 
     def domains(self) -> dict[str, int]:
-        """Uuid to generation, from the hypervisor's own files."""
+        """Return the generation by uuid, from the hypervisor's own files."""
         files = (self.path / "instances" / f"fake-{self.name}" / "domains").glob("*.json")
         found = [msgspec.json.decode(file.read_bytes(), type=fake.Domain) for file in files]
         return {domain.uuid: domain.generation for domain in found}
@@ -300,7 +301,7 @@ class Host:
         return self.manager.host.fencing.get(UUID)
 
     def traces(self) -> list[str]:
-        """Every file of an instance that is on the hypervisor, and what is claimed."""
+        """Return every file of an instance on the hypervisor, and its claim."""
         root = self.path / "instances" / f"fake-{self.name}"
         found = [
             str(path.relative_to(root))

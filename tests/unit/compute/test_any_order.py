@@ -1,4 +1,4 @@
-"""Orders of one instance in any order, at once, doubled, with kills between them: the promises hold."""
+"""Commands of one instance in any order, concurrent and duplicated, with kills in between: revocations always hold."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from nova_lite.base import exceptions
 from nova_lite.compute.fencing import FencingTokenStore
-from tests.unit.compute.fakes import LATER, UUID, Host, ticket
+from tests.unit.compute.fakes import LATER, UUID, Host, command
 
 GENERATIONS = st.integers(1, 3)
 STEPS = ["plug_vifs", "spawn_before_domain", "spawn_after_domain"]
 
-#: One burst: orders that arrive at the same time.
+#: A burst: commands that arrive at the same time.
 ORDER = st.one_of(
     st.tuples(st.just("build"), GENERATIONS),
     st.tuples(st.just("fence"), GENERATIONS),
@@ -29,7 +29,7 @@ BURSTS = st.lists(st.lists(ORDER, min_size=1, max_size=3), min_size=1, max_size=
 
 
 class History:
-    """What was promised to the conductor so far."""
+    """Replies that the conductor has received so far."""
 
     def __init__(self) -> None:
         self.given_up = 0
@@ -55,7 +55,7 @@ def carry_out(host: Host, kind: str, value: Any, history: History) -> None:
     if kind == "build":
         host.build(value)
     elif kind == "delete":
-        host.act(ticket("delete", LATER, generation=3))
+        host.act(command("delete", LATER, generation=3))
     elif kind == "fail":
         host.control(fail_at=[value], fail_count=1)
     elif kind == "fence":
@@ -88,16 +88,16 @@ def play(path_of: Callable[[str], Any], bursts: list[list[tuple[str, Any]]]) -> 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(bursts=BURSTS)
-def test_promises_hold_in_any_order(
+def test_revocations_hold_in_any_order_of_commands(
     bursts: list[list[tuple[str, Any]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     play(tmp_path_factory.mktemp, bursts)
 
 
-def test_without_the_fence_they_do_not(
+def test_revocations_without_the_fencing_check_do_not_hold(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test above can fail: switch the tombstone's effect off, and a late order brings a guest back."""
+    """Prove that the test above can fail: without the check a late command brings a guest back."""
     monkeypatch.setattr(FencingTokenStore, "check", lambda *_: None)
     monkeypatch.setattr(
         "nova_lite.compute.operations.create.Builder._repeat_failure",

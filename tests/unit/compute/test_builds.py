@@ -1,4 +1,4 @@
-"""Builds: what is reported, what is left, and what late, doubled and crossing messages do."""
+"""Builds: reports, remains, and the effects of late, duplicate and crossing messages."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tests.unit.compute.fakes import (
     Gate,
     Host,
     build_request,
+    command,
     eventually,
     make_instance,
-    ticket,
 )
 
 BUILD_STEPS = ["plug_vifs", "image", "spawn_before_domain", "spawn_after_domain"]
 
 
-def test_a_build_is_started_spawned_and_reported(host: Host) -> None:
+def test_build_is_started_spawned_and_reported(host: Host) -> None:
     host.build()
     host.settle()
     assert host.domains() == {UUID: 1}
@@ -43,7 +43,7 @@ def test_a_build_is_started_spawned_and_reported(host: Host) -> None:
     assert line in host.manager.get_console_output(host.context, UUID, None)
 
 
-def test_a_build_whose_order_has_its_interfaces_asks_for_none(host: Host) -> None:
+def test_build_with_interfaces_in_its_command_queries_none(host: Host) -> None:
     host.build(instance=make_instance(UUID, vifs=VIFS), connected=host.manager.registration.admission)
     host.settle()
     assert [name for name, _ in host.conductor.calls[1:]] == ["finish_build"]
@@ -53,7 +53,7 @@ def test_a_build_whose_order_has_its_interfaces_asks_for_none(host: Host) -> Non
     assert line in host.manager.get_console_output(host.context, UUID, None)
 
 
-def test_an_order_from_before_the_host_was_forced_down_is_asked_about(host: Host) -> None:
+def test_build_command_of_an_ended_registration_is_queried(host: Host) -> None:
     """Its instance may run elsewhere by now."""
     before = host.manager.registration.admission
     host.conductor.epoch += 1
@@ -64,7 +64,7 @@ def test_an_order_from_before_the_host_was_forced_down_is_asked_about(host: Host
     assert (host.domains(), host.conductor.outcomes, host.record().revoked_generation) == ({}, [], 1)
 
 
-def test_the_rpc_thread_is_free_at_once_and_a_doubled_order_is_dropped(host: Host) -> None:
+def test_build_command_frees_the_rpc_thread_and_a_duplicate_is_dropped(host: Host) -> None:
     gate = host.driver.hooks["plug_vifs"] = Gate()
     host.build()
     gate.wait()
@@ -77,23 +77,23 @@ def test_the_rpc_thread_is_free_at_once_and_a_doubled_order_is_dropped(host: Hos
     assert len(host.conductor.of("start_build")) == 1
 
 
-def test_an_order_that_comes_again_after_the_build_only_reports_again(host: Host) -> None:
+def test_repeated_command_of_a_complete_build_only_reports_again(host: Host) -> None:
     host.built()
     host.built()
     assert host.conductor.outcomes == [(1, "built"), (1, "built")]
     assert host.driver.steps.count("spawn_after_domain") == 1
 
 
-def test_an_order_that_comes_after_a_later_action_is_dropped(host: Host) -> None:
+def test_build_command_older_than_an_action_is_dropped(host: Host) -> None:
     host.built()
-    host.act(ticket("stop"))
+    host.act(command("stop"))
     host.settle()
     host.built()
     assert host.conductor.outcomes == [(1, "built")]
     assert host.power() == PowerState.SHUTDOWN
 
 
-def test_a_lower_generation_is_destroyed_first_and_never_built_later(host: Host) -> None:
+def test_build_destroys_a_lower_generation_and_never_builds_it_again(host: Host) -> None:
     host.built(1)
     host.built(2)
     host.build(1)
@@ -107,7 +107,7 @@ def test_a_lower_generation_is_destroyed_first_and_never_built_later(host: Host)
     ("error", "outcome"),
     [("virt", "rescheduled"), ("unexpected", "rescheduled"), ("hypervisor", "rescheduled"), ("abort", "aborted")],
 )
-def test_a_failure_at_any_step_leaves_nothing_and_is_fenced_before_it_is_reported(
+def test_build_failure_leaves_nothing_and_is_revoked_before_its_report(
     host: Host, step: str, error: str, outcome: str
 ) -> None:
     seen: list[Any] = []
@@ -126,8 +126,8 @@ def test_a_failure_at_any_step_leaves_nothing_and_is_fenced_before_it_is_reporte
 
 
 @pytest.mark.parametrize("step", ["list_domains", *BUILD_STEPS[:3]])
-def test_with_the_hypervisor_gone_a_build_goes_elsewhere_without_waiting_for_it(host: Host, step: str) -> None:
-    """No domain was made, so none can run: what is left of disks is for the domain reconciliation."""
+def test_build_without_a_hypervisor_is_rescheduled_at_once(host: Host, step: str) -> None:
+    """No domain was created, so none can run. The domain reconciliation removes remaining disks."""
     host.control(fail_at=[step, "destroy", "get_info", "plug_vifs"], fail_error="hypervisor")
     host.build()
     host.settle()
@@ -135,7 +135,7 @@ def test_with_the_hypervisor_gone_a_build_goes_elsewhere_without_waiting_for_it(
     assert "Connection to the hypervisor is broken" in host.conductor.of("finish_build")[0].message
 
 
-def test_a_domain_that_cannot_be_destroyed_is_not_reported_as_gone(host: Host) -> None:
+def test_build_failure_is_reported_only_when_its_domain_is_destroyed(host: Host) -> None:
     host.driver.hooks["spawn_after_domain"] = lambda: host.control(fail_at=["destroy"])
     host.driver._destroy = lambda uuid: None  # type: ignore[method-assign]  # the hypervisor does not let go of it
     host.conductor.hooks["finish_build"] = lambda _: pytest.fail("reported while the domain is there")
@@ -156,7 +156,7 @@ def test_a_domain_that_cannot_be_destroyed_is_not_reported_as_gone(host: Host) -
     assert host.traces() == []
 
 
-def test_a_failed_build_that_is_ordered_again_reports_the_same_again_and_builds_nothing(host: Host) -> None:
+def test_repeated_command_of_a_failed_build_repeats_its_report(host: Host) -> None:
     host.control(fail_at=["image"], fail_count=1, fail_error="abort")
     host.build()
     host.settle()
@@ -168,7 +168,7 @@ def test_a_failed_build_that_is_ordered_again_reports_the_same_again_and_builds_
     assert after.traces() == []
 
 
-def test_the_next_generation_may_be_built_where_the_last_one_failed(host: Host) -> None:
+def test_next_generation_is_built_where_the_last_one_failed(host: Host) -> None:
     host.control(fail_at=["image"], fail_count=1)
     host.build(1)
     host.settle()
@@ -186,7 +186,9 @@ def test_the_next_generation_may_be_built_where_the_last_one_failed(host: Host) 
         ({"images": {"kernel": Image(id="kernel", name="kernel")}}, "rescheduled", "Image kernel cannot be read"),
     ],
 )
-def test_requests_that_cannot_be_met_say_why(host: Host, values: dict[str, Any], outcome: str, words: str) -> None:
+def test_build_request_that_does_not_fit_reports_the_reason(
+    host: Host, values: dict[str, Any], outcome: str, words: str
+) -> None:
     host.build(**values)
     host.settle()
     assert host.conductor.outcomes == [(1, outcome)]
@@ -194,7 +196,7 @@ def test_requests_that_cannot_be_met_say_why(host: Host, values: dict[str, Any],
     assert host.traces() == []
 
 
-def test_the_hosts_own_capacity_counts_even_if_the_limits_are_wider(host: Host) -> None:
+def test_build_is_limited_by_the_hosts_capacity_below_the_limits(host: Host) -> None:
     host.control(memory_mb=700)
     host.manager.heartbeat.refresh()
     host.built(limits={"memory_mb": 99999})
@@ -202,7 +204,7 @@ def test_the_hosts_own_capacity_counts_even_if_the_limits_are_wider(host: Host) 
     host.build(uuid=other, instance=make_instance(other), limits={"memory_mb": 99999})
     host.settle()
     assert host.conductor.of("finish_build")[-1].outcome == "rescheduled"
-    host.act(ticket("delete"))
+    host.act(command("delete"))
     host.settle()
     host.build(2, uuid=other, instance=make_instance(other))
     host.settle()
@@ -224,11 +226,11 @@ def test_the_hosts_own_capacity_counts_even_if_the_limits_are_wider(host: Host) 
         (exceptions.FlavorDiskTooSmall(flavor_size=1, image_min_disk=2), True),
     ],
 )
-def test_which_failures_abort(error: Exception, abort: bool) -> None:
+def test_build_failure_aborts_or_reschedules_by_its_error(error: Exception, abort: bool) -> None:
     assert is_request_error(error) is abort
 
 
-def test_no_more_addresses_aborts(host: Host) -> None:
+def test_build_without_free_addresses_aborts(host: Host) -> None:
     host.conductor.errors["start_build"] = [exceptions.NoMoreFixedIps(network_id="net")]
     host.build()
     host.settle()
@@ -244,7 +246,7 @@ def test_no_more_addresses_aborts(host: Host) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["start_build", "finish_build"])
-def test_what_is_not_wanted_any_more_is_removed_without_a_report(host: Host, method: str, error: Exception) -> None:
+def test_rejected_build_is_removed_without_a_report(host: Host, method: str, error: Exception) -> None:
     host.conductor.errors[method] = [error]
     host.build()
     host.settle()
@@ -254,7 +256,7 @@ def test_what_is_not_wanted_any_more_is_removed_without_a_report(host: Host, met
 
 
 @pytest.mark.parametrize("outcome", ["built", "rescheduled"])
-def test_a_report_is_not_lost_while_the_conductor_is_away(host: Host, outcome: str) -> None:
+def test_build_report_is_repeated_until_the_conductor_answers(host: Host, outcome: str) -> None:
     def go_down(_: Any) -> None:
         host.conductor.down = True
         host.conductor.hooks["finish_build"] = tries.append
@@ -271,7 +273,7 @@ def test_a_report_is_not_lost_while_the_conductor_is_away(host: Host, outcome: s
     assert host.conductor.outcomes == [(1, outcome)]
 
 
-def test_a_build_waits_for_a_conductor_that_is_away_and_a_bug_there_is_retried_too(host: Host) -> None:
+def test_build_waits_for_an_unavailable_or_failing_conductor(host: Host) -> None:
     host.conductor.errors["start_build"] = [
         exceptions.DatabaseUnavailable(),
         RuntimeError("remote"),
@@ -281,7 +283,7 @@ def test_a_build_waits_for_a_conductor_that_is_away_and_a_bug_there_is_retried_t
     assert host.conductor.outcomes == [(1, "built")]
 
 
-def test_at_most_so_many_builds_at_a_time_and_a_delete_does_not_wait_for_a_turn(tmp_path: Path) -> None:
+def test_builds_are_limited_and_a_delete_does_not_wait_for_a_slot(tmp_path: Path) -> None:
     host = Host(tmp_path, max_concurrent_builds=2)
     gate = host.driver.hooks["plug_vifs"] = Gate()
     uuids = [f"{number}2222222-2222-4222-8222-222222222222" for number in range(3)]
@@ -290,7 +292,7 @@ def test_at_most_so_many_builds_at_a_time_and_a_delete_does_not_wait_for_a_turn(
     eventually(lambda: host.driver.steps.count("plug_vifs") == 2)
     started = {uuid for uuid, _, _ in host.conductor.of("start_build")}
     (waiting,) = set(uuids) - started
-    host.act(ticket("delete", uuid=waiting))
+    host.act(command("delete", uuid=waiting))
     eventually(lambda: host.conductor.of("finish_action"))
     assert host.driver.steps.count("plug_vifs") == 2
     gate.open()
@@ -298,15 +300,15 @@ def test_at_most_so_many_builds_at_a_time_and_a_delete_does_not_wait_for_a_turn(
     assert set(host.domains()) == started
 
 
-# --- a delete or a fence meets a build
+# --- a delete or a revocation during a build
 
 
 @pytest.mark.parametrize("step", BUILD_STEPS)
-def test_a_delete_stops_a_build_at_any_step(host: Host, step: str) -> None:
+def test_delete_stops_a_build_at_any_step(host: Host, step: str) -> None:
     gate = host.driver.hooks[step] = Gate()
     host.build()
     gate.wait()
-    host.act(ticket("delete"))
+    host.act(command("delete"))
     eventually(lambda: host.record().last_action_id == LATER)
     gate.open()
     host.settle()
@@ -316,20 +318,20 @@ def test_a_delete_stops_a_build_at_any_step(host: Host, step: str) -> None:
     assert host.conductor.of("finish_action") == [(LATER, None, None)]
 
 
-def test_a_delete_during_the_last_check_finds_the_domain_and_destroys_it(host: Host) -> None:
-    """Fenced after the driver asked, before the build is noted as complete."""
+def test_delete_during_the_last_check_destroys_the_domain(host: Host) -> None:
+    """The instance is revoked after the driver's check, and before the build is recorded as complete."""
     gate = host.driver.hooks["spawn_after_domain"] = Gate()
     host.build()
     gate.wait()
     assert host.domains() == {UUID: 1}
-    host.act(ticket("delete"))
+    host.act(command("delete"))
     gate.open()
     host.settle()
     assert host.traces() == []
 
 
-def test_the_driver_asks_the_fence_right_before_the_domain_exists(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The proof that the tests above can fail: without that check a fenced generation comes to exist."""
+def test_driver_checks_fencing_right_before_it_creates_the_domain(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prove that the tests above can fail: without that check a revoked generation is created."""
     existed: list[dict[str, int]] = []
     host.driver.hooks["spawn_before_domain"] = lambda: host.manager.host.fencing.revoke(UUID, 1)
     host.driver.hooks["spawn_after_domain"] = lambda: existed.append(host.domains())
@@ -347,8 +349,8 @@ def test_the_driver_asks_the_fence_right_before_the_domain_exists(host: Host, mo
     assert existed == [{UUID: 2}]
 
 
-def test_a_build_ordered_after_its_delete_is_dropped(host: Host) -> None:
-    host.act(ticket("delete"))
+def test_build_command_after_its_delete_is_dropped(host: Host) -> None:
+    host.act(command("delete"))
     host.settle()
     host.build()
     host.settle()
@@ -360,7 +362,7 @@ def test_a_build_ordered_after_its_delete_is_dropped(host: Host) -> None:
 
 
 def killed_at(host: Host, step: str) -> Host:
-    """The life after one that ended at ``step`` of a build: its thread never goes on."""
+    """Return the run after a kill at ``step`` of a build, whose thread never continues."""
     gate = Gate()
     (host.conductor.hooks if step in ("start_build", "finish_build") else host.driver.hooks)[step] = gate
     host.build()
@@ -373,7 +375,7 @@ ALL_STEPS = ["start_build", *BUILD_STEPS, "finish_build"]
 
 
 @pytest.mark.parametrize("step", ALL_STEPS)
-def test_after_a_kill_the_same_order_makes_the_instance_exist_once(host: Host, step: str) -> None:
+def test_repeated_build_command_after_a_kill_creates_one_instance(host: Host, step: str) -> None:
     after = killed_at(host, step)
     after.manager.reconciler.run()
     after.built()
@@ -381,8 +383,8 @@ def test_after_a_kill_the_same_order_makes_the_instance_exist_once(host: Host, s
 
 
 @pytest.mark.parametrize("step", ALL_STEPS)
-def test_after_a_kill_a_fence_is_an_answer_for_good(host: Host, step: str) -> None:
-    """Either it runs (False), or nothing is left and a late order for it builds nothing (True)."""
+def test_fencing_reply_after_a_kill_is_final(host: Host, step: str) -> None:
+    """The instance runs (False), or nothing is left and a late command builds nothing (True)."""
     after = killed_at(host, step)
     fenced = after.fence()
     assert fenced is (step not in ("spawn_after_domain", "finish_build"))
@@ -395,9 +397,9 @@ def test_after_a_kill_a_fence_is_an_answer_for_good(host: Host, step: str) -> No
 
 
 @pytest.mark.parametrize("step", ALL_STEPS)
-def test_after_a_kill_a_delete_leaves_nothing(host: Host, step: str) -> None:
+def test_delete_after_a_kill_leaves_nothing(host: Host, step: str) -> None:
     after = killed_at(host, step)
-    after.act(ticket("delete"))
+    after.act(command("delete"))
     after.settle()
     after.build()
     after.settle()
@@ -405,8 +407,8 @@ def test_after_a_kill_a_delete_leaves_nothing(host: Host, step: str) -> None:
     assert host.conductor.of("finish_action") == [(LATER, None, None)]
 
 
-def test_a_kill_between_tombstone_and_removal_does_not_bring_the_domain_back(host: Host) -> None:
-    """The build was given up on; that its domain still runs must not be taken for a success, by nobody."""
+def test_domain_of_a_revoked_build_is_destroyed_after_a_kill(host: Host) -> None:
+    """The build is revoked. Its running domain must not count as a success."""
     gate = host.driver.hooks["destroy"] = Gate()
     host.driver._destroy = lambda uuid: None  # type: ignore[method-assign]
     host.control(fail_at=["spawn_after_domain"])
@@ -428,7 +430,7 @@ def test_claims_survive_a_kill(host: Host) -> None:
     assert host.next_life().manager.host.claims.used().memory_mb == 512
 
 
-def test_a_fence_record_is_private_and_needs_no_more_than_one_file(host: Host) -> None:
+def test_fencing_record_is_one_private_file(host: Host) -> None:
     host.built()
     directory = host.path / "fences" / HOST
     assert sorted(path.name for path in directory.iterdir()) == [f"{UUID}.json", "identity"]
@@ -436,7 +438,7 @@ def test_a_fence_record_is_private_and_needs_no_more_than_one_file(host: Host) -
     assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}
 
 
-def test_what_the_driver_is_given(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_receives_the_build_request(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     specs: list[SpawnSpec] = []
     original = host.driver.spawn
     monkeypatch.setattr(host.driver, "spawn", lambda spec: (specs.append(spec), original(spec)))

@@ -14,12 +14,12 @@ def claims(vcpus: int = 4, memory_mb: int = 1000, disk_gb: int = 10) -> Claims:
     return Claims(lambda: Resources(vcpus=vcpus, memory_mb=memory_mb, disk_gb=disk_gb))
 
 
-def test_what_a_flavor_takes() -> None:
+def test_flavor_claims_its_resources() -> None:
     flavor = Flavor(flavorid="1", name="x", vcpus=2, memory_mb=64, root_gb=3, ephemeral_gb=1, swap=1025)
     assert Resources.of(flavor, None) == Resources(vcpus=2, memory_mb=64, disk_gb=6)
 
 
-def test_cpus_of_its_own_are_none_that_are_shared() -> None:
+def test_dedicated_cpus_are_not_claimed_as_shared() -> None:
     flavor = Flavor(flavorid="1", name="x", vcpus=2, memory_mb=64, root_gb=3)
     cell = InstanceNUMACell(id=0, cell=0, cpus=[0, 1], memory_mb=64, pins=[4, 6], held=[5])
     pinned = InstanceNUMATopology(cells=[cell])
@@ -28,7 +28,7 @@ def test_cpus_of_its_own_are_none_that_are_shared() -> None:
     assert Resources.of(flavor, floating) == Resources(vcpus=2, memory_mb=64, disk_gb=3)
 
 
-def test_a_cpu_is_one_guests_and_one_that_the_host_gives_out_so() -> None:
+def test_dedicated_cpu_is_claimed_once_and_only_if_configured() -> None:
     host = Claims(lambda: Resources(cpus=(4, 5, 6)))
     host.instance_claim("a", Resources(cpus=(4, 5)), {})
     host.instance_claim("a", Resources(cpus=(4, 5)), {})
@@ -44,7 +44,7 @@ def test_a_cpu_is_one_guests_and_one_that_the_host_gives_out_so() -> None:
     host.instance_claim("b", Resources(cpus=(5, 6)), {})
 
 
-def test_up_to_the_capacity_and_again_after_a_release() -> None:
+def test_claims_are_limited_by_the_capacity_until_a_release() -> None:
     host = claims()
     host.instance_claim("a", Resources(memory_mb=600), {})
     host.instance_claim("a", Resources(memory_mb=1000), {})
@@ -57,16 +57,16 @@ def test_up_to_the_capacity_and_again_after_a_release() -> None:
 
 
 @pytest.mark.parametrize("name", ["vcpus", "memory_mb", "disk_gb"])
-def test_the_smaller_of_limit_and_capacity_counts_for_each_resource(name: str) -> None:
-    wanted = Resources(**{name: 5})
+def test_claim_is_limited_by_the_smaller_of_limit_and_capacity(name: str) -> None:
+    resources = Resources(**{name: 5})
     with pytest.raises(exceptions.ComputeResourcesUnavailable):
-        claims(**{name: 9}).instance_claim("a", wanted, {name: 4})
+        claims(**{name: 9}).instance_claim("a", resources, {name: 4})
     with pytest.raises(exceptions.ComputeResourcesUnavailable):
-        claims(**{name: 4}).instance_claim("a", wanted, {name: 9})
-    claims(**{name: 5}).instance_claim("a", wanted, {name: 5})
+        claims(**{name: 4}).instance_claim("a", resources, {name: 9})
+    claims(**{name: 5}).instance_claim("a", resources, {name: 5})
 
 
-def test_claims_at_the_same_time_do_not_exceed_the_host() -> None:
+def test_concurrent_claims_do_not_exceed_the_host() -> None:
     host = claims(memory_mb=100)
     granted: list[int] = []
 

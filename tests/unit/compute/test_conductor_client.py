@@ -1,4 +1,4 @@
-"""Reports of a compute host: those that wait at the same time are one message. Each job gets its own result."""
+"""Reports of a compute host: concurrent reports form one message. Each job gets its own result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a host says that consoles are."""
+"""Consoles of a host's guests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nova_lite.objects import Console
 from tests.unit.compute.fakes import UUID, FakeConductor, Host
 
 
-def test_a_guests_screen(host: Host) -> None:
+def test_vnc_console_of_a_running_guest(host: Host) -> None:
     host.conf.set_override("server_proxyclient_address", "192.0.2.5", "vnc")
     host.conf.set_override("novncproxy_base_url", "https://proxy/vnc.html", "vnc")
     with pytest.raises(exceptions.DomainNotFound):
@@ -27,7 +27,7 @@ def test_a_guests_screen(host: Host) -> None:
         host.manager.get_vnc_console(host.context, UUID, "novnc")
 
 
-def test_a_guests_serial_port(host: Host) -> None:
+def test_serial_console_of_a_running_guest(host: Host) -> None:
     host.built()
     with pytest.raises(exceptions.ConsoleTypeUnavailable):
         host.manager.get_serial_console(host.context, UUID, "serial")
@@ -39,7 +39,7 @@ def test_a_guests_serial_port(host: Host) -> None:
         host.manager.get_serial_console(host.context, UUID, "novnc")
 
 
-def test_a_paused_guest_shows_what_it_showed_and_one_that_is_off_nothing(host: Host) -> None:
+def test_paused_guest_has_consoles_and_a_stopped_one_has_none(host: Host) -> None:
     host.built()
     host.driver.pause(UUID)
     host.manager.get_vnc_console(host.context, UUID, "novnc")
@@ -48,7 +48,7 @@ def test_a_paused_guest_shows_what_it_showed_and_one_that_is_off_nothing(host: H
         host.manager.get_vnc_console(host.context, UUID, "novnc")
 
 
-def test_whose_a_port_is(host: Host) -> None:
+def test_console_port_belongs_to_one_guest(host: Host) -> None:
     def is_at(port: int, console_type: str = "novnc", uuid: str = UUID) -> bool:
         return host.manager.validate_console_port(host.context, uuid, port, console_type)
 
@@ -63,7 +63,7 @@ def test_whose_a_port_is(host: Host) -> None:
     assert not is_at(5900)
 
 
-def test_a_driver_without_consoles_says_so(host: Host) -> None:
+def test_driver_without_consoles_is_an_error(host: Host) -> None:
     class Mute:
         pass
 

@@ -1,4 +1,4 @@
-"""Orders (delete, stop, start, reboot, ...): doubled, late, reordered, failing, and over a kill."""
+"""Commands (delete, stop, start, reboot, ...): duplicate, late, reordered, failing, and after a kill."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nova_lite.compute.operations import HANDLERS
 from nova_lite.operations import HostStep, Operation
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver
-from tests.unit.compute.fakes import LATER, UUID, Gate, Host, eventually, ticket
+from tests.unit.compute.fakes import LATER, UUID, Gate, Host, command, eventually
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN
 
 
-def test_stop_start_reboot_delete(host: Host) -> None:
+def test_commands_stop_start_reboot_and_delete_a_guest(host: Host) -> None:
     host.built()
     for number, action in enumerate(["stop", "start", "reboot", "delete"]):
-        host.act(ticket(action, LATER + number))
+        host.act(command(action, LATER + number))
         host.settle()
     assert host.conductor.of("finish_action") == [
         (LATER, SHUTDOWN, None),
@@ -33,15 +33,15 @@ def test_stop_start_reboot_delete(host: Host) -> None:
 
 
 @pytest.mark.parametrize(("reboot_type", "plugged"), [("SOFT", 1), ("HARD", 2)])
-def test_a_hard_reboot_also_mends_the_network(host: Host, reboot_type: str, plugged: int) -> None:
+def test_hard_reboot_repairs_the_network(host: Host, reboot_type: str, plugged: int) -> None:
     host.built()
-    host.act(ticket("reboot", payload={"reboot_type": reboot_type}))
+    host.act(command("reboot", payload={"reboot_type": reboot_type}))
     host.settle()
     assert host.driver.steps.count("plug_vifs") == plugged
 
 
-def test_a_hard_reboot_brings_the_domain_up_to_date(host: Host) -> None:
-    """With what the conductor says that it is made of; an old one does not say it."""
+def test_hard_reboot_redefines_the_domain(host: Host) -> None:
+    """The command contains the image. An older conductor's command does not."""
     renewed: list[driver.SpawnSpec] = []
     host.driver.renew = renewed.append  # type: ignore[attr-defined]
     host.built()
@@ -49,69 +49,69 @@ def test_a_hard_reboot_brings_the_domain_up_to_date(host: Host) -> None:
     for number, payload in enumerate(
         ({"reboot_type": "SOFT"}, {"reboot_type": "HARD"}, {"reboot_type": "HARD", **made_of})
     ):
-        host.act(ticket("reboot", LATER + number, payload=payload))
+        host.act(command("reboot", LATER + number, payload=payload))
         host.settle()
     (spec,) = renewed
     assert spec.image is not None
     assert (spec.instance.uuid, spec.image.properties) == (UUID, {"hw_disk_bus": "scsi"})
 
 
-def test_a_doubled_ticket_is_carried_out_once_and_reported_again(host: Host) -> None:
+def test_duplicate_command_runs_once_and_is_reported_again(host: Host) -> None:
     host.built()
     gate = host.driver.hooks["power_off"] = Gate()
-    host.act(ticket("stop"))
+    host.act(command("stop"))
     gate.wait()
-    host.act(ticket("stop"))
+    host.act(command("stop"))
     assert host.manager.jobs.acting() == [LATER]
     gate.open()
     host.settle()
     host.driver.power_on(UUID)
-    host.act(ticket("stop"))
+    host.act(command("stop"))
     host.settle()
     assert host.power() == RUNNING, "a finished stop must not stop again"
     assert host.conductor.of("finish_action") == [(LATER, SHUTDOWN, None)] * 2
 
 
-def test_a_finished_ticket_is_remembered_over_a_kill(host: Host) -> None:
+def test_finished_command_is_remembered_after_a_kill(host: Host) -> None:
     host.built()
-    host.act(ticket("stop"))
+    host.act(command("stop"))
     host.settle()
     after = host.next_life()
     after.driver.power_on(UUID)
-    after.act(ticket("stop"))
+    after.act(command("stop"))
     after.settle()
     assert after.power() == RUNNING
     assert host.conductor.of("finish_action") == [(LATER, SHUTDOWN, None)] * 2
 
 
-def test_a_ticket_interrupted_by_a_kill_is_carried_out_when_it_comes_again(host: Host) -> None:
+def test_command_interrupted_by_a_kill_runs_when_it_is_repeated(host: Host) -> None:
     host.built()
     gate = host.driver.hooks["power_off"] = Gate()
-    host.act(ticket("stop"))
+    host.act(command("stop"))
     gate.wait()
     after = host.next_life()
-    after.act(ticket("stop"))
+    after.act(command("stop"))
     after.settle()
     assert after.power() == SHUTDOWN
     assert host.conductor.of("finish_action") == [(LATER, SHUTDOWN, None)]
 
 
-def test_a_ticket_older_than_the_last_one_seen_is_dropped(host: Host) -> None:
+def test_command_older_than_the_newest_one_is_dropped(host: Host) -> None:
     host.built()
-    host.act(ticket("start", LATER + 1))
+    host.act(command("start", LATER + 1))
     host.settle()
-    host.act(ticket("stop", LATER))
+    host.act(command("stop", LATER))
     host.settle()
     assert host.power() == RUNNING
     assert host.conductor.of("finish_action") == [(LATER + 1, RUNNING, None)]
 
 
-def test_a_ticket_overtaken_while_it_waited_for_the_lock_is_dropped(host: Host) -> None:
+def test_command_overtaken_while_it_waits_for_the_lock_is_dropped(host: Host) -> None:
     host.built()
     with host.manager.jobs.locks.hold(UUID):
-        host.act(ticket("stop", LATER))
+        host.act(command("stop", LATER))
         eventually(lambda: host.record().last_action_id == LATER)
-        host.act(ticket("delete", LATER + 1))
+        host.act(command("delete", LATER + 1))
         eventually(lambda: host.record().last_action_id == LATER + 1)
     host.settle()
     assert host.traces() == []
@@ -119,19 +119,19 @@ def test_a_ticket_overtaken_while_it_waited_for_the_lock_is_dropped(host: Host) 
     assert "power_off" not in host.driver.steps
 
 
-def test_a_delete_of_what_is_not_here_succeeds(host: Host) -> None:
-    host.act(ticket("delete"))
+def test_delete_of_a_missing_instance_succeeds(host: Host) -> None:
+    host.act(command("delete"))
     host.settle()
     assert host.conductor.of("finish_action") == [(LATER, None, None)]
 
 
-def test_a_failed_delete_is_tried_again_with_the_same_ticket(host: Host) -> None:
+def test_failed_delete_is_repeated_with_the_same_command(host: Host) -> None:
     host.built()
     host.control(fail_at=["destroy"], fail_count=1)
-    host.act(ticket("delete"))
+    host.act(command("delete"))
     host.settle()
     assert host.domains() == {UUID: 1}
-    host.act(ticket("delete"))
+    host.act(command("delete"))
     host.settle()
     assert host.traces() == []
     first, second = host.conductor.of("finish_action")
@@ -147,11 +147,11 @@ def test_a_failed_delete_is_tried_again_with_the_same_ticket(host: Host) -> None
         ("unexpected", "Unexpected RuntimeError on host host-a."),
     ],
 )
-def test_a_failure_is_reported_with_its_cause(host: Host, error: str, words: str) -> None:
+def test_command_failure_is_reported_with_its_cause(host: Host, error: str, words: str) -> None:
     host.built()
     host.driver.power_off(UUID, 0)
     host.control(fail_at=["power_on"], fail_error=error)
-    host.act(ticket("start"))
+    host.act(command("start"))
     host.settle()
     ((action_id, power_state, message),) = host.conductor.of("finish_action")
     assert (action_id, power_state) == (LATER, SHUTDOWN)
@@ -160,22 +160,22 @@ def test_a_failure_is_reported_with_its_cause(host: Host, error: str, words: str
 
 @pytest.mark.parametrize("action", ["stop", "start", "reboot", "evacuate"])
 @pytest.mark.parametrize("generation", [None, 2])
-def test_an_action_on_a_domain_that_is_not_the_one_meant_fails(host: Host, action: str, generation: int | None) -> None:
+def test_command_for_another_generation_fails(host: Host, action: str, generation: int | None) -> None:
     if generation is not None:
         host.built(generation)
-    host.act(ticket(action, generation=1))
+    host.act(command(action, generation=1))
     host.settle()
     ((_, _, message),) = host.conductor.of("finish_action")
     assert message == f"Instance {UUID} has no domain on this host."
     assert not {"power_off", "power_on", "reboot"} & set(host.driver.steps)
 
 
-def test_a_report_is_not_lost_while_the_conductor_is_away(host: Host) -> None:
+def test_command_report_is_repeated_until_the_conductor_answers(host: Host) -> None:
     host.built()
     host.conductor.down = True
     tries: list[object] = []
     host.conductor.hooks["finish_action"] = tries.append
-    host.act(ticket("stop"))
+    host.act(command("stop"))
     eventually(lambda: len(tries) >= 3)
     assert host.manager.jobs.acting() == [LATER]
     host.conductor.down = False
@@ -183,66 +183,66 @@ def test_a_report_is_not_lost_while_the_conductor_is_away(host: Host) -> None:
     assert host.conductor.of("finish_action") == [(LATER, SHUTDOWN, None)]
 
 
-def test_a_report_nobody_wants_ends_the_job(host: Host) -> None:
+def test_rejected_report_ends_the_job(host: Host) -> None:
     host.built()
     host.conductor.errors["finish_action"] = [exceptions.InstanceGone(instance_id=UUID)]
-    host.act(ticket("stop"))
+    host.act(command("stop"))
     host.settle()
     assert host.conductor.of("finish_action") == []
 
 
-def test_a_deleted_instance_stays_deleted_over_a_kill_between_fence_and_removal(host: Host) -> None:
+def test_deleted_instance_stays_deleted_after_a_kill_before_its_removal(host: Host) -> None:
     host.built()
     gate = host.driver.hooks["destroy"] = Gate()
-    host.act(ticket("delete"))
+    host.act(command("delete"))
     gate.wait()
     after = host.next_life()
     after.build()
     after.settle()
-    assert host.conductor.outcomes == [(1, "built")], "the late order must not report"
-    after.act(ticket("delete"))
+    assert host.conductor.outcomes == [(1, "built")], "the late command must not report"
+    after.act(command("delete"))
     after.settle()
     assert after.traces() == []
     assert host.conductor.of("finish_action") == [(LATER, None, None)]
 
 
-def test_a_completed_instance_is_kept_when_its_delete_was_not_carried_out(host: Host) -> None:
-    """Fenced by a delete that failed, it is the conductor's to decide what becomes of it, not the tombstone's."""
+def test_complete_instance_stays_after_a_failed_delete(host: Host) -> None:
+    """A failed delete has revoked it. The conductor decides what becomes of it, not the fencing token store."""
     host.built()
     host.control(fail_at=["destroy"])
-    host.act(ticket("delete"))
+    host.act(command("delete"))
     host.settle()
     after = host.next_life()
     after.control()
     after.manager.reconciler.run()
     assert after.domains() == {UUID: 1}
-    after.act(ticket("reboot", LATER + 1, payload={"reboot_type": "HARD"}))
+    after.act(command("reboot", LATER + 1, payload={"reboot_type": "HARD"}))
     after.settle()
     assert host.conductor.of("finish_action")[-1] == (LATER + 1, RUNNING, None)
 
 
-def test_there_is_work_for_every_step() -> None:
+def test_every_step_has_a_handler() -> None:
     steps = operations.command_methods().values()
     assert set(HANDLERS) == {step.method for step in steps if step.driver is None}
 
 
 @pytest.fixture
 def sleepy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """A host in a world with one more operation, which is one method of the driver, and lasts."""
+    """A host with one more operation, which is one method of the driver and is retried forever."""
     row = Operation("doze", steps=(HostStep("perform", "doze_instance", driver="doze", retry_forever=True),))
     monkeypatch.setattr(operations, "OPERATIONS", operations.OPERATIONS.extended(row))
     return Host(tmp_path)
 
 
-def test_an_operation_that_is_one_method_of_the_driver_needs_only_its_row(sleepy: Host) -> None:
+def test_operation_with_a_driver_method_needs_no_handler(sleepy: Host) -> None:
     dozing: list[str] = []
     driver: Any = sleepy.driver
     driver.doze = dozing.append
     sleepy.built()
     for _ in range(2):
-        sleepy.act(ticket("doze"))
+        sleepy.act(command("doze"))
         sleepy.settle()
-    sleepy.act(ticket("doze", LATER + 1, generation=2))
+    sleepy.act(command("doze", LATER + 1, generation=2))
     sleepy.settle()
     assert dozing == [UUID]
     reports = sleepy.conductor.of("finish_action")
@@ -250,13 +250,13 @@ def test_an_operation_that_is_one_method_of_the_driver_needs_only_its_row(sleepy
     assert "has no domain on this host" in reports[2][2]
 
 
-def test_a_driver_that_cannot_is_told_of_and_what_lasts_is_tried_again(sleepy: Host) -> None:
+def test_step_without_driver_support_fails_and_is_repeated_if_it_retries_forever(sleepy: Host) -> None:
     sleepy.built()
-    sleepy.act(ticket("doze"))
+    sleepy.act(command("doze"))
     sleepy.settle()
     driver: Any = sleepy.driver
     driver.doze = lambda uuid: None
-    sleepy.act(ticket("doze"))
+    sleepy.act(command("doze"))
     sleepy.settle()
     first, second = sleepy.conductor.of("finish_action")
     assert "doze" in first[2]

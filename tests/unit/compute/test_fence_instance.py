@@ -1,4 +1,4 @@
-"""`fence_instance` against builds before, during and after it."""
+"""`fence_instance` before, during and after a build."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.compute import manager
 from nova_lite.operations.states import PowerState
-from tests.unit.compute.fakes import UUID, Gate, Host, eventually, ticket
+from tests.unit.compute.fakes import UUID, Gate, Host, command, eventually
 
 
-def test_nothing_here_is_fenced_and_a_late_order_is_refused(host: Host) -> None:
+def test_missing_instance_is_revoked_and_a_late_build_rejected(host: Host) -> None:
     assert host.fence() is True
     host.build()
     host.settle()
@@ -22,35 +22,35 @@ def test_nothing_here_is_fenced_and_a_late_order_is_refused(host: Host) -> None:
     host.built(2)
 
 
-def test_a_complete_build_runs_and_is_not_touched(host: Host) -> None:
+def test_complete_build_is_not_revoked(host: Host) -> None:
     host.built()
     assert host.fence() is False
     assert host.domains() == {UUID: 1}
     assert host.record().revoked_generation < 1
 
 
-def test_a_late_fence_does_not_destroy_a_server_that_its_user_stopped(host: Host) -> None:
+def test_late_revocation_does_not_destroy_a_stopped_server(host: Host) -> None:
     host.built()
-    host.act(ticket("stop"))
+    host.act(command("stop"))
     host.settle()
     assert host.fence() is False
     assert host.next_life().fence() is False
     assert host.power() == PowerState.SHUTDOWN
 
 
-def test_a_fence_of_an_older_attempt_leaves_the_newer_one_alone(host: Host) -> None:
+def test_revocation_of_an_older_generation_leaves_the_newer_one(host: Host) -> None:
     host.built(2)
     assert host.fence(1) is True
     assert host.domains() == {UUID: 2}
 
 
-def test_a_fence_of_a_newer_attempt_removes_the_older_domain(host: Host) -> None:
+def test_revocation_of_a_newer_generation_removes_the_older_domain(host: Host) -> None:
     host.built(1)
     assert host.fence(2) is True
     assert host.traces() == []
 
 
-def test_a_build_whose_domain_vanished_is_fenced(host: Host) -> None:
+def test_build_whose_domain_vanished_is_revoked(host: Host) -> None:
     host.built()
     host.driver.destroy(UUID)
     assert host.fence() is True
@@ -60,7 +60,7 @@ def test_a_build_whose_domain_vanished_is_fenced(host: Host) -> None:
 
 
 @pytest.mark.parametrize("step", ["start_build", "plug_vifs", "image", "spawn_before_domain", "spawn_after_domain"])
-def test_a_fence_stops_a_build_in_progress_and_waits_for_it(host: Host, step: str) -> None:
+def test_revocation_stops_a_running_build_and_waits_for_it(host: Host, step: str) -> None:
     gate = Gate()
     (host.conductor.hooks if step == "start_build" else host.driver.hooks)[step] = gate
     host.build()
@@ -78,7 +78,7 @@ def test_a_fence_stops_a_build_in_progress_and_waits_for_it(host: Host, step: st
     assert host.conductor.outcomes == []
 
 
-def test_a_fence_does_not_wait_for_the_report_of_a_complete_build(host: Host) -> None:
+def test_revocation_does_not_wait_for_the_report_of_a_complete_build(host: Host) -> None:
     gate = host.conductor.hooks["finish_build"] = Gate()
     host.build()
     gate.wait()
@@ -88,7 +88,9 @@ def test_a_fence_does_not_wait_for_the_report_of_a_complete_build(host: Host) ->
     assert host.conductor.outcomes == [(1, "built")]
 
 
-def test_a_build_that_does_not_stop_in_time_is_asked_for_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_revocation_of_a_build_that_does_not_stop_has_to_be_repeated(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(manager, "FENCE_WAIT", 0.05)
     gate = host.driver.hooks["image"] = Gate()
     host.build()
@@ -101,7 +103,7 @@ def test_a_build_that_does_not_stop_in_time_is_asked_for_again(host: Host, monke
     assert host.traces() == []
 
 
-def test_a_fence_that_cannot_remove_says_so_and_keeps_its_promise(host: Host) -> None:
+def test_revocation_that_cannot_remove_the_domain_fails_but_holds(host: Host) -> None:
     host.built(1)
     host.control(fail_at=["destroy"])
     with pytest.raises(exceptions.VirtDriverError):
@@ -112,8 +114,8 @@ def test_a_fence_that_cannot_remove_says_so_and_keeps_its_promise(host: Host) ->
     assert host.traces()[1:] == [] or host.domains() == {}
 
 
-def test_build_and_fence_at_the_same_time_agree(host: Host) -> None:
-    """Whatever the timing: exactly one of "it runs" and "nothing is left" is true, and it is what was answered."""
+def test_concurrent_build_and_revocation_agree(host: Host) -> None:
+    """Whatever the timing: either it runs or nothing is left, and the reply is right."""
     for generation in range(1, 60):
         uuid_answers: list[bool] = []
         order = threading.Thread(target=host.build, args=(generation,))

@@ -1,4 +1,4 @@
-"""The tombstone store: what is promised survives, in every order of events."""
+"""The fencing token store: revocations survive, in every order of events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def store(tmp_path: Path) -> FencingTokenStore:
 
 
 def again(store: FencingTokenStore) -> FencingTokenStore:
-    """The store of the next life."""
+    """Return the store after a restart."""
     return FencingTokenStore(store._directory)
 
 
@@ -31,12 +31,12 @@ def failure(generation: int) -> BuildResult:
     return BuildResult(instance_uuid=UUID, generation=generation, host="h", outcome=BuildOutcome.ABORTED, message="why")
 
 
-def test_nothing_is_fenced_at_first(store: FencingTokenStore) -> None:
+def test_new_store_has_no_revocations(store: FencingTokenStore) -> None:
     store.check(UUID, 0)
     assert store.get(UUID) == Record(uuid=UUID)
 
 
-def test_a_fence_holds_for_it_and_all_below_and_over_a_restart(store: FencingTokenStore) -> None:
+def test_revocation_holds_for_lower_generations_and_after_a_restart(store: FencingTokenStore) -> None:
     store.revoke(UUID, 3)
     store.revoke(UUID, 2)
     for life in (store, again(store)):
@@ -46,7 +46,7 @@ def test_a_fence_holds_for_it_and_all_below_and_over_a_restart(store: FencingTok
         life.check(UUID, 4)
 
 
-def test_the_promise_is_synced_before_forbid_returns(store: FencingTokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_revocation_is_synced_before_revoke_returns(store: FencingTokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     fsync, replace = files.os.fsync, files.os.replace
     monkeypatch.setattr(files.os, "fsync", lambda fd: (synced.append("sync"), fsync(fd))[1])
@@ -55,7 +55,7 @@ def test_the_promise_is_synced_before_forbid_returns(store: FencingTokenStore, m
     assert synced == ["sync", "rename", "sync"]
 
 
-def test_a_failed_write_changes_nothing(store: FencingTokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_changes_nothing(store: FencingTokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.revoke(UUID, 1)
 
     def full(*_: object) -> None:
@@ -70,7 +70,7 @@ def test_a_failed_write_changes_nothing(store: FencingTokenStore, monkeypatch: p
     assert len(list(Path(store._directory).iterdir())) == 1
 
 
-def test_complete_and_fenced_exclude_each_other(store: FencingTokenStore) -> None:
+def test_complete_and_revoked_exclude_each_other(store: FencingTokenStore) -> None:
     store.mark_creating(UUID, 1)
     store.mark_built(UUID, 1, Resources(vcpus=1))
     assert store.revoke_unless_built(UUID, 1) is False
@@ -80,10 +80,10 @@ def test_complete_and_fenced_exclude_each_other(store: FencingTokenStore) -> Non
         store.mark_built(UUID, 2)
     with pytest.raises(exceptions.Fenced):
         store.mark_creating(UUID, 2)
-    assert not store.get(UUID).is_revoked(1), "fenced or not, what was completed is not given up on"
+    assert not store.get(UUID).is_revoked(1), "a complete build stays valid"
 
 
-def test_of_many_threads_either_the_build_or_the_fence_wins(store: FencingTokenStore) -> None:
+def test_concurrent_build_and_revocation_have_one_winner(store: FencingTokenStore) -> None:
     for generation in range(1, 40):
         won: list[str] = []
 
@@ -106,7 +106,7 @@ def test_of_many_threads_either_the_build_or_the_fence_wins(store: FencingTokenS
         assert len(won) == 1
 
 
-def test_a_refusal_is_remembered_with_its_report(store: FencingTokenStore) -> None:
+def test_failed_build_is_remembered_with_its_report(store: FencingTokenStore) -> None:
     store.mark_creating(UUID, 2)
     store.revoke_failed_build(failure(2))
     record = again(store).get(UUID)
@@ -117,13 +117,13 @@ def test_a_refusal_is_remembered_with_its_report(store: FencingTokenStore) -> No
     assert not again(store).get(UUID).may_have_domain
 
 
-def test_a_refusal_does_not_lower_a_fence(store: FencingTokenStore) -> None:
+def test_failed_build_does_not_lower_a_revocation(store: FencingTokenStore) -> None:
     store.revoke(UUID, 5)
     store.revoke_failed_build(failure(4))
     assert store.get(UUID).revoked_generation == 5
 
 
-def test_admission(store: FencingTokenStore) -> None:
+def test_admission_accepts_commands_in_order(store: FencingTokenStore) -> None:
     done = ActionResult(power_state=4)
     assert store.admit(UUID, 7)
     assert store.admit(UUID, 7), "seen, not finished"
@@ -138,13 +138,13 @@ def test_admission(store: FencingTokenStore) -> None:
     assert (after.get(UUID).result, after.get(UUID).revoked_generation) == (None, 3)
 
 
-def test_a_dropped_delete_fences_nothing(store: FencingTokenStore) -> None:
+def test_dropped_delete_revokes_nothing(store: FencingTokenStore) -> None:
     store.admit(UUID, 8)
     assert not store.admit(UUID, 7, revoke_generation=9)
     store.check(UUID, 9)
 
 
-def test_pruning_forgets_only_what_is_not_here(store: FencingTokenStore) -> None:
+def test_pruning_removes_only_records_without_a_domain(store: FencingTokenStore) -> None:
     here, gone = UUID, "22222222-2222-4222-8222-222222222222"
     store.mark_creating(here, 1)
     store.revoke(gone, 1)
@@ -162,7 +162,7 @@ def test_resources_of_completed_builds(store: FencingTokenStore) -> None:
     assert again(store).resources() == {}
 
 
-def test_an_unreadable_record_stops_the_daemon_with_one_line(store: FencingTokenStore) -> None:
+def test_corrupt_record_stops_the_daemon_with_one_line(store: FencingTokenStore) -> None:
     store.revoke(UUID, 1)
     path = Path(store._directory) / f"{UUID}.json"
     path.write_bytes(b"{")
@@ -170,13 +170,13 @@ def test_an_unreadable_record_stops_the_daemon_with_one_line(store: FencingToken
         again(store)
 
 
-def test_a_file_half_written_at_a_kill_is_ignored_and_removed(store: FencingTokenStore) -> None:
+def test_partial_file_of_a_kill_is_ignored_and_removed(store: FencingTokenStore) -> None:
     (Path(store._directory) / f"{files.TEMPORARY}x").write_bytes(b"{")
     again(store)
     assert list(Path(store._directory).iterdir()) == []
 
 
-def test_a_uuid_never_leaves_the_directory(store: FencingTokenStore) -> None:
+def test_record_path_stays_in_the_directory(store: FencingTokenStore) -> None:
     store.revoke("../../evil", 1)
     assert [path.name for path in Path(store._directory).iterdir()] == ["evil.json"]
 
@@ -198,7 +198,7 @@ EVENTS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(events=EVENTS)
-def test_whatever_happens_a_given_up_generation_is_never_made_again(
+def test_revoked_generation_is_never_created_again(
     events: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     store = FencingTokenStore(str(tmp_path_factory.mktemp("fences")))
@@ -226,7 +226,7 @@ def test_whatever_happens_a_given_up_generation_is_never_made_again(
         assert max(0, store.get(UUID).revoked_generation) == given_up
 
 
-def test_a_host_keeps_its_identity_and_another_has_another(store: FencingTokenStore, tmp_path: Path) -> None:
+def test_identity_is_kept_and_differs_between_hosts(store: FencingTokenStore, tmp_path: Path) -> None:
     identity = store.identity()
     assert again(store).identity() == identity
     assert FencingTokenStore(str(tmp_path / "other")).identity() != identity
@@ -234,7 +234,7 @@ def test_a_host_keeps_its_identity_and_another_has_another(store: FencingTokenSt
     assert again(store).identity() == identity
 
 
-def test_an_identity_that_cannot_be_read_is_not_replaced(store: FencingTokenStore) -> None:
+def test_corrupt_identity_is_not_replaced(store: FencingTokenStore) -> None:
     Path(store._directory, "identity").write_text("what")
     with pytest.raises(exceptions.ConfigurationError, match="identity"):
         store.identity()

@@ -1,4 +1,4 @@
-"""The machine's boot, remembered over the daemon's lives."""
+"""The machine's boot, remembered across restarts of the daemon."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from tests.unit.compute.fakes import UUID, Host
 
 @pytest.fixture
 def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The kernel's file."""
+    """File in place of the kernel's."""
     path = tmp_path / "boot_id"
     path.write_text("one\n")
     monkeypatch.setattr(host_boot, "BOOT_ID", str(path))
     return path
 
 
-def test_a_boot_is_new_until_it_is_settled(tmp_path: Path, boot: Path) -> None:
-    def asked() -> HostBoot:
+def test_boot_is_new_until_it_is_reconciled(tmp_path: Path, boot: Path) -> None:
+    def restarted() -> HostBoot:
         return HostBoot(str(tmp_path / "boots" / "host"))
 
-    assert not asked().is_new(), "nothing is remembered yet"
-    asked().mark_reconciled()
-    assert not asked().is_new()
+    assert not restarted().is_new(), "no boot is remembered yet"
+    restarted().mark_reconciled()
+    assert not restarted().is_new()
     boot.write_text("two\n")
-    assert asked().is_new()
-    assert asked().is_new()
-    asked().mark_reconciled()
-    assert not asked().is_new()
+    assert restarted().is_new()
+    assert restarted().is_new()
+    restarted().mark_reconciled()
+    assert not restarted().is_new()
 
 
 def reported(host: Host) -> list[bool]:
-    """``lost_power`` of the last report."""
+    """Return ``lost_power`` of the domains in the last report."""
     reports: list[DomainReport] = host.conductor.of("reconcile_domains")[-1][0]
     return [report.lost_power for report in reports]
 
 
 @pytest.mark.parametrize("resumes", [True, False])
-def test_after_a_boot_guests_that_are_off_have_lost_power(host: Host, boot: Path, resumes: bool) -> None:
+def test_guests_that_are_off_after_a_boot_have_lost_power(host: Host, boot: Path, resumes: bool) -> None:
     host.conf.set_override("resume_guests_state_on_host_boot", resumes)
     host.built()
     host.manager.reconciler.run()
@@ -55,10 +55,10 @@ def test_after_a_boot_guests_that_are_off_have_lost_power(host: Host, boot: Path
     host.manager.reconciler.run()
     assert reported(host) == [resumes]
     host.manager.reconciler.run()
-    assert reported(host) == [False], "it is told once"
+    assert reported(host) == [False], "it is reported once"
 
 
-def test_a_boot_is_told_until_the_conductor_has_heard_of_it(host: Host, boot: Path) -> None:
+def test_boot_is_reported_until_the_conductor_replies(host: Host, boot: Path) -> None:
     host.conf.set_override("resume_guests_state_on_host_boot", True)
     host.built()
     host.manager.reconciler.run()

@@ -1,4 +1,4 @@
-"""A hypervisor that does not answer: what the host says of it, and what it promises without it."""
+"""A hypervisor that does not answer: the host's reports, and the revocations that need no hypervisor."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.daemon.service import Periodic
 from nova_lite.operations.states import PowerState
-from tests.unit.compute.fakes import UUID, Gate, Host, eventually, ticket
+from tests.unit.compute.fakes import UUID, Gate, Host, command, eventually
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """It counts as hung as soon as `hang` says so."""
+    """Host whose hypervisor counts as hung as soon as `hang` is called."""
     made = Host(tmp_path, max_concurrent_builds=1)
     made.conf.set_override("report_interval", 1)
     made.conf.set_override("hypervisor_timeout", 3, "compute")
@@ -24,7 +24,7 @@ def host(tmp_path: Path) -> Host:
 
 
 def hang(host: Host) -> None:
-    """Its every call does not return from now on, and has not for long."""
+    """Make every call of the hypervisor hang from now on, and make its last reply old."""
     host.control(hang_at=["*"])
     threading.Thread(target=host.manager.heartbeat.refresh, daemon=True).start()
     host.manager.heartbeat._answered -= 5
@@ -41,7 +41,9 @@ def reported(host: Host) -> list[bool]:
     return [report.hypervisor_up for report in host.conductor.of("report_state")]
 
 
-def test_it_is_told_once_and_by_heartbeats(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+def test_hung_hypervisor_is_logged_once_and_reported_by_heartbeats(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING, "nova_lite.compute.manager")
     host.manager.watch_hypervisor()
     assert reported(host) == []
@@ -58,7 +60,7 @@ def test_it_is_told_once_and_by_heartbeats(host: Host, caplog: pytest.LogCapture
     ]
 
 
-def test_an_error_is_no_answer_either(host: Host) -> None:
+def test_hypervisor_that_returns_errors_counts_as_down(host: Host) -> None:
     host.control(fail_at=["inventory"], fail_count=-1, fail_error="hypervisor")
     with pytest.raises(exceptions.HypervisorUnavailable):
         host.manager.heartbeat.refresh()
@@ -67,8 +69,8 @@ def test_an_error_is_no_answer_either(host: Host) -> None:
     assert not host.manager.heartbeat.is_hypervisor_up()
 
 
-def test_builds_that_wait_go_elsewhere(host: Host) -> None:
-    """One hangs in the driver, one waits behind it, and one comes later."""
+def test_waiting_builds_are_rescheduled(host: Host) -> None:
+    """A build hangs in the driver, another waits behind it, and a third arrives later."""
     others = ["22222222-2222-4222-8222-222222222222", "33333333-3333-4333-8333-333333333333"]
     gate = host.driver.hooks["plug_vifs"] = Gate()
     host.build()
@@ -85,10 +87,10 @@ def test_builds_that_wait_go_elsewhere(host: Host) -> None:
     answer_again(host)
     gate.open()
     host.settle()
-    assert host.traces() == [], "what went on met the promise"
+    assert host.traces() == [], "the continuing thread found its generation revoked"
 
 
-def test_an_order_that_comes_again_is_answered_again(host: Host) -> None:
+def test_repeated_build_command_repeats_the_report(host: Host) -> None:
     hang(host)
     for _ in range(2):
         host.build()
@@ -96,8 +98,8 @@ def test_an_order_that_comes_again_is_answered_again(host: Host) -> None:
     assert host.conductor.outcomes == [(1, "rescheduled")] * 2
 
 
-def test_what_may_have_made_a_domain_is_not_given_away(host: Host) -> None:
-    """Neither by a report nor by the answer to a fence, which comes at once."""
+def test_build_that_may_have_created_a_domain_is_not_rescheduled(host: Host) -> None:
+    """Neither a report nor the reply to `fence_instance`, which is immediate, gives the build away."""
     gate = host.driver.hooks["spawn_after_domain"] = Gate()
     host.build()
     gate.wait()
@@ -112,7 +114,7 @@ def test_what_may_have_made_a_domain_is_not_given_away(host: Host) -> None:
     assert (1, "built") in host.conductor.outcomes
 
 
-def test_a_fence_of_what_was_never_made_needs_no_hypervisor(host: Host) -> None:
+def test_revocation_of_a_build_without_a_domain_needs_no_hypervisor(host: Host) -> None:
     hang(host)
     assert host.fence()
     assert host.record().revoked_generation == 1
@@ -121,7 +123,7 @@ def test_a_fence_of_what_was_never_made_needs_no_hypervisor(host: Host) -> None:
     assert host.domains() == {}
 
 
-def test_questions_do_not_hang(host: Host) -> None:
+def test_queries_do_not_hang(host: Host) -> None:
     host.built()
     hang(host)
     for ask in (
@@ -132,24 +134,22 @@ def test_questions_do_not_hang(host: Host) -> None:
             ask()
 
 
-def test_orders_wait_for_it(host: Host) -> None:
+def test_commands_wait_for_the_hypervisor(host: Host) -> None:
     host.built()
     hang(host)
-    host.act(ticket("stop"))
+    host.act(command("stop"))
     assert host.manager.jobs.acting() == [20]
     answer_again(host)
     host.settle()
     assert host.power() == PowerState.SHUTDOWN
 
 
-def test_what_is_done_now_and_then_says_in_a_line_that_it_cannot_be(
-    host: Host, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_periodic_tasks_report_a_hung_hypervisor_in_one_line(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     host.control(fail_at=["inventory"], fail_count=-1, fail_error="hypervisor")
     periodic = Periodic("Inventory", 0.01, host.manager.heartbeat.refresh)
     periodic.start()
     (record, *_) = eventually(
-        lambda: [each for each in caplog.records if each.name == "nova_lite.daemon.service"], "a line"
+        lambda: [record for record in caplog.records if record.name == "nova_lite.daemon.service"], "a line"
     )
     periodic.stop()
     assert (record.levelname, record.exc_info) == ("WARNING", None)

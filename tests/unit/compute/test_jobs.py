@@ -1,4 +1,4 @@
-"""What a host's log says of a job that ends without a report."""
+"""Logs of a job that ends without a report."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def ended_by(error: Exception, caplog: pytest.LogCaptureFixture) -> logging.LogR
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
-def test_a_disk_that_takes_nothing_is_one_line(number: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_disk_failure_is_logged_in_one_line(number: int, caplog: pytest.LogCaptureFixture) -> None:
     record = ended_by(OSError(number, os.strerror(number)), caplog)
     assert record.exc_info is None and record.levelno == logging.WARNING
     assert os.strerror(number) in record.getMessage() and SERVER in record.getMessage()
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EBADF, "no such descriptor"), KeyError("a bug")])
-def test_what_nobody_foresaw_has_its_traceback(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_unexpected_error_is_logged_with_its_traceback(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     assert ended_by(error, caplog).exc_info

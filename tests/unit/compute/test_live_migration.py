@@ -1,4 +1,4 @@
-"""What a source says of a server that is to be live migrated."""
+"""Preparation of a live migration at the source."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from nova_lite.virt.driver import LiveMigrating
 def check(disks: dict[str, int], block: bool | None) -> dict[str, Any]:
     driver = mock.Mock(spec=LiveMigrating)
     driver.check_can_live_migrate_source.return_value = LiveSource(driver="fake", disks=disks)
-    host: Any = SimpleNamespace(driver=driver, require_domain=lambda ticket: None)
-    ticket: Any = SimpleNamespace(instance=SimpleNamespace(uuid="uuid"), payload={"block": block})
-    return live_migration.check_can_live_migrate_source(host, ticket)
+    host: Any = SimpleNamespace(driver=driver, require_domain=lambda command: None)
+    command: Any = SimpleNamespace(instance=SimpleNamespace(uuid="uuid"), payload={"block": block})
+    return live_migration.check_can_live_migrate_source(host, command)
 
 
 @pytest.mark.parametrize(
     ("disks", "block"), [({}, False), ({}, None), ({}, True), ({"disk": 1}, None), ({"disk": 1}, True)]
 )
-def test_what_the_source_offers(disks: dict[str, int], block: bool | None) -> None:
+def test_source_offers_its_disks(disks: dict[str, int], block: bool | None) -> None:
     assert check(disks, block)["live"]["disks"] == disks
 
 
-def test_disks_of_its_own_need_a_block_migration() -> None:
+def test_local_disks_need_a_block_migration() -> None:
     with pytest.raises(exceptions.MigrationPreCheckError, match="block_migration is needed"):
         check({"disk": 1}, False)

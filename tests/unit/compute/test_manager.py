@@ -1,4 +1,4 @@
-"""The daemon's outline: contracts, heartbeats, start and stop."""
+"""The compute daemon: contracts, heartbeats, start and stop."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import HostReport, Image
 from nova_lite.virt import fake
 from tests.support.fake_clients import assert_same_signature
-from tests.unit.compute.fakes import LATER, UUID, FakeConductor, Gate, Host, eventually, ticket
+from tests.unit.compute.fakes import LATER, UUID, FakeConductor, Gate, Host, command, eventually
 
 
-def test_it_serves_what_conductors_and_apis_send(host: Host) -> None:
+def test_manager_implements_every_rpc_method(host: Host) -> None:
     rpc.Endpoint(ComputeRPC, host.manager, commands=host.manager.commands)
     assert set(host.manager.commands) == set(operations.command_methods())
 
 
-def test_the_fake_conductor_has_the_real_ones_signatures() -> None:
+def test_fake_conductor_has_the_signatures_of_the_real_one() -> None:
     methods = [name for name, _ in inspect.getmembers(FakeConductor, inspect.isfunction) if name[0] != "_"]
     assert "finish_build" in methods
     for name in set(methods) - {"of"}:
         assert_same_signature(getattr(FakeConductor, name), getattr(ConductorRPC, name))
 
 
-def test_it_reports_in_before_it_serves(host: Host) -> None:
+def test_manager_registers_before_it_serves(host: Host) -> None:
     ((name, report),) = host.conductor.calls
     assert name == "register_host"
     assert isinstance(report, HostReport)
     assert (report.host, report.inventories[0].hypervisor_type, report.building) == ("host-a", "fake", {})
 
 
-def test_each_life_has_a_boot_id_of_its_own(host: Host) -> None:
+def test_daemon_has_a_new_boot_id_at_each_start(host: Host) -> None:
     host.manager.registration.send_heartbeat()
     host.next_life()
     first, second = host.conductor.of("register_host")
@@ -51,7 +51,7 @@ def test_each_life_has_a_boot_id_of_its_own(host: Host) -> None:
     assert beat.boot_id == first.boot_id != second.boot_id
 
 
-def test_heartbeats_name_the_work_in_progress_until_it_is_reported(host: Host) -> None:
+def test_heartbeats_list_jobs_until_they_are_reported(host: Host) -> None:
     gate = host.conductor.hooks["finish_build"] = Gate()
     host.build(7)
     gate.wait()
@@ -59,7 +59,7 @@ def test_heartbeats_name_the_work_in_progress_until_it_is_reported(host: Host) -
     gate.open()
     host.settle()
     power = host.driver.hooks["power_off"] = Gate()
-    host.act(ticket("stop", generation=7))
+    host.act(command("stop", generation=7))
     power.wait()
     host.manager.registration.send_heartbeat()
     power.open()
@@ -69,7 +69,7 @@ def test_heartbeats_name_the_work_in_progress_until_it_is_reported(host: Host) -
     assert beats == [({UUID: 7}, []), ({}, [LATER]), ({}, [])]
 
 
-def test_a_hypervisor_that_hangs_does_not_silence_the_host(host: Host) -> None:
+def test_heartbeats_continue_while_the_hypervisor_hangs(host: Host) -> None:
     gate = host.driver.hooks["inventory"] = Gate()
     threading.Thread(target=host.manager.heartbeat.refresh, daemon=True).start()
     gate.wait()
@@ -78,13 +78,13 @@ def test_a_hypervisor_that_hangs_does_not_silence_the_host(host: Host) -> None:
     gate.open()
 
 
-def test_the_inventory_is_kept_fresh(host: Host) -> None:
+def test_inventory_is_refreshed(host: Host) -> None:
     host.control(memory_mb=99)
     host.manager.heartbeat.refresh()
     assert host.manager.heartbeat.capacity().memory_mb == 99
 
 
-def test_capacity_is_what_the_conductor_reckons(host: Host) -> None:
+def test_capacity_equals_the_conductors_calculation(host: Host) -> None:
     for name, value in {
         "cpu_allocation_ratio": 1.5,
         "reserved_host_memory_mb": 536,
@@ -97,7 +97,7 @@ def test_capacity_is_what_the_conductor_reckons(host: Host) -> None:
     assert (report.cpu_allocation_ratio, report.reserved_memory_mb, report.reserved_disk_gb) == (1.5, 536, 1)
 
 
-def test_without_a_hypervisor_it_does_not_start(tmp_path: Path) -> None:
+def test_manager_without_a_hypervisor_does_not_start(tmp_path: Path) -> None:
     host = Host(tmp_path)
     for step in ("init_host", "inventory"):
         host.control(fail_at=[step], fail_error="hypervisor")
@@ -107,7 +107,7 @@ def test_without_a_hypervisor_it_does_not_start(tmp_path: Path) -> None:
     host.next_life()
 
 
-def test_console_output(host: Host) -> None:
+def test_console_output_returns_the_last_lines(host: Host) -> None:
     with pytest.raises(exceptions.InstanceNotReady):
         host.manager.get_console_output(host.context, UUID, None)
     host.built()
@@ -117,7 +117,7 @@ def test_console_output(host: Host) -> None:
     assert host.manager.get_console_output(host.context, UUID, 0) == ""
 
 
-def test_diagnostics_are_of_a_guest_that_runs(host: Host) -> None:
+def test_diagnostics_need_a_running_guest(host: Host) -> None:
     with pytest.raises(exceptions.InstanceNotReady):
         host.manager.get_instance_diagnostics(host.context, UUID)
     host.built()
@@ -128,7 +128,7 @@ def test_diagnostics_are_of_a_guest_that_runs(host: Host) -> None:
         host.manager.get_instance_diagnostics(host.context, UUID)
 
 
-def test_a_driver_without_a_console_says_so(host: Host) -> None:
+def test_driver_without_console_output_is_an_error(host: Host) -> None:
     class Mute:
         pass
 
@@ -140,7 +140,7 @@ def test_a_driver_without_a_console_says_so(host: Host) -> None:
         mute.get_instance_diagnostics(host.context, UUID)
 
 
-def test_stopping_lets_a_build_finish(host: Host) -> None:
+def test_stop_waits_for_a_build(host: Host) -> None:
     gate = host.driver.hooks["image"] = Gate()
     host.build()
     gate.wait()
@@ -152,7 +152,7 @@ def test_stopping_lets_a_build_finish(host: Host) -> None:
     assert host.conductor.outcomes == [(1, "built")]
 
 
-def test_stopping_does_not_wait_for_ever_and_what_was_left_is_finished_by_the_next_life(tmp_path: Path) -> None:
+def test_stop_times_out_and_the_next_start_finishes_the_build(tmp_path: Path) -> None:
     host = Host(tmp_path, graceful_stop_timeout=0)
     host.conductor.down = True
     host.build()
@@ -167,7 +167,7 @@ def test_stopping_does_not_wait_for_ever_and_what_was_left_is_finished_by_the_ne
     host.next_life().built()
 
 
-def test_a_domain_survives_a_stop_while_its_report_cannot_be_delivered(tmp_path: Path) -> None:
+def test_domain_survives_a_stop_with_an_undelivered_report(tmp_path: Path) -> None:
     host = Host(tmp_path, graceful_stop_timeout=0)
 
     def go_down(_: Any) -> None:
@@ -184,8 +184,8 @@ def test_a_domain_survives_a_stop_while_its_report_cannot_be_delivered(tmp_path:
     assert host.conductor.outcomes == [(1, "built")]
 
 
-def test_a_full_disk_is_not_a_promise(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No tombstone, no report: the conductor must not give the build to another host."""
+def test_full_disk_prevents_revocation_and_report(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No report may be sent without a revocation: the conductor would give the build to another host."""
     host.control(fail_at=["image"])
 
     def full(*_: object) -> None:
@@ -201,7 +201,7 @@ def test_a_full_disk_is_not_a_promise(host: Host, monkeypatch: pytest.MonkeyPatc
     assert host.conductor.outcomes == [(1, "rescheduled")]
 
 
-def test_a_lock_is_held_by_one_and_forgotten_after() -> None:
+def test_instance_lock_is_exclusive_and_removed_after_use() -> None:
     locks = InstanceLocks()
     with locks.hold("a"):
         with pytest.raises(exceptions.ServiceUnavailable), locks.hold("a", timeout=0.01):
@@ -213,7 +213,7 @@ def test_a_lock_is_held_by_one_and_forgotten_after() -> None:
     assert locks._locks == {}
 
 
-def test_a_job_that_fails_is_not_in_progress_any_more() -> None:
+def test_failed_job_is_not_in_progress_any_more() -> None:
     jobs = Jobs()
 
     def fail() -> None:
@@ -226,17 +226,17 @@ def test_a_job_that_fails_is_not_in_progress_any_more() -> None:
     assert jobs.wait_idle(10)
 
 
-def test_the_context_of_the_request_is_that_of_the_job() -> None:
+def test_job_runs_in_the_context_of_its_request() -> None:
     from oslo_context import context as oslo_context
 
     jobs, seen = Jobs(), []
-    asked = get_admin_context("req-11111111-1111-4111-8111-111111111111")
-    jobs.start_build(asked, "a", 1, lambda: seen.append(oslo_context.get_current()))
+    request_context = get_admin_context("req-11111111-1111-4111-8111-111111111111")
+    jobs.start_build(request_context, "a", 1, lambda: seen.append(oslo_context.get_current()))
     assert jobs.wait_idle(10)
-    assert seen[0].request_id == asked.request_id
+    assert seen[0].request_id == request_context.request_id
 
 
-def test_images_are_fetched_ahead_and_failures_only_told(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+def test_image_fetches_in_advance_only_log_failures(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     missing, there = Image(id="missing", name="m"), Image(id="there", name="t")
     known = {"there"}
 
@@ -252,19 +252,19 @@ def test_images_are_fetched_ahead_and_failures_only_told(host: Host, caplog: pyt
     assert "Image missing could not be fetched" in caplog.text
 
 
-def test_images_age_by_the_operators_word(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+def test_image_removal_follows_the_options(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    asked: list[float] = []
+    ages: list[float] = []
 
     def age_images(minimum_age: float) -> list[str]:
-        asked.append(minimum_age)
+        ages.append(minimum_age)
         return ["old-image"]
 
     host.manager.age_images()
     host.driver.age_images = age_images  # type: ignore[attr-defined]
     host.manager.age_images()
-    assert asked == [86400]
+    assert ages == [86400]
     assert "Image old-image is removed" in caplog.text
     host.conf.set_override("remove_unused_base_images", False, "image_cache")
     host.manager.age_images()
-    assert asked == [86400]
+    assert ages == [86400]

@@ -1,4 +1,4 @@
-"""A host whose interfaces another service connects: what a new guest waits for, and what a moved one asks."""
+"""Ports of another network service: the wait of a new guest, and the binding of a moved one."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interfaces, "POLL_SECONDS", 0.01)
 
 
-def test_a_guest_runs_on_when_it_is_connected(host: Host) -> None:
+def test_guest_continues_when_its_ports_are_active(host: Host) -> None:
     host.conductor.vifs, host.conductor.connected = REMOTE, 7
     host.build()
     host.settle()
-    asked = host.conductor.of("interfaces_active")
-    assert asked == [False] * 4 + [True] + [False] * 2, "Neutron itself is asked now and then"
+    forwarded = host.conductor.of("interfaces_active")
+    assert forwarded == [False] * 4 + [True] + [False] * 2, "every fifth query is forwarded to Neutron"
     assert [result.outcome for result in host.conductor.of("finish_build")] == ["built"]
 
 
-def test_one_that_is_never_connected_is_not_made(host: Host) -> None:
+def test_guest_with_inactive_ports_is_not_created(host: Host) -> None:
     host.conf.set_override("vif_plugging_timeout", 1, "network")
     host.conductor.vifs = REMOTE
     host.build()
@@ -36,7 +36,7 @@ def test_one_that_is_never_connected_is_not_made(host: Host) -> None:
     assert "did not connect the interfaces" in result.message
 
 
-def test_it_runs_without_where_that_is_not_fatal(host: Host) -> None:
+def test_guest_with_inactive_ports_runs_if_that_is_not_fatal(host: Host) -> None:
     host.conf.set_override("vif_plugging_timeout", 1, "network")
     host.conf.set_override("vif_plugging_is_fatal", False, "network")
     host.conductor.vifs = REMOTE
@@ -45,7 +45,7 @@ def test_it_runs_without_where_that_is_not_fatal(host: Host) -> None:
     assert [result.outcome for result in host.conductor.of("finish_build")] == ["built"]
 
 
-def test_a_conductor_that_is_away_is_asked_again(host: Host) -> None:
+def test_port_state_is_queried_again_after_an_error(host: Host) -> None:
     host.conductor.vifs, host.conductor.connected = REMOTE, 1
     host.conductor.errors["interfaces_active"] = [exceptions.NetworkServiceUnavailable()]
     host.build()
@@ -53,13 +53,13 @@ def test_a_conductor_that_is_away_is_asked_again(host: Host) -> None:
     assert [result.outcome for result in host.conductor.of("finish_build")] == ["built"]
 
 
-def test_built_in_networks_are_not_waited_for(host: Host) -> None:
+def test_built_in_networks_need_no_wait(host: Host) -> None:
     host.build()
     host.settle()
     assert host.conductor.of("interfaces_active") == []
 
 
-def test_what_arrives_is_bound_here(host: Host) -> None:
+def test_arriving_instance_is_bound_to_this_host(host: Host) -> None:
     host.conductor.vifs = REMOTE
     assert interfaces.bind_and_plug(host.manager.host, make_instance(UUID, vifs=REMOTE)) == REMOTE
     assert host.conductor.of("interfaces_bind") == [(UUID, HOST)]

@@ -1,4 +1,4 @@
-"""Comparing the hypervisor with the conductor's answer."""
+"""Comparison of the hypervisor's domains with the conductor's verdicts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import DomainReport, DomainVerdict, ExpectedDomain, Verdict, digest_of_domains
 from nova_lite.operations.states import PowerState
-from tests.unit.compute.fakes import HOST, LATER, UUID, VIFS, Gate, Host, make_instance, ticket
+from tests.unit.compute.fakes import HOST, LATER, UUID, VIFS, Gate, Host, command, make_instance
 
 OTHER = "22222222-2222-4222-8222-222222222222"
 
@@ -22,7 +22,7 @@ def verdict(kind: Verdict, generation: int = 1, uuid: str = UUID) -> DomainVerdi
     return DomainVerdict(uuid=uuid, generation=generation, verdict=kind)
 
 
-def test_domains_and_their_power_are_reported(host: Host) -> None:
+def test_domains_and_their_power_states_are_reported(host: Host) -> None:
     host.built()
     host.driver.power_off(UUID, 0)
     host.manager.reconciler.run()
@@ -31,7 +31,7 @@ def test_domains_and_their_power_are_reported(host: Host) -> None:
     assert host.domains() == {UUID: 1}, "no verdict, nothing done"
 
 
-def test_keep_leaves_it_as_it_is(host: Host) -> None:
+def test_verdict_keep_changes_nothing(host: Host) -> None:
     host.built()
     host.driver.power_off(UUID, 0)
     host.conductor.verdicts = [verdict(Verdict.KEEP)]
@@ -39,7 +39,7 @@ def test_keep_leaves_it_as_it_is(host: Host) -> None:
     assert host.power() == PowerState.SHUTDOWN
 
 
-def test_destroy_is_fenced_and_leaves_nothing(host: Host) -> None:
+def test_verdict_destroy_revokes_and_leaves_nothing(host: Host) -> None:
     host.built()
     host.conductor.verdicts = [verdict(Verdict.DESTROY)]
     host.manager.reconciler.run()
@@ -47,15 +47,15 @@ def test_destroy_is_fenced_and_leaves_nothing(host: Host) -> None:
     assert host.record().revoked_generation == 1
 
 
-def test_only_what_was_reported_is_acted_on(host: Host) -> None:
+def test_verdict_on_an_unreported_instance_is_ignored(host: Host) -> None:
     host.built()
     host.conductor.verdicts = [verdict(Verdict.DESTROY, generation=2), verdict(Verdict.DESTROY, uuid=OTHER)]
     host.manager.reconciler.run()
     assert host.domains() == {UUID: 1}
 
 
-def while_asked(host: Host, change: Callable[[], None]) -> None:
-    """Have ``change`` happen between the look at the hypervisor and the answer."""
+def during_the_call(host: Host, change: Callable[[], None]) -> None:
+    """Call ``change`` between the listing of the domains and the conductor's reply."""
 
     def hook(_: Any) -> None:
         del host.conductor.hooks["reconcile_domains"]
@@ -65,7 +65,7 @@ def while_asked(host: Host, change: Callable[[], None]) -> None:
     host.manager.reconciler.run()
 
 
-def test_a_verdict_on_an_older_generation_is_not_applied(host: Host) -> None:
+def test_verdict_on_an_older_generation_is_ignored(host: Host) -> None:
     host.built()
     host.conductor.verdicts = [verdict(Verdict.DESTROY)]
 
@@ -75,26 +75,26 @@ def test_a_verdict_on_an_older_generation_is_not_applied(host: Host) -> None:
         (path.parent.parent / "disks" / UUID).mkdir()
         path.write_text(f'{{"uuid": "{UUID}", "generation": 2, "power_state": 1, "hostname": "one"}}')
 
-    while_asked(host, rebuild_without_a_job)
+    during_the_call(host, rebuild_without_a_job)
     assert host.domains() == {UUID: 2}
 
 
-def test_a_verdict_is_not_applied_to_what_a_job_worked_on_meanwhile(host: Host) -> None:
-    """The user stopped it after we looked: the answer may be to what is not so any more."""
+def test_verdict_is_ignored_after_a_job_on_the_instance(host: Host) -> None:
+    """A user stopped it after the listing, so the reply may be outdated."""
     host.built()
     host.conductor.verdicts = [verdict(Verdict.DESTROY)]
 
     def stop() -> None:
-        host.act(ticket("stop"))
+        host.act(command("stop"))
         host.settle()
 
-    while_asked(host, stop)
+    during_the_call(host, stop)
     assert host.power() == PowerState.SHUTDOWN
     host.manager.reconciler.run()
     assert host.traces() == [], "the next look is a new one"
 
 
-def test_instances_with_a_job_are_neither_reported_nor_touched(host: Host) -> None:
+def test_instances_with_a_job_are_not_reported_or_changed(host: Host) -> None:
     gate = host.driver.hooks["spawn_after_domain"] = Gate()
     host.build()
     gate.wait()
@@ -116,7 +116,7 @@ def test_leftovers_of_a_build_in_progress_are_not_reported(host: Host) -> None:
     host.settle()
 
 
-def test_leftovers_are_removed_on_an_explicit_answer_only(host: Host) -> None:
+def test_leftovers_are_removed_only_on_a_verdict(host: Host) -> None:
     host.driver.plug_vifs(make_instance(), VIFS)
     host.driver.plug_vifs(make_instance(OTHER), VIFS)
     host.manager.reconciler.run()
@@ -127,7 +127,7 @@ def test_leftovers_are_removed_on_an_explicit_answer_only(host: Host) -> None:
     assert host.traces() == [f"vifs/{UUID}.json"]
 
 
-def test_one_verdict_that_fails_does_not_stop_the_others(host: Host) -> None:
+def test_failing_verdict_does_not_stop_the_others(host: Host) -> None:
     host.built()
     host.build(uuid=OTHER, instance=make_instance(OTHER))
     host.settle()
@@ -139,7 +139,7 @@ def test_one_verdict_that_fails_does_not_stop_the_others(host: Host) -> None:
     assert host.traces() == []
 
 
-def test_it_runs_when_due_and_sooner_when_a_power_state_changed(host: Host) -> None:
+def test_reconciliation_runs_when_due_or_after_a_power_change(host: Host) -> None:
     reconciler = host.manager.reconciler
     reconciler.tick()
     assert compared(host) == 0
@@ -150,11 +150,11 @@ def test_it_runs_when_due_and_sooner_when_a_power_state_changed(host: Host) -> N
     assert look(host) == (1, 1)
 
 
-# --- what agrees
+# --- consistency checks
 
 
-def asked(host: Host) -> list[str]:
-    return [each.domains for each in host.conductor.of("report_state") if each.domains is not None]
+def checks(host: Host) -> list[str]:
+    return [report.domains for report in host.conductor.of("report_state") if report.domains is not None]
 
 
 def compared(host: Host) -> int:
@@ -162,22 +162,22 @@ def compared(host: Host) -> int:
 
 
 def due(host: Host) -> None:
-    """It is time to compare."""
+    """Let the interval pass."""
     host.manager.reconciler._next = 0.0
     host.manager.reconciler.tick()
 
 
 def look(host: Host) -> tuple[int, int]:
-    """When it is time: how often was asked whether all agrees, and how often all was compared."""
-    before = len(asked(host)), compared(host)
+    """Let the interval pass, and return the numbers of checks and comparisons."""
+    before = len(checks(host)), compared(host)
     due(host)
     for _ in range(2):
         host.manager.registration.send_heartbeat()
         host.manager.reconciler.tick()
-    return len(asked(host)) - before[0], compared(host) - before[1]
+    return len(checks(host)) - before[0], compared(host) - before[1]
 
 
-def test_what_agrees_is_not_compared(host: Host) -> None:
+def test_matching_digest_avoids_a_comparison(host: Host) -> None:
     host.conductor.agreed = {digest_of_domains([]), digest_of_domains([(UUID, 1, PowerState.RUNNING)])}
     assert look(host) == (1, 0)
     host.built()
@@ -186,7 +186,7 @@ def test_what_agrees_is_not_compared(host: Host) -> None:
     assert look(host) == (1, 1)
     host.manager.reconciler.power_event(UUID)
     host.manager.reconciler.tick()
-    assert look(host) == (1, 1), "an event is compared without being asked about"
+    assert look(host) == (1, 1), "an event causes a comparison without a check"
     assert len(host.conductor.of("reconcile_domains")) == 3
 
 
@@ -199,7 +199,7 @@ def boot_anew(host: Host) -> None:
 
 
 @pytest.mark.parametrize("change", [leave_something, boot_anew])
-def test_what_needs_a_comparison_is_not_asked_about(host: Host, change: Callable[[Host], None]) -> None:
+def test_known_difference_is_compared_without_a_check(host: Host, change: Callable[[Host], None]) -> None:
     host.built()
     host.manager.reconciler.run()
     host.conductor.agreed = {digest_of_domains([(UUID, 1, PowerState.RUNNING)])}
@@ -208,8 +208,8 @@ def test_what_needs_a_comparison_is_not_asked_about(host: Host, change: Callable
     assert look(host) == (0, 1)
 
 
-def test_what_was_given_up_is_not_asked_about(host: Host) -> None:
-    """The daemon is killed amid a build, and is told by its next life's orders that it is not wanted any more."""
+def test_revoked_domain_is_compared_without_a_check(host: Host) -> None:
+    """The daemon is killed during a build. Commands to its next run revoke the build."""
     host.conductor.agreed = {digest_of_domains([]), digest_of_domains([(UUID, 1, PowerState.RUNNING)])}
     gate = host.driver.hooks["spawn_after_domain"] = Gate()
     host.build()
@@ -221,7 +221,7 @@ def test_what_was_given_up_is_not_asked_about(host: Host) -> None:
     assert after.domains() == {}
 
 
-def test_what_a_job_works_on_is_not_asked_about(host: Host) -> None:
+def test_busy_instance_is_compared_without_a_check(host: Host) -> None:
     gate = host.driver.hooks["spawn_after_domain"] = Gate()
     host.build()
     gate.wait()
@@ -231,22 +231,22 @@ def test_what_a_job_works_on_is_not_asked_about(host: Host) -> None:
     host.settle()
 
 
-def test_what_was_seen_before_a_job_is_not_asked_about(host: Host) -> None:
-    """It is looked at once more."""
+def test_check_outdated_by_a_job_is_repeated(host: Host) -> None:
+    """The digest is made again."""
     host.conductor.agreed = {digest_of_domains([(UUID, 1, PowerState.RUNNING)])}
     due(host)
     host.built()
     host.manager.registration.send_heartbeat()
-    assert asked(host) == []
+    assert checks(host) == []
     host.manager.reconciler.tick()
     host.manager.registration.send_heartbeat()
     host.manager.reconciler.tick()
-    assert asked(host) == list(host.conductor.agreed)
+    assert checks(host) == list(host.conductor.agreed)
     assert compared(host) == 0
 
 
-def test_an_answer_is_not_waited_for_for_ever(host: Host) -> None:
-    """Nor does anybody ask once all was compared."""
+def test_check_without_a_reply_leads_to_a_comparison(host: Host) -> None:
+    """No check is sent after the comparison."""
     due(host)
     host.manager.reconciler.tick()
     assert compared(host) == 0
@@ -254,10 +254,10 @@ def test_an_answer_is_not_waited_for_for_ever(host: Host) -> None:
     host.manager.reconciler.tick()
     assert compared(host) == 1
     host.manager.registration.send_heartbeat()
-    assert asked(host) == []
+    assert checks(host) == []
 
 
-def test_a_heartbeat_that_was_not_answered_asks_again(host: Host) -> None:
+def test_check_is_repeated_after_a_failed_heartbeat(host: Host) -> None:
     host.conductor.agreed = {digest_of_domains([])}
     due(host)
     host.conductor.errors["report_state"] = [exceptions.MessagingUnavailable(what="report_state")]
@@ -267,20 +267,20 @@ def test_a_heartbeat_that_was_not_answered_asks_again(host: Host) -> None:
     assert look(host) == (1, 0)
 
 
-def test_a_conductor_that_does_not_know_the_question_is_asked_to_compare(host: Host) -> None:
+def test_older_conductor_without_checks_gets_a_comparison(host: Host) -> None:
     host.conductor.is_old = True
     host.conductor.agreed = {digest_of_domains([])}
     assert look(host) == (1, 1)
 
 
-def test_our_own_power_changes_cost_no_message(host: Host) -> None:
+def test_power_change_by_the_host_causes_no_message(host: Host) -> None:
     host.driver.hooks["spawn_after_domain"] = lambda: host.manager.reconciler.power_event(UUID)
     host.built()
     host.manager.reconciler.tick()
     assert host.conductor.of("reconcile_domains") == []
 
 
-def test_an_answer_that_does_not_come_is_asked_for_again(host: Host) -> None:
+def test_failed_comparison_is_repeated(host: Host) -> None:
     host.conductor.down = True
     with pytest.raises(exceptions.ServiceUnavailable):
         host.manager.reconciler.run()
@@ -288,14 +288,14 @@ def test_an_answer_that_does_not_come_is_asked_for_again(host: Host) -> None:
     host.manager.reconciler.run()
 
 
-# --- what ought to be here
+# --- missing domains
 
 
 EXPECTED = ExpectedDomain(uuid=UUID, generation=1, last_action_id=LATER)
 
 
 def vanish(host: Host, disks: bool = False) -> None:
-    """Behind the host's back."""
+    """Remove the domain without the host's knowledge."""
     root = host.path / "instances" / f"fake-{HOST}"
     (root / "domains" / f"{UUID}.json").unlink()
     if disks:
@@ -307,7 +307,7 @@ def lost(host: Host) -> list[ExpectedDomain]:
     return host.conductor.of("domain_lost")
 
 
-def test_a_domain_that_vanished_is_reported(host: Host) -> None:
+def test_vanished_domain_is_reported(host: Host) -> None:
     host.built()
     host.conductor.expected = [EXPECTED]
     assert lost(host) == []
@@ -315,13 +315,13 @@ def test_a_domain_that_vanished_is_reported(host: Host) -> None:
     assert lost(host) == [EXPECTED]
 
 
-def test_of_a_host_that_was_installed_anew_all_are_reported(host: Host) -> None:
+def test_reinstalled_host_reports_all_domains_as_missing(host: Host) -> None:
     host.conductor.expected = [EXPECTED, ExpectedDomain(uuid=OTHER, generation=3)]
     assert lost(host) == host.conductor.expected
 
 
 @pytest.mark.parametrize("step", ["list_domains", "get_info"])
-def test_a_hypervisor_that_does_not_answer_has_lost_nothing(host: Host, step: str) -> None:
+def test_hung_hypervisor_reports_no_missing_domains(host: Host, step: str) -> None:
     host.built()
     host.conductor.expected = [EXPECTED]
     vanish(host)
@@ -331,7 +331,7 @@ def test_a_hypervisor_that_does_not_answer_has_lost_nothing(host: Host, step: st
     assert host.conductor.of("domain_lost") == []
 
 
-def test_what_a_job_works_on_is_not_lost(host: Host) -> None:
+def test_busy_instance_is_not_reported_missing(host: Host) -> None:
     gate = host.driver.hooks["spawn_before_domain"] = Gate()
     host.build()
     gate.wait()
@@ -341,7 +341,7 @@ def test_what_a_job_works_on_is_not_lost(host: Host) -> None:
     host.settle()
 
 
-def test_what_came_back_meanwhile_is_not_lost(host: Host) -> None:
+def test_returned_domain_is_not_reported_missing(host: Host) -> None:
     host.built()
     path = host.path / "instances" / f"fake-{HOST}" / "domains" / f"{UUID}.json"
     domain = path.read_bytes()
@@ -352,25 +352,25 @@ def test_what_came_back_meanwhile_is_not_lost(host: Host) -> None:
 
 
 @pytest.mark.parametrize("method", ["domains_expected", "domain_lost"])
-def test_a_conductor_that_is_too_old_or_away_is_asked_again_later(host: Host, method: str) -> None:
-    """The host serves all the same."""
+def test_unavailable_or_older_conductor_is_queried_again_later(host: Host, method: str) -> None:
+    """The host serves nevertheless."""
     host.conductor.expected = [EXPECTED]
     host.conductor.errors[method] = [exceptions.ServiceTooOld("The conductor service is too old.")]
     assert lost(host) == []
     assert lost(host) == [EXPECTED]
 
 
-# --- a hard reboot makes it anew
+# --- hard reboot without a domain
 
 
 def hard_reboot(host: Host, generation: int = 1) -> str | None:
-    host.act(ticket("reboot", action_id=LATER + 1, generation=generation, payload={"reboot_type": "HARD"}))
+    host.act(command("reboot", action_id=LATER + 1, generation=generation, payload={"reboot_type": "HARD"}))
     host.settle()
     error: str | None = host.conductor.of("finish_action")[-1][2]
     return error
 
 
-def test_a_hard_reboot_makes_it_anew_of_its_disks(host: Host) -> None:
+def test_hard_reboot_recreates_a_missing_domain(host: Host) -> None:
     host.built()
     before = host.traces()
     vanish(host)
@@ -380,7 +380,7 @@ def test_a_hard_reboot_makes_it_anew_of_its_disks(host: Host) -> None:
     assert life.traces() == before, "its claim, too"
 
 
-def test_not_without_disks(host: Host) -> None:
+def test_hard_reboot_without_disks_fails(host: Host) -> None:
     host.built()
     vanish(host, disks=True)
     assert "has no domain on this host" in str(hard_reboot(host))
@@ -388,23 +388,23 @@ def test_not_without_disks(host: Host) -> None:
     assert not [trace for trace in host.traces() if trace.startswith("claim")]
 
 
-def test_not_what_was_given_up_here_or_is_held_back(host: Host) -> None:
+def test_hard_reboot_of_a_revoked_or_held_instance_fails(host: Host) -> None:
     host.built()
     vanish(host)
     host.manager.host.fencing.hold(UUID, 1)
     assert hard_reboot(host) is not None
     host.manager.host.fencing.release_hold(UUID)
     host.manager.host.fencing.revoke(UUID, 1)
-    host.act(ticket("reboot", action_id=LATER + 2, payload={"reboot_type": "HARD"}))
+    host.act(command("reboot", action_id=LATER + 2, payload={"reboot_type": "HARD"}))
     host.settle()
     assert host.conductor.of("finish_action")[-1][2] is not None
     assert host.domains() == {}
 
 
-def test_a_soft_reboot_does_not(host: Host) -> None:
+def test_soft_reboot_does_not_recreate_a_domain(host: Host) -> None:
     host.built()
     vanish(host)
-    host.act(ticket("reboot", payload={"reboot_type": "SOFT"}))
+    host.act(command("reboot", payload={"reboot_type": "SOFT"}))
     host.settle()
     assert host.conductor.of("finish_action")[-1][2] is not None
     assert host.domains() == {}

@@ -1,4 +1,4 @@
-"""A host that was forced down: what its daemon does, and what it no longer does."""
+"""The daemon of a host that was forced down."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.objects import DomainVerdict, Verdict
-from tests.unit.compute.fakes import HOST, UUID, Gate, Host, ticket
+from tests.unit.compute.fakes import HOST, UUID, Gate, Host, command
 
 DESTROY = DomainVerdict(uuid=UUID, generation=1, verdict=Verdict.DESTROY)
 
 
 def silent_for_long(host: Host) -> None:
-    """As if the daemon had stood still for longer than its lease."""
+    """Simulate a pause of the daemon that is longer than its lease."""
     host.manager.registration._confirmed -= host.conf.service_down_time
 
 
-def test_heartbeats_tell_the_epoch_of_the_registration(host: Host) -> None:
+def test_heartbeats_contain_the_epoch_of_the_registration(host: Host) -> None:
     host.manager.registration.send_heartbeat()
     (beat,) = host.conductor.of("report_state")
     assert beat.epoch == host.conductor.epoch != 0
 
 
-def test_it_is_told_whether_the_host_serves(host: Host) -> None:
+def test_heartbeats_report_whether_the_host_serves(host: Host) -> None:
     registration = host.manager.registration
     registration.send_heartbeat()
     registration.serve()
@@ -32,7 +32,7 @@ def test_it_is_told_whether_the_host_serves(host: Host) -> None:
     assert not any(report.serving for report in host.conductor.of("register_host"))
 
 
-def test_a_conductor_that_does_not_answer_then_is_told_later(host: Host) -> None:
+def test_serving_is_reported_later_to_an_unavailable_conductor(host: Host) -> None:
     host.conductor.down = True
     host.manager.registration.serve()
     host.conductor.down = False
@@ -40,7 +40,7 @@ def test_a_conductor_that_does_not_answer_then_is_told_later(host: Host) -> None
     assert host.conductor.of("report_state")[-1].serving
 
 
-def test_a_refused_heartbeat_means_to_register_again(host: Host) -> None:
+def test_rejected_heartbeat_causes_a_new_registration(host: Host) -> None:
     host.conductor.epoch += 1
     with pytest.raises(exceptions.HostEpochOver):
         host.manager.registration.send_heartbeat()
@@ -50,45 +50,45 @@ def test_a_refused_heartbeat_means_to_register_again(host: Host) -> None:
     host.manager.registration.send_heartbeat()
 
 
-def test_no_order_is_obeyed_before_that(host: Host) -> None:
+def test_command_before_the_new_registration_is_dropped(host: Host) -> None:
     host.built()
     host.conductor.epoch += 1
     with pytest.raises(exceptions.HostNotAdmitted):
         host.manager.registration.send_heartbeat()
-    host.act(ticket("delete"))
+    host.act(command("delete"))
     host.settle()
     assert host.domains() == {UUID: 1}
 
 
 @pytest.mark.parametrize("admitted", [True, False])
-def test_after_a_long_silence_it_asks_before_it_obeys(host: Host, admitted: bool) -> None:
+def test_command_after_a_long_silence_sends_a_heartbeat_first(host: Host, admitted: bool) -> None:
     host.built()
     silent_for_long(host)
     host.conductor.epoch += 0 if admitted else 1
-    host.act(ticket("delete"))
+    host.act(command("delete"))
     host.settle()
     assert len(host.conductor.of("report_state")) == 1
     assert host.domains() == ({} if admitted else {UUID: 1})
     assert host.manager.registration.lost.is_set() is not admitted
 
 
-def test_a_silent_conductor_leaves_the_order_undone_and_the_host_in(host: Host) -> None:
+def test_command_is_dropped_while_the_conductor_is_silent(host: Host) -> None:
     host.built()
     silent_for_long(host)
     host.conductor.down = True
-    host.act(ticket("delete"))
+    host.act(command("delete"))
     host.settle()
     assert host.domains() == {UUID: 1}
     assert not host.manager.registration.lost.is_set()
 
 
-def test_forced_down_it_does_not_get_in(host: Host) -> None:
+def test_host_that_is_forced_down_cannot_register(host: Host) -> None:
     host.conductor.errors["register_host"] = [exceptions.HostForcedDown(host=HOST)]
     with pytest.raises(exceptions.HostForcedDown, match="host-a is forced down"):
         host.manager.connect()
 
 
-def test_what_moved_is_destroyed_before_it_serves(host: Host) -> None:
+def test_moved_guest_is_destroyed_before_the_host_serves(host: Host) -> None:
     host.built()
     host.conductor.verdicts = [DESTROY]
     host.manager.clean_up()
@@ -96,7 +96,7 @@ def test_what_moved_is_destroyed_before_it_serves(host: Host) -> None:
 
 
 @pytest.mark.parametrize("step", ["destroy", "get_info"])
-def test_what_cannot_be_destroyed_keeps_it_from_serving(host: Host, step: str) -> None:
+def test_host_does_not_serve_with_foreign_domains(host: Host, step: str) -> None:
     host.built()
     host.conductor.verdicts = [DESTROY]
     host.control(fail_at=[step])
@@ -108,7 +108,7 @@ def test_what_cannot_be_destroyed_keeps_it_from_serving(host: Host, step: str) -
     assert host.domains() == {}
 
 
-def test_work_from_before_has_to_end_first(host: Host) -> None:
+def test_job_of_an_earlier_registration_has_to_end_first(host: Host) -> None:
     gate = host.conductor.hooks["finish_build"] = Gate()
     host.build()
     gate.wait()

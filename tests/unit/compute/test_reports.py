@@ -1,4 +1,4 @@
-"""Reports that are made again until they are heard."""
+"""Reports that are repeated until the conductor replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nova_lite.compute.reports import MAX_BACKOFF, Retrier
 
 
 class Clock(threading.Event):
-    """Waits are noted, and take no time."""
+    """Records waits without waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ def pauses_of(failures: int) -> list[float]:
     return clock.waits
 
 
-def test_hosts_do_not_come_again_at_the_same_moment() -> None:
+def test_retries_of_many_hosts_are_spread() -> None:
     steps = [2.0, 4.0, 8.0, 16.0, 16.0, 16.0]
     assert max(steps) == 2.0 * MAX_BACKOFF
     hosts = [pauses_of(len(steps)) for _ in range(50)]
@@ -43,7 +43,7 @@ def test_hosts_do_not_come_again_at_the_same_moment() -> None:
     assert len({pauses[0] for pauses in hosts}) == len(hosts)
 
 
-def test_what_is_final_is_not_tried_again() -> None:
+def test_final_error_is_not_retried() -> None:
     with pytest.raises(exceptions.InstanceGone):
 
         def gone() -> None:

@@ -1,4 +1,4 @@
-"""Both ends of a move on their hosts: late and doubled orders, and kills, in between."""
+"""Moves on the source's and destination's host, with late and duplicate commands and kills."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from nova_lite.objects import DomainVerdict, Flavor, Verdict
 from nova_lite.operations.states import PowerState
-from tests.unit.compute.fakes import LATER, UUID, Gate, Host, ticket
+from tests.unit.compute.fakes import LATER, UUID, Gate, Host, command
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN
 FLAVOR = Flavor(flavorid="2", name="m2", vcpus=2, memory_mb=512, root_gb=2)
 
-#: The orders' places in their action.
+#: Sequence numbers of the commands in their action.
 LEAVE, ARRIVE, DROP, RETURN = range(4)
 METHODS = {LEAVE: "resize_instance", ARRIVE: "finish_resize", DROP: "drop_resize", RETURN: "finish_revert_resize"}
 
@@ -30,21 +30,21 @@ def destination(tmp_path: Path) -> Host:
     return Host(tmp_path / "b", name="b")
 
 
-def order(host: Host, position: int, generation: int, **payload: Any) -> None:
+def execute(host: Host, position: int, generation: int, **payload: Any) -> None:
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), **payload}
-    sent = ticket("resize", LATER, generation, sequence=position, payload=values, host=host.name)
+    sent = command("resize", LATER, generation, sequence=position, payload=values, host=host.name)
     host.manager.commands[METHODS[position]](host.context, sent)
     host.settle()
 
 
 def left(source: Host) -> dict[str, Any]:
-    order(source, LEAVE, 1)
+    execute(source, LEAVE, 1)
     (answer,) = [answer for answer in source.conductor.answers if answer]
     return {"leave": answer}
 
 
 def arrive(source: Host, destination: Host, **payload: Any) -> None:
-    order(destination, ARRIVE, 2, answers=left(source), **payload)
+    execute(destination, ARRIVE, 2, answers=left(source), **payload)
 
 
 def errors(host: Host) -> list[str | None]:
@@ -52,7 +52,7 @@ def errors(host: Host) -> list[str | None]:
 
 
 @pytest.mark.parametrize(("running", "power"), [(True, RUNNING), (False, SHUTDOWN)])
-def test_a_guest_moves(source: Host, destination: Host, running: bool, power: PowerState) -> None:
+def test_guest_moves_to_another_host(source: Host, destination: Host, running: bool, power: PowerState) -> None:
     arrive(source, destination, running=running)
     assert (source.power(), destination.power()) == (SHUTDOWN, power)
     assert (source.domains(), destination.domains()) == ({UUID: 1}, {UUID: 2})
@@ -61,62 +61,62 @@ def test_a_guest_moves(source: Host, destination: Host, running: bool, power: Po
     assert destination.manager.host.claims.used().vcpus == 2
 
 
-def test_what_has_left_is_not_started_by_a_late_order(source: Host) -> None:
+def test_guest_that_left_is_not_started_by_a_late_command(source: Host) -> None:
     left(source)
-    source.act(ticket("start", LATER - 1))
-    source.act(ticket("start", LATER + 1))
+    source.act(command("start", LATER - 1))
+    source.act(command("start", LATER + 1))
     source.settle()
     assert source.power() == SHUTDOWN
     assert "is being moved to another host" in str(errors(source)[-1])
 
 
-def test_what_has_left_is_held_back_over_a_kill(source: Host) -> None:
+def test_guest_that_left_is_held_after_a_kill(source: Host) -> None:
     left(source)
     again = source.next_life()
-    again.act(ticket("start", LATER + 1))
+    again.act(command("start", LATER + 1))
     again.settle()
     assert again.power() == SHUTDOWN
 
 
-def test_the_way_back_and_a_late_order_to_leave(source: Host) -> None:
+def test_reverted_guest_ignores_a_late_command_to_leave(source: Host) -> None:
     left(source)
-    order(source, RETURN, 1)
+    execute(source, RETURN, 1)
     assert source.power() == RUNNING
-    order(source, LEAVE, 1)
+    execute(source, LEAVE, 1)
     assert source.power() == RUNNING, "an earlier step of the same action came late"
 
 
-def test_the_way_back_overtakes_the_order_to_leave(source: Host) -> None:
-    order(source, RETURN, 1)
-    order(source, LEAVE, 1)
+def test_revert_overtakes_the_command_to_leave(source: Host) -> None:
+    execute(source, RETURN, 1)
+    execute(source, LEAVE, 1)
     assert (source.power(), source.conductor.answers) == (RUNNING, [None])
 
 
-def test_a_dropped_destination_makes_nothing_any_more(source: Host, destination: Host) -> None:
+def test_dropped_destination_creates_nothing(source: Host, destination: Host) -> None:
     answers = left(source)
-    order(destination, DROP, 2)
+    execute(destination, DROP, 2)
     assert destination.conductor.answers == [{"done": False}]
-    order(destination, ARRIVE, 2, answers=answers)
+    execute(destination, ARRIVE, 2, answers=answers)
     assert destination.traces() == []
 
 
-def test_a_destination_that_is_at_it_is_dropped_when_it_is_done(source: Host, destination: Host) -> None:
+def test_busy_destination_is_dropped_when_it_is_done(source: Host, destination: Host) -> None:
     answers = left(source)
     gate = destination.driver.hooks["finish_migration"] = Gate()
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), "answers": answers}
-    sent = ticket("resize", LATER, 2, sequence=ARRIVE, payload=values)
+    sent = command("resize", LATER, 2, sequence=ARRIVE, payload=values)
     destination.manager.commands["finish_resize"](destination.context, sent)
     gate.wait()
-    dropped = ticket("resize", LATER, 2, sequence=DROP, payload=values)
+    dropped = command("resize", LATER, 2, sequence=DROP, payload=values)
     destination.manager.commands["drop_resize"](destination.context, dropped)
     gate.open()
     destination.settle()
     assert destination.traces() == []
 
 
-def test_what_has_arrived_is_not_thrown_away(source: Host, destination: Host) -> None:
+def test_arrived_guest_is_not_dropped(source: Host, destination: Host) -> None:
     arrive(source, destination)
-    order(destination, DROP, 2)
+    execute(destination, DROP, 2)
     assert destination.conductor.answers[-1] == {"done": True}
     assert destination.power() == RUNNING
     again = destination.next_life()
@@ -124,32 +124,32 @@ def test_what_has_arrived_is_not_thrown_away(source: Host, destination: Host) ->
     assert again.power() == RUNNING
 
 
-def test_an_order_that_nobody_waits_for_makes_nothing(source: Host, destination: Host) -> None:
-    destination.conductor.wanted = False
+def test_obsolete_command_creates_nothing(source: Host, destination: Host) -> None:
+    destination.conductor.is_current = False
     arrive(source, destination)
     assert destination.traces() == []
     assert "is not current any more" in str(errors(destination)[-1])
 
 
 @pytest.mark.parametrize("step", ["copy_disk", "finish_migration", "finish_migration_after_domain"])
-def test_a_failure_leaves_no_guest_and_its_drop_nothing(source: Host, destination: Host, step: str) -> None:
+def test_failed_arrival_leaves_no_guest_and_its_drop_no_files(source: Host, destination: Host, step: str) -> None:
     destination.control(fail_at=[step])
     arrive(source, destination)
     assert (destination.domains(), source.power()) == ({}, SHUTDOWN)
-    order(destination, DROP, 2)
+    execute(destination, DROP, 2)
     assert destination.traces() == []
     assert destination.manager.host.claims.used().vcpus == 0
 
 
-def test_a_destination_that_was_killed_does_it_again(source: Host, destination: Host) -> None:
+def test_killed_destination_repeats_the_arrival(source: Host, destination: Host) -> None:
     answers = left(source)
     destination.driver.hooks["finish_migration_after_domain"] = Gate()
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), "answers": answers}
-    sent = ticket("resize", LATER, 2, sequence=ARRIVE, payload=values)
+    sent = command("resize", LATER, 2, sequence=ARRIVE, payload=values)
     destination.manager.commands["finish_resize"](destination.context, sent)
     destination.driver.hooks["finish_migration_after_domain"].wait()  # type: ignore[attr-defined]
     again = destination.next_life()
-    order(again, ARRIVE, 2, answers=answers)
+    execute(again, ARRIVE, 2, answers=answers)
     assert (again.domains(), errors(again)[-1]) == ({UUID: 2}, None)
 
 
@@ -169,7 +169,7 @@ SMALL = Flavor(flavorid="1", name="m1", vcpus=1, memory_mb=64, root_gb=1)
 def order_here(host: Host, position: int, generation: int, **payload: Any) -> None:
     ends = {end: {"host": host.name, "generation": number} for end, number in (("source", 1), ("destination", 2))}
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), **ends, **payload}
-    sent = ticket("resize", LATER, generation, sequence=position, payload=values, host=host.name)
+    sent = command("resize", LATER, generation, sequence=position, payload=values, host=host.name)
     sent.instance.flavor = SMALL
     host.manager.commands[ONE_HOST[position]](host.context, sent)
     host.settle()
@@ -192,7 +192,7 @@ def read_disk(host: Host) -> str:
     return Path(host.driver.path, "disks", UUID, "disk").read_text()
 
 
-def test_a_guest_is_resized_where_it_is(source: Host) -> None:
+def test_guest_is_resized_on_its_own_host(source: Host) -> None:
     write_disk(source, "the guest's")
     answers = set_aside(source)
     assert (source.domains(), aside(source)) == ({}, True)
@@ -206,7 +206,7 @@ def test_a_guest_is_resized_where_it_is(source: Host) -> None:
 
 
 @pytest.mark.parametrize("kills", [False, True])
-def test_a_resize_where_it_is_is_reverted(source: Host, kills: bool) -> None:
+def test_resize_on_its_own_host_is_reverted(source: Host, kills: bool) -> None:
     def life() -> Host:
         return source.next_life() if kills else source
 
@@ -226,13 +226,13 @@ def test_a_resize_where_it_is_is_reverted(source: Host, kills: bool) -> None:
     assert source.manager.reconciler.run() == set(), "the promise about the later generation is not about this one"
     assert source.domains() == {UUID: 1}
     assert source.manager.host.claims.used().vcpus == 1
-    source.act(ticket("reboot", LATER + 1))
+    source.act(command("reboot", LATER + 1))
     source.settle()
     assert (source.power(), errors(source)[-1]) == (RUNNING, None)
 
 
 @pytest.mark.parametrize("step", ["migrate_disk", "set_aside", "copy_disk", "finish_migration_after_domain"])
-def test_a_failure_where_it_is_is_taken_back(source: Host, step: str) -> None:
+def test_failed_resize_on_its_own_host_is_rolled_back(source: Host, step: str) -> None:
     write_disk(source, "before")
     source.control(fail_at=[step])
     if step in ("migrate_disk", "set_aside"):
@@ -249,14 +249,14 @@ def test_a_failure_where_it_is_is_taken_back(source: Host, step: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["set_aside", "restore_set_aside"])
-def test_a_kill_in_between_is_gone_on_from(source: Host, step: str) -> None:
+def test_killed_resize_on_its_own_host_continues(source: Host, step: str) -> None:
     write_disk(source, "before")
     if step == "restore_set_aside":
         set_aside(source)
     source.driver.hooks[step] = gate = Gate()
     values = {"running": True, "source": {"host": source.name}, "destination": {"host": source.name}}
     position, generation = (LEAVE, 1) if step == "set_aside" else (RETURN, 1)
-    sent = ticket("resize", LATER, generation, sequence=position, payload=values, host=source.name)
+    sent = command("resize", LATER, generation, sequence=position, payload=values, host=source.name)
     sent.instance.flavor = SMALL
     source.manager.commands[ONE_HOST[position]](source.context, sent)
     gate.wait()
@@ -272,19 +272,19 @@ def test_a_kill_in_between_is_gone_on_from(source: Host, step: str) -> None:
 
 
 @pytest.mark.parametrize("moment", ["leave", "arrive"])
-def test_a_delete_amid_a_resize_where_it_is_leaves_nothing(source: Host, moment: str) -> None:
+def test_delete_during_a_resize_on_its_own_host_leaves_nothing(source: Host, moment: str) -> None:
     answers = set_aside(source)
     if moment == "arrive":
         order_here(source, ARRIVE, 2, answers=answers)
-    for generation in (1, 2):  # one order to each end
-        source.act(ticket("delete", LATER + 1, generation))
+    for generation in (1, 2):  # one command to the source, one to the destination
+        source.act(command("delete", LATER + 1, generation))
         source.settle()
     assert (source.traces(), errors(source)[-1]) == ([], None)
     order_here(source, ARRIVE, 2, answers=answers)
     assert source.traces() == []
 
 
-def test_what_is_aside_is_a_leftover_once_nothing_else_is_here(source: Host) -> None:
+def test_set_aside_guest_without_a_domain_is_a_leftover(source: Host) -> None:
     set_aside(source)
     source.driver.unplug_vifs(UUID)
     source.conductor.verdicts = [DomainVerdict(uuid=UUID, generation=1, verdict=Verdict.DESTROY)]
@@ -293,8 +293,8 @@ def test_what_is_aside_is_a_leftover_once_nothing_else_is_here(source: Host) -> 
     assert source.traces() == []
 
 
-def test_what_took_its_place_goes_when_it_is_taken_back(source: Host) -> None:
-    """The host was forced down meanwhile: nobody told it to drop that."""
+def test_replacement_is_removed_when_the_original_is_restored(source: Host) -> None:
+    """The host was forced down meanwhile, so it received no command to drop the replacement."""
     order_here(source, ARRIVE, 2, answers=set_aside(source))
     order_here(source, RETURN, 1)
     assert (source.domains(), source.power(), aside(source)) == ({UUID: 1}, RUNNING, False)

@@ -1,4 +1,4 @@
-"""Snapshots on a host: what is uploaded, what is told meanwhile, and that no file stays, whatever happens."""
+"""Snapshots on a host: uploads, progress reports, and the removal of files in all cases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nova_lite.objects import ActionCommand, Image
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import snapshots_path
-from tests.unit.compute.fakes import HOST, LATER, Gate, Host, eventually, ticket
+from tests.unit.compute.fakes import HOST, LATER, Gate, Host, command, eventually
 
 IMAGE = Image(id="99999999-9999-4999-8999-999999999999", name="snap", status="queued")
 
@@ -29,7 +29,7 @@ def host(host: Host) -> Host:
 
 def order(**values: Any) -> ActionCommand:
     payload = {"image": msgspec.to_builtins(IMAGE)}
-    return ticket("createImage", payload=payload, method="snapshot_instance", **values)
+    return command("createImage", payload=payload, method="snapshot_instance", **values)
 
 
 def uploaded(host: Host) -> list[str]:
@@ -42,7 +42,7 @@ def made(host: Host) -> list[str]:
     return os.listdir(path) if os.path.isdir(path) else []
 
 
-def test_an_image_is_made_and_uploaded(host: Host) -> None:
+def test_snapshot_is_made_and_uploaded(host: Host) -> None:
     host.act(order())
     host.settle()
     assert host.conductor.of("finish_action") == [(LATER, PowerState.RUNNING, None)]
@@ -57,7 +57,7 @@ def test_an_image_is_made_and_uploaded(host: Host) -> None:
 
 
 @pytest.mark.parametrize("fail_error", ["virt", "unexpected"])
-def test_a_failure_is_reported_and_leaves_no_file(host: Host, fail_error: str) -> None:
+def test_snapshot_failure_is_reported_and_leaves_no_file(host: Host, fail_error: str) -> None:
     host.control(fail_at=["snapshot"], fail_error=fail_error)
     host.act(order())
     host.settle()
@@ -66,7 +66,7 @@ def test_a_failure_is_reported_and_leaves_no_file(host: Host, fail_error: str) -
     assert (made(host), uploaded(host)) == ([], [])
 
 
-def test_an_image_that_is_gone_leaves_no_file(host: Host) -> None:
+def test_snapshot_of_a_deleted_image_leaves_no_file(host: Host) -> None:
     def delete(arguments: Any) -> None:
         if "size" in arguments[1]:
             host.conductor.images.clear()
@@ -80,7 +80,7 @@ def test_an_image_that_is_gone_leaves_no_file(host: Host) -> None:
 
 
 @pytest.mark.parametrize("step", ["report_task", "image_update"])
-def test_a_conductor_that_is_away_is_asked_again(host: Host, step: str) -> None:
+def test_snapshot_waits_for_an_unavailable_conductor(host: Host, step: str) -> None:
     host.conductor.errors[step] = [exceptions.MessagingUnavailable(what=step)] * 2
     host.act(order())
     host.settle()
@@ -88,8 +88,8 @@ def test_a_conductor_that_is_away_is_asked_again(host: Host, step: str) -> None:
     assert uploaded(host) == [IMAGE.id]
 
 
-def test_what_the_conductor_has_given_up_ends(host: Host) -> None:
-    host.conductor.wanted = False
+def test_snapshot_ends_when_its_action_is_over(host: Host) -> None:
+    host.conductor.is_current = False
     host.act(order())
     host.settle()
     assert "snapshot" not in host.driver.steps
@@ -97,11 +97,11 @@ def test_what_the_conductor_has_given_up_ends(host: Host) -> None:
     assert (made(host), uploaded(host)) == ([], [])
 
 
-def test_a_delete_does_not_wait_for_the_snapshot(host: Host) -> None:
+def test_delete_does_not_wait_for_a_snapshot(host: Host) -> None:
     gate = host.driver.hooks["snapshot"] = Gate()
     host.act(order())
     gate.wait()
-    host.act(ticket("delete", LATER + 1))
+    host.act(command("delete", LATER + 1))
     eventually(lambda: host.record().last_action_id == LATER + 1)
     gate.open()
     host.settle()
@@ -110,7 +110,7 @@ def test_a_delete_does_not_wait_for_the_snapshot(host: Host) -> None:
     assert [action for action, _, _ in host.conductor.of("finish_action")][-1] == LATER + 1
 
 
-def test_only_so_many_at_a_time(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshots_are_limited_in_number(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "WAIT_SECONDS", 0.01)
     slots = host.manager.host.snapshot_slots
     for _ in range(host.conf.compute.max_concurrent_snapshots):
@@ -123,7 +123,7 @@ def test_only_so_many_at_a_time(host: Host, monkeypatch: pytest.MonkeyPatch) -> 
     assert uploaded(host) == [IMAGE.id]
 
 
-def test_a_killed_daemon_makes_the_same_image_again(host: Host) -> None:
+def test_snapshot_is_repeated_after_a_kill(host: Host) -> None:
     gate = host.driver.hooks["snapshot"] = Gate()
     host.act(order())
     gate.wait()
@@ -135,7 +135,7 @@ def test_a_killed_daemon_makes_the_same_image_again(host: Host) -> None:
     assert uploaded(after) == [IMAGE.id]
 
 
-def test_the_next_life_removes_uploads_that_nobody_waits_for(host: Host) -> None:
+def test_obsolete_uploads_are_removed_at_the_next_start(host: Host) -> None:
     host.act(order())
     host.settle()
     directory = Path(uploads_path(host.conf.image.store_path, HOST))
@@ -148,16 +148,16 @@ def test_the_next_life_removes_uploads_that_nobody_waits_for(host: Host) -> None
     assert uploaded(host) == []
 
 
-def test_shelve_offload_and_back(host: Host) -> None:
+def test_guest_is_shelved_offloaded_and_unshelved(host: Host) -> None:
     payload = {"image": msgspec.to_builtins(IMAGE)}
-    host.act(ticket("shelve", payload=payload, method="shelve_instance"))
+    host.act(command("shelve", payload=payload, method="shelve_instance"))
     host.settle()
     assert host.power() == PowerState.SHUTDOWN
     assert uploaded(host) == [IMAGE.id]
-    host.act(ticket("unshelve", LATER + 1, method="unshelve_instance"))
+    host.act(command("unshelve", LATER + 1, method="unshelve_instance"))
     host.settle()
     assert host.power() == PowerState.RUNNING
-    host.act(ticket("shelveOffload", LATER + 2, method="shelve_offload_instance"))
+    host.act(command("shelveOffload", LATER + 2, method="shelve_offload_instance"))
     host.settle()
     assert host.traces() == []
     reports = host.conductor.of("finish_action")

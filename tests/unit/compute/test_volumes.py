@@ -1,4 +1,4 @@
-"""What a host does to volumes that its guests have: swaps, copies, shelving, and volumes that are made anew."""
+"""Volumes of guests on a host: swaps, copies, shelving, and rebuilds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nova_lite.objects.block_device import DeviceSource
 from nova_lite.objects.build import Reimage
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
-from tests.unit.compute.fakes import LATER, UUID, Host, make_instance, ticket
+from tests.unit.compute.fakes import LATER, UUID, Host, command, make_instance
 
 GIB = 1024**3
 OLD, NEW = "0de0cbd3-6a6e-4f2a-9c8e-5d1c1d1d0001", "0de0cbd3-6a6e-4f2a-9c8e-5d1c1d1d0002"
@@ -29,7 +29,7 @@ def device(volume_id: str = OLD, **more: Any) -> BlockDevice:
 
 @pytest.fixture
 def host(host: Host) -> Host:
-    """Its guest has the volume `OLD`; `NEW` is nobody's."""
+    """Host whose guest has the volume `OLD`. `NEW` is free."""
     host.conf.set_override("store_path", os.path.join(host.conf.state_path, "volumes"), "volume")
     for number, volume_id in enumerate((OLD, NEW)):
         size = number + 1
@@ -38,7 +38,7 @@ def host(host: Host) -> Host:
 
 
 def order(kind: str, **values: Any) -> ActionCommand:
-    made = ticket(kind, **values)
+    made = command(kind, **values)
     made.instance.block_devices = [device()]
     return made
 
@@ -57,7 +57,7 @@ def held(host: Host) -> list[str]:
     return list(json.loads(path.read_text())["volumes"])
 
 
-def test_a_swap_is_told_before_the_guest_has_the_new_one(host: Host) -> None:
+def test_swap_is_reported_before_the_guest_has_the_new_volume(host: Host) -> None:
     act(host, swap())
     host.settle()
     assert host.conductor.of("report_task") == [(LATER, states.SWAPPING_VOLUME)]
@@ -66,9 +66,9 @@ def test_a_swap_is_told_before_the_guest_has_the_new_one(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "kept"), [("swap_volume", OLD), ("swap_volume_copied", OLD), ("swap_volume_after", NEW)]
+    ("step", "expected"), [("swap_volume", OLD), ("swap_volume_copied", OLD), ("swap_volume_after", NEW)]
 )
-def test_what_has_failed_is_taken_back_or_told_to_be_done(host: Host, step: str, kept: str) -> None:
+def test_failed_swap_is_rolled_back_or_reported_as_done(host: Host, step: str, expected: str) -> None:
     host.control(fail_at=[step], fail_error="virt")
     act(host, swap())
     host.settle()
@@ -76,12 +76,12 @@ def test_what_has_failed_is_taken_back_or_told_to_be_done(host: Host, step: str,
     act(host, swap("rollback_swap_volume", sequence=1))
     host.settle()
     (_, _, failed), (_, _, undone) = host.conductor.of("finish_action")
-    assert (bool(failed), undone, held(host)) == (True, None, [kept])
-    assert host.manager.host.fencing.get(UUID).result.answer == {"done": kept == NEW}
+    assert (bool(failed), undone, held(host)) == (True, None, [expected])
+    assert host.manager.host.fencing.get(UUID).result.answer == {"done": expected == NEW}
     assert os.path.getsize(host.manager.host.volumes.require(NEW)) == 2 * GIB
 
 
-def test_all_volumes_are_copied_in_one_step(host: Host) -> None:
+def test_volumes_are_copied_in_one_step(host: Host) -> None:
     snapshot_id = str(uuid.uuid4())
     payload = {"volume_backed": True, "snapshots": {OLD: snapshot_id}}
     act(host, order("createImage", payload=payload, method="snapshot_volumes"))
@@ -91,8 +91,8 @@ def test_all_volumes_are_copied_in_one_step(host: Host) -> None:
     assert os.path.getsize(os.path.join(host.conf.volume.store_path, "snapshots", snapshot_id)) == GIB
 
 
-def test_a_guest_that_is_not_here_is_not_copied(host: Host) -> None:
-    """It is elsewhere by now, and writes to its volume there."""
+def test_volumes_of_a_missing_guest_are_not_copied(host: Host) -> None:
+    """The guest is on another host by now, and writes to its volume there."""
     reported: list[Any] = []
     host.conductor.finish_volume_work = lambda *arguments: reported.append(arguments[1:])  # type: ignore[attr-defined]
     worker = VolumeWorker(host.manager.host)
@@ -103,7 +103,7 @@ def test_a_guest_that_is_not_here_is_not_copied(host: Host) -> None:
     assert len(os.listdir(os.path.join(host.conf.volume.store_path, "snapshots"))) == 1
 
 
-def test_shelving_shuts_the_guest_down_first(host: Host) -> None:
+def test_shelve_shuts_the_guest_down_first(host: Host) -> None:
     steps: list[str] = []
     host.driver.hooks.update({name: lambda *_, name=name: steps.append(name) for name in ("power_off", "destroy")})
     act(host, order("shelve", payload={"volume_backed": True}, method="shelve_volume_backed_instance"))
@@ -112,7 +112,7 @@ def test_shelving_shuts_the_guest_down_first(host: Host) -> None:
     assert host.manager.host.volumes.require(OLD)
 
 
-def test_a_rebuild_makes_the_volume_of_the_image_before_the_guest(host: Host) -> None:
+def test_rebuild_writes_the_volume_before_it_creates_the_guest(host: Host) -> None:
     image = Image(id=str(uuid.uuid4()), name="new", disk_format="raw")
     path = Path(host.conf.image.store_path, image.id)
     path.parent.mkdir(parents=True, exist_ok=True)

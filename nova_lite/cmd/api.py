@@ -87,7 +87,7 @@ class Worker(service.Daemon):
         )
         compute = rpc.proxy(ComputeRPC, self._transport)
         self._compute.connect(conductor, compute, load_backend(self.conf, conductor), _volumes(self.conf, conductor))
-        self.tell_health(self._transport, self._number)
+        self.serve_health(self._transport, self._number)
         if self._parent is not None:
             self.add_periodic("parent", PARENT_CHECK_SECONDS, self._end_with_parent)
         options = self.conf.api

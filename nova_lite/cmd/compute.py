@@ -54,7 +54,7 @@ class ComputeDaemon(service.Daemon):
         manager = self._manager = self._manager or self._make_manager(
             conductor_client.connect(rpc.proxy(ConductorRPC, transport), self.conf.host)
         )
-        self.tell_health(transport, hypervisor=manager.require_hypervisor, registration=manager.registration.require)
+        self.serve_health(transport, hypervisor=manager.require_hypervisor, registration=manager.registration.require)
         metrics.add_gauges(self, manager.states)
         manager.connect()
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.registration.send_heartbeat, jitter=True)
@@ -72,7 +72,7 @@ class ComputeDaemon(service.Daemon):
         self._listen_to_hypervisor(manager)
         manager.registration.serve()
 
-    def must_start_again(self) -> bool:
+    def needs_restart(self) -> bool:
         return self._manager is not None and self._manager.registration.lost.is_set()
 
     def cleanup(self) -> None:

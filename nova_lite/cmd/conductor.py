@@ -44,7 +44,7 @@ class Conductor(service.Daemon):
         manager = self.manager = self.manager or ConductorManager(
             self.conf, rpc.proxy(SchedulerRPC, self.transport), rpc.proxy(ComputeRPC, self.transport), self.client
         )
-        self.tell_health(self.transport, database=manager.db.ping)
+        self.serve_health(self.transport, database=manager.db.ping)
         metrics.add_gauges(self, manager.states)
         manager.db.ping()
         migration.check(self.conf)

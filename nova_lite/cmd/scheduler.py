@@ -49,7 +49,7 @@ class SchedulerDaemon(service.Daemon):
         if self._notifications is None:
             self._notifications = Notifications(self.conf, f"nova-scheduler.{self.conf.host}")
         manager = SchedulerManager(self.conf, rpc.proxy(ConductorRPC, transport), notify=self._notifications.emit)
-        self.tell_health(transport, hosts=manager.require_hosts)
+        self.serve_health(transport, hosts=manager.require_hosts)
         metrics.add_gauges(self, lambda: [metrics.sample(metrics.SCHEDULER_HOSTS, manager.known_hosts())])
         self.serve_rpc(transport, self.conf.host, rpc.Endpoint(SchedulerRPC, manager), shared=True)
         self.add_periodic("Loading host states", self.conf.startup_retry_interval, manager.keep_fresh, at_once=True)

@@ -1,1 +1,9 @@
-"""Consoles of guests in a browser: their tokens, and the proxies that open them."""
+"""Consoles of guests in a browser: the tokens of their URLs, and the proxies that open them.
+
+- `tokens`: makes tokens and URLs; the database stores only a token's hash
+- `daemon`: the daemons nova-lite-novncproxy and nova-lite-serialproxy
+- `server`: their HTTP server, which serves noVNC's pages and WebSockets
+- `opening`: takes the token at the conductor and connects to the console on its host
+- `origins`: checks which web page opens a console
+- `pump`: copies bytes between browser and console
+"""

@@ -1,4 +1,4 @@
-"""The daemon around a proxy."""
+"""The daemons nova-lite-novncproxy and nova-lite-serialproxy."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from nova_lite.daemon.sockets import listen, tls_context
 
 
 class ConsoleKind(NamedTuple):
-    """``group``, ``host`` and ``port`` are those of the options. ``page``: a file that is in ``[DEFAULT] web`` if noVNC
-    is, None for a proxy without pages."""
+    """Kind of a console proxy.
+
+    ``group``, ``host`` and ``port`` name its options. ``page``: a file that noVNC has in ``[DEFAULT] web``; None for a
+    proxy without web pages.
+    """
 
     binary: str
     console_types: tuple[str, ...]
@@ -35,7 +38,7 @@ SERIAL = ConsoleKind("nova-lite-serialproxy", ("serial",), "serial_console", "se
 
 
 class ConsoleProxy(service.Daemon):
-    """It connects to nobody before it is asked: while the broker is away requests are answered with 503."""
+    """A console proxy. It connects to the broker with the first request; while the broker is away, it returns 503."""
 
     def __init__(self, conf: cfg.ConfigOpts, kind: ConsoleKind) -> None:
         super().__init__(conf, kind.binary)
@@ -56,7 +59,7 @@ class ConsoleProxy(service.Daemon):
             conf.console.allowed_origins,
         )
         self._server = ProxyServer(sock, opener, web, tls, conf.console.handshake_timeout, conf.console.max_connections)
-        self.tell_health(transport)
+        self.serve_health(transport)
         threading.Thread(target=self._server.serve_forever, name="proxy", daemon=True).start()
 
     def _web(self) -> str | None:

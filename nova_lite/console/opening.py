@@ -1,4 +1,4 @@
-"""From a request to open a console to the connection with it: origin, token, host."""
+"""Opens consoles: checks the page's origin and the token, and connects to the console on its host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONNECT_TIMEOUT = 10.0
 
 
 class ConsoleRefusal(Exception):
-    """With the HTTP status, and a sentence for its user that holds nothing of what was asked."""
+    """A refused request, with an HTTP status and a sentence for the user that repeats nothing of the request."""
 
     def __init__(self, status: http.HTTPStatus, sentence: str) -> None:
         super().__init__(sentence)
@@ -35,7 +35,7 @@ class Opened(NamedTuple):
 
 
 class Opener:
-    """``console_types``: those that this proxy is for."""
+    """Opens consoles of the types ``console_types``."""
 
     def __init__(
         self,
@@ -50,9 +50,10 @@ class Opener:
         self._allowed_origins = allowed_origins
 
     def open(self, path: str, origin: str | None, host: str | None) -> Opened:
-        """``path``, ``origin`` and ``host`` are the request's. Raises `ConsoleRefusal`.
+        """Open the console of a request with this path, Origin header and Host header. Raises `ConsoleRefusal`.
 
-        A page that may not ask does not use up the token. A host that does not answer does: it is known by then.
+        A page with a wrong origin does not use up the token. A host that does not answer does, since the page knew the
+        token.
         """
         if not origins.is_allowed(origin, host, self._allowed_origins):
             raise ConsoleRefusal(http.HTTPStatus.FORBIDDEN, "This page may not open consoles here.")
@@ -80,8 +81,10 @@ class Opener:
             ) from None
 
     def _connect(self, target: ConsoleTarget) -> socket.socket:
-        """First the connection, then the question whose it is: the other way round, a guest that ends in between could
-        leave its port to another one."""
+        """Connect to the console, and then ask the host whether the port is still this guest's.
+
+        In the opposite order a guest could end in between, and its port could go to another guest.
+        """
         console = target.console
         try:
             sock = socket.create_connection((console.host, console.port), CONNECT_TIMEOUT)

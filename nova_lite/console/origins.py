@@ -1,25 +1,29 @@
-"""Which pages may open consoles: a browser names the page that asks (Origin), whatever the page is."""
+"""Checks of the web page that opens a console. A browser always names it, in the Origin header."""
 
 from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Collection
 
-#: What a page is reached by, for what the console's own URL is reached by.
+#: The URL scheme of a page, by the scheme of its console's URL.
 _PAGE_SCHEMES = {"ws": "http", "wss": "https"}
 
 
 def is_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -> bool:
-    """Whether the page is from the host that the browser asks (its Host header), or from one of ``allowed``. Programs
-    that are no browsers send no Origin, and are not misled by pages."""
+    """Check whether the page comes from the host of the request (its Host header), or from one of ``allowed``.
+
+    Other programs than browsers send no Origin, and no page can misuse them.
+    """
     if origin is None:
         return True
     name = _hostname(origin)
-    return name is not None and (name == _hostname(f"//{host or ''}") or name in {each.lower() for each in allowed})
+    return name is not None and (
+        name == _hostname(f"//{host or ''}") or name in {hostname.lower() for hostname in allowed}
+    )
 
 
 def has_scheme_of(origin: str | None, access_url_base: str) -> bool:
-    """Whether the page was reached as safely as the console is to be: a page without TLS may be anybody's."""
+    """Check whether the page was loaded with TLS if the console uses TLS. Anybody can forge a page without TLS."""
     if origin is None:
         return True
     scheme = urllib.parse.urlsplit(access_url_base).scheme

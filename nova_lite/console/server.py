@@ -1,6 +1,6 @@
-"""The HTTP server of a proxy: websockify's handler, in a thread for each connection, within limits.
+"""The HTTP server of a console proxy: websockify's handler, with one thread per connection, within limits.
 
-A request's path holds its token, so what is logged of it is the path without its query.
+The query of a request's URL contains the token, so only the path is logged.
 """
 
 from __future__ import annotations
@@ -28,25 +28,28 @@ KEEPALIVE_SECONDS = 30
 
 
 class _Connection:
-    """A client's. ``deadline``: of its request, None once it has opened a console."""
+    """A client's connection. ``deadline``: latest time of a complete request; None once a console is open."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self.sock = sock
         self.deadline: float | None = deadline
 
     def hang_up(self) -> None:
-        """From another thread: whoever reads or writes there is told. Below TLS, which would answer."""
+        """Shut the socket down from another thread, to end its reads and writes. Bypasses TLS, which would reply."""
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
 
 class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """On ``sock``, which listens. ``web``: directory of the pages to serve, or None. ``handshake_timeout``: seconds in
-    which a request has to come, ``max_connections``: how many clients there may be at a time."""
+    """HTTP server on the listening socket ``sock``.
+
+    ``web``: directory of the pages to serve, or None. ``handshake_timeout``: seconds that a client may take for a
+    request. ``max_connections``: largest number of clients at the same time.
+    """
 
     daemon_threads = True
     block_on_close = False
-    #: For websockify's handler.
+    #: Read by websockify's handler.
     file_only = True
 
     def __init__(
@@ -74,20 +77,21 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     # --- life
 
     def stop(self) -> None:
-        """Take no more, end what goes on."""
+        """Accept no more connections, and close the open ones."""
         self.stopping.set()
         self.shutdown()
         self.server_close()
         with self._lock:
-            open_ = list(self._connections.values())
-        for connection in open_:
+            connections = list(self._connections.values())
+        for connection in connections:
             connection.hang_up()
 
     def service_actions(self) -> None:
-        """Called twice a second: hang up on clients that are too slow to ask."""
+        """Close connections whose request is late. Called twice a second."""
         now = time.monotonic()
         with self._lock:
-            late = [each for each in self._connections.values() if each.deadline is not None and each.deadline < now]
+            connections = self._connections.values()
+            late = [item for item in connections if item.deadline is not None and item.deadline < now]
         for connection in late:
             connection.hang_up()
 
@@ -98,11 +102,11 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
             if len(self._connections) < self._max_connections:
                 self._connections[client_address] = _Connection(request, self._deadline())
                 return True
-        LOG.warning("%s is hung up on: there are %d connections", client_address[0], self._max_connections)
+        LOG.warning("Connection of %s is closed: there are %d connections", client_address[0], self._max_connections)
         return False
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """In the connection's own thread."""
+        """Serve a connection, in its own thread."""
         try:
             with contextlib.ExitStack() as own:
                 request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -119,7 +123,7 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
                 self._connections.pop(client_address, None)
 
     def renew(self, client_address: Any) -> None:
-        """It was answered, and may ask for something else."""
+        """Give a client time for its next request."""
         self._connections[client_address].deadline = self._deadline()
 
     def opened(self, client_address: Any) -> None:
@@ -129,7 +133,7 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         return time.monotonic() + self._handshake_timeout
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks is nothing to worry about; anything else is ours. Called where it is handled."""
+        """Log the error that is being handled. A broken connection is normal; any other error is a bug."""
         error = sys.exc_info()[1]
         if isinstance(error, OSError):
             LOG.debug("%s: %s", client_address[0], error)
@@ -138,7 +142,7 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
 
 class ConsoleHandler(WebSockifyRequestHandler):  # type: ignore[misc]
-    """One connection: pages and their parts, or (at last) a WebSocket."""
+    """Serves one connection: web pages, and then a WebSocket."""
 
     server: ProxyServer
     server_version = "nova-lite-proxy"
@@ -156,7 +160,7 @@ class ConsoleHandler(WebSockifyRequestHandler):  # type: ignore[misc]
             self.server.renew(self.client_address)
 
     def do_GET(self) -> None:
-        """``//host/…`` would be taken for another host's URL where it is repeated (in a redirect)."""
+        """Refuse ``//host/...``: a redirect that repeats it would lead to another host."""
         if self.path.startswith("//"):
             self.send_error(http.HTTPStatus.BAD_REQUEST)
         else:
@@ -169,7 +173,7 @@ class ConsoleHandler(WebSockifyRequestHandler):  # type: ignore[misc]
             super().do_HEAD()
 
     def end_headers(self) -> None:
-        """The page's URL is a secret for as long as nobody has opened it."""
+        """Send no Referer, since the page's URL is a secret until the console is opened."""
         self.send_header("Referrer-Policy", "no-referrer")
         super().end_headers()
 
@@ -187,8 +191,8 @@ class ConsoleHandler(WebSockifyRequestHandler):  # type: ignore[misc]
             self._serve(opened)
 
     def _refuse(self, refusal: ConsoleRefusal) -> None:
-        """Without a body: clients of WebSockets show none, and some would read it as what the console says."""
-        LOG.info("%s is refused a console: %s", self.client_address[0], refusal.sentence)
+        """Send an error without a body, which some clients would take for output of the console."""
+        LOG.info("%s gets no console: %s", self.client_address[0], refusal.sentence)
         self.close_connection = True
         self.send_response(refusal.status, refusal.sentence)
         self.send_header("Connection", "close")
@@ -201,7 +205,7 @@ class ConsoleHandler(WebSockifyRequestHandler):  # type: ignore[misc]
         self.close_connection = True
         target = opened.target
         LOG.info(
-            "%s has the %s console of %s", self.client_address[0], target.console.console_type, target.instance_uuid
+            "%s opens the %s console of %s", self.client_address[0], target.console.console_type, target.instance_uuid
         )
         try:
             status = pump.pump(websocket, opened.sock, self.server.stopping)
@@ -209,12 +213,12 @@ class ConsoleHandler(WebSockifyRequestHandler):  # type: ignore[misc]
                 websocket.shutdown(socket.SHUT_RDWR, status)
         except OSError as error:
             LOG.debug("Console of %s: %s", target.instance_uuid, error)
-        LOG.info("%s has left the console of %s", self.client_address[0], target.instance_uuid)
+        LOG.info("%s leaves the console of %s", self.client_address[0], target.instance_uuid)
 
     # --- the log
 
     def log_message(self, format: str, *args: Any) -> None:
-        """What the libraries say holds the request's path with its token: we say ourselves what there is to say."""
+        """Drop the libraries' messages, which contain the token. `log_request` logs what matters."""
 
     def log_request(self, code: Any = "-", size: Any = "-") -> None:
         path = getattr(self, "path", "").partition("?")[0]

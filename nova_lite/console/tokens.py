@@ -1,5 +1,4 @@
-"""Tokens of consoles. Who has one may open a console once, so it is told to its user alone, in the URL; others know its
-hash."""
+"""Tokens of consoles. A token opens a console once. Only its user gets it, in the URL; the database has its hash."""
 
 from __future__ import annotations
 
@@ -17,18 +16,18 @@ def new() -> str:
 
 
 def digest(token: str) -> str:
-    """By which it is kept and looked up. It is random, so it needs no salt."""
+    """Return the hash by which a token is stored. The token is random, so it needs no salt."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def url(console: Console, token: str) -> str:
-    """What its user opens: noVNC's page, which is told the path of its WebSocket; or the WebSocket itself."""
+    """Return the URL for the user: noVNC's page with the path of its WebSocket, or the WebSocket itself."""
     query = {"path": f"?token={token}"} if console.console_type == "novnc" else {"token": token}
     base = console.access_url_base
     return f"{base}{'&' if '?' in base else '?'}{urllib.parse.urlencode(query)}"
 
 
 def of_path(path: str) -> str | None:
-    """The token in a request's path, if it has one."""
-    found = urllib.parse.parse_qs(urllib.parse.urlsplit(path).query).get("token")
-    return found[0] if found else None
+    """Return the token of a request's path, or None."""
+    values = urllib.parse.parse_qs(urllib.parse.urlsplit(path).query).get("token")
+    return values[0] if values else None

@@ -1,1 +1,8 @@
-"""Parts that every daemon needs: service loop, health endpoint, sockets, CPU affinity, notifications."""
+"""Parts that every daemon needs. A module of `nova_lite.cmd` makes a daemon of them.
+
+- `service`: `Daemon`, the life of a process: logging, signals, start with retries, periodic tasks, RPC servers, stop
+- `health`: the HTTP server of /metrics, /healthz and /readyz
+- `sockets`: listening sockets and TLS
+- `cpu_affinity`: keeps all threads of a conductor on one CPU
+- `notifications`: oslo.messaging notifications for other systems
+"""

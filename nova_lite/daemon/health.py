@@ -1,4 +1,4 @@
-"""Each daemon's own small HTTP server: ``/metrics``, ``/healthz`` (it lives), ``/readyz`` (it can do its work)."""
+"""HTTP server of each daemon: ``/metrics``, ``/healthz`` (its main loop runs), ``/readyz`` (it can do its work)."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from nova_lite.base import exceptions, metrics
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that a part has for saying that it is there.
-PATIENCE = 3.0
-#: Seconds for which what was found is told again, however often it is asked for.
-KEPT = 1.0
-#: Seconds without a turn of the daemon's loop, which turns each second, after which it does not live.
-STANDS_STILL = 30.0
+#: Seconds that a check may take.
+CHECK_TIMEOUT = 3.0
+#: Seconds for which the result of a check is cached, however often it is requested.
+CACHE_SECONDS = 1.0
+#: Seconds without a turn of the daemon's main loop after which it counts as dead. The loop turns every second.
+MAX_LOOP_PAUSE = 30.0
 
-#: Raises, with a reason, when the part is not there.
+#: Raises an error with the reason when something that the daemon needs is not available.
 Check = Callable[[], object]
 
 
 class _Part:
-    """One thing to look at, in a thread of its own: one that hangs holds up no other, and is not asked twice."""
+    """A part of /readyz. Its check runs in its own thread, so that a check that hangs does not delay the others."""
 
     def __init__(self, name: str, check: Check) -> None:
         self.name = name
         self._check = check
         self._lock = threading.Lock()
-        self._asking: threading.Thread | None = None
-        self._answer: tuple[float, str | None] | None = None
+        self._thread: threading.Thread | None = None
+        self._result: tuple[float, str | None] | None = None
 
-    def reason(self) -> str | None:
-        """What is against it; None if nothing is."""
+    def problem(self) -> str | None:
+        """Return why the part is not ready, or None if it is."""
         with self._lock:
-            if self._answer is not None and time.monotonic() - self._answer[0] < KEPT:
-                return self._answer[1]
-            if self._asking is None or not self._asking.is_alive():
-                self._answer = None
-                self._asking = threading.Thread(target=self._ask, name=f"ready-{self.name}", daemon=True)
-                self._asking.start()
-            asking = self._asking
-        asking.join(PATIENCE)
-        return f"no answer within {PATIENCE:.0f} s" if self._answer is None else self._answer[1]
+            if self._result is not None and time.monotonic() - self._result[0] < CACHE_SECONDS:
+                return self._result[1]
+            if self._thread is None or not self._thread.is_alive():
+                self._result = None
+                self._thread = threading.Thread(target=self._run, name=f"ready-{self.name}", daemon=True)
+                self._thread.start()
+            thread = self._thread
+        thread.join(CHECK_TIMEOUT)
+        return f"no answer within {CHECK_TIMEOUT:.0f} s" if self._result is None else self._result[1]
 
-    def _ask(self) -> None:
+    def _run(self) -> None:
         reason = None
         try:
             self._check()
@@ -56,34 +56,35 @@ class _Part:
             reason = " ".join(error.message.split())
         except Exception as error:
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        self._answer = (time.monotonic(), reason)
+        self._result = (time.monotonic(), reason)
 
 
 class Health:
-    """``turned`` has to be called by the daemon's loop. ``checks``: what the daemon needs for its work, by name."""
+    """Health of a daemon: whether its main loop runs, and whether everything is available that it needs."""
 
     def __init__(self) -> None:
         self._parts: dict[str, _Part] = {}
-        self._turned = time.monotonic()
+        self._last_turn = time.monotonic()
         self._server: http.server.ThreadingHTTPServer | None = None
 
     def add(self, name: str, check: Check) -> None:
         self._parts.setdefault(name, _Part(name, check))
 
-    def turned(self) -> None:
-        self._turned = time.monotonic()
+    def mark_alive(self) -> None:
+        """Record a turn of the daemon's main loop."""
+        self._last_turn = time.monotonic()
 
-    def lives(self) -> str | None:
-        """What is against it; None if nothing is."""
-        still = time.monotonic() - self._turned
-        return None if still < STANDS_STILL else f"the daemon has stood still for {still:.0f} s"
+    def liveness_problem(self) -> str | None:
+        """Return why the daemon counts as dead, or None if it lives."""
+        still = time.monotonic() - self._last_turn
+        return None if still < MAX_LOOP_PAUSE else f"the daemon has stood still for {still:.0f} s"
 
-    def ready(self) -> dict[str, str | None]:
-        """By part, what is against it."""
+    def readiness_problems(self) -> dict[str, str | None]:
+        """Return for each part why it is not ready, or None if it is."""
         parts = list(self._parts.values())
-        found: dict[str, str | None] = {}
+        problems: dict[str, str | None] = {}
         threads = [
-            threading.Thread(target=lambda part=part: found.update({part.name: part.reason()}), daemon=True)
+            threading.Thread(target=lambda part=part: problems.update({part.name: part.problem()}), daemon=True)
             for part in parts
         ]
         for thread in threads:
@@ -92,22 +93,22 @@ class Health:
             thread.join()
         return {
             "started": None if parts else "it has not started yet",
-            **{part.name: found[part.name] for part in parts},
+            **{part.name: problems[part.name] for part in parts},
         }
 
     def serve(self, address: str, port: int) -> None:
-        """From now on, until `close`. A port that cannot be had is told, and the daemon works without."""
+        """Serve until `close`. If the port cannot be used, that is logged and the daemon works without it."""
         if self._server is not None:
             return
-        trouble = None
+        problem = None
         try:
             self._server = _Server((address, port), _handler(self))
         except OSError as error:
-            trouble = error
+            problem = error
         if self._server is None:
-            LOG.error("Metrics are not served: port %d of %s cannot be had: %s", port, address, trouble)
+            LOG.error("Metrics are not served: port %d of %s cannot be used: %s", port, address, problem)
             return
-        metrics.add_gauges(self, self._states)
+        metrics.add_gauges(self, self._gauges)
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
         LOG.info("Metrics and health are served at http://%s:%d", address, self._server.server_address[1])
 
@@ -123,15 +124,17 @@ class Health:
             server.shutdown()
             server.server_close()
 
-    def _states(self) -> list[tuple[str, metrics.Sample]]:
-        return [metrics.sample(metrics.READY, float(why is None), name) for name, why in self.ready().items()]
+    def _gauges(self) -> list[tuple[str, metrics.Sample]]:
+        return [
+            metrics.sample(metrics.READY, float(why is None), name) for name, why in self.readiness_problems().items()
+        ]
 
 
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is not worth a line."""
+        """Ignore a client that hangs up."""
 
 
 def _handler(health: Health) -> type[http.server.BaseHTTPRequestHandler]:
@@ -144,21 +147,20 @@ def _handler(health: Health) -> type[http.server.BaseHTTPRequestHandler]:
             path = self.path.partition("?")[0]
             if path == "/metrics":
                 body, content_type = metrics.render()
-                self._answer(200, body, content_type)
+                self._send(200, body, content_type)
             elif path == "/healthz":
-                why = health.lives()
-                self._say(why is None, {"alive": why})
+                problem = health.liveness_problem()
+                self._send_problems({"alive": problem})
             elif path == "/readyz":
-                reasons = health.ready()
-                self._say(not any(reasons.values()), reasons)
+                self._send_problems(health.readiness_problems())
             else:
-                self._answer(404, b"There are /metrics, /healthz and /readyz.\n", "text/plain")
+                self._send(404, b"There are /metrics, /healthz and /readyz.\n", "text/plain")
 
-        def _say(self, fine: bool, reasons: dict[str, str | None]) -> None:
-            body = {name: why or "ok" for name, why in reasons.items()}
-            self._answer(200 if fine else 503, json.dumps(body).encode() + b"\n", "application/json")
+        def _send_problems(self, problems: dict[str, str | None]) -> None:
+            body = {name: problem or "ok" for name, problem in problems.items()}
+            self._send(503 if any(problems.values()) else 200, json.dumps(body).encode() + b"\n", "application/json")
 
-        def _answer(self, status: int, body: bytes, content_type: str) -> None:
+        def _send(self, status: int, body: bytes, content_type: str) -> None:
             self.send_response(status)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
@@ -166,6 +168,6 @@ def _handler(health: Health) -> type[http.server.BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *args: Any) -> None:
-            """Each scrape would be a line."""
+            """Log nothing, as each scrape would add a line."""
 
     return HealthHandler

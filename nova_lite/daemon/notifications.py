@@ -1,7 +1,8 @@
-"""Notifications for those who watch: oslo.messaging's notifier, off unless ``[oslo_messaging_notifications] driver``
-says otherwise.
+"""Notifications for other systems, by oslo.messaging's notifier. Off unless ``[oslo_messaging_notifications] driver``
+is set.
 
-`Notifications.emit` never waits: a thread sends, and what it cannot keep up with is dropped and counted in the log.
+`Notifications.emit` never blocks. A thread sends the notifications. When too many wait, new ones are dropped, with a
+line in the log.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from nova_lite.base.context import RequestContext
 
 LOG = logging.getLogger(__name__)
 
-#: Notifications that wait to be sent; more are dropped.
+#: Largest number of notifications that wait to be sent. More are dropped.
 BACKLOG = 1000
 
 
 class Notifications:
-    """``publisher`` is like ``nova-scheduler.HOST``."""
+    """Sends notifications of one publisher, such as ``nova-scheduler.HOST``."""
 
     def __init__(self, conf: cfg.ConfigOpts, publisher: str) -> None:
         self._notifier = messaging.Notifier(messaging.get_notification_transport(conf), publisher_id=publisher, retry=0)
@@ -34,7 +35,7 @@ class Notifications:
             self._thread.start()
 
     def emit(self, context: RequestContext, event_type: str, payload: dict[str, Any]) -> None:
-        """Leave it to the thread; nothing at all if nobody is to be notified."""
+        """Hand a notification to the thread, if notifications are on."""
         if self._thread is None:
             return
         try:
@@ -43,7 +44,7 @@ class Notifications:
             LOG.warning("Notification %s is dropped: %d wait to be sent", event_type, BACKLOG)
 
     def close(self) -> None:
-        """Send what waits, for two seconds at most."""
+        """Send the waiting notifications, for at most two seconds."""
         if self._thread is None:
             return
         try:

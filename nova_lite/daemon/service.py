@@ -1,6 +1,6 @@
-"""What every daemon does around its own work: logging, signals, retried start, periodic tasks, RPC server, stop.
+"""The life of a daemon: logging, signals, start with retries, periodic tasks, RPC servers, stop.
 
-A ``cmd`` module builds a `Daemon` from parts and calls `run`, which returns the exit status.
+A module of `nova_lite.cmd` makes a `Daemon` and calls `run`, which returns the exit status.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ LOG = logging.getLogger(__name__)
 
 
 class Periodic:
-    """Runs ``func`` every ``interval`` seconds in a thread of its own until stopped; a failure is logged, not fatal.
+    """Runs ``func`` every ``interval`` seconds in its own thread until it is stopped. A failure is only logged.
 
-    The first run is after one interval. ``jitter``: within one interval at random, so that many hosts do not report in
-    step. ``at_once``: without waiting.
+    The first run is after one interval. With ``jitter`` it is at a random time within the first interval, so that many
+    hosts do not report at the same time. With ``at_once`` it is immediate.
     """
 
     def __init__(
@@ -58,23 +58,23 @@ class Periodic:
         wait = self._first_wait
         while not self._stop.wait(wait):
             started = time.monotonic()
-            trouble = None
+            problem = None
             try:
                 self.func()
             except (exceptions.ServiceUnavailable, exceptions.HypervisorUnavailable) as error:
-                trouble = error.message
+                problem = error.message
             except Exception:
                 LOG.exception("Periodic task %s failed; it runs again in %.1f s", self.name, self.interval)
-            if trouble:  # while an exception is handled, oslo.log repeats it at the end of the line
-                LOG.warning("%s: %s", self.name, trouble)
+            if problem:  # not in the except block, where oslo.log would add the exception to the line
+                LOG.warning("%s: %s", self.name, problem)
             wait = max(0.0, self.interval - (time.monotonic() - started))
 
 
 class Daemon:
-    """One service process: subclass or fill in, then `run`.
+    """A service process. Subclasses override `prepare` and `cleanup`; `run` runs it.
 
-    ``prepare`` is retried while it raises `ServiceUnavailable` or `HypervisorUnavailable` (one line each time);
-    `ConfigurationError` ends the process with one line and status 1. ``cleanup`` runs at the end.
+    `prepare` is retried while it raises `ServiceUnavailable` or `HypervisorUnavailable`, with one line in the log each
+    time. `ConfigurationError` ends the process with one line and status 1. `cleanup` runs at the end.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, binary: str) -> None:
@@ -86,18 +86,18 @@ class Daemon:
         self.servers: list[SelfCheckingServer] = []
         self.health = Health()
 
-    # --- for the daemon's own module
+    # --- for subclasses
 
     def prepare(self) -> None:
-        """Connect to what the daemon needs, and start serving; may be called again after a failure."""
+        """Connect to what the daemon needs, and start to serve. May be called again after a failure."""
         raise NotImplementedError
 
-    def must_start_again(self) -> bool:
-        """Whether it has to stop serving and to `prepare` anew; asked about every second."""
+    def needs_restart(self) -> bool:
+        """Return True if the daemon has to stop serving and to call `prepare` again. Called every second."""
         return False
 
     def cleanup(self) -> None:
-        """Give back what is not covered by stopping periodic tasks and RPC servers."""
+        """Release everything besides the periodic tasks and RPC servers."""
 
     def add_periodic(
         self, name: str, interval: float, func: Callable[[], None], jitter: bool = False, at_once: bool = False
@@ -106,9 +106,12 @@ class Daemon:
         self.periodics.append(task)
         task.start()
 
-    def tell_health(self, transport: rpc.Transport | None = None, number: int = 0, **checks: Check) -> None:
-        """Serve /metrics, /healthz and /readyz; to be called again after a failure. ``number``: which of several such
-        processes this is. ``checks`` raise while what the daemon needs is not there."""
+    def serve_health(self, transport: rpc.Transport | None = None, number: int = 0, **checks: Check) -> None:
+        """Serve /metrics, /healthz and /readyz. May be called again after a failure.
+
+        ``number``: index among several processes of this kind; it is added to the port. ``checks`` raise an error while
+        something that the daemon needs is not available.
+        """
         if transport is not None:
             self.health.add("broker", lambda: rpc.require_broker(transport))
         for name, check in checks.items():
@@ -118,32 +121,32 @@ class Daemon:
             self.health.serve(self.conf.metrics.listen, self.conf.metrics[option] + number)
 
     def serve_rpc(self, transport: rpc.Transport, server: str, endpoint: rpc.Endpoint, shared: bool = False) -> None:
-        """``shared``: others send to the topic, for any of its servers, and not only to this one."""
+        """Start an RPC server. ``shared``: it also takes messages to the topic, which are for any of its servers."""
         checking = SelfCheckingServer(transport, server, endpoint, shared)
         checking.start()
         self.servers.append(checking)
         if interval := self.conf.rpc.self_check_interval:
-            self.add_periodic("Call to itself", interval, checking.check, jitter=True)
+            self.add_periodic("RPC self-check", interval, checking.check, jitter=True)
 
     # --- life
 
     def start(self) -> None:
-        """`prepare`, again and again until it works or the daemon is told to stop."""
+        """Call `prepare` until it succeeds or the daemon has to stop."""
         while not self.stopping.is_set():
             try:
                 self.prepare()
                 self.add_periodic("Memory", memory.TRIM_INTERVAL, memory.trim_heap)
                 return
             except (exceptions.ServiceUnavailable, exceptions.HypervisorUnavailable) as error:
-                trouble = error.message
+                problem = error.message
             interval = self.conf.startup_retry_interval
-            LOG.warning("%s cannot start yet: %s Trying again in %d s.", self.binary, trouble, interval)
-            self.health.turned()
+            LOG.warning("%s cannot start yet: %s Trying again in %d s.", self.binary, problem, interval)
+            self.health.mark_alive()
             self._stop_parts()
             self.stopping.wait(interval)
 
-    def _started(self) -> bool:
-        """`start`; False if a mistake of the operator's is in the way, which has been told."""
+    def _try_start(self) -> bool:
+        """Call `start`. Returns False, and prints the reason, if the configuration has a mistake."""
         mistake = None
         try:
             self.start()
@@ -154,30 +157,30 @@ class Daemon:
             print(f"{self.binary}: {mistake}", file=sys.stderr)
         return not mistake
 
-    def _start_again(self) -> bool:
-        LOG.warning("%s stops serving and starts again", self.binary)
+    def _restart(self) -> bool:
+        LOG.warning("%s stops serving and restarts", self.binary)
         self._stop_parts()
-        if not self._started():
+        if not self._try_start():
             self.stop()
             return False
         if not self.stopping.is_set():
             LOG.info("%s is ready again on host %s", self.binary, self.conf.host)
         return True
 
-    def _hear_again(self) -> None:
-        """Replace the connections of servers that went deaf; again in a moment if the broker is away."""
-        trouble = None
+    def _reconnect(self) -> None:
+        """Replace the connections of servers that receive no messages. Called again soon if the broker is away."""
+        problem = None
         try:
             for server in self.servers:
                 if server.deaf.is_set():
                     server.connect_anew()
         except exceptions.MessagingUnavailable as error:
-            trouble = error.message
-        if trouble:
-            LOG.warning("%s", trouble)
+            problem = error.message
+        if problem:
+            LOG.warning("%s", problem)
 
     def stop(self) -> None:
-        """Stop taking work, let what runs come to its end, release everything. May be called twice."""
+        """Take no more work, wait for running work, release everything. May be called twice."""
         self.stopping.set()
         self._stop_parts()
         self.cleanup()
@@ -194,20 +197,20 @@ class Daemon:
         self.servers.clear()
 
     def run(self) -> int:
-        """Until SIGTERM or SIGINT. Returns the exit status."""
+        """Run the daemon until SIGTERM or SIGINT. Returns the exit status."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stopping.set())
-        if not self._started():
+        if not self._try_start():
             return 1
         memory.freeze_loaded_objects()
         if not self.stopping.is_set():
             LOG.info("%s %s is ready on host %s", self.binary, version.VERSION, self.conf.host)
             notify_systemd("READY=1")
         while not self.stopping.wait(1.0):
-            self.health.turned()
-            if self.must_start_again() and not self._start_again():
+            self.health.mark_alive()
+            if self.needs_restart() and not self._restart():
                 return 1
-            self._hear_again()
+            self._reconnect()
         LOG.info("%s is stopping", self.binary)
         notify_systemd("STOPPING=1")
         self.stop()
@@ -215,7 +218,7 @@ class Daemon:
 
 
 def setup_logging(conf: cfg.ConfigOpts, binary: str) -> None:
-    """Log to where oslo.log's options say (stderr by default); SIGUSR2 writes a guru meditation report to stderr."""
+    """Set up logging by oslo.log's options (stderr by default). SIGUSR2 writes a guru meditation report to stderr."""
     log.setup(conf, "nova_lite")
     logging.captureWarnings(True)
     report_opts.set_defaults(conf)
@@ -227,7 +230,7 @@ def setup_logging(conf: cfg.ConfigOpts, binary: str) -> None:
 
 
 def _reports() -> Any:
-    """Imported when one is asked for: its templates would be a tenth of what a small daemon loads to start."""
+    """Import oslo.reports, whose templates are too large to load at the start of each daemon."""
     from oslo_reports import guru_meditation_report
 
     return guru_meditation_report.TextGuruMeditation
@@ -238,7 +241,7 @@ def _write_report(conf: cfg.ConfigOpts, frame: FrameType | None) -> None:
 
 
 def notify_systemd(state: str) -> None:
-    """Tell systemd (Type=notify) about our state; nothing happens without it."""
+    """Report the state to systemd (Type=notify), if systemd has started this process."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return

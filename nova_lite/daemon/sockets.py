@@ -12,15 +12,15 @@ from nova_lite.base import exceptions
 
 BACKLOG = 1024
 
-#: Linux's, which Python 3.11 has no name for.
+#: A Linux constant that Python 3.11 does not define.
 _IP_FREEBIND = 15
 
 
 def listen(address: str, port: int, shared: bool = False, early: bool = False) -> socket.socket:
-    """A listening socket; raises `ConfigurationError` with one clear sentence when there can be none.
+    """Return a listening socket. Raises `ConfigurationError` if the address or port cannot be used.
 
-    ``shared``: others may listen there, too. ``early``: a link-local address may be one that this machine is given only
-    later.
+    ``shared``: other processes may listen on the same port. ``early``: a link-local address may not exist yet on this
+    machine.
     """
     family = socket.AF_INET6 if _is_ipv6(address) else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -38,7 +38,7 @@ def listen(address: str, port: int, shared: bool = False, early: bool = False) -
         sock.close()
         why = "the port is in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
         raise exceptions.ConfigurationError(reason=f"cannot listen on {address} port {port}: {why}.") from error
-    # Connections inherit it. Without, headers and body that are sent apart cost a delayed acknowledgement (40 ms).
+    # Connections inherit it. Without it, a body that is sent apart from its headers waits for an ACK of 40 ms.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
@@ -51,7 +51,7 @@ def _is_ipv6(address: str) -> bool:
 
 
 def tls_context(cert_file: str | None, key_file: str | None, cert_option: str, key_option: str) -> ssl.SSLContext:
-    """Raises `ConfigurationError`, by the names of the options, when certificate or key cannot be used."""
+    """Return a TLS context. Raises `ConfigurationError`, with the option's name, if a file cannot be used."""
     for option, path in ((cert_option, cert_file), (key_option, key_file)):
         if not path or not os.access(path, os.R_OK):
             raise exceptions.ConfigurationError(reason=f"{option} = {path}: cannot be read.")

@@ -114,7 +114,7 @@ def test_a_url_leads_to_the_screen_once(cloud: ConsoleCloud, server_id: str) -> 
     token = path_of(url).partition("=")[2]
     for name in cloud.names:
         assert token not in cloud.log(name, 100_000), name
-    wait_for("the end is told", lambda: f"has left the console of {server_id}" in cloud.log("novncproxy", 500))
+    wait_for("the end is told", lambda: f"leaves the console of {server_id}" in cloud.log("novncproxy", 500))
 
 
 def test_the_serial_console(cloud: ConsoleCloud, server_id: str) -> None:

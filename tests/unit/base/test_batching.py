@@ -18,7 +18,7 @@ from nova_lite.base.batching import Batcher, BatchLimits, ResponseFuture, send_i
 
 DEADLINE = 30.0
 
-#: As heartbeats: the first request of a batch waits for others, and no batch waits for another one.
+#: Limits like those of heartbeats: the first request of a batch waits for others, and batches run independently.
 WINDOW = BatchLimits(max_delay=DEADLINE, max_in_flight=None)
 #: No request overtakes a running batch, however slow the machine is.
 PATIENT = BatchLimits(overlap_after=DEADLINE)

@@ -17,13 +17,13 @@ from nova_lite.base import cpu_sets
         ("7-7", {7}, "7"),
     ],
 )
-def test_they_are_read_and_shown(text: str, cpus: set[int], shown: str) -> None:
+def test_cpu_set_is_parsed_and_shown(text: str, cpus: set[int], shown: str) -> None:
     assert cpu_sets.parse(text) == cpus
     assert cpu_sets.show(cpus) == shown
     assert cpu_sets.parse(shown) == cpus
 
 
 @pytest.mark.parametrize("text", ["a", "3-1", "1-", "-1", "0-999999", "0:3", "²"])
-def test_what_is_none_is_refused(text: str) -> None:
+def test_cpu_set_with_a_mistake_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="CPU"):
         cpu_sets.parse(text)

@@ -1,3 +1,5 @@
+"""Failpoints: rules, effects, and the clock of a daemon under test."""
+
 from __future__ import annotations
 
 import datetime
@@ -24,21 +26,21 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def tell(control: Path, effect: str, **more: Any) -> None:
+def arm(control: Path, effect: str, **more: Any) -> None:
     rule = {"id": "1", "daemon": "compute-*", "point": "fence/before", "effect": effect, "seconds": 10.0, **more}
     control.write_text(json.dumps([rule]))
 
 
-def test_a_rule_fires_once_and_only_where_it_is_meant(control: Path) -> None:
-    tell(control, failpoints.ERROR)
+def test_failpoint_rule_fires_once_and_only_at_its_point(control: Path) -> None:
+    arm(control, failpoints.ERROR)
     assert failpoints.reach("fence", "after") is None
     assert failpoints.reach("fence", "before") == failpoints.ERROR
     assert failpoints.reach("fence", "before") is None
     assert Path(f"{control}.1.fired").exists()
 
 
-def test_a_held_thread_goes_on_when_it_is_released(control: Path) -> None:
-    tell(control, failpoints.HOLD)
+def test_failpoint_hold_ends_when_it_is_released(control: Path) -> None:
+    arm(control, failpoints.HOLD)
     thread = threading.Thread(target=failpoints.reach, args=("fence", "before"), daemon=True)
     thread.start()
     thread.join(0.1)
@@ -48,16 +50,16 @@ def test_a_held_thread_goes_on_when_it_is_released(control: Path) -> None:
     assert not thread.is_alive()
 
 
-def test_nobody_is_held_for_good(control: Path) -> None:
-    tell(control, failpoints.HOLD, seconds=0.05)
+def test_failpoint_hold_ends_after_its_seconds(control: Path) -> None:
+    arm(control, failpoints.HOLD, seconds=0.05)
     started = time.monotonic()
     failpoints.reach("fence", "before")
     assert 0.05 <= time.monotonic() - started < 5
 
 
-def test_a_full_disk_has_room_again(control: Path) -> None:
+def test_failpoint_full_disk_ends_after_its_seconds(control: Path) -> None:
     failpoints.check_disk()
-    tell(control, failpoints.FULL, seconds=0.2)
+    arm(control, failpoints.FULL, seconds=0.2)
     failpoints.reach("fence", "before")
     with pytest.raises(OSError) as caught:
         failpoints.check_disk()
@@ -66,15 +68,15 @@ def test_a_full_disk_has_room_again(control: Path) -> None:
     failpoints.check_disk()
 
 
-def test_effects_of_a_test(control: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failpoint_effect_of_a_test_is_called_with_its_rule(control: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setitem(failpoints.extra_effects, "more", seen.append)
-    tell(control, "more")
+    arm(control, "more")
     failpoints.reach("fence", "before")
     assert [rule["id"] for rule in seen] == ["1"]
 
 
-def test_a_clock_that_jumps_and_is_right_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_jump_ends_after_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in ((time, "time"), (time, "time_ns"), (datetime, "datetime")):
         monkeypatch.setattr(module, name, getattr(module, name))
     before, now = time.time(), datetime.datetime.now()

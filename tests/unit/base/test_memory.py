@@ -1,4 +1,4 @@
-"""What a daemon has of memory and does not use."""
+"""Heap trimming and garbage collection."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ UNITS = Path(__file__).resolve().parents[3] / "etc" / "systemd"
 
 
 def resident() -> int:
-    """Bytes."""
+    """Return the resident memory of this process, in bytes."""
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Rss:")) * 1024
 
 
-#: Seven blocks of each size up to a kilobyte, made and freed by 40 threads that go on; what is in use then, in bytes.
+#: Program whose 40 threads make and free seven blocks of each size up to 1 KiB. Prints the bytes still in use then.
 FREED_BY_THREADS = """
 import ctypes, threading
 
@@ -55,9 +55,9 @@ may_end.set()
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no word for it")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has malloc_trim")
 @pytest.mark.parametrize(("environment", "kept"), [({}, True), (memory.ENVIRONMENT, False)])
-def test_no_thread_keeps_what_it_has_freed(environment: dict[str, str], kept: bool) -> None:
+def test_environment_turns_off_the_cache_of_freed_memory_per_thread(environment: dict[str, str], kept: bool) -> None:
     usual = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
     command = [sys.executable, "-c", FREED_BY_THREADS]
     said = subprocess.run(command, env=usual | environment, capture_output=True, text=True, check=True, timeout=60)
@@ -65,19 +65,19 @@ def test_no_thread_keeps_what_it_has_freed(environment: dict[str, str], kept: bo
 
 
 @pytest.mark.parametrize("unit", sorted(UNITS.glob("*.service")), ids=lambda unit: unit.stem)
-def test_units_set_it(unit: Path) -> None:
+def test_systemd_unit_sets_the_environment_of_malloc(unit: Path) -> None:
     assert [f"Environment={name}={value}" for name, value in memory.ENVIRONMENT.items()] == [
         line for line in unit.read_text().splitlines() if line.startswith("Environment=")
     ]
 
 
-def test_devstack_without_systemd_sets_it() -> None:
+def test_devstack_sets_the_environment_of_malloc() -> None:
     script = (UNITS.parents[1] / "devstack" / "lib" / "services.sh").read_text()
     assert all(f" {name}={value} " in script for name, value in memory.ENVIRONMENT.items())
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no word for it")
-def test_what_is_free_below_something_in_use_is_given_back() -> None:
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has malloc_trim")
+def test_trim_heap_returns_free_memory_below_used_blocks() -> None:
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
     blocks = [libc.malloc(BLOCK) for _ in range(COUNT)]
@@ -92,16 +92,16 @@ def test_what_is_free_below_something_in_use_is_given_back() -> None:
 
 
 class Ring:
-    """Refers to itself."""
+    """An object with a reference to itself."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
-def test_garbage_that_has_grown_old_is_given_back() -> None:
+def test_trim_heap_collects_old_garbage() -> None:
     ring = Ring()
     gone = weakref.ref(ring)
-    gc.collect()  # it is old now, and looked through no more when it is young
+    gc.collect()  # moves it to the oldest generation
     del ring
     gc.collect(0)
     assert gone() is not None
@@ -109,6 +109,6 @@ def test_garbage_that_has_grown_old_is_given_back() -> None:
     assert gone() is None
 
 
-def test_a_c_library_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trim_heap_does_nothing_with_another_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     memory.trim_heap()

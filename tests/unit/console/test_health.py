@@ -1,4 +1,4 @@
-"""What a proxy tells of itself."""
+"""Health endpoint of a console proxy."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def conf(tmp_path: Path) -> cfg.ConfigOpts:
     return made
 
 
-def test_a_proxy_has_the_three_pages(conf: cfg.ConfigOpts) -> None:
+def test_proxy_serves_health_and_metrics(conf: cfg.ConfigOpts) -> None:
     daemon = ConsoleProxy(conf, SERIAL)
     daemon.prepare()
     try:
-        daemon.health.turned()
+        daemon.health.mark_alive()
         for page, content in (("healthz", "ok"), ("metrics", "nova_lite_")):
             url = f"http://127.0.0.1:{conf.metrics.serialproxy_port}/{page}"
             with urllib.request.urlopen(url, timeout=10) as answer:

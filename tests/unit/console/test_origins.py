@@ -1,4 +1,4 @@
-"""Pages that may open consoles, and those that may not."""
+"""Origin checks of web pages that open consoles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from nova_lite.console import origins
         ("http://proxy", None, False),
     ],
 )
-def test_hosts(origin: str | None, host: str | None, expected: bool) -> None:
+def test_origin_is_allowed_by_its_host(origin: str | None, host: str | None, expected: bool) -> None:
     assert origins.is_allowed(origin, host, ["Dashboard.example"]) is expected
 
 
@@ -47,5 +47,5 @@ def test_hosts(origin: str | None, host: str | None, expected: bool) -> None:
         ("http://[", "http://proxy/", False),
     ],
 )
-def test_schemes(origin: str | None, base: str, expected: bool) -> None:
+def test_origin_needs_the_scheme_of_its_console(origin: str | None, base: str, expected: bool) -> None:
     assert origins.has_scheme_of(origin, base) is expected

@@ -30,7 +30,7 @@ PATH = f"/?token={TOKEN}"
 
 
 class Cloud:
-    """What a proxy asks of conductor and compute."""
+    """Fake conductor and compute service of a proxy."""
 
     def __init__(self, port: int) -> None:
         self.valid = {tokens.digest(TOKEN)}
@@ -101,7 +101,7 @@ def connect(proxy: Proxy) -> WebSocket:
     return consoles.connect(proxy.dial(), PATH)
 
 
-def test_bytes_go_both_ways_once(start: Any, target: EchoConsole, cloud: Cloud) -> None:
+def test_proxy_copies_bytes_both_ways_and_the_token_opens_once(start: Any, target: EchoConsole, cloud: Cloud) -> None:
     proxy = start()
     client = connect(proxy)
     assert read(client, len(GREETING)) == GREETING
@@ -112,8 +112,8 @@ def test_bytes_go_both_ways_once(start: Any, target: EchoConsole, cloud: Cloud) 
     client.close()
 
 
-def test_nobody_waits_with_more_than_a_little_in_memory(start: Any, target: EchoConsole) -> None:
-    """A client that does not read keeps its console from writing, and from being read from."""
+def test_proxy_buffers_little_for_a_slow_client(start: Any, target: EchoConsole) -> None:
+    """A client that does not read makes its console wait."""
     proxy = start()
     client = connect(proxy)
     target.flood = 100
@@ -138,19 +138,19 @@ def test_nobody_waits_with_more_than_a_little_in_memory(start: Any, target: Echo
         (PATH, {"Origin": "http://dashboard.example"}, 101),
     ],
 )
-def test_who_is_refused_has_not_used_the_token(
+def test_proxy_refused_page_does_not_use_up_the_token(
     start: Any, cloud: Cloud, path: str, headers: dict[str, str], status: int
 ) -> None:
     assert start().status(path, **headers) == status
     assert bool(cloud.valid) is (status != 101)
 
 
-def test_a_page_without_tls_gets_no_console_that_is_to_be_had_with_it(start: Any, cloud: Cloud) -> None:
+def test_proxy_refuses_a_page_without_tls_for_a_console_with_tls(start: Any, cloud: Cloud) -> None:
     cloud.base = "https://proxy/vnc.html"
     assert start().status(Origin="http://proxy") == 403
 
 
-def test_a_port_that_is_another_guests_by_now_is_not_shown(start: Any, cloud: Cloud) -> None:
+def test_proxy_does_not_show_a_port_that_another_guest_has_now(start: Any, cloud: Cloud) -> None:
     cloud.is_there = False
     with start().dial() as sock:
         consoles.request(sock, PATH)
@@ -159,14 +159,14 @@ def test_a_port_that_is_another_guests_by_now_is_not_shown(start: Any, cloud: Cl
     assert answer.endswith(b"\r\n\r\n"), "clients would take a body for what the console says"
 
 
-def test_a_console_that_does_not_answer(start: Any, target: EchoConsole, cloud: Cloud) -> None:
+def test_proxy_console_that_does_not_answer_is_bad_gateway(start: Any, target: EchoConsole, cloud: Cloud) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         cloud.port = unused.getsockname()[1]
         assert start().status() == 502
 
 
-def test_while_the_cloud_is_away(start: Any, cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+def test_proxy_without_control_plane_is_unavailable(start: Any, cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
     cloud.error = exceptions.MessagingUnavailable(what="console_token_redeem")
     proxy = start()
     with caplog.at_level(logging.WARNING):
@@ -176,7 +176,7 @@ def test_while_the_cloud_is_away(start: Any, cloud: Cloud, caplog: pytest.LogCap
     assert proxy.status() == 101
 
 
-def test_no_token_is_logged(start: Any, cloud: Cloud, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_proxy_logs_no_token(start: Any, cloud: Cloud, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "vnc.html").write_text("page")
     proxy = start(web=tmp_path)
     with caplog.at_level(logging.DEBUG):
@@ -189,7 +189,7 @@ def test_no_token_is_logged(start: Any, cloud: Cloud, tmp_path: Path, caplog: py
         client = connect(proxy)
         read(client, len(GREETING))
         client.close()
-        wait_until(lambda: "has left the console" in caplog.text)
+        wait_until(lambda: "leaves the console" in caplog.text)
     assert "GET /vnc.html 200" in caplog.text and "GET /nothing 404" in caplog.text
     assert TOKEN not in caplog.text
 
@@ -201,7 +201,7 @@ def wait_until(condition: Any, seconds: float = 20) -> None:
         time.sleep(0.05)
 
 
-def test_pages(start: Any, tmp_path: Path) -> None:
+def test_proxy_serves_pages_of_its_directory_alone(start: Any, tmp_path: Path) -> None:
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "ui.js").write_text("let x;")
     proxy = start(web=tmp_path)
@@ -215,14 +215,14 @@ def test_pages(start: Any, tmp_path: Path) -> None:
         assert caught.value.code in (400, 404), path
 
 
-def test_a_proxy_without_pages(start: Any) -> None:
+def test_proxy_without_pages_serves_websockets_alone(start: Any) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"http://127.0.0.1:{start().port}/vnc.html", timeout=10)
     assert caught.value.code == 405
 
 
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"])
-def test_who_is_slow_to_ask_is_hung_up_on(start: Any, said: bytes) -> None:
+def test_proxy_closes_a_connection_without_a_complete_request(start: Any, said: bytes) -> None:
     proxy = start(timeout=0.5)
     with socket.create_connection(("127.0.0.1", proxy.port), 10) as sock:
         sock.sendall(said)
@@ -231,7 +231,7 @@ def test_who_is_slow_to_ask_is_hung_up_on(start: Any, said: bytes) -> None:
         assert time.monotonic() - began > 0.3
 
 
-def test_who_drips_is_hung_up_on(start: Any) -> None:
+def test_proxy_closes_a_connection_whose_request_comes_in_drops(start: Any) -> None:
     proxy = start(timeout=0.5)
     with socket.create_connection(("127.0.0.1", proxy.port), 10) as sock, pytest.raises(OSError):
         for _ in range(200):
@@ -239,7 +239,7 @@ def test_who_drips_is_hung_up_on(start: Any) -> None:
             time.sleep(0.05)
 
 
-def test_an_open_console_has_no_such_deadline(start: Any) -> None:
+def test_proxy_open_console_has_no_request_deadline(start: Any) -> None:
     client = connect(start(timeout=0.3))
     read(client, len(GREETING))
     time.sleep(1)
@@ -247,7 +247,7 @@ def test_an_open_console_has_no_such_deadline(start: Any) -> None:
     assert read(client, 5) == b"still"
 
 
-def test_of_too_many_connections_the_last_is_hung_up_on(start: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_proxy_closes_connections_above_the_limit(start: Any, caplog: pytest.LogCaptureFixture) -> None:
     proxy = start(most=1)
     client = connect(proxy)
     read(client, len(GREETING))
@@ -260,7 +260,7 @@ def test_of_too_many_connections_the_last_is_hung_up_on(start: Any, caplog: pyte
     assert proxy.status() == 401
 
 
-def test_a_message_without_end_is_not_waited_for(start: Any) -> None:
+def test_proxy_refuses_a_message_without_end(start: Any) -> None:
     client = connect(start())
     read(client, len(GREETING))
     header = b"\x82\xff" + (1 << 40).to_bytes(8, "big") + b"mask"
@@ -270,7 +270,7 @@ def test_a_message_without_end_is_not_waited_for(start: Any) -> None:
             client.socket.sendall(bytes(65536))
 
 
-def test_the_end_of_the_proxy_ends_its_connections(start: Any) -> None:
+def test_proxy_stop_closes_its_connections(start: Any) -> None:
     proxy = start()
     client = connect(proxy)
     read(client, len(GREETING))
@@ -290,7 +290,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return str(path / "cert"), str(path / "key")
 
 
-def test_over_tls_alone(start: Any, certificate: tuple[str, str]) -> None:
+def test_proxy_with_a_certificate_speaks_tls_alone(start: Any, certificate: tuple[str, str]) -> None:
     proxy = start(tls=tls_context(*certificate, "cert", "key"), timeout=2)
     context = ssl.create_default_context(cafile=certificate[0])
     context.check_hostname = False
@@ -309,6 +309,6 @@ def test_over_tls_alone(start: Any, certificate: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("files", [(None, None), ("/nonexistent", "/nonexistent")])
-def test_certificates_that_cannot_be_read(files: tuple[str | None, str | None]) -> None:
+def test_tls_context_unreadable_file_is_a_configuration_error(files: tuple[str | None, str | None]) -> None:
     with pytest.raises(exceptions.ConfigurationError, match=r"^\[DEFAULT\] cert = .*: cannot be read\.$"):
         tls_context(*files, "[DEFAULT] cert", "[DEFAULT] key")

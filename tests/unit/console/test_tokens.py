@@ -1,4 +1,4 @@
-"""Tokens of consoles, as their users get them."""
+"""Tokens and URLs of consoles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def console(console_type: str, base: str) -> Console:
     return Console(console_type=console_type, host="h", port=1, access_url_base=base)
 
 
-def test_tokens_are_long_and_random_and_known_by_hash() -> None:
+def test_token_is_long_and_random_and_has_a_hash() -> None:
     made = {tokens.new() for _ in range(100)}
     assert len(made) == 100 and min(map(len, made)) >= 43
     assert tokens.digest("x") == "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
@@ -29,11 +29,11 @@ def test_tokens_are_long_and_random_and_known_by_hash() -> None:
         ("serial", "ws://p:6083/", "ws://p:6083/?token=T"),
     ],
 )
-def test_url(console_type: str, base: str, expected: str) -> None:
+def test_url_contains_the_token(console_type: str, base: str, expected: str) -> None:
     assert tokens.url(console(console_type, base), "T") == expected
 
 
-def test_what_novnc_asks_for_holds_the_token() -> None:
+def test_novnc_websocket_path_contains_the_token() -> None:
     url = tokens.url(console("novnc", "http://p/vnc.html"), "a-b_c")
     path = urllib.parse.parse_qs(urllib.parse.urlsplit(url).query)["path"][0]
     assert tokens.of_path("/" + path) == "a-b_c"

@@ -1,5 +1,7 @@
-"""From the API's call to a console's bytes: the real conductor and host, with a fake hypervisor, over a bus in this
-process, and a real proxy."""
+"""A console from the API's call to its bytes.
+
+Conductor, host and proxy are real. Hypervisor and message bus are fakes.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ def way(
     console.sock.close()
 
 
-def test_once(way: Way) -> None:
+def test_console_url_opens_once(way: Way) -> None:
     path = way.path()
     client = consoles.connect(socket.create_connection(("127.0.0.1", way.port), 30), path)
     assert read(client, len(GREETING)) == GREETING
@@ -94,18 +96,18 @@ def test_once(way: Way) -> None:
     client.close()
 
 
-def test_not_what_was_made_up(way: Way) -> None:
+def test_console_invented_token_is_refused(way: Way) -> None:
     assert way.status("/?token=guessed") == 401
 
 
 @pytest.mark.parametrize("values", [{"generation": 2}, {"deleted": True}, {"host": "host-b"}], ids=str)
-def test_not_of_a_server_that_is_another_by_now(way: Way, values: dict[str, Any]) -> None:
+def test_console_token_of_a_changed_server_is_refused(way: Way, values: dict[str, Any]) -> None:
     path = way.path()
     way.change(**values)
     assert way.status(path) == 401
 
 
-def test_not_of_a_guest_that_ended(way: Way) -> None:
+def test_console_of_a_guest_that_ended_is_refused(way: Way) -> None:
     path = way.path()
     way.host.driver.power_off(UUID, 0)
     assert way.status(path) == 401
@@ -113,13 +115,13 @@ def test_not_of_a_guest_that_ended(way: Way) -> None:
         way.url()
 
 
-def test_not_of_a_guest_whose_port_is_another(way: Way) -> None:
+def test_console_of_a_guest_with_another_port_is_refused(way: Way) -> None:
     path = way.path()
     way.host.control(console_ports={"novnc": 1})
     assert way.status(path) == 401
 
 
-def test_what_cannot_be_had_is_told_as_what_it_is(way: Way) -> None:
+def test_console_of_an_unknown_or_unsupported_type_has_its_own_error(way: Way) -> None:
     for protocol, console_type in (("serial", "serial"), ("spice", "spice-html5")):
         with pytest.raises(exceptions.ConsoleTypeUnavailable):
             way.url(protocol, console_type)

@@ -1,4 +1,4 @@
-"""A daemon's threads are on one CPU, and leave it where it is crowded."""
+"""CPU affinity: all threads of a daemon share one CPU, and leave it when it is too busy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOP = Path(__file__).resolve().parents[3]
 
 
 class Machine:
-    """``allowed``: the CPUs that the process may use; ``moves``: of its threads, the CPUs that each was told."""
+    """A fake machine. ``allowed``: CPUs that the process may use. ``moves``: the CPUs that each thread was bound to."""
 
     def __init__(self, path: Path, cpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.allowed = set(range(cpus))
@@ -29,15 +29,15 @@ class Machine:
         monkeypatch.setattr(cpu_affinity, "_THREADS", self.threads)
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(self.allowed))
         monkeypatch.setattr(os, "sched_setaffinity", self._set)
-        self.goes_on()
+        self.run()
 
     def _set(self, thread: int, cpus: set[int]) -> None:
         if not (self.threads / str(thread)).exists():
             raise ProcessLookupError
         self.moves[thread] = self.allowed = set(cpus)
 
-    def goes_on(self, *idle: float) -> None:
-        """For 100 ticks, of which each CPU was idle for this part."""
+    def run(self, *idle: float) -> None:
+        """Let 100 ticks pass. Each CPU is idle for this share of them."""
         for cpu, part in enumerate(idle):
             self.ticks[cpu][0] += round(100 * (1 - part))
             self.ticks[cpu][1] += round(100 * part)
@@ -45,14 +45,14 @@ class Machine:
         self.times.write_text("\n".join(["cpu  1 2 3 4 5 6 7 8 9 10", *lines, "intr 1 2 3", "ctxt 4"]) + "\n")
 
 
-def begun(machine: Machine) -> CpuAffinity:
-    """On the first CPU, which was the least busy one."""
-    keeper = CpuAffinity()
-    keeper()
-    assert not machine.moves, "a daemon that begins competes with others that do"
-    machine.goes_on(*([1.0] + [0.9] * (len(machine.ticks) - 1)))
-    keeper()
-    return keeper
+def bound(machine: Machine) -> CpuAffinity:
+    """Return an affinity that has chosen the first CPU, the least busy one."""
+    affinity = CpuAffinity()
+    affinity()
+    assert not machine.moves, "the first call only measures"
+    machine.run(*([1.0] + [0.9] * (len(machine.ticks) - 1)))
+    affinity()
+    return affinity
 
 
 @pytest.fixture
@@ -60,57 +60,57 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, 4, monkeypatch)
 
 
-def test_all_threads_go_to_one_and_stay(machine: Machine) -> None:
-    keeper = begun(machine)
+def test_affinity_binds_all_threads_to_one_cpu(machine: Machine) -> None:
+    affinity = bound(machine)
     assert machine.moves == {101: {0}, 102: {0}}
     machine.moves.clear()
-    machine.goes_on(0.4, 1.0, 1.0, 1.0)
-    keeper()
-    assert not machine.moves, "there is room"
+    machine.run(0.4, 1.0, 1.0, 1.0)
+    affinity()
+    assert not machine.moves, "the CPU is idle enough"
 
 
-def test_they_leave_a_crowded_one_for_the_least_busy(machine: Machine) -> None:
-    keeper = begun(machine)
-    machine.goes_on(0.0, 0.3, 0.8, 0.5)
-    keeper()
+def test_affinity_leaves_a_busy_cpu_for_the_least_busy_one(machine: Machine) -> None:
+    affinity = bound(machine)
+    machine.run(0.0, 0.3, 0.8, 0.5)
+    affinity()
     assert machine.moves == {101: {2}, 102: {2}}
-    machine.goes_on(1.0, 1.0, 0.3, 1.0)
-    keeper()
-    assert machine.moves == {101: {2}, 102: {2}}, "it is theirs now that is looked at"
+    machine.run(1.0, 1.0, 0.3, 1.0)
+    affinity()
+    assert machine.moves == {101: {2}, 102: {2}}, "the CPU that they use now is idle"
 
 
 @pytest.mark.parametrize("idle", [(0.02, 0.2, 0.1, 0.0), (0.06, 1.0, 1.0, 1.0), (0.0, 0.0, 0.0, 0.0)])
-def test_they_do_not_leave_for_little(machine: Machine, idle: tuple[float, ...]) -> None:
-    keeper = begun(machine)
-    machine.goes_on(*idle)
-    keeper()
+def test_affinity_stays_when_no_cpu_is_much_more_idle(machine: Machine, idle: tuple[float, ...]) -> None:
+    affinity = bound(machine)
+    machine.run(*idle)
+    affinity()
     assert machine.moves == {101: {0}, 102: {0}}
 
 
-def test_what_somebody_else_has_decided_holds(machine: Machine) -> None:
-    keeper = begun(machine)
+def test_affinity_uses_the_cpus_that_somebody_else_has_set(machine: Machine) -> None:
+    affinity = bound(machine)
     machine.allowed = {2, 3}
-    machine.goes_on(1.0, 1.0, 0.4, 0.0)
-    keeper()
+    machine.run(1.0, 1.0, 0.4, 0.0)
+    affinity()
     assert machine.moves == {101: {2}, 102: {2}}
-    machine.goes_on(1.0, 1.0, 0.0, 0.4)
-    keeper()
-    assert machine.moves == {101: {3}, 102: {3}}, "of those that it was given"
+    machine.run(1.0, 1.0, 0.0, 0.4)
+    affinity()
+    assert machine.moves == {101: {3}, 102: {3}}, "the least busy of the two"
     machine.allowed = {1}
     machine.moves.clear()
-    machine.goes_on(1.0, 0.0, 1.0, 1.0)
-    keeper()
+    machine.run(1.0, 0.0, 1.0, 1.0)
+    affinity()
     assert not machine.moves
 
 
-def test_on_a_machine_of_one_nothing_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_affinity_on_a_machine_with_one_cpu_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, 1, monkeypatch)
-    begun(machine)
+    bound(machine)
     assert not machine.moves
 
 
-def test_who_may_not_choose_does_not_try_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a unit of before, which does not allow it."""
+def test_affinity_that_is_forbidden_is_not_tried_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older unit file may forbid it."""
     tried: list[int] = []
 
     def refused(thread: int, cpus: set[int]) -> None:
@@ -118,12 +118,12 @@ def test_who_may_not_choose_does_not_try_again(machine: Machine, monkeypatch: py
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "sched_setaffinity", refused)
-    keeper = begun(machine)
-    keeper()
+    affinity = bound(machine)
+    affinity()
     assert len(tried) == 1
 
 
-def test_a_thread_that_has_ended_is_in_nobodys_way(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_affinity_ignores_a_thread_that_has_ended(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     move = os.sched_setaffinity
 
     def moved(thread: int, cpus: set[int]) -> None:
@@ -132,15 +132,15 @@ def test_a_thread_that_has_ended_is_in_nobodys_way(machine: Machine, monkeypatch
         move(thread, cpus)
 
     monkeypatch.setattr(os, "sched_setaffinity", moved)
-    begun(machine)
+    bound(machine)
     assert machine.moves == {102: {0}}
 
 
-def test_the_unit_and_devstack_let_it_choose_and_go_first() -> None:
+def test_unit_and_devstack_allow_affinity_and_set_nice() -> None:
     unit = (TOP / "etc/systemd/nova-lite-conductor.service").read_text().splitlines()
     assert f"Nice={cpu_affinity.NICE}" in unit
     filters = [line for line in unit if line.startswith("SystemCallFilter=")]
-    assert filters[-1] == "SystemCallFilter=sched_setaffinity", "after what takes it away"
+    assert filters[-1] == "SystemCallFilter=sched_setaffinity", "it has to follow the line that forbids it"
     script = (TOP / "devstack/lib/services.sh").read_text()
     assert f"nice={cpu_affinity.NICE}\n" in script and '--nicelevel "$nice"' in script
 
@@ -150,20 +150,20 @@ import os, threading, time
 from nova_lite.daemon.cpu_affinity import CpuAffinity
 stop = threading.Event()
 before = [threading.Thread(target=stop.wait) for _ in range(8)]
-for each in before: each.start()
-keeper = CpuAffinity()
-keeper()
+for thread in before: thread.start()
+affinity = CpuAffinity()
+affinity()
 time.sleep(0.1)
-keeper()
+affinity()
 after = threading.Thread(target=stop.wait)
 after.start()
-found = {frozenset(os.sched_getaffinity(int(thread))) for thread in os.listdir("/proc/self/task")}
+cpus = {frozenset(os.sched_getaffinity(int(thread))) for thread in os.listdir("/proc/self/task")}
 stop.set()
-print(len(found), *map(len, found))
+print(len(cpus), *map(len, cpus))
 """
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="it takes two CPUs")
-def test_real_threads_from_before_and_after() -> None:
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_affinity_covers_real_threads_that_start_before_and_after() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["1", "1"]

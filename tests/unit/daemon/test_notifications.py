@@ -1,4 +1,4 @@
-"""Notifications: off unless wished for, and never in the way."""
+"""Notifications: off by default, and never blocking."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONTEXT = get_admin_context()
 
 
 def configured(path: Path, driver: str = "") -> cfg.ConfigOpts:
-    """The options of a process, with this notification driver."""
+    """Return the options of a process with this notification driver."""
     file = path / "nova-lite.conf"
     file.write_text(f"[DEFAULT]\ntransport_url = fake:/\n[oslo_messaging_notifications]\ndriver = {driver}\n")
     options = cfg.ConfigOpts()
@@ -31,7 +31,7 @@ def configured(path: Path, driver: str = "") -> cfg.ConfigOpts:
 
 
 class Slow:
-    """A notifier that waits until it may go on."""
+    """A notifier that blocks until a test releases it."""
 
     def __init__(self) -> None:
         self.may = threading.Event()
@@ -44,14 +44,16 @@ class Slow:
             raise OSError("broker away")
 
 
-def test_off_by_default(tmp_path: Path) -> None:
+def test_notifications_are_off_by_default(tmp_path: Path) -> None:
     notify = Notifications(configured(tmp_path), "nova-scheduler.h1")
     notify.emit(CONTEXT, "event", {})
     assert "notifications" not in {thread.name for thread in threading.enumerate() if thread.is_alive()}
     notify.close()
 
 
-def test_a_slow_or_failing_broker_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notifications_of_a_slow_or_failing_broker_do_not_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slow = Slow()
     monkeypatch.setattr(notifications.messaging, "Notifier", lambda *arguments, **options: slow)
     monkeypatch.setattr(notifications, "BACKLOG", 3)
@@ -65,7 +67,7 @@ def test_a_slow_or_failing_broker_holds_nobody_up(tmp_path: Path, monkeypatch: p
     assert 3 <= len(slow.sent) <= 5, "the rest did not find room, and was dropped"
 
 
-def test_decisions_are_told(tmp_path: Path) -> None:
+def test_notifications_of_scheduling_decisions_are_sent(tmp_path: Path) -> None:
     told: list[tuple[str, dict[str, Any]]] = []
     manager = SchedulerManager(
         configured(tmp_path), None, notify=lambda context, event, payload: told.append((event, payload))

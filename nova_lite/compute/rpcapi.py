@@ -1,4 +1,4 @@
-"""Messages to the compute service: topic ``compute``, one server per host."""
+"""RPC methods of the compute service, on topic ``compute``. Each host has a server."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nova_lite.objects import ActionCommand, BuildRequest, Console, Diagnostics,
 
 LOG = logging.getLogger(__name__)
 
-#: The version that the newest of the calls below came in.
+#: The version that introduced the newest of the calls below.
 CALLS = "1.16"
 
 
 def _build_one_by_one(compute: ComputeRPC, context: RequestContext, host: str, requests: list[BuildRequest]) -> None:
-    """Send each build by itself. Raises `MessagingUnavailable` if no queue takes the first.
+    """Send the builds one by one. Raises `MessagingUnavailable` if no queue takes the first.
 
-    The reconciler sends the builds again that no queue took after that.
+    If no queue takes a later build, the reconciler sends that build again.
     """
     for number, request in enumerate(requests):
         try:
@@ -33,7 +33,7 @@ def _build_one_by_one(compute: ComputeRPC, context: RequestContext, host: str, r
 
 @rpc.service("compute", version=operations.compute_version(CALLS))
 class ComputeRPC(Protocol):
-    """Casts carry an order whose row is already committed; calls only read, or fence."""
+    """Casts carry a command whose row is committed already. Calls only read, or fence."""
 
     @rpc.change(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, kind=rpc.CAST)
     def build_and_run_instance(self, context: RequestContext, host: rpc.Receiver, request: BuildRequest) -> None: ...
@@ -42,7 +42,7 @@ class ComputeRPC(Protocol):
     def build_and_run_instances(
         self, context: RequestContext, host: rpc.Receiver, requests: list[BuildRequest]
     ) -> None:
-        """`build_and_run_instance` for each of these."""
+        """Start several builds, as `build_and_run_instance` does."""
 
     @rpc.change(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, kind=rpc.CAST)
     def run_command(
@@ -64,11 +64,11 @@ class ComputeRPC(Protocol):
 
     @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.9")
     def volume_work(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
-        """Change a volume's file, and report with `finish_volume_work`."""
+        """Change a volume's file, and report the result with `finish_volume_work`."""
 
     @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.8")
     def refresh_security_groups(self, context: RequestContext, host: rpc.Receiver) -> None:
-        """Something may have changed in what it filters: it asks for that. A nudge; it asks without, after a while."""
+        """Notify the host that its port filters may have changed. A wake-up: the host also asks from time to time."""
 
     @rpc.change(rpc.CONDUCTOR)
     def fence_instance(
@@ -79,37 +79,42 @@ class ComputeRPC(Protocol):
         generation: int,
         timeout: rpc.Timeout = None,
     ) -> bool:
-        """Have ``host`` promise never to build ``generation`` or a lower one. True: promised, and nothing of the
-        instance is left there. False: it already runs at that generation, so the build succeeded."""
+        """Revoke ``generation`` and all lower ones: the host never builds them from now on.
+
+        Return True when they are revoked and nothing of the instance is left on the host. Return False if the instance
+        already runs at that generation: the build has succeeded.
+        """
 
     @rpc.read(rpc.API)
     def get_console_output(
         self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, length: int | None
     ) -> str:
-        """The guest's console, last ``length`` lines; None: all that is kept."""
+        """Return the last ``length`` lines of the guest's console. None: all lines that are stored."""
 
     @rpc.read(rpc.API, since="1.7")
     def get_vnc_console(
         self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, console_type: str
     ) -> Console:
-        """Where the guest's screen is to be reached. Raises `ConsoleTypeInvalid` or `ConsoleTypeUnavailable`, and
-        `InstanceInvalidState` unless the guest runs."""
+        """Return the address of the guest's screen.
+
+        Raises `ConsoleTypeInvalid` or `ConsoleTypeUnavailable`, and `InstanceInvalidState` unless the guest runs.
+        """
 
     @rpc.read(rpc.API, since="1.7")
     def get_serial_console(
         self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, console_type: str
     ) -> Console:
-        """The same of its first serial port."""
+        """Return the address of the guest's first serial port. Raises as `get_vnc_console` does."""
 
     @rpc.read(rpc.CONSOLE, since="1.7")
     def validate_console_port(
         self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, port: int, console_type: str
     ) -> bool:
-        """Whether the console of this type is (still) at this port. Once a connection to it is there, that is."""
+        """Check whether the console of this type is still at this port. Call it after connecting to the port."""
 
     @rpc.read(rpc.API)
     def get_instance_diagnostics(self, context: RequestContext, host: rpc.Receiver, instance_uuid: str) -> Diagnostics:
-        """Raises `InstanceInvalidState` unless the guest runs."""
+        """Return the guest's diagnostics. Raises `InstanceInvalidState` unless the guest runs."""
 
 
 def send_command(compute: ComputeRPC, context: RequestContext, command: ActionCommand) -> None:

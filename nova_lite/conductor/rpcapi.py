@@ -1,7 +1,7 @@
-"""Messages to the conductor: topic ``conductor``. The only way to the database.
+"""RPC methods of the conductor, on topic ``conductor``. Only the conductor has access to the database.
 
-Grouped by who asks. Every method answers within one transaction; `MessagingUnavailable` and `DatabaseUnavailable` (both
-503) mean that the answer is unknown or that nothing was done: a retry with the same request id is safe.
+The methods are grouped by their callers. Each method runs in one transaction. After `MessagingUnavailable` or
+`DatabaseUnavailable` (both 503) the result is unknown, or nothing was done. A retry with the same request id is safe.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _create_alone(
 
 
 def _get_instances(conductor: ConductorRPC, context: RequestContext, queries: list[InstanceQuery]) -> list[Instance]:
-    """Read each instance by itself, in the project of its query."""
+    """Read the instances one by one, each in the project of its query."""
     instances = {}
     for query in queries:
         of_query = copy.copy(context)
@@ -123,35 +123,41 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API)
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
-        """Check against flavor, image, key, networks and quota, and write instances and their create actions."""
+        """Check the request against flavor, image, key, networks and quota, then write the instances and their create
+        actions.
+        """
 
     @rpc.change(rpc.API, since="1.18", fallback=_create_alone, wire_name="create_instances_together")
     def create_instances_batch(
         self, context: RequestContext, creates: list[BatchedCreate]
     ) -> list[CreateResult | None]:
-        """`create_instances` for each of these, in one transaction. None, for one that has to be asked for by itself:
-        it is refused, or a network service has to be asked first."""
+        """Accept several `create_instances` requests in one transaction.
+
+        Return None for a request that its caller has to send alone: it is refused, or needs a network service first.
+        """
 
     @rpc.change(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, kind=rpc.CAST, replay_safe=True)
     def build_instances(self, context: RequestContext, instance_uuids: list[str]) -> None:
-        """Nudge: schedule and cast the builds of these instances now (the reconciler would, a little later)."""
+        """Schedule and send the builds of these instances now. A wake-up: the reconciler would do it a little later."""
 
     @rpc.change(rpc.API, rpc.MANAGE, priority=_action_priority)
     def accept_action(
         self, context: RequestContext, instance_uuid: str, action: str, payload: dict[str, Any]
     ) -> ActionCommand:
-        """Write the action's row and the task state, if the instance's state allows it (else 409). The ticket is then
-        cast to its host by the caller."""
+        """Write the action's row and the task state, if the instance's state allows the action (else 409).
+
+        The caller then sends the returned command to its host.
+        """
 
     @rpc.read(rpc.API, rpc.MANAGE)
     def instance_get(self, context: RequestContext, instance_uuid: str) -> Instance:
-        """Of the context's project, or any for an admin; else `InstanceNotFound`."""
+        """Return an instance of the context's project, for an admin of any project. Else raise `InstanceNotFound`."""
 
     @rpc.read(rpc.API, since="1.7", fallback=_get_instances)
     def instances_get(
         self, context: RequestContext, queries: Annotated[list[InstanceQuery], rpc.WireName("questions")]
     ) -> list[Instance]:
-        """Those that there are, once each, and that whoever asks for them may see; for several requests at once."""
+        """Return the existing instances that their queries may see, each once. Serves several requests at once."""
 
     @rpc.list_(rpc.API)
     def instance_list(
@@ -167,98 +173,113 @@ class ConductorRPC(Protocol):
     @rpc.change(rpc.API)
     def instance_update(self, context: RequestContext, instance_uuid: str, changes: dict[str, Any]) -> Instance:
         """Change ``display_name``, ``display_description``, ``hostname``, ``access_ip_v4``/``_v6`` or
-        ``auto_disk_config``."""
+        ``auto_disk_config``.
+        """
 
     @rpc.change(rpc.API)
     def instance_metadata_change(
         self, context: RequestContext, instance_uuid: str, metadata: dict[str, str], replace: bool
     ) -> dict[str, str]:
-        """Add or change these items, or (``replace``) have no others; returns all of them."""
+        """Add or change these items, or (``replace``) replace all items by them. Return all items."""
 
     @rpc.delete(rpc.API)
     def instance_metadata_delete(self, context: RequestContext, instance_uuid: str, key: str) -> None: ...
 
     @rpc.change(rpc.API)
     def instance_tags_replace(self, context: RequestContext, instance_uuid: str, tags: list[str]) -> list[str]:
-        """Have these tags and no others; returns them, sorted."""
+        """Replace all tags by these. Return them, sorted."""
 
     @rpc.change(rpc.API)
     def instance_tag_add(self, context: RequestContext, instance_uuid: str, tag: str) -> bool:
-        """False: it was there already."""
+        """Add a tag. Return False if the instance has it already."""
 
     @rpc.delete(rpc.API)
     def instance_tag_delete(self, context: RequestContext, instance_uuid: str, tag: str) -> None: ...
 
     @rpc.change(rpc.API)
     def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
-        """Forget the password that its guest posted."""
+        """Delete the password that the guest posted."""
 
     @rpc.read(rpc.API, since="1.3", from_guests=True)
     def instances_at_address(self, context: RequestContext, address: str) -> list[Instance]:
-        """Those with an interface of this address, one for each network that has it, of all projects; for the metadata
-        service."""
+        """Return the instances with an interface of this address, of all projects: one for each network that has the
+        address.
+
+        For the metadata service.
+        """
 
     @rpc.change(rpc.API, since="1.3", priority=Priority.READ, from_guests=True)
     def instance_password_set(self, context: RequestContext, instance_uuid: str, password: str) -> None:
-        """Keep what its guest posted; `PasswordAlreadySet` if there is one."""
+        """Store the password that the guest posted. Raises `PasswordAlreadySet` if there is one."""
 
     @rpc.change(rpc.API, since="1.4")
     def console_token_create(
         self, context: RequestContext, instance_uuid: str, compute_host: str, token_hash: str, console: Console
     ) -> None:
-        """Keep what the token of this hash (`nova_lite.console.tokens`) stands for, as ``compute_host`` told it. Raises
-        `InstanceNotReady` if the instance is not there any more."""
+        """Store the target of the token with this hash (`nova_lite.console.tokens`), as ``compute_host`` reported it.
+
+        Raises `InstanceNotReady` if the instance no longer exists.
+        """
 
     @rpc.read(rpc.API, since="1.4")
     def console_token_get(self, context: RequestContext, token_hash: str) -> ConsoleTarget:
-        """Of any project; `ConsoleTokenNotFound` if it is void."""
+        """Return the target of a token, of any project. Raises `ConsoleTokenNotFound` for a token that is void."""
 
     @rpc.report(rpc.CONSOLE, since="1.4", replay_safe=True, wire_name="console_token_take")
     def console_token_redeem(self, context: RequestContext, token_hash: str, console_types: list[str]) -> ConsoleTarget:
-        """The same, and it is void from now on. For the proxies: a console of another type is not found."""
+        """Return the target of a token, and make the token void. For the console proxies.
+
+        Raises `ConsoleTokenNotFound` for a console of another type, too.
+        """
 
     @rpc.change(rpc.API)
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None: ...
 
     @rpc.change(rpc.API)
     def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
-        """``may_override``: also where the other side, owner or admin, holds the lock; else `PolicyNotAuthorized`."""
+        """Unlock the instance. ``may_override``: also where the other side, owner or admin, holds the lock.
+
+        Else raises `PolicyNotAuthorized` there.
+        """
 
     @rpc.change(rpc.API)
     def instance_reset_state(self, context: RequestContext, instance_uuid: str, vm_state: str) -> None:
-        """Raises `InstanceInvalidState` while what is being done to it must end by itself."""
+        """Set the vm state. Raises `InstanceInvalidState` during an operation that cannot be interrupted."""
 
     @rpc.list_(rpc.API)
     def action_list(self, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
-        """Newest first, without their events; also of a deleted instance."""
+        """Return the actions, newest first and without their events; also of a deleted instance."""
 
     @rpc.read(rpc.API, rpc.MANAGE)
     def action_get(self, context: RequestContext, instance_uuid: str, request_id: str) -> InstanceAction:
-        """One action with its events."""
+        """Return one action with its events."""
 
     @rpc.list_(rpc.API, since="1.1")
     def migration_list(
         self, context: RequestContext, filters: MigrationFilters, limit: int | None, marker: str | None
     ) -> list[ServerMigration]:
-        """Moves of all servers, newest first."""
+        """Return the moves of all servers, newest first."""
 
     @rpc.list_(rpc.API, since="1.1")
     def migrations_in_progress(self, context: RequestContext, instance_uuid: str) -> list[ServerMigration]:
-        """Live migrations of a server that are going on."""
+        """Return the live migrations of a server that have not ended."""
 
     @rpc.read(rpc.API, since="1.1")
     def migration_get(self, context: RequestContext, instance_uuid: str, migration_id: int) -> ServerMigration:
-        """Of this server, of any kind and status; else `MigrationNotFound`."""
+        """Return a migration of this server, of any kind and status. Raises `MigrationNotFound`."""
 
     @rpc.change(rpc.API, since="1.2")
     def live_migration_abort(
         self, context: RequestContext, instance_uuid: str, migration_id: int, early: bool = False
     ) -> None:
-        """Have one that goes on end; ``early``: also one that has not begun to move the guest. Raises a 4xx."""
+        """Abort a live migration. Raises a 4xx.
+
+        ``early``: also a migration that has not begun to move the guest.
+        """
 
     @rpc.change(rpc.API, since="1.2")
     def live_migration_force_complete(self, context: RequestContext, instance_uuid: str, migration_id: int) -> None:
-        """Have one that goes on end soon, whatever the guest feels of it. Raises a 4xx."""
+        """Let a live migration complete soon, whatever the guest notices of it. Raises a 4xx."""
 
     # --- catalogue, for the API
 
@@ -275,14 +296,14 @@ class ConductorRPC(Protocol):
         sort_dir: str,
         name: Annotated[str | None, rpc.Since("1.1")] = None,
     ) -> list[Flavor]:
-        """``is_public`` None: all of them. ``name``: a regular expression."""
+        """Return flavors. ``is_public`` None: public and private ones. ``name``: a regular expression."""
 
     @rpc.read(rpc.API)
     def flavor_get(self, context: RequestContext, flavor_id: str) -> Flavor: ...
 
     @rpc.change(rpc.API)
     def flavor_create(self, context: RequestContext, flavor: Flavor) -> Flavor:
-        """An empty ``flavorid`` is filled with a new uuid."""
+        """Create a flavor. An empty ``flavorid`` becomes a new uuid."""
 
     @rpc.change(rpc.API)
     def flavor_update(self, context: RequestContext, flavor_id: str, description: str | None) -> Flavor: ...
@@ -294,20 +315,23 @@ class ConductorRPC(Protocol):
     def flavor_extra_specs_update(
         self, context: RequestContext, flavor_id: str, extra_specs: dict[str, str]
     ) -> dict[str, str]:
-        """Add or change these keys; returns all of them."""
+        """Add or change these keys. Return all of them."""
 
     @rpc.delete(rpc.API)
     def flavor_extra_spec_delete(self, context: RequestContext, flavor_id: str, key: str) -> None: ...
 
     @rpc.list_(rpc.API)
     def flavor_access_list(self, context: RequestContext, flavor_id: str) -> list[str]:
-        """Ids of the projects that may use a private flavor, here and below; `FlavorAccessNotKept` for a public one."""
+        """Return the ids of the projects that may use a private flavor, as the next two methods do.
+
+        Raises `FlavorAccessNotKept` for a public flavor.
+        """
 
     @rpc.change(rpc.API)
     def flavor_access_add(
         self, context: RequestContext, flavor_id: str, project_id: str, even_public: bool
     ) -> list[str]:
-        """`FlavorAccessExists`; `FlavorIsPublic` unless ``even_public``."""
+        """Let a project use a flavor. Raises `FlavorAccessExists`, and `FlavorIsPublic` unless ``even_public``."""
 
     @rpc.change(rpc.API)
     def flavor_access_remove(self, context: RequestContext, flavor_id: str, project_id: str) -> list[str]: ...
@@ -322,7 +346,7 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API)
     def keypair_create(self, context: RequestContext, keypair: KeyPair) -> KeyPair:
-        """Store a public key (the API generates and fingerprints; a private key never comes here)."""
+        """Store a public key. The API generates key pairs and fingerprints; the conductor never gets a private key."""
 
     @rpc.delete(rpc.API)
     def keypair_delete(self, context: RequestContext, user_id: str, name: str) -> None: ...
@@ -331,37 +355,39 @@ class ConductorRPC(Protocol):
     def image_list(
         self, context: RequestContext, name: str | None, status: str | None, limit: int | None, marker: str | None
     ) -> list[Image]:
-        """Images of the built-in backend that the context's project may see."""
+        """Return the images of the built-in backend that the context's project may see."""
 
     @rpc.read(rpc.API, rpc.COMPUTE, priority=Priority.CHANGE)
     def image_get(self, context: RequestContext, image_id: str) -> Image: ...
 
     @rpc.change(rpc.API)
     def image_create(self, context: RequestContext, image: Image) -> Image:
-        """Write the image's row as it is given; raises `ImageExists` when its id is taken."""
+        """Write the image's row as given. Raises `ImageExists` when the id is taken."""
 
     @rpc.report(rpc.API, rpc.COMPUTE)
     def image_update(
         self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
     ) -> Image:
-        """Set the fields in ``changes``; its ``properties`` are merged in, those that are None go away. Only the owner
-        or an admin may; with ``expected_status`` only an image in that status is changed (else
-        `ImageStatusConflict`)."""
+        """Set the fields in ``changes``. Properties are merged; a property of None is deleted.
+
+        Only the owner or an admin may do this. With ``expected_status``, an image in another status raises
+        `ImageStatusConflict`.
+        """
 
     @rpc.delete(rpc.API)
     def image_delete(self, context: RequestContext, image_id: str) -> None: ...
 
     @rpc.list_(rpc.API)
     def network_list(self, context: RequestContext) -> list[Network]:
-        """Networks of the built-in backend that the context's project may use."""
+        """Return the networks of the built-in backend that the context's project may use."""
 
     @rpc.list_(rpc.API, since="1.8")
     def network_record_list(self, context: RequestContext) -> list[NetworkRecord]:
-        """As `network_list`, with those that have no subnet, and all that is known of them."""
+        """Return all that is stored of these networks, including networks without a subnet."""
 
     @rpc.change(rpc.API, since="1.8")
     def network_create(self, context: RequestContext, network: NetworkRecord) -> NetworkRecord:
-        """Without a subnet, under an id that the API chose. ``project_id`` None: for all projects."""
+        """Create a network without a subnet, under the id that the API chose. ``project_id`` None: for all projects."""
 
     @rpc.change(rpc.API, since="1.8")
     def network_update(self, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
@@ -369,56 +395,62 @@ class ConductorRPC(Protocol):
 
     @rpc.delete(rpc.API, since="1.8")
     def network_delete(self, context: RequestContext, network_id: str) -> None:
-        """`NetworkInUse` while a port is on it."""
+        """Delete a network. Raises `NetworkInUse` while it has a port."""
 
     @rpc.change(rpc.API, since="1.8")
     def subnet_create(self, context: RequestContext, subnet: NetworkRecord) -> NetworkRecord:
-        """Give the network ``subnet.id`` its addresses. Raises a 400 for those that it may not have."""
+        """Give the network ``subnet.id`` its addresses. Raises a 400 for addresses that it cannot have."""
 
     @rpc.delete(rpc.API, since="1.8")
     def subnet_delete(self, context: RequestContext, network_id: str) -> None:
-        """`NetworkInUse` while a port is on it."""
+        """Delete a subnet. Raises `NetworkInUse` while it has a port."""
 
     @rpc.list_(rpc.API, since="1.8")
     def port_list(self, context: RequestContext, filters: dict[str, list[str]]) -> list[Port]:
-        """The project's, everybody's for an admin. ``filters``: ``id``, ``network_id``, ``device_id``, ``mac_address``,
-        ``name``, ``project_id``, ``address``, ``host``, each with the values that it may have."""
+        """Return the project's ports, for an admin all projects'.
+
+        ``filters``: ``id``, ``network_id``, ``device_id``, ``mac_address``, ``name``, ``project_id``, ``address``,
+        ``host``, each with the accepted values.
+        """
 
     @rpc.read(rpc.API, since="1.8")
     def port_get(self, context: RequestContext, port_id: str) -> Port:
-        """`NoSuchPort` for another project's, here and below."""
+        """Return a port. Like the next methods, raises `NoSuchPort` for a port of another project."""
 
     @rpc.change(rpc.API, since="1.8")
     def port_create(self, context: RequestContext, port: Port) -> Port:
-        """Under an id that the API chose; ``address`` and ``mac_address`` are chosen unless they are said."""
+        """Create a port under the id that the API chose. Chooses ``address`` and ``mac_address`` unless given."""
 
     @rpc.change(rpc.API, since="1.8")
     def port_update(self, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
-        """Set ``name``, ``description``, ``security_groups``, or ``address`` while no server has it."""
+        """Set ``name``, ``description``, ``security_groups``, or ``address`` while no server has the port."""
 
     @rpc.delete(rpc.API, since="1.8")
     def port_delete(self, context: RequestContext, port_id: str) -> None:
-        """`PortInUse` while a server has it."""
+        """Delete a port. Raises `PortInUse` while a server has it."""
 
     @rpc.read(rpc.API, since="1.8")
     def network_limits_get(self, context: RequestContext, project_id: str) -> ProjectLimits:
-        """What the project may have of networks and what belongs to them, and has; in Neutron's words."""
+        """Return the project's limits and use of networks and related resources, in Neutron's terms."""
 
     @rpc.change(rpc.API, since="1.8")
     def network_limits_update(
         self, context: RequestContext, project_id: str, limits: dict[str, int | None]
     ) -> ProjectLimits:
-        """Set these limits, -1: none, None: the default again. Answers as `network_limits_get`."""
+        """Set these limits (-1: unlimited; None: the default). Return all, as `network_limits_get` does."""
 
     @rpc.list_(rpc.API, since="1.5")
     def security_group_list(
         self, context: RequestContext, all_projects: bool, limit: int | None, offset: int
     ) -> list[SecurityGroup]:
-        """With their rules, by name. ``all_projects``: also others', for an admin."""
+        """Return security groups with their rules, by name. ``all_projects``: for an admin, also those of others."""
 
     @rpc.read(rpc.API, since="1.5")
     def security_group_get(self, context: RequestContext, group_id: str) -> SecurityGroup:
-        """By its id, or by its name in the context's project; `SecurityGroupNotFound` for another project's."""
+        """Return the group with this id, or with this name in the context's project.
+
+        Raises `SecurityGroupNotFound` for a group of another project.
+        """
 
     @rpc.change(rpc.API, since="1.5")
     def security_group_create(self, context: RequestContext, name: str, description: str | None) -> SecurityGroup: ...
@@ -427,26 +459,28 @@ class ConductorRPC(Protocol):
     def security_group_update(
         self, context: RequestContext, group_id: str, name: str | None, description: str | None
     ) -> SecurityGroup:
-        """What is None stays."""
+        """Change name and description. None leaves a value unchanged."""
 
     @rpc.delete(rpc.API, since="1.5")
     def security_group_delete(self, context: RequestContext, group_id: str) -> None:
-        """`SecurityGroupInUse` while a server is in it, `SecurityGroupFixed` for the default one."""
+        """Delete a group. Raises `SecurityGroupInUse` while a server is in it, `SecurityGroupFixed` for the default
+        group.
+        """
 
     @rpc.change(rpc.API, since="1.5")
     def security_group_rule_create(self, context: RequestContext, rule: SecurityGroupRule) -> SecurityGroupRule:
-        """``rule.id`` does not count. Raises `SecurityGroupRuleInvalid`, `SecurityGroupRuleExists`."""
+        """Add a rule; ``rule.id`` is ignored. Raises `SecurityGroupRuleInvalid`, `SecurityGroupRuleExists`."""
 
     @rpc.delete(rpc.API, since="1.5")
     def security_group_rule_delete(self, context: RequestContext, rule_id: str) -> None: ...
 
     @rpc.read(rpc.API, since="1.5")
     def instance_security_groups(self, context: RequestContext, instance_uuid: str) -> list[SecurityGroup]:
-        """None for a server without interfaces."""
+        """Return the groups of a server. A server without interfaces has none."""
 
     @rpc.change(rpc.API, since="1.5")
     def instance_security_group_add(self, context: RequestContext, instance_uuid: str, name: str) -> None:
-        """``name``: or id. Its host filters by it as soon as it has heard of that."""
+        """Add a server to the group with this name or id. Its host applies the rules as soon as it is notified."""
 
     @rpc.change(rpc.API, since="1.5")
     def instance_security_group_remove(self, context: RequestContext, instance_uuid: str, name: str) -> None: ...
@@ -458,11 +492,11 @@ class ConductorRPC(Protocol):
     def floating_ip_list(
         self, context: RequestContext, all_projects: Annotated[bool, rpc.Since("1.8")] = False
     ) -> list[FloatingIp]:
-        """The project's own. ``all_projects``: also others', for an admin."""
+        """Return the project's floating addresses. ``all_projects``: for an admin, also those of others."""
 
     @rpc.read(rpc.API, since="1.5")
     def floating_ip_get(self, context: RequestContext, reference: str) -> FloatingIp:
-        """By its id or its address; `FloatingIpNotFound` for another project's."""
+        """Return the floating address with this id or address. Raises `FloatingIpNotFound` for another project's."""
 
     @rpc.change(rpc.API, since="1.5")
     def floating_ip_create(
@@ -471,12 +505,15 @@ class ConductorRPC(Protocol):
         pool: str | None,
         request: Annotated[FloatingIp | None, rpc.Since("1.8"), rpc.WireName("wanted")] = None,
     ) -> FloatingIp:
-        """``pool``: its name or id, None for the first. ``wanted``: its ``pool_id``, and what is said of ``address``,
-        ``description``, ``project_id``, ``port_id`` and ``fixed_address``."""
+        """Allocate a floating address. ``pool``: name or id of its pool; None: the first pool.
+
+        ``request``: its ``pool_id``, and optionally ``address``, ``description``, ``project_id``, ``port_id`` and
+        ``fixed_address``.
+        """
 
     @rpc.change(rpc.API, since="1.8")
     def floating_ip_update(self, context: RequestContext, reference: str, changes: dict[str, Any]) -> FloatingIp:
-        """Set ``description``, or where it leads: ``port_id`` (None: nowhere), with ``fixed_address`` if it is said."""
+        """Set ``description``, or the target: ``port_id`` (None: no target), optionally with ``fixed_address``."""
 
     @rpc.delete(rpc.API, since="1.5")
     def floating_ip_delete(self, context: RequestContext, reference: str) -> None: ...
@@ -485,22 +522,22 @@ class ConductorRPC(Protocol):
     def floating_ip_associate(
         self, context: RequestContext, instance_uuid: str, address: str, fixed_address: str | None
     ) -> None:
-        """Lead it to this interface of the instance, None: to its first one."""
+        """Let the address lead to this interface of the instance. ``fixed_address`` None: to the first interface."""
 
     @rpc.change(rpc.API, since="1.5")
     def floating_ip_disassociate(self, context: RequestContext, instance_uuid: str, address: str) -> None: ...
 
     @rpc.read(rpc.API)
     def limits_get(self, context: RequestContext, project_id: str, user_id: str | None = None) -> ProjectLimits:
-        """What the project may use and uses, or one user in it."""
+        """Return the limits and the use of a project, or of one user in it."""
 
     @rpc.read(rpc.API)
     def quota_defaults_get(self, context: RequestContext) -> ProjectLimits:
-        """What a project without limits of its own may use; no use is counted."""
+        """Return the limits of a project without limits of its own, without any use."""
 
     @rpc.change(rpc.API)
     def quota_defaults_update(self, context: RequestContext, limits: dict[str, int]) -> ProjectLimits:
-        """Set these defaults in place of ``[quota]``; returns all."""
+        """Set these defaults in place of ``[quota]``. Return all defaults."""
 
     @rpc.change(rpc.API)
     def quota_update(
@@ -511,12 +548,15 @@ class ConductorRPC(Protocol):
         force: bool,
         user_id: str | None = None,
     ) -> ProjectLimits:
-        """Set limits (-1: none) of a project, or of one user in it; returns all. Unless ``force``, `QuotaBelowUse` for
-        one below what is used, and `QuotaAboveProject` for a user's."""
+        """Set limits (-1: unlimited) of a project, or of one user in it. Return all limits.
+
+        Unless ``force``, raises `QuotaBelowUse` for a limit below the use, and `QuotaAboveProject` for a user's limit
+        above the project's.
+        """
 
     @rpc.delete(rpc.API)
     def quota_delete(self, context: RequestContext, project_id: str, user_id: str | None = None) -> None:
-        """The project and its users have no limits of their own any more, or (``user_id``) only this user."""
+        """Delete the limits of a project and its users, or (``user_id``) of this user."""
 
     @rpc.list_(rpc.API)
     def usage_list(
@@ -528,7 +568,9 @@ class ConductorRPC(Protocol):
         limit: int | None,
         marker: str | None,
     ) -> list[InstanceUsage]:
-        """Instances that ran in the period, by project and uuid; ``project_id`` None: all projects, for an admin."""
+        """Return the instances that ran in the period, by project and uuid. ``project_id`` None: all projects, for an
+        admin.
+        """
 
     # --- volumes of the built-in backend, for the API
 
@@ -546,24 +588,30 @@ class ConductorRPC(Protocol):
 
     @rpc.read(rpc.API, since="1.6")
     def volume_get(self, context: RequestContext, volume_id: str) -> Volume:
-        """Of the context's project, or any for an admin; else `VolumeNotFound`, here and below."""
+        """Return a volume of the context's project, for an admin of any project.
+
+        Like the next methods, raises `VolumeNotFound` for a volume of another project.
+        """
 
     @rpc.change(rpc.API, since="1.6")
     def volume_create(self, context: RequestContext, volume: Volume, images: dict[str, Image]) -> Volume:
-        """Accept it: a host makes its file. ``volume``: what was asked for, under an id that the API chose for this
-        request; its ``image`` says which. ``images``: by id, as the API describes them. Raises a 4xx."""
+        """Accept a volume; a host then creates its file. Raises a 4xx.
+
+        ``volume``: the request, under the id that the API chose for it; its ``image`` names the image. ``images``:
+        descriptions by the API, by id.
+        """
 
     @rpc.change(rpc.API, since="1.6")
     def volume_update(self, context: RequestContext, volume_id: str, changes: dict[str, Any]) -> Volume:
-        """Set ``name``, ``description``, ``metadata`` (all of it), ``bootable`` or, by an admin's word, ``status``."""
+        """Set ``name``, ``description``, ``metadata`` (all of it), ``bootable`` or, for an admin, ``status``."""
 
     @rpc.delete(rpc.API, since="1.6")
     def volume_delete(self, context: RequestContext, volume_id: str) -> None:
-        """Accept it: its row goes with its file."""
+        """Accept the deletion of a volume. A host deletes the file, then the conductor deletes the row."""
 
     @rpc.change(rpc.API, since="1.6")
     def volume_extend(self, context: RequestContext, volume_id: str, size: int, attached: bool) -> None:
-        """``size``: GB; ``attached``: also one that a server has."""
+        """Accept a new ``size`` in GB. ``attached``: also for a volume that a server has."""
 
     @rpc.list_(rpc.API, since="1.6")
     def snapshot_list(
@@ -584,12 +632,12 @@ class ConductorRPC(Protocol):
     def snapshot_create(
         self, context: RequestContext, snapshot: VolumeSnapshot, force: Annotated[bool, rpc.Since("1.11")] = False
     ) -> VolumeSnapshot:
-        """``force``: also of a volume that a server has."""
+        """Accept a snapshot. ``force``: also of a volume that a server has."""
         ...
 
     @rpc.change(rpc.API, since="1.6")
     def snapshot_update(self, context: RequestContext, snapshot_id: str, changes: dict[str, Any]) -> VolumeSnapshot:
-        """Set ``name``, ``description``, ``metadata`` or, by an admin's word, ``status``."""
+        """Set ``name``, ``description``, ``metadata`` or, for an admin, ``status``."""
 
     @rpc.delete(rpc.API, since="1.6")
     def snapshot_delete(self, context: RequestContext, snapshot_id: str) -> None: ...
@@ -601,7 +649,10 @@ class ConductorRPC(Protocol):
     def attachment_update(
         self, context: RequestContext, instance_uuid: str, volume_id: str, delete_on_termination: bool
     ) -> None:
-        """Whether the volume is deleted with the server; `VolumeBDMNotFound` if that does not have it."""
+        """Set whether the volume is deleted with the server.
+
+        Raises `VolumeBDMNotFound` if the server does not have the volume.
+        """
 
     # --- volumes of Cinder's
 
@@ -609,43 +660,51 @@ class ConductorRPC(Protocol):
     def volume_created(
         self, context: RequestContext, instance_uuid: str, device_uuid: str, volume_id: str | None, error: str | None
     ) -> bool:
-        """Cinder has begun to make the volume of a block device, or (``error``) will not. False: it is not wanted any
-        more."""
+        """Record that Cinder creates the volume of a block device, or (``error``) does not.
+
+        Return False if the volume is no longer needed.
+        """
 
     @rpc.change(rpc.API, since="1.10")
     def volume_extended(self, context: RequestContext, instance_uuid: str, volume_id: str) -> None:
-        """Cinder has made it larger: the guest is told. `VolumeBDMNotFound` if that does not have it."""
+        """Record that Cinder has extended the volume, and notify the guest.
+
+        Raises `VolumeBDMNotFound` if the server does not have the volume.
+        """
 
     # --- hosts, for the API
 
     @rpc.list_(rpc.API)
     def availability_zone_list(self, context: RequestContext) -> list[AvailabilityZone]:
-        """All zones, the control plane's ``internal`` included, with their hosts and services."""
+        """Return all zones with their hosts and services, including ``internal`` of the control plane."""
 
     @rpc.list_(rpc.API, rpc.MANAGE)
     def service_list(self, context: RequestContext, host: str | None, binary: str | None) -> list[Service]: ...
 
     @rpc.change(rpc.API, rpc.MANAGE)
     def service_update(self, context: RequestContext, service_id: str, changes: dict[str, Any]) -> Service:
-        """``service_id``: uuid or numeric id. Changes: ``disabled``, ``disabled_reason``, ``forced_down``."""
+        """Change ``disabled``, ``disabled_reason`` or ``forced_down``. ``service_id``: uuid or numeric id."""
 
     @rpc.delete(rpc.API)
     def service_delete(self, context: RequestContext, service_id: str) -> None: ...
 
     @rpc.change(rpc.MANAGE, since="1.3")
     def host_retire(self, context: RequestContext, host: str, with_instances: bool) -> Retirement:
-        """A compute host that is forced down is gone for good: what it holds is given back. While servers are on it,
-        nothing is changed, unless they are lost ``with_instances``. `HostNotRetirable` before it is down."""
+        """Release everything that a compute host holds which is forced down and lost.
+
+        Changes nothing while servers are on the host, unless ``with_instances``: then they are lost. Raises
+        `HostNotRetirable` while the host is not forced down.
+        """
 
     @rpc.list_(rpc.API)
     def compute_node_list(
         self, context: RequestContext, hostname_pattern: str | None, limit: int | None, marker: str | None
     ) -> list[ComputeNode]:
-        """``hostname_pattern``: substring of the node's name; ``marker``: uuid or numeric id."""
+        """Return compute nodes. ``hostname_pattern``: a part of the node's name; ``marker``: uuid or numeric id."""
 
     @rpc.read(rpc.API)
     def compute_node_get(self, context: RequestContext, node_id: str) -> ComputeNode:
-        """``node_id``: uuid or numeric id."""
+        """Return the compute node with this uuid or numeric id."""
 
     # --- aggregates and server groups, for the API
 
@@ -654,24 +713,27 @@ class ConductorRPC(Protocol):
 
     @rpc.read(rpc.API)
     def aggregate_get(self, context: RequestContext, aggregate_id: str) -> Aggregate:
-        """``aggregate_id``, here and below: number, uuid or name; else `AggregateNotFound`."""
+        """Return an aggregate. Like the next methods, raises `AggregateNotFound`.
+
+        ``aggregate_id``: number, uuid or name.
+        """
 
     @rpc.change(rpc.API)
     def aggregate_create(self, context: RequestContext, name: str, availability_zone: str | None) -> Aggregate: ...
 
     @rpc.change(rpc.API)
     def aggregate_update(self, context: RequestContext, aggregate_id: str, changes: dict[str, str | None]) -> Aggregate:
-        """Change ``name``, ``availability_zone`` (None: no zone)."""
+        """Change ``name`` or ``availability_zone`` (None: no zone)."""
 
     @rpc.change(rpc.API)
     def aggregate_set_metadata(
         self, context: RequestContext, aggregate_id: str, metadata: dict[str, str | None]
     ) -> Aggregate:
-        """Add or change these keys; a value of None removes its key."""
+        """Add or change these keys. A value of None deletes its key."""
 
     @rpc.delete(rpc.API)
     def aggregate_delete(self, context: RequestContext, aggregate_id: str) -> None:
-        """`InvalidAggregateAction` while it has hosts."""
+        """Delete an aggregate. Raises `InvalidAggregateAction` while it has hosts."""
 
     @rpc.change(rpc.API)
     def aggregate_add_host(self, context: RequestContext, aggregate_id: str, host: str) -> Aggregate: ...
@@ -683,22 +745,24 @@ class ConductorRPC(Protocol):
     def aggregate_cache_images(
         self, context: RequestContext, aggregate_id: str, image_ids: list[str], described: dict[str, Image]
     ) -> None:
-        """Have the aggregate's hosts fetch these images; returns when they were told. ``described``: those that are not
-        in the database, by id. `ImageUnavailable` for one that the context's project may not see or that has no
-        data."""
+        """Send the aggregate's hosts the request to fetch these images, then return.
+
+        ``described``: images that are not in the database, by id. Raises `ImageUnavailable` for an image without data,
+        or that the context's project may not see.
+        """
 
     @rpc.list_(rpc.API)
     def server_group_list(
         self, context: RequestContext, all_projects: bool, limit: int | None, offset: int
     ) -> list[ServerGroup]:
-        """The project's; ``all_projects`` counts for admins."""
+        """Return the project's server groups. ``all_projects``: for an admin, those of all projects."""
 
     @rpc.read(rpc.API)
     def server_group_get(self, context: RequestContext, group_id: str) -> ServerGroup: ...
 
     @rpc.change(rpc.API)
     def server_group_create(self, context: RequestContext, group: ServerGroup) -> ServerGroup:
-        """``name``, ``policy`` and ``rules`` of ``group``, for the context's project; counts against its quota."""
+        """Create a group with ``name``, ``policy`` and ``rules`` for the context's project, against its quota."""
 
     @rpc.delete(rpc.API)
     def server_group_delete(self, context: RequestContext, group_id: str) -> None: ...
@@ -707,7 +771,7 @@ class ConductorRPC(Protocol):
 
     @rpc.report(rpc.CONDUCTOR, rpc.SCHEDULER, kind=rpc.CAST, own="host", replay_safe=True)
     def report_service(self, context: RequestContext, host: str, binary: str, topic: str, version: str) -> None:
-        """Heartbeat of a daemon that is not a compute host."""
+        """Record the heartbeat of a daemon that is not a compute host."""
 
     # --- for the scheduler
 
@@ -715,54 +779,77 @@ class ConductorRPC(Protocol):
     def host_states_get(
         self, context: RequestContext, after: int = 0, limit: int | None = None, timeout: rpc.Timeout = None
     ) -> list[HostState]:
-        """Every host as it is now, or a page: those with an id above ``after``, in its order, at most ``limit``; the
-        scheduler's resync. ``timeout`` in seconds, to ask again sooner while the conductor may be starting."""
+        """Return the state of every host, for the scheduler's resync. ``timeout``: seconds.
+
+        A page has at most ``limit`` hosts, in the order of their ids, with ids above ``after``.
+        """
 
     # --- for compute
 
     @rpc.report(rpc.COMPUTE, own="report.host")
     def register_host(self, context: RequestContext, report: HostReport) -> int:
-        """First report after start: services and nodes have their rows, and what is open on this host is due. Returns
-        the host's epoch, which its heartbeats tell; `HostForcedDown` while it may not serve."""
+        """Record the first report of a host after its start, and make its open actions due. Return the host's epoch.
+
+        Creates the rows of services and nodes. Heartbeats carry the epoch. Raises `HostForcedDown` while the host may
+        not serve.
+        """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.5", replay_safe=True)
     def port_filters_get(self, context: RequestContext, host: str, instance_uuids: list[str]) -> PortFilters:
-        """What the security groups of these say, as of now: of all whose interfaces ``host`` has. Those that it has
-        nothing to do with are in no group. And the floating addresses of those that are its own."""
+        """Return the current security group rules for these instances, and the floating addresses of the host's own.
+
+        ``host`` may ask about all instances whose interfaces it has. Instances that do not concern the host are in no
+        group.
+        """
 
     @rpc.report(rpc.COMPUTE, own="report.host", replay_safe=True)
     def report_state(self, context: RequestContext, report: HostReport, timeout: rpc.Timeout = None) -> bool | None:
-        """Heartbeat: renews the host's lease and the leases of the work it names. Raises `HostNotAdmitted` when the
-        host is, or has been, forced down since it registered. ``timeout``: seconds to wait for that.
+        """Record a heartbeat: renew the host's lease and the leases of its work. ``timeout``: seconds.
 
-        Answers a report that asks with its ``domains`` (since 1.18) whether they are what the host's rows say, and
-        nothing is being done to any of it: then `reconcile_domains` would have nothing to change, nor
-        `domains_expected` anything to look for. No: it may still be so. None, where it was not asked."""
+        Raises `HostNotAdmitted` when the host is forced down, or was since it registered.
+
+        A report may carry a digest of the host's ``domains`` (since 1.18). True: they match the host's rows and no
+        operation is running on them, so that `reconcile_domains` and `domains_expected` would change nothing. False:
+        they may differ. None: the report has no digest.
+        """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.16")
     def interfaces_bind(self, context: RequestContext, instance_uuid: str, host: str) -> BuildNetworks:
-        """Another service is to connect the instance's interfaces at this host from now on; how. Repeated, it answers
-        the same. Raises `StaleReport` for an instance that is nothing of the host's."""
+        """Let the network service connect the instance's interfaces at this host. Return how.
+
+        A repeated call returns the same. Raises `StaleReport` for an instance that does not concern the host.
+        """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.16", replay_safe=True)
     def interfaces_active(
         self, context: RequestContext, instance_uuid: str, host: str, refresh: Annotated[bool, rpc.WireName("ask")]
     ) -> bool:
-        """Whether another service has connected all of them, as far as it has said so; ``ask``: it is asked."""
+        """Check whether the network service has connected all interfaces of an instance.
+
+        ``refresh``: query the network service; else the last known state counts.
+        """
 
     @rpc.report(rpc.API, since="1.16")
     def interfaces_event(self, context: RequestContext, instance_uuid: str, event: str, port_id: str | None) -> None:
-        """What another service says has happened to a port (``network-…``, Nova's words); of None to any."""
+        """Record an event of the network service about a port (Nova's ``network-…`` names).
+
+        ``port_id`` None: any port of the instance.
+        """
 
     @rpc.report(rpc.COMPUTE, own="host")
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
-        """The host begins a build whose order does not say the interfaces: instance to spawning, and they are
-        allocated. Raises `StaleReport` or `InstanceGone` when the build is not wanted (any more); `NoMoreFixedIps` and
-        other 4xx abort it."""
+        """Begin a build whose command carries no interfaces: the instance is spawning, and gets its interfaces.
+
+        Raises `StaleReport` or `InstanceGone` when the build is no longer needed. `NoMoreFixedIps` and other 4xx abort
+        it.
+        """
 
     @rpc.report(rpc.COMPUTE, own="result.host", replay_safe=True)
     def finish_build(self, context: RequestContext, result: BuildResult) -> None:
-        """Report a build's outcome. `StaleReport` or `InstanceGone` after BUILT: destroy what was built."""
+        """Report the result of a build.
+
+        `StaleReport` or `InstanceGone` after BUILT: the host has to destroy the domain.
+        """
 
     @rpc.report(rpc.COMPUTE, own="host")
     def finish_action(
@@ -777,24 +864,31 @@ class ConductorRPC(Protocol):
         answer: Annotated[dict[str, Any] | None, rpc.Since("1.1")] = None,
         request_id: Annotated[str | None, rpc.Since("1.4", optional=True)] = None,
     ) -> None:
-        """Report an order as done (``error`` None) or failed. ``position`` and ``request_id``: of the ticket.
-        ``answer``: what later steps need of it, in their tickets' payload under ``answers`` and the step's name.
-        Reporting twice is harmless."""
+        """Report a command as done (``error`` None) or failed. Repeated reports are harmless.
+
+        ``sequence`` and ``request_id``: of the command. ``answer``: data for later steps; their commands carry it in
+        the payload, under ``answers`` and the step's name.
+        """
 
     @rpc.report(
         rpc.COMPUTE, own="host", since="1.14", replay_safe=True, fallback=rpc.one_by_one("results", _finish_build)
     )
     def finish_builds(self, context: RequestContext, host: str, results: list[BuildResult]) -> list[bool]:
-        """`finish_build` for each of these, in one transaction. False, for one that is not wanted (any more)."""
+        """Report several `finish_build` results in one transaction.
+
+        Return False for a build that is no longer needed.
+        """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.14", fallback=rpc.one_by_one("reports", _finish_action))
     def finish_actions(self, context: RequestContext, host: str, reports: list[ActionReport]) -> None:
-        """`finish_action` for each of these, in one transaction."""
+        """Report several `finish_action` results in one transaction."""
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.1", replay_safe=True, wire_name="order_is_wanted")
     def is_command_current(self, context: RequestContext, host: str, action_id: int, sequence: Sequence) -> bool:
-        """Whether the conductor still waits for this order: what a host asks before it makes a guest of another host's
-        disks."""
+        """Check whether the conductor still waits for this command.
+
+        A host asks before it makes a guest from the disks of another host.
+        """
 
     @rpc.report(
         rpc.COMPUTE, own="host", since="1.4", replay_safe=True, fallback=rpc.result(False), wire_name="order_is_open"
@@ -807,8 +901,10 @@ class ConductorRPC(Protocol):
         sequence: Annotated[int | None, rpc.WireName("position")],
         request_id: str,
     ) -> bool:
-        """Whether the conductor waits for just this order, although the host has seen one of a later action: a database
-        that lost its last commits gives ids again. ``position`` None: whichever of its action."""
+        """Check whether the conductor waits for this command, although the host has seen a later action.
+
+        A database that lost its last commits assigns their ids again. ``sequence`` None: any command of the action.
+        """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.2")
     def live_migration_progress(
@@ -819,38 +915,50 @@ class ConductorRPC(Protocol):
         sequence: Sequence,
         progress: MigrationProgress,
     ) -> MigrationControl:
-        """How far a live migration away from ``host`` is; answers what is to become of it."""
+        """Report the progress of a live migration from ``host``. Return whether to go on."""
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.1", fallback=rpc.result(True))
     def report_task(self, context: RequestContext, host: str, action_id: int, task_state: str) -> bool:
-        """The host has come to this task state of the step that it was ordered. False: the action is over, and what it
-        makes is not wanted."""
+        """Report the task state that the host has reached in its command.
+
+        Return False if the action is over, and its result no longer needed.
+        """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.6")
     def finish_volume_work(self, context: RequestContext, host: str, task_id: int, error: str | None) -> None:
-        """Report work on a volume's file as done (``error`` None) or failed. Reporting twice is harmless."""
+        """Report work on a volume's file as done (``error`` None) or failed. Repeated reports are harmless."""
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.10")
     def volume_connect(
         self, context: RequestContext, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]
     ) -> VolumeConnection:
-        """Have Cinder connect the volume of a block device to a host that the instance is on or comes to.
-        ``connector``: what Cinder has to know of the host. Asked again, it answers the same. `VolumeNotReady` while
-        Cinder makes the volume, `VolumeServiceUnavailable`; `VolumeNotCreated`, `InvalidVolume` for good."""
+        """Let Cinder connect the volume of a block device to a host that the instance is on or moves to.
+
+        ``connector``: the host's properties, for Cinder. A repeated call returns the same. Raises `VolumeNotReady`
+        while Cinder creates the volume, and `VolumeServiceUnavailable`. `VolumeNotCreated` and `InvalidVolume` are
+        final.
+        """
 
     @rpc.report(rpc.COMPUTE, own="host")
     def reconcile_domains(
         self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]
     ) -> list[DomainVerdict]:
-        """What to do with each of a host's domains, and (DESTROY) which leftovers without a domain to remove. Uuids
-        that are left out of the answer are not to be touched."""
+        """Return a verdict for each of a host's domains, and (DESTROY) the leftovers without a domain to remove.
+
+        The host must not touch a uuid without a verdict.
+        """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.4", replay_safe=True)
     def domains_expected(self, context: RequestContext, host: str) -> list[ExpectedDomain]:
-        """The domains that the host has to have now, unless something is being done to them: of what is in none, the
-        host makes sure once more, and reports it."""
+        """Return the domains that the host has to have now, except those with a running operation.
+
+        The host looks again for missing ones, and reports them.
+        """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.4")
     def domain_lost(self, context: RequestContext, host: str, expected: ExpectedDomain) -> None:
-        """A domain that was `domains_expected` is not there, and nothing that is being done there makes it. If that is
-        still what the instance is about, it is in ERROR. Reporting twice is harmless."""
+        """Report an expected domain that is missing, and that no running operation creates. Repeated reports are
+        harmless.
+
+        The instance goes to ERROR if the domain is still expected.
+        """

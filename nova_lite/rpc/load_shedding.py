@@ -26,7 +26,7 @@ from oslo_messaging.rpc import server as messaging_server
 
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext
-from nova_lite.rpc import buffered_read
+from nova_lite.rpc import patches
 from nova_lite.rpc.admission import AdmissionQueue, Priority, QueuedRequest, Throttle
 from nova_lite.rpc.client import ECHO, Message, Sender
 from nova_lite.rpc.contract import contract_of
@@ -217,7 +217,7 @@ class SheddingServer(messaging_server.RPCServer):  # type: ignore[misc]
         try:
             used = self._connection().transport
             unread = fcntl.ioctl(used.sock.fileno(), termios.FIONREAD, bytes(4))
-            return buffered_read.has_frame(used) or int.from_bytes(unread, sys.byteorder) > 0
+            return patches.has_frame(used) or int.from_bytes(unread, sys.byteorder) > 0
         except (AttributeError, OSError, ValueError):  # another driver; not connected
             return False
 
@@ -228,7 +228,7 @@ class SheddingServer(messaging_server.RPCServer):  # type: ignore[misc]
     def acknowledge(self) -> None:
         """What was read last, once no more is read."""
         try:
-            buffered_read.acknowledge(self._connection().transport)
+            patches.acknowledge(self._connection().transport)
         except (AttributeError, OSError) as error:  # another driver; not connected
             LOG.info("What was read last could not be acknowledged, and may come again: %s", error)
 

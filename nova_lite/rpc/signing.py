@@ -392,7 +392,7 @@ class SignatureVerifier:
             answer = self._dispatcher.dispatch(incoming)
         else:
             answer = self._answered(incoming, method, lambda: self._dispatcher.dispatch(incoming))
-        # RabbitMQ's messages can be answered later (`nova_lite.rpc.reply`), another driver's cannot.
+        # RabbitMQ's messages can be answered later (`nova_lite.rpc.patches`), another driver's cannot.
         return answer if hasattr(incoming, "reply_q") else wait_for(answer)
 
     def _answered(self, incoming: Any, method: str, get: Callable[[], Any]) -> Any:

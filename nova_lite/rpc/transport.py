@@ -6,7 +6,6 @@ import contextlib
 import logging
 import socket
 import threading
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +19,7 @@ from oslo_config import cfg
 from nova_lite.base import concurrency, exceptions, metrics
 from nova_lite.base.context import RequestContext
 from nova_lite.conf import libraries
-from nova_lite.rpc import auth_retry, broker_alarms, buffered_read, fast_path, load_shedding, reply
+from nova_lite.rpc import load_shedding, patches
 from nova_lite.rpc.broker import EXCHANGE, reply_queues
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.endpoint import Endpoint
@@ -195,9 +194,8 @@ class Transport:
         self._close_if_over(old)
 
     def _connect(self) -> Any:
-        """Answers come to queues that are told from other daemons', so that the broker can keep these from them."""
         made = _oslo_transport(self.conf)
-        made._driver._get_reply_queue_name = lambda: self._replies + uuid.uuid4().hex
+        patches.name_reply_queues(made, self._replies)
         return made
 
     def beside(self, role: str, host: str) -> Transport:
@@ -244,12 +242,7 @@ class _Beside(Transport):
 def _oslo_transport(conf: cfg.ConfigOpts) -> Any:
     messaging.set_transport_defaults(EXCHANGE)
     libraries.set_messaging_defaults()
-    fast_path.try_first()
-    fast_path.tell_timeouts_once()
-    auth_retry.be_patient()
-    broker_alarms.give_up()
-    buffered_read.read_ahead()
-    reply.send_simply()
+    patches.install()
     try:
         return messaging.get_rpc_transport(conf, allowed_remote_exmods=ALLOWED_REMOTE_EXMODS)
     except (messaging.DriverLoadFailure, messaging.InvalidTransportURL) as error:

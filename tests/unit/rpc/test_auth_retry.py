@@ -9,7 +9,7 @@ import oslo_messaging as messaging
 import pytest
 from oslo_messaging._drivers import impl_rabbit
 
-from nova_lite.rpc import auth_retry
+from nova_lite.rpc import patches
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def consume(monkeypatch: pytest.MonkeyPatch) -> Any:
         return f"consumed within {timeout}"
 
     monkeypatch.setattr(impl_rabbit.Connection, "consume", original)
-    auth_retry.be_patient.__wrapped__()
+    patches._retry_refused_consumers()
     return ends, impl_rabbit.Connection.consume
 
 
@@ -36,7 +36,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         clock[0] += seconds
         naps.append(seconds)
 
-    monkeypatch.setattr(auth_retry, "time", types.SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0]))
+    monkeypatch.setattr(patches, "time", types.SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0]))
     return naps
 
 
@@ -48,9 +48,9 @@ def test_after_a_refusal_it_waits(consume: Any, slept: list[float]) -> None:
     ends, patient = consume
     ends[:] = [messaging.MessageDeliveryFailure("403 ACCESS_REFUSED"), None]
     assert patient(connection(), timeout=1) is None
-    assert sum(slept) == auth_retry.SECONDS
+    assert sum(slept) == patches.AUTH_RETRY_SECONDS
     assert patient(connection(), timeout=1) == "consumed within 1"
-    assert sum(slept) == auth_retry.SECONDS
+    assert sum(slept) == patches.AUTH_RETRY_SECONDS
 
 
 def test_who_stops_does_not_wait(consume: Any, slept: list[float]) -> None:

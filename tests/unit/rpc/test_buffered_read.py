@@ -16,7 +16,7 @@ import amqp.exceptions
 import amqp.transport
 import pytest
 
-from nova_lite.rpc import buffered_read
+from nova_lite.rpc import patches
 
 PAYLOADS = [b"method", b"head", b"body" * 300]
 ACK = struct.Struct(">BHIHHQBB")
@@ -58,7 +58,9 @@ def patched() -> Iterator[None]:
             (amqp.connection.Connection, "blocking_read"),
         ):
             undo.callback(setattr, owner, name, getattr(owner, name))
-        buffered_read.read_ahead.__wrapped__()
+        patches._read_ahead()
+        patches._group_acks()
+        patches._use_sockets_directly()
         yield
 
 
@@ -103,8 +105,8 @@ def ends(patched: None, request: pytest.FixtureRequest) -> Iterator[Ends]:
 
 def test_frames_that_have_come_are_read_by_one_call(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    wait, receive = buffered_read._wait, buffered_read._receive
-    monkeypatch.setattr(buffered_read, "_wait", lambda *args: (asked.append("wait"), wait(*args)))
+    wait, receive = patches._wait, patches._receive
+    monkeypatch.setattr(patches, "_wait", lambda *args: (asked.append("wait"), wait(*args)))
     ends.used._quick_recv = lambda count: (asked.append("read"), receive(ends.sock, [None], count))[1]
     ends.broker.sendall(b"".join(frame(each) for each in PAYLOADS * 3))
     assert [ends.read() for _ in range(9)] == PAYLOADS * 3
@@ -141,11 +143,11 @@ def test_a_socket_that_is_closed_is_told_to_who_waits_and_who_writes(ends: Ends)
 
 
 def test_eventlets_sockets_are_left_alone(monkeypatch: pytest.MonkeyPatch, patched: None) -> None:
-    amqp.connection.Connection.blocking_read = buffered_read._THEIR_BLOCKING_READ
+    amqp.connection.Connection.blocking_read = patches._blocking_read
     amqp.transport.TCPTransport._setup_transport = None
-    monkeypatch.setattr(buffered_read.concurrency, "is_eventlet", lambda: True)
-    buffered_read.read_ahead.__wrapped__()
-    assert amqp.connection.Connection.blocking_read is buffered_read._THEIR_BLOCKING_READ
+    monkeypatch.setattr(patches.concurrency, "is_eventlet", lambda: True)
+    patches._use_sockets_directly()
+    assert amqp.connection.Connection.blocking_read is patches._blocking_read
     assert amqp.transport.TCPTransport._setup_transport is None
 
 
@@ -164,7 +166,7 @@ def test_a_frame_that_has_come_in_part_is_waited_for(ends: Ends) -> None:
 
 def test_a_frame_that_is_larger_than_what_is_asked_for_is_whole(ends: Ends) -> None:
     large = bytes(range(256)) * 400
-    assert len(large) > buffered_read.AHEAD
+    assert len(large) > patches.AHEAD
     ends.broker.sendall(frame(large) + frame(b"next"))
     assert [ends.read(), ends.read()] == [large, b"next"]
 
@@ -225,9 +227,9 @@ def test_what_is_left_is_acknowledged_at_the_end(ends: Ends) -> None:
     ends.broker.sendall(frame(b"one") * 2)
     ends.read()
     ends.ack(1)
-    buffered_read.acknowledge(ends.used)
+    patches.acknowledge(ends.used)
     assert acks(ends.heard()) == [(1, 1, True)]
-    buffered_read.acknowledge(ends.used)
+    patches.acknowledge(ends.used)
     assert ends.heard() == b""
 
 

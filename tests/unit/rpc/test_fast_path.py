@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from oslo_messaging._drivers import impl_rabbit
 
-from nova_lite.rpc import fast_path
+from nova_lite.rpc import patches
 
 Ensure = Callable[..., Any]
 
@@ -29,7 +29,7 @@ def long_way(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             return method()
 
     monkeypatch.setattr(impl_rabbit.Connection, "ensure", original)
-    fast_path.try_first.__wrapped__()
+    patches._try_without_preparation()
     return told
 
 
@@ -94,7 +94,7 @@ def test_a_timeout_is_told_to_the_socket_once(
 ) -> None:
     own = impl_rabbit.Connection.set_transport_socket_timeout
     monkeypatch.setattr(impl_rabbit.Connection, "set_transport_socket_timeout", own)
-    fast_path.tell_timeouts_once.__wrapped__()
+    patches._set_changed_timeouts()
     tell = impl_rabbit.Connection.set_transport_socket_timeout
     used = Socket()
     connected = types.SimpleNamespace(connection=types.SimpleNamespace(sock=used))

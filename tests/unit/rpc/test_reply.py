@@ -14,7 +14,7 @@ from oslo_messaging._drivers import amqpdriver
 
 from nova_lite.base import exceptions
 from nova_lite.base.batching import ResponseFuture
-from nova_lite.rpc import reply as reply_module
+from nova_lite.rpc import patches
 from nova_lite.rpc.keys import API, COMPUTE, Peer
 from nova_lite.rpc.signing import SENDER
 
@@ -80,8 +80,9 @@ def oslo(monkeypatch: pytest.MonkeyPatch) -> Oslo:
         made.own.append((answer, failure))
 
     monkeypatch.setattr(amqpdriver.AMQPIncomingMessage, "reply", reply)
-    monkeypatch.setattr(reply_module, "Producer", Producer)
-    reply_module.send_simply.__wrapped__()
+    monkeypatch.setattr(patches, "Producer", Producer)
+    patches._reply_to_hosts_unconfirmed()
+    patches._reply_later()
     return made
 
 

@@ -1,0 +1,613 @@
+"""Patches of private functions of amqp, kombu and oslo.messaging.
+
+`PATCHES` is the complete table. `install` verifies each patch against the installed libraries first. A patch that does
+not fit is skipped with a warning; a daemon whose essential patch does not fit does not start. setup.cfg bounds the
+versions of the libraries, so that a new version is tested before it is allowed. ADR 11 says what each patch gains, and
+which patches were removed because they gained too little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import functools
+import importlib.metadata
+import inspect
+import logging
+import math
+import os
+import select
+import socket
+import struct
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import amqp.exceptions
+import oslo_messaging as messaging
+from amqp import channel, connection, transport
+from amqp.exceptions import RecoverableConnectionError
+from kombu.messaging import Producer
+from oslo_messaging._drivers import amqpdriver, common, impl_rabbit
+
+from nova_lite.base import concurrency, exceptions
+from nova_lite.base.batching import ResponseFuture
+from nova_lite.rpc.keys import COMPUTE
+from nova_lite.rpc.signing import SENDER
+
+LOG = logging.getLogger(__name__)
+
+#: Names of patches to leave out, separated by commas. For benchmarks alone.
+DISABLE = "NOVA_LITE_DISABLE_RPC_PATCHES"
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A function that a patch replaces, and the parameters that the patch expects it to have."""
+
+    owner: type
+    name: str
+    parameters: tuple[str, ...]
+
+    def mismatch(self) -> str | None:
+        """Return how the installed library differs, or None."""
+        where = f"{self.owner.__module__}.{self.owner.__name__}.{self.name}"
+        found = inspect.getattr_static(self.owner, self.name, None)
+        if found is None:
+            return f"{where} does not exist"
+        function = found.__func__ if isinstance(found, staticmethod) else found
+        parameters = tuple(inspect.signature(function).parameters)
+        return None if parameters == self.parameters else f"{where} takes ({', '.join(parameters)})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Patch:
+    """``essential``: the daemon's behaviour depends on the patch, so that it does not start without it."""
+
+    name: str
+    purpose: str
+    targets: tuple[Target, ...]
+    apply: Callable[[], None]
+    essential: bool = False
+
+    def mismatch(self) -> str | None:
+        return next((why for target in self.targets if (why := target.mismatch()) is not None), None)
+
+
+@functools.cache
+def install() -> None:
+    """Apply the patches to every connection that this process makes from now on.
+
+    Raises `ConfigurationError` if an essential patch does not fit the installed libraries.
+    """
+    apply(PATCHES, frozenset(filter(None, os.environ.get(DISABLE, "").split(","))))
+
+
+def apply(table: Iterable[Patch], disabled: Collection[str] = ()) -> None:
+    """Verify all patches of the table that are not ``disabled``, then apply them in order."""
+    table = list(table)
+    if unknown := set(disabled) - {patch.name for patch in table if not patch.essential}:
+        names = ", ".join(sorted(unknown))
+        raise exceptions.ConfigurationError(reason=f"{DISABLE}: there is no such optional patch: {names}")
+    fitting = []
+    for patch in (patch for patch in table if patch.name not in disabled):
+        why = patch.mismatch()
+        if why is None:
+            fitting.append(patch)
+        elif patch.essential:
+            raise exceptions.ConfigurationError(
+                reason=f"the patch {patch.name} ({patch.purpose}) does not fit {_versions()}: {why}"
+            )
+        else:
+            LOG.warning("The patch %s does not fit %s and is left out: %s", patch.name, _versions(), why)
+    for patch in fitting:
+        patch.apply()
+
+
+def _versions() -> str:
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("oslo.messaging", "kombu", "amqp"))
+
+
+# --- reply-queue-names
+
+
+def name_reply_queues(made: Any, prefix: str) -> None:
+    """Let an oslo.messaging transport receive replies on queues whose names begin with ``prefix``.
+
+    The broker can then keep other daemons from reading them (`nova_lite.rpc.broker`).
+    """
+    made._driver._get_reply_queue_name = lambda: prefix + uuid.uuid4().hex
+
+
+# --- auth-retry: the broker refuses the account of a running daemon
+
+#: Seconds between two attempts. oslo.messaging logs each attempt with its cause.
+AUTH_RETRY_SECONDS = 5.0
+_AUTH_RETRY_STEP = 0.25
+
+
+def _retry_refused_consumers() -> None:
+    """Wait between attempts to consume.
+
+    oslo.messaging waits for a broker that is away, but not for one that refuses. Its two reading threads would try
+    and log thousands of times a second.
+    """
+    consume = impl_rabbit.Connection.consume
+
+    def consume_or_wait(used: Any, timeout: float | None = None) -> Any:
+        try:
+            return consume(used, timeout=timeout)
+        except messaging.MessageDeliveryFailure:
+            deadline = time.monotonic() + AUTH_RETRY_SECONDS
+            while time.monotonic() < deadline and not used._consume_loop_stopped:
+                time.sleep(_AUTH_RETRY_STEP)
+            return None
+
+    impl_rabbit.Connection.consume = consume_or_wait
+
+
+# --- broker-alarms: the broker is short of memory or disk, and takes no messages
+
+_sending = threading.local()
+
+
+def _give_up_during_alarms() -> None:
+    """Fail a request at once while the broker has an alarm. Replies wait.
+
+    oslo.messaging waits for the broker's confirmation without end, because the broker's heartbeats keep the connection
+    alive. The broker notifies senders that it is blocked. The connection is then reset and not closed: after a close,
+    the broker would still take the message once the alarm is over, although the user was told that nothing was done.
+    """
+    publish, on_blocked = impl_rabbit.Connection._publish, impl_rabbit.Connection._on_connection_blocked
+
+    def publish_request(used: Any, exchange: Any, *arguments: Any, **options: Any) -> None:
+        # The default exchange leads to a caller's own queue: such a message is a reply.
+        _sending.connection = used if exchange.name else None
+        try:
+            publish(used, exchange, *arguments, **options)
+        finally:
+            _sending.connection = None
+
+    def blocked(reason: str) -> None:
+        """Raise in the thread that waits for the confirmation: that thread reads from the connection."""
+        on_blocked(reason)
+        used = getattr(_sending, "connection", None)
+        if used is not None:
+            _reset(used)
+            raise amqp.exceptions.RecoverableConnectionError("The broker has an alarm, and takes no messages")
+
+    impl_rabbit.Connection._publish = publish_request
+    impl_rabbit.Connection._on_connection_blocked = staticmethod(blocked)
+
+
+def _reset(used: Any) -> None:
+    """Reset the connection: with a linger of 0 seconds, a close discards unread data at both ends (socket(7))."""
+    with contextlib.suppress(AttributeError, OSError):  # the connection may be lost already
+        sock = used.channel.connection.transport.sock
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    used.connection.collect()
+
+
+# --- later-replies and host-replies
+
+
+def _reply_later() -> None:
+    """Let a method return a `ResponseFuture`: the reply is sent when the future has its result."""
+    reply = amqpdriver.AMQPIncomingMessage.reply
+
+    def reply_or_wait(message: Any, response: Any = None, failure: Any = None) -> None:
+        if isinstance(response, ResponseFuture):
+            response.add_callback(functools.partial(_send_result, message))
+        else:
+            reply(message, response, failure)
+
+    amqpdriver.AMQPIncomingMessage.reply = reply_or_wait
+
+
+def _send_result(message: Any, get: Callable[[], Any]) -> None:
+    """Reply as oslo.messaging does with the result of a method."""
+    response = failure = None
+    try:
+        response = get()
+    except messaging.ExpectedException as expected:
+        failure = expected.exc_info
+    except Exception:
+        failure = sys.exc_info()
+    message.reply(response, failure)
+
+
+_PRODUCER = "nova_lite_producer"
+
+
+def _reply_to_hosts_unconfirmed() -> None:
+    """Do not wait for the broker's confirmation of a reply to a compute host.
+
+    A host repeats a call without a reply, and a conductor replies to hosts all the time. Replies to all others, whose
+    users wait, are confirmed. Unconfirmed replies need a channel of their own, because oslo.messaging's channels
+    confirm every message.
+    """
+    reply = amqpdriver.AMQPIncomingMessage.reply
+
+    def reply_unconfirmed(message: Any, response: Any = None, failure: Any = None) -> None:
+        if not _is_to_host(message) or not _send_unconfirmed(message, response, failure):
+            reply(message, response, failure)
+
+    amqpdriver.AMQPIncomingMessage.reply = reply_unconfirmed
+
+
+def _is_to_host(message: Any) -> bool:
+    sender = message.ctxt.get(SENDER) if isinstance(message.ctxt, dict) else None
+    return sender is not None and sender.role == COMPUTE
+
+
+def _send_unconfirmed(message: Any, response: Any, failure: Any) -> bool:
+    """Return False if oslo.messaging has to send the reply: it connects first, or tries again."""
+    if not message.orig_msg_id:
+        return False
+    with message.listener.driver._get_connection(common.PURPOSE_SEND) as pooled:
+        used = pooled.connection
+        if not _is_connected(used):
+            return False
+        try:
+            with used._connection_lock:
+                message._send_reply(_UnconfirmedConnection(used), response, failure)
+            return True
+        except Exception as error:
+            LOG.info("A reply is sent again: %s", " ".join(str(error).split()) or type(error).__name__)
+            return False
+
+
+class _UnconfirmedConnection:
+    """The part of oslo.messaging's connection that sends a reply, over a channel without confirmations."""
+
+    def __init__(self, used: Any) -> None:
+        self._used = used
+
+    def direct_send(self, queue: str, content: Any) -> None:
+        made_for, producer = getattr(self._used, _PRODUCER, (None, None))
+        if producer is None or made_for is not self._used.channel:
+            unconfirmed = self._used.channel.connection.channel()
+            unconfirmed.basic_publish = unconfirmed._basic_publish
+            producer = Producer(unconfirmed)  # type: ignore[no-untyped-call]
+            setattr(self._used, _PRODUCER, (self._used.channel, producer))
+        producer.publish(content, exchange="", routing_key=queue)
+
+
+def _is_connected(used: Any) -> bool:
+    """Check whether oslo.messaging's connection can be used as it is.
+
+    Without a channel there was no connection yet, or it broke. After a fork it is another process's.
+    """
+    return used.channel is not None and used._initial_pid == os.getpid()
+
+
+# --- direct-ensure
+
+
+def _try_without_preparation() -> None:
+    """Do what is to be done on a connection without kombu's preparations for its failure.
+
+    oslo.messaging lets kombu repeat each action until it works. That takes four functions and a class for each message.
+    A failure of the direct attempt counts as that of oslo.messaging's first attempt.
+    """
+    ensure = impl_rabbit.Connection.ensure
+
+    def try_first(used: Any, method: Callable[[], Any], *arguments: Any, **options: Any) -> Any:
+        if not _is_connected(used):
+            return ensure(used, method, *arguments, **options)
+        failures: list[BaseException] = []
+        try:
+            method()
+            return None
+        except Exception as error:
+            failures.append(error)
+
+        def attempt() -> Any:
+            if failures:
+                raise failures.pop()
+            return method()
+
+        return ensure(used, attempt, *arguments, **options)
+
+    impl_rabbit.Connection.ensure = try_first
+
+
+# --- socket-timeouts
+
+
+def _set_changed_timeouts() -> None:
+    """Set the timeout of a socket only when it changes. oslo.messaging sets it before and after each message."""
+    set_timeout = impl_rabbit.Connection.set_transport_socket_timeout
+
+    def set_if_changed(used: Any, timeout: float | None = None) -> None:
+        try:
+            sock = used.channel.connection.sock
+        except AttributeError:
+            sock = None
+        known = used.__dict__.get("nova_lite_timeout", (None, None))
+        needed = sock, _bounded(used, timeout)
+        if sock is None or known != needed or sock.gettimeout() != needed[1]:
+            set_timeout(used, timeout)
+            used.nova_lite_timeout = needed
+
+    impl_rabbit.Connection.set_transport_socket_timeout = set_if_changed
+
+
+def _bounded(used: Any, timeout: float | None) -> float | None:
+    """Return the timeout that oslo.messaging sets: at most the time after which the connection counts as lost."""
+    if not used._heartbeat_supported_and_enabled():
+        return timeout
+    longest: float = used.heartbeat_timeout_threshold
+    return longest if timeout is None else min(longest, timeout)
+
+
+# --- read-ahead, grouped-acks, direct-sockets
+
+#: The smallest number of bytes to read at a time.
+AHEAD = 16384
+
+#: Errors of a socket, plain or with TLS, that mean: no data yet.
+_AGAIN = {errno.EAGAIN, errno.EINTR, errno.ENOENT}
+
+#: Head of a frame: its type, its channel, and the size of its payload, without the end byte.
+_HEAD = struct.Struct(">BHI")
+#: Basic.Ack, a whole frame: head, class and method, tag, the flag for all earlier tags, end byte.
+_ACK = struct.Struct(">BHIHHQBB")
+
+_having_timeout = transport._AbstractTransport.having_timeout
+_write = transport._AbstractTransport.write
+_blocking_read = connection.Connection.blocking_read
+
+
+def has_frame(used: Any) -> bool:
+    """Check whether amqp's transport has read a whole frame ahead."""
+    buffer: bytes = used._read_buffer
+    return len(buffer) > _HEAD.size and len(buffer) > _HEAD.size + _HEAD.unpack_from(buffer)[2]
+
+
+def acknowledge(used: Any) -> None:
+    """Send the acknowledgements that `_group_acks` has kept back.
+
+    Raises the errors of a lost connection. The broker then delivers the messages again.
+    """
+    acks = _acks(used)
+    for channel_id in [*acks]:
+        if (tag := acks.pop(channel_id, None)) is not None:  # another thread that sends may have taken it
+            _write(used, _ACK.pack(1, channel_id, 13, 60, 80, tag, True, 0xCE))
+
+
+def _acks(used: Any) -> dict[int, int]:
+    """Return the tag of the last unacknowledged message, by channel."""
+    acks: dict[int, int] = used.__dict__.setdefault("nova_lite_acks", {})
+    return acks
+
+
+def _read_ahead() -> None:
+    """Read everything that has arrived by one system call. amqp makes nine for a message, one per part of a frame.
+
+    Each system call releases the interpreter's lock, so a busy daemon's only reading thread waits for it again.
+    """
+    transport._AbstractTransport.having_timeout = _having_timeout_if_needed
+    transport.TCPTransport._read = transport.SSLTransport._read = _read_buffered
+
+
+def _group_acks() -> None:
+    """Acknowledge messages that were read together by one frame, before the next wait or send."""
+    transport._AbstractTransport.having_timeout = _having_timeout_if_needed
+    transport._AbstractTransport.write = _write_after_acks
+    channel.Channel.basic_ack = _basic_ack
+
+
+def _use_sockets_directly() -> None:
+    """Wait once for a frame, then read it, and write without waiting first.
+
+    A Python socket with a timeout polls before each read and write, and changing its timeout is a system call. Not
+    for TLS, where unread data may be in the TLS layer, nor for eventlet's sockets.
+    """
+    if not concurrency.is_eventlet():
+        connection.Connection.blocking_read = _blocking_read_directly
+        transport.TCPTransport._setup_transport = _set_up
+
+
+def _having_timeout_if_needed(self: Any, timeout: float | None) -> Any:
+    if has_frame(self):
+        return contextlib.nullcontext()
+    acknowledge(self)
+    return _having_timeout(self, timeout)
+
+
+def _blocking_read_directly(self: Any, timeout: float | None = None) -> Any:
+    """Take the next frame. Raises TimeoutError after ``timeout`` seconds (None: the socket's own timeout).
+
+    Raises the error of a lost connection if another thread has closed the connection.
+    """
+    used = self.transport
+    if not isinstance(used, transport.TCPTransport):
+        return _blocking_read(self, timeout)
+    if not has_frame(used):
+        acknowledge(used)
+        sock = used.sock
+        if sock is None:
+            raise RecoverableConnectionError("connection already closed")
+        limit = used.nova_lite_timeout[0] = sock.gettimeout() if timeout is None else timeout
+        _wait(sock, limit)
+    return self.on_inbound_frame(used.read_frame())
+
+
+def _set_up(self: Any) -> None:
+    """Prepare amqp's transport. The functions do not refer to it, so that it is freed as soon as it is unused."""
+    self._read_buffer = b""
+    #: Seconds to wait for the rest of a frame.
+    self.nova_lite_timeout = [self.sock.gettimeout()]
+    self._quick_recv = functools.partial(_receive, self.sock, self.nova_lite_timeout)
+    self._write = functools.partial(_send, self.sock)
+
+
+def _wait(sock: Any, timeout: float | None) -> None:
+    number = sock.fileno()
+    if number < 0:
+        raise OSError(errno.EBADF, "The connection is closed")
+    readable = select.poll()
+    readable.register(number, select.POLLIN)
+    if not readable.poll(None if timeout is None else math.ceil(timeout * 1000)):
+        raise TimeoutError("timed out")
+
+
+def _receive(sock: Any, timeout: list[float | None], count: int) -> bytes:
+    """Return the available data. Without any, wait for more and raise BlockingIOError."""
+    try:
+        if sock.gettimeout() is None:  # a blocking socket: os.read would wait without end
+            received: bytes = sock.recv(count, socket.MSG_DONTWAIT)
+            return received
+        return os.read(sock.fileno(), count)
+    except BlockingIOError:
+        _wait(sock, timeout[0])
+        raise
+
+
+def _send(sock: Any, data: Any) -> None:
+    try:
+        sent = os.write(sock.fileno(), data)
+    except BlockingIOError:
+        sent = 0
+    if sent < len(data):
+        sock.sendall(data[sent:])
+
+
+def _write_after_acks(self: Any, data: Any) -> None:
+    acknowledge(self)
+    _write(self, data)
+
+
+def _basic_ack(self: Any, delivery_tag: int = 0, multiple: bool = False, argsig: str = "Lb") -> None:
+    if self.connection is None:
+        raise RecoverableConnectionError("connection already closed")
+    used = self.connection.transport
+    _acks(used)[self.channel_id] = delivery_tag
+    if not has_frame(used):
+        acknowledge(used)
+
+
+def _read_buffered(self: Any, count: int, initial: bool = False) -> bytes:
+    """Return exactly ``count`` bytes. Raises OSError when the connection is closed, and the socket's errors."""
+    buffer: bytes = self._read_buffer
+    try:
+        while len(buffer) < count:
+            try:
+                received = self._quick_recv(max(count - len(buffer), AHEAD))
+            except OSError as error:
+                if error.errno not in _AGAIN:
+                    raise
+                if initial and self.raise_on_initial_eintr:
+                    raise TimeoutError from error
+                continue
+            if not received:
+                raise OSError("Server unexpectedly closed connection")
+            buffer += received
+    finally:
+        self._read_buffer = buffer
+    self._read_buffer = buffer[count:]
+    return buffer[:count]
+
+
+_RABBIT, _TCP, _TLS = impl_rabbit.Connection, transport.TCPTransport, transport.SSLTransport
+_PUBLISH = (
+    *("self", "msg", "exchange", "routing_key", "mandatory", "immediate", "timeout", "confirm_timeout", "argsig"),
+)
+_READ = ("self", "n", "initial", "_errnos")
+
+#: All patches. One that wraps the function of another one stands before it.
+PATCHES = (
+    Patch(
+        "reply-queue-names",
+        "the broker can keep daemons from reading the replies to others",
+        (Target(impl_rabbit.RabbitDriver, "_get_reply_queue_name", ("self",)),),
+        lambda: None,  # `name_reply_queues`, for each transport
+        essential=True,
+    ),
+    Patch(
+        "auth-retry",
+        "a daemon that the broker refuses tries again every 5 seconds",
+        (Target(_RABBIT, "consume", ("self", "timeout")),),
+        _retry_refused_consumers,
+        essential=True,
+    ),
+    Patch(
+        "broker-alarms",
+        "requests fail at once while the broker takes no messages",
+        (
+            Target(_RABBIT, "_publish", ("self", "exchange", "msg", "routing_key", "timeout", "transport_options")),
+            Target(_RABBIT, "_on_connection_blocked", ("reason",)),
+        ),
+        _give_up_during_alarms,
+        essential=True,
+    ),
+    Patch(
+        "host-replies",
+        "replies to compute hosts are not confirmed by the broker",
+        (
+            Target(amqpdriver.AMQPIncomingMessage, "reply", ("self", "reply", "failure")),
+            Target(amqpdriver.AMQPIncomingMessage, "_send_reply", ("self", "conn", "reply", "failure", "ending")),
+            Target(channel.Channel, "_basic_publish", _PUBLISH),
+        ),
+        _reply_to_hosts_unconfirmed,
+    ),
+    Patch(
+        "later-replies",
+        "an RPC method may return a future, and release its thread",
+        (Target(amqpdriver.AMQPIncomingMessage, "reply", ("self", "reply", "failure")),),
+        _reply_later,
+        essential=True,
+    ),
+    Patch(
+        "direct-ensure",
+        "messages are sent and read without preparations for a failure",
+        (
+            Target(
+                _RABBIT,
+                "ensure",
+                ("self", "method", "retry", "recoverable_error_callback", "error_callback", "timeout_is_error"),
+            ),
+        ),
+        _try_without_preparation,
+    ),
+    Patch(
+        "socket-timeouts",
+        "the timeout of a socket is set only when it changes",
+        (Target(_RABBIT, "set_transport_socket_timeout", ("self", "timeout")),),
+        _set_changed_timeouts,
+    ),
+    Patch(
+        "read-ahead",
+        "one system call reads all messages that have arrived",
+        (
+            Target(_TCP, "_read", _READ),
+            Target(_TLS, "_read", _READ),
+            Target(transport._AbstractTransport, "having_timeout", ("self", "timeout")),
+        ),
+        _read_ahead,
+    ),
+    Patch(
+        "grouped-acks",
+        "messages that were read together are acknowledged together",
+        (
+            Target(channel.Channel, "basic_ack", ("self", "delivery_tag", "multiple", "argsig")),
+            Target(transport._AbstractTransport, "write", ("self", "s")),
+            Target(transport._AbstractTransport, "having_timeout", ("self", "timeout")),
+        ),
+        _group_acks,
+    ),
+    Patch(
+        "direct-sockets",
+        "a frame is waited for once, and written without waiting",
+        (
+            Target(connection.Connection, "blocking_read", ("self", "timeout")),
+            Target(_TCP, "_setup_transport", ("self",)),
+        ),
+        _use_sockets_directly,
+    ),
+)

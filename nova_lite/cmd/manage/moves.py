@@ -1,6 +1,6 @@
-"""Carries out plans of moves: asks for each what a user of the API would ask for, and sees it through.
+"""Carries out plans of moves through the same operations that users of the API have, and waits for each one.
 
-A server that runs is migrated live; one that is off, or that its hosts cannot move running, is migrated cold, and the
+A running server is migrated live. A server that is off, or cannot be moved while it runs, is migrated cold, and the
 move is confirmed.
 """
 
@@ -25,17 +25,17 @@ from nova_lite.objects import Instance, InstanceAction
 LIVE = "live"
 COLD = "cold"
 
-#: Seconds between two looks at a server that moves, and between two lines about it.
+#: Seconds between two reads of a moving server, and between two lines about its progress.
 POLL = 1.0
-TELL = 10.0
+PROGRESS = 10.0
 
-#: The steps at which hosts find out that they cannot move a server while it runs; nothing was done to it until then.
+#: Events of the steps at which hosts check whether they can move a running server. They change nothing.
 _CHECKS = {step.event for step in operations.LIVE_MIGRATE.steps if step.name in (operations.CHECK, operations.PREPARE)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """From host to host. ``target`` None: the plan has found none, and ``reason`` says why."""
+    """Move of one server. ``target`` is None if the plan found no host; then ``reason`` explains why."""
 
     uuid: str
     name: str
@@ -49,14 +49,15 @@ class Move:
 
 @dataclasses.dataclass
 class Result:
-    """``reason``: why it did not move; "" if it did."""
+    """Result of a move. ``reason``: why the server did not move; "" if it did."""
 
     way: str | None = None
     reason: str = ""
 
 
 class NotMoved(Exception):
-    """The reason, for an operator. ``unable``: its hosts cannot move it that way, and have not begun to."""
+    """Reason why a server did not move, for an operator. ``unable``: its hosts cannot move it in this way, and have not
+    begun."""
 
     def __init__(self, reason: str, unable: bool = False) -> None:
         super().__init__(reason)
@@ -64,7 +65,7 @@ class NotMoved(Exception):
 
 
 def disable(app: App, host: str) -> None:
-    """The host gets no new servers from now on."""
+    """Disable the host, so that it gets no new servers."""
     conductor = app.servers.conductor
     for service in conductor.service_list(app.context, host, "nova-compute"):
         if not service.disabled:
@@ -74,7 +75,7 @@ def disable(app: App, host: str) -> None:
 
 
 def carry_out(app: App, args: argparse.Namespace, planned: Sequence[Move]) -> int:
-    """Do it; the exit status: 1 if a server is still where it was."""
+    """Carry out the moves. Return the exit status: 1 if a server is still where it was."""
     results = Mover(app, args.way, args.at_once).run(planned)
     app.show(
         ("Server", "Name", "From", "To", "How", "Why Not"),
@@ -89,7 +90,8 @@ def carry_out(app: App, args: argparse.Namespace, planned: Sequence[Move]) -> in
 
 
 class Mover:
-    """``way``: `LIVE` or `COLD`, or None where each server goes as it can; ``at_once``: how many go at a time."""
+    """Carries out moves. ``way``: `LIVE`, `COLD`, or None to choose for each server; ``at_once``: number of moves at a
+    time."""
 
     def __init__(self, app: App, way: str | None, at_once: int) -> None:
         self._app = app
@@ -101,7 +103,10 @@ class Mover:
         self._running: dict[futures.Future[Result], Move] = {}
 
     def run(self, planned: Sequence[Move]) -> dict[Move, Result]:
-        """Each move once, in the plan's order. After SIGINT none begins, after a second one none is waited for."""
+        """Carry out each move once, in the order of the plan.
+
+        After SIGINT, no further move begins. After a second one, running moves are not waited for.
+        """
         results = {move: Result(reason=move.reason) for move in planned if move.target is None}
         for move, result in results.items():
             self._app.say(f"{move}: not moved: {result.reason}")
@@ -119,12 +124,15 @@ class Mover:
         return results | {move: Result(reason="not begun: stopped") for move in waiting}
 
     def _begin(self, pool: futures.Executor, waiting: list[Move]) -> None:
-        """What has room to go. One that may need the place of a server that leaves its target waits for that."""
+        """Begin the moves for which there is room.
+
+        A move waits while an earlier move takes a server away from its target, because it may need that place.
+        """
         for move in list(waiting):
             if self._stopping.is_set() or len(self._running) >= self._at_once:
                 return
             earlier = [*self._running.values(), *waiting[: waiting.index(move)]]
-            if all(each.source != move.target for each in earlier):
+            if all(other.source != move.target for other in earlier):
                 waiting.remove(move)
                 self._running[pool.submit(self._move, move)] = move
 
@@ -136,7 +144,7 @@ class Mover:
                 return
             self._stopping.set()
             self._app.say(
-                "Stopping: nothing new begins, and what is under way is waited for. Once more, and it goes on without."
+                "Stopping: no further move begins; waiting for the running ones. Interrupt again to leave them running."
             )
 
         before = signal.signal(signal.SIGINT, stop)
@@ -157,7 +165,7 @@ class Mover:
             except NotMoved as error:
                 if self._way is not None or not error.unable:
                     raise
-                self._app.say(f"{move}: it cannot be moved while it runs: {error}")
+                self._app.say(f"{move}: cannot be moved while it runs: {error}")
                 result.way = COLD
                 self._go(move, COLD)
         except NotMoved as error:
@@ -187,33 +195,34 @@ class Mover:
             self._do(move, operations.MIGRATE, {"host": move.target})
             self._app.say(f"{move}: is on {move.target}; the move is confirmed")
             self._do(move, operations.CONFIRM_RESIZE, {})
-        if (found := self._instance(move).host) != move.target:
-            raise NotMoved(f"it is on {found or 'no host'}")
+        if (host := self._instance(move).host) != move.target:
+            raise NotMoved(f"it is on {host or 'no host'}")
 
     def _do(self, move: Move, row: operations.Operation, payload: dict[str, Any]) -> None:
-        """Have an operation accepted, and wait until it has ended; raises `NotMoved` if that was no success."""
+        """Start an operation and wait for its end. Raises `NotMoved` if it fails."""
         context = get_admin_context()
         self._servers.accept(context, move.uuid, row.kind, payload)
-        told = time.monotonic()
+        shown = time.monotonic()
         while (action := self._action(context, move)) is None or action.finish_time is None:
             if self._leaving.wait(POLL):
-                raise NotMoved(f"the {row.kind} goes on, and was not waited for")
-            if time.monotonic() - told >= TELL:
-                told = time.monotonic()
-                self._tell(move, row, action)
+                raise NotMoved(f"the {row.kind} goes on; the command does not wait for it")
+            if time.monotonic() - shown >= PROGRESS:
+                shown = time.monotonic()
+                self._show_progress(move, row, action)
         if action.message is not None:
             failed = next((event for event in reversed(action.events) if event.result == "Error"), None)
             cause = (failed.details if failed else None) or f"the {row.kind} has failed"
             raise NotMoved(cause, unable=failed is not None and failed.event in _CHECKS)
 
-    def _tell(self, move: Move, row: operations.Operation, action: InstanceAction | None) -> None:
+    def _show_progress(self, move: Move, row: operations.Operation, action: InstanceAction | None) -> None:
         step = (action.events[-1].event if action is not None and action.events else "") or row.kind
         with contextlib.suppress(exceptions.ServiceUnavailable):
             progress = self._instance(move).progress if row is operations.LIVE_MIGRATE else 0
             self._app.say(f"{move}: {step}" + (f", {progress} %" if progress else ""))
 
     def _action(self, context: RequestContext, move: Move) -> InstanceAction | None:
-        """None while nobody answers: what is accepted ends, and is asked for again."""
+        """Return the action, or None while no conductor replies. An accepted action ends anyway, so the caller reads it
+        again."""
         try:
             return self._servers.conductor.action_get(context, move.uuid, str(context.request_id))
         except exceptions.ServiceUnavailable:

@@ -1,4 +1,7 @@
-"""``scheduler``: why a server is where it is, or nowhere; and whether one like this would fit. Nothing is booted."""
+"""``scheduler``: explains why a server is on its host or on none, and whether a new one would fit.
+
+Nothing is booted.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ from nova_lite.scheduler import core, filters, plans, weights
 def register(commands: Commands) -> None:
     noun = commands.noun("scheduler", "Explain the scheduler's decisions.")
     explain_ = commands.verb(
-        noun, "explain", "Where a server would go now, or why it cannot; nothing is booted.", explain
+        noun, "explain", "Show where a server would be placed now, or why no host fits. Nothing is booted.", explain
     )
-    explain_.add_argument("server", nargs="?", metavar="SERVER", help="uuid; its fault is shown as well")
+    explain_.add_argument("server", nargs="?", metavar="SERVER", help="uuid of a server; its fault is shown as well")
     explain_.add_argument("--flavor", metavar="ID", help="explain a hypothetical server with this flavor instead")
     explain_.add_argument("--image", metavar="ID")
     explain_.add_argument("--az", metavar="ZONE")
@@ -39,15 +42,15 @@ def explain(app: App, args: argparse.Namespace) -> int:
     if args.server is None:
         states, spec = app.db.read(_imagined, app, args)
     else:
-        states, spec, told = app.db.read(_of_server, app, args.server)
-        app.show(("Server", "State", "Host", "Fault", "Details"), [told])
-        if told[2] is not None:
+        states, spec, server = app.db.read(_of_server, app, args.server)
+        app.show(("Server", "State", "Host", "Fault", "Details"), [server])
+        if server[2] is not None:
             return 0
     return _decide(app, states, spec)
 
 
 def decider(app: App) -> tuple[list[filters.HostFilter], list[weights.HostWeigher], core.Options]:
-    """What the scheduler daemon decides with, by the same configuration."""
+    """Return filters, weighers and options by the same configuration as the scheduler daemon."""
     options = core.Options(app.conf.scheduler.host_subset_size, app.conf.scheduler.max_alternates)
     return filters.load(app.conf), weights.load(app.conf), options
 
@@ -62,7 +65,7 @@ def _decide(app: App, states: list[HostState], spec: RequestSpec) -> int:
     app.show(
         ("Fits", "Host", "Node", "Alternates"),
         [
-            (True, place.selected.host, place.selected.node, [each.host for each in place.alternates])
+            (True, place.selected.host, place.selected.node, [alternate.host for alternate in place.alternates])
             for place in places
         ],
     )
@@ -101,16 +104,18 @@ def _group(uow: UnitOfWork, context: RequestContext, hint: list[str] | str | Non
 
 
 def _of_server(uow: UnitOfWork, app: App, server: str) -> tuple[list[HostState], RequestSpec, tuple[str | None, ...]]:
-    """The hosts, what the scheduler is asked for this server, and what is known of it: uuid, state, host, fault."""
+    """Return the hosts, the request spec of the server, and its uuid, state, host and fault."""
     row = instances.get_row(uow, app.context, server, deleted=True)
     fault = row.fault or {}
-    message = fault.get("message") or next((each.message for each in action_log.list_(uow, app.context, server)), None)
-    told = (row.uuid, row.vm_state, row.host, message, fault.get("details"))
-    return hosts.states(uow), request_spec(uow, row, []), told
+    message = fault.get("message") or next(
+        (action.message for action in action_log.list_(uow, app.context, server)), None
+    )
+    shown = (row.uuid, row.vm_state, row.host, message, fault.get("details"))
+    return hosts.states(uow), request_spec(uow, row, []), shown
 
 
 def drain(app: App, args: argparse.Namespace) -> int:
-    """``host drain``: 1 if a server stays, or (``--dry-run``) has nowhere to go."""
+    """Carry out ``host drain``. Return 1 if a server stays, or (``--dry-run``) no host fits it."""
 
     def read(uow: UnitOfWork) -> tuple[list[HostState], list[RequestSpec], dict[str, str]]:
         states = hosts.states(uow)
@@ -119,16 +124,16 @@ def drain(app: App, args: argparse.Namespace) -> int:
             raise exceptions.HostNotFound(host=args.host)
         if not (source[0].up or args.dry_run):
             raise exceptions.InvalidInput(reason=f"host {args.host} is down: its servers can only be evacuated.")
-        placed = [each for state in source for each in state.instances]
-        found = instances.rows_by_uuid(uow, placed).values()
-        rows = sorted((row for row in found if not row.deleted), key=lambda row: row.id)
+        placed = [uuid for state in source for uuid in state.instances]
+        rows_by_uuid = instances.rows_by_uuid(uow, placed)
+        rows = sorted((row for row in rows_by_uuid.values() if not row.deleted), key=lambda row: row.id)
         specs = [request_spec(uow, row, [args.host]) for row in rows]
         for spec in specs:
             spec.current_zone = source[0].availability_zone
         return states, specs, {row.uuid: row.display_name for row in rows}
 
     if not args.dry_run:
-        app.db.read(read)  # what cannot be is said before the host is disabled
+        app.db.read(read)  # raises its errors before the host is disabled
         moves.disable(app, args.host)
     states, specs, names = app.db.read(read)
     planned = plans.drain(args.host, states, specs, *decider(app), random.Random())
@@ -137,8 +142,8 @@ def drain(app: App, args: argparse.Namespace) -> int:
             app,
             args,
             [
-                moves.Move(each.instance_uuid, names[each.instance_uuid], args.host, each.target, each.reason)
-                for each in planned
+                moves.Move(move.instance_uuid, names[move.instance_uuid], args.host, move.target, move.reason)
+                for move in planned
             ],
         )
     app.show(
@@ -149,13 +154,16 @@ def drain(app: App, args: argparse.Namespace) -> int:
 
 
 def rebalance(app: App, args: argparse.Namespace) -> int:
-    """``host rebalance``: moves among the hosts that are up and enabled, and (``--dry-run``) the spread of their use:
-    one line without a server if nothing is to be moved."""
+    """Carry out ``host rebalance`` among the hosts that are up and enabled.
+
+    With ``--dry-run``, show the steps and the spread of use. If there is nothing to move, show one line without a
+    server.
+    """
 
     def read(uow: UnitOfWork) -> tuple[list[HostState], list[RequestSpec], dict[str, str]]:
         chosen = [state for state in hosts.states(uow) if _takes_part(state, args)]
-        there = {each for state in chosen for each in state.instances}
-        rows = [row for row in instances.movable(uow) if row.uuid in there]
+        placed = {uuid for state in chosen for uuid in state.instances}
+        rows = [row for row in instances.movable(uow) if row.uuid in placed]
         return chosen, [request_spec(uow, row, []) for row in rows], {row.uuid: row.display_name for row in rows}
 
     chosen, specs, names = app.db.read(read)
@@ -186,5 +194,5 @@ def _takes_part(state: HostState, args: argparse.Namespace) -> bool:
         state.up
         and not state.disabled
         and args.az in (None, state.availability_zone)
-        and (args.aggregate is None or any(each.name == args.aggregate for each in state.aggregates))
+        and (args.aggregate is None or any(aggregate.name == args.aggregate for aggregate in state.aggregates))
     )

@@ -110,25 +110,25 @@ def servers(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> Servers:
     return made
 
 
-def test_a_host_is_drained(tool: Tool, servers: Servers) -> None:
+def test_drained_host_has_no_servers_left(tool: Tool, servers: Servers) -> None:
     report(tool, "h1", "h2", "h3")
     runs, off = servers.server("h1"), servers.server("h1", vm_state="stopped")
     servers.server("h2")
     found = tool.json("host", "drain", "h1")
-    assert {(each["server"], each["how"], each["why_not"]) for each in found} == {
+    assert {(move["server"], move["how"], move["why_not"]) for move in found} == {
         (runs, "live", None),
         (off, "cold", None),
     }
     assert servers.kinds(runs) == ["live-migration"]
     assert servers.kinds(off) == ["migrate", "confirmResize"]
-    assert all(servers.places[each["server"]] == each["to"] != "h1" for each in found)
+    assert all(servers.places[move["server"]] == move["to"] != "h1" for move in found)
     assert servers.services == {"h1": True}
     for line in ("Host h1 is disabled", f"{runs} (vm): live to", f"{off} (vm): moved to", "2 of 2 server(s) moved."):
         assert line in tool.error
 
 
 @pytest.mark.parametrize(("way", "kinds"), [("--cold", ["migrate", "confirmResize"]), ("--live", ["live-migration"])])
-def test_the_way_is_forced(tool: Tool, servers: Servers, way: str, kinds: list[str]) -> None:
+def test_move_goes_the_requested_way(tool: Tool, servers: Servers, way: str, kinds: list[str]) -> None:
     report(tool, "h1", "h2")
     uuid = servers.server("h1")
     tool("host", "drain", "h1", way)
@@ -152,7 +152,7 @@ def test_failed_move_has_a_reason(tool: Tool, servers: Servers, event: str) -> N
     failing, other = servers.server("h1"), servers.server("h1")
     servers.fails[failing, "live-migration"] = (event, "it changes its memory too fast")
     found = tool.json("host", "drain", "h1", "--live", status=1)
-    assert {each["server"]: each["why_not"] for each in found} == {
+    assert {move["server"]: move["why_not"] for move in found} == {
         failing: "it changes its memory too fast",
         other: None,
     }
@@ -160,7 +160,7 @@ def test_failed_move_has_a_reason(tool: Tool, servers: Servers, event: str) -> N
     assert "1 of 2 server(s) moved." in tool.error
 
 
-def test_a_move_that_went_wrong_on_its_way_is_not_tried_another_way(tool: Tool, servers: Servers) -> None:
+def test_live_migration_that_fails_after_the_checks_is_not_retried_cold(tool: Tool, servers: Servers) -> None:
     report(tool, "h1", "h2")
     uuid = servers.server("h1")
     servers.fails[uuid, "live-migration"] = ("compute_live_migration", "aborted")
@@ -168,11 +168,11 @@ def test_a_move_that_went_wrong_on_its_way_is_not_tried_another_way(tool: Tool, 
     assert servers.kinds(uuid) == ["live-migration"]
 
 
-def test_states_that_do_not_move_and_places_that_there_are_not(tool: Tool, servers: Servers) -> None:
+def test_servers_without_a_target_or_in_error_stay_with_a_reason(tool: Tool, servers: Servers) -> None:
     report(tool, "h1", "h2")
     broken, one, two = servers.server("h1", vm_state="error"), servers.server("h1"), servers.server("h1")
-    found = {each["server"]: each for each in tool.json("host", "drain", "h1", status=1)}
-    reasons = {uuid: each["why_not"] for uuid, each in found.items()}
+    found = {move["server"]: move for move in tool.json("host", "drain", "h1", status=1)}
+    reasons = {uuid: move["why_not"] for uuid, move in found.items()}
     nowhere = [uuid for uuid in (broken, one, two) if "failed RamFilter" in str(reasons[uuid])]
     assert len(nowhere) == 1
     if broken not in nowhere:
@@ -190,7 +190,7 @@ def test_move_of_a_server_that_left_or_was_deleted_is_skipped(tool: Tool, server
     assert "is deleted" in tool.error
 
 
-def test_a_host_that_is_down_is_not_drained(tool: Tool, servers: Servers) -> None:
+def test_drain_of_a_host_that_is_down_is_refused(tool: Tool, servers: Servers) -> None:
     report(tool, "h1", "h2")
     servers.server("h1")
     database = tool.database_of()
@@ -226,7 +226,7 @@ def test_move_into_an_occupied_place_waits(tool: Tool, servers: Servers) -> None
     assert (servers.most, [uuid for uuid, _ in servers.asked]) == (1, [first, second])
 
 
-def test_hosts_are_evened_out(tool: Tool, servers: Servers) -> None:
+def test_rebalance_moves_a_server_to_the_emptier_host(tool: Tool, servers: Servers) -> None:
     report(tool, "h1", "h2")
     for _ in range(2):
         servers.server("h1")
@@ -241,7 +241,7 @@ def test_empty_plan_does_nothing(tool: Tool, servers: Servers) -> None:
     assert "0 of 0 server(s) moved." in tool.error
 
 
-def test_a_conductor_that_is_away_for_a_moment_is_asked_again(tool: Tool, servers: Servers) -> None:
+def test_move_survives_a_conductor_that_is_away_for_a_moment(tool: Tool, servers: Servers) -> None:
     report(tool, "h1", "h2")
     servers.server("h1")
     servers.unheard = 5
@@ -249,8 +249,8 @@ def test_a_conductor_that_is_away_for_a_moment_is_asked_again(tool: Tool, server
     assert "1 of 1 server(s) moved." in tool.text
 
 
-def test_long_ones_say_how_far_they_are(tool: Tool, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moves, "TELL", 0.0)
+def test_long_move_shows_its_progress(tool: Tool, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves, "PROGRESS", 0.0)
     report(tool, "h1", "h2")
     uuid = servers.server("h1")
     tool("host", "drain", "h1")
@@ -268,14 +268,14 @@ def test_mover_stops_on_request(tool: Tool, servers: Servers) -> None:
     servers.accepted = lambda uuid, kind: interrupt() if kind == "migrate" else None
     handler = signal.getsignal(signal.SIGINT)
     found = tool.json("host", "drain", "h1", status=1)
-    assert [each["why_not"] for each in found] == [None, "not begun: stopped"]
-    assert servers.kinds(found[0]["server"]) == ["migrate", "confirmResize"], "what is under way ends"
-    assert "Stopping: nothing new begins, and what is under way is waited for." in tool.error
+    assert [move["why_not"] for move in found] == [None, "not begun: stopped"]
+    assert servers.kinds(found[0]["server"]) == ["migrate", "confirmResize"], "a running move ends"
+    assert "Stopping: no further move begins; waiting for the running ones." in tool.error
     assert "1 of 2 server(s) moved." in tool.error
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_told_twice_it_leaves(tool: Tool, servers: Servers) -> None:
+def test_second_interrupt_leaves_running_moves(tool: Tool, servers: Servers) -> None:
     report(tool, "h1", "h2")
     servers.server("h1")
     servers.waits = 10**9
@@ -291,14 +291,14 @@ def test_told_twice_it_leaves(tool: Tool, servers: Servers) -> None:
     servers.accepted = leave
     began = time.monotonic()
     (found,) = tool.json("host", "drain", "h1", status=1)
-    assert found["why_not"] == "the live-migration goes on, and was not waited for"
+    assert found["why_not"] == "the live-migration goes on; the command does not wait for it"
     assert time.monotonic() - began < DEADLINE
 
 
 # --- retire
 
 
-def test_a_host_is_retired(tool: Tool, servers: Servers) -> None:
+def test_retire_closes_actions_of_the_host_once_servers_are_accounted_for(tool: Tool, servers: Servers) -> None:
     server = RetiredServer(uuid="u", name="vm", vm_state="active", outcome="evacuate it")
     asked = []
 

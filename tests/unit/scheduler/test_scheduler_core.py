@@ -56,7 +56,7 @@ def select(
 
 
 def names(destinations: list[Destination]) -> list[str]:
-    return [each.selected.host for each in destinations]
+    return [item.selected.host for item in destinations]
 
 
 def refusal(hosts: Sequence[HostState], request: RequestSpec) -> exceptions.NoValidHost:
@@ -68,18 +68,18 @@ def refusal(hosts: Sequence[HostState], request: RequestSpec) -> exceptions.NoVa
 # --- examples
 
 
-def test_the_emptiest_host_first_with_alternates_in_order() -> None:
+def test_emptiest_host_is_selected_with_alternates_in_order() -> None:
     hosts = [host(1, memory_mb_used=4096), host(2), host(3, memory_mb_used=2048), host(4, memory_mb_used=8192)]
     (destination,) = select(hosts, spec())
     assert destination.instance_uuid == "uuid-0"
     assert destination.selected.host == "host2"
     assert destination.selected.limits == {"memory_mb": 8192, "vcpus": 16, "disk_gb": 100}
-    assert [each.host for each in destination.alternates] == ["host3", "host1"]
+    assert [item.host for item in destination.alternates] == ["host3", "host1"]
 
 
 def test_instances_spread_and_keep_their_order() -> None:
     destinations = select([host(1), host(2), host(3)], spec(6))
-    assert [each.instance_uuid for each in destinations] == [f"uuid-{number}" for number in range(6)]
+    assert [item.instance_uuid for item in destinations] == [f"uuid-{number}" for number in range(6)]
     assert Counter(names(destinations)) == {"host1": 2, "host2": 2, "host3": 2}
 
 
@@ -88,16 +88,16 @@ def test_negative_multipliers_stack() -> None:
     assert names(select([host(1), host(2, memory_mb_used=512)], spec(3), weighers=weighers)) == ["host2"] * 3
 
 
-def test_no_instances_need_no_hosts() -> None:
+def test_request_without_instances_needs_no_host() -> None:
     assert select([], spec(0)) == []
 
 
 def test_alternates_never_name_the_selected_host() -> None:
     (destination,) = select([host(1), host(2, host="host1"), host(3)], spec())
-    assert [each.host for each in destination.alternates] == ["host3"]
+    assert [item.host for item in destination.alternates] == ["host3"]
 
 
-def test_max_alternates() -> None:
+def test_alternates_are_limited_by_max_alternates() -> None:
     hosts = [host(number) for number in range(6)]
     assert [len(select(hosts, spec(), max_alternates=count)[0].alternates) for count in (0, 2, 9)] == [0, 2, 5]
 
@@ -123,7 +123,7 @@ def test_anti_affinity_spreads_over_hosts_and_not_only_nodes() -> None:
 def test_anti_affine_members_have_no_alternate_in_common() -> None:
     request = spec(2, instance_group=group("anti-affinity"))
     destinations = select([host(number) for number in range(1, 7)], request, max_alternates=2)
-    alternates = [each.host for destination in destinations for each in destination.alternates]
+    alternates = [item.host for destination in destinations for item in destination.alternates]
     assert len(alternates) == len(set(alternates)) == 4
     assert not set(alternates) & set(names(destinations))
 
@@ -138,7 +138,7 @@ def test_forced_host_skips_filters() -> None:
     assert destination.alternates == []
 
 
-def test_a_requested_destination_skips_no_filter() -> None:
+def test_requested_destination_skips_no_filter() -> None:
     hosts = [host(1), host(2, disabled=True), host(3, memory_mb=100), host(4, up=False), host(5, node="n5")]
     assert names(select(hosts, spec(requested_destination=RequestedDestination(host="host1")))) == ["host1"]
     assert names(select(hosts, spec(requested_destination=RequestedDestination(node="n5")))) == ["host5"]
@@ -156,7 +156,7 @@ def test_a_requested_destination_skips_no_filter() -> None:
     assert "1 failed RetryFilter (already tried)" in refusal(hosts, tried).message
 
 
-def test_a_requested_destination_has_no_alternates_elsewhere() -> None:
+def test_requested_destination_has_no_alternates_elsewhere() -> None:
     hosts = [host(1, node="n1"), host(2, host="host1", node="n2"), host(3)]
     (found,) = select(
         hosts, spec(requested_destination=RequestedDestination(host="host1", node="n2")), max_alternates=3
@@ -164,7 +164,7 @@ def test_a_requested_destination_has_no_alternates_elsewhere() -> None:
     assert (found.selected.node, found.alternates) == ("n2", [])
 
 
-def test_forced_node() -> None:
+def test_forced_node_is_the_only_candidate() -> None:
     hosts = [host(1), host(2, node="rack7"), host(3, host="host2", node="rack8")]
     assert select(hosts, spec(forced_node="rack7"))[0].selected.node == "rack7"
     assert select(hosts, spec(forced_host="host2", forced_node="rack8"))[0].selected.node == "rack8"
@@ -179,7 +179,7 @@ def test_forced_node() -> None:
         ({"forced_host": "host1", "ignore_hosts": ["host1"]}, "was already tried"),
     ],
 )
-def test_forced_host_that_cannot_be(forced: dict[str, Any], reason: str) -> None:
+def test_unusable_forced_host_is_refused_with_a_reason(forced: dict[str, Any], reason: str) -> None:
     error = refusal([host(1), host(2, up=False)], spec(**forced))
     assert error.message == f"No valid host was found. The requested host {reason}."
     assert forced["forced_host"] in error.kwargs["details"]
@@ -189,7 +189,7 @@ def test_forced_host_that_cannot_be(forced: dict[str, Any], reason: str) -> None
 # --- reasons
 
 
-def test_reasons_count_the_hosts_that_each_filter_took_out() -> None:
+def test_reasons_count_rejected_hosts_by_filter() -> None:
     hosts = [host(number, memory_mb_used=8192 - 30 * number) for number in range(1, 10)]
     hosts += [host(10, up=False), host(11, disabled=True), host(12, up=False)]
     error = refusal(hosts, spec())
@@ -203,7 +203,7 @@ def test_reasons_count_the_hosts_that_each_filter_took_out() -> None:
     assert second == "ComputeFilter took out 3 of 12 hosts: host10 (down), host11 (disabled), host12 (down)."
 
 
-def test_reasons_say_how_many_would_fit() -> None:
+def test_reasons_count_the_instances_that_would_fit() -> None:
     error = refusal([host(1, memory_mb=1024), host(2, up=False)], spec(3))
     assert error.kwargs["reason"] == (
         "There is room for 2 of the 3 servers requested. Of 2 hosts, 1 failed RamFilter (512 MB requested, at most "
@@ -211,18 +211,18 @@ def test_reasons_say_how_many_would_fit() -> None:
     )
 
 
-def test_no_hosts_at_all() -> None:
+def test_cloud_without_hosts_is_the_reason() -> None:
     assert refusal([], spec()).message == "No valid host was found. There are no compute hosts."
 
 
-def test_owner_is_told_no_host_names() -> None:
+def test_message_for_the_owner_names_no_host() -> None:
     hosts = [host(1, host="secret-1", memory_mb=1), host(2, host="secret-2", up=False)]
     error = refusal(hosts, spec())
     assert "secret" not in error.message
     assert "secret-1" in error.kwargs["details"]
 
 
-def test_a_filter_without_reasons_is_still_counted() -> None:
+def test_filter_without_reasons_is_still_counted() -> None:
     class Never(HostFilter):
         def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
             return False
@@ -233,26 +233,26 @@ def test_a_filter_without_reasons_is_still_counted() -> None:
     assert caught.value.kwargs["details"] == "Never took out 1 of 1 host: host1."
 
 
-# --- plugins are asked no more than needed
+# --- plugins are called no more often than needed
 
 
-def test_filters_are_asked_once_per_host_and_again_only_for_what_changed() -> None:
+def test_filters_check_each_host_once_and_changed_hosts_again() -> None:
     class Counting(HostFilter):
         def __init__(self, once: bool) -> None:
             self.run_once_per_request = once
-            self.asked = 0
+            self.calls = 0
 
         def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
-            self.asked += 1
+            self.calls += 1
             return True
 
     once, again = Counting(True), Counting(False)
     select([host(number) for number in range(1000)], spec(100), filters=[once, again], max_alternates=0)
-    assert once.asked == 1000
-    assert again.asked == 1000 + 100
+    assert once.calls == 1000
+    assert again.calls == 1000 + 100
 
 
-def test_a_filter_that_does_not_apply_is_not_asked() -> None:
+def test_filter_that_does_not_apply_is_not_called() -> None:
     class Elsewhere(HostFilter):
         def applies(self, spec: RequestSpec) -> bool:
             return False
@@ -314,13 +314,13 @@ OPTIONS = st.builds(core.Options, st.integers(1, 4), st.integers(0, 4))
 def naive(
     hosts: Sequence[HostState], request: RequestSpec, options: core.Options, rng: random.Random
 ) -> list[Destination] | None:
-    """The same decision the slow way: filter and sort all hosts again for every instance. None: no valid host."""
+    """Decide in the slow way: filter and sort all hosts again for each instance. Return None without a valid host."""
     request = copy.deepcopy(request)
     hosts = list(hosts)
 
     def fitting() -> list[int]:
-        applying = [each for each in FILTERS if each.applies(request)]
-        return [n for n, each in enumerate(hosts) if all(f.host_passes(each, request) for f in applying)]
+        applying = [item for item in FILTERS if item.applies(request)]
+        return [n for n, item in enumerate(hosts) if all(f.host_passes(item, request) for f in applying)]
 
     scale = []
     for weigher in WEIGHERS:
@@ -385,11 +385,11 @@ def test_order_of_filters_does_not_matter(
 
 @EXAMPLES
 @given(hosts=HOSTS, request=SPECS, options=OPTIONS, seed=st.integers(0, 3))
-def test_never_over_capacity_and_never_against_a_filter(
+def test_decision_respects_capacity_and_filters(
     hosts: list[HostState], request: RequestSpec, options: core.Options, seed: int
 ) -> None:
     destinations = decide(hosts, request, options, seed, FILTERS) or []
-    by_name = {each.host: each for each in hosts}
+    by_name = {item.host: item for item in hosts}
     placed = Counter(names(destinations))
     for name, count in placed.items():
         state = by_name[name]
@@ -429,7 +429,7 @@ def test_group_policies_are_never_violated(
 
 @EXAMPLES
 @given(hosts=HOSTS, request=SPECS, options=OPTIONS, seed=st.integers(0, 3))
-def test_nothing_given_is_changed_and_the_decision_can_be_repeated(
+def test_decision_changes_no_argument_and_can_be_repeated(
     hosts: list[HostState], request: RequestSpec, options: core.Options, seed: int
 ) -> None:
     before = msgspec.json.encode([hosts, request])
@@ -446,4 +446,4 @@ def test_reasons_account_for_every_host(hosts: list[HostState], request: Request
     except exceptions.NoValidHost as error:
         lines = error.kwargs["details"].split("\n") if hosts else []
         assert sum(int(line.split(" took out ")[1].split()[0]) for line in lines) == len(hosts)
-        assert not any(each.host in error.message for each in hosts)
+        assert not any(item.host in error.message for item in hosts)

@@ -27,7 +27,7 @@ def closed_port() -> int:
 
 
 @pytest.mark.parametrize("mode", ["threading", "eventlet"])
-def test_broker_down(mode: str, tmp_path: Path) -> None:
+def test_daemon_without_broker_logs_one_line_per_attempt(mode: str, tmp_path: Path) -> None:
     config = tmp_path / "nova-lite.conf"
     config.write_text(
         f"[DEFAULT]\ntransport_url = rabbit://guest:guest@127.0.0.1:{closed_port()}/\nstartup_retry_interval = 1\n"
@@ -58,7 +58,7 @@ def test_broker_down(mode: str, tmp_path: Path) -> None:
     assert last.endswith("nova-lite-scheduler is stopping")
 
 
-def test_each_attempt_has_the_same_transport(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempts_to_connect_share_one_transport(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transport holds connections and threads; one for each attempt would add up while the broker is away."""
     made = []
 
@@ -86,7 +86,7 @@ def test_each_attempt_has_the_same_transport(monkeypatch: pytest.MonkeyPatch) ->
     assert made[-1] == "cleaned up"
 
 
-def test_an_unknown_filter_ends_the_daemon_with_one_line(tmp_path: Path) -> None:
+def test_unknown_filter_ends_the_daemon_with_one_line(tmp_path: Path) -> None:
     config = tmp_path / "nova-lite.conf"
     config.write_text(
         f"[DEFAULT]\nlog_file = {tmp_path / 'log'}\n[scheduler]\nenabled_filters = RamFilter, NoSuchFilter\n"

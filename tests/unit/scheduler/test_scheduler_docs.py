@@ -16,7 +16,7 @@ from .builders import host, spec
 PAGE = Path(__file__).resolve().parents[3] / "docs/explanation/scheduling.md"
 
 
-def test_the_filter_in_the_documentation() -> None:
+def test_filter_in_the_documentation_works() -> None:
     example = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert example is not None
     names: dict[str, type] = {}

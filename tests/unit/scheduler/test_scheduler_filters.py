@@ -1,4 +1,4 @@
-"""Every filter: what it lets pass, what not, when it need not be asked, and what it says."""
+"""Filters: hosts that they accept or reject, requests that they ignore, and their reasons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nova_lite.scheduler.filters.server_group import ServerGroupAffinityFilter, 
 from .builders import flavor, group, host, image, spec
 
 
-def test_retry_refuses_hosts_already_tried() -> None:
+def test_retry_filter_rejects_hosts_already_tried() -> None:
     request = spec(ignore_hosts=["host1"])
     assert not RetryFilter().host_passes(host(1), request)
     assert RetryFilter().host_passes(host(2), request)
@@ -24,7 +24,7 @@ def test_retry_refuses_hosts_already_tried() -> None:
     assert not RetryFilter().applies(spec())
 
 
-def test_availability_zone() -> None:
+def test_availability_zone_filter_requires_the_zone() -> None:
     request = spec(availability_zone="east")
     assert AvailabilityZoneFilter().host_passes(host(availability_zone="east"), request)
     assert not AvailabilityZoneFilter().host_passes(host(availability_zone="west"), request)
@@ -36,22 +36,22 @@ def test_availability_zone() -> None:
 @pytest.mark.parametrize(
     ("used", "passes"), [(8192 - 512, True), (8192 - 511, False), (0, True), (8192, False), (9000, False)]
 )
-def test_ram_fills_a_host_to_the_last_mb(used: int, passes: bool) -> None:
+def test_ram_filter_fills_a_host_to_the_last_mb(used: int, passes: bool) -> None:
     assert RamFilter().host_passes(host(memory_mb_used=used), spec()) is passes
 
 
 @pytest.mark.parametrize(("used", "passes"), [(93, True), (94, False)])
-def test_disk_counts_root_ephemeral_and_swap(used: int, passes: bool) -> None:
+def test_disk_filter_counts_root_ephemeral_and_swap(used: int, passes: bool) -> None:
     request = spec(flavor=flavor(root_gb=4, ephemeral_gb=2, swap=1))
     assert DiskFilter().host_passes(host(disk_gb_used=used), request) is passes
 
 
 @pytest.mark.parametrize(("used", "passes"), [(14, True), (15, False)])
-def test_cores(used: int, passes: bool) -> None:
+def test_core_filter_counts_vcpus(used: int, passes: bool) -> None:
     assert CoreFilter().host_passes(host(vcpus_used=used), spec(flavor=flavor(vcpus=2))) is passes
 
 
-def test_capacity_says_what_was_asked_and_what_is_free() -> None:
+def test_capacity_reasons_show_requested_and_free_amounts() -> None:
     tight, tighter = host(memory_mb_used=8000), host(memory_mb_used=9000)
     assert RamFilter().reason(tight, spec()) == "512 MB requested, 192 MB free"
     assert RamFilter().summary(tight, spec()) == "512 MB requested, at most 192 MB free"
@@ -64,7 +64,7 @@ def test_capacity_says_what_was_asked_and_what_is_free() -> None:
 @pytest.mark.parametrize(
     ("up", "disabled", "reason"), [(True, False, None), (False, False, "down"), (True, True, "disabled")]
 )
-def test_compute_refuses_down_and_disabled(up: bool, disabled: bool, reason: str | None) -> None:
+def test_compute_filter_rejects_hosts_down_or_disabled(up: bool, disabled: bool, reason: str | None) -> None:
     state = host(up=up, disabled=disabled)
     assert ComputeFilter().host_passes(state, spec()) is (reason is None)
     if reason:
@@ -110,7 +110,7 @@ def test_compute_refuses_down_and_disabled(up: bool, disabled: bool, reason: str
         ("xyz", "", False),
     ],
 )
-def test_extra_spec_operators(value: object, requirement: str, matches: bool) -> None:
+def test_extra_spec_operator_matches_values(value: object, requirement: str, matches: bool) -> None:
     assert extra_spec_ops.match(value, requirement) is matches
 
 
@@ -135,7 +135,7 @@ CAPABLE = host(capabilities={"cpu_info": {"vendor": "Intel", "features": ["sse",
         ({"trait:CUSTOM": "required"}, True),
     ],
 )
-def test_compute_capabilities(extra_specs: dict[str, str], passes: bool) -> None:
+def test_compute_capabilities_filter_compares_extra_specs(extra_specs: dict[str, str], passes: bool) -> None:
     request = spec(flavor=flavor(extra_specs=extra_specs))
     assert ComputeCapabilitiesFilter().host_passes(CAPABLE, request) is passes
     if not passes:
@@ -143,7 +143,7 @@ def test_compute_capabilities(extra_specs: dict[str, str], passes: bool) -> None
         assert "extra spec" in ComputeCapabilitiesFilter().reason(CAPABLE, request)
 
 
-def test_compute_capabilities_is_not_asked_about_other_scopes() -> None:
+def test_compute_capabilities_filter_ignores_other_scopes() -> None:
     assert not ComputeCapabilitiesFilter().applies(spec(flavor=flavor(extra_specs={"hw:cpu_policy": "shared"})))
 
 
@@ -166,7 +166,7 @@ def test_compute_capabilities_is_not_asked_about_other_scopes() -> None:
         ({"os_distro": "debian"}, None),
     ],
 )
-def test_image_properties(properties: dict[str, str], unmet: str | None) -> None:
+def test_image_properties_filter_names_the_unmet_demand(properties: dict[str, str], unmet: str | None) -> None:
     request = spec(image=image(**properties))
     assert ImagePropertiesFilter().host_passes(host(), request) is (unmet is None)
     if unmet:
@@ -174,13 +174,13 @@ def test_image_properties(properties: dict[str, str], unmet: str | None) -> None
         assert ImagePropertiesFilter().reason(host(), request) == f"image needs {unmet}"
 
 
-def test_image_properties_falls_back_to_the_hypervisor_type() -> None:
+def test_image_properties_filter_falls_back_to_the_hypervisor_type() -> None:
     request = spec(image=image(img_hv_type="fake"))
     assert ImagePropertiesFilter().host_passes(host(supported_hv_types=[], hypervisor_type="Fake"), request)
     assert not ImagePropertiesFilter().host_passes(host(supported_hv_types=[]), request)
 
 
-def test_image_properties_without_an_image() -> None:
+def test_image_properties_filter_ignores_requests_without_image() -> None:
     assert ImagePropertiesFilter().host_passes(host(), spec())
     assert not ImagePropertiesFilter().applies(spec())
     assert not ImagePropertiesFilter().applies(spec(image=image(os_distro="debian")))
@@ -196,18 +196,18 @@ def test_image_properties_without_an_image() -> None:
         (["host1", "host1"], 2, False),
     ],
 )
-def test_anti_affinity(hosts: list[str], limit: int | None, passes: bool) -> None:
+def test_anti_affinity_filter_limits_members_per_host(hosts: list[str], limit: int | None, passes: bool) -> None:
     request = spec(instance_group=group("anti-affinity", hosts, limit))
     assert ServerGroupAntiAffinityFilter().host_passes(host(1), request) is passes
 
 
 @pytest.mark.parametrize(("hosts", "passes"), [([], True), (["host1"], True), (["host2"], False)])
-def test_affinity(hosts: list[str], passes: bool) -> None:
+def test_affinity_filter_follows_the_first_member(hosts: list[str], passes: bool) -> None:
     request = spec(instance_group=group("affinity", hosts))
     assert ServerGroupAffinityFilter().host_passes(host(1), request) is passes
 
 
-def test_group_filters_look_at_their_own_policy_only() -> None:
+def test_group_filters_apply_to_their_own_policy_only() -> None:
     for policy in ("soft-affinity", "soft-anti-affinity"):
         request = spec(instance_group=group(policy, ["host1"]))
         assert not ServerGroupAffinityFilter().applies(request)

@@ -1,4 +1,4 @@
-"""When the scheduler's process looks at all its objects for garbage."""
+"""Full garbage collections in the scheduler daemon."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SCRIPT = """
 import gc
 from nova_lite.cmd import scheduler
 
-gc.set_threshold(700, 10, 10)  # Python's own: more often than daemons look
+gc.set_threshold(700, 10, 10)  # Python's defaults: more often than in daemons
 if {by_the_clock}:
     scheduler.collect_fully_by_the_clock()
 collections = lambda: gc.get_stats()[2]["collections"]
@@ -24,11 +24,11 @@ print(collections() - before)
 
 
 def full_collections(by_the_clock: bool) -> int:
-    """While 600,000 objects are made that stay."""
+    """Return the number of full collections while 600,000 objects are made and kept."""
     command = [sys.executable, "-c", SCRIPT.format(by_the_clock=by_the_clock)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def test_full_collections_come_when_asked_for_only() -> None:
+def test_full_collections_happen_by_the_clock_only() -> None:
     assert full_collections(by_the_clock=True) == 1
     assert full_collections(by_the_clock=False) > 1

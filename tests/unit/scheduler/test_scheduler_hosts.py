@@ -29,14 +29,14 @@ def to_host(number: int) -> Destination:
     return Destination(instance_uuid="uuid", selected=Selection(host=name, node=name))
 
 
-def test_only_newer_generations_are_applied() -> None:
+def test_message_is_applied_only_with_a_newer_generation() -> None:
     view = HostView()
     view.apply([host(1, generation=2), host(2, generation=1)])
     view.apply([host(1, generation=1), host(2, generation=2), host(3, generation=1)])
     assert generations(view) == {"host1": 2, "host2": 2, "host3": 1}
 
 
-def test_a_removed_host_stays_removed_when_older_news_come_late() -> None:
+def test_removed_host_stays_removed_after_a_late_message() -> None:
     view = HostView()
     view.apply([host(1, generation=1)])
     view.apply([host(1, generation=3, deleted=True)])
@@ -44,14 +44,14 @@ def test_a_removed_host_stays_removed_when_older_news_come_late() -> None:
     assert generations(view) == {}
 
 
-def test_removal_may_come_before_the_host() -> None:
+def test_removal_may_arrive_before_the_host() -> None:
     view = HostView()
     view.apply([host(1, generation=3, deleted=True)])
     view.apply([host(1, generation=1)])
     assert generations(view) == {}
 
 
-def test_a_host_that_registers_again_has_a_new_row() -> None:
+def test_host_that_registers_again_has_a_new_row() -> None:
     view = HostView()
     view.apply([host(1, generation=9, deleted=True)])
     view.apply([host(1, id=5, generation=1)])
@@ -65,7 +65,7 @@ def test_full_read_adds_updates_and_removes() -> None:
     assert generations(view) == {"host2": 5, "host3": 1}
 
 
-def test_full_read_does_not_undo_what_was_learnt_meanwhile() -> None:
+def test_full_read_keeps_newer_messages() -> None:
     view = HostView()
     view.apply([host(1, generation=1), host(2, generation=1)])
     mark = view.mark()
@@ -74,8 +74,8 @@ def test_full_read_does_not_undo_what_was_learnt_meanwhile() -> None:
     assert generations(view) == {"host1": 4, "host3": 1}
 
 
-def test_full_read_heals_a_row_that_started_again() -> None:
-    """The database was restored, or gave the id of a removed row out again."""
+def test_full_read_repairs_a_row_whose_generation_restarted() -> None:
+    """The database was restored, or reused the id of a removed row."""
     view = HostView()
     view.apply([host(1, generation=50)])
     view.replace_all([host(1, generation=2)], since=view.mark())
@@ -84,7 +84,7 @@ def test_full_read_heals_a_row_that_started_again() -> None:
     assert generations(view) == {"host1": 3}
 
 
-def test_full_read_keeps_what_is_known_already() -> None:
+def test_full_read_keeps_unchanged_objects() -> None:
     view = HostView()
     rows = [host(1), host(2), host(3)]
     view.apply(rows)
@@ -109,7 +109,7 @@ def test_decision_counts_until_the_next_generation() -> None:
     assert used(view)["host1"] == 512
 
 
-def test_decision_that_was_never_claimed_is_forgotten_by_the_next_full_read() -> None:
+def test_full_read_drops_a_decision_that_was_never_claimed() -> None:
     view = HostView()
     view.apply([host(1)])
     view.consume([to_host(1)], spec())
@@ -128,7 +128,7 @@ def test_decision_during_a_full_read_is_kept() -> None:
     assert used(view) == {"host1": 0, "host2": 0}
 
 
-def test_decision_for_a_host_that_went_away() -> None:
+def test_decision_for_a_removed_host_is_ignored() -> None:
     view = HostView()
     view.apply([host(1, generation=2, deleted=True)])
     view.consume([to_host(1), to_host(2)], spec())
@@ -145,7 +145,7 @@ def test_snapshot_stays_as_it_was() -> None:
 
 
 def rows(number: int, last: int, removed: bool) -> list[HostState]:
-    """The life of one row, in order."""
+    """Generations of one row, in order."""
     life = [host(number, generation=generation) for generation in range(1, last + 1)]
     return [*life, host(number, generation=last + 1, deleted=True)] if removed else life
 
@@ -156,10 +156,10 @@ def rows(number: int, last: int, removed: bool) -> list[HostState]:
     seed=st.randoms(use_true_random=False),
     full_read_at=st.integers(0, 40),
 )
-def test_any_order_of_messages_ends_in_the_truth(
+def test_messages_in_any_order_end_in_the_same_view(
     lives: list[tuple[int, bool]], seed: random.Random, full_read_at: int
 ) -> None:
-    """Doubled and in any order, with a full read of an older truth coming in late at any point."""
+    """Messages come twice and in any order. An outdated full read arrives at any point."""
     histories = [rows(number, last, removed) for number, (last, removed) in enumerate(lives, start=1)]
     messages = [state for history in histories for state in history] * 2
     seed.shuffle(messages)
@@ -173,7 +173,7 @@ def test_any_order_of_messages_ends_in_the_truth(
     assert generations(view) == {f"host{n}": last for n, (last, removed) in enumerate(lives, start=1) if not removed}
 
 
-def test_many_threads() -> None:
+def test_view_is_consistent_under_many_threads() -> None:
     view = HostView()
     view.apply([host(number) for number in range(50)])
 
@@ -191,8 +191,8 @@ def test_many_threads() -> None:
     assert generations(view) == {f"host{number}": 49 for number in range(50)}
 
 
-def test_a_host_that_comes_back_with_its_old_id_is_another_row() -> None:
-    """SQLite gives the id of the last row again when that is deleted."""
+def test_host_that_returns_with_its_old_id_is_another_row() -> None:
+    """SQLite reuses the id of the last row after it is deleted."""
     first, second = str(uuid.uuid4()), str(uuid.uuid4())
     view = HostView()
     view.apply([host(3, generation=50, uuid=first)])

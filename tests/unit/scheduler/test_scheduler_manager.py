@@ -1,4 +1,4 @@
-"""The manager with a conductor that the test plays."""
+"""The scheduler manager with a scripted conductor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONTEXT = get_admin_context()
 
 
 class Conductor:
-    """Answers `host_states_get` with ``hosts``, or raises ``error``."""
+    """A conductor whose `host_states_get` returns ``hosts`` or raises ``error``."""
 
     def __init__(self, hosts: list[HostState]) -> None:
         self.hosts = hosts
@@ -63,7 +63,7 @@ def manager(conf: cfg.ConfigOpts, conductor: Conductor) -> SchedulerManager:
     return SchedulerManager(conf, conductor, random.Random(1))  # type: ignore[arg-type]
 
 
-def test_not_ready_until_the_hosts_were_read(manager: SchedulerManager, conductor: Conductor) -> None:
+def test_manager_is_not_ready_before_the_hosts_are_loaded(manager: SchedulerManager, conductor: Conductor) -> None:
     with pytest.raises(exceptions.SchedulerNotReady):
         manager.select_destinations(CONTEXT, spec())
     conductor.error = exceptions.MessagingUnavailable(what="host_states_get")
@@ -76,13 +76,13 @@ def test_not_ready_until_the_hosts_were_read(manager: SchedulerManager, conducto
     assert manager.select_destinations(CONTEXT, spec())[0].selected.host == "host1"
 
 
-def test_hosts_are_read_again_only_when_it_is_time(manager: SchedulerManager, conductor: Conductor) -> None:
+def test_hosts_are_read_again_after_the_resync_interval(manager: SchedulerManager, conductor: Conductor) -> None:
     manager.keep_fresh()
     manager.keep_fresh()
     assert conductor.reads == 1
 
 
-def test_a_failed_read_is_tried_again_at_once(manager: SchedulerManager, conductor: Conductor) -> None:
+def test_failed_read_is_retried_at_once(manager: SchedulerManager, conductor: Conductor) -> None:
     conductor.error = exceptions.DatabaseUnavailable()
     for _ in range(3):
         with pytest.raises(exceptions.DatabaseUnavailable):
@@ -90,20 +90,20 @@ def test_a_failed_read_is_tried_again_at_once(manager: SchedulerManager, conduct
     assert conductor.reads == 3
 
 
-def test_a_decision_asks_nobody(manager: SchedulerManager, conductor: Conductor) -> None:
+def test_decision_calls_no_other_service(manager: SchedulerManager, conductor: Conductor) -> None:
     manager.keep_fresh()
     conductor.error = exceptions.MessagingUnavailable(what="anything")
     manager.select_destinations(CONTEXT, spec(4))
     assert conductor.reads == 1
 
 
-def test_each_decision_sees_the_ones_before(manager: SchedulerManager) -> None:
+def test_decision_sees_the_places_of_earlier_decisions(manager: SchedulerManager) -> None:
     manager.keep_fresh()
     chosen = [manager.select_destinations(CONTEXT, spec())[0].selected.host for _ in range(4)]
     assert chosen == ["host1", "host2", "host1", "host2"]
 
 
-def test_a_refusal_consumes_nothing(manager: SchedulerManager) -> None:
+def test_refused_request_consumes_nothing(manager: SchedulerManager) -> None:
     manager.keep_fresh()
     with pytest.raises(exceptions.NoValidHost):
         manager.select_destinations(CONTEXT, spec(33))
@@ -135,7 +135,7 @@ def test_concurrent_decisions_never_share_a_place(conf: cfg.ConfigOpts, conducto
     assert (places.count("host1"), places.count("host2")) == (16, 16)
 
 
-def test_places_that_were_never_claimed_refuse_nobody(manager: SchedulerManager) -> None:
+def test_places_that_were_never_claimed_cause_no_refusal(manager: SchedulerManager) -> None:
     manager.keep_fresh()
     manager.select_destinations(CONTEXT, spec(32))
     assert len(manager.select_destinations(CONTEXT, spec(32))) == 32
@@ -145,7 +145,7 @@ def test_places_that_were_never_claimed_refuse_nobody(manager: SchedulerManager)
         manager.select_destinations(CONTEXT, spec())
 
 
-def test_news_from_the_conductor_count_at_once(manager: SchedulerManager) -> None:
+def test_published_host_states_count_at_once(manager: SchedulerManager) -> None:
     manager.keep_fresh()
     manager.update_host_states(CONTEXT, [host(1, generation=2, up=False), host(2, generation=2, deleted=True)])
     with pytest.raises(exceptions.NoValidHost) as caught:
@@ -153,7 +153,7 @@ def test_news_from_the_conductor_count_at_once(manager: SchedulerManager) -> Non
     assert "Of 1 host, 1 failed ComputeFilter (down or disabled)." in caught.value.message
 
 
-def test_heartbeat(manager: SchedulerManager, conductor: Conductor) -> None:
+def test_heartbeat_is_sent_to_the_conductor(manager: SchedulerManager, conductor: Conductor) -> None:
     manager.report()
     (report,) = conductor.reports
     assert (report["host"], report["binary"], report["topic"]) == ("scheduler1", "nova-scheduler", "scheduler")
@@ -163,18 +163,18 @@ def test_heartbeat(manager: SchedulerManager, conductor: Conductor) -> None:
 
 
 def test_default_plugins_are_loaded_in_order(conf: cfg.ConfigOpts) -> None:
-    assert [type(each).__name__ for each in filters.load(conf)] == conf.scheduler.enabled_filters
-    assert [type(each).__name__ for each in weights.load(conf)] == conf.scheduler.weight_classes
+    assert [type(item).__name__ for item in filters.load(conf)] == conf.scheduler.enabled_filters
+    assert [type(item).__name__ for item in weights.load(conf)] == conf.scheduler.weight_classes
 
 
 def test_multipliers_come_from_the_configuration(conf: cfg.ConfigOpts) -> None:
     for number, name in enumerate(("ram", "cpu", "disk")):
         conf.set_override(f"{name}_weight_multiplier", float(number), group="scheduler")
-    assert [each.multiplier for each in weights.load(conf)][:3] == [0.0, 1.0, 2.0]
+    assert [item.multiplier for item in weights.load(conf)][:3] == [0.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("option", ["enabled_filters", "weight_classes"])
-def test_an_unknown_plugin_is_an_operators_mistake(conf: cfg.ConfigOpts, option: str) -> None:
+def test_unknown_plugin_raises_a_configuration_error(conf: cfg.ConfigOpts, option: str) -> None:
     conf.set_override(option, ["RamFilter", "RAMWeigher", "Fancy"], group="scheduler")
     load = filters.load if option == "enabled_filters" else weights.load
     with pytest.raises(exceptions.ConfigurationError) as caught:

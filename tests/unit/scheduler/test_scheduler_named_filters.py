@@ -1,4 +1,4 @@
-"""The filters and weighers that depend on aggregates, hints, load and metrics."""
+"""Filters and weighers that depend on aggregates, hints, load and metrics."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from .test_scheduler_core import FILTERS, WEIGHERS, names, select
 
 
 def within(*metadata: dict[str, str], number: int = 1, **changes: Any) -> HostState:
-    """A host in an aggregate for each of ``metadata``."""
-    aggregates = [HostAggregate(id=n, name=f"a{n}", metadata=each) for n, each in enumerate(metadata)]
+    """Return a host in one aggregate per item of ``metadata``."""
+    aggregates = [HostAggregate(id=n, name=f"a{n}", metadata=item) for n, item in enumerate(metadata)]
     return host(number, aggregates=aggregates, **changes)
 
 
@@ -72,7 +72,9 @@ def asking(**extra_specs: str) -> RequestSpec:
         ([{}], "!", True),
     ],
 )
-def test_aggregate_instance_extra_specs(metadata: list[dict[str, str]], requirement: str, passes: bool) -> None:
+def test_aggregate_extra_specs_filter_requires_a_matching_aggregate(
+    metadata: list[dict[str, str]], requirement: str, passes: bool
+) -> None:
     subject = AggregateInstanceExtraSpecsFilter()
     for key in ("ssd", "aggregate_instance_extra_specs__ssd"):
         request = asking(**{key: requirement})
@@ -82,7 +84,7 @@ def test_aggregate_instance_extra_specs(metadata: list[dict[str, str]], requirem
     assert not subject.applies(spec())
 
 
-def test_aggregate_image_properties_isolation() -> None:
+def test_aggregate_image_filter_reserves_hosts_for_images() -> None:
     subject = AggregateImagePropertiesIsolation()
     windows, linux = spec(image=image(os_type="windows")), spec(image=image(os_type="linux"))
     kept = within({"os_type": "windows,bsd"})
@@ -96,7 +98,7 @@ def test_aggregate_image_properties_isolation() -> None:
     assert not namespaced.host_passes(within({"os.type": "windows"}), spec(image=image(**{"os.type": "linux"})))
 
 
-def test_aggregate_multi_tenancy_isolation() -> None:
+def test_aggregate_tenancy_filter_reserves_hosts_for_projects() -> None:
     subject = AggregateMultiTenancyIsolation()
     for metadata in ([{"filter_tenant_id": "project, other"}], [{"filter_tenant_id_2": "project"}], [{"x": "y"}], []):
         assert subject.host_passes(within(*metadata), spec())
@@ -105,7 +107,7 @@ def test_aggregate_multi_tenancy_isolation() -> None:
     assert subject.passing([ours, host(2)], spec()) == [host(2)]
 
 
-def test_type_affinity() -> None:
+def test_type_affinity_filter_keeps_one_flavor_per_host() -> None:
     subject = TypeAffinityFilter()
     assert subject.host_passes(host(), spec())
     assert subject.host_passes(host(flavors={"1": 3}), spec())
@@ -120,7 +122,7 @@ def test_type_affinity() -> None:
     [(NumInstancesFilter(2), "instances"), (IoOpsFilter(2), "io_ops")],
     ids=["instances", "io_ops"],
 )
-def test_load_and_an_aggregates_own_limit(subject: Any, field: str) -> None:
+def test_load_filters_use_the_smallest_limit_of_aggregates(subject: Any, field: str) -> None:
     def loaded(count: int, *metadata: dict[str, str]) -> HostState:
         return within(*metadata, **{field: [str(n) for n in range(count)] if field == "instances" else count})
 
@@ -138,14 +140,14 @@ def test_load_and_an_aggregates_own_limit(subject: Any, field: str) -> None:
 # --- hints
 
 
-def test_different_and_same_host() -> None:
+def test_server_hints_choose_or_avoid_hosts() -> None:
     hosts = [host(1, instances=["a"]), host(2, instances=["b"]), host(3)]
     both: list[HostFilter] = [DifferentHostFilter(), SameHostFilter()]
     apart = spec(scheduler_hints={"different_host": ["a", "b"]})
-    assert [each.host for each in both[0].passing(hosts, apart)] == ["host3"]
+    assert [item.host for item in both[0].passing(hosts, apart)] == ["host3"]
     near = spec(scheduler_hints={"same_host": "b"})
-    assert [each.host for each in both[1].passing(hosts, near)] == ["host2"]
-    assert not any(each.applies(spec()) for each in both)
+    assert [item.host for item in both[1].passing(hosts, near)] == ["host2"]
+    assert not any(item.applies(spec()) for item in both)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def test_different_and_same_host() -> None:
         ("fe80::1", None, False),
     ],
 )
-def test_cidr_affinity(address: str | None, cidr: str | None, passes: bool) -> None:
+def test_cidr_filter_requires_a_host_in_the_network(address: str | None, cidr: str | None, passes: bool) -> None:
     hints: dict[str, Any] = {"build_near_host_ip": "10.0.1.1"} | ({"cidr": cidr} if cidr else {})
     request = spec(scheduler_hints=hints)
     assert SimpleCIDRAffinityFilter().applies(request)
@@ -184,7 +186,7 @@ def test_cidr_affinity(address: str | None, cidr: str | None, passes: bool) -> N
         ("nonsense", True),
     ],
 )
-def test_json_query(query: Any, passes: bool) -> None:
+def test_json_filter_evaluates_queries(query: Any, passes: bool) -> None:
     request = spec(scheduler_hints={"query": json.dumps(query)})
     subject = host(1, capabilities={"cpu": {"vendor": "acme"}})
     assert JsonFilter().applies(request)
@@ -192,14 +194,14 @@ def test_json_query(query: Any, passes: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 5000, '["not", ' * 30 + "1" + "]" * 30, '["in"]'])
-def test_a_query_that_cannot_be_read_finds_nothing(text: str) -> None:
+def test_json_filter_rejects_invalid_queries(text: str) -> None:
     assert not JsonFilter().host_passes(host(1), spec(scheduler_hints={"query": text}))
 
 
 # --- images, topologies, metrics
 
 
-def test_isolated_hosts() -> None:
+def test_isolated_hosts_filter_keeps_images_on_their_hosts() -> None:
     strict, open_ = IsolatedHostsFilter(["host1"], ["image"]), IsolatedHostsFilter(["host1"], ["image"], False)
     isolated, other = spec(image=image()), spec()
     assert strict.host_passes(host(1), isolated)
@@ -241,7 +243,7 @@ CELL = NUMACell(id=0, memory_mb=1024, shared_cpus="0", dedicated_cpus="1-2", pag
         ),
     ],
 )
-def test_numa_topology(request_: RequestSpec, has: dict[str, Any], why: str) -> None:
+def test_numa_filter_gives_the_reason(request_: RequestSpec, has: dict[str, Any], why: str) -> None:
     subject, found = NUMATopologyFilter(), host(1, **{"numa": [CELL], **has})
     assert subject.applies(request_)
     assert subject.passing([found], request_) == ([] if why else [found])
@@ -250,12 +252,12 @@ def test_numa_topology(request_: RequestSpec, has: dict[str, Any], why: str) -> 
 
 
 @pytest.mark.parametrize("request_", [spec(), asking(hw__cpu_policy="shared"), spec(image=image(os_type="linux"))])
-def test_most_ask_nothing_of_numa_cells(request_: RequestSpec) -> None:
+def test_numa_filter_ignores_requests_without_topology(request_: RequestSpec) -> None:
     assert not NUMATopologyFilter().applies(request_)
 
 
-def test_cpus_are_given_to_one_each_while_a_request_is_placed() -> None:
-    """Three servers, two CPUs here and one there; none of them takes a vCPU that is shared."""
+def test_dedicated_cpus_are_used_once_while_a_request_is_placed() -> None:
+    """Three servers get two CPUs of one host and one of another. None of them uses a shared vCPU."""
     wanted = spec(3, flavor=flavor(extra_specs={"hw:cpu_policy": "dedicated"}))
     one, two = host(1, vcpus=0, numa=[CELL]), host(2, vcpus=0, numa=[msgspec.structs.replace(CELL, dedicated_cpus="1")])
     filters = [NUMATopologyFilter(), CoreFilter()]
@@ -265,15 +267,15 @@ def test_cpus_are_given_to_one_each_while_a_request_is_placed() -> None:
     assert one.numa_used == {}
 
 
-def test_a_host_that_is_asked_for_by_name_has_to_have_the_cpus() -> None:
-    """The claim would refuse it, however often it is tried."""
+def test_forced_host_needs_the_dedicated_cpus() -> None:
+    """The claim would refuse it in every attempt."""
     wanted = spec(flavor=flavor(extra_specs={"hw:cpu_policy": "dedicated"}), forced_host="host1")
     with pytest.raises(exceptions.NoValidHost, match="no dedicated CPUs"):
         bare = host(1, numa=[msgspec.structs.replace(CELL, dedicated_cpus="")])
         select([bare], wanted, filters=[NUMATopologyFilter()])
 
 
-def test_metrics() -> None:
+def test_metrics_filter_and_weigher_use_reported_metrics() -> None:
     busy = host(1, capabilities={"metrics": {"cpu.percent": 0.9, "name": "x"}})
     idle = host(2, capabilities={"metrics": {"cpu.percent": 0.1}})
     subject = MetricsWeigher(ratios=parse_settings(["cpu.percent = -1.0"]))
@@ -290,7 +292,7 @@ def test_metrics() -> None:
 # --- weighers
 
 
-def test_weighers_of_load_failures_devices_and_zones() -> None:
+def test_weighers_by_load_failures_devices_and_zones() -> None:
     def best(weigher: weights.HostWeigher, hosts: list[HostState], request: RequestSpec) -> str:
         return names(select(hosts, request, filters=[], weighers=[weigher]))[0]
 
@@ -304,7 +306,7 @@ def test_weighers_of_load_failures_devices_and_zones() -> None:
     assert not CrossAZWeigher().applies(spec())
 
 
-def test_soft_policies_are_wishes() -> None:
+def test_soft_policies_prefer_hosts_and_reject_none() -> None:
     hosts = [host(number) for number in (1, 2, 3)]
     together = spec(2, instance_group=group("soft-affinity", ["host2"]))
     assert names(select(hosts, together, weighers=[ServerGroupSoftAffinityWeigher()])) == ["host2", "host2"]
@@ -315,12 +317,12 @@ def test_soft_policies_are_wishes() -> None:
     assert not ServerGroupSoftAffinityWeigher().applies(spec())
 
 
-def test_an_aggregates_own_multiplier() -> None:
+def test_aggregate_multiplier_takes_precedence() -> None:
     stacking = {"ram_weight_multiplier": "-1.0"}
     hosts = [within(stacking, number=1), within(stacking, number=2, memory_mb_used=512)]
     assert names(select(hosts, spec(2), weighers=[RAMWeigher(1.0)])) == ["host2", "host2"]
     ranking = core.Ranking([RAMWeigher(1.0)], hosts, spec())
-    assert [ranking.cost(each) for each in hosts] == ranking.costs
+    assert [ranking.cost(item) for item in hosts] == ranking.costs
     assert RAMWeigher(1.0).multiplier_of(within({"ram_weight_multiplier": "nan"})) == 1.0
     assert RAMWeigher(1.0).multiplier_of(within({"ram_weight_multiplier": "3"}, stacking)) == -1.0
 
@@ -328,7 +330,7 @@ def test_an_aggregates_own_multiplier() -> None:
 # --- all of them
 
 
-def test_every_registered_plugin_can_be_configured() -> None:
+def test_registered_plugins_can_all_be_configured() -> None:
     conf = cfg.ConfigOpts()
     configuration.register_opts(conf)
     conf([], default_config_files=[])
@@ -353,9 +355,9 @@ HOSTS = st.lists(
 
 
 @given(hosts=HOSTS)
-def test_bulk_loops_answer_as_single_calls(hosts: list[HostState]) -> None:
+def test_bulk_methods_agree_with_single_calls(hosts: list[HostState]) -> None:
     request = spec()
-    for each in [*FILTERS, AggregateMultiTenancyIsolation()]:
-        assert each.passing(hosts, request) == [state for state in hosts if each.host_passes(state, request)]
+    for item in [*FILTERS, AggregateMultiTenancyIsolation()]:
+        assert item.passing(hosts, request) == [state for state in hosts if item.host_passes(state, request)]
     for weigher in [*WEIGHERS, BuildFailureWeigher()]:
         assert weigher.weights(hosts, request) == [weigher.weight(state, request) for state in hosts]

@@ -1,4 +1,4 @@
-"""Draining a host and evening out several, on paper."""
+"""Plans to drain a host, and to rebalance several."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def drain(hosts: list[HostState], specs: list[RequestSpec]) -> dict[str, str | N
     return {move.instance_uuid: move.target for move in moves}
 
 
-def test_each_sees_those_before_it_and_the_largest_goes_first() -> None:
+def test_drain_plans_the_largest_first_and_counts_earlier_moves() -> None:
     hosts = [host(1), host(2, memory_mb=4096), host(3, memory_mb=1024)]
     assert drain(hosts, [server("small", 1024), server("big", 4096)]) == {"big": "host2", "small": "host3"}
     assert drain(hosts, [server(str(n), 1024) for n in range(6)])["5"] is None
 
 
-def test_nothing_given_is_changed() -> None:
+def test_drain_changes_no_argument() -> None:
     hosts = [host(1), host(2)]
     drain(hosts, [server("a"), server("b")])
     assert hosts == [host(1), host(2)]
@@ -49,7 +49,7 @@ def test_group_policies_hold_in_the_plan() -> None:
     assert moved == {"host3": 1, "host4": 1, None: 1}
 
 
-def test_a_server_that_was_forced_to_its_host_may_leave_it() -> None:
+def test_server_that_was_forced_to_its_host_may_leave_it() -> None:
     assert drain([host(1), host(2)], [server("a", forced_host="host1")]) == {"a": "host2"}
     wanted = RequestedDestination(host="host1")
     assert drain([host(1), host(2)], [server("a", requested_destination=wanted)]) == {"a": "host2"}
@@ -59,10 +59,10 @@ def test_a_server_that_was_forced_to_its_host_may_leave_it() -> None:
 
 
 def holding(number: int, specs: list[RequestSpec], **changes: object) -> HostState:
-    """A host with these servers on it."""
+    """Return a host with these servers."""
     state = host(number, **changes)
-    for each in specs:
-        state = core.consume(state, each, each.instance_uuids[0])
+    for item in specs:
+        state = core.consume(state, item, item.instance_uuids[0])
     return state
 
 
@@ -86,7 +86,7 @@ def test_use_is_the_largest_share_and_spread_their_standard_deviation() -> None:
     assert plans.spread([]) == 0.0
 
 
-def test_the_fullest_host_gives_until_nothing_is_gained() -> None:
+def test_fullest_host_gives_servers_until_nothing_is_gained() -> None:
     eight = servers(8)
     steps = rebalance([holding(1, eight), host(2), host(3, disabled=True)], eight)
     assert [(step.source, step.target) for step in steps] == [("host1", "host2")] * len(steps)
@@ -95,7 +95,7 @@ def test_the_fullest_host_gives_until_nothing_is_gained() -> None:
     assert balanced == []
 
 
-def test_the_move_that_gains_most_comes_first_and_their_number_is_limited() -> None:
+def test_best_move_comes_first_and_moves_are_limited() -> None:
     both = servers(4, 512) + servers(1, 2048)
     hosts = [holding(1, both), host(2)]
     (step,) = rebalance(hosts, both, max_moves=1)
@@ -103,7 +103,7 @@ def test_the_move_that_gains_most_comes_first_and_their_number_is_limited() -> N
     assert step.spread_before == plans.spread(hosts) > step.spread_after
 
 
-def test_a_zone_or_a_group_keeps_a_server_where_it_is() -> None:
+def test_zone_or_group_keeps_a_server_on_its_host() -> None:
     here = servers(4, availability_zone="east")
     assert rebalance([holding(1, here, availability_zone="east"), host(2)], here) == []
     apart = [*servers(1, 512, instance_group=group("anti-affinity", ["host2"])), *servers(1, 1024)]
@@ -155,71 +155,71 @@ FLOORS = st.integers(1, 5).flatmap(
 def floor(
     rows: list[dict[str, object]], wanted: list[tuple[int, object, str | None, str | None]]
 ) -> tuple[list[HostState], dict[str, RequestSpec], dict[str, str]]:
-    """Hosts within their capacity, their servers by uuid, and where each is; one group for each policy."""
+    """Draw hosts within their capacity, their servers by uuid with their hosts, and one group for each policy."""
     hosts = [host(number, **row) for number, row in enumerate(rows, start=1)]
     specs: dict[str, RequestSpec] = {}
     where: dict[str, str] = {}
     for number, (at, its_flavor, zone, policy) in enumerate(wanted):
         uuid = f"server-{number}"
-        asked = spec(0, instance_uuids=[uuid], flavor=its_flavor, availability_zone=zone)
-        after = core.consume(hosts[at], asked, uuid)
+        server_spec = spec(0, instance_uuids=[uuid], flavor=its_flavor, availability_zone=zone)
+        after = core.consume(hosts[at], server_spec, uuid)
         if (
             after.memory_mb_used <= after.memory_mb
             and after.vcpus_used <= after.vcpus
             and after.disk_gb_used <= after.disk_gb
         ):
             hosts[at] = after
-            asked.instance_group = None if policy is None else group(policy, [])
-            if asked.instance_group is not None:
-                asked.instance_group.id = policy or ""
-            specs[uuid], where[uuid] = asked, after.host
-    for uuid, asked in specs.items():
-        if asked.instance_group is not None:
-            asked.instance_group.hosts = members(asked, uuid, specs, where)
+            server_spec.instance_group = None if policy is None else group(policy, [])
+            if server_spec.instance_group is not None:
+                server_spec.instance_group.id = policy or ""
+            specs[uuid], where[uuid] = server_spec, after.host
+    for uuid, server_spec in specs.items():
+        if server_spec.instance_group is not None:
+            server_spec.instance_group.hosts = members(server_spec, uuid, specs, where)
     return hosts, specs, where
 
 
-def members(asked: RequestSpec, uuid: str, specs: dict[str, RequestSpec], where: dict[str, str]) -> list[str]:
-    assert asked.instance_group is not None
+def members(server_spec: RequestSpec, uuid: str, specs: dict[str, RequestSpec], where: dict[str, str]) -> list[str]:
+    assert server_spec.instance_group is not None
     return [
         where[other]
         for other, its in specs.items()
-        if other != uuid and its.instance_group is not None and its.instance_group.id == asked.instance_group.id
+        if other != uuid and its.instance_group is not None and its.instance_group.id == server_spec.instance_group.id
     ]
 
 
 @settings(max_examples=200, deadline=None)
 @given(FLOORS)
-def test_every_step_obeys_and_lowers_the_spread(drawn: tuple[list, list]) -> None:  # type: ignore[type-arg]
+def test_steps_obey_all_rules_and_lower_the_spread(drawn: tuple[list, list]) -> None:  # type: ignore[type-arg]
     hosts, specs, where = floor(*drawn)
     given_ = msgspec.json.encode([hosts, list(specs.values())])
     steps = rebalance(hosts, list(specs.values()))
     assert msgspec.json.encode([hosts, list(specs.values())]) == given_
     assert len({step.instance_uuid for step in steps}) == len(steps) <= len(specs)
-    by_name = {each.host: each for each in hosts}
+    by_name = {item.host: item for item in hosts}
     for step in steps:
-        asked = msgspec.structs.replace(specs[step.instance_uuid])
-        if asked.instance_group is not None:
-            now = members(asked, step.instance_uuid, specs, where)
-            asked.instance_group = msgspec.structs.replace(asked.instance_group, hosts=now)
+        server_spec = msgspec.structs.replace(specs[step.instance_uuid])
+        if server_spec.instance_group is not None:
+            now = members(server_spec, step.instance_uuid, specs, where)
+            server_spec.instance_group = msgspec.structs.replace(server_spec.instance_group, hosts=now)
         assert where[step.instance_uuid] == step.source
         before = statistics.pstdev(map(plans.use, by_name.values()))
         target = by_name[step.target]
-        assert all(each.host_passes(target, asked) for each in FILTERS if each.applies(asked))
-        left = copy_without(by_name[step.source], asked)
-        by_name |= {step.target: core.consume(target, asked, step.instance_uuid), step.source: left}
+        assert all(item.host_passes(target, server_spec) for item in FILTERS if item.applies(server_spec))
+        left = copy_without(by_name[step.source], server_spec)
+        by_name |= {step.target: core.consume(target, server_spec, step.instance_uuid), step.source: left}
         where[step.instance_uuid] = step.target
         after = statistics.pstdev(map(plans.use, by_name.values()))
         assert after < before
         assert (step.spread_before, step.spread_after) == (pytest.approx(before), pytest.approx(after))
-        assert all(plans.use(each) <= 1 for each in by_name.values())
+        assert all(plans.use(item) <= 1 for item in by_name.values())
 
 
-def copy_without(state: HostState, asked: RequestSpec) -> HostState:
+def copy_without(state: HostState, server_spec: RequestSpec) -> HostState:
     return msgspec.structs.replace(
         state,
-        memory_mb_used=state.memory_mb_used - asked.flavor.memory_mb,
-        vcpus_used=state.vcpus_used - asked.flavor.vcpus,
-        disk_gb_used=state.disk_gb_used - asked.flavor.disk_gb,
-        instances=[each for each in state.instances if each not in asked.instance_uuids],
+        memory_mb_used=state.memory_mb_used - server_spec.flavor.memory_mb,
+        vcpus_used=state.vcpus_used - server_spec.flavor.vcpus,
+        disk_gb_used=state.disk_gb_used - server_spec.flavor.disk_gb,
+        instances=[item for item in state.instances if item not in server_spec.instance_uuids],
     )

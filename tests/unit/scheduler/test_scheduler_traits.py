@@ -1,4 +1,4 @@
-"""Traits, and the disk that is really free."""
+"""Traits, and the disk space that is really free."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def asking(**specs: str) -> RequestSpec:
 HOSTS = (having(1, "A"), having(2, "A", "B"), having(3), host(4))
 
 
-def test_required_and_forbidden_by_flavor_and_image() -> None:
+def test_traits_are_required_and_forbidden_by_flavor_and_image() -> None:
     assert passing(asking(**{"trait:A": "required"}), *HOSTS) == ["host1", "host2"]
     assert passing(asking(**{"trait:A": "required", "trait:B": "forbidden"}), *HOSTS) == ["host1"]
     assert passing(spec(image=image(**{"trait:B": "required"})), *HOSTS) == ["host2"]
@@ -50,16 +50,16 @@ def test_required_and_forbidden_by_flavor_and_image() -> None:
         ({"hw_maxphysaddr_mode": "passthrough"}, "COMPUTE_ADDRESS_SPACE_PASSTHROUGH"),
     ],
 )
-def test_hardware_that_not_every_host_has(properties: dict[str, str], trait: str) -> None:
+def test_guest_hardware_requires_its_trait(properties: dict[str, str], trait: str) -> None:
     assert passing(spec(image=image(**properties)), having(1), having(2, trait)) == ["host2"]
 
 
-def test_who_asks_for_nothing_asks_nobody() -> None:
+def test_traits_filter_ignores_requests_without_traits() -> None:
     for request in (spec(), asking(mine="1"), spec(image=image(hw_disk_bus="scsi"))):
         assert not TraitsFilter().applies(request)
 
 
-def test_the_reason_names_what_is_missing() -> None:
+def test_traits_reason_names_missing_traits() -> None:
     with pytest.raises(exceptions.NoValidHost, match=r"1 failed TraitsFilter \(traits A, not B\)"):
         core.select_destinations(
             [having(1, "B")],
@@ -78,12 +78,13 @@ def options() -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(
-    ("free", "asked", "passes"), [(None, 50, True), (50, 50, True), (49, 50, False), (-3, 0, True), (200, 101, False)]
+    ("free", "requested", "passes"),
+    [(None, 50, True), (50, 50, True), (49, 50, False), (-3, 0, True), (200, 101, False)],
 )
-def test_what_is_not_free_cannot_be_given_out(free: int | None, asked: int, passes: bool) -> None:
-    subject, request = DiskFilter(), spec(flavor=flavor(root_gb=asked))
+def test_disk_filter_respects_free_space(free: int | None, requested: int, passes: bool) -> None:
+    subject, request = DiskFilter(), spec(flavor=flavor(root_gb=requested))
     one = host(1, disk_gb=100, disk_available_least=free)
     assert subject.host_passes(one, request) is passes
     assert subject.passing([one], request) == ([one] if passes else [])
     if not passes:
-        assert subject.reason(one, request) == f"{asked} GB requested, {min(100, free or 100)} GB free"
+        assert subject.reason(one, request) == f"{requested} GB requested, {min(100, free or 100)} GB free"

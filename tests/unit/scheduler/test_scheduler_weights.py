@@ -16,7 +16,7 @@ from .builders import host, spec
     ("weigher", "field", "weight"),
     [(RAMWeigher(), "memory_mb_used", 8142), (CPUWeigher(), "vcpus_used", -34), (DiskWeigher(), "disk_gb_used", 50)],
 )
-def test_raw_weight_is_what_is_free(weigher: HostWeigher, field: str, weight: float) -> None:
+def test_raw_weight_is_the_free_amount(weigher: HostWeigher, field: str, weight: float) -> None:
     assert weigher.weight(host(**{field: 50}), spec()) == weight
 
 
@@ -38,11 +38,11 @@ def test_negative_multiplier_stacks() -> None:
     assert ranking.costs[1] < ranking.costs[0]
 
 
-def test_no_hosts() -> None:
+def test_ranking_of_no_hosts_is_empty() -> None:
     assert core.Ranking([RAMWeigher()], [], spec()).costs == []
 
 
-def test_a_host_that_gets_fuller_than_the_worst_sinks_below_it() -> None:
+def test_host_that_gets_fuller_than_the_worst_sinks_below_it() -> None:
     class Fixed(HostWeigher):
         def weight(self, host: HostState, spec: RequestSpec) -> float:
             return host.memory_mb - host.memory_mb_used

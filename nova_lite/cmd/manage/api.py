@@ -16,19 +16,29 @@ def register(commands: Commands) -> None:
     commands.verb(noun, "operations", "Print the generated part of reference/operations.md.", operations)
     commands.verb(noun, "hardware", "Print the generated part of reference/hardware.md.", hardware)
     commands.verb(noun, "metrics", "Print the generated part of reference/metrics.md.", metrics)
+    commands.verb(noun, "messages", "Print reference/messages.md, a page of the documentation.", messages)
     commands.verb(noun, "errors", "Print reference/errors.md, a page of the documentation.", errors)
     commands.command("commands", "Print reference/cli.md, a page of the documentation.", command_line)
 
 
 def errors(app: App, args: argparse.Namespace) -> None:
-    from nova_lite.cmd.manage import pages
+    with warnings.catch_warnings(action="ignore"):
+        from nova_lite.cmd.manage import pages
 
     print(pages.errors(), end="")
 
 
+def messages(app: App, args: argparse.Namespace) -> None:
+    with warnings.catch_warnings(action="ignore"):
+        from nova_lite.cmd.manage import pages
+
+    print(pages.messages(), end="")
+
+
 def command_line(app: App, args: argparse.Namespace) -> None:
-    from nova_lite.cmd import manage
-    from nova_lite.cmd.manage import pages
+    with warnings.catch_warnings(action="ignore"):
+        from nova_lite.cmd import manage
+        from nova_lite.cmd.manage import pages
 
     print(pages.commands(manage.parser()), end="")
 

@@ -1,4 +1,4 @@
-"""Generators of the reference pages on configuration, commands, and errors."""
+"""Generators of the reference pages on configuration, commands, errors, and messages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import argparse
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from oslo_config import cfg
 
+from nova_lite import operations, rpc
 from nova_lite.base import exceptions
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.rpc.contract import Method
+from nova_lite.rpc.permissions import AccessRule
+from nova_lite.scheduler.rpcapi import SchedulerRPC
 
 _WIDTH = 118
 
@@ -39,6 +45,18 @@ _ERRORS = """# Errors
 
 A status of 500 marks an error that only daemons exchange. Users see its text as the fault of a server or the message
 of an event. [API behaviour](api-behaviour.md#errors) describes how clients handle errors.
+"""
+
+
+_MESSAGES = """# Messages
+
+`nova-lite-manage api messages` generates this page from the services' protocols (`rpcapi.py`) and the operations. The
+docstring of each method in its protocol describes it. [Architecture](../explanation/architecture.md#messages) explains
+kinds, versions and permissions.
+
+- `kind`: a *call* waits for the reply, a *cast* does not, a *fanout* goes to every server of the topic.
+- `since`: the minor version of the service that introduced the method.
+- `from`: the roles that may send it. `own host`: a compute host sends it in its own name only.
 """
 
 
@@ -164,3 +182,38 @@ def errors() -> str:
 def _text(kind: type[exceptions.NovaLiteException]) -> str:
     # A replaced value keeps a mark only.
     return re.sub(r"%\(\w+\)\d*[a-z]", "…", kind.msg_fmt).replace("%%", "%").replace("<", "&lt;")
+
+
+def messages() -> str:
+    """Return reference/messages.md for the protocols of all services, and the commands of all operations."""
+    parts = [_MESSAGES]
+    for protocol in (ConductorRPC, SchedulerRPC, ComputeRPC):
+        contract = rpc.contract_of(protocol)
+        rows = [_message(method, contract.access) for _, method in sorted(contract.methods.items())]
+        parts.append(_messages_to(f"To the {contract.topic}, version {contract.version}", rows))
+    names: dict[str, set[str]] = {}
+    for definition in operations.OPERATIONS.values():
+        for form in (definition, *(variant for _, _, variant in definition.variants)):
+            for step in form.all_steps():
+                if isinstance(step, operations.HostStep):
+                    names.setdefault(step.method, set()).add(form.kind)
+    rows = [
+        f"| `{method}` | cast | {step.since} | {', '.join(sorted(names.get(method, ())))} |"
+        for method, step in sorted(operations.command_methods().items())
+    ]
+    head = "| method | kind | since | operations |\n|---|---|---|---|\n"
+    text = "A conductor or the API sends the command of a step to a compute host.\n\n"
+    parts.append(f"## Commands to compute hosts\n\n{text}{head}" + "\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def _messages_to(title: str, rows: Iterable[str]) -> str:
+    return f"## {title}\n\n| method | kind | since | from |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _message(method: Method, access: Mapping[str, AccessRule] | None) -> str:
+    rule = None if access is None else access[method.name]
+    senders = "all" if rule is None else ", ".join(sorted(rule.roles))
+    own = " (own host)" if rule is not None and rule.own else ""
+    name = f"`{method.name}`" + (f" (on the wire: `{method.wire_name}`)" if method.wire_name != method.name else "")
+    return f"| {name} | {method.kind.value} | {method.since} | {senders}{own} |"

@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import pathlib
 import re
 import shlex
 
 import pytest
 
-from nova_lite import operations, rpc
 from nova_lite.cmd import manage
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.scheduler.rpcapi import SchedulerRPC
+from nova_lite.db import models
 from tests.model.protections import PROTECTIONS, Protection
 
 TOP = pathlib.Path(__file__).parents[3]
 PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").rglob("*.md"))]
-ARCHITECTURE = (TOP / "docs/explanation/architecture.md").read_text()
-
-
-def rpc_methods() -> list[str]:
-    found: list[str] = []
-    for protocol in (ConductorRPC, SchedulerRPC, ComputeRPC):
-        found += rpc.contract_of(protocol).methods
-    return sorted({*found, *(step.method for step in operations.command_methods().values())})
-
-
-@pytest.mark.parametrize("method", rpc_methods())
-def test_rpc_method_is_in_the_message_table(method: str) -> None:
-    table = [line for line in ARCHITECTURE.splitlines() if line.startswith("| ") and "→" in line]
-    assert any(f"`{method}`" in line for line in table)
-
-
-def test_the_message_table_names_no_method_that_is_gone() -> None:
-    table = [line for line in ARCHITECTURE.splitlines() if re.match(r"\| [a-z, ]+ → [a-z ]+ \|", line)]
-    assert len(table) > 10
-    named = {name for line in table for name in re.findall(r"`([a-z]+_[a-z_]+)`", line)}
-    assert named - {"resync_interval"} <= set(rpc_methods())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
@@ -61,7 +38,8 @@ def manage_commands() -> list[str]:
         if page.name == "cli.md":  # it shows usages, not commands
             continue
         for block in re.findall(r"^ *```\w*\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE):
-            found += [line.split("#")[0].strip() for line in block.splitlines() if line.startswith("nova-lite-manage ")]
+            lines = [line.split("#")[0].strip() for line in block.splitlines()]
+            found += [line for line in lines if line.startswith("nova-lite-manage ")]
     return sorted(set(found))
 
 
@@ -71,14 +49,39 @@ def test_manage_command_is_understood(command: str) -> None:
     assert callable(arguments.run)
 
 
+def test_database_page_has_every_table() -> None:
+    page = (TOP / "docs/reference/database.md").read_text()
+    assert [name for name in models.Base.metadata.tables if f"`{name}`" not in page] == []
+
+
 def test_there_are_commands_to_check() -> None:
     assert len(manage_commands()) > 3
 
 
 @pytest.mark.parametrize("protection", PROTECTIONS, ids=lambda protection: protection.rule)
 def test_the_table_of_protections_says_where_each_is(protection: Protection) -> None:
-    page = (TOP / "docs/explanation/delivery-guarantees.md").read_text()
+    page = (TOP / "docs/contributing/protocol-model.md").read_text()
     row = f"| {protection.rule} | {protection.upholds} | {protection.code or 'planned'} |"
     assert any(line.startswith(row) for line in page.splitlines())
     for module in re.findall(r"[a-z_/]+\.py", protection.code):
         assert list((TOP / "nova_lite").rglob(module)), module
+
+
+def _definitions(path: pathlib.Path) -> set[str]:
+    """Return the names of a module's functions, classes and constants, and of the classes' methods (``Class.name``)."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            names |= {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
+    return names
+
+
+def test_walks_name_functions_of_the_files_that_they_name() -> None:
+    page = " ".join((TOP / "docs/contributing/walks.md").read_text().split())
+    named = re.findall(r"`(nova_lite/[a-z_/]+\.py)` `([A-Za-z_.]+)`", page)
+    assert len(named) > 40
+    assert [(path, name) for path, name in named if name not in _definitions(TOP / path)] == []

@@ -26,6 +26,10 @@ def test_errors_page_equals_generated_text() -> None:
     assert (REFERENCE / "errors.md").read_text() == pages.errors()
 
 
+def test_messages_page_equals_generated_text() -> None:
+    assert (REFERENCE / "messages.md").read_text() == pages.messages()
+
+
 def test_configuration_page_has_every_option() -> None:
     text = pages.configuration(opts.list_opts())
     for group, options in opts.list_opts():

@@ -13,7 +13,7 @@ from nova_lite.scheduler import core
 
 from .builders import host, spec
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/explanation/scheduling.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/contributing/add-a-filter.md"
 
 
 def test_filter_in_the_documentation_works() -> None:

@@ -1,4 +1,4 @@
-"""What one project may not take from others: addresses of networks that all share, disks that no flavor bounds."""
+"""Limits that protect shared resources: addresses of shared networks, and disks of flavors without a size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bounded(world: World) -> World:  # noqa: F811
     return world
 
 
-def test_addresses_are_counted_that_servers_have_and_will_have(bounded: World) -> None:
+def test_quota_counts_addresses_of_present_and_future_servers(bounded: World) -> None:
     (built, *_) = bounded.built(networks=many(4))
     bounded.create(networks=many(4))
     with pytest.raises(exceptions.QuotaExceeded) as refused:
@@ -39,7 +39,7 @@ def test_addresses_are_counted_that_servers_have_and_will_have(bounded: World) -
     assert built
 
 
-def test_a_deleted_server_gives_its_addresses_back(bounded: World) -> None:
+def test_deleted_server_releases_its_addresses(bounded: World) -> None:
     (uuid,) = bounded.create(networks=many(10))
     with pytest.raises(exceptions.QuotaExceeded):
         bounded.create(networks=many(2))
@@ -47,7 +47,7 @@ def test_a_deleted_server_gives_its_addresses_back(bounded: World) -> None:
     bounded.create(networks=many(10))
 
 
-def test_other_projects_and_servers_with_one_interface_are_not_counted(bounded: World) -> None:
+def test_quota_of_addresses_ignores_other_projects_and_single_interfaces(bounded: World) -> None:
     bounded.create(networks=many(10))
     bounded.create(networks=many(1))
     bounded.create(networks="auto")
@@ -55,25 +55,25 @@ def test_other_projects_and_servers_with_one_interface_are_not_counted(bounded: 
 
 
 @pytest.mark.parametrize(("own", "fits"), [(20, True), (-1, True), (4, False)])
-def test_a_limit_of_the_projects_own_goes_first(bounded: World, own: int, fits: bool) -> None:
+def test_limit_of_a_project_takes_precedence(bounded: World, own: int, fits: bool) -> None:
     bounded.db.write(quotas.set_limit, "p1", "fixed_ips", own)
-    wanted: dict[str, Any] = {"networks": many(12 if fits else 5)}
+    request: dict[str, Any] = {"networks": many(12 if fits else 5)}
     if fits:
-        bounded.create(**wanted)
+        bounded.create(**request)
         return
     with pytest.raises(exceptions.QuotaExceeded, match="of 4 fixed_ips"):
-        bounded.create(**wanted)
+        bounded.create(**request)
 
 
 @pytest.mark.parametrize("may", [True, False])
-def test_a_flavor_without_disk_is_for_those_who_may(world: World, may: bool) -> None:  # noqa: F811
+def test_flavor_without_disk_needs_a_right(world: World, may: bool) -> None:  # noqa: F811
     world.db.write(flavors.create, objects.Flavor(flavorid="0", name="m0", vcpus=1, memory_mb=64, root_gb=0))
     world.db.write(images.create, objects.Image(id=IMAGE, name="i", disk_format="raw", size=1))
-    wanted: dict[str, Any] = {"flavor_id": "0", "image_ref": IMAGE, "may_have_zero_disk": may}
+    request: dict[str, Any] = {"flavor_id": "0", "image_ref": IMAGE, "may_have_zero_disk": may}
     if may:
-        world.create(**wanted)
+        world.create(**request)
         return
     with pytest.raises(exceptions.BootFromVolumeRequiredForZeroDiskFlavor) as refused:
-        world.create(**wanted)
+        world.create(**request)
     assert refused.value.code == 403
     world.create(flavor_id="1", image_ref=IMAGE, may_have_zero_disk=False)

@@ -1,4 +1,4 @@
-"""Servers that boot from volumes: their images, rescue, rebuild and shelving; and one volume in another's place."""
+"""Servers that boot from volumes: their images, rescue, rebuild and shelving; and swaps of volumes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STABLE = Image(id="d" * 32, name="r", properties={"hw_rescue_device": "disk", "h
 
 
 class Booted(Volumes):
-    """The server boots from the volume ``root`` of `OLD`, and has ``data``, too."""
+    """A world whose server boots from the volume ``root``, made of `OLD`, and has the volume ``data``."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -67,9 +67,9 @@ def world(tmp_path: Path) -> Booted:
 # --- images
 
 
-def test_its_image_names_snapshots_of_its_volumes(world: Booted) -> None:
-    ticket, image_id, named = world.make_image()
-    assert (ticket.method, ticket.payload["snapshots"], set(named)) == (
+def test_image_of_a_volume_backed_server_names_snapshots(world: Booted) -> None:
+    command, image_id, named = world.make_image()
+    assert (command.method, command.payload["snapshots"], set(named)) == (
         "snapshot_volumes",
         named,
         {world.root, world.data},
@@ -78,11 +78,11 @@ def test_its_image_names_snapshots_of_its_volumes(world: Booted) -> None:
     assert shown.task_state == states.IMAGE_SNAPSHOT_PENDING
     image = world.db.read(images.get, world.context(), image_id)
     assert (image.status, image.size, image.min_disk) == ("queued", 0, 0)
-    assert [world.snapshot(each).status for each in named.values()] == ["creating"] * 2
-    world.finish(ticket, sequence=ticket.sequence)
+    assert [world.snapshot(item).status for item in named.values()] == ["creating"] * 2
+    world.finish(command, sequence=command.sequence)
     image = world.db.read(images.get, world.context(), image_id)
     assert (image.status, world.instance(world.uuid).task_state, world.open_actions()) == ("active", None, [])
-    assert {world.snapshot(each).status for each in named.values()} == {"available"}
+    assert {world.snapshot(item).status for item in named.values()} == {"available"}
     assert world.snapshot(named[world.root]).name == "snapshot for copy"
     root, data = json.loads(image.properties["block_device_mapping"])
     assert (root["source_type"], root["destination_type"], root["boot_index"]) == ("snapshot", "volume", 0)
@@ -90,18 +90,18 @@ def test_its_image_names_snapshots_of_its_volumes(world: Booted) -> None:
     assert (image.properties["bdm_v2"], image.properties["root_device_name"]) == ("True", "/dev/vda")
 
 
-def test_a_server_of_such_an_image_gets_volumes_of_the_snapshots(world: Booted) -> None:
-    ticket, image_id, named = world.make_image()
-    world.finish(ticket, sequence=ticket.sequence)
+def test_server_of_such_an_image_gets_volumes_of_the_snapshots(world: Booted) -> None:
+    command, image_id, named = world.make_image()
+    world.finish(command, sequence=command.sequence)
     server, _, _ = world.built(image_ref=image_id)
     shown = world.instance(server)
-    assert [(each.snapshot_id, each.boot_index) for each in shown.block_devices] == [
+    assert [(item.snapshot_id, item.boot_index) for item in shown.block_devices] == [
         (named[world.root], 0),
         (named[world.data], None),
     ]
-    made = [world.show(str(each.volume_id)) for each in shown.block_devices]
-    assert [(each.status, each.snapshot_id, each.instance_uuid) for each in made] == [
-        ("in-use", each, server) for each in named.values()
+    made = [world.show(str(item.volume_id)) for item in shown.block_devices]
+    assert [(item.status, item.snapshot_id, item.instance_uuid) for item in made] == [
+        ("in-use", item, server) for item in named.values()
     ]
     assert (shown.image_ref, shown.system_metadata) == (image_id, {})
     request = world.compute.builds[-1][1]
@@ -125,7 +125,7 @@ def test_a_server_of_such_an_image_gets_volumes_of_the_snapshots(world: Booted) 
         '[{"source_type": "blank", "destination_type": "volume", "boot_index": 0, "volume_size": 1}]',
     ],
 )
-def test_what_else_an_image_names_is_refused(world: Booted, mapping: str) -> None:
+def test_image_with_invalid_block_devices_is_refused(world: Booted, mapping: str) -> None:
     properties = {"block_device_mapping": mapping, "bdm_v2": "True"}
     world.db.write(images.create, Image(id="e" * 32, name="mine", properties=properties))
     with pytest.raises(exceptions.InvalidBDM):
@@ -133,25 +133,25 @@ def test_what_else_an_image_names_is_refused(world: Booted, mapping: str) -> Non
 
 
 @pytest.mark.parametrize("how", ["fails", "is deleted"])
-def test_nothing_is_left_of_an_image_that_fails(world: Booted, how: str) -> None:
-    ticket, image_id, named = world.make_image()
+def test_failed_image_leaves_no_snapshots(world: Booted, how: str) -> None:
+    command, image_id, named = world.make_image()
     if how == "fails":
-        world.finish(ticket, "no room", sequence=ticket.sequence)
+        world.finish(command, "no room", sequence=command.sequence)
         assert (world.instance(world.uuid).vm_state, world.instance(world.uuid).task_state) == (states.ACTIVE, None)
     else:
         world.delete()
     with pytest.raises(exceptions.ImageNotFound):
         world.db.read(images.get, world.context(), image_id)
-    assert {world.snapshot(each).status for each in named.values()} == {"deleting"}
+    assert {world.snapshot(item).status for item in named.values()} == {"deleting"}
     world.let_leases_lapse(31)
     before = len(world.hosts.works)
     world.reconciler.sweep()
     works = [work for _, work in world.hosts.works[before:]]
     assert {work.verb for work in works} == {VolumeVerb.DELETE_SNAPSHOT}
-    assert {work.instance_uuid for work in works} == {world.uuid}, "its host is at it until it has the server's lock"
+    assert {work.instance_uuid for work in works} == {world.uuid}, "the host may still work on the snapshots"
 
 
-def test_volumes_that_have_changed_meanwhile(world: Booted) -> None:
+def test_image_of_changed_volumes_is_refused(world: Booted) -> None:
     instance = world.instance(world.uuid)
     image = snapshots.image_of(world.context(), instance, "copy", snapshots.SNAPSHOT, {})
     payload = {"image": msgspec.to_builtins(image), "snapshots": {world.root: str(uuid.uuid4())}}
@@ -159,30 +159,30 @@ def test_volumes_that_have_changed_meanwhile(world: Booted) -> None:
         world.act("createImage", **payload)
 
 
-def test_no_backup_is_made(world: Booted) -> None:
+def test_backup_of_a_volume_backed_server_is_refused(world: Booted) -> None:
     with pytest.raises(exceptions.Invalid, match=r"^Backup is not supported for volume-backed instances\.$") as caught:
         world.act("createBackup", image={}, rotation=1, backup_type="daily")
     assert caught.value.code == 400
 
 
-# --- snapshots of what a server has
+# --- snapshots of attached volumes
 
 
-def test_a_snapshot_of_what_a_server_has_takes_force(world: Booted) -> None:
-    wanted = VolumeSnapshot(id=str(uuid.uuid4()), volume_id=world.data, project_id="")
+def test_snapshot_of_an_attached_volume_needs_force(world: Booted) -> None:
+    requested = VolumeSnapshot(id=str(uuid.uuid4()), volume_id=world.data, project_id="")
     with pytest.raises(exceptions.InvalidVolume, match="copied with force"):
-        world.api.snapshot_create(world.context(), wanted)
-    world.api.snapshot_create(world.context(), wanted, force=True)
+        world.api.snapshot_create(world.context(), requested)
+    world.api.snapshot_create(world.context(), requested, force=True)
     host, work = world.hosts.works[-1]
     assert (host, work.instance_uuid, work.verb) == (world.host, world.uuid, VolumeVerb.SNAPSHOT)
     world.done()
-    assert world.snapshot(wanted.id).status == "available"
+    assert world.snapshot(requested.id).status == "available"
 
 
-def test_what_nobody_has_any_more_is_copied_by_any_host(world: Booted) -> None:
-    wanted = VolumeSnapshot(id=str(uuid.uuid4()), volume_id=world.data, project_id="")
+def test_snapshot_of_a_detached_volume_is_made_by_any_host(world: Booted) -> None:
+    requested = VolumeSnapshot(id=str(uuid.uuid4()), volume_id=world.data, project_id="")
     world.hosts.away = True
-    world.api.snapshot_create(world.context(), wanted, force=True)
+    world.api.snapshot_create(world.context(), requested, force=True)
     world.hosts.away = False
     world.finish(world.detach(world.data))
     world.let_leases_lapse(31)
@@ -193,34 +193,34 @@ def test_what_nobody_has_any_more_is_copied_by_any_host(world: Booted) -> None:
 # --- rescue
 
 
-def test_rescue_takes_an_image_that_says_where_its_disk_is(world: Booted) -> None:
+def test_rescue_needs_an_image_with_a_stable_rescue_disk(world: Booted) -> None:
     for image, allowed in ((STABLE, False), (OTHER, True)):
         with pytest.raises(exceptions.InstanceNotRescuable, match="Cannot rescue a volume-backed instance") as caught:
             world.act("rescue", image_ref=image.id, images={}, allow_bfv_rescue=allowed)
         assert caught.value.code == 400
-    ticket = world.act("rescue", image_ref=STABLE.id, images={}, allow_bfv_rescue=True)
-    assert (ticket.method, ticket.payload["image"]["id"]) == ("rescue_instance", STABLE.id)
+    command = world.act("rescue", image_ref=STABLE.id, images={}, allow_bfv_rescue=True)
+    assert (command.method, command.payload["image"]["id"]) == ("rescue_instance", STABLE.id)
 
 
 # --- rebuild
 
 
-def test_a_rebuild_with_another_image_is_refused_before_2_93(world: Booted) -> None:
-    said = "Unable to rebuild with a different image for a volume-backed server."
-    with pytest.raises(exceptions.ImageUnacceptable, match=said) as caught:
+def test_rebuild_with_another_image_is_refused_before_2_93(world: Booted) -> None:
+    message = "Unable to rebuild with a different image for a volume-backed server."
+    with pytest.raises(exceptions.ImageUnacceptable, match=message) as caught:
         world.rebuild(OTHER)
     assert caught.value.code == 400
-    ticket = world.rebuild(OLD)
-    assert ticket.build is not None and ticket.build.reimage is None, "the volume stays as it is"
+    command = world.rebuild(OLD)
+    assert command.build is not None and command.build.reimage is None, "the volume stays as it is"
 
 
-def test_a_rebuild_makes_the_volume_anew_since_2_93(world: Booted) -> None:
+def test_rebuild_overwrites_the_volume_since_2_93(world: Booted) -> None:
     with pytest.raises(
         exceptions.InvalidInput, match="Volume size 1GB cannot be smaller than the image minDisk size 9"
     ):
         world.rebuild(BIG, reimage_boot_volume=True)
-    ticket = world.rebuild(OTHER, reimage_boot_volume=True)
-    request = ticket.build
+    command = world.rebuild(OTHER, reimage_boot_volume=True)
+    request = command.build
     assert request is not None and request.reimage is not None
     assert (request.reimage.volume_id, request.reimage.size, request.reimage.image.id) == (world.root, 1, OTHER.id)
     world.report(world.uuid, world.host, request.generation, BUILT)
@@ -232,7 +232,7 @@ def test_a_rebuild_makes_the_volume_anew_since_2_93(world: Booted) -> None:
     assert again.build is not None and again.build.reimage is None
 
 
-def test_an_evacuation_goes_on_with_what_a_rebuild_had_begun(world: Booted) -> None:
+def test_evacuation_completes_an_open_rebuild(world: Booted) -> None:
     world.rebuild(OTHER, reimage_boot_volume=True)
     world.force_down()
     world.act("evacuate", admin=True)
@@ -242,10 +242,10 @@ def test_an_evacuation_goes_on_with_what_a_rebuild_had_begun(world: Booted) -> N
     assert request.reimage is not None and request.reimage.volume_id == world.root
 
 
-def test_an_evacuation_leaves_the_volume_of_a_server_that_was_rebuilt(world: Booted) -> None:
-    ticket = world.rebuild(OTHER, reimage_boot_volume=True)
-    assert ticket.build is not None
-    world.report(world.uuid, world.host, ticket.build.generation, BUILT)
+def test_evacuation_keeps_the_volume_of_a_rebuilt_server(world: Booted) -> None:
+    command = world.rebuild(OTHER, reimage_boot_volume=True)
+    assert command.build is not None
+    world.report(world.uuid, world.host, command.build.generation, BUILT)
     world.force_down()
     world.act("evacuate", admin=True)
     world.lifecycle.build_instances(world.context(), [world.uuid])
@@ -256,16 +256,19 @@ def test_an_evacuation_leaves_the_volume_of_a_server_that_was_rebuilt(world: Boo
 
 
 def shelved(world: Booted) -> None:
-    ticket = world.act("shelve")
-    assert (ticket.method, ticket.instance.task_state) == ("shelve_volume_backed_instance", states.SHELVING_OFFLOADING)
-    world.finish(ticket, sequence=ticket.sequence)
+    command = world.act("shelve")
+    assert (command.method, command.instance.task_state) == (
+        "shelve_volume_backed_instance",
+        states.SHELVING_OFFLOADING,
+    )
+    world.finish(command, sequence=command.sequence)
 
 
-def test_shelving_makes_no_image_and_keeps_the_volumes(world: Booted) -> None:
+def test_shelving_makes_no_image_and_keeps_volumes(world: Booted) -> None:
     shelved(world)
     shown = world.instance(world.uuid)
     assert (shown.vm_state, shown.host, shown.task_state) == (states.SHELVED_OFFLOADED, None, None)
-    assert [world.status(each) for each in (world.root, world.data)] == [("in-use", world.uuid)] * 2
+    assert [world.status(item) for item in (world.root, world.data)] == [("in-use", world.uuid)] * 2
     assert (world.db.read(audit.find), world.count(models.Image), world.used()[world.host]) == ([], 4, 1)
 
     world.act("unshelve")
@@ -277,15 +280,15 @@ def test_shelving_makes_no_image_and_keeps_the_volumes(world: Booted) -> None:
     assert world.devices() == [(world.root, objects.DeviceState.ATTACHED), (world.data, objects.DeviceState.ATTACHED)]
 
 
-def test_volumes_of_a_server_that_is_on_no_host_come_and_go_at_once(world: Booted) -> None:
+def test_volumes_of_an_offloaded_server_are_attached_at_once(world: Booted) -> None:
     shelved(world)
     another = world.make()
-    ticket = world.attach(another)
-    assert (ticket.host, world.status(another), world.open_actions()) == (None, ("in-use", world.uuid), [])
-    assert ticket.action_id == world.detach(world.data).action_id - 1
+    command = world.attach(another)
+    assert (command.host, world.status(another), world.open_actions()) == (None, ("in-use", world.uuid), [])
+    assert command.action_id == world.detach(world.data).action_id - 1
     assert (world.status(world.data), world.open_actions()) == (("available", None), [])
-    assert [each for each, _ in world.devices()] == [world.root, another]
-    ticket = world.delete()
+    assert [item for item, _ in world.devices()] == [world.root, another]
+    command = world.delete()
     assert world.instance(world.uuid).deleted
     assert world.status(another) == ("available", None)
 
@@ -297,21 +300,21 @@ def swap(world: Booted, new: str, old: str = "") -> objects.ActionCommand:
     return world.act("swap_volume", admin=True, volume_id=old or world.data, new_volume_id=new)
 
 
-def copied(world: Booted, ticket: objects.ActionCommand) -> None:
-    assert world.reports.report_task(world.context(), world.host, ticket.action_id, states.SWAPPING_VOLUME)
+def copied(world: Booted, command: objects.ActionCommand) -> None:
+    assert world.reports.report_task(world.context(), world.host, command.action_id, states.SWAPPING_VOLUME)
 
 
-def test_a_volume_takes_anothers_place(world: Booted) -> None:
+def test_swapped_volume_replaces_the_old_one(world: Booted) -> None:
     new = world.make(size=2)
     device = world.instance(world.uuid).block_devices[1]
-    ticket = swap(world, new)
-    assert (ticket.method, ticket.payload["size"]) == ("swap_volume", 2)
-    assert [world.status(each) for each in (world.data, new)] == [("in-use", world.uuid), ("attaching", world.uuid)]
+    command = swap(world, new)
+    assert (command.method, command.payload["size"]) == ("swap_volume", 2)
+    assert [world.status(item) for item in (world.data, new)] == [("in-use", world.uuid), ("attaching", world.uuid)]
     with pytest.raises(exceptions.InstanceInvalidState):
         world.detach(world.data)
-    copied(world, ticket)
-    world.finish(ticket, sequence=ticket.sequence)
-    assert [world.status(each) for each in (world.data, new)] == [("available", None), ("in-use", world.uuid)]
+    copied(world, command)
+    world.finish(command, sequence=command.sequence)
+    assert [world.status(item) for item in (world.data, new)] == [("available", None), ("in-use", world.uuid)]
     now = world.instance(world.uuid).block_devices[1]
     assert (now.volume_id, now.volume_size, now.device_name, now.uuid, now.swap_id) == (
         *(new, 2, device.device_name, device.uuid),
@@ -321,20 +324,20 @@ def test_a_volume_takes_anothers_place(world: Booted) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"size": 1}, "New volume must be the same size or larger."),
         ({"size": 2, "taken": True}, "New volume must be detached in order to swap."),
     ],
 )
-def test_a_swap_that_is_refused(world: Booted, values: dict[str, Any], said: str) -> None:
+def test_swap_with_an_unsuitable_volume_is_refused(world: Booted, values: dict[str, Any], message: str) -> None:
     taken = values.pop("taken", False)
     old = world.make(size=2)
     world.finish(world.attach(old))
     new = world.make(**values)
     if taken:
         world.finish(world.attach(new))
-    with pytest.raises(exceptions.InvalidVolume, match=said) as caught:
+    with pytest.raises(exceptions.InvalidVolume, match=message) as caught:
         swap(world, new, old)
     assert caught.value.code == 400
     with pytest.raises(exceptions.VolumeBDMNotFound):
@@ -344,11 +347,11 @@ def test_a_swap_that_is_refused(world: Booted, values: dict[str, Any], said: str
 
 
 @pytest.mark.parametrize("done", [False, True])
-def test_a_swap_that_fails_is_taken_back_or_found_to_be_done(world: Booted, done: bool) -> None:
+def test_failed_swap_is_rolled_back_or_found_to_be_done(world: Booted, done: bool) -> None:
     new = world.make()
-    ticket = swap(world, new)
-    copied(world, ticket)
-    world.finish(ticket, "the pivot failed", sequence=ticket.sequence)
+    command = swap(world, new)
+    copied(world, command)
+    world.finish(command, "the pivot failed", sequence=command.sequence)
     assert world.status(new) == ("attaching", world.uuid), "its guest may have it"
     undo = world.compute.tickets[-1]
     assert (undo.method, world.instance(world.uuid).task_state) == ("rollback_swap_volume", states.COPYING_VOLUME)
@@ -356,32 +359,32 @@ def test_a_swap_that_fails_is_taken_back_or_found_to_be_done(world: Booted, done
         world.context(), world.host, undo.action_id, 1, None, "", undo.sequence, answer={"done": done}
     )
     kept, given_back = (new, world.data) if done else (world.data, new)
-    assert [world.status(each) for each in (kept, given_back)] == [("in-use", world.uuid), ("available", None)]
-    assert [each for each, _ in world.devices()] == [world.root, kept]
+    assert [world.status(item) for item in (kept, given_back)] == [("in-use", world.uuid), ("available", None)]
+    assert [item for item, _ in world.devices()] == [world.root, kept]
     assert (world.open_actions(), world.instance(world.uuid).vm_state) == ([], states.ACTIVE)
 
 
 @pytest.mark.parametrize("at_pivot", [False, True])
-def test_an_evacuation_amid_a_swap_takes_the_volume_that_is_whole(world: Booted, at_pivot: bool) -> None:
+def test_evacuation_during_a_swap_keeps_the_complete_volume(world: Booted, at_pivot: bool) -> None:
     new = world.make()
-    ticket = swap(world, new)
+    command = swap(world, new)
     if at_pivot:
-        copied(world, ticket)
+        copied(world, command)
     world.force_down()
     world.act("evacuate", admin=True)
     kept, given_back = (new, world.data) if at_pivot else (world.data, new)
-    assert [world.status(each) for each in (kept, given_back)] == [("in-use", world.uuid), ("available", None)]
-    assert [each for each, _ in world.devices()] == [world.root, kept]
+    assert [world.status(item) for item in (kept, given_back)] == [("in-use", world.uuid), ("available", None)]
+    assert [item for item, _ in world.devices()] == [world.root, kept]
 
 
-def test_a_delete_amid_a_swap_gives_both_back(world: Booted) -> None:
+def test_delete_during_a_swap_releases_both_volumes(world: Booted) -> None:
     new = world.make()
     swap(world, new)
     world.finish(world.delete())
-    assert [world.status(each) for each in (world.data, new)] == [("available", None)] * 2
+    assert [world.status(item) for item in (world.data, new)] == [("available", None)] * 2
     assert world.db.read(audit.find) == []
 
 
-def test_the_rows_say_who_is_asked() -> None:
+def test_swap_is_undone_by_a_rollback_step() -> None:
     row = operations.get("swap_volume", {})
     assert [step.name for step in row.undos(row.steps[-1].name)] == [operations.TAKE_BACK]

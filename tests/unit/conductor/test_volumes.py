@@ -1,4 +1,4 @@
-"""Volumes in the conductor: who has one, work that is never lost, and what each ending leaves."""
+"""Volumes in the conductor: attachments, tasks for hosts that are never lost, and all their outcomes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEW = {"name": "v", "size": 1}
 
 
 class Hosts(Compute):
-    """They keep the work on volumes that they are given."""
+    """Hosts that record their commands about volumes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Hosts(Compute):
 
 
 class Volumes(World):
-    """``uuid``: an ACTIVE server; ``api``: the RPC methods about volumes."""
+    """A world with an ACTIVE server ``uuid``. ``api``: the RPC methods about volumes."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -49,7 +49,7 @@ class Volumes(World):
         return self.api.volume_create(self.context(), Volume(id="", project_id="", **{**NEW, **values}), {})
 
     def make(self, **values: Any) -> str:
-        """An available one."""
+        """Make a volume and return its id."""
         volume_id = self.accept(**values).id
         self.done()
         assert self.show(volume_id).status == "available"
@@ -79,8 +79,8 @@ class Volumes(World):
     def detach(self, volume_id: str) -> objects.ActionCommand:
         return self.lifecycle.accept_action(self.context(), self.uuid, "detach_volume", {"volume_id": volume_id})
 
-    def finish(self, ticket: objects.ActionCommand, error: str | None = None, sequence: int = 0) -> None:
-        self.reports.finish_action(self.context(), self.host, ticket.action_id, 1, error, "", sequence)
+    def finish(self, command: objects.ActionCommand, error: str | None = None, sequence: int = 0) -> None:
+        self.reports.finish_action(self.context(), self.host, command.action_id, 1, error, "", sequence)
 
     def attached(self) -> str:
         volume_id = self.make()
@@ -89,7 +89,7 @@ class Volumes(World):
         return volume_id
 
     def devices(self) -> list[tuple[str | None, DeviceState]]:
-        return [(each.volume_id, each.state) for each in self.instance(self.uuid).block_devices]
+        return [(item.volume_id, item.state) for item in self.instance(self.uuid).block_devices]
 
     def delete(self) -> objects.ActionCommand:
         return self.lifecycle.accept_action(self.context(), self.uuid, "delete", {})
@@ -113,12 +113,12 @@ def world(tmp_path: Path) -> Volumes:
 # --- work on files
 
 
-def test_work_goes_on_until_it_is_reported(world: Volumes) -> None:
+def test_volume_task_is_sent_again_until_it_is_reported(world: Volumes) -> None:
     volume_id = world.accept().id
     first, work = world.hosts.works[-1]
     assert (world.status(volume_id), work.size) == (("creating", None), 1)
     world.reconciler.sweep()
-    assert len(world.hosts.works) == 1, "its lease has not lapsed"
+    assert len(world.hosts.works) == 1, "its lease has not expired"
     world.let_leases_lapse(31)
     world.reconciler.sweep()
     assert world.hosts.works[1] == (first, work), "the same host, as long as it is up"
@@ -135,7 +135,7 @@ def test_work_goes_on_until_it_is_reported(world: Volumes) -> None:
     assert world.count(models.VolumeTask) == 0
 
 
-def test_what_could_not_be_sent_is_sent_later(world: Volumes) -> None:
+def test_volume_task_that_could_not_be_sent_is_sent_later(world: Volumes) -> None:
     world.hosts.away = True
     volume_id = world.accept().id
     world.hosts.away = False
@@ -145,7 +145,7 @@ def test_what_could_not_be_sent_is_sent_later(world: Volumes) -> None:
     assert world.status(volume_id)[0] == "available"
 
 
-def test_work_that_nobody_does_has_failed_at_its_deadline(world: Volumes) -> None:
+def test_volume_task_without_a_host_fails_at_its_deadline(world: Volumes) -> None:
     for host in ("host1", "host2"):
         world.silence(host)
     volume_id = world.accept().id
@@ -162,14 +162,14 @@ def test_work_that_nobody_does_has_failed_at_its_deadline(world: Volumes) -> Non
         world.show(volume_id)
 
 
-def test_a_repeated_request_makes_one(world: Volumes) -> None:
+def test_repeated_request_makes_one_volume(world: Volumes) -> None:
     context = world.context("req-again")
     made = [world.api.volume_create(context, Volume(id="", project_id="", **NEW), {}).id for _ in range(2)]
     assert made[0] == made[1]
     assert world.count(models.Volume) == 1
 
 
-def test_a_source_stays_while_it_is_copied(world: Volumes) -> None:
+def test_source_volume_cannot_change_while_it_is_copied(world: Volumes) -> None:
     source = world.make()
     copy = world.accept(size=0, source_volid=source)
     for refused in (
@@ -184,11 +184,11 @@ def test_a_source_stays_while_it_is_copied(world: Volumes) -> None:
     world.api.volume_delete(world.context(), source)
 
 
-def test_an_extension_that_fails_leaves_the_size(world: Volumes) -> None:
+def test_failed_extension_leaves_the_size(world: Volumes) -> None:
     volume_id = world.attached()
     world.api.volume_extend(world.context(), volume_id, 5, attached=True)
     host, work = world.hosts.works[-1]
-    assert (host, work.instance_uuid) == (world.host, world.uuid), "its guest has to be told"
+    assert (host, work.instance_uuid) == (world.host, world.uuid), "its guest has to learn the new size"
     with pytest.raises(exceptions.InvalidVolume):
         world.detach(volume_id)
     world.done("no room")
@@ -199,7 +199,7 @@ def test_an_extension_that_fails_leaves_the_size(world: Volumes) -> None:
         world.api.volume_extend(world.context(), volume_id, 1, attached=True)
 
 
-def test_snapshots(world: Volumes) -> None:
+def test_snapshot_is_made_copied_and_deleted(world: Volumes) -> None:
     volume_id = world.make()
     context = world.context()
     made = world.api.snapshot_create(context, VolumeSnapshot(id=str(uuid.uuid4()), volume_id=volume_id, project_id=""))
@@ -219,7 +219,7 @@ def test_snapshots(world: Volumes) -> None:
         world.db.read(volumes.get_snapshot, context, made.id)
 
 
-def test_quota(world: Volumes) -> None:
+def test_quota_of_volumes_is_enforced(world: Volumes) -> None:
     world.conf.set_override("quota_volumes", 2, "volume")
     world.conf.set_override("quota_gigabytes", 5, "volume")
     volume_id = world.make(size=3)
@@ -232,10 +232,10 @@ def test_quota(world: Volumes) -> None:
         world.accept()
     with pytest.raises(exceptions.VolumeQuotaExceeded):
         boot(world, blank())
-    assert world.count(models.Instance) == 1, "nothing is left of what was refused"
+    assert world.count(models.Instance) == 1, "a refused create leaves nothing"
 
 
-def test_other_projects(world: Volumes) -> None:
+def test_volume_of_another_project_cannot_be_used(world: Volumes) -> None:
     volume_id = world.make()
     stranger = world.context(project="p2")
     for refused in (
@@ -257,18 +257,18 @@ def test_other_projects(world: Volumes) -> None:
 # --- attach and detach
 
 
-def test_attach_and_detach(world: Volumes) -> None:
+def test_volume_is_attached_and_detached(world: Volumes) -> None:
     volume_id = world.make()
-    ticket = world.attach(volume_id, tag="data")
-    (device,) = ticket.instance.block_devices
+    command = world.attach(volume_id, tag="data")
+    (device,) = command.instance.block_devices
     assert (device.device_name, device.tag, device.state) == ("/dev/vdc", "data", DeviceState.ATTACHING)
     assert world.status(volume_id) == ("attaching", world.uuid)
     assert world.instance(world.uuid).task_state == states.ATTACHING_VOLUME
-    world.finish(ticket)
+    world.finish(command)
     assert (world.status(volume_id), world.devices()) == (("in-use", world.uuid), [(volume_id, DeviceState.ATTACHED)])
     second = world.make()
     other = world.attach(second)
-    assert [each.device_name for each in other.instance.block_devices] == ["/dev/vdc", "/dev/vdd"]
+    assert [item.device_name for item in other.instance.block_devices] == ["/dev/vdc", "/dev/vdd"]
     with pytest.raises(exceptions.InstanceInvalidState):
         world.detach(volume_id)
     world.finish(other)
@@ -278,7 +278,7 @@ def test_attach_and_detach(world: Volumes) -> None:
         world.detach(volume_id)
 
 
-def test_one_of_two_gets_it(world: Volumes) -> None:
+def test_volume_is_attached_to_one_of_two_servers(world: Volumes) -> None:
     volume_id = world.make()
     other = world.built()[0]
     world.attach(volume_id)
@@ -290,8 +290,8 @@ def test_one_of_two_gets_it(world: Volumes) -> None:
     assert world.status(volume_id) == ("attaching", world.uuid)
 
 
-def test_the_reservation_is_one_conditional_update(world: Volumes) -> None:
-    """Even where both have read that it is available: see it taken between the reading and the update."""
+def test_reservation_is_one_conditional_update(world: Volumes) -> None:
+    """Two servers may both read that the volume is available. Here it is taken between read and update."""
     volume_id = world.make()
 
     def race(uow: UnitOfWork) -> None:
@@ -305,7 +305,7 @@ def test_the_reservation_is_one_conditional_update(world: Volumes) -> None:
         world.db.write(race)
 
 
-def test_a_failure_on_the_host_gives_it_back(world: Volumes) -> None:
+def test_failed_attachment_releases_the_volume(world: Volumes) -> None:
     volume_id = world.make()
     world.finish(world.attach(volume_id), "no such device")
     assert (world.status(volume_id), world.devices(), world.open_actions()) == (("available", None), [], [])
@@ -313,22 +313,22 @@ def test_a_failure_on_the_host_gives_it_back(world: Volumes) -> None:
     assert (shown.vm_state, shown.task_state) == (states.ACTIVE, None)
 
 
-def test_a_host_that_does_not_answer_keeps_it_until_it_has(world: Volumes) -> None:
+def test_silent_host_keeps_the_volume_until_it_has_detached_it(world: Volumes) -> None:
     volume_id = world.make()
-    ticket = world.attach(volume_id)
+    command = world.attach(volume_id)
     world.let_time_pass(3600)
     world.reconciler.sweep()
     assert world.status(volume_id) == ("attaching", world.uuid)
     assert world.open_actions() == [("attach_volume", "detach")]
     undo = world.compute.tickets[-1]
     assert undo.method == "rollback_attach_volume"
-    world.finish(ticket, sequence=ticket.sequence)
+    world.finish(command, sequence=command.sequence)
     assert world.open_actions() == [("attach_volume", "detach")], "a late report of the attachment changes nothing"
     world.finish(undo, sequence=undo.sequence)
     assert (world.status(volume_id), world.devices(), world.open_actions()) == (("available", None), [], [])
 
 
-def test_a_guest_that_does_not_release_it_keeps_it(world: Volumes) -> None:
+def test_guest_that_does_not_release_the_volume_keeps_it(world: Volumes) -> None:
     volume_id = world.attached()
     world.finish(world.detach(volume_id), "the guest did not release it")
     assert (world.status(volume_id), world.devices()) == (("in-use", world.uuid), [(volume_id, DeviceState.ATTACHED)])
@@ -341,12 +341,12 @@ def test_a_guest_that_does_not_release_it_keeps_it(world: Volumes) -> None:
 
 
 @pytest.mark.parametrize("delete_on_termination", [False, True])
-def test_a_delete_gives_it_back_when_its_host_has_confirmed(world: Volumes, delete_on_termination: bool) -> None:
+def test_delete_releases_the_volume_after_the_host_has_confirmed(world: Volumes, delete_on_termination: bool) -> None:
     volume_id = world.make()
     world.attach(volume_id, delete_on_termination=delete_on_termination)
-    ticket = world.delete()
+    command = world.delete()
     assert world.status(volume_id) == ("attaching", world.uuid), "its guest may have it"
-    world.finish(ticket)
+    world.finish(command)
     assert world.status(volume_id) == ("deleting" if delete_on_termination else "available", None)
     world.let_leases_lapse(1)
     world.reconciler.sweep()
@@ -356,19 +356,19 @@ def test_a_delete_gives_it_back_when_its_host_has_confirmed(world: Volumes, dele
             world.show(volume_id)
 
 
-def test_a_delete_whose_host_is_away_keeps_it(world: Volumes) -> None:
+def test_delete_on_a_host_that_is_away_keeps_the_volume(world: Volumes) -> None:
     volume_id = world.attached()
     world.silence(world.host)
-    ticket = world.delete()
+    command = world.delete()
     assert world.instance(world.uuid).deleted
     assert world.status(volume_id) == ("in-use", world.uuid)
     assert world.db.read(audit.find) == []
     world.is_heard(world.host)
-    world.finish(ticket)
+    world.finish(command)
     assert world.status(volume_id) == ("available", None)
 
 
-def test_an_evacuation_takes_it_along(world: Volumes) -> None:
+def test_evacuation_keeps_the_volume(world: Volumes) -> None:
     volume_id = world.attached()
     other = world.make()
     world.attach(other)
@@ -381,11 +381,11 @@ def test_an_evacuation_takes_it_along(world: Volumes) -> None:
     assert not world.db.read(hosts.is_up, world.host)
     admin = world.context(admin=True)
     world.lifecycle.accept_action(admin, world.uuid, "evacuate", {})
-    assert [world.status(each) for each in (volume_id, other)] == [("in-use", world.uuid)] * 2
+    assert [world.status(item) for item in (volume_id, other)] == [("in-use", world.uuid)] * 2
     assert {state for _, state in world.devices()} == {DeviceState.ATTACHED}
 
 
-def test_what_is_left_is_found_by_the_audit(world: Volumes) -> None:
+def test_audit_finds_a_volume_of_a_missing_server(world: Volumes) -> None:
     volume_id = world.make()
     world.db.write(
         lambda uow: uow.change(sa.update(models.Volume).values(status="in-use", instance_uuid=str(uuid.uuid4())))
@@ -419,26 +419,26 @@ def boot(world: Volumes, *devices: BlockDevice, **values: Any) -> str:
     return made
 
 
-def test_boot_from_a_volume(world: Volumes) -> None:
+def test_server_boots_from_a_volume(world: Volumes) -> None:
     volume_id = world.make()
     with pytest.raises(exceptions.InvalidBDM, match="is not bootable"):
         boot(world, volume(volume_id))
     world.api.volume_update(world.context(), volume_id, {"bootable": True})
     server, host, _ = world.built(block_devices=[volume(volume_id), blank(boot_index=None)])
     shown = world.instance(server)
-    assert [each.device_name for each in shown.block_devices] == ["/dev/vda", "/dev/vdc"]
+    assert [item.device_name for item in shown.block_devices] == ["/dev/vda", "/dev/vdc"]
     assert world.status(volume_id) == ("in-use", server)
     assert world.status(str(shown.block_devices[1].volume_id)) == ("in-use", server)
     world.uuid, world.host = server, host
-    ticket = world.attach(world.make())
-    assert [each.device_name for each in ticket.instance.block_devices] == ["/dev/vda", "/dev/vdc", "/dev/vdd"]
-    world.finish(ticket)
+    command = world.attach(world.make())
+    assert [item.device_name for item in command.instance.block_devices] == ["/dev/vda", "/dev/vdc", "/dev/vdd"]
+    world.finish(command)
     with pytest.raises(exceptions.InvalidInput, match="Cannot detach a root device volume"):
         world.detach(volume_id)
 
 
-def test_a_build_that_fails_keeps_them_until_the_server_is_deleted(world: Volumes) -> None:
-    """What never came to be is deleted with it, whatever was asked for."""
+def test_volumes_of_a_failed_build_are_deleted_with_the_server(world: Volumes) -> None:
+    """A volume that was never made is deleted with its server, whatever ``delete_on_termination`` is."""
     server = boot(world, blank())
     volume_id = str(world.instance(server).block_devices[0].volume_id)
     world.uuid = server
@@ -447,23 +447,23 @@ def test_a_build_that_fails_keeps_them_until_the_server_is_deleted(world: Volume
     assert world.status(volume_id) == ("deleting", None)
 
 
-def test_several_servers_get_one_each_of_what_is_made(world: Volumes) -> None:
+def test_several_servers_get_a_new_volume_each(world: Volumes) -> None:
     made = world.create(block_devices=[blank()], min_count=2, max_count=2)
-    assert len({world.instance(each).block_devices[0].volume_id for each in made}) == 2
+    assert len({world.instance(item).block_devices[0].volume_id for item in made}) == 2
     volume_id = world.make()
     with pytest.raises(exceptions.InvalidInput, match="Cannot attach one or more volumes to multiple instances"):
         world.create(block_devices=[volume(volume_id)], min_count=2, max_count=2)
 
 
 @pytest.mark.parametrize(
-    ("device", "said"),
+    ("device", "message"),
     [
         ({"guest_format": "swap", "volume_size": 9999}, "Swap drive requested is larger"),
         ({"volume_size": 9999}, "Ephemeral disks requested are larger"),
         ({}, "Ephemeral disks requested are larger"),
     ],
 )
-def test_local_disks_are_the_flavors(world: Volumes, device: dict[str, Any], said: str) -> None:
+def test_local_disks_stay_within_the_flavor(world: Volumes, device: dict[str, Any], message: str) -> None:
     local = BlockDevice(uuid="x", source_type=DeviceSource.BLANK, destination_type="local", **device)
-    with pytest.raises(exceptions.InvalidInput, match=said):
+    with pytest.raises(exceptions.InvalidInput, match=message):
         boot(world, local)

@@ -23,8 +23,8 @@ def passing(request: RequestSpec, *hosts: HostState) -> list[str]:
     subject = TraitsFilter()
     assert subject.applies(request)
     found = subject.passing(hosts, request)
-    assert [each for each in hosts if subject.host_passes(each, request)] == found
-    return [each.host for each in found]
+    assert [host for host in hosts if subject.host_passes(host, request)] == found
+    return [host.host for host in found]
 
 
 def asking(**specs: str) -> RequestSpec:

@@ -24,7 +24,7 @@ def test_weights_are_normalised_multiplied_and_added() -> None:
     hosts = [host(1, memory_mb_used=0, vcpus_used=16), host(2, memory_mb_used=4096), host(3, memory_mb_used=8192)]
     ranking = core.Ranking([RAMWeigher(2.0), CPUWeigher(1.0)], hosts, spec())
     assert [-cost for cost in ranking.costs] == pytest.approx([2.0, 2.0, 1.0])
-    assert [ranking.cost(each) for each in hosts] == ranking.costs
+    assert [ranking.cost(host) for host in hosts] == ranking.costs
 
 
 def test_equal_weights_do_not_count() -> None:

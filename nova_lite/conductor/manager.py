@@ -135,7 +135,7 @@ class ConductorManager:
             uow.after_commit.append(lambda: self.filter_news.add(projects, instances))
         if uow.cinder_news:
             news = set(uow.cinder_news)
-            uow.after_commit.append(lambda: self.cinder.tell(news))
+            uow.after_commit.append(lambda: self.cinder.process_soon(news))
         if uow.touched_nodes:
             changed, deleted = uow.touched_nodes | uow.freed_nodes, dict(uow.deleted_nodes)
             at_once = uow.tell_at_once

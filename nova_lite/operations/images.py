@@ -20,7 +20,7 @@ from nova_lite.operations.steps import (
 )
 from nova_lite.operations.types import HostStep, ImageStep, ImageVerb, Operation, ReleaseStep, ScheduleStep
 
-#: Its host copies the volumes, all as they are at one moment; the image has no more than what they are called.
+#: The host takes snapshots of all volumes at the same moment. The image has no data, only the snapshots' names.
 CREATE_IMAGE_OF_VOLUMES = Operation(
     "createImage",
     allowed=WITH_DISK,
@@ -63,7 +63,7 @@ CREATE_BACKUP = Operation(
     ),
 )
 
-#: Its volumes are what it is, so no image is made: it leaves its host at once.
+#: Its data is on volumes, so no image is made, and it leaves its host at once.
 SHELVE_VOLUME_BACKED = Operation(
     "shelve",
     allowed=WITH_DISK,
@@ -95,8 +95,8 @@ SHELVE = Operation(
     ),
 )
 
-#: Its host gives back all that it has of the server; addresses and quota stay the server's. Whoever asks for it after
-#: a shelve may find that the conductor has begun it by itself, or has ended it: no reason to be refused.
+#: The host removes the server, which keeps its addresses and quota. The conductor may have begun or finished this
+#: automatically after a shelve, so a later request is not refused.
 SHELVE_OFFLOAD = Operation(
     "shelveOffload",
     allowed=(states.SHELVED, states.SHELVED_OFFLOADED),
@@ -108,7 +108,7 @@ SHELVE_OFFLOAD = Operation(
     ),
 )
 
-#: The image that it was built of, if it was made one, has no use any more.
+#: Discards the image that the shelve has made, if any.
 _DISCARD_SHELVED = dataclasses.replace(DISCARD_STEP, only_if="image_id")
 
 UNSHELVE_OFFLOADED = Operation(

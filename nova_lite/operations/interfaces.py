@@ -8,7 +8,10 @@ from nova_lite.operations.types import HostStep, NetworkStep, Operation
 
 
 def _interface(kind: str, task: str, undo: str, undo_wire_name: str, attaches: bool) -> Operation:
-    """What a host has begun and not told the end of is taken back there: its port is nobody else's before."""
+    """Return an operation on one interface.
+
+    A host that has begun and not reported the end has to undo it, because no other server may use the port before.
+    """
     disconnect = (NetworkStep(DISCONNECT),)
     return Operation(
         kind,

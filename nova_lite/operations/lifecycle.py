@@ -31,7 +31,7 @@ CREATE = Operation(
     ),
 )
 
-#: The guest is off and its disks are kept until the reconciler deletes it, or its owner restores it.
+#: The guest is off, and its disks stay until the reconciler deletes it or its owner restores it.
 SOFT_DELETE = Operation(
     "delete",
     method="soft_delete",
@@ -102,7 +102,7 @@ START = Operation(
     summary="Start a server",
 )
 
-#: It also mends an instance that is stopped, paused, suspended or in error, and one that is stuck in a soft reboot.
+#: A hard reboot also repairs an instance that is stopped, paused, suspended, in error, or stuck in a soft reboot.
 HARD_REBOOT = Operation(
     "reboot",
     allowed=(states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED, states.ERROR),
@@ -120,7 +120,7 @@ REBOOT = Operation(
     summary="Reboot a server",
 )
 
-#: The same host builds it anew, at a new generation, which replaces what is there: nothing but the build can fail.
+#: The same host builds the server again at a new generation, which replaces the old one.
 REBUILD = Operation(
     "rebuild",
     preempts=True,

@@ -47,7 +47,7 @@ EVACUATE = Operation(
     ),
 )
 
-#: At the destination nothing is left of the instance, nor will it ever come to be there at that generation.
+#: Removes the instance from the destination and makes sure that it never appears there at that generation.
 _DROP = HostStep(
     DROP,
     "drop_resize",
@@ -59,7 +59,7 @@ _DROP = HostStep(
     since="1.4",
 )
 
-#: At the source the guest is let go on, as it was.
+#: Restores the guest at the source.
 _RETURN = HostStep(
     RETURN,
     "finish_revert_resize",
@@ -101,7 +101,7 @@ _MOVE = (
     ),
 )
 
-#: Both ends are one host, which has the guest's former disks beside the new ones until its owner's word.
+#: Source and destination are one host. It has the old disks beside the new ones until the owner confirms or reverts.
 RESIZE_SAME_HOST = Operation(
     "resize",
     allowed=(states.ACTIVE, states.STOPPED),
@@ -178,21 +178,21 @@ REVERT_RESIZE = Operation(
 
 
 def _live(name: str, method: str, at: HostRole, event: str | None = None, **fields: Any) -> HostStep:
-    """A step of a live migration, or an undo, which has no event."""
+    """Return a step of a live migration, or an undo, which has no event."""
     return HostStep(
         name, method, task=states.MIGRATING, event=event and f"compute_{event}", at=at, since="1.5", **fields
     )
 
 
-#: The source will not tell any more: whether the guest has arrived.
+#: Asks the destination whether the guest has arrived, because the source cannot report it any more.
 _FIND = dataclasses.replace(
     _live(FIND, "find_live_migrated_instance", HostRole.DESTINATION, retry_forever=True, may_complete_late=True),
     only_if=LOST_SOURCE,
     since="1.6",
 )
 
-#: The guest runs all the time. Where it is, only the source's hypervisor knows until it has said so: it is asked, when
-#: its daemon did not answer, and what it has handed over goes on at the destination.
+#: The guest runs all the time. Until the source has reported, only its hypervisor knows where the guest is. If no
+#: report comes, an undo asks the source; a guest that was handed over goes on at the destination.
 LIVE_MIGRATE = Operation(
     "live-migration",
     allowed=(states.ACTIVE, states.PAUSED),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-# vm_state: what the instance is, stable between tasks.
+# vm_state: the state of the instance between tasks.
 BUILDING = "building"
 ACTIVE = "active"
 STOPPED = "stopped"
@@ -18,7 +18,7 @@ SHELVED = "shelved"
 SHELVED_OFFLOADED = "shelved_offloaded"
 SOFT_DELETED = "soft-delete"
 
-# task_state: what is being done to it; None when nothing is. Never set without an open action.
+# task_state: the running task, or None. It is never set without an open action.
 SCHEDULING = "scheduling"
 NETWORKING = "networking"
 SPAWNING = "spawning"
@@ -63,7 +63,7 @@ DETACHING_INTERFACE = "detaching_interface"
 
 
 class PowerState(enum.IntEnum):
-    """What the hypervisor says; numbers as in Nova's OS-EXT-STS:power_state."""
+    """The guest's state as the hypervisor reports it, with the numbers of Nova's OS-EXT-STS:power_state."""
 
     NOSTATE = 0
     RUNNING = 1
@@ -73,8 +73,8 @@ class PowerState(enum.IntEnum):
     SUSPENDED = 7
 
 
-#: What the guest of an instance is that no task is changing. A suspended one is off, its memory on disk. A
-#: rescued one stays so, whether its rescue system runs or not.
+#: Power states of the guest that match a vm state while no task runs. The guest of a suspended server is off, its
+#: memory on disk. A rescued server stays rescued, whether its rescue system runs or not.
 GUEST_IS: dict[str, tuple[PowerState, ...]] = {
     ACTIVE: (PowerState.RUNNING,),
     STOPPED: (PowerState.SHUTDOWN, PowerState.CRASHED),
@@ -85,10 +85,10 @@ GUEST_IS: dict[str, tuple[PowerState, ...]] = {
     RESCUED: (PowerState.RUNNING, PowerState.SHUTDOWN, PowerState.CRASHED),
 }
 
-#: What an instance is that is in error if its host has no domain of it. What is shelved has its image elsewhere, what
-#: is resized its disks at the other end, and what is soft-deleted is nobody's.
+#: States in which the host must have a domain of the instance; without one the server is in error. A shelved server has
+#: its image elsewhere, a resized one its disks at the other host, and a soft-deleted one is not used any more.
 HAS_DOMAIN = (ACTIVE, STOPPED, PAUSED, SUSPENDED, RESCUED)
 
-#: What an instance is whose guest is found so, when its row says otherwise. Hypervisors pause guests by themselves at
-#: times, so that says nothing.
+#: The vm state that follows from a guest's power state when the row disagrees. Paused is not among them, because
+#: hypervisors pause guests on their own at times.
 FOLLOWS = {PowerState.RUNNING: ACTIVE, PowerState.SHUTDOWN: STOPPED}

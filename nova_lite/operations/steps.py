@@ -50,18 +50,18 @@ DISCARD_STEP = ImageStep(DISCARD, verb=ImageVerb.DISCARD)
 
 
 def by_host(kind: str, task: str, becomes: str, **fields: Any) -> HostStep:
-    """The only step of an operation that its host carries out: ``<kind>_instance``."""
+    """Return the step of an operation that its host carries out alone, by the method ``<kind>_instance``."""
     method = f"{kind}_instance"
     return HostStep(PERFORM, method, task=task, event=f"compute_{method}", becomes=becomes, **fields)
 
 
 def by_driver(kind: str, task: str, becomes: str, **fields: Any) -> HostStep:
-    """The same, where the driver's method ``<kind>`` is all that it takes."""
+    """Return the step of an operation that the driver's method ``<kind>`` carries out alone."""
     return by_host(kind, task, becomes, driver=kind, **fields)
 
 
 def snapshot_step(method: str, task: str, *tasks: str) -> HostStep:
-    """The host makes an image file of the server's disk, and uploads it."""
+    """Return the step in which the host makes an image file of the server's disk and uploads it."""
     event = f"compute_{method}"
     deadline = "snapshot_deadline"
     return HostStep(
@@ -71,5 +71,5 @@ def snapshot_step(method: str, task: str, *tasks: str) -> HostStep:
 
 WITH_DISK = (states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED)
 
-#: A server that is on no host has the volume, or has it no more, as soon as that is accepted.
+#: States in which volumes can be attached and detached. On a server without a host that is done when it is accepted.
 WITH_GUEST = (states.ACTIVE, states.PAUSED, states.STOPPED, states.SHELVED, states.SHELVED_OFFLOADED)

@@ -10,7 +10,7 @@ from typing import Any
 #: Key in an action's payload: the move's source was forced down or retired before it reported how the move ended.
 LOST_SOURCE = "lost_source"
 
-#: In place of vm states or task states: all of them.
+#: Stands for all vm states or all task states.
 ANY = None
 
 #: Names of the two steps that hosts recognise by the instance's generation, so that they need no sequence number.
@@ -55,13 +55,13 @@ MOVE_ROLES = (HostRole.SOURCE, HostRole.DESTINATION)
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step: planned in one transaction, its effect happens outside any, and another transaction records it.
+    """A step: planned in one transaction, its effect happens outside any, and another transaction records it.
 
     - ``name``: the action's row shows it
     - ``task``: the task state while the step lasts; None leaves it unchanged
     - ``event``: its name among the action's events
     - ``becomes``: the vm state once the step is done; None leaves it unchanged
-    - ``undo``: steps that give back what this one took, in this order. They run when the operation fails at this step
+    - ``undo``: steps that release what this one took, in this order. They run when the operation fails at this step
       or a later one, newest step first.
     - ``commits``: once the step is done, the operation cannot be undone any more
     - ``only_if``: a key of the action's payload; without it the step is left out
@@ -153,7 +153,7 @@ class ImageStep(Step):
 
     @property
     def outlives_action(self) -> bool:
-        """True if the step gives back something that is no part of the server.
+        """True if the step releases something that is no part of the server.
 
         Such a step is repeated until it succeeds, even beside later operations of the server.
         """
@@ -178,8 +178,8 @@ class Operation:
     - ``despite_lock``: accepted on a locked server, too
     - ``needs_host``: refused while the server is on no host
     - ``deduplicates``: a request while such an action is open returns that action
-    - ``supersedes``: accepting it closes the open actions. ``preempts``: even those that are being undone, because
-      nothing of that matters any more; otherwise it is refused until the undo is over.
+    - ``supersedes``: accepting it closes the open actions. ``preempts``: even actions that are being undone, because
+      their results do not matter any more; otherwise it is refused until the undo is over.
 
     Course:
 
@@ -258,7 +258,7 @@ class Operation:
         return name in self._undo_names
 
     def undone_by(self, name: str) -> Step:
-        """Return the step that the undo of this name takes back."""
+        """Return the step that the undo of this name undoes."""
         return self._undone_by[name]
 
     def undos(self, name: str, begun: bool = True) -> tuple[Step, ...]:

@@ -6,8 +6,8 @@ from nova_lite.operations import states
 from nova_lite.operations.steps import DETACH, PERFORM, TAKE_BACK, WITH_GUEST
 from nova_lite.operations.types import HostStep, Operation
 
-#: A task of its own, so that nothing that makes the guest anew comes between; a volume whose attachment has failed is
-#: nobody's only when the host has said that the guest does not have it.
+#: Attaching has a task state, so that no operation that rebuilds the guest comes between. After a failure the volume is
+#: free only when the host has confirmed that the guest does not have it.
 ATTACH_VOLUME = Operation(
     "attach_volume",
     allowed=WITH_GUEST,
@@ -30,7 +30,7 @@ ATTACH_VOLUME = Operation(
     ),
 )
 
-#: Where it fails the volume stays the server's.
+#: A failed detach leaves the volume attached.
 DETACH_VOLUME = Operation(
     "detach_volume",
     allowed=WITH_GUEST,
@@ -41,8 +41,8 @@ DETACH_VOLUME = Operation(
     ),
 )
 
-#: The server has both volumes until its host has said which one the guest has. While it copies, the guest has the old
-#: one; from the second task on both hold the same, until the guest has the new one.
+#: The server has both volumes until its host has reported which one the guest has. While the host copies, the guest has
+#: the old one. From the second task state on both volumes have the same content.
 SWAP_VOLUME = Operation(
     "swap_volume",
     allowed=(states.ACTIVE, states.PAUSED),

@@ -24,7 +24,7 @@ def confirmation() -> None:
     from nova_lite.conductor.engine.context import lock_action
     from nova_lite.conductor.engine.reconciler import Reconciler
 
-    redrive = Reconciler._redrive
+    redrive = Reconciler._repeat_step
 
     def move(self: Reconciler, item: Any) -> None:
         if item.build is None:
@@ -45,7 +45,7 @@ def confirmation() -> None:
         self.db.write(again)
         self.scheduling.run(item.context, [item.instance_uuid])
 
-    Reconciler._redrive = move  # type: ignore[method-assign]
+    Reconciler._repeat_step = move  # type: ignore[method-assign]
 
 
 def tombstone() -> None:

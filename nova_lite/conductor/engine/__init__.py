@@ -1,4 +1,18 @@
-"""The engine: drives every accepted action from its row to its end, and undoes what failed.
+"""The engine: takes every accepted action from step to step until it is done, or undoes it.
 
-It knows no operation by name.
+The path of one action, for example a pause:
+
+1. Accept (`accept`): check the server's state, write the action's row, and plan the first step. The reply is the
+   command.
+2. Dispatch: the API sends the command to the host. Creates are placed by `dispatcher` and `scheduling` before.
+3. Report (`command_reports`, `build_reports`): the host has carried out the command, or has failed.
+4. Next step (`advance`): record the step and plan the next one, whose command is sent after the commit.
+5. Done: after the last step the action is closed. After a failure `compensate` runs the undos of the steps instead.
+
+Messages may be lost: `reconciler` repeats the current step of every action whose lease has expired, and `deadlines`
+fails actions that take too long. `unavailable_hosts` passes steps whose host is gone. Calls to other services are in
+`service_calls`, `network_attach`, and `cinder`. `engine` puts the parts together.
+
+The engine knows the definitions (`nova_lite.operations`), but no operation by name. `handler` is the interface for what
+only one operation does; the handlers are in `nova_lite.conductor.operations`.
 """

@@ -99,7 +99,7 @@ class StepMachine(abc.ABC):
         return self.network.has_remote_ports if step.name == operations.DISCONNECT else self.network.remote
 
     def _begin_at_host(self, ctx: ActionContext, step: HostStep, held: list[claims.HeldHost]) -> None:
-        """Address the command to the first of these hosts. Without any the step is done."""
+        """Set the first of these hosts as the action's host. Without any the step is done."""
         uow, action = ctx.uow, ctx.action
         if not held:
             self.done(ctx)

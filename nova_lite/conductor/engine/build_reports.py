@@ -1,6 +1,6 @@
-"""Reports of hosts about builds: that one begins, and how it ended.
+"""Reports of hosts about builds: their start and their result.
 
-Every report is checked against (host, generation) of the instance; one that is not current any more changes nothing.
+Every report is checked against the host and generation of the instance. A stale report changes nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE, regroup_delay=0.1)
 
 
 class BuildReports:
-    """``conductor`` is the client side of this very service: rescheduling is a message to whoever is free."""
+    """RPC methods of builds.
+
+    ``conductor``: a client of this service itself, because another conductor may be free to reschedule a build.
+    """
 
     def __init__(self, engine: ActionEngine, scheduling: Scheduling, conductor: ConductorRPC) -> None:
         self.engine = engine
@@ -44,38 +47,42 @@ class BuildReports:
         self.conductor = conductor
         self._reports: Batcher[BuildResult, bool] = Batcher(self._settle, LIMITS)
 
-    # --- it begins
+    # --- start
 
     def build_instances(self, context: RequestContext, instance_uuids: list[str]) -> None:
-        """Nudge: drive these builds now, as far as nobody else does."""
+        """Schedule these builds now, unless another conductor has leased them."""
         self.scheduling.run(context, instance_uuids)
 
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
-        """A host begins, which was not told the instance's addresses: it gets them. Repeated, it answers the same.
+        """Record that a host has started a build, and return the instance's interfaces.
 
-        Raises `InstanceGone` or `StaleReport` when that build is over; what another service has made for it meanwhile
-        is then taken back.
+        A repeated call returns the same.
+
+        Raises `InstanceGone` or `StaleReport` if that build is over. Ports that another service has made for it
+        meanwhile are then deleted.
         """
-        asked = (instance_uuid, host, generation)
+        build = (instance_uuid, host, generation)
         if not self.network.remote:
-            return BuildNetworks(vifs=self.db.write(self._start_build, *asked))
-        begun = time.monotonic()
-        call = self.db.write(self._plan_networks, *asked)
-        call.started_at = begun
-        answer = self.network.call(call)
+            return BuildNetworks(vifs=self.db.write(self._start_build, *build))
+        started_at = time.monotonic()
+        call = self.db.write(self._plan_networks, *build)
+        call.started_at = started_at
+        result = self.network.call(call)
         try:
-            return BuildNetworks(vifs=self.db.write(self._start_build, *asked, answer))
+            return BuildNetworks(vifs=self.db.write(self._start_build, *build, result))
         except exceptions.StaleReport:
-            if not self.network.has_remote_ports:  # else they are the next attempt's, or given back with its failure
-                self._take_back(call)
+            if not self.network.has_remote_ports:  # else the next attempt uses them, or its undo deletes them
+                self._deallocate(call)
             raise
         except exceptions.NovaLiteException:
-            self._take_back(call)
+            self._deallocate(call)
             raise
 
-    def _take_back(self, call: NetworkCall) -> None:
-        """If this fails, or this daemon dies first, whoever deletes the instance does it: no call counts as over
-        before its time (`Instance.network_call_until`)."""
+    def _deallocate(self, call: NetworkCall) -> None:
+        """Delete the ports of a build that is over.
+
+        If this fails, the delete of the instance does it. It waits for `Instance.network_call_until` first.
+        """
         try:
             self.network.call(msgspec.structs.replace(call, method=NetworkMethod.DEALLOCATE, started_at=None))
         except exceptions.NovaLiteException as error:
@@ -96,33 +103,36 @@ class BuildReports:
         return network_calls.plan(uow, self.network, ctx.instance, ctx.context, NetworkMethod.ALLOCATE)
 
     def _start_build(
-        self, uow: UnitOfWork, instance_uuid: str, host: str, generation: int, answer: object = None
+        self, uow: UnitOfWork, instance_uuid: str, host: str, generation: int, result: object = None
     ) -> list[VIF]:
         ctx = _building(uow, instance_uuid, host, generation)
-        vifs = self.network.allocate(networks.Store(uow), instance_uuid, requested_networks(ctx), answer)
+        vifs = self.network.allocate(networks.Store(uow), instance_uuid, requested_networks(ctx), result)
         begun(ctx)
         actions.extend(uow, self.conf, ctx.action)
         return vifs
 
-    # --- it has ended
+    # --- result
 
     def finish_build(self, context: RequestContext, result: BuildResult) -> None:
-        """Settle a build; what another host may do better is scheduled again. Those that come meanwhile, of whatever
-        hosts, are settled by one transaction."""
+        """Record the result of a build. It is scheduled again if another host may succeed.
+
+        Results that arrive meanwhile, from any host, are recorded in one transaction.
+        """
         metrics.BUILDS.labels(result.outcome.value).inc()
         if self._reports.submit(result):
             self._build_again(context, [result])
 
     def finish_builds(self, context: RequestContext, host: str, results: list[BuildResult]) -> list[bool]:
+        """Record these results in one transaction. Returns False for each build that is over."""
         if any(result.host != host for result in results):
-            raise exceptions.Forbidden(f"Host {host} speaks of builds of another one.")
+            raise exceptions.Forbidden(f"Host {host} reports builds of another host.")
         for result in results:
             metrics.BUILDS.labels(result.outcome.value).inc()
         settled = self._settle(results)
-        again = [result for result, each in zip(results, settled, strict=True) if each is True]
-        if again:
-            self._build_again(context, again)
-        return [not isinstance(each, Exception) for each in settled]
+        rescheduled = [result for result, reply in zip(results, settled, strict=True) if reply is True]
+        if rescheduled:
+            self._build_again(context, rescheduled)
+        return [not isinstance(reply, Exception) for reply in settled]
 
     def _build_again(self, context: RequestContext, results: list[BuildResult]) -> None:
         for result in results:
@@ -134,17 +144,17 @@ class BuildReports:
             LOG.info("The reconciler will reschedule %s", ", ".join(instance_uuids))
 
     def _settle(self, results: list[BuildResult]) -> list[bool | Exception]:
-        """Of each whether it is to be scheduled again; of one whose build is over, which changes nothing, why."""
+        """Record results. Returns for each whether to schedule the build again, or the error if the build is over."""
 
-        def finish_build(uow: UnitOfWork, some: list[BuildResult]) -> list[bool | Exception]:
-            locked = _lock_all(uow, some)
-            return [self._finish_one(uow, result, locked.get(result.action_id)) for result in some]
+        def finish_build(uow: UnitOfWork, batch: list[BuildResult]) -> list[bool | Exception]:
+            locked = _lock_all(uow, batch)
+            return [self._finish_one(uow, result, locked.get(result.action_id)) for result in batch]
 
-        # In one order everywhere, as the transaction locks several.
+        # Every conductor locks instances in the same order, so that two transactions do not wait for each other.
         order = sorted(range(len(results)), key=lambda number: results[number].instance_uuid)
         settled = self.db.write_together(finish_build, [results[number] for number in order])
-        answers = dict(zip(order, settled, strict=True))
-        return [answers[number] for number in range(len(results))]
+        replies = dict(zip(order, settled, strict=True))
+        return [replies[number] for number in range(len(results))]
 
     def _finish_one(self, uow: UnitOfWork, result: BuildResult, locked: _Rows | None) -> bool | Exception:
         try:
@@ -153,7 +163,10 @@ class BuildReports:
             return error
 
     def _finish_build(self, uow: UnitOfWork, result: BuildResult, locked: _Rows | None) -> bool:
-        """True when the instance is to be scheduled again. ``locked``: what `_lock_all` has found of it."""
+        """Record a result, and return whether to schedule the build again.
+
+        ``locked``: its rows, if `_lock_all` found them.
+        """
         if result.outcome == BuildOutcome.BUILT:
             self._built(uow, result, locked)
             return False
@@ -170,8 +183,11 @@ class BuildReports:
         return False
 
     def _built(self, uow: UnitOfWork, result: BuildResult, locked: _Rows | None) -> None:
-        """A report that comes twice changes nothing. One that comes after the build's deadline is believed as long as
-        its host was not fenced: the owner gets what was asked for. Else raises `InstanceGone` or `StaleReport`."""
+        """Record a success. A repeated report changes nothing.
+
+        A report after the build's deadline is accepted as long as its host was not fenced, so that the owner gets the
+        server. Otherwise raises `InstanceGone` or `StaleReport`.
+        """
         instance, action, failed_builds = _open(uow, result.instance_uuid, locked)
         if instance is not None and _is_current(instance, result):
             if action is not None and action.step == operations.COMPENSATE:
@@ -183,7 +199,7 @@ class BuildReports:
         built(self.engine, ctx, result.power_state, result.root_device_name, failed_builds)
 
     def _rescheduled(self, ctx: ActionContext, result: BuildResult) -> bool:
-        """The host has fenced this generation and holds nothing: another one may be tried. Networks are kept."""
+        """Try another host, because this one has fenced the generation and holds nothing. Networks are kept."""
         uow, instance, action = ctx.uow, ctx.instance, ctx.action
         tried = [*action.payload.get("tried", []), result.host]
         errors = [*action.payload.get("errors", []), result.message]
@@ -206,8 +222,10 @@ def built(
     root_device_name: str | None,
     failed_builds: int | None = None,
 ) -> None:
-    """The guest runs. What only the build needed is forgotten, some of it is secret. ``failed_builds``: of its node, if
-    that was read."""
+    """Record that the guest runs, and forget the request, which may have secrets.
+
+    ``failed_builds``: the count of its node, if it was read.
+    """
     uow, instance = ctx.uow, ctx.instance
     if failed_builds != 0 and instance.host is not None and instance.node is not None:
         hosts.build_succeeded(uow, instance.host, instance.node)
@@ -224,26 +242,26 @@ def built(
 def _building(
     uow: UnitOfWork, instance_uuid: str, host: str, generation: int, locked: _Rows | None = None
 ) -> ActionContext:
-    """The instance and its open build, locked; raises `InstanceGone` or `StaleReport` when that build is over."""
+    """Lock the instance and its open build. Raises `InstanceGone` or `StaleReport` if that build is over."""
     instance, action, _ = _open(uow, instance_uuid, locked)
     return _still_building(uow, instance, action, instance_uuid, host, generation)
 
 
-#: An instance, the action that a host has reported about, and how many builds have failed on its node.
+#: An instance, the action of a host's report, and the count of failed builds on its node.
 _Rows = tuple[Instance, InstanceAction, int | None]
 
 
 def _lock_all(uow: UnitOfWork, results: list[BuildResult]) -> dict[int, _Rows]:
-    """Of each action that a host tells of, where it and its instance are there; locked, by one statement."""
-    asked = {result.action_id: result.instance_uuid for result in results if result.action_id}
-    found = actions.lock_all(uow, asked, hosts.FAILED_BUILDS) if asked else {}
+    """Lock the actions of these results and their instances by one statement, and return them by action id."""
+    reported = {result.action_id: result.instance_uuid for result in results if result.action_id}
+    found = actions.lock_all(uow, reported, hosts.FAILED_BUILDS) if reported else {}
     return {action_id: (row[0], row[1], row[2]) for action_id, row in found.items()}
 
 
 def _open(
     uow: UnitOfWork, instance_uuid: str, locked: _Rows | None
 ) -> tuple[Instance | None, InstanceAction | None, int | None]:
-    """The instance, its open action and failed builds: as they are ``locked``, if those are its own, or locked now."""
+    """Return the instance, its open action and failed builds: the ``locked`` ones, or else lock them now."""
     if locked is None or locked[0].uuid != instance_uuid:
         return instances.lock(uow, instance_uuid), actions.find_open(uow, instance_uuid), None
     instance, action, failed_builds = locked
@@ -266,6 +284,6 @@ def _still_building(
 
 
 def _is_current(instance: Instance, result: BuildResult) -> bool:
-    """Whether the instance is still wanted, and is what the host reports about."""
+    """Check whether the instance is not deleted, and at the host and generation of the report."""
     wanted = not instance.deleted and instance.task_state != states.DELETING
     return wanted and (instance.host, instance.generation) == (result.host, result.generation)

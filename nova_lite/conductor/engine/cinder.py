@@ -1,10 +1,10 @@
-"""Drives Cinder: what it has of an instance's volumes becomes what their rows say.
+"""Brings Cinder's volumes and attachments into the state that the rows of an instance's volumes describe.
 
-Each row is leased to one conductor, which first asks Cinder what there is of the volume and the instance, and then does
-what is missing: so an answer that was lost, and a conductor that died, leave nothing that the next one does not find.
-Attachments are known by their ids, written down before they are given a host; what Cinder has beside these is used
-where one is wanted, and deleted otherwise. No answer of Cinder's about how a host gets at a volume is kept: it goes to
-that host, and Cinder is asked again when it asks again.
+Each row is leased to one conductor. It first reads what Cinder has of the volume and the instance, and then does what
+is missing. So the next conductor finds everything that a lost reply or a dead conductor has left behind. An
+attachment's id is written before the attachment gets a host. Other attachments in Cinder are used if one is needed, and
+deleted otherwise. Connection data is not stored: it goes to the host, and Cinder is called again for a repeated
+request.
 """
 
 from __future__ import annotations
@@ -34,25 +34,27 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Until it is looked again at a volume that is being made, and at what Cinder could not be asked about, in seconds.
+#: Seconds until the next look at a volume that is being created, and until the next try after an error.
 LOOK_AGAIN = 2.0
 TRY_AGAIN = 10.0
 
-#: Seconds after which a volume that nobody has begun to make will not be begun.
+#: Seconds after which the API will not begin to create a volume any more.
 BEGIN_TIMEOUT = 180.0
 
-#: How long a host's question waits while the conductor itself tells Cinder something about the volume.
+#: Seconds that a host's request waits while this row is leased, and between two looks.
 IN_TURN_SECONDS, IN_TURN_POLL_SECONDS = 3.0, 0.1
 
 _ATTACHED = "attached"
 
-#: Of a volume in Cinder: it comes to be.
+#: Cinder's states of a volume that is being created.
 _COMING = ("creating", "downloading", "restoring-backup")
 
 
 class _Work(msgspec.Struct):
-    """A leased row. ``hosts``: where the instance is or holds something; ``complete``: of these, where its guest has
-    the volume."""
+    """A leased row.
+
+    ``hosts``: every host with an allocation of the instance. ``complete``: the one whose guest has the volume.
+    """
 
     id: str
     token: str
@@ -71,7 +73,7 @@ class _Work(msgspec.Struct):
 
 
 class CinderDriver:
-    """``client`` None: volumes are the built-in backend's, and all of this is refused."""
+    """RPC methods about Cinder's volumes, and their processing. Without ``client`` another backend has the volumes."""
 
     def __init__(self, engine: ActionEngine, client: CinderClient | None) -> None:
         self.engine = engine
@@ -84,7 +86,7 @@ class CinderDriver:
             raise exceptions.InvalidInput(reason="[volume] backend is not cinder")
         return self._client
 
-    # --- the API's
+    # --- for the API
 
     def volume_created(
         self, context: RequestContext, instance_uuid: str, device_uuid: str, volume_id: str | None, error: str | None
@@ -110,7 +112,9 @@ class CinderDriver:
 
     def _volume_extended(self, uow: UnitOfWork, request_id: str, instance_uuid: str, volume_id: str, size: int) -> None:
         instance = instances.lock(uow, instance_uuid)
-        found = [each for each in (instance and instance.block_devices) or [] if each.get("volume_id") == volume_id]
+        found = [
+            device for device in (instance and instance.block_devices) or [] if device.get("volume_id") == volume_id
+        ]
         if instance is None or not found:
             raise exceptions.VolumeBDMNotFound(instance_uuid=instance_uuid, volume_id=volume_id)
         device = cinder.device_of(instance, found[0]["uuid"])
@@ -121,12 +125,12 @@ class CinderDriver:
             uow, request_id, VolumeVerb.EXTEND, volume_id, size=size, instance_uuid=instance_uuid, device=device.uuid
         )
 
-    # --- a host's
+    # --- for hosts
 
     def volume_connect(
         self, context: RequestContext, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]
     ) -> VolumeConnection:
-        """Connect the volume to a host that the instance is on, or comes to. Asked again it answers the same."""
+        """Connect the volume to a host of the instance or its destination. A repeated request gets the same reply."""
         deadline = time.monotonic() + IN_TURN_SECONDS
         while (work := self.db.write(self._take, device_uuid)) is None:
             if time.monotonic() >= deadline:
@@ -138,8 +142,7 @@ class CinderDriver:
         if work.instance_uuid != instance_uuid or not work.wanted or host not in work.hosts:
             raise exceptions.VolumeBDMNotFound(instance_uuid=instance_uuid, volume_id=work.volume_id or work.id)
         self._make(work)
-        assert work.volume_id is not None
-        listed = {each.id: each for each in self._cinder().attachments(work.volume_id, work.instance_uuid)}
+        listed = self._list_attachments(work)
         mine = work.attachments.get(host, {}).get("id")
         if mine not in listed:
             mine = self._one_for(work, host, listed)
@@ -148,36 +151,37 @@ class CinderDriver:
             found = self._call(work, lambda: self._cinder().connect(mine, {**connector, "host": host}))
         if found.info.get("encrypted"):
             raise exceptions.InvalidVolume(reason=f"volume {work.volume_id} is encrypted, which is not supported here")
-        size = self._cinder().own_volume(work.volume_id).size
-        return VolumeConnection(volume_id=work.volume_id, size=size, info=found.info)
+        size = self._cinder().own_volume(str(work.volume_id)).size
+        return VolumeConnection(volume_id=str(work.volume_id), size=size, info=found.info)
 
-    # --- what is due
+    # --- due rows
 
     def due(self) -> list[str]:
+        """Return the ids of due rows."""
         return [] if self._client is None else self.db.read(cinder.due, self.conf.conductor.reconcile_batch)
 
-    def tell(self, device_uuids: Collection[str]) -> None:
-        """Drive these soon, in the background."""
+    def process_soon(self, device_uuids: Collection[str]) -> None:
+        """Process these rows in the background."""
         for device_uuid in sorted(device_uuids):
-            self.engine.in_background(lambda device_uuid=device_uuid: self.drive(device_uuid))  # type: ignore[misc]
+            self.engine.in_background(lambda device_uuid=device_uuid: self.process(device_uuid))  # type: ignore[misc]
 
-    def drive(self, device_uuid: str) -> None:
+    def process(self, device_uuid: str) -> None:
+        """Bring Cinder into the state of the row, unless another conductor has leased it."""
         work = self.db.write(self._take, device_uuid)
         if work is not None:
             with contextlib.suppress(exceptions.VolumeNotReady):  # it is due again
-                self._at(work, lambda: self._converge(work) if work.wanted else self._give_back(work))
+                self._at(work, lambda: self._converge(work) if work.wanted else self._release(work))
 
     def _converge(self, work: _Work) -> None:
-        """Attachments for the hosts that the instance is on, else a reservation, and nothing beside that."""
+        """Keep one attachment for each host of the instance, or else a reservation, and delete all others."""
         if work.error is not None:
             return
         self._make(work)
-        assert work.volume_id is not None
-        listed = {each.id: each for each in self._cinder().attachments(work.volume_id, work.instance_uuid)}
+        listed = self._list_attachments(work)
         kept = {
-            host: each
-            for host, each in work.attachments.items()
-            if each["id"] in listed and (host == cinder.RESERVED or host in work.hosts)
+            host: attachment
+            for host, attachment in work.attachments.items()
+            if attachment["id"] in listed and (host == cinder.RESERVED or host in work.hosts)
         }
         if not kept:
             self._one_for(work, cinder.RESERVED, listed)
@@ -188,38 +192,46 @@ class CinderDriver:
             here["complete"] = True
         if len(kept) > 1:
             kept.pop(cinder.RESERVED, None)
-        ids = {each["id"] for each in kept.values()}
-        for each in listed.values():
-            if each.id not in ids:
-                self._cinder().delete_attachment(each.id)
+        ids = {attachment["id"] for attachment in kept.values()}
+        for attachment in listed.values():
+            if attachment.id not in ids:
+                self._cinder().delete_attachment(attachment.id)
         self._note(work, kept)
 
-    def _give_back(self, work: _Work) -> None:
+    def _list_attachments(self, work: _Work) -> dict[str, Attachment]:
+        """Return what Cinder has of the instance's attachments of the volume, by id."""
+        assert work.volume_id is not None
+        attachments = self._cinder().attachments(work.volume_id, work.instance_uuid)
+        return {attachment.id: attachment for attachment in attachments}
+
+    def _release(self, work: _Work) -> None:
+        """Delete all attachments, and the volume if it was made for the server only."""
         if work.volume_id is None:
             work.volume_id = self._cinder().find_made(work.id)
         if work.volume_id is not None:
             try:
-                for each in self._cinder().attachments(work.volume_id, work.instance_uuid):
-                    self._cinder().delete_attachment(each.id)
+                for attachment in self._cinder().attachments(work.volume_id, work.instance_uuid):
+                    self._cinder().delete_attachment(attachment.id)
                 if work.delete_volume:
                     self._delete_volume(work.volume_id)
             except exceptions.VolumeNotFound:
                 LOG.info("Volume %s of server %s is gone", work.volume_id, work.instance_uuid)
         if work.unsure or (work.volume_id is None and work.to_be_made and not work.given_up and work.error is None):
-            raise exceptions.VolumeNotReady(volume_id=work.volume_id or work.id)  # what was asked for may still come
+            # A requested volume or attachment may still appear.
+            raise exceptions.VolumeNotReady(volume_id=work.volume_id or work.id)
         self.db.write(self._forget, work.id, work.token)
 
     def _delete_volume(self, volume_id: str) -> None:
-        """One that its owner has snapshots of stays; one that is busy is tried again."""
+        """Delete a volume. It stays if it has snapshots; if it is busy, the delete is tried again."""
         try:
             self._cinder().delete_volume(volume_id)
         except exceptions.InvalidVolume as error:
             if self._cinder().own_volume(volume_id).status not in (cinder.AVAILABLE, "error"):
                 raise exceptions.VolumeNotReady(volume_id=volume_id) from error
-            LOG.warning("Volume %s was to be deleted with its server, and stays: %s", volume_id, error.message)
+            LOG.warning("Volume %s stays although its server is deleted: %s", volume_id, error.message)
 
     def _make(self, work: _Work) -> None:
-        """The volume is there, from now on; raises `VolumeNotReady` until then, and `VolumeNotCreated`."""
+        """Check that the volume has been created. Raises `VolumeNotReady` until then, or `VolumeNotCreated`."""
         if work.error is not None:
             raise exceptions.VolumeNotCreated(reason=work.error)
         if not work.to_be_made:
@@ -228,7 +240,7 @@ class CinderDriver:
             work.volume_id = self._cinder().find_made(work.id)
             if work.volume_id is None:
                 if work.given_up:
-                    raise self._failed(work, "it was never asked for: the API that was to ask has ended")
+                    raise self._failed(work, "its creation was never requested: the API daemon has ended")
                 raise exceptions.VolumeNotReady(volume_id=work.id)
             self.db.write(self._volume_created, work.instance_uuid, work.id, work.volume_id, None)
         try:
@@ -247,8 +259,10 @@ class CinderDriver:
         return exceptions.VolumeNotCreated(reason=cause)
 
     def _one_for(self, work: _Work, host: str, listed: dict[str, Attachment]) -> str:
-        """An attachment that is the host's from now on. Raises `VolumeNotReady` when somebody else has the row by now:
-        what was made in vain is for them to find, if there are any."""
+        """Return the id of an attachment for the host, after it was written.
+
+        Raises `VolumeNotReady` if another conductor has leased the row. It finds the attachment that was made in vain.
+        """
         spare = self._spare(work, listed)
         mine = spare or self._reserve(work)
         try:
@@ -260,26 +274,27 @@ class CinderDriver:
         return mine
 
     def _spare(self, work: _Work, listed: dict[str, Attachment]) -> str | None:
-        """An attachment that is there and nobody's: the reservation, or one whose answer was lost."""
+        """Return the id of an unused attachment: the reservation, or one whose reply was lost."""
         reserved = work.attachments.get(cinder.RESERVED, {}).get("id")
         if reserved in listed:
             return str(reserved)
-        known = {each["id"] for each in work.attachments.values()}
-        return next((each.id for each in listed.values() if each.id not in known and each.status == "reserved"), None)
+        known = {attachment["id"] for attachment in work.attachments.values()}
+        unknown = (attachment for attachment in listed.values() if attachment.id not in known)
+        return next((attachment.id for attachment in unknown if attachment.status == "reserved"), None)
 
     def _reserve(self, work: _Work) -> str:
         volume_id = str(work.volume_id)
         try:
             return self._call(work, lambda: self._cinder().reserve(volume_id, work.instance_uuid)).id
         except (exceptions.InvalidVolume, exceptions.VolumeNotFound, exceptions.Forbidden) as error:
-            if not work.attachments:  # it was somebody else's before it was this server's
+            if not work.attachments:  # the volume was taken before this server could reserve it
                 self.db.write(self._note_error, work.id, work.token, error.message)
             raise
 
-    def _call(self, work: _Work, ask: Callable[[], T]) -> T:
-        """What is asked for and not answered may come to be later."""
+    def _call(self, work: _Work, request: Callable[[], T]) -> T:
+        """Make a call that changes Cinder. Without a reply the change may still happen later, which is noted."""
         try:
-            return ask()
+            return request()
         except exceptions.ServiceUnavailable:
             self.db.write(self._note_unsure, work.id)
             raise
@@ -316,13 +331,13 @@ class CinderDriver:
             error=row.error,
         )
 
-    def _at(self, work: _Work, ctx: Callable[[], T]) -> T:
-        """Do it while the row is leased, and give that back: settled, or due again."""
+    def _at(self, work: _Work, process: Callable[[], T]) -> T:
+        """Process a leased row, and end the lease. The row is settled then, or due again."""
         again: float | None = TRY_AGAIN
         try:
-            answer = ctx()
+            result = process()
             again = None
-            return answer
+            return result
         except exceptions.VolumeNotReady:
             again = LOOK_AGAIN
             raise
@@ -332,13 +347,13 @@ class CinderDriver:
         except (exceptions.VolumeNotCreated, exceptions.InvalidVolume, exceptions.VolumeNotFound) as error:
             LOG.warning("Volume %s of server %s: %s", work.volume_id, work.instance_uuid, error.message)
             if self.db.read(self._has_error, work.id):
-                again = None  # until it is given back
+                again = None  # until the server releases it
             raise
         finally:
             self.db.write(self._settle, work, again)
 
     def _settle(self, uow: UnitOfWork, work: _Work, again: float | None) -> None:
-        """What has changed since it was taken is due at once."""
+        """End the lease. The row is due at once if it has changed meanwhile."""
         instance = instances.lock(uow, work.instance_uuid)
         row = cinder.held(cinder.get(uow, work.id, lock=True), work.token)
         if row is None:
@@ -348,7 +363,7 @@ class CinderDriver:
         if row.unsure_until is not None and not work.unsure and row.unsure_until <= uow.now:
             row.unsure_until = None
         elif row.unsure_until is not None and again is None:
-            row.due_at = max(row.unsure_until, uow.now)  # what came late is mended then
+            row.due_at = max(row.unsure_until, uow.now)  # then a late change is corrected
         hosts, complete = _hosts(uow, instance, row)
         here = row.attachments.get(complete or "-")
         there = None if instance is None else row.attachments.get(str(instance.host))
@@ -362,7 +377,7 @@ class CinderDriver:
             _show(instance, row)
 
     def _note(self, work: _Work, attachments: dict[str, dict[str, Any]]) -> None:
-        """Raises `VolumeNotReady` when somebody else has it by now."""
+        """Write the attachments. Raises `VolumeNotReady` if another conductor has leased the row."""
         if not self.db.write(self._keep, work.id, work.token, attachments):
             raise exceptions.VolumeNotReady(volume_id=work.volume_id or work.id)
         work.attachments = attachments
@@ -370,11 +385,11 @@ class CinderDriver:
     def _keep(self, uow: UnitOfWork, device_uuid: str, token: str, attachments: dict[str, dict[str, Any]]) -> bool:
         row = cinder.held(cinder.get(uow, device_uuid, lock=True), token)
         if row is not None:
-            row.attachments = {key: dict(each) for key, each in attachments.items()}
+            row.attachments = {host: dict(attachment) for host, attachment in attachments.items()}
         return row is not None
 
     def _note_unsure(self, uow: UnitOfWork, device_uuid: str) -> bool:
-        """Whoever has the row; False if it is gone."""
+        """Note that Cinder may still change, whoever has leased the row. Returns False if the row is gone."""
         row = cinder.get(uow, device_uuid, lock=True)
         if row is not None:
             row.unsure_until = uow.now + datetime.timedelta(seconds=2 * self._cinder().timeout)
@@ -402,14 +417,14 @@ class CinderDriver:
 
 
 def _without(attachments: dict[str, dict[str, Any]], attachment_id: str) -> dict[str, dict[str, Any]]:
-    return {key: each for key, each in attachments.items() if each["id"] != attachment_id}
+    return {host: attachment for host, attachment in attachments.items() if attachment["id"] != attachment_id}
 
 
 def _hosts(uow: UnitOfWork, instance: Instance | None, row: Row) -> tuple[list[str], str | None]:
-    """Where the instance is or holds something; and where its guest has the volume for sure."""
+    """Return every host with an allocation of the instance, and the one whose guest certainly has the volume."""
     if instance is None or not row.wanted:
         return [], None
-    hosts = sorted({end.host for end in claims.held_hosts(uow, instance)})
+    hosts = sorted({held.host for held in claims.held_hosts(uow, instance)})
     device = cinder.device_of(instance, row.id)
     attached = device is not None and device.state == DeviceState.ATTACHED
     settled = attached and instance.launched_at is not None and instance.task_state is None
@@ -425,7 +440,7 @@ def _begun(uow: UnitOfWork, instance: Instance, row: Row, volume_id: str) -> Non
 
 
 def _show(instance: Instance, row: Row) -> None:
-    """Which of Cinder's attachments the device is, for who lists them."""
+    """Write the id of the host's attachment into the device, which the API shows."""
     device = cinder.device_of(instance, row.id)
     found = row.attachments.get(instance.host or cinder.RESERVED) or row.attachments.get(cinder.RESERVED)
     if device is not None and found is not None and device.attachment_id != found["id"]:

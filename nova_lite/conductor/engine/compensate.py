@@ -18,7 +18,7 @@ class Compensator(StepMachine):
     """Adds failures to the step machine."""
 
     def fail(self, ctx: ActionContext, cause: str, details: str = "", *, reported: bool, begun: bool = True) -> None:
-        """End the current step as failed for good, and begin to undo it and the steps before it.
+        """End the current step as failed, and begin to undo it and the steps before it.
 
         ``reported``: its host or service said so, so that nothing of the step goes on there. Without ``begun`` no
         command was sent, so that only the steps before it have to be undone.
@@ -50,7 +50,7 @@ class Compensator(StepMachine):
         self.send_after_commit(ctx)
 
     def completed_late(self, ctx: ActionContext) -> None:
-        """Record the step as done that the current undo was to take back: its host has found that it succeeded."""
+        """Record the step as done that the current undo belongs to: its host has found that it succeeded."""
         ctx.action.step = ctx.definition.undone_by(ctx.step.name).name
         self.done(ctx)
 

@@ -160,7 +160,7 @@ def begun(ctx: ActionContext) -> None:
 
 
 def requested_networks(ctx: ActionContext) -> list[NetworkRequest]:
-    """Return the networks that the user has asked for."""
+    """Return the networks that the user has requested."""
     return [msgspec.convert(item, NetworkRequest) for item in ctx.instance.request.get("networks", [])]
 
 

@@ -26,7 +26,7 @@ class Deadlines:
         self.transitions = transitions
 
     def take_due(self, uow: UnitOfWork, owner: str, ids: Iterable[int]) -> list[ActionContext]:
-        """Lease those of these actions that are due to ``owner``, and return those that need another daemon.
+        """Lease the due ones of these actions to ``owner``, and return the actions that need another daemon.
 
         Actions past their deadline are failed. Steps that need no other daemon are recorded in the same transaction.
         Actions that need a host that is away wait for it.

@@ -9,7 +9,7 @@ from nova_lite.db.models import Instance
 from nova_lite.objects import InstanceFault
 from nova_lite.operations import states
 
-#: Characters of a fault's message: a column and clients hold no more.
+#: Most characters of a fault's message that the column and clients hold.
 FAULT_LENGTH = 255
 
 
@@ -25,7 +25,7 @@ def set_error(uow: UnitOfWork, instance: Instance, message: str, details: str = 
 
 
 def shortened(message: str) -> str:
-    """At most `FAULT_LENGTH` characters of ``message``, cut after a whole clause or, failing that, a word."""
+    """Return at most `FAULT_LENGTH` characters of ``message``, cut after a whole clause or, failing that, a word."""
     if len(message) <= FAULT_LENGTH:
         return message
     room = message[: FAULT_LENGTH - 3]

@@ -1,4 +1,4 @@
-"""The rows of images, where they are the conductor's, in the transactions of a step `Image`; and what is then asked."""
+"""Calls to the image backend, and the changes of image rows around them if the backend keeps its images as rows."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.objects import Image
 from nova_lite.operations import MAKES_IMAGE, ImageVerb
 
-#: The property that all backups of a server have in common, and the one of each kind.
+#: The property of all backups.
 BACKUP = {"image_type": "backup"}
 
 
 def plan(
     uow: UnitOfWork, backend: ImageBackend, verb: ImageVerb, instance: Instance, action: InstanceAction
 ) -> ImageCall:
-    """What to ask; the row of what is discarded is deleted here. Raises `ImageNotFound` where nothing is to publish."""
+    """Return the call for an image step, and delete the row of an image that it discards.
+
+    Raises `ImageNotFound` if the image to publish does not exist.
+    """
     payload = action.payload
     image_id = str(payload["image_id"])
     call = ImageCall(
@@ -40,18 +43,18 @@ def plan(
 
 
 def drop(uow: UnitOfWork, image_ids: list[str]) -> None:
-    """Their files are removed."""
+    """Delete the rows of images whose files are deleted."""
     if image_ids:
         images.drop(uow, image_ids)
 
 
 def is_wanted(uow: UnitOfWork, backend: ImageBackend, image_id: str) -> bool:
-    """Whether the image's file may stay."""
+    """Check whether the image's file may stay."""
     return not backend.has_local_rows or images.by_id(uow, image_id) is not None
 
 
-def published(uow: UnitOfWork, backend: ImageBackend, image_id: str, answer: Image | None) -> Image | None:
-    """The image as it is from now on; None when its row is gone."""
+def published(uow: UnitOfWork, backend: ImageBackend, image_id: str, reply: Image | None) -> Image | None:
+    """Activate the image and return it, or None if its row is gone."""
     if not backend.has_local_rows:
-        return answer
+        return reply
     return images.activate(uow, image_id)

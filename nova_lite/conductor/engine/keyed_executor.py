@@ -1,4 +1,4 @@
-"""Threads in which the reconciler drives actions."""
+"""Threads in which the reconciler repeats steps."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from concurrent import futures
 
 
 class KeyedExecutor:
-    """Threads for drives that may wait for the same kind of daemon, so that they hold up no others.
+    """Threads for tasks that wait for the same kind of daemon, so that they delay no other tasks.
 
-    Drives of one ``key`` run one after another. While any of them is under way, what comes for that key is dropped:
-    its lease brings it back. So a lane's queue never holds more than one entry a key.
+    Tasks of one ``key`` run one after another. While they run, further tasks for that key are dropped: their actions
+    are due again when their leases expire. So the queue holds at most one entry per key.
     """
 
     def __init__(self, name: str, threads: int) -> None:
         self.pool: futures.Executor = futures.ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = threading.Lock()
-        self._under_way: set[str] = set()
+        self._running: set[str] = set()
 
-    def drive(self, key: str, drives: Iterable[Callable[[], None]]) -> None:
-        """None of ``drives`` raises."""
+    def run(self, key: str, tasks: Iterable[Callable[[], None]]) -> None:
+        """Run the tasks in the background, unless others of this key are running. The tasks raise nothing."""
         with self._lock:
-            if key in self._under_way:
+            if key in self._running:
                 return
-            self._under_way.add(key)
-        self.pool.submit(self._run, key, drives)
+            self._running.add(key)
+        self.pool.submit(self._run, key, tasks)
 
     def stop(self) -> None:
+        """Drop the tasks that have not begun."""
         self.pool.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, key: str, drives: Iterable[Callable[[], None]]) -> None:
+    def _run(self, key: str, tasks: Iterable[Callable[[], None]]) -> None:
         try:
-            for each in drives:
-                each()
+            for task in tasks:
+                task()
         finally:
             with self._lock:
-                self._under_way.discard(key)
+                self._running.discard(key)

@@ -1,9 +1,11 @@
-"""Interfaces for servers that run, where another service has the ports: it makes the port before the answer names it.
+"""Attaches interfaces to running servers if another service has the ports.
 
-It is asked between two transactions. The first writes down that it is (`pending_attaches`), the second accepts the
-action or refuses it. A row that neither of them has taken away when its time is over is of an answer that was lost, or
-of a conductor that died: what was made for it, if anything, is taken back then. A conductor that stood still meanwhile
-may make it even later: it finds its row gone, and writes it down again.
+It makes the port before the request is accepted.
+
+The service is called between two transactions. The first one writes a row (`pending_attaches`). The second one accepts
+or refuses the action, and deletes the row. If the reply is lost or the conductor dies, the row expires. Then the
+reconciler deletes the port that may have been made for it. A conductor that stood still meanwhile may make the port
+even later. It finds its row gone, and writes it again.
 """
 
 from __future__ import annotations
@@ -31,40 +33,45 @@ LOG = logging.getLogger(__name__)
 
 KIND = operations.ATTACH_INTERFACE.kind
 
-#: Seconds until what could not be taken back is tried again.
-TRY_AGAIN = 10.0
+#: Seconds until another try to delete a port.
+RETRY_DELAY = 10.0
 
 
 class InterfaceAttacher:
+    """Accepts attaches whose ports another service makes, and deletes the ports of attaches that were not accepted."""
+
     def __init__(self, engine: ActionEngine) -> None:
         self.engine = engine
         self.db = engine.db
         self.network = engine.network
 
     def accept(self, context: RequestContext, instance_uuid: str, payload: dict[str, Any]) -> ActionCommand:
-        """Raises what RESOLVE and ATTACH raise, and what the action is refused with."""
+        """Let the service make the port, and accept the action.
+
+        Raises the errors of RESOLVE and ATTACH, or of the refused action.
+        """
         request = msgspec.convert(payload["request"], NetworkRequest)
         if self.db.read(_was_accepted, context, instance_uuid):
             return self.db.write(self.engine.accept_in, context, instance_uuid, KIND, payload)
-        asked = NetworkCall(method=NetworkMethod.RESOLVE, context=context, networks=[request])
-        (request,) = self.network.call(asked).requests
+        resolve = NetworkCall(method=NetworkMethod.RESOLVE, context=context, networks=[request])
+        (request,) = self.network.call(resolve).requests
         begun = time.monotonic()
         call = self.db.write(self._plan, context, instance_uuid, request)
         call.started_at = begun
         try:
             made = msgspec.to_builtins(self.network.call(call))
-        except exceptions.NetworkServiceUnavailable:  # whether it was done shows later
+        except exceptions.NetworkServiceUnavailable:  # the port may exist nevertheless
             self.db.write(self._remember, call, self.engine.conf.network.call_timeout)
             raise
         except exceptions.NovaLiteException:
-            self.take_back(instance_uuid, call.key)
+            self.delete_port(instance_uuid, call.key)
             raise
         try:
             payload = {**payload, interfaces.MADE: made}
             return self.db.write(self.engine.accept_in, context, instance_uuid, KIND, payload)
         except exceptions.NovaLiteException:
             self.db.write(self._remember, call, 0.0)
-            self.take_back(instance_uuid, call.key)
+            self.delete_port(instance_uuid, call.key)
             raise
 
     def _plan(
@@ -74,11 +81,11 @@ class InterfaceAttacher:
         check(context, instance, operations.ATTACH_INTERFACE)
         seconds = uow.conf.network.call_timeout
         key = str(context.request_id)
-        for each in pending_attaches.of(uow, instance_uuid):
-            if each.request_id == key and each.until <= uow.now:  # what its first try has made is being taken back
+        for row in pending_attaches.of(uow, instance_uuid):
+            if row.request_id == key and row.until <= uow.now:  # the port of its first try is being deleted
                 raise exceptions.NetworkServiceUnavailable()
-            if request.port_id and each.port_id == request.port_id and each.request_id != key:
-                raise exceptions.PortInUse(port_id=request.port_id)  # it is let go, as soon as that may be
+            if request.port_id and row.port_id == request.port_id and row.request_id != key:
+                raise exceptions.PortInUse(port_id=request.port_id)  # until the other request is settled
         pending_attaches.add(uow, instance_uuid, key, request.port_id, seconds)
         instance.network_call_until = uow.now + datetime.timedelta(seconds=seconds)
         call = network_calls.plan(uow, self.network, instance, context, NetworkMethod.ATTACH)
@@ -86,54 +93,60 @@ class InterfaceAttacher:
         return call
 
     def _remember(self, uow: UnitOfWork, call: NetworkCall, seconds: float) -> None:
-        """Unless it is known or was accepted: who has looked for it when its time was over found it not made yet."""
+        """Write the row again, unless it exists or the action was accepted.
+
+        The reconciler may have deleted the row because the port did not exist yet.
+        """
         instances.lock(uow, call.instance_uuid)
-        if any(each.request_id == call.key for each in pending_attaches.of(uow, call.instance_uuid)):
+        if any(row.request_id == call.key for row in pending_attaches.of(uow, call.instance_uuid)):
             return
         if actions.find_by_request(uow, call.key, KIND, call.instance_uuid) is None:
             assert isinstance(call.networks, list)
             (request,) = call.networks
             pending_attaches.add(uow, call.instance_uuid, call.key, request.port_id, seconds)
 
-    # --- what came of nothing
+    # --- attaches that were not accepted
 
     def due(self) -> list[tuple[str, str]]:
-        """Instance and request of what is to be taken back now."""
+        """Return instance and request of each expired attach."""
         return self.db.read(pending_attaches.overdue) if self.network.has_remote_ports else []
 
-    def take_back(self, instance_uuid: str, key: str) -> None:
-        """If that cannot be, it is due again."""
+    def delete_port(self, instance_uuid: str, key: str) -> None:
+        """Delete the port of an attach that was not accepted. If the service fails, the attach is due again."""
         call = self.db.write(self._plan_back, instance_uuid, key)
         if call is None:
             return
         try:
             self.network.call(call)
         except exceptions.NovaLiteException as error:
-            LOG.warning("What was made for %s is left at the network service: %s", instance_uuid, error.message)
-            self.db.write(pending_attaches.put_off, instance_uuid, key, TRY_AGAIN)
+            LOG.warning("A port of %s is left at the network service: %s", instance_uuid, error.message)
+            self.db.write(pending_attaches.put_off, instance_uuid, key, RETRY_DELAY)
             return
         self.db.write(_settled, instance_uuid, key)
 
     def _plan_back(self, uow: UnitOfWork, instance_uuid: str, key: str) -> NetworkCall | None:
         instance = instances.lock(uow, instance_uuid)
-        found = [each for each in pending_attaches.of(uow, instance_uuid) if each.request_id == key]
-        if instance is None or not found:
+        rows = [row for row in pending_attaches.of(uow, instance_uuid) if row.request_id == key]
+        if instance is None or not rows:
             pending_attaches.drop(uow, instance_uuid, key)
             return None
-        brought = [NetworkRequest(port_id=each.port_id) for each in found if each.port_id]
-        # From now on the action is not accepted any more: see `interfaces.AttachInterfaceHandler`.
+        user_ports = [NetworkRequest(port_id=row.port_id) for row in rows if row.port_id]
+        # The action is not accepted any more: see `interfaces.AttachInterfaceHandler`.
         pending_attaches.put_off(uow, instance_uuid, key, 0.0)
         return NetworkCall(
             method=NetworkMethod.DETACH,
             context=get_admin_context(),
             instance_uuid=instance_uuid,
-            networks=brought,
+            networks=user_ports,
             key=key,
         )
 
 
 def _was_accepted(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> bool:
-    """Raises what the action would be refused with now, so that nobody else is asked in vain."""
+    """Check whether the action exists.
+
+    Otherwise raise the error if it would be refused, before any service is called.
+    """
     if actions.find_by_request(uow, context.request_id, KIND, instance_uuid) is not None:
         return True
     check(context, instances.get_row(uow, context, instance_uuid), operations.ATTACH_INTERFACE)

@@ -1,4 +1,4 @@
-"""What another network service is asked for an instance, made from its rows."""
+"""Calls to a network service about an instance, made from its rows."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from nova_lite.db.models import Instance
 from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod
 from nova_lite.objects import NetworkRequest
 
-#: In the payload of an action that is about one interface.
+#: Key in the payload of an action on one interface.
 PORT_ID = "port_id"
 
 
 def plan(
     uow: UnitOfWork, network: NetworkBackend, instance: Instance, context: RequestContext, method: NetworkMethod
 ) -> NetworkCall:
-    asked = [msgspec.convert(item, NetworkRequest) for item in instance.request.get("networks", [])]
+    """Return a call with everything that the service has to know about the instance."""
+    requests = [msgspec.convert(item, NetworkRequest) for item in instance.request.get("networks", [])]
     if network.has_remote_ports:
         pending = pending_attaches.of(uow, instance.uuid)
-        asked += [NetworkRequest(port_id=each.port_id) for each in pending if each.port_id]
+        requests += [NetworkRequest(port_id=row.port_id) for row in pending if row.port_id]
     return NetworkCall(
         method=method,
         context=context,
         instance_uuid=instance.uuid,
-        networks=asked,
+        networks=requests,
         vifs=network.vifs(networks.Store(uow), instance.uuid),
         project_id=instance.project_id,
         host=instance.host or "",
@@ -36,7 +37,7 @@ def plan(
 
 
 def settled(uow: UnitOfWork, instance: Instance, key: str) -> None:
-    """What came of the attach is recorded, or taken back."""
+    """Forget a pending attach, because its port is recorded or deleted."""
     pending_attaches.drop(uow, instance.uuid, key)
     if not pending_attaches.of(uow, instance.uuid):
         instance.network_call_until = None

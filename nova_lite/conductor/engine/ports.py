@@ -14,7 +14,7 @@ HandlerLookup = Callable[[str], OperationHandler]
 
 
 class Effects(Protocol):
-    """What happens outside the engine's transactions.
+    """Effects of the engine outside its transactions.
 
     The engine calls these methods after the commit that planned the effect. They return at once and raise nothing:
     an effect that fails or is lost is repeated by the reconciler.

@@ -1,7 +1,7 @@
-"""The reconciler: drives whatever was accepted and is not finished, and ends what is past its deadline.
+"""The reconciler: repeats the current step of unfinished actions, and ends actions that are past their deadline.
 
-Every conductor runs one. A sweep takes due actions by conditional lease updates and drives each one's current step
-again; all it does is harmless when done twice.
+Every conductor runs one. A sweep leases due actions by conditional updates and repeats their steps. Everything that it
+does may be done twice.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from nova_lite.operations.states import PowerState
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that a host has to confirm a fence.
+#: Seconds within which a host has to confirm a fence.
 FENCE_TIMEOUT = 30.0
 
-#: Threads that send orders, and as many that wait for hosts to confirm fences.
-PARALLEL_DRIVES = 4
+#: Threads that send commands, and the same number of threads that wait for hosts to confirm fences.
+PARALLEL_STEPS = 4
 
-#: Batches that one sweep takes if there are so many; the next sweep goes on.
+#: Most batches of one sweep. The next sweep takes the rest.
 BATCHES = 16
 
 
 class _Due(msgspec.Struct):
-    """One action to drive, as its rows were when it was taken."""
+    """An action whose step is to be repeated, as its rows were when it was leased."""
 
     action_id: int
     kind: str
@@ -56,10 +56,12 @@ class _Due(msgspec.Struct):
     generation: int
     context: RequestContext
     build: BuildRequest | None = None
-    command_of: ActionCommand | None = None
+    command: ActionCommand | None = None
 
 
 class Reconciler:
+    """Repeats steps, and begins the operations that follow from time alone, such as reclaiming deleted servers."""
+
     def __init__(
         self, engine: ActionEngine, scheduling: Scheduling, attacher: InterfaceAttacher, cinder: CinderDriver
     ) -> None:
@@ -71,13 +73,13 @@ class Reconciler:
         self.db = engine.db
         self.conf = engine.conf
         self._last_sweep = self._listening_since = time.monotonic()
-        self._scheduler = KeyedExecutor("schedule", 1)
-        self._fences = KeyedExecutor("fence", PARALLEL_DRIVES)
-        self._orders = KeyedExecutor("order", PARALLEL_DRIVES)
-        self.lanes = (self._scheduler, self._fences, self._orders)
+        self._scheduling = KeyedExecutor("schedule", 1)
+        self._fences = KeyedExecutor("fence", PARALLEL_STEPS)
+        self._commands = KeyedExecutor("command", PARALLEL_STEPS)
+        self.executors = (self._scheduling, self._fences, self._commands)
 
     def sweep(self) -> int:
-        """One pass; returns how many actions were taken."""
+        """Make one pass, and return the number of actions that it took."""
         with metrics.timed(metrics.RECONCILE_DURATION):
             return self._sweep()
 
@@ -91,35 +93,35 @@ class Reconciler:
         if due.unconfirmed:
             self._confirm()
         for task_id in self.volumes.due() if due.volumes else ():
-            drive = self._guarded(functools.partial(self.volumes.drive, task_id))
-            self._orders.drive(f"volume task {task_id}", [drive])
+            task = self._guarded(functools.partial(self.volumes.drive, task_id))
+            self._commands.run(f"volume task {task_id}", [task])
         for device_uuid in self.cinder.due() if due.cinder else ():
-            drive = self._guarded(functools.partial(self.cinder.drive, device_uuid))
-            self._orders.drive(f"cinder {device_uuid}", [drive])
+            task = self._guarded(functools.partial(self.cinder.process, device_uuid))
+            self._commands.run(f"cinder {device_uuid}", [task])
         for instance_uuid, request_id in self.attacher.due() if due.attaches else ():
-            drive = self._guarded(functools.partial(self.attacher.take_back, instance_uuid, request_id))
-            self._orders.drive(f"attach {request_id}", [drive])
-        return self._drive_actions() if due.actions else 0
+            task = self._guarded(functools.partial(self.attacher.delete_port, instance_uuid, request_id))
+            self._commands.run(f"attach {request_id}", [task])
+        return self._repeat_actions() if due.actions else 0
 
-    def _drive_actions(self) -> int:
+    def _repeat_actions(self) -> int:
         taken = 0
         for _ in range(BATCHES):
             ids = self.db.read(actions.due, self.conf)
             owner = actions.new_owner()
             due = self._take(ids, owner) if ids else []
-            self._drive(due, owner)
+            self._start(due, owner)
             taken += len(due)
             if len(ids) < self.conf.conductor.reconcile_batch:
                 break
         return taken
 
     def _take(self, ids: list[int], owner: str) -> list[_Due]:
-        """All of these in one transaction. If that cannot be, because one of them makes no sense, each in its own."""
+        """Lease these actions in one transaction. If a corrupt row prevents that, lease each in its own."""
         try:
             return self.db.write(self._take_due, ids, owner)
         except Exception as error:
             _raise_if_unavailable(error)
-            LOG.warning("Due actions are taken one by one, one of them cannot be: %r", error)
+            LOG.warning("Due actions are leased one by one, because a row is corrupt: %r", error)
         return [item for action_id in ids for item in self._take_one(action_id, owner)]
 
     def _take_one(self, action_id: int, owner: str) -> list[_Due]:
@@ -127,75 +129,77 @@ class Reconciler:
             return self.db.write(self._take_due, [action_id], owner)
         except Exception as error:
             _raise_if_unavailable(error)
-            LOG.exception("Action %d is put off: its row, or its instance's, makes no sense", action_id)
+            LOG.exception("Action %d is put off: its row, or its instance's, is corrupt", action_id)
         self.db.write(actions.put_off, action_id)
         return []
 
-    def _drive(self, due: list[_Due], owner: str) -> None:
-        """What waits for the scheduler, for hosts' answers, and for nobody: none of them holds up another."""
+    def _start(self, due: list[_Due], owner: str) -> None:
+        """Start the steps in threads: a slow scheduler, a silent host, and all others do not delay each other."""
         for item in due:
             metrics.ACTION_RETRIES.labels(item.kind, item.step).inc()
         to_schedule = [item for item in due if item.step == operations.SCHEDULE]
         if to_schedule:
             uuids = [item.instance_uuid for item in to_schedule]
-            self._scheduler.drive(
-                "", [self._guarded(lambda: self.scheduling.run(to_schedule[0].context, uuids, owner))]
-            )
+            self._scheduling.run("", [self._guarded(lambda: self.scheduling.run(to_schedule[0].context, uuids, owner))])
         fences: dict[str, list[Callable[[], None]]] = {}
         for item in due:
             if item.step == operations.SCHEDULE:
                 continue
-            redrive = self._guarded(functools.partial(self._redrive, item))
+            repeat = self._guarded(functools.partial(self._repeat_step, item))
             if item.method == "fence_instance":
-                fences.setdefault(str(item.host), []).append(redrive)
+                fences.setdefault(str(item.host), []).append(repeat)
             else:
-                self._orders.drive(str(item.action_id), [redrive])
-        for host, drives in fences.items():
-            self._fences.drive(host, drives)
+                self._commands.run(str(item.action_id), [repeat])
+        for host, tasks in fences.items():
+            self._fences.run(host, tasks)
 
     def _guarded(self, effect: Callable[[], None]) -> Callable[[], None]:
+        """Return the effect with its failures logged."""
         return functools.partial(self.engine.guarded, effect)
 
     def _offload_shelved(self) -> None:
-        """Begin to offload what is shelved for long enough; another conductor may be faster."""
+        """Begin to offload servers that have been shelved for long enough. Another conductor may be faster."""
         for instance_uuid in self.db.read(self._to_offload):
             context = get_admin_context()
             with contextlib.suppress(exceptions.Conflict, exceptions.InstanceNotFound):
-                order = self.engine.accept_action(context, instance_uuid, operations.SHELVE_OFFLOAD.kind, {})
-                self.engine.send(order, context)
+                command = self.engine.accept_action(context, instance_uuid, operations.SHELVE_OFFLOAD.kind, {})
+                self.engine.send(command, context)
 
     def _to_offload(self, uow: UnitOfWork) -> list[str]:
         before = uow.now - datetime.timedelta(seconds=self.conf.shelved_offload_time)
         return instances.to_offload(uow, before, self.conf.conductor.reconcile_batch)
 
     def _reclaim(self) -> None:
-        """Delete for good what was soft-deleted long enough ago, so many of them in one sweep."""
+        """Delete servers that were soft-deleted long enough ago, at most one batch in each sweep."""
         seconds = self.conf.reclaim_instance_interval
         old = self.db.read(instances.to_reclaim, seconds, self.conf.conductor.reconcile_batch)
         if old:
-            LOG.info("Reclaiming what was soft-deleted: %s", ", ".join(old))
-            self._ask("reclaim", old, operations.DELETE)
+            LOG.info("Reclaiming soft-deleted servers: %s", ", ".join(old))
+            self._begin("reclaim", old, operations.DELETE)
 
     def _confirm(self) -> None:
-        """Confirm moves that have waited long enough for their owners' word, so many of them in one sweep."""
+        """Confirm moves that have waited long enough for their owners, at most one batch in each sweep."""
         seconds = self.conf.resize_confirm_window
         old = self.db.read(server_migrations.unconfirmed, seconds, self.conf.conductor.reconcile_batch)
         if old:
-            LOG.info("Confirming what was resized or migrated: %s", ", ".join(old))
-            self._ask("confirm", old, operations.CONFIRM_RESIZE)
+            LOG.info("Confirming resizes and migrations: %s", ", ".join(old))
+            self._begin("confirm", old, operations.CONFIRM_RESIZE)
 
-    def _ask(self, lane: str, instance_uuids: list[str], row: operations.Operation) -> None:
-        """Have an operation accepted that nobody asks for but time."""
+    def _begin(self, key: str, instance_uuids: list[str], definition: operations.Operation) -> None:
+        """Begin an operation on these servers, which no user has requested."""
 
-        def ask(instance_uuid: str) -> None:
+        def begin(instance_uuid: str) -> None:
             context = get_admin_context()
-            self.engine.send(self.engine.accept_action(context, instance_uuid, row.kind, {}), context)
+            self.engine.send(self.engine.accept_action(context, instance_uuid, definition.kind, {}), context)
 
-        self._orders.drive(lane, [self._guarded(functools.partial(ask, uuid)) for uuid in instance_uuids])
+        self._commands.run(key, [self._guarded(functools.partial(begin, uuid)) for uuid in instance_uuids])
 
     def _expire_services(self, due: Due) -> None:
-        """Count silent hosts as down. For one lease after this conductor started, stood still, or was without broker or
-        database, nobody is: it may be this conductor that received nothing."""
+        """Mark silent hosts as down.
+
+        For ``service_down_time`` after this conductor started, stood still, or was without broker or database, no host
+        is marked: the conductor itself may have missed their reports.
+        """
         now = time.monotonic()
         limit = 2 * self.conf.report_interval + 1
         if now - self._last_sweep > limit or due.quiet > limit:
@@ -223,27 +227,28 @@ class Reconciler:
             if action.step == operations.BUILD:
                 item.build = build_request(ctx)
             elif item.method:
-                item.command_of = command_of(ctx)
+                item.command = command_of(ctx)
             due.append(item)
         return due
 
     def stop(self) -> None:
-        for lane in self.lanes:
-            lane.stop()
+        """Drop the steps that have not begun."""
+        for executor in self.executors:
+            executor.stop()
 
-    def _redrive(self, item: _Due) -> None:
-        LOG.info("Driving %s of %s again (step %s, host %s)", item.kind, item.instance_uuid, item.step, item.host)
+    def _repeat_step(self, item: _Due) -> None:
+        LOG.info("Repeating %s of %s (step %s, host %s)", item.kind, item.instance_uuid, item.step, item.host)
         if item.build is not None and item.host is not None:
             self.scheduling.send(item.context, item.host, item.build)
         elif item.method == "fence_instance":
             self._fence(item)
-        elif item.command_of is not None:
-            self.engine.send(item.command_of, item.context)
+        elif item.command is not None:
+            self.engine.send(item.command, item.context)
         else:
             self.engine.service_calls.make(item.action_id)
 
     def _fence(self, item: _Due) -> None:
-        """A build that is undone: have its host confirm that it will not, or find out that it did."""
+        """Undo a build: its host confirms that it will never finish it, or reports that it has."""
         if item.host is None:
             return
         try:
@@ -258,20 +263,20 @@ class Reconciler:
         self.db.write(self._fenced if fenced else self._revived, item.action_id)
 
     def _fenced(self, uow: UnitOfWork, action_id: int) -> None:
-        """The host has confirmed: nothing of the instance is there, nor will be."""
+        """Record that the host has confirmed: nothing of the instance is there, and nothing will be."""
         ctx = lock_action(uow, action_id)
         if ctx is not None and ctx.action.step == operations.COMPENSATE and not ctx.instance.deleted:
             ctx.instance.power_state = PowerState.NOSTATE
             self.engine.transitions.advance(ctx)
 
     def _revived(self, uow: UnitOfWork, action_id: int) -> None:
-        """The build had succeeded after all: the instance is what its owner asked for."""
+        """Record that the build has succeeded after all."""
         ctx = lock_action(uow, action_id)
         if ctx is not None and ctx.action.step == operations.COMPENSATE and not ctx.instance.deleted:
             build_reports.built(self.engine, ctx, PowerState.RUNNING, None)
 
 
 def _raise_if_unavailable(error: Exception) -> None:
-    """Raise it if it says that the database is away, and not that a row is wrong."""
+    """Raise the error if it means that the database is away, and not that a row is corrupt."""
     if isinstance(translate(error), exceptions.DatabaseUnavailable):
         raise error

@@ -1,7 +1,7 @@
-"""What becomes of steps whose host the operator has forced down or retired.
+"""Passes steps whose host the operator has forced down or retired.
 
 A host that is forced down is off. Before it serves again, it destroys whatever does not belong there. A host that is
-retired is gone for good, with everything that it had.
+retired will never come back, and everything that it had is lost.
 """
 
 from __future__ import annotations

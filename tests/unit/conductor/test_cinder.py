@@ -58,7 +58,7 @@ class Cloud(World):
     def _announce(self, uow: UnitOfWork) -> None:
         news = set(uow.cinder_news)
         if news:
-            uow.after_commit.append(lambda: self.driver.tell(news))
+            uow.after_commit.append(lambda: self.driver.process_soon(news))
 
     def user(self, project: str = "p1") -> RequestContext:
         context = self.context(project=project)
@@ -369,7 +369,7 @@ def test_what_a_conductor_that_stood_still_reserves_is_not_left(
 
     monkeypatch.setattr(world.client, "reserve", late)
     with contextlib.suppress(exceptions.VolumeServiceUnavailable):
-        world.driver.drive(ticket.payload["device"])
+        world.driver.process(ticket.payload["device"])
     world.later()
     held = [(world.uuid, "attached", world.host)] if is_attached else []
     assert (world.cinder.held(volume_id), world.rows(), world.is_settled()) == (held, len(held), True)

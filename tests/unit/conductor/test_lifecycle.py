@@ -181,8 +181,8 @@ class World:
         self.lifecycle = Parts(CreateEndpoints(self.db, conf, backend), self.actions, building)
         self.reports = Parts(self.actions, building, DomainChecks(self.engine))
         self.reconciler = Reconciler(self.engine, placing, self.attacher, CinderDriver(self.engine, None))
-        for lane in self.reconciler.lanes:
-            lane.pool = AtOnce()
+        for executor in self.reconciler.executors:
+            executor.pool = AtOnce()
         self.requests = 0
         self.told = True
         self.db.write(self._fill)

@@ -27,12 +27,12 @@ def world(tmp_path: Path) -> World:
 def free(world: World) -> Iterator[threading.Event]:
     """With the reconciler's own threads; who waits for this event is let go at the end."""
     event = threading.Event()
-    for lane in world.reconciler.lanes:
-        lane.pool = futures.ThreadPoolExecutor(4)
+    for executor in world.reconciler.executors:
+        executor.pool = futures.ThreadPoolExecutor(4)
     yield event
     event.set()
-    for lane in world.reconciler.lanes:
-        lane.pool.shutdown()
+    for executor in world.reconciler.executors:
+        executor.pool.shutdown()
 
 
 def stopping(world: World) -> int:

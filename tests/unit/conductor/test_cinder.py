@@ -483,7 +483,7 @@ def test_one_that_nobody_made_fails_the_build_in_time(world: Cloud) -> None:
     server = boot(world, device(DeviceSource.BLANK, volume_size=1, boot_index=0))
     (each,) = world.devices(server)
     world.later(driving.BEGIN_TIMEOUT / 3 + 1)
-    with pytest.raises(exceptions.VolumeNotCreated, match="never asked for"):
+    with pytest.raises(exceptions.VolumeNotCreated, match="never requested"):
         world.connect(each.uuid, world.compute.builds[-1][0], server)
 
 

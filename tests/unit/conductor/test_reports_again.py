@@ -190,7 +190,7 @@ def story(recorder: Recorder) -> Iterator[str]:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(heartbeats, "MOMENT", 0.001)
+    monkeypatch.setattr(heartbeats, "LIMITS", heartbeats.LIMITS._replace(max_delay=0.001))
     return World(tmp_path)
 
 

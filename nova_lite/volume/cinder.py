@@ -1,8 +1,8 @@
-"""Volumes of Cinder's as a compute host gets at them: by what Cinder says of a connection, which the conductor tells.
+"""Backend ``cinder``: connects volumes of a real Cinder to a host, with connection data from the conductor.
 
-RBD images are qemu's own to open, so nothing has to be done here. All else (iSCSI, NVMe over fabrics, NFS, Fibre
-Channel) is os-brick's: it connects, and a path comes of it. What is connected is written down before, so that a daemon
-that was killed between can disconnect it. Such a file has secrets in it, and is root's alone::
+qemu opens RBD images itself, so the host does nothing for them. os-brick connects all other kinds (iSCSI, NVMe over
+fabrics, NFS, Fibre Channel) and returns a path. Each connection is recorded before it is made, so that the daemon can
+disconnect it after a crash. The record contains secrets, so only root can read it::
 
     <state_path>/volumes-connected/<instance>/<volume>.json
 """
@@ -32,6 +32,8 @@ DIRECTORY = "volumes-connected"
 
 
 class CinderVolumes(VolumeBackend):
+    """Volumes of a real Cinder."""
+
     remote = True
 
     def __init__(self, conf: cfg.ConfigOpts, fetch_image: Callable[[Image, str], None]) -> None:
@@ -42,10 +44,10 @@ class CinderVolumes(VolumeBackend):
 
     def connector(self) -> dict[str, Any]:
         if self._brick is not None:
-            found: dict[str, Any] = self._brick.get_connector_properties(
+            properties: dict[str, Any] = self._brick.get_connector_properties(
                 "", self.conf.my_ip, multipath=False, enforce_multipath=False, host=self.conf.host
             )
-            return found
+            return properties
         return {
             "host": self.conf.host,
             "ip": self.conf.my_ip,
@@ -59,9 +61,9 @@ class CinderVolumes(VolumeBackend):
         info = connection.info
         if info.get("driver_volume_type") == RBD:
             return rbd_disk(info)
-        path = self._record(instance_uuid, connection.volume_id)
+        path = self._record_path(instance_uuid, connection.volume_id)
         with self._mutex, _as_driver_error("connected", connection.volume_id):
-            files.write_atomically(_made(path), json.dumps({"info": info, "device": None}).encode())
+            files.write_atomically(_with_directory(path), json.dumps({"info": info, "device": None}).encode())
             device = self._connector_of(info).connect_volume(info)
             files.write_atomically(path, json.dumps({"info": info, "device": _plain(device)}).encode())
             return _text(device["path"])
@@ -70,28 +72,28 @@ class CinderVolumes(VolumeBackend):
         directory = os.path.join(self._directory, str(uuid.UUID(instance_uuid)))
         if not os.path.isdir(directory):
             return
-        wanted = sorted(os.listdir(directory)) if volume_id is None else [f"{uuid.UUID(volume_id)}.json"]
-        for path in (os.path.join(directory, name) for name in wanted if name.endswith(".json")):
+        names = sorted(os.listdir(directory)) if volume_id is None else [f"{uuid.UUID(volume_id)}.json"]
+        for path in (os.path.join(directory, name) for name in names if name.endswith(".json")):
             self._disconnect(path)
         with contextlib.suppress(OSError):
             os.rmdir(directory)
 
     def _disconnect(self, path: str) -> None:
-        kept = _read(path)
-        if kept is None:
+        record = _read(path)
+        if record is None:
             return
         with self._mutex, _as_driver_error("disconnected", os.path.basename(path).removesuffix(".json")):
-            self._connector_of(kept["info"]).disconnect_volume(kept["info"], kept["device"])
+            self._connector_of(record["info"]).disconnect_volume(record["info"], record["device"])
             files.remove(path)
 
     def extend(self, volume_id: str, size: int) -> None:
-        """What is connected here is read anew; an RBD image is as large as it is."""
+        """Read the new size of a connected volume. An RBD image needs nothing."""
         name = f"{uuid.UUID(volume_id)}.json"
         for directory, _, names in os.walk(self._directory):
-            kept = _read(os.path.join(directory, name)) if name in names else None
-            if kept is not None:
+            record = _read(os.path.join(directory, name)) if name in names else None
+            if record is not None:
                 with self._mutex, _as_driver_error("extended", volume_id):
-                    self._connector_of(kept["info"]).extend_volume(kept["info"])
+                    self._connector_of(record["info"]).extend_volume(record["info"])
 
     def _connector_of(self, info: Mapping[str, Any]) -> Any:
         kind = str(info.get("driver_volume_type"))
@@ -101,13 +103,13 @@ class CinderVolumes(VolumeBackend):
             )
         return self._brick.InitiatorConnector.factory(kind.upper(), "", use_multipath=False, conn=info)
 
-    def _record(self, instance_uuid: str, volume_id: str) -> str:
+    def _record_path(self, instance_uuid: str, volume_id: str) -> str:
         return os.path.join(self._directory, str(uuid.UUID(instance_uuid)), f"{uuid.UUID(volume_id)}.json")
 
-    # --- what is not a host's: Cinder does it
+    # --- work that Cinder does itself
 
     def path(self, volume_id: str) -> str:
-        raise exceptions.NotImplementedByDriver(operation="naming a volume's file")
+        raise exceptions.NotImplementedByDriver(operation="finding a volume's file")
 
     def require(self, volume_id: str) -> str:
         return self.path(volume_id)
@@ -125,23 +127,23 @@ class CinderVolumes(VolumeBackend):
         raise exceptions.NotImplementedByDriver(operation="deleting snapshots")
 
     def prepare(self, devices: Sequence[BlockDevice], images: Mapping[str, Image]) -> None:
-        """Nothing: volumes are connected when it is asked where they are."""
+        """Do nothing, since `connect` comes later."""
 
     def sweep(self) -> None:
-        """Nothing: what is connected belongs to an instance, and is disconnected with that."""
+        """Do nothing, since connections are removed with their instances."""
 
 
 def rbd_disk(info: Mapping[str, Any]) -> NetworkDisk:
-    """Raises `VirtDriverError` for what qemu could not open."""
+    """Convert connection data of an RBD image. Raises `VirtDriverError` if qemu could not open it."""
     name, hosts, ports = str(info.get("name") or ""), info.get("hosts") or [], info.get("ports") or []
     if "/" not in name or len(hosts) != len(ports):
-        raise exceptions.VirtDriverError(reason="Cinder does not say where the RBD image is")
+        raise exceptions.VirtDriverError(reason="Cinder's connection data lack the RBD image or its hosts")
     user = secret = None
     if info.get("auth_enabled"):
         user, secret = info.get("auth_username"), info.get("secret_uuid")
         if not user or not secret:
             raise exceptions.VirtDriverError(
-                reason="Cinder's rbd_user and rbd_secret_uuid have to name the user and the hypervisor's secret"
+                reason="Cinder's rbd_user and rbd_secret_uuid must name the user and the hypervisor's secret"
             )
     return NetworkDisk(
         protocol=RBD,
@@ -153,7 +155,7 @@ def rbd_disk(info: Mapping[str, Any]) -> NetworkDisk:
 
 
 def _load_brick(conf: cfg.ConfigOpts) -> Any:
-    """os-brick's connectors, None where it is not installed. This daemon is root, so it needs no helper for that."""
+    """Return os-brick's connectors, or None if it is not installed. As root, this daemon needs no privilege helper."""
     try:
         import os_brick
         from os_brick import privileged
@@ -165,7 +167,7 @@ def _load_brick(conf: cfg.ConfigOpts) -> Any:
     return connector
 
 
-def _made(path: str) -> str:
+def _with_directory(path: str) -> str:
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     return path
 
@@ -173,10 +175,10 @@ def _made(path: str) -> str:
 def _read(path: str) -> dict[str, Any] | None:
     try:
         with open(path, encoding="utf-8") as file:
-            kept: dict[str, Any] = json.load(file)
+            record: dict[str, Any] = json.load(file)
     except FileNotFoundError:
         return None
-    return kept
+    return record
 
 
 def _plain(device: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,14 +190,14 @@ def _text(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def _as_driver_error(what: str, volume_id: str) -> Iterator[None]:
-    """os-brick's own errors, of which there are many. Their texts may have what the connection has in it."""
+def _as_driver_error(action: str, volume_id: str) -> Iterator[None]:
+    """Convert os-brick's many errors to `VirtDriverError`, without their texts, which may contain secrets."""
     try:
         yield
     except exceptions.NovaLiteException:
         raise
     except Exception as error:
-        LOG.error("Volume %s could not be %s: %s", volume_id, what, type(error).__name__)
+        LOG.error("Volume %s could not be %s: %s", volume_id, action, type(error).__name__)
         raise exceptions.VirtDriverError(
-            reason=f"volume {volume_id} could not be {what}: {type(error).__name__}"
+            reason=f"volume {volume_id} could not be {action}: {type(error).__name__}"
         ) from None

@@ -1,13 +1,13 @@
-"""Volumes as raw, sparse files of one directory, ``[volume] store_path``, that hosts share.
+"""Backend ``local``: volumes are raw, sparse files in the directory ``[volume] store_path``, which all hosts share.
 
 ::
 
     <store_path>/<volume id>             a volume
     <store_path>/snapshots/<snapshot id>
-    <store_path>/.part-…                 what is being made; it has its name only when it is whole
+    <store_path>/.part-…                 an incomplete file
 
-Whoever makes a volume links it to its name, which fails where it has one: two hosts that were given the same work never
-write to a file that a guest may have already.
+A complete file is linked to its name, which fails if the name exists. So two hosts with the same work never write to a
+file that a guest may use already.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ GIB = 1024**3
 
 SNAPSHOTS = "snapshots"
 PART = ".part-"
-#: After so long nobody is at it any more.
+#: Age in seconds at which an incomplete file is abandoned.
 OLD_SECONDS = 86400.0
 
-#: qemu runs as another user, and has to get at the files, but not to list them.
+#: qemu runs as another user. It must be able to open the files, but not to list them.
 DIRECTORY_MODE = 0o711
 
 
 class LocalVolumes(VolumeBackend):
+    """Volumes in a shared directory."""
+
     def path(self, volume_id: str) -> str:
         return os.path.join(os.path.abspath(self.conf.volume.store_path), str(uuid.UUID(volume_id)))
 
@@ -48,19 +50,19 @@ class LocalVolumes(VolumeBackend):
             raise exceptions.VolumeFileMissing(volume_id=volume_id)
         return path
 
-    def _snapshot(self, snapshot_id: str) -> str:
+    def _snapshot_path(self, snapshot_id: str) -> str:
         return os.path.join(os.path.abspath(self.conf.volume.store_path), SNAPSHOTS, str(uuid.UUID(snapshot_id)))
 
     def create(self, work: VolumeWork) -> None:
         if os.path.exists(self.path(work.volume_id)):
             return
         if work.source_snapshot is not None:
-            self._copy(self._snapshot(work.source_snapshot), work.volume_id, work.size)
+            self._copy(self._snapshot_path(work.source_snapshot), work.volume_id, work.size)
         elif work.source_volume is not None:
             self._copy(self.require(work.source_volume), work.volume_id, work.size)
         elif work.image is not None:
             image = work.image
-            self._make(self.path(work.volume_id), lambda part: self._of_image(image, part, work.size))
+            self._make(self.path(work.volume_id), lambda part: self._write_image(image, part, work.size))
         else:
             self._make(self.path(work.volume_id), lambda part: os.truncate(part, work.size * GIB))
 
@@ -74,8 +76,8 @@ class LocalVolumes(VolumeBackend):
 
         self._make(self.path(volume_id), fill)
 
-    def _of_image(self, image: Image, part: str, size: int) -> None:
-        """The image's bytes as a disk, checked as those of a guest's own disk are."""
+    def _write_image(self, image: Image, part: str, size: int) -> None:
+        """Write an image to ``part`` as a raw disk, with the same checks as for a guest's own disk."""
         qemu_img = disk_images.QemuImg(self.conf)
         with tempfile.TemporaryDirectory(prefix=PART, dir=os.path.dirname(part)) as directory:
             fetched = os.path.join(directory, "image")
@@ -98,26 +100,26 @@ class LocalVolumes(VolumeBackend):
         _grow(part, size * GIB)
 
     def delete(self, volume_id: str) -> None:
-        with _own_errors():
+        with _as_driver_errors():
             files.remove(self.path(volume_id))
 
     def extend(self, volume_id: str, size: int) -> None:
-        with _own_errors():
+        with _as_driver_errors():
             _grow(self.require(volume_id), size * GIB)
 
     def create_snapshot(self, volume_id: str, snapshot_id: str) -> None:
-        target = self._snapshot(snapshot_id)
+        target = self._snapshot_path(snapshot_id)
         if os.path.exists(target):
             return
         source = self.require(volume_id)
-        with _own_errors():
+        with _as_driver_errors():
             self._prepare(os.path.dirname(target))
         self._make(target, lambda part: _copy_sparse(source, part))
 
-    def create_snapshots_in_use(self, wanted: Mapping[str, str], copy: CopyVolumes) -> None:
-        missing = {each: self._snapshot(name) for each, name in wanted.items()}
-        missing = {each: target for each, target in missing.items() if not os.path.exists(target)}
-        with _own_errors(), contextlib.ExitStack() as finish:
+    def create_snapshots_in_use(self, snapshots: Mapping[str, str], copy: CopyVolumes) -> None:
+        targets = {volume_id: self._snapshot_path(name) for volume_id, name in snapshots.items()}
+        missing = {volume_id: target for volume_id, target in targets.items() if not os.path.exists(target)}
+        with _as_driver_errors(), contextlib.ExitStack() as finish:
             parts = {}
             for volume_id, target in missing.items():
                 self._prepare(os.path.dirname(target))
@@ -127,18 +129,18 @@ class LocalVolumes(VolumeBackend):
                 copy(parts)
 
     def reimage(self, volume_id: str, image: Image, size: int) -> None:
-        """In place of the file that is there, which stays whole until the other one is."""
-        with _own_errors():
+        """Replace the volume's file, once the new one is complete."""
+        with _as_driver_errors():
             self._prepare(self.conf.volume.store_path)
             with self._part(self.path(volume_id)) as part:
-                self._of_image(image, part, size)
+                self._write_image(image, part, size)
                 _sync(part)
                 os.rename(part, self.path(volume_id))
             files.sync_directory(self.conf.volume.store_path)
 
     def delete_snapshot(self, snapshot_id: str) -> None:
-        with _own_errors():
-            files.remove(self._snapshot(snapshot_id))
+        with _as_driver_errors():
+            files.remove(self._snapshot_path(snapshot_id))
 
     def prepare(self, devices: Sequence[BlockDevice], images: Mapping[str, Image]) -> None:
         for device in devices:
@@ -157,7 +159,7 @@ class LocalVolumes(VolumeBackend):
             self.create(work)
 
     def sweep(self) -> None:
-        """Of any host: they share the directory, so only what nobody has written to for a day is nobody's."""
+        """Remove abandoned files of any host. Hosts share the directory, so a newer file may be in use."""
         store = os.path.abspath(self.conf.volume.store_path)
         for directory in (store, os.path.join(store, SNAPSHOTS)):
             for path in glob.glob(os.path.join(glob.escape(directory), f"{PART}*")):
@@ -172,16 +174,18 @@ class LocalVolumes(VolumeBackend):
         os.chmod(directory, DIRECTORY_MODE)
 
     def _make(self, target: str, fill: Callable[[str], None]) -> None:
-        """Have ``fill`` write a new file, private, on disk before it gets its name. Where that name is taken it is
-        what was to be made. Raises `VirtDriverError` and what ``fill`` raises; then nothing of it is left."""
-        with _own_errors():
+        """Write a new file with ``fill`` and give it its name when it is on disk. An existing ``target`` stays.
+
+        Raises `VirtDriverError` and the errors of ``fill``. Then no file remains.
+        """
+        with _as_driver_errors():
             self._prepare(self.conf.volume.store_path)
             with self._new(target) as part:
                 fill(part)
 
     @contextlib.contextmanager
     def _new(self, target: str) -> Iterator[str]:
-        """The file to write; it gets its name at the end."""
+        """Yield the path of a file to write. The file gets its name at the end."""
         with self._part(target) as part:
             yield part
             _sync(part)
@@ -191,7 +195,7 @@ class LocalVolumes(VolumeBackend):
 
     @contextlib.contextmanager
     def _part(self, target: str) -> Iterator[str]:
-        """An empty file beside ``target``, of which nothing is left."""
+        """Yield the path of an empty file in the directory of ``target``. It is removed at the end."""
         descriptor, part = tempfile.mkstemp(prefix=PART, dir=os.path.dirname(target))
         os.close(descriptor)
         try:
@@ -207,7 +211,7 @@ def _sync(path: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """A file, or the directory of an image that was fetched."""
+    """Remove a file, or the directory of a downloaded image."""
     if os.path.isdir(path):
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -220,12 +224,12 @@ def _grow(path: str, size: int) -> None:
 
 
 def _copy_sparse(source: str, target: str) -> None:
-    """Where the file system can, without copying a block."""
+    """Copy a file, without copying blocks if the file system supports that."""
     disk_images.run("cp", "--reflink=auto", "--sparse=always", "--no-preserve=all", source, target)
 
 
 @contextlib.contextmanager
-def _own_errors() -> Iterator[None]:
+def _as_driver_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:

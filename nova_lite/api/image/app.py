@@ -36,7 +36,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageApp:
     services = deploy.services()
     if services.conf.image.backend != "local":
         raise exceptions.ConfigurationError(
-            reason=f"[api] enabled_apis: image serves [image] backend = local, which is {services.conf.image.backend}."
+            reason=f"[api] enabled_apis: image needs [image] backend = local, which is {services.conf.image.backend}."
         )
     try:
         store.sweep(services.conf.image.store_path)

@@ -28,7 +28,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> NetworkApp:
     backend = services.conf.network.backend
     if backend not in _BACKENDS:
         raise exceptions.ConfigurationError(
-            reason=f"[api] enabled_apis: network serves [network] backend = local, which is {backend}."
+            reason=f"[api] enabled_apis: network needs [network] backend = local, which is {backend}."
         )
     return NetworkApp(services)
 

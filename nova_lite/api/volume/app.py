@@ -1,5 +1,7 @@
-"""The volume API: the part of Cinder's v3 that clients use, on the built-in backend. Rows are the conductor's, files
-the hosts'."""
+"""The volume API: the part of Cinder's v3 API that clients use.
+
+Metadata of volumes are rows of the conductor's database. Compute hosts do the work on volumes' files.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from nova_lite.policies import volume_service as policies
 _ONE = "/volumes/{id}"
 _SNAPSHOT = "/snapshots/{id}"
 
-#: States that `os-reset_status` takes.
+#: States that `os-reset_status` accepts.
 _STATES = ("available", "creating", "deleting", "error", "error_deleting", "error_extending", "in-use")
 
 
@@ -30,13 +32,13 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeApp:
     backend = services.conf.volume.backend
     if backend != "local":
         raise exceptions.ConfigurationError(
-            reason=f"[api] enabled_apis: volume serves [volume] backend = local, which is {backend}."
+            reason=f"[api] enabled_apis: volume needs [volume] backend = local, which is {backend}."
         )
     return VolumeApp(services)
 
 
 class VolumeApp(rest.ServiceApplication):
-    """Mounted at ``/v3``; what follows may begin with the caller's project."""
+    """WSGI application, mounted at ``/v3``. The rest of the path may start with the caller's project id."""
 
     routes = (
         ServiceRoute("GET", "/volumes", "index", policies.LIST),
@@ -45,7 +47,7 @@ class VolumeApp(rest.ServiceApplication):
         ServiceRoute("GET", _ONE, "show", policies.SHOW),
         ServiceRoute("PUT", _ONE, "update", policies.UPDATE),
         ServiceRoute("DELETE", _ONE, "delete", policies.DELETE),
-        ServiceRoute("POST", f"{_ONE}/action", "act", policies.UPDATE),
+        ServiceRoute("POST", f"{_ONE}/action", "action", policies.UPDATE),
         ServiceRoute("GET", f"{_ONE}/metadata", "metadata", policies.METADATA),
         ServiceRoute("POST", f"{_ONE}/metadata", "add_metadata", policies.CHANGE_METADATA),
         ServiceRoute("PUT", f"{_ONE}/metadata", "set_metadata", policies.CHANGE_METADATA),
@@ -57,7 +59,7 @@ class VolumeApp(rest.ServiceApplication):
         ServiceRoute("GET", _SNAPSHOT, "show_snapshot", policies.SNAPSHOT_SHOW),
         ServiceRoute("PUT", _SNAPSHOT, "update_snapshot", policies.SNAPSHOT_UPDATE),
         ServiceRoute("DELETE", _SNAPSHOT, "delete_snapshot", policies.SNAPSHOT_DELETE),
-        ServiceRoute("POST", f"{_SNAPSHOT}/action", "act_on_snapshot", policies.SNAPSHOT_UPDATE),
+        ServiceRoute("POST", f"{_SNAPSHOT}/action", "snapshot_action", policies.SNAPSHOT_UPDATE),
         ServiceRoute("GET", f"{_SNAPSHOT}/metadata", "snapshot_metadata", policies.SNAPSHOT_SHOW),
         ServiceRoute("POST", f"{_SNAPSHOT}/metadata", "add_snapshot_metadata", policies.SNAPSHOT_UPDATE),
         ServiceRoute("PUT", f"{_SNAPSHOT}/metadata", "set_snapshot_metadata", policies.SNAPSHOT_UPDATE),
@@ -79,18 +81,20 @@ class VolumeApp(rest.ServiceApplication):
 
     def __init__(self, services: wsgi.ApiServices) -> None:
         super().__init__(services)
-        self._places = {route.path.split("/")[1] for route in self.routes}
+        self._collections = {route.path.split("/")[1] for route in self.routes}
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        """Without the project's id that clients may put first; one that is not the caller's is nothing. Every answer
-        says of which version it is."""
+        """Remove a leading id of the caller's project from the path. Add the version header to every response.
+
+        The id of another project stays in the path, which then matches no route.
+        """
         path = environ.get("PATH_INFO", "")
         first, _, rest_of_path = path.lstrip("/").partition("/")
         context = environ.get(wsgi.CONTEXT)
-        if first not in self._places and context is not None and first == context.project_id:
+        if first not in self._collections and context is not None and first == context.project_id:
             environ["SCRIPT_NAME"] = f"{environ.get('SCRIPT_NAME', '')}/{first}"
             environ["PATH_INFO"] = "/" + rest_of_path
-        return super().__call__(environ, versions.told(environ, start_response))
+        return super().__call__(environ, versions.with_header(environ, start_response))
 
     def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
         return wsgi.fault(code, message)
@@ -99,12 +103,12 @@ class VolumeApp(rest.ServiceApplication):
 
     def index(self, req: ServiceRequest) -> Response:
         found, links = self._volumes(req)
-        return Response({"volumes": [views.summary(req, each) for each in found], **links})
+        return Response({"volumes": [views.summary(req, volume) for volume in found], **links})
 
     def detail(self, req: ServiceRequest) -> Response:
         found, links = self._volumes(req)
         minor = versions.minor_of(req.headers)
-        return Response({"volumes": [views.volume(req, each, minor) for each in found], **links})
+        return Response({"volumes": [views.volume(req, volume, minor) for volume in found], **links})
 
     def _volumes(self, req: ServiceRequest) -> tuple[list[Volume], dict[str, Any]]:
         query = listing.query_of(req, self.conf.api.max_limit)
@@ -117,70 +121,72 @@ class VolumeApp(rest.ServiceApplication):
         return Response({"volume": views.volume(req, volume, versions.minor_of(req.headers))})
 
     def create(self, req: ServiceRequest) -> Response:
-        wanted = requests.body(req, "volume")
-        kind = requests.text(wanted, "volume_type") or self.conf.volume.default_type
-        self._require_type(kind)
-        if requests.an_id(wanted, "consistencygroup_id") or requests.an_id(wanted, "backup_id"):
-            raise exceptions.ValidationError(detail="There are no groups and no backups of volumes here.")
-        image_ref = requests.an_id(wanted, "imageRef") or requests.an_id(wanted, "image_id")
-        snapshot_id, source = requests.an_id(wanted, "snapshot_id"), requests.an_id(wanted, "source_volid")
-        if sum(each is not None for each in (image_ref, snapshot_id, source)) > 1:
-            raise exceptions.ValidationError(detail="A volume is made of an image, a snapshot or a volume: of one.")
-        if wanted.get("multiattach") is True:
-            raise exceptions.ValidationError(detail="A volume is attached to one server at a time here.")
+        fields = requests.body(req, "volume")
+        type_name = requests.text(fields, "volume_type") or self.conf.volume.default_type
+        self._require_type(type_name)
+        if requests.an_id(fields, "consistencygroup_id") or requests.an_id(fields, "backup_id"):
+            raise exceptions.ValidationError(detail="This cloud has no groups and no backups of volumes.")
+        image_ref = requests.an_id(fields, "imageRef") or requests.an_id(fields, "image_id")
+        snapshot_id, source = requests.an_id(fields, "snapshot_id"), requests.an_id(fields, "source_volid")
+        if sum(origin is not None for origin in (image_ref, snapshot_id, source)) > 1:
+            raise exceptions.ValidationError(
+                detail="A volume is made from an image, a snapshot or a volume, not several."
+            )
+        if fields.get("multiattach") is True:
+            raise exceptions.ValidationError(detail="This cloud does not attach a volume to several servers.")
         images = {} if image_ref is None else self.services.images.describe(req.context, [image_ref])
-        size = requests.size(wanted.get("size"))
+        size = requests.size(fields.get("size"))
         if not size and snapshot_id is None and source is None:
             raise exceptions.ValidationError(detail="Invalid input received: size is required.")
         volume = Volume(
             id="",
             project_id="",
-            name=requests.text(wanted, "name", "display_name") or "",
-            description=requests.text(wanted, "description", "display_description"),
+            name=requests.text(fields, "name", "display_name") or "",
+            description=requests.text(fields, "description", "display_description"),
             size=size,
-            availability_zone=self._zone(wanted),
+            availability_zone=self._zone(fields),
             volume_type=self.conf.volume.default_type,
-            metadata=requests.metadata(wanted.get("metadata")),
+            metadata=requests.metadata(fields.get("metadata")),
             image=None if image_ref is None else _named(image_ref),
             snapshot_id=snapshot_id,
             source_volid=source,
         )
-        made = self.conductor.volume_create(req.context, volume, images)
-        return Response({"volume": views.changed(req, made, versions.minor_of(req.headers))}, 202)
+        created = self.conductor.volume_create(req.context, volume, images)
+        return Response({"volume": views.changed(req, created, versions.minor_of(req.headers))}, 202)
 
-    def _require_type(self, kind: str) -> None:
-        if kind not in (self.conf.volume.default_type, views.type_id(self.conf.volume.default_type)):
-            raise exceptions.NotFound(f"Volume type {kind[:64]} could not be found.")
+    def _require_type(self, type_name: str) -> None:
+        if type_name not in (self.conf.volume.default_type, views.type_id(self.conf.volume.default_type)):
+            raise exceptions.NotFound(f"Volume type {type_name[:64]} could not be found.")
 
-    def _zone(self, wanted: dict[str, Any]) -> str:
-        zone = requests.text(wanted, "availability_zone")
+    def _zone(self, fields: dict[str, Any]) -> str:
+        zone = requests.text(fields, "availability_zone")
         default = str(self.conf.compute.default_availability_zone)
         if zone not in (None, "", default):
             raise exceptions.ValidationError(detail=f"Invalid input received: Availability zone '{zone}' is invalid.")
         return default
 
     def update(self, req: ServiceRequest, id: str) -> Response:
-        wanted = requests.body(req, "volume")
-        volume = self.conductor.volume_update(req.context, id, _changes(wanted))
+        fields = requests.body(req, "volume")
+        volume = self.conductor.volume_update(req.context, id, _changes(fields))
         return Response({"volume": views.changed(req, volume, versions.minor_of(req.headers))})
 
     def delete(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.volume_delete(req.context, id)
         return Response(status=202)
 
-    def act(self, req: ServiceRequest, id: str) -> Response:
-        name, wanted = _action(req)
+    def action(self, req: ServiceRequest, id: str) -> Response:
+        name, fields = _action(req)
         if name == "os-extend":
             req.authorize(policies.EXTEND)
-            size = requests.size(wanted.get("new_size") or 0, "new_size")
+            size = requests.size(fields.get("new_size") or 0, "new_size")
             attached = versions.minor_of(req.headers) >= versions.EXTEND_ATTACHED
             self.conductor.volume_extend(req.context, id, size, attached)
         elif name == "os-reset_status":
             req.authorize(policies.RESET_STATUS)
-            self.conductor.volume_update(req.context, id, {"status": _state(wanted)})
+            self.conductor.volume_update(req.context, id, {"status": _state(fields)})
         elif name == "os-set_bootable":
             self.conductor.volume_update(
-                req.context, id, {"bootable": requests.flag(wanted.get("bootable"), "bootable")}
+                req.context, id, {"bootable": requests.flag(fields.get("bootable"), "bootable")}
             )
             return Response(status=200)
         else:
@@ -198,16 +204,16 @@ class VolumeApp(rest.ServiceApplication):
 
     def add_metadata(self, req: ServiceRequest, id: str) -> Response:
         metadata = self.conductor.volume_get(req.context, id).metadata
-        return self._keep(req, id, {**metadata, **requests.metadata(requests.body(req, "metadata"))})
+        return self._store_metadata(req, id, {**metadata, **requests.metadata(requests.body(req, "metadata"))})
 
     def set_metadata(self, req: ServiceRequest, id: str) -> Response:
-        return self._keep(req, id, requests.metadata(requests.body(req, "metadata")))
+        return self._store_metadata(req, id, requests.metadata(requests.body(req, "metadata")))
 
     def remove_metadata(self, req: ServiceRequest, id: str, key: str) -> Response:
-        self._keep(req, id, _without(self.conductor.volume_get(req.context, id).metadata, key))
+        self._store_metadata(req, id, _without(self.conductor.volume_get(req.context, id).metadata, key))
         return Response(status=200)
 
-    def _keep(self, req: ServiceRequest, id: str, metadata: dict[str, str]) -> Response:
+    def _store_metadata(self, req: ServiceRequest, id: str, metadata: dict[str, str]) -> Response:
         return Response({"metadata": self.conductor.volume_update(req.context, id, {"metadata": metadata}).metadata})
 
     # --- snapshots
@@ -222,28 +228,28 @@ class VolumeApp(rest.ServiceApplication):
         query = listing.query_of(req, self.conf.api.max_limit)
         found = self.conductor.snapshot_list(req.context, **query)
         last = found[-1].id if len(found) == query["limit"] and found else None
-        shown = [views.snapshot(each, whole) for each in found]
+        shown = [views.snapshot(snapshot, whole) for snapshot in found]
         return Response({"snapshots": shown, **listing.next_link(req, "snapshots_links", last)})
 
     def show_snapshot(self, req: ServiceRequest, id: str) -> Response:
         return Response({"snapshot": views.snapshot(self.conductor.snapshot_get(req.context, id), whole=True)})
 
     def create_snapshot(self, req: ServiceRequest) -> Response:
-        wanted = requests.body(req, "snapshot")
-        volume_id = requests.an_id(wanted, "volume_id")
+        fields = requests.body(req, "snapshot")
+        volume_id = requests.an_id(fields, "volume_id")
         if volume_id is None:
             raise exceptions.ValidationError(detail="'volume_id' must be specified")
         snapshot = VolumeSnapshot(
             id=str(uuid.uuid4()),
             volume_id=volume_id,
             project_id="",
-            name=requests.text(wanted, "name", "display_name") or "",
-            description=requests.text(wanted, "description", "display_description"),
-            metadata=requests.metadata(wanted.get("metadata")),
+            name=requests.text(fields, "name", "display_name") or "",
+            description=requests.text(fields, "description", "display_description"),
+            metadata=requests.metadata(fields.get("metadata")),
         )
-        force = requests.flag(wanted.get("force") or False, "force")
-        made = self.conductor.snapshot_create(req.context, snapshot, **({"force": True} if force else {}))
-        return Response({"snapshot": views.snapshot(made, whole=False)}, 202)
+        force = requests.flag(fields.get("force") or False, "force")
+        created = self.conductor.snapshot_create(req.context, snapshot, **({"force": True} if force else {}))
+        return Response({"snapshot": views.snapshot(created, whole=False)}, 202)
 
     def update_snapshot(self, req: ServiceRequest, id: str) -> Response:
         changes = _changes(requests.body(req, "snapshot"))
@@ -253,12 +259,12 @@ class VolumeApp(rest.ServiceApplication):
         self.conductor.snapshot_delete(req.context, id)
         return Response(status=202)
 
-    def act_on_snapshot(self, req: ServiceRequest, id: str) -> Response:
-        name, wanted = _action(req)
+    def snapshot_action(self, req: ServiceRequest, id: str) -> Response:
+        name, fields = _action(req)
         if name != "os-reset_status":
             raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
         req.authorize(policies.SNAPSHOT_RESET_STATUS)
-        self.conductor.snapshot_update(req.context, id, {"status": _state(wanted)})
+        self.conductor.snapshot_update(req.context, id, {"status": _state(fields)})
         return Response(status=202)
 
     def snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
@@ -266,25 +272,25 @@ class VolumeApp(rest.ServiceApplication):
 
     def add_snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
         metadata = self.conductor.snapshot_get(req.context, id).metadata
-        return self._keep_of_snapshot(req, id, {**metadata, **requests.metadata(requests.body(req, "metadata"))})
+        return self._store_snapshot_metadata(req, id, {**metadata, **requests.metadata(requests.body(req, "metadata"))})
 
     def set_snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
-        return self._keep_of_snapshot(req, id, requests.metadata(requests.body(req, "metadata")))
+        return self._store_snapshot_metadata(req, id, requests.metadata(requests.body(req, "metadata")))
 
     def remove_snapshot_metadata(self, req: ServiceRequest, id: str, key: str) -> Response:
-        self._keep_of_snapshot(req, id, _without(self.conductor.snapshot_get(req.context, id).metadata, key))
+        self._store_snapshot_metadata(req, id, _without(self.conductor.snapshot_get(req.context, id).metadata, key))
         return Response(status=200)
 
-    def _keep_of_snapshot(self, req: ServiceRequest, id: str, metadata: dict[str, str]) -> Response:
+    def _store_snapshot_metadata(self, req: ServiceRequest, id: str, metadata: dict[str, str]) -> Response:
         return Response({"metadata": self.conductor.snapshot_update(req.context, id, {"metadata": metadata}).metadata})
 
-    # --- attachments: the compute API makes and ends them
+    # --- attachments, which the compute API makes and removes
 
     def attachments(self, req: ServiceRequest) -> Response:
-        return Response({"attachments": [views.attachment(each, whole=False) for each in self._attached(req)]})
+        return Response({"attachments": [views.attachment(volume, whole=False) for volume in self._attached(req)]})
 
     def attachments_detail(self, req: ServiceRequest) -> Response:
-        return Response({"attachments": [views.attachment(each, whole=True) for each in self._attached(req)]})
+        return Response({"attachments": [views.attachment(volume, whole=True) for volume in self._attached(req)]})
 
     def attachment(self, req: ServiceRequest, id: str) -> Response:
         for volume in self._attached(req):
@@ -296,9 +302,11 @@ class VolumeApp(rest.ServiceApplication):
         if versions.minor_of(req.headers) < versions.ATTACHMENTS:
             raise wsgi.UnknownUrl()
         query = listing.query_of(req, self.conf.api.max_limit)
-        return [each for each in self.conductor.volume_list(req.context, **query) if each.attachment_id is not None]
+        return [
+            volume for volume in self.conductor.volume_list(req.context, **query) if volume.attachment_id is not None
+        ]
 
-    # --- what there is besides
+    # --- types, limits, quotas, zones
 
     def types(self, req: ServiceRequest) -> Response:
         return Response({"volume_types": [views.volume_type(self.conf.volume.default_type)]})
@@ -333,39 +341,39 @@ class VolumeApp(rest.ServiceApplication):
 
 
 def _named(image_ref: str) -> Image:
-    """No more than which: what it is the conductor finds out."""
+    """Return an image with only its id. The conductor looks up the rest."""
     return Image(id=image_ref, name="", status="active", disk_format="", container_format="")
 
 
-def _changes(wanted: dict[str, Any]) -> dict[str, Any]:
+def _changes(fields: dict[str, Any]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for name in ("name", "description"):
-        if name in wanted or f"display_{name}" in wanted:
-            changes[name] = requests.text(wanted, name, f"display_{name}")
+        if name in fields or f"display_{name}" in fields:
+            changes[name] = requests.text(fields, name, f"display_{name}")
     if "name" in changes:
         changes["name"] = changes["name"] or ""
-    if "metadata" in wanted:
-        changes["metadata"] = requests.metadata(wanted["metadata"])
+    if "metadata" in fields:
+        changes["metadata"] = requests.metadata(fields["metadata"])
     if not changes:
-        raise exceptions.ValidationError(detail="There is nothing to change in the request body.")
+        raise exceptions.ValidationError(detail="The request body has no changes.")
     return changes
 
 
 def _action(req: ServiceRequest) -> tuple[str, dict[str, Any]]:
-    """The one key of the body, and what is under it."""
+    """Return the single key of the body and its value."""
     value = req.json_object()
     if len(value) != 1:
-        raise exceptions.ValidationError(detail="The body has one key, which names the action.")
-    name, wanted = next(iter(value.items()))
-    if wanted is not None and not isinstance(wanted, dict):
-        raise exceptions.ValidationError(detail=f"What {name[:64]} takes is an object.")
-    return name, wanted or {}
+        raise exceptions.ValidationError(detail="The body must have one key, the name of the action.")
+    name, fields = next(iter(value.items()))
+    if fields is not None and not isinstance(fields, dict):
+        raise exceptions.ValidationError(detail=f"The value of {name[:64]} must be an object.")
+    return name, fields or {}
 
 
-def _state(wanted: dict[str, Any]) -> str:
-    status = wanted.get("status")
+def _state(fields: dict[str, Any]) -> str:
+    status = fields.get("status")
     if status not in _STATES:
-        raise exceptions.ValidationError(detail=f"Invalid status: it has to be one of {', '.join(_STATES)}.")
+        raise exceptions.ValidationError(detail=f"Invalid status: it must be one of {', '.join(_STATES)}.")
     return str(status)
 
 

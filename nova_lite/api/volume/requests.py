@@ -1,4 +1,4 @@
-"""What clients may say about volumes and snapshots, checked: bodies, and the queries of lists."""
+"""Validation of request bodies about volumes and snapshots."""
 
 from __future__ import annotations
 
@@ -12,42 +12,44 @@ MAX_GB = 2**20
 
 
 def body(req: ServiceRequest, key: str) -> dict[str, Any]:
-    """The object under the one key of the body."""
-    found = req.json_object().get(key)
-    if not isinstance(found, dict):
+    """Return the object under ``key`` in the body."""
+    value = req.json_object().get(key)
+    if not isinstance(value, dict):
         raise exceptions.ValidationError(detail=f"Missing required element '{key}' in request body.")
-    return found
+    return value
 
 
-def text(wanted: dict[str, Any], *names: str) -> str | None:
-    """The first of these that is given; "" and None alike for what is empty."""
+def text(fields: dict[str, Any], *names: str) -> str | None:
+    """Return the first of the named fields that has a value, or None."""
     for name in names:
-        value = wanted.get(name)
+        value = fields.get(name)
         if value is None:
             continue
         if not isinstance(value, str) or len(value) > 255 or not value.isprintable():
-            raise exceptions.ValidationError(detail=f"{name} has to be a text of at most 255 printable characters.")
+            raise exceptions.ValidationError(detail=f"{name} must be a text of at most 255 printable characters.")
         return value.strip()
     return None
 
 
-def an_id(wanted: dict[str, Any], name: str) -> str | None:
-    value = wanted.get(name)
+def an_id(fields: dict[str, Any], name: str) -> str | None:
+    value = fields.get(name)
     if value is None or value == "":
         return None
     if not isinstance(value, str) or not validation.is_uuid(value):
-        raise exceptions.ValidationError(detail=f"Invalid {name}: it has to be a uuid.")
+        raise exceptions.ValidationError(detail=f"Invalid {name}: it must be a uuid.")
     return value
 
 
 def size(value: Any, name: str = "size") -> int:
-    """GB; 0: not said."""
+    """Return a size in GB, 0 if there is none."""
     if value is None:
         return 0
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MAX_GB:
-        raise exceptions.ValidationError(detail=f"Invalid input for field/attribute {name}: a number of GB, above 0.")
+        raise exceptions.ValidationError(
+            detail=f"Invalid input for field/attribute {name}: not a number of GB above 0."
+        )
     return int(value)
 
 
@@ -55,14 +57,12 @@ def metadata(value: Any) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise exceptions.ValidationError(detail="metadata has to be an object.")
+        raise exceptions.ValidationError(detail="metadata must be an object.")
     for name, item in value.items():
         if not 1 <= len(name) <= 255 or not isinstance(item, str) or len(item) > 255:
-            raise exceptions.ValidationError(
-                detail="Keys of metadata have 1 to 255 characters, values are texts of at most 255."
-            )
+            raise exceptions.ValidationError(detail="Keys of metadata have 1 to 255 characters, values at most 255.")
     if len(value) > 128:
-        raise exceptions.ValidationError(detail="There are at most 128 items of metadata.")
+        raise exceptions.ValidationError(detail="Metadata have at most 128 items.")
     return dict(value)
 
 
@@ -71,4 +71,4 @@ def flag(value: Any, name: str) -> bool:
         return value
     if isinstance(value, str) and value.lower() in ("true", "false", "1", "0"):
         return value.lower() in ("true", "1")
-    raise exceptions.ValidationError(detail=f"Invalid value for {name}: it has to be true or false.")
+    raise exceptions.ValidationError(detail=f"Invalid value for {name}: it must be true or false.")

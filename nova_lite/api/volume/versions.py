@@ -1,4 +1,4 @@
-"""Versions of the volume API: its document, which needs no authentication, and the one that a request asks for."""
+"""Versions of the volume API: the document, which needs no authentication, and the microversion of a request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import webob.exc
 
 from nova_lite.api.http import wsgi
 
-#: Cinder's microversions: what is announced, and the first ones that change something here.
+#: Minor parts of Cinder's microversions: the supported range, and the versions that change something here.
 MINIMUM, MAXIMUM = 0, 42
 GROUPS, ATTACHMENTS, EXTEND_ATTACHED = 13, 27, 42
 
@@ -25,7 +25,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeVersion
 
 
 def minor_of(headers: Mapping[str, str]) -> int:
-    """The minor version that a request asks for; raises a 406 for one that there is not, a 400 for no version."""
+    """Return the minor version of a request. Raises a 406 for an unsupported version, a 400 for an invalid one."""
     for part in headers.get(HEADER, "").split(","):
         service, _, text = part.strip().partition(" ")
         if service.lower() not in _SERVICES:
@@ -45,8 +45,8 @@ def minor_of(headers: Mapping[str, str]) -> int:
     return MINIMUM
 
 
-def told(environ: dict[str, Any], start_response: Any) -> Any:
-    """``start_response`` with the header that says which version was asked for; none for one that there is not."""
+def with_header(environ: dict[str, Any], start_response: Any) -> Any:
+    """Wrap ``start_response`` to add the header with the request's version, if the version is valid."""
 
     def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
         with contextlib.suppress(webob.exc.HTTPError):
@@ -58,6 +58,8 @@ def told(environ: dict[str, Any], start_response: Any) -> Any:
 
 
 class VolumeVersions:
+    """WSGI application for ``/``, ``/versions`` and ``/v3``."""
+
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ.get("PATH_INFO", "").rstrip("/")
         script = environ.get("SCRIPT_NAME", "")

@@ -1,4 +1,4 @@
-"""Volumes and snapshots as Cinder shows them."""
+"""Responses of the volume API in the form of Cinder's v3."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TYPES = uuid.UUID("5f1b6d0a-43f4-4b6b-9d7b-1b5bd3a0a0d1")
 
 
 def type_id(name: str) -> str:
-    """The one type has an id that never changes."""
+    """Return the id of a volume type, which follows from its name."""
     return str(uuid.uuid5(_TYPES, name))
 
 
@@ -23,7 +23,7 @@ def volume_type(name: str) -> dict[str, Any]:
     return {
         "id": type_id(name),
         "name": name,
-        "description": "Files that all hosts reach",
+        "description": "Files that all hosts share",
         "is_public": True,
         "os-volume-type-access:is_public": True,
         "qos_specs_id": None,
@@ -36,7 +36,7 @@ def summary(req: ServiceRequest, volume: Volume) -> dict[str, Any]:
 
 
 def volume(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
-    """All of it; ``minor``: the microversion asked for."""
+    """Return the complete view of a volume. ``minor``: minor part of the microversion."""
     view = changed(req, shown, minor) | {"os-vol-tenant-attr:tenant_id": shown.project_id}
     if shown.image is not None:
         view["volume_image_metadata"] = _image(shown.image)
@@ -47,7 +47,7 @@ def volume(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
 
 
 def changed(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
-    """The answer of who makes or changes it, which has nothing of Cinder's extensions."""
+    """Return the view for responses to creations and changes, without Cinder's extensions."""
     view: dict[str, Any] = {
         **summary(req, shown),
         "status": shown.status,
@@ -56,7 +56,7 @@ def changed(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
         "created_at": _time(shown.created_at),
         "updated_at": _time(shown.updated_at),
         "attachments": [attached(shown)]
-        if shown.status in ("in-use", "detaching", "extending") and _has(shown)
+        if shown.status in ("in-use", "detaching", "extending") and _is_attached(shown)
         else [],
         "description": shown.description,
         "volume_type": shown.volume_type,
@@ -76,7 +76,7 @@ def changed(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
     return view
 
 
-def _has(shown: Volume) -> bool:
+def _is_attached(shown: Volume) -> bool:
     return shown.instance_uuid is not None
 
 
@@ -128,14 +128,14 @@ def snapshot(shown: VolumeSnapshot, whole: bool) -> dict[str, Any]:
 
 
 def quota_set(use: VolumeUse, project_id: str, with_usage: bool) -> dict[str, Any]:
-    """``with_usage``: each resource with what is used of it."""
-    other = {"backups": 0, "backup_gigabytes": 0, "groups": 0, "per_volume_gigabytes": -1}
+    """Return the quota set of a project. ``with_usage``: include the usage of each resource."""
+    others = {"backups": 0, "backup_gigabytes": 0, "groups": 0, "per_volume_gigabytes": -1}
 
-    def one(limit: int, used: int) -> Any:
+    def entry(limit: int, used: int) -> Any:
         return {"limit": limit, "in_use": used, "reserved": 0, "allocated": 0} if with_usage else limit
 
-    known = {name: one(limit, use.used[name]) for name, limit in use.limits.items()}
-    return {"id": project_id, **known, **{name: one(limit, 0) for name, limit in other.items()}}
+    known = {name: entry(limit, use.used[name]) for name, limit in use.limits.items()}
+    return {"id": project_id, **known, **{name: entry(limit, 0) for name, limit in others.items()}}
 
 
 def limits(use: VolumeUse) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Volumes of Cinder's on a host: what qemu opens itself, and what os-brick connects."""
+"""Backend ``cinder``: RBD images, which qemu opens, and volumes that os-brick connects."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def connection(info: dict[str, Any]) -> VolumeConnection:
 
 
 class Brick:
-    """os-brick's interface, as far as it is used: its own signatures."""
+    """Simulated os-brick, with the real signatures of the functions in use."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -105,7 +105,7 @@ def no_brick(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- RBD
 
 
-def test_an_rbd_image_is_qemus_to_open(tmp_path: Path, no_brick: None) -> None:
+def test_rbd_image_needs_no_connection(tmp_path: Path, no_brick: None) -> None:
     where = backend(tmp_path).connect(SERVER, connection(RBD))
     assert where == NetworkDisk(
         protocol="rbd",
@@ -117,7 +117,7 @@ def test_an_rbd_image_is_qemus_to_open(tmp_path: Path, no_brick: None) -> None:
     assert not (tmp_path / "volumes-connected").exists(), "nothing of it is kept"
 
 
-def test_its_xml() -> None:
+def test_rbd_image_in_the_domain() -> None:
     device = BlockDevice(
         uuid=SERVER,
         source_type=DeviceSource.VOLUME,
@@ -138,21 +138,21 @@ def test_its_xml() -> None:
     assert volumes.are_direct(domain)
 
 
-def test_a_ceph_that_asks_nobody() -> None:
+def test_rbd_image_without_authentication() -> None:
     where = rbd_disk({**RBD, "auth_enabled": False})
     assert (where.user, where.secret) == (None, None)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
-    [({"secret_uuid": None}, "rbd_secret_uuid"), ({"name": ""}, "where"), ({"ports": []}, "where")],
+    ("changes", "message"),
+    [({"secret_uuid": None}, "rbd_secret_uuid"), ({"name": ""}, "lack the RBD image"), ({"ports": []}, "where")],
 )
-def test_what_cannot_be_opened(changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(exceptions.VirtDriverError, match=told):
+def test_invalid_rbd_connection_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(exceptions.VirtDriverError, match=message):
         rbd_disk({**RBD, **changes})
 
 
-def test_without_os_brick_a_host_says_what_it_is(tmp_path: Path, no_brick: None) -> None:
+def test_host_without_os_brick_has_a_basic_connector(tmp_path: Path, no_brick: None) -> None:
     volumes = backend(tmp_path)
     found = volumes.connector()
     assert (found["host"], found["multipath"]) == (volumes.conf.host, False)
@@ -179,11 +179,11 @@ def test_os_brick_connects_and_disconnects(tmp_path: Path, brick: Brick) -> None
     host.disconnect(SERVER)
     device = {"type": "block", "path": "/dev/disk/by-path/one"}
     ends = [("connect", "iqn.2026-11"), ("extend", "iqn.2026-11"), ("disconnect", "iqn.2026-11", device)]
-    assert [each for each in brick.calls if each[0] in ("connect", "extend", "disconnect")] == ends
+    assert [call for call in brick.calls if call[0] in ("connect", "extend", "disconnect")] == ends
     assert not record.parent.exists()
 
 
-def test_what_was_being_connected_is_disconnected_after_a_crash(tmp_path: Path, brick: Brick) -> None:
+def test_interrupted_connection_is_disconnected_after_a_crash(tmp_path: Path, brick: Brick) -> None:
     brick.fails = SystemExit()  # type: ignore[assignment]
     with pytest.raises(SystemExit):
         backend(tmp_path).connect(SERVER, connection(ISCSI))
@@ -192,7 +192,7 @@ def test_what_was_being_connected_is_disconnected_after_a_crash(tmp_path: Path, 
     assert brick.calls[-1] == ("disconnect", "iqn.2026-11", None)
 
 
-def test_what_cannot_be_disconnected_is_kept_and_no_secret_is_told(
+def test_failed_disconnect_keeps_its_record_and_shows_no_secret(
     tmp_path: Path, brick: Brick, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -207,7 +207,7 @@ def test_what_cannot_be_disconnected_is_kept_and_no_secret_is_told(
     assert not list((tmp_path / "volumes-connected").rglob("*.json"))
 
 
-def test_a_block_device_in_xml() -> None:
+def test_block_device_in_the_domain() -> None:
     device = BlockDevice(
         uuid=SERVER,
         source_type=DeviceSource.VOLUME,

@@ -1,4 +1,4 @@
-"""The local backend's files: made once, whole or not at all."""
+"""Backend ``local``: files are made once, and are complete or missing."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ def names(volumes: LocalVolumes) -> list[str]:
     return sorted(name for _, _, found in os.walk(volumes.conf.volume.store_path) for name in found)
 
 
-def test_blank(volumes: LocalVolumes) -> None:
+def test_new_volume_is_empty(volumes: LocalVolumes) -> None:
     path = volumes.require(create(volumes, 2))
     found = os.stat(path)
     assert (found.st_size, found.st_blocks, found.st_mode & 0o777) == (2 * GIB, 0, 0o600)
 
 
-def test_what_is_there_stays_as_it_is(volumes: LocalVolumes) -> None:
-    """A guest may have written to it: who is late with the same work changes nothing."""
+def test_existing_volume_is_unchanged(volumes: LocalVolumes) -> None:
+    """A guest may have written to the volume, so a late repetition of the work changes nothing."""
     volume_id = create(volumes)
     Path(volumes.require(volume_id)).write_bytes(b"a guest's")
     volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=1))
     assert Path(volumes.require(volume_id)).read_bytes() == b"a guest's"
 
 
-def test_two_hosts_at_once(volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other one has finished, and a guest has the volume, while this one was at it."""
+def test_concurrent_creation_by_two_hosts(volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another host finishes the same work first, and a guest already uses the volume."""
     volume_id = new_id()
     path = Path(volumes.path(volume_id))
     truncate = os.truncate
@@ -81,7 +81,7 @@ def test_two_hosts_at_once(volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatc
     assert names(volumes) == [volume_id]
 
 
-def test_of_an_image(volumes: LocalVolumes, tmp_path: Path) -> None:
+def test_volume_from_an_image(volumes: LocalVolumes, tmp_path: Path) -> None:
     path = Path(volumes.require(create(volumes, image=image())))
     assert path.stat().st_size == GIB
     assert path.read_bytes()[: len(DATA)] == DATA
@@ -91,13 +91,13 @@ def test_of_an_image(volumes: LocalVolumes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("disk_format", ["qcow2", "vmdk"])
-def test_an_image_that_is_not_what_it_says(volumes: LocalVolumes, disk_format: str) -> None:
+def test_image_of_another_format_is_refused(volumes: LocalVolumes, disk_format: str) -> None:
     with pytest.raises(exceptions.NovaLiteException):
         create(volumes, image=image("image", disk_format))
     assert names(volumes) == []
 
 
-def test_an_image_that_refers_to_another_file(volumes: LocalVolumes, tmp_path: Path) -> None:
+def test_image_with_another_file_is_refused(volumes: LocalVolumes, tmp_path: Path) -> None:
     base = ("-b", str(tmp_path / "image"), "-F", "raw")
     disk_images.run("qemu-img", "create", "-q", "-f", "qcow2", *base, str(tmp_path / "overlay"), "1M")
     with pytest.raises(exceptions.ImageUnacceptable, match="refers to other files"):
@@ -105,13 +105,13 @@ def test_an_image_that_refers_to_another_file(volumes: LocalVolumes, tmp_path: P
     assert names(volumes) == []
 
 
-def test_an_image_that_is_too_large(volumes: LocalVolumes, tmp_path: Path) -> None:
+def test_image_larger_than_the_volume_is_refused(volumes: LocalVolumes, tmp_path: Path) -> None:
     disk_images.run("qemu-img", "create", "-q", "-f", "qcow2", str(tmp_path / "large"), "2G")
     with pytest.raises(exceptions.ImageUnacceptable, match="it needs 2 GB, and the volume has 1"):
         create(volumes, image=image("large", "qcow2"))
 
 
-def test_snapshots_and_copies(volumes: LocalVolumes) -> None:
+def test_snapshots_and_copies_of_volumes(volumes: LocalVolumes) -> None:
     volume_id = create(volumes)
     path = Path(volumes.require(volume_id))
     path.write_bytes(b"before")
@@ -136,7 +136,7 @@ def test_extend_never_shrinks(volumes: LocalVolumes) -> None:
     assert os.path.getsize(volumes.require(volume_id)) == 3 * GIB
 
 
-def test_delete(volumes: LocalVolumes) -> None:
+def test_deleted_volume_has_no_file(volumes: LocalVolumes) -> None:
     volume_id = create(volumes)
     volumes.delete(volume_id)
     volumes.delete(volume_id)
@@ -144,7 +144,7 @@ def test_delete(volumes: LocalVolumes) -> None:
         volumes.require(volume_id)
 
 
-def test_a_guests_volumes_are_made_before_it(volumes: LocalVolumes) -> None:
+def test_volumes_of_a_new_guest_are_created(volumes: LocalVolumes) -> None:
     known = image()
 
     def device(source: DeviceSource, **more: Any) -> BlockDevice:
@@ -153,7 +153,7 @@ def test_a_guests_volumes_are_made_before_it(volumes: LocalVolumes) -> None:
 
     made = [device(DeviceSource.IMAGE, image_id=known.id), device(DeviceSource.BLANK)]
     volumes.prepare(made, {known.id: known})
-    assert names(volumes) == sorted(str(each.volume_id) for each in made)
+    assert names(volumes) == sorted(str(device.volume_id) for device in made)
     Path(volumes.require(str(made[0].volume_id))).write_bytes(b"a guest's")
     volumes.prepare(made, {})
     assert Path(volumes.require(str(made[0].volume_id))).read_bytes() == b"a guest's"
@@ -162,12 +162,12 @@ def test_a_guests_volumes_are_made_before_it(volumes: LocalVolumes) -> None:
 
 
 @pytest.mark.parametrize("bad", ["../../etc/passwd", "x"])
-def test_an_id_that_is_none_never_leaves_the_directory(volumes: LocalVolumes, bad: str) -> None:
+def test_invalid_id_is_refused(volumes: LocalVolumes, bad: str) -> None:
     with pytest.raises(ValueError):
         volumes.path(bad)
 
 
-def test_a_disk_that_is_full_is_this_hosts_failure(volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_a_driver_error(volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: str, size: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -177,7 +177,7 @@ def test_a_disk_that_is_full_is_this_hosts_failure(volumes: LocalVolumes, monkey
     assert names(volumes) == []
 
 
-def test_what_was_killed_is_swept_when_it_is_old(volumes: LocalVolumes) -> None:
+def test_old_leftovers_are_removed(volumes: LocalVolumes) -> None:
     volume_id = create(volumes)
     store = Path(volumes.conf.volume.store_path)
     old, new, fetched = (store / f".part-{name}" for name in ("old", "new", "fetched"))
@@ -195,16 +195,16 @@ def test_what_was_killed_is_swept_when_it_is_old(volumes: LocalVolumes) -> None:
 # --- of volumes that guests have
 
 
-def test_snapshots_of_volumes_in_use_are_whole_or_not_there(volumes: LocalVolumes) -> None:
+def test_snapshots_of_volumes_in_use_are_complete_or_missing(volumes: LocalVolumes) -> None:
     one, two = create(volumes), create(volumes, 2)
-    wanted = {one: new_id(), two: new_id()}
+    snapshots = {one: new_id(), two: new_id()}
 
     def fail(parts: Mapping[str, str]) -> None:
         assert [os.path.getsize(part) for part in parts.values()] == [GIB, 2 * GIB]
         raise exceptions.VirtDriverError(reason="the guest is gone")
 
     with pytest.raises(exceptions.VirtDriverError, match="the guest is gone"):
-        volumes.create_snapshots_in_use(wanted, fail)
+        volumes.create_snapshots_in_use(snapshots, fail)
     assert names(volumes) == sorted([one, two])
 
     def copy(parts: Mapping[str, str]) -> None:
@@ -212,14 +212,14 @@ def test_snapshots_of_volumes_in_use_are_whole_or_not_there(volumes: LocalVolume
             with open(part, "r+b") as file:
                 file.write(volume_id.encode())
 
-    volumes.create_snapshots_in_use(wanted, copy)
-    volumes.create_snapshots_in_use(wanted, fail)  # they are there
-    for volume_id, snapshot_id in wanted.items():
+    volumes.create_snapshots_in_use(snapshots, copy)
+    volumes.create_snapshots_in_use(snapshots, fail)  # they exist
+    for volume_id, snapshot_id in snapshots.items():
         with open(volumes.require(create(volumes, 2, source_snapshot=snapshot_id)), "rb") as file:
             assert file.read(36).decode() == volume_id
 
 
-def test_a_volume_is_made_anew_of_an_image(volumes: LocalVolumes, tmp_path: Path) -> None:
+def test_volume_is_replaced_by_an_image(volumes: LocalVolumes, tmp_path: Path) -> None:
     volume_id = create(volumes, 2, image=image())
     path = volumes.require(volume_id)
     (tmp_path / "other").write_bytes(b"another one")

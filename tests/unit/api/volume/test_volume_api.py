@@ -1,4 +1,4 @@
-"""The volume API over the real conductor's rows: shapes, queries, what is refused, and whom."""
+"""The volume API with a real conductor: responses, queries and refusals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOBODY = str(uuid.UUID(int=1))
 
 
 class Volumes:
-    """Requests with noauth2; files are as if a host had made them, when `done` says so."""
+    """Requests with noauth2. `done` simulates hosts that finish all work on files."""
 
     def __init__(self, path: Path) -> None:
         conf = make_conf(
@@ -69,7 +69,7 @@ class Volumes:
         return str(made)
 
     def done(self) -> None:
-        """Hosts have done all that there was to do."""
+        """Finish all open work, as hosts would."""
 
         def end(uow: Any) -> None:
             for task in uow.session.scalars(sa.select(models.VolumeTask)):
@@ -85,7 +85,7 @@ def api(tmp_path: Path) -> Iterator[Volumes]:
     made.manager.close()
 
 
-def test_versions(api: Volumes) -> None:
+def test_volume_versions(api: Volumes) -> None:
     response = webob.Request.blank("/", base_url="http://cloud:8776").get_response(api.app)
     (version,) = response.json["versions"]
     assert (response.status_code, version["id"], version["min_version"]) == (300, "v3.0", "3.0")
@@ -94,16 +94,16 @@ def test_versions(api: Volumes) -> None:
     assert api("GET", "/volumes/detail", version="nonsense").status_code == 400
 
 
-def test_every_answer_says_its_version(api: Volumes) -> None:
-    """Clients compare it with what they have asked for."""
-    for version, told in ((None, "volume 3.0"), ("3.27", "volume 3.27"), ("latest", "volume 3.42")):
+def test_response_has_its_version(api: Volumes) -> None:
+    """Clients compare the version with the requested one."""
+    for version, expected in ((None, "volume 3.0"), ("3.27", "volume 3.27"), ("latest", "volume 3.42")):
         for path in ("/volumes/detail", f"/volumes/{NOBODY}"):
             headers = api("GET", path, version=version).headers
-            assert (headers["OpenStack-API-Version"], headers["Vary"]) == (told, "OpenStack-API-Version")
+            assert (headers["OpenStack-API-Version"], headers["Vary"]) == (expected, "OpenStack-API-Version")
     assert "OpenStack-API-Version" not in api("GET", "/volumes", version="3.99").headers
 
 
-def test_what_a_volume_shows(api: Volumes) -> None:
+def test_volume_view(api: Volumes) -> None:
     made = api.create(name="v", description="d", metadata={"a": "b"})
     assert (made["status"], made["attachments"], made["bootable"]) == ("creating", [], "false")
     api.done()
@@ -120,15 +120,15 @@ def test_what_a_volume_shows(api: Volumes) -> None:
     assert api("GET", f"/other/volumes/{made['id']}").status_code == 404
 
 
-def test_lists(api: Volumes) -> None:
+def test_lists_have_filters_order_and_pages(api: Volumes) -> None:
     ids = [api.make(name=name, metadata=metadata) for name, metadata in (("a", {}), ("b", {"k": "v"}), ("c", {}))]
-    assert [each["name"] for each in api("GET", "/volumes?sort=name:asc").json["volumes"]] == ["a", "b", "c"]
+    assert [item["name"] for item in api("GET", "/volumes?sort=name:asc").json["volumes"]] == ["a", "b", "c"]
     page = api("GET", "/volumes/detail?limit=2&sort_key=name&sort_dir=desc").json
-    assert [each["name"] for each in page["volumes"]] == ["c", "b"]
+    assert [item["name"] for item in page["volumes"]] == ["c", "b"]
     following = page["volumes_links"][0]["href"].partition("/v3")[2]
-    assert [each["name"] for each in api("GET", following).json["volumes"]] == ["a"]
-    assert [each["id"] for each in api("GET", "/volumes?name=b").json["volumes"]] == [ids[1]]
-    assert [each["id"] for each in api("GET", "/volumes?metadata={'k':'v'}").json["volumes"]] == [ids[1]]
+    assert [item["name"] for item in api("GET", following).json["volumes"]] == ["a"]
+    assert [item["id"] for item in api("GET", "/volumes?name=b").json["volumes"]] == [ids[1]]
+    assert [item["id"] for item in api("GET", "/volumes?metadata={'k':'v'}").json["volumes"]] == [ids[1]]
     assert api("GET", "/volumes?status=error").json["volumes"] == []
     assert len(api("GET", "/volumes?offset=1").json["volumes"]) == 2
     assert api("GET", "/volumes?all_tenants=1", token=STRANGER).json["volumes"] == []
@@ -158,18 +158,18 @@ def test_lists(api: Volumes) -> None:
         {"imageRef": NOBODY},
     ],
 )
-def test_what_is_wrong_is_a_400(api: Volumes, values: dict[str, Any]) -> None:
+def test_invalid_volume_is_a_400(api: Volumes, values: dict[str, Any]) -> None:
     assert fault(api("POST", "/volumes", {"volume": {"size": 1, **values}}), "badRequest", 400)
     assert api("GET", "/volumes").json["volumes"] == []
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"volume": None}, {"volume": []}])
-def test_malformed_bodies(api: Volumes, body: Any) -> None:
+def test_malformed_body_is_a_400(api: Volumes, body: Any) -> None:
     assert api("POST", "/volumes", body).status_code == 400
     assert api("POST", "/snapshots", body).status_code == 400
 
 
-def test_changes(api: Volumes) -> None:
+def test_volume_is_changed(api: Volumes) -> None:
     one = f"/volumes/{api.make(name='v')}"
     assert api("PUT", one, {"volume": {"name": "w", "description": None}}).json["volume"]["name"] == "w"
     assert api("PUT", one, {"volume": {}}).status_code == 400
@@ -194,7 +194,7 @@ def test_changes(api: Volumes) -> None:
     assert api("GET", one).status_code == 404
 
 
-def test_snapshots(api: Volumes) -> None:
+def test_snapshots_of_volumes(api: Volumes) -> None:
     volume_id = api.make()
     made = api("POST", "/snapshots", {"snapshot": {"volume_id": volume_id, "name": "s", "force": True}}).json[
         "snapshot"
@@ -204,7 +204,7 @@ def test_snapshots(api: Volumes) -> None:
     shown = api("GET", one).json["snapshot"]
     assert (shown["status"], shown["size"], shown["volume_id"]) == ("available", 1, volume_id)
     assert api("GET", one, token=STRANGER).status_code == 404
-    assert [each["id"] for each in api("GET", f"/snapshots/detail?volume_id={volume_id}").json["snapshots"]] == [
+    assert [item["id"] for item in api("GET", f"/snapshots/detail?volume_id={volume_id}").json["snapshots"]] == [
         made["id"]
     ]
     assert api("PUT", one, {"snapshot": {"name": "t"}}).json["snapshot"]["name"] == "t"
@@ -228,13 +228,13 @@ def test_snapshots(api: Volumes) -> None:
         ("POST", "/volumes/{}/action", {"os-set_bootable": {"bootable": True}}),
     ],
 )
-def test_other_projects_are_told_nothing(api: Volumes, method: str, path: str, body: Any) -> None:
+def test_resources_of_other_projects_are_not_found(api: Volumes, method: str, path: str, body: Any) -> None:
     volume_id = api.make()
     assert api(method, path.format(volume_id), body, token=STRANGER).status_code == 404
     assert api(method, path.format(NOBODY), body).status_code == 404
 
 
-def test_what_there_is_besides(api: Volumes) -> None:
+def test_types_limits_quotas_and_zones(api: Volumes) -> None:
     (kind,) = api("GET", "/types").json["volume_types"]
     assert kind["name"] == "local"
     for name in ("default", "local", kind["id"]):
@@ -256,7 +256,7 @@ def test_what_there_is_besides(api: Volumes) -> None:
     assert (refused.status_code, "Quota exceeded for gigabytes" in refused.text) == (413, True)
 
 
-def test_more_of_it_than_attached_is_asked_for_since_3_42(api: Volumes) -> None:
+def test_attached_volume_is_extended_since_3_42(api: Volumes) -> None:
     volume_id = api.make()
     api.manager.db.write(
         lambda uow: uow.change(
@@ -266,7 +266,7 @@ def test_more_of_it_than_attached_is_asked_for_since_3_42(api: Volumes) -> None:
     body = {"os-extend": {"new_size": 2}}
     assert api("POST", f"/volumes/{volume_id}/action", body, version="3.41").status_code == 400
     shown = api("GET", f"/volumes/{volume_id}").json["volume"]["attachments"]
-    assert [(each["server_id"], each["attachment_id"]) for each in shown] == [(NOBODY, "a")]
+    assert [(item["server_id"], item["attachment_id"]) for item in shown] == [(NOBODY, "a")]
     (attachment,) = api("GET", "/attachments/detail", version="3.42").json["attachments"]
     assert (attachment["instance"], attachment["volume_id"]) == (NOBODY, volume_id)
     assert api("DELETE", f"/volumes/{volume_id}").status_code == 400

@@ -1,4 +1,4 @@
-"""What the compute API told of volumes until 2.35, over the real conductor's rows; and ``/os-volumes_boot``."""
+"""Volumes in the compute API until 2.35, with a real conductor, and ``/os-volumes_boot``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.api.volume.test_volume_api import NOBODY, Volumes
 
 
 class Compute(Volumes):
-    """``self`` asks the volume API, `compute` the compute API of the same cloud."""
+    """Requests to the volume API (``self``) and to the compute API (`compute`) of the same cloud."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -39,12 +39,12 @@ def cloud(tmp_path: Path) -> Iterator[Compute]:
     made.manager.close()
 
 
-def test_volumes(cloud: Compute) -> None:
+def test_volume_proxies(cloud: Compute) -> None:
     body = {"volume": {"size": "1", "display_name": "v", "display_description": "d", "metadata": {"a": "b"}, "x": 1}}
-    answer = cloud.compute("POST", "/os-volumes", body)
-    assert answer.status_code == 200, answer.text
-    made = answer.json["volume"]
-    assert answer.headers["Location"].endswith(f"/os-volumes/{made['id']}")
+    response = cloud.compute("POST", "/os-volumes", body)
+    assert response.status_code == 200, response.text
+    made = response.json["volume"]
+    assert response.headers["Location"].endswith(f"/os-volumes/{made['id']}")
     assert {key: made[key] for key in made if key not in ("id", "createdAt")} == {
         "status": "creating",
         "size": 1,
@@ -70,17 +70,17 @@ def test_volumes(cloud: Compute) -> None:
     assert cloud.compute("DELETE", one).status_code == 202
 
 
-def test_snapshots(cloud: Compute) -> None:
+def test_snapshot_proxies(cloud: Compute) -> None:
     volume_id = cloud.create()["id"]
     cloud.done()
     body = {"snapshot": {"volume_id": volume_id, "display_name": "s", "force": "False"}}
-    answer = cloud.compute("POST", "/os-snapshots", body)
-    assert answer.status_code == 200, answer.text
-    made = answer.json["snapshot"]
+    response = cloud.compute("POST", "/os-snapshots", body)
+    assert response.status_code == 200, response.text
+    made = response.json["snapshot"]
     assert (made["volumeId"], made["displayName"], made["status"], made["size"]) == (volume_id, "s", "creating", 1)
     cloud.done()
     for path in ("/os-snapshots", "/os-snapshots/detail"):
-        assert [each["status"] for each in cloud.compute("GET", path).json["snapshots"]] == ["available"]
+        assert [snapshot["status"] for snapshot in cloud.compute("GET", path).json["snapshots"]] == ["available"]
     one = f"/os-snapshots/{made['id']}"
     fault(cloud.compute("GET", one, token=STRANGER), "itemNotFound", 404)
     assert cloud.compute("GET", one).json["snapshot"]["id"] == made["id"]
@@ -98,19 +98,21 @@ def test_snapshots(cloud: Compute) -> None:
         ("/os-snapshots", {"snapshot": {"volume_id": NOBODY, "force": "maybe"}}),
     ],
 )
-def test_what_is_refused(cloud: Compute, path: str, body: Any) -> None:
+def test_invalid_proxy_request_is_refused(cloud: Compute, path: str, body: Any) -> None:
     fault(cloud.compute("POST", path, body), "badRequest", 400)
 
 
 @pytest.mark.parametrize("path", ["/os-volumes", "/os-volumes/detail", "/os-snapshots", "/os-snapshots/detail"])
-def test_it_is_gone_since_2_36(cloud: Compute, path: str) -> None:
+def test_proxies_are_gone_since_2_36(cloud: Compute, path: str) -> None:
     fault(cloud.compute("GET", path, version="2.36"), "itemNotFound", 404)
 
 
-def test_servers_under_another_name(cloud: Compute) -> None:
+def test_os_volumes_boot_lists_servers(cloud: Compute) -> None:
     assert cloud.compute("GET", "/os-volumes_boot", version="2.102").json == {"servers": []}
     body = {"server": {"name": "vm", "flavorRef": "nosuch", "imageRef": str(uuid.uuid4()), "networks": "none"}}
     assert "nosuch" in fault(cloud.compute("POST", "/os-volumes_boot", body, version="2.102"), "badRequest", 400)
     fault(cloud.compute("GET", f"/os-volumes_boot/{NOBODY}", version="2.102"), "itemNotFound", 404)
-    said = fault(cloud.compute("POST", f"/os-volumes_boot/{NOBODY}/action", {}, version="2.102"), "notImplemented", 501)
-    assert "Use the server actions of /servers." in said
+    message = fault(
+        cloud.compute("POST", f"/os-volumes_boot/{NOBODY}/action", {}, version="2.102"), "notImplemented", 501
+    )
+    assert "Use the server actions of /servers." in message

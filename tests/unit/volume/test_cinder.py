@@ -145,7 +145,11 @@ def test_rbd_image_without_authentication() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"secret_uuid": None}, "rbd_secret_uuid"), ({"name": ""}, "lack the RBD image"), ({"ports": []}, "where")],
+    [
+        ({"secret_uuid": None}, "rbd_secret_uuid"),
+        ({"name": ""}, "lack the RBD image"),
+        ({"ports": []}, "lack the RBD image"),
+    ],
 )
 def test_invalid_rbd_connection_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(exceptions.VirtDriverError, match=message):

@@ -30,7 +30,7 @@ BINARY = "nova-lite-conductor"
 EXPIRE_TOKENS_INTERVAL = 60.0
 
 #: Shortest interval in seconds between two notifications of hosts about changed filter rules.
-FILTER_NEWS_INTERVAL = 0.5
+FILTER_PUBLISH_INTERVAL = 0.5
 
 
 class Conductor(service.Daemon):
@@ -56,7 +56,7 @@ class Conductor(service.Daemon):
         self.add_periodic("report_service", self.conf.report_interval, self._report)
         self.add_periodic("expire_console_tokens", EXPIRE_TOKENS_INTERVAL, self._expire_console_tokens, jitter=True)
         self.add_periodic("reconcile", self.conf.conductor.reconcile_interval, self._sweep)
-        self.add_periodic("filter_news", FILTER_NEWS_INTERVAL, self._tell_filter_news)
+        self.add_periodic("filter_publisher", FILTER_PUBLISH_INTERVAL, self._publish_filters)
         self.add_periodic("purge", self.conf.conductor.purge_interval, self._purge, jitter=True)
 
     def cleanup(self) -> None:
@@ -68,9 +68,9 @@ class Conductor(service.Daemon):
         assert self.manager is not None
         self._translated(self.manager.reconciler.sweep)
 
-    def _tell_filter_news(self) -> None:
+    def _publish_filters(self) -> None:
         assert self.manager is not None
-        self._translated(self.manager.filter_news.tell)
+        self._translated(self.manager.filter_publisher.publish)
 
     def _purge(self) -> None:
         assert self.manager is not None

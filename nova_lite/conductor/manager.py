@@ -61,10 +61,10 @@ class ConductorManager:
         image_backend = load_images(conf, conductor)
         self.engine = ActionEngine(self.db, conf, network_backend, image_backend, compute, scheduler, handler_for)
         attacher = InterfaceAttacher(self.engine)
-        self.filter_news = FilterPublisher(self.db, compute)
-        self.host_news = HostPublisher(self.db, scheduler)
-        filter_questions = FilterQueries(self.db)
-        scheduling = Scheduling(self.engine, scheduler, self.host_news, filter_questions)
+        self.filter_publisher = FilterPublisher(self.db, compute)
+        self.host_publisher = HostPublisher(self.db, scheduler)
+        filter_queries = FilterQueries(self.db)
+        scheduling = Scheduling(self.engine, scheduler, self.host_publisher, filter_queries)
         self.cinder = CinderDriver(self.engine, _cinder_client(conf))
         self.dispatcher = ActionDispatcher(lambda requests: self.engine.guarded(lambda: scheduling.place(requests)))
         self.reconciler = Reconciler(self.engine, scheduling, attacher, self.cinder)
@@ -79,7 +79,7 @@ class ConductorManager:
             DomainChecks(self.engine),
             Retirements(self.engine),
             Heartbeats(self.db, conf),
-            filter_questions,
+            filter_queries,
             ImageEndpoints(self.db, conf, compute),
             self.reconciler.volumes,
             self.cinder,
@@ -91,7 +91,7 @@ class ConductorManager:
 
     def start(self) -> None:
         """From now on what follows from a commit is done in threads of its own."""
-        self.host_news.start()
+        self.host_publisher.start()
         self.dispatcher.start()
 
     def states(self) -> Iterable[tuple[str, metrics.Sample]]:
@@ -123,8 +123,8 @@ class ConductorManager:
         self._closing.set()
         self.reconciler.stop()
         self.engine.stop()
-        self.filter_news.stop()
-        self.host_news.stop()
+        self.filter_publisher.stop()
+        self.host_publisher.stop()
         self.dispatcher.stop()
         self.db.close()
 
@@ -132,17 +132,17 @@ class ConductorManager:
         """What schedulers and hosts have to hear of this transaction is told by and by, once it is committed."""
         if uow.refiltered_projects or uow.refiltered_instances:
             projects, instances = set(uow.refiltered_projects), set(uow.refiltered_instances)
-            uow.after_commit.append(lambda: self.filter_news.add(projects, instances))
+            uow.after_commit.append(lambda: self.filter_publisher.add(projects, instances))
         if uow.cinder_news:
             news = set(uow.cinder_news)
             uow.after_commit.append(lambda: self.cinder.process_soon(news))
         if uow.touched_nodes:
             changed, deleted = uow.touched_nodes | uow.freed_nodes, dict(uow.deleted_nodes)
             at_once = uow.tell_at_once
-            uow.after_commit.append(lambda: self.host_news.add(changed, deleted, at_once))
+            uow.after_commit.append(lambda: self.host_publisher.add(changed, deleted, at_once))
         elif uow.freed_nodes:
             freed = set(uow.freed_nodes)
-            uow.after_commit.append(lambda: self.host_news.add_freed(freed))
+            uow.after_commit.append(lambda: self.host_publisher.add_freed(freed))
 
 
 def _cinder_client(conf: cfg.ConfigOpts) -> CinderClient | None:

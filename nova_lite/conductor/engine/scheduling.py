@@ -126,10 +126,10 @@ class Scheduling:
             yield from zip(groups, self._select(groups), strict=True)
             return
         known = self.publisher.count
-        self.publisher.tell_freed()
+        self.publisher.publish_freed()
         for group, reply in zip(groups, self._select(groups), strict=True):
             if isinstance(reply, exceptions.NoValidHost):
-                self.publisher.refused()
+                self.publisher.publish_before_refusal()
                 if self.publisher.count != known:
                     yield group, self._select_one(group)
                     continue

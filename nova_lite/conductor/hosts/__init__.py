@@ -1,1 +1,9 @@
-"""The conductor's work for compute hosts: heartbeats, domains, filter rules, change notifications, retirement."""
+"""The conductor's work for compute hosts.
+
+- `heartbeats`: writes heartbeats, and renews leases in batches
+- `publisher`: publishes changes of hosts to the schedulers
+- `filter_queries`: answers queries for packet filter rules, in batches
+- `filter_publisher`: notifies hosts whose packet filter rules have changed
+- `domains`: compares the domains of a host with the database
+- `retirement`: retires a host that will not come back
+"""

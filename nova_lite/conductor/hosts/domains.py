@@ -1,4 +1,4 @@
-"""Comparing what hosts have with the rows: which domains belong where, and whether their guests run."""
+"""Compares the domains of hosts with the database: where they belong, and whether their guests run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nova_lite.operations.states import PowerState
 
 LOG = logging.getLogger(__name__)
 
-#: The fault of an instance that its hypervisor does not know any more.
+#: The fault of an instance whose domain has disappeared. Users see it.
 LOST = (
     "The server is not known to its hypervisor any more. A hard reboot makes it anew if its disks are still there; "
     "a rebuild makes it of its image, with a new disk."
@@ -59,8 +59,11 @@ class DomainChecks:
         self.db.write(self._domain_lost, host, expected)
 
     def _domain_lost(self, uow: UnitOfWork, host: str, expected: ExpectedDomain) -> None:
-        """In ERROR, where it was: what it holds there is still its own, and the next attempt needs it. Whatever was
-        done since the host was asked may have made the domain again, or have taken it elsewhere."""
+        """Set the instance to ERROR. It keeps its host and claims, which a hard reboot or a rebuild needs.
+
+        Does nothing if the instance has changed since the host got its list: the domain may exist again, or be
+        elsewhere.
+        """
         instance = instances.lock(uow, expected.uuid)
         if instance is None or instance.deleted or instance.task_state is not None:
             return
@@ -82,11 +85,11 @@ def reconcile_domains(
     leftovers: list[str],
     off: list[Instance],
 ) -> list[DomainVerdict]:
-    """Say which domains and leftovers do not belong on the host, and note the power states of those that do.
+    """Return a verdict on each domain and leftover, and update the power states of domains that belong here.
 
-    An instance belongs where it is, and wherever else it holds a claim: the other end of a move. One whose row was
-    purged had been deleted, and belongs nowhere. Other unknown uuids are never judged: they may be of another database.
-    ``off`` gets those that were active and are stopped now, but are to run again.
+    An instance belongs to its host, and to each host where it holds a claim (source or destination of a move). A purged
+    instance was deleted and belongs nowhere. Other unknown uuids get no verdict, since they may be of another database.
+    ``off`` gets the instances that have stopped because their host lost power, and have to start again.
     """
     rows = instances.rows_by_uuid(uow, [domain.uuid for domain in domains] + leftovers)
     elsewhere = claims.of_instances(uow, rows, host)
@@ -99,7 +102,7 @@ def reconcile_domains(
             verdicts.append(DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=Verdict.DESTROY))
             continue
         if instance is None:
-            LOG.warning("Host %s has a domain %s of ours that is in no row; it is left alone", host, domain.uuid)
+            LOG.warning("Host %s has a domain %s that is not in the database; it is left alone", host, domain.uuid)
             continue
         is_it = (instance.host, instance.generation) == (host, domain.generation)
         belongs = not instance.deleted and (is_it or domain.generation in elsewhere.get(domain.uuid, ()))
@@ -122,11 +125,12 @@ def reconcile_domains(
 
 
 def _follow(uow: UnitOfWork, host: str, instance: Instance, report: DomainReport) -> bool:
-    """With no task running, the hypervisor is right: a guest that shut itself down is STOPPED, one that was started
-    by hand is ACTIVE. Unless an order was carried out since it was looked at: then the order's own report is newer.
+    """Update the instance's state from the report. Returns True if it was active and its host lost power.
 
-    Most rows agree and are only read; one that has to change is locked, and looked at once more. Returns whether it was
-    active, is stopped now, and only because its host lost power.
+    While no task runs, the hypervisor is right: a guest that shut itself down is STOPPED, a guest that was started by
+    hand is ACTIVE. If a command was carried out after the report, the command's own report is newer.
+
+    Most rows match and are only read. A row that has to change is locked and compared once more.
     """
     if _seen(instance, report) == (instance.power_state, instance.vm_state):
         return False
@@ -144,7 +148,7 @@ def _follow(uow: UnitOfWork, host: str, instance: Instance, report: DomainReport
 
 
 def _is_older(report: DomainReport, last: tuple[int, int]) -> bool:
-    """Whether the order, an action's id and its place in that, came after the host had looked."""
+    """Check whether the command, an action's id and sequence number, came after the report."""
     if report.last_action_id is None:
         return False
     if report.last_position is None:
@@ -153,8 +157,8 @@ def _is_older(report: DomainReport, last: tuple[int, int]) -> bool:
 
 
 def _seen(instance: Instance, report: DomainReport) -> tuple[int, str]:
-    """Power state and state that follow from what the host has seen."""
-    vm_state, found = instance.vm_state, PowerState(report.power_state)
-    if vm_state in states.GUEST_IS and found not in states.GUEST_IS[vm_state]:
-        vm_state = states.FOLLOWS.get(found, vm_state)
-    return int(found), vm_state
+    """Return the power state and the vm_state that follow from the report."""
+    vm_state, power_state = instance.vm_state, PowerState(report.power_state)
+    if vm_state in states.GUEST_IS and power_state not in states.GUEST_IS[vm_state]:
+        vm_state = states.FOLLOWS.get(power_state, vm_state)
+    return int(power_state), vm_state

@@ -1,10 +1,12 @@
-"""Telling hosts that what their security groups let through has changed, or where the networks end that they are on.
+"""Notifies hosts that their packet filter rules, or the ends of their networks' tunnels, have changed.
 
-What is committed is the truth, and hosts ask for it by themselves after a while; the news only makes that soon. It is
-told twice a second at most, however many servers of a project come and go meanwhile; a host that does not answer keeps
-no other waiting. A change of rules is told to all that it concerns at once. That servers of a group have come or gone
-is told to a few hosts each time, those first that have waited longest: in a project that has servers on a thousand
-hosts, each of them would else be told, and would ask, twice a second for as long as any server comes or goes.
+The database is the truth, and each host queries it from time to time; a notification only makes that soon. A conductor
+notifies at most twice a second, however many servers of a project come and go meanwhile. A host that does not answer
+does not delay the others.
+
+All hosts that a change of rules concerns are notified at once. When servers join or leave a group, only a few hosts are
+notified each time, the longest waiting ones first. Otherwise all hosts of a project with servers on a thousand hosts
+would send a query twice a second.
 """
 
 from __future__ import annotations
@@ -21,67 +23,70 @@ from nova_lite.db.engine import Database, UnitOfWork
 
 LOG = logging.getLogger(__name__)
 
-#: Hosts that are told at the same time.
+#: Hosts that are notified at the same time.
 PARALLEL = 4
-#: Hosts that hear of servers that came or went, each time.
-MOST = 20
+#: Hosts that one `FilterPublisher.publish` notifies of servers that joined or left a group.
+MAX_MEMBER_HOSTS = 20
 
 
 class FilterPublisher:
+    """Collects changes of rules and members, and notifies the hosts they concern."""
+
     def __init__(self, db: Database, compute: ComputeRPC) -> None:
         self._db = db
         self._compute = compute
         self._lock = threading.Lock()
         self._projects: set[str] = set()
         self._instances: set[str] = set()
-        #: Hosts whose turn comes, in this order; and those that are about to be told.
-        self._later: dict[str, None] = {}
-        self._waiting: set[str] = set()
-        self._pool = futures.ThreadPoolExecutor(PARALLEL, thread_name_prefix="filter-news")
+        #: Hosts to notify of changed members, longest waiting first.
+        self._queued: dict[str, None] = {}
+        #: Hosts whose notification waits for a thread.
+        self._submitted: set[str] = set()
+        self._pool = futures.ThreadPoolExecutor(PARALLEL, thread_name_prefix="filter-publisher")
 
     def stop(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def add(self, projects: set[str], instances: set[str]) -> None:
-        """Groups of ``projects``, or interfaces of ``instances``, were changed."""
+        """Add projects whose groups have changed, and instances whose interfaces have changed."""
         with self._lock:
             self._projects |= projects
             self._instances |= instances
 
-    def tell(self) -> list[futures.Future[None]]:
-        """To all whom it concerns, in the background."""
+    def publish(self) -> list[futures.Future[None]]:
+        """Notify the hosts that the changes concern, in the background."""
         with self._lock:
             projects, instances = self._projects, self._instances
             self._projects, self._instances = set(), set()
         try:
-            at_once = self._hosts(projects, set())
-            others = self._hosts(set(), instances)
+            rule_hosts = self._hosts(projects, set())
+            member_hosts = self._hosts(set(), instances)
         except Exception:
             self.add(projects, instances)
             raise
         with self._lock:
-            self._later |= dict.fromkeys(others)
-            for host in at_once:
-                self._later.pop(host, None)
-            turn = list(self._later)[:MOST]
-            for host in turn:
-                del self._later[host]
-            new = [host for host in (*at_once, *turn) if host not in self._waiting]
-            self._waiting |= set(new)
-        return [self._pool.submit(self._tell, host) for host in new]
+            self._queued |= dict.fromkeys(member_hosts)
+            for host in rule_hosts:
+                self._queued.pop(host, None)
+            next_hosts = list(self._queued)[:MAX_MEMBER_HOSTS]
+            for host in next_hosts:
+                del self._queued[host]
+            new = [host for host in (*rule_hosts, *next_hosts) if host not in self._submitted]
+            self._submitted |= set(new)
+        return [self._pool.submit(self._notify, host) for host in new]
 
     def _hosts(self, projects: set[str], instances: set[str]) -> list[str]:
-        return self._db.read(_concerned, projects, instances) if projects or instances else []
+        return self._db.read(_concerned_hosts, projects, instances) if projects or instances else []
 
-    def _tell(self, host: str) -> None:
+    def _notify(self, host: str) -> None:
         with self._lock:
-            self._waiting.discard(host)
+            self._submitted.discard(host)
         try:
             self._compute.refresh_security_groups(get_admin_context(), host)
         except exceptions.NovaLiteException as error:
-            LOG.info("Host %s hears of changed security groups when it asks: %s", host, error.message)
+            LOG.info("Host %s is not notified of changed rules and sends a query later: %s", host, error.message)
 
 
-def _concerned(uow: UnitOfWork, projects: set[str], instances: set[str]) -> list[str]:
+def _concerned_hosts(uow: UnitOfWork, projects: set[str], instances: set[str]) -> list[str]:
     filtering = security_groups.hosts(uow, projects, instances)
     return sorted({*filtering, *spanning.hosts(uow, projects, instances)})

@@ -1,12 +1,13 @@
-"""Telling schedulers what was committed of hosts.
+"""Publishes committed changes of compute hosts to the schedulers.
 
-Each announcement reads the nodes as they are then, so that what is committed while one is under way, or right after it,
-shares the next. Who builds or deletes waits for none; who changes a host (disables it, puts it into an aggregate) waits
-until it is told, as the next create has to respect it. One that is lost is healed by the schedulers' resync.
+Each publication reads the nodes as they are then. Changes that are committed while one runs, or right after it, share
+the next one. A build or a delete does not wait for it. A request that changes a host (disables it, adds it to an
+aggregate) waits until the change is published, because the next create has to respect it. A lost message is repaired
+by the schedulers' resync.
 
-That a place is free again matters to nobody before a place is asked for. So it is told with the next announcement,
-before this conductor asks a scheduler, or after `FREED_PAUSE`; and whoever would be refused has all told to schedulers
-that any conductor has written of places that were freed lately (`refused`).
+Freed capacity matters only to the next request for a place. So it is published with the next change, before this
+conductor asks a scheduler, or after `MAX_FREED_DELAY`. Before a request is refused, all capacity is published that any
+conductor has freed lately (`publish_before_refusal`).
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ from nova_lite.scheduler.rpcapi import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two announcements at least.
-PAUSE = 0.1
-#: Seconds after which a free place is told at the latest.
-FREED_PAUSE = 10.0
-#: Seconds, besides the schedulers' ``resync_interval``, for which what another conductor has freed may be unknown.
-FREED_LATELY = 2 * FREED_PAUSE
+#: Smallest number of seconds between two publications.
+MIN_INTERVAL = 0.1
+#: Seconds after which freed capacity is published at the latest.
+MAX_FREED_DELAY = 10.0
+#: Seconds, besides the schedulers' ``resync_interval``, for which capacity that another conductor has freed may be
+#: unknown to them.
+FREED_LATELY = 2 * MAX_FREED_DELAY
 
 
 class HostPublisher:
-    """Until it is started, what is added is told at once, by whoever adds it. ``count``: of announcements."""
+    """Publishes changes in a thread of its own. Before `start`, each change is published by the thread that adds it."""
 
     def __init__(self, db: Database, scheduler: SchedulerRPC) -> None:
         self._db = db
@@ -44,55 +46,56 @@ class HostPublisher:
         self._deleted: dict[int, HostState] = {}
         self._freed: set[int] = set()
         self._freed_since = 0.0
-        self._told_freed: dict[int, datetime.datetime] = {}
-        self._telling = threading.Lock()
+        #: The time of the newest freed capacity of each node that `publish_before_refusal` has published.
+        self._published_freed: dict[int, datetime.datetime] = {}
+        self._publishing = threading.Lock()
+        #: Number of publications so far.
         self.count = 0
-        self._wanted = threading.Event()
+        self._wake_up = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         if self._thread is not None:
             return
-        self._thread = threading.Thread(target=self._run, name="host-news", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="host-publisher", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
-        self._wanted.set()
+        self._wake_up.set()
         if self._thread is not None:
-            self._thread.join(PAUSE)
-            self.tell_freed()
+            self._thread.join(MIN_INTERVAL)
+            self.publish_freed()
 
     def add(self, changed: set[int], deleted: dict[int, HostState], at_once: bool = False) -> None:
-        """Ids of nodes that were changed, and the last states of those that are gone. ``at_once``: it is told when this
-        returns."""
+        """Add ids of changed nodes, and the last states of deleted ones. With ``at_once`` it publishes them itself."""
         with self._lock:
             self._changed |= changed - deleted.keys()
             self._deleted |= deleted
         if at_once or self._thread is None:
-            self.tell()
+            self.publish()
         else:
-            self._wanted.set()
+            self._wake_up.set()
 
     def add_freed(self, nodes: set[int]) -> None:
-        """Ids of nodes that have got a place back, and were not changed in any other way."""
+        """Add ids of nodes that have free capacity again, and did not change otherwise."""
         with self._lock:
             if not self._freed:
                 self._freed_since = time.monotonic()
             self._freed |= nodes
         if self._thread is None:
-            self.tell()
+            self.publish()
         else:
-            self._wanted.set()
+            self._wake_up.set()
 
-    def tell_freed(self) -> None:
-        """Before a scheduler is asked."""
+    def publish_freed(self) -> None:
+        """Publish freed capacity, if there is any. To be called before a scheduler is asked."""
         if self._freed:
-            self.tell()
+            self.publish()
 
-    def refused(self) -> None:
-        """A scheduler has found no host: tell whatever it may not know, of other conductors' too."""
+    def publish_before_refusal(self) -> None:
+        """Publish all that a scheduler may not know, also of other conductors, as it has found no host."""
         interval = self._db.conf.scheduler.resync_interval
         try:
             freed = self._db.read(hosts.freed_lately, interval + FREED_LATELY)
@@ -102,23 +105,16 @@ class HostPublisher:
                 raise
             freed = {}
         with self._lock:
-            self._freed |= {node_id for node_id, at in freed.items() if self._told_freed.get(node_id) != at}
-            self._told_freed = freed
-        self.tell()
+            self._freed |= {node_id for node_id, at in freed.items() if self._published_freed.get(node_id) != at}
+            self._published_freed = freed
+        self.publish()
 
-    def _patience(self) -> float | None:
-        """Seconds until there has to be an announcement; None: there is nothing to tell."""
-        with self._lock:
-            if self._changed or self._deleted:
-                return 0.0
-            return max(0.0, self._freed_since + FREED_PAUSE - time.monotonic()) if self._freed else None
+    def publish(self) -> None:
+        """Publish all changes that were added. A failure is logged."""
+        with self._publishing:
+            self._publish()
 
-    def tell(self) -> None:
-        """Whatever was added, all of it when this returns. A failure is logged."""
-        with self._telling:
-            self._tell()
-
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         with self._lock:
             changed, deleted = self._changed | (self._freed - self._deleted.keys()), self._deleted
             self._changed, self._deleted, self._freed = set(), {}, set()
@@ -132,19 +128,26 @@ class HostPublisher:
             ours = translate(error)
             if not isinstance(ours, exceptions.NovaLiteException):
                 raise
-            self._told_freed = {}
-            LOG.info("Schedulers were not told about %d host(s); their next resync will", len(changed) + len(deleted))
+            self._published_freed = {}
+            LOG.info("Changes of %d host(s) reach schedulers with their next resync", len(changed) + len(deleted))
+
+    def _seconds_until_due(self) -> float | None:
+        """Return the seconds until the next publication is due, or None if there is nothing to publish."""
+        with self._lock:
+            if self._changed or self._deleted:
+                return 0.0
+            return max(0.0, self._freed_since + MAX_FREED_DELAY - time.monotonic()) if self._freed else None
 
     def _run(self) -> None:
         while True:
-            self._wanted.wait(self._patience())
+            self._wake_up.wait(self._seconds_until_due())
             if self._stopping.is_set():
                 return
-            self._wanted.clear()
-            if self._patience() != 0:
+            self._wake_up.clear()
+            if self._seconds_until_due() != 0:
                 continue
             try:
-                self.tell()
+                self.publish()
             except Exception:
-                LOG.exception("Schedulers could not be told of hosts; their next resync does it")
-            self._stopping.wait(PAUSE)
+                LOG.exception("Changes of hosts cannot be published; they reach schedulers with their next resync")
+            self._stopping.wait(MIN_INTERVAL)

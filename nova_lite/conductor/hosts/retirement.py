@@ -1,8 +1,8 @@
-"""Retiring a host: by the operator's word it is gone for good, with all that it had.
+"""Retirement of a host: an operator declares that it will never come back.
 
-A host that is forced down may come back, so what it has still to remove stays claimed. One that is retired is asked for
-nothing any more. A machine that registers under its name later is a new one: what it may have of old servers is in no
-claim, and is destroyed before it serves.
+A host that is forced down may come back, so its instances keep their claims until it has removed its work. A retired
+host gets no more commands. A machine that registers under its name later counts as new. Old domains on it hold no
+claim, and are destroyed before it serves.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from nova_lite.operations import HostRole, HostStep, NetworkStep, Operation, Sch
 
 LOG = logging.getLogger(__name__)
 
-#: What saves a server of which something is elsewhere, or ends one that nobody wants any more; others are lost.
+#: The operation, by vm_state, that saves a server with data elsewhere, or finishes its deletion. Others are lost.
 REMEDIES: dict[str, tuple[Operation, str]] = {
     states.RESIZED: (operations.REVERT_RESIZE, "reverted, to where it came from"),
     states.SHELVED: (operations.SHELVE_OFFLOAD, "offloaded: it can be unshelved from its image"),
     states.SOFT_DELETED: (operations.DELETE, "deleted for good"),
 }
 
-#: What its operator can do about a server before its host is retired.
+#: Advice for the operator about a server, by vm_state, before its host is retired.
 HINTS: dict[str, str] = {
     states.ACTIVE: "evacuate it",
     states.STOPPED: "evacuate it",
@@ -43,7 +43,7 @@ OTHERWISE = "set its state to error, and evacuate or delete it"
 
 
 class _InTheWay(Exception):
-    """Ends the transaction without a trace; ``servers`` are still on the host."""
+    """Rolls the transaction back, because ``servers`` are still on the host."""
 
     def __init__(self, servers: list[RetiredServer]) -> None:
         super().__init__(f"{len(servers)} servers")
@@ -67,7 +67,7 @@ class Retirements:
         return found
 
     def _retire(self, uow: UnitOfWork, context: RequestContext, host: str, with_instances: bool) -> Retirement:
-        """All of it or nothing. Instances are locked before the host's service, as everywhere."""
+        """Retire the host in one transaction. It locks instances before the host's service, like all transactions."""
         self._check(uow, host, services.find(uow, host, services.COMPUTE))
         rows = [row for uuid in instances.concerned_with(uow, host) if (row := instances.lock(uow, uuid)) is not None]
         closed = 0
@@ -90,7 +90,7 @@ class Retirements:
         return Retirement(done=True, servers=servers, closed=closed)
 
     def _check(self, uow: UnitOfWork, host: str, service: Service | None) -> None:
-        """Raises `HostNotFound` or `HostNotRetirable`."""
+        """Raise `HostNotFound` or `HostNotRetirable`, unless the host can be retired."""
         if service is None:
             raise exceptions.HostNotFound(host=host)
         if not service.forced_down:
@@ -108,7 +108,7 @@ class Retirements:
             )
 
     def _leaves(self, uow: UnitOfWork, instance: Instance) -> bool:
-        """Whether it is on its way from the host anyhow: deleted, or given back once the network service was told."""
+        """Check whether the instance leaves the host anyway, by a delete or the end of a rolled back create."""
         return any(
             (isinstance(ctx.step, HostStep) and ctx.step.at is HostRole.ALL)
             or (isinstance(ctx.step, NetworkStep) and ctx.is_undoing)
@@ -145,7 +145,7 @@ def _open(uow: UnitOfWork, instance: Instance) -> list[ActionContext]:
 
 
 def _names(ctx: ActionContext, host: str) -> bool:
-    """Whether the action has to do with the host, now or at a later step."""
+    """Check whether the action needs the host, now or at a later step."""
     ends = [(ctx.action.payload.get(end.value) or {}).get("host") for end in operations.MOVE_ROLES]
     return host in (ctx.action.host, ctx.instance.host, *ends)
 

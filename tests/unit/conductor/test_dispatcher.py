@@ -93,10 +93,10 @@ class Publisher:
         self.count = 0
         self._free: Callable[[], None] | None = free
 
-    def tell_freed(self) -> None:
+    def publish_freed(self) -> None:
         """Publish nothing: this conductor has freed no capacity."""
 
-    def refused(self) -> None:
+    def publish_before_refusal(self) -> None:
         if self._free is not None:
             self._free()
             self._free, self.count = None, self.count + 1

@@ -1,4 +1,4 @@
-"""Hosts hear soon that what they filter has changed, and not more often than they need."""
+"""Filter publisher: hosts are notified of changed rules, and no more often than needed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.support import make
 
 class Compute:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self.error: Exception | None = None
 
     def refresh_security_groups(self, context: object, host: str) -> None:
-        self.told.append(host)
+        self.notified.append(host)
         if self.error is not None:
             raise self.error
 
@@ -30,90 +30,90 @@ def compute() -> Compute:
 
 
 @pytest.fixture
-def news(db: Database, compute: Compute) -> FilterPublisher:
+def publisher(db: Database, compute: Compute) -> FilterPublisher:
     for host in ("h1", "h2"):
         db.write(make.instance, host=host)
     return FilterPublisher(db, compute)  # type: ignore[arg-type]
 
 
-def told(news: FilterPublisher) -> None:
-    for each in news.tell():
-        each.result()
+def publish(publisher: FilterPublisher) -> None:
+    for notification in publisher.publish():
+        notification.result()
 
 
-def test_each_host_is_told_once(news: FilterPublisher, compute: Compute) -> None:
+def test_filter_publisher_notifies_each_host_once(publisher: FilterPublisher, compute: Compute) -> None:
     for _ in range(3):
-        news.add({"p1"}, set())
-    told(news)
-    told(news)
-    assert sorted(compute.told) == ["h1", "h2"]
-    news.add({"p2"}, set())
-    told(news)
-    assert sorted(compute.told) == ["h1", "h2"]
+        publisher.add({"p1"}, set())
+    publish(publisher)
+    publish(publisher)
+    assert sorted(compute.notified) == ["h1", "h2"]
+    publisher.add({"p2"}, set())
+    publish(publisher)
+    assert sorted(compute.notified) == ["h1", "h2"]
 
 
-def test_servers_that_come_and_go_are_told_to_a_few_hosts_at_a_time(
-    news: FilterPublisher, db: Database, compute: Compute, monkeypatch: pytest.MonkeyPatch
+def test_filter_publisher_notifies_few_hosts_of_changed_members(
+    publisher: FilterPublisher, db: Database, compute: Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filter_publisher, "MOST", 2)
+    monkeypatch.setattr(filter_publisher, "MAX_MEMBER_HOSTS", 2)
     for number in range(3, 6):
         db.write(make.instance, host=f"h{number}")
     gone = db.write(make.instance, host="h9")
-    for turn in (["h1", "h2"], ["h3", "h4"], ["h1", "h5"]):  # whoever has heard last comes last
-        news.add(set(), {gone})
-        told(news)
-        assert sorted(compute.told) == turn
-        compute.told.clear()
-    news.add({"p1"}, {gone})
-    told(news)
-    assert sorted(compute.told) == ["h1", "h2", "h3", "h4", "h5", "h9"], "a change of rules concerns all at once"
-    compute.told.clear()
-    told(news)
-    assert compute.told == [], "and there is no more to tell then"
+    for hosts in (["h1", "h2"], ["h3", "h4"], ["h1", "h5"]):  # a host that was notified last comes last
+        publisher.add(set(), {gone})
+        publish(publisher)
+        assert sorted(compute.notified) == hosts
+        compute.notified.clear()
+    publisher.add({"p1"}, {gone})
+    publish(publisher)
+    assert sorted(compute.notified) == ["h1", "h2", "h3", "h4", "h5", "h9"], "a change of rules concerns all at once"
+    compute.notified.clear()
+    publish(publisher)
+    assert compute.notified == [], "nothing is left then"
 
 
 @pytest.mark.parametrize(
     "error",
     [exceptions.MessagingUnavailable(what="x"), exceptions.ServiceTooOld("old")],
 )
-def test_a_host_that_cannot_be_told_keeps_no_other_from_hearing(
-    news: FilterPublisher, compute: Compute, error: Exception
+def test_filter_publisher_failed_notification_does_not_stop_the_others(
+    publisher: FilterPublisher, compute: Compute, error: Exception
 ) -> None:
     compute.error = error
-    news.add({"p1"}, set())
-    told(news)
-    assert sorted(compute.told) == ["h1", "h2"]
+    publisher.add({"p1"}, set())
+    publish(publisher)
+    assert sorted(compute.notified) == ["h1", "h2"]
 
 
-def test_what_could_not_be_looked_up_is_told_later(
-    news: FilterPublisher, db: Database, compute: Compute, monkeypatch: pytest.MonkeyPatch
+def test_filter_publisher_failed_lookup_is_repeated(
+    publisher: FilterPublisher, db: Database, compute: Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(db, "read", lambda *_: 1 / 0)
-        news.add({"p1"}, set())
+        publisher.add({"p1"}, set())
         with pytest.raises(ZeroDivisionError):
-            told(news)
-    told(news)
-    assert sorted(compute.told) == ["h1", "h2"]
+            publish(publisher)
+    publish(publisher)
+    assert sorted(compute.notified) == ["h1", "h2"]
 
 
-def test_a_host_that_does_not_answer_keeps_no_other_waiting(
-    news: FilterPublisher, compute: Compute, monkeypatch: pytest.MonkeyPatch
+def test_filter_publisher_silent_host_does_not_delay_the_others(
+    publisher: FilterPublisher, compute: Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hangs, heard = threading.Event(), threading.Event()
+    released, notified = threading.Event(), threading.Event()
 
     def refresh(context: object, host: str) -> None:
         if host == "h1":
-            assert hangs.wait(10)
+            assert released.wait(10)
         else:
-            heard.set()
+            notified.set()
 
     monkeypatch.setattr(compute, "refresh_security_groups", refresh)
     for _ in range(2):
-        news.add({"p1"}, set())
-        pending = news.tell()
-        assert heard.wait(10)
-        heard.clear()
-    hangs.set()
-    for each in pending:
-        each.result()
+        publisher.add({"p1"}, set())
+        pending = publisher.publish()
+        assert notified.wait(10)
+        notified.clear()
+    released.set()
+    for notification in pending:
+        notification.result()

@@ -214,8 +214,8 @@ def test_a_boot_and_a_delete(
     image = db.write(images.create, make.image())
     create(conductor, image)  # the first one of a project has to make its rows of quota
     finish(conductor, cloud.builds.pop())
-    announce = manager.host_news.tell
-    monkeypatch.setattr(manager.host_news, "tell", lambda: None)
+    announce = manager.host_publisher.publish
+    monkeypatch.setattr(manager.host_publisher, "publish", lambda: None)
     with counting() as boot:
         (uuid,) = create(conductor, image)
         finish(conductor, cloud.builds.pop())
@@ -240,7 +240,7 @@ def test_what_waits_together_is_placed_by_one_transaction(
     manager.dispatcher.start(held.append)
     for _ in range(4):
         create(conductor, image)
-    monkeypatch.setattr(manager.host_news, "tell", lambda: None)
+    monkeypatch.setattr(manager.host_publisher, "publish", lambda: None)
     with counting() as placed:
         held[0]()
     assert placed.transactions == 1
@@ -260,7 +260,7 @@ def test_places_of_many_requests_share_what_they_read_and_lock(
     manager.dispatcher.start(held.append)
     for _ in range(8):
         create(conductor, image)
-    monkeypatch.setattr(manager.host_news, "tell", lambda: None)
+    monkeypatch.setattr(manager.host_publisher, "publish", lambda: None)
     with counting() as placed:
         held[0]()
     assert [(build.connected, len(build.instance.vifs)) for build in cloud.builds] == [("0/", 1)] * 8

@@ -87,7 +87,7 @@ class CommandExecutor:
         """Report the result until the conductor accepts or rejects it. Duplicate reports are harmless."""
         host, uuid = self._host, command.instance.uuid
         try:
-            host.retrier.ask(
+            host.retrier.call(
                 f"Instance {uuid}: report of {command.action}",
                 lambda: self._finish(context, command, result),
                 lambda: None,

@@ -75,7 +75,7 @@ class LocalHost:
             return self.volumes.path(str(device.volume_id))
         connector = self.volumes.connector()
         uuid = instance.uuid
-        connection = self.retrier.ask(
+        connection = self.retrier.call(
             f"Instance {uuid}: connection of volume {device.volume_id or device.uuid}",
             lambda: self.conductor.volume_connect(get_admin_context(), self.name, uuid, device.uuid, connector),
             still_wanted,
@@ -113,7 +113,7 @@ class LocalHost:
         def ask() -> bool:
             return self.conductor.is_command_open(get_admin_context(), self.name, action_id, sequence, request_id)
 
-        return self.retrier.ask(f"Instance {instance_uuid}: query for a late command", ask, lambda: None)
+        return self.retrier.call(f"Instance {instance_uuid}: query for a late command", ask, lambda: None)
 
     def require_domain(self, command: ActionCommand) -> None:
         """Raise `DomainNotFound` unless the domain exists at exactly the command's generation, and `DomainHeld` while
@@ -155,7 +155,7 @@ class LocalHost:
         broken hypervisor does not release now. Meanwhile another host can build the instance.
         """
         if self.fencing.get(instance_uuid).may_have_domain:
-            self.retrier.insist(f"Instance {instance_uuid}: removal", lambda: self.remove(instance_uuid))
+            self.retrier.call_until_done(f"Instance {instance_uuid}: removal", lambda: self.remove(instance_uuid))
             return
         try:
             self.remove(instance_uuid)

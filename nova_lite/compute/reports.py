@@ -1,4 +1,4 @@
-"""Reports to the conductor that are not lost while this process lives."""
+"""Calls to the control plane that are retried while this process lives, so that no report is lost."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ MAX_BACKOFF = 8
 
 
 class Stopping(Exception):
-    """The daemon ends. What was left undone is driven again by the conductor, when the lease has lapsed."""
+    """The daemon stops. The conductor retries unfinished work when its lease has expired."""
 
 
 class Retrier:
-    """Does something again until it works, the daemon stops, or it is no longer wanted.
+    """Retries a call until it succeeds, the daemon stops, or its result is no longer needed.
 
-    ``interval``: seconds before the second attempt; the pause doubles up to `MAX_BACKOFF` times that. Each is drawn
-    from half of it to one and a half, so that many hosts do not come at the same moment to a conductor that is back.
+    ``interval``: seconds before the second attempt. The pause doubles up to `MAX_BACKOFF` times that, and is varied at
+    random by half, so that many hosts do not call a conductor at the same time when it is back.
     """
 
     def __init__(self, interval: float, stopping: threading.Event) -> None:
         self._interval = interval
         self._stopping = stopping
 
-    def ask(self, what: str, call: Callable[[], T], still_wanted: Callable[[], None]) -> T:
-        """The answer of ``call``, once the control plane gives one: a value, or the `NovaLiteException` it raises.
+    def call(self, what: str, call: Callable[[], T], still_wanted: Callable[[], None]) -> T:
+        """Return the result of ``call``, or raise its `NovaLiteException`, once the control plane has replied.
 
-        Only "not available" is retried, and a failure of the conductor that is none of our errors.
-        ``still_wanted`` ends the wait by raising. Raises `Stopping` when the daemon stops before there is an answer.
+        Only `ServiceUnavailable` and unexpected errors are retried. ``still_wanted`` may end the retries by raising.
+        Raises `Stopping` when the daemon stops before there is a reply.
         """
 
         def transient(error: Exception) -> bool:
@@ -47,8 +47,8 @@ class Retrier:
 
         return self._until_done(what, call, still_wanted, transient)
 
-    def insist(self, what: str, call: Callable[[], T]) -> T:
-        """Do what has no alternative (removing traces) again, whatever the failure. Raises `Stopping`."""
+    def call_until_done(self, what: str, call: Callable[[], T]) -> T:
+        """Retry a call that has to succeed, such as a removal, whatever its error. Raises `Stopping`."""
         return self._until_done(what, call, lambda: None, lambda error: True)
 
     def _until_done(
@@ -63,15 +63,15 @@ class Retrier:
                 if not transient(error):
                     raise
                 expected = isinstance(error, exceptions.NovaLiteException)
-                drawn = pause * random.uniform(0.5, 1.5)
-                LOG.warning("%s failed, again in %.1f s: %s", what, drawn, error, exc_info=not expected)
-            if self._stopping.wait(drawn):
+                delay = pause * random.uniform(0.5, 1.5)
+                LOG.warning("%s failed, retrying in %.1f s: %s", what, delay, error, exc_info=not expected)
+            if self._stopping.wait(delay):
                 raise Stopping(what)
             pause = min(pause * 2, self._interval * MAX_BACKOFF)
 
 
 def exception_message(error: Exception, host: str) -> str:
-    """The text of a failure for the instance's owner: that of our own errors, nothing internal of others."""
+    """Return the text of an error for the instance's owner, without internal details of unexpected errors."""
     if isinstance(error, exceptions.NovaLiteException):
         return error.message
     return f"Unexpected {type(error).__name__} on host {host}."

@@ -101,7 +101,7 @@ class VolumeWorker:
 
     def _report(self, work: VolumeWork, error: str | None) -> None:
         host = self._host
-        host.retrier.ask(
+        host.retrier.call(
             f"Volume {work.volume_id}: report of {work.verb}",
             lambda: host.conductor.finish_volume_work(get_admin_context(), host.name, work.id, error),
             lambda: None,

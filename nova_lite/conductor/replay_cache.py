@@ -1,8 +1,8 @@
 """Makes sure that all conductors together accept each message only once, also after a restart.
 
 Each conductor has a replay cache in memory (`nova_lite.rpc.signing`). An attacker could still send a captured message
-to another conductor, or to one that has just started. So the database keeps the ids of messages that could do harm when
-they are repeated, for as long as their signature is valid.
+to another conductor, or to a conductor that has just started. So the database keeps the ids of messages that could do
+harm when they are repeated, for as long as their signature is valid.
 """
 
 from __future__ import annotations

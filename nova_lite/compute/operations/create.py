@@ -209,7 +209,7 @@ class Builder:
         """Return the interfaces that the conductor assigns. Nothing exists yet, so waiting for the conductor is
         harmless."""
         host, uuid, generation = self._host, request.instance.uuid, request.generation
-        reply = host.retrier.ask(
+        reply = host.retrier.call(
             f"Instance {uuid}: start_build",
             lambda: host.conductor.start_build(context, uuid, host.name, generation),
             lambda: host.fencing.check(uuid, generation),
@@ -236,7 +236,7 @@ class Builder:
     def _report(self, context: RequestContext, request: BuildRequest, result: BuildResult) -> None:
         host, uuid = self._host, result.instance_uuid
         try:
-            host.retrier.ask(
+            host.retrier.call(
                 f"Instance {uuid}: finish_build",
                 lambda: host.conductor.finish_build(context, result),
                 lambda: self._check_not_superseded(request),

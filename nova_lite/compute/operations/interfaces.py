@@ -86,7 +86,7 @@ def bind(host: LocalHost, instance: Instance) -> list[VIF]:
     """Let another network service bind the instance's ports to this host. Return the bound interfaces."""
     if all(vif.vif_type is None for vif in instance.vifs):
         return instance.vifs
-    return host.retrier.ask(
+    return host.retrier.call(
         f"Instance {instance.uuid}: interfaces_bind",
         lambda: host.conductor.interfaces_bind(get_admin_context(), instance.uuid, host.name),
         lambda: None,

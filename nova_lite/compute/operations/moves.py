@@ -18,7 +18,7 @@ def require_current(host: LocalHost, command: ActionCommand) -> None:
     Raises `Fenced` or `StaleReport`.
     """
     uuid, generation = command.instance.uuid, command.generation
-    is_current = host.retrier.ask(
+    is_current = host.retrier.call(
         f"Instance {uuid}: query whether it is still to come here",
         lambda: host.conductor.is_command_current(get_admin_context(), host.name, command.action_id, command.sequence),
         lambda: host.fencing.check(uuid, generation),

@@ -64,7 +64,7 @@ def upload_snapshot(host: LocalHost, command: ActionCommand) -> None:
         )
         progress.enter(pending)
         progress.enter(uploading)
-        host.retrier.ask(
+        host.retrier.call(
             f"Instance {command.instance.uuid}: upload of image {image.id}",
             lambda: host.images.upload(image, path, host.name, progress.uploaded(image.id, size)),
             progress.check,
@@ -88,7 +88,7 @@ class Progress:
 
     def enter(self, task_state: str) -> None:
         self._task = task_state
-        self._host.retrier.ask(
+        self._host.retrier.call(
             f"Instance {self._command.instance.uuid}: {task_state}", self._report, self._check_current
         )
 

@@ -24,7 +24,7 @@ from nova_lite.objects import PortFilters
 LOG = logging.getLogger(__name__)
 
 LIMITS = BatchLimits(max_delay=0.1, max_batch=32, max_in_flight=None, quiet_period=0.05)
-#: Seconds after its last query for which a host counts as one that filters packets.
+#: Seconds after its last query for which a host is assumed to filter packets.
 ACTIVE_SECONDS = 600.0
 
 

@@ -1,8 +1,7 @@
-"""Heartbeats of compute hosts. Those that report nothing new are written in batches.
+"""Heartbeats of compute hosts. Heartbeats that report nothing new are written in batches.
 
-`nova_lite.db.hosts` says what a heartbeat may change. The rows decide under their locks whether a heartbeat reports
-nothing new; this module only guesses which heartbeats are worth a wait. Each reply follows the commit that renews the
-host's lease.
+`nova_lite.db.hosts` compares each heartbeat with the locked rows; this module only guesses which heartbeats report
+nothing new, and may wait for a batch. Each reply follows the commit that renews the host's lease.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ FULL_REPORT_INTERVAL = 3600.0
 
 
 class _Renewal(NamedTuple):
-    """Whether the host's lease was renewed, and the reply: whether the host's domains match the database, if known."""
+    """Result of a heartbeat: True if the lease was renewed, and whether the host's domains match the database."""
 
     renewed: bool
     domains_match: bool | None

@@ -90,7 +90,7 @@ class HostPublisher:
             self._wake_up.set()
 
     def publish_freed(self) -> None:
-        """Publish freed capacity, if there is any. To be called before a scheduler is asked."""
+        """Publish freed capacity, if there is any. To be called before each request to a scheduler."""
         if self._freed:
             self.publish()
 

@@ -108,7 +108,7 @@ class Retirements:
             )
 
     def _leaves(self, uow: UnitOfWork, instance: Instance) -> bool:
-        """Check whether the instance leaves the host anyway, by a delete or the end of a rolled back create."""
+        """Check whether a delete, or an undo that calls the network service, takes the instance off the host."""
         return any(
             (isinstance(ctx.step, HostStep) and ctx.step.at is HostRole.ALL)
             or (isinstance(ctx.step, NetworkStep) and ctx.is_undoing)

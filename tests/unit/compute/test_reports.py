@@ -30,7 +30,7 @@ def pauses_of(failures: int) -> list[float]:
         if len(clock.waits) < failures:
             raise exceptions.MessagingUnavailable(what="a report")
 
-    Retrier(2.0, clock).ask("A report", call, lambda: None)
+    Retrier(2.0, clock).call("A report", call, lambda: None)
     return clock.waits
 
 
@@ -49,4 +49,4 @@ def test_final_error_is_not_retried() -> None:
         def gone() -> None:
             raise exceptions.InstanceGone(instance_id="u")
 
-        Retrier(2.0, Clock()).ask("A report", gone, lambda: None)
+        Retrier(2.0, Clock()).call("A report", gone, lambda: None)

@@ -1,4 +1,4 @@
-"""Values that a driver is given, with only what a test cares about spelled out."""
+"""Arguments for a driver, with defaults for everything that a test does not care about."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def make_instance(**changes: Any) -> Instance:
 
 
 def make_image(path: Path, disk_format: str = "raw", **changes: Any) -> Image:
-    """The image whose bytes are the file's; its name is the path."""
+    """Return an image whose bytes are the file's, named by its path."""
     data = path.read_bytes()
     values: dict[str, Any] = {
         "id": str(uuid.uuid4()),

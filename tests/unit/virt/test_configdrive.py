@@ -50,7 +50,7 @@ def read(path: Path, name: str, names: str = "rr_path") -> bytes:
     return content.getvalue()
 
 
-def test_a_guest_reads_who_it_is(tmp_path: Path) -> None:
+def test_config_drive_contains_the_metadata(tmp_path: Path) -> None:
     instance = make_instance(
         launch_index=2,
         availability_zone="nova",
@@ -84,13 +84,13 @@ def test_a_guest_reads_who_it_is(tmp_path: Path) -> None:
     assert json.loads(read(path, "openstack/latest/vendor_data.json")) == {}
 
 
-def test_the_volume_has_the_label_that_guests_look_for(tmp_path: Path) -> None:
+def test_config_drive_has_the_expected_label(tmp_path: Path) -> None:
     path = tmp_path / "disk.config"
     DRIVES.make(str(path), make_spec())
     assert path.read_bytes()[32808:32840].rstrip() == b"config-2"
 
 
-def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
+def test_config_drive_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "disk.config"
     old = os.umask(0)
     try:
@@ -100,7 +100,7 @@ def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_was_not_given_is_left_out() -> None:
+def test_config_drive_omits_missing_values() -> None:
     files = configdrive.files_of(make_spec(), NO_VENDOR)
     meta = json.loads(files["openstack/latest/meta_data.json"])
     assert not {"admin_pass", "public_keys", "files"} & set(meta)
@@ -108,14 +108,14 @@ def test_what_was_not_given_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("data", "kind"), [("ssh-ed25519 AAAA", "ssh"), ("-----BEGIN CERTIFICATE-----\nx", "x509")])
-def test_a_key_is_told_with_its_type(data: str, kind: str) -> None:
+def test_config_drive_contains_the_type_of_a_key(data: str, kind: str) -> None:
     files = configdrive.files_of(make_spec(instance=make_instance(key_name="mine", key_data=data)), NO_VENDOR)
     meta = json.loads(files["openstack/latest/meta_data.json"])
     assert meta["keys"] == [{"name": "mine", "type": kind, "data": data}]
 
 
 @pytest.mark.parametrize("spec", [{"user_data": "not base64!"}, {"injected": "%%%"}])
-def test_data_that_is_not_base64_is_refused(tmp_path: Path, spec: dict[str, str]) -> None:
+def test_config_drive_rejects_data_that_is_not_base64(tmp_path: Path, spec: dict[str, str]) -> None:
     instance = make_instance(user_data=spec.get("user_data"))
     injected = {"/etc/x": spec["injected"]} if "injected" in spec else {}
     with pytest.raises(exceptions.ConfigDriveInvalid, match="base64"):
@@ -123,14 +123,14 @@ def test_data_that_is_not_base64_is_refused(tmp_path: Path, spec: dict[str, str]
 
 
 @pytest.mark.parametrize(
-    ("changes", "forced", "metadata", "wanted"),
+    ("changes", "forced", "metadata", "expected"),
     [
         ({}, None, True, False),
         ({}, None, False, True),
         ({}, True, True, True),
         ({}, False, False, False),
-        ({"asked": True}, False, True, True),
-        ({"asked": True}, None, True, True),
+        ({"requested": True}, False, True, True),
+        ({"requested": True}, None, True, True),
         ({"img_config_drive": "mandatory"}, False, True, True),
         ({"img_config_drive": "mandatory"}, None, True, True),
         ({"img_config_drive": "optional"}, False, False, False),
@@ -138,19 +138,22 @@ def test_data_that_is_not_base64_is_refused(tmp_path: Path, spec: dict[str, str]
         ({"injected": True}, False, True, False),
     ],
 )
-def test_who_gets_a_config_drive(changes: dict[str, Any], forced: bool | None, metadata: bool, wanted: bool) -> None:
-    """Nobody who has a key or user data is left without them, unless the operator or no metadata service says so."""
+def test_config_drive_is_made_if_requested_or_necessary(
+    changes: dict[str, Any], forced: bool | None, metadata: bool, expected: bool
+) -> None:
+    """A guest with a key or user data always gets a drive, unless the operator or a metadata service makes it
+    unnecessary."""
     vif = make_vif()
     spec = make_spec(
-        instance=make_instance(config_drive=changes.pop("asked", False)),
+        instance=make_instance(config_drive=changes.pop("requested", False)),
         vifs=[vif],
         injected_files={"/etc/motd": b64(b"hello")} if changes.pop("injected", False) else {},
         image=Image(id="i", name="i", properties=changes),
     )
-    assert drives(forced, reach=lambda vifs: metadata and vifs == [vif]).is_wanted(spec) is wanted
+    assert drives(forced, reach=lambda vifs: metadata and vifs == [vif]).is_wanted(spec) is expected
 
 
-def test_all_dated_versions_are_there_each_with_what_it_had() -> None:
+def test_config_drive_contains_all_dated_versions() -> None:
     files = configdrive.files_of(make_spec(instance=make_instance(user_data=b64(b"x"))), NO_VENDOR)
     of = {
         version: {name.split("/")[2] for name in files if name.startswith(f"openstack/{version}/")}

@@ -1,4 +1,4 @@
-"""The fake hypervisor obeys the driver's rules, is slow and fails as told, and outlives its daemon."""
+"""The fake hypervisor: the rules of drivers, configured delays and failures, and survival of its daemon."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fake_driver(tmp_path: Path) -> fake.FakeDriver:
     return make_driver(tmp_path)
 
 
-def test_a_file_half_written_at_a_kill_is_removed_at_the_start(tmp_path: Path) -> None:
+def test_partial_file_of_a_kill_is_removed_at_the_start(tmp_path: Path) -> None:
     unfinished = Path(make_driver(tmp_path).path, "domains", f"{files.TEMPORARY}x")
     unfinished.write_bytes(b"{")
     make_driver(tmp_path)
@@ -58,7 +58,7 @@ def control(made: fake.FakeDriver, **values: Any) -> None:
     fake.write_control(made.conf, made.host, **values)
 
 
-def test_it_is_loaded_by_its_name(tmp_path: Path) -> None:
+def test_driver_is_loaded_by_its_name(tmp_path: Path) -> None:
     conf = make_conf(tmp_path)
     conf.set_override("compute_driver", "fake")
     loaded = driver.load_compute_driver(conf, HOST, fetch_image)
@@ -66,14 +66,14 @@ def test_it_is_loaded_by_its_name(tmp_path: Path) -> None:
     assert isinstance(loaded, driver.ConsoleOutput)
 
 
-def test_a_wrong_name_names_the_right_ones(tmp_path: Path) -> None:
+def test_unknown_driver_name_lists_the_known_ones(tmp_path: Path) -> None:
     conf = make_conf(tmp_path)
     conf.set_override("compute_driver", "fakke")
     with pytest.raises(exceptions.ConfigurationError, match=r"fakke.*fake, libvirt"):
         driver.load_compute_driver(conf, HOST, fetch_image)
 
 
-def test_life_of_a_domain(fake_driver: fake.FakeDriver) -> None:
+def test_domain_is_spawned_rebooted_and_destroyed(fake_driver: fake.FakeDriver) -> None:
     with pytest.raises(exceptions.DomainNotFound):
         fake_driver.get_info(UUID)
     fake_driver.plug_vifs(make_instance(), VIFS)
@@ -101,7 +101,7 @@ def test_life_of_a_domain(fake_driver: fake.FakeDriver) -> None:
 
 
 @pytest.mark.parametrize("method", ["power_on", "get_info"])
-def test_what_needs_a_domain_says_when_there_is_none(fake_driver: fake.FakeDriver, method: str) -> None:
+def test_methods_without_a_domain_fail(fake_driver: fake.FakeDriver, method: str) -> None:
     with pytest.raises(exceptions.DomainNotFound):
         getattr(fake_driver, method)(UUID)
     with pytest.raises(exceptions.DomainNotFound):
@@ -112,20 +112,20 @@ def test_what_needs_a_domain_says_when_there_is_none(fake_driver: fake.FakeDrive
         fake_driver.get_console_output(UUID, None)
 
 
-def test_domains_outlive_the_daemon_and_hosts_do_not_see_each_others(tmp_path: Path) -> None:
+def test_domains_outlive_the_daemon_and_belong_to_one_host(tmp_path: Path) -> None:
     make_driver(tmp_path).spawn(spec())
     assert [info.uuid for info in make_driver(tmp_path).list_domains()] == [UUID]
     assert make_driver(tmp_path, "host-b").list_domains() == []
 
 
-def test_a_second_domain_of_the_same_instance_is_refused_and_the_first_unharmed(fake_driver: fake.FakeDriver) -> None:
+def test_second_domain_of_an_instance_is_rejected(fake_driver: fake.FakeDriver) -> None:
     fake_driver.spawn(spec(1))
     with pytest.raises(exceptions.VirtDriverError, match="exists already"):
         fake_driver.spawn(spec(2))
     assert fake_driver.get_info(UUID).generation == 1
 
 
-def test_the_fence_is_asked_when_all_but_the_domain_is_made(fake_driver: fake.FakeDriver) -> None:
+def test_fence_is_called_right_before_the_domain_exists(fake_driver: fake.FakeDriver) -> None:
     seen: list[tuple[int, bool]] = []
 
     def fence() -> None:
@@ -141,14 +141,14 @@ def test_the_fence_is_asked_when_all_but_the_domain_is_made(fake_driver: fake.Fa
 @pytest.mark.parametrize(
     "images", [{"image": Image(id="absent", name="x")}, {"images": {"k": Image(id="absent", name="x")}}]
 )
-def test_a_missing_image_file_is_noticed(fake_driver: fake.FakeDriver, images: dict[str, Any]) -> None:
+def test_missing_image_file_is_an_error(fake_driver: fake.FakeDriver, images: dict[str, Any]) -> None:
     with pytest.raises(exceptions.ImageFileMissing):
         fake_driver.spawn(spec(**images))
     assert fake_driver.leftovers() == set()
 
 
 @pytest.mark.parametrize("step", ["image", "spawn_before_domain", "spawn_after_domain"])
-def test_a_spawn_that_fails_leaves_nothing(fake_driver: fake.FakeDriver, step: str) -> None:
+def test_failed_spawn_leaves_nothing(fake_driver: fake.FakeDriver, step: str) -> None:
     control(fake_driver, fail_at=[step])
     with pytest.raises(exceptions.VirtDriverError, match=f"configured to fail at {step}"):
         fake_driver.spawn(spec())
@@ -165,13 +165,15 @@ def test_a_spawn_that_fails_leaves_nothing(fake_driver: fake.FakeDriver, step: s
         ("unexpected", RuntimeError),
     ],
 )
-def test_kinds_of_failures(fake_driver: fake.FakeDriver, kind: str, error: type[Exception]) -> None:
+def test_configured_failures_raise_their_errors(
+    fake_driver: fake.FakeDriver, kind: str, error: type[Exception]
+) -> None:
     control(fake_driver, fail_at=["inventory"], fail_error=kind)
     with pytest.raises(error):
         fake_driver.get_inventory()
 
 
-def test_failures_are_counted_and_a_new_control_file_counts_anew(fake_driver: fake.FakeDriver) -> None:
+def test_failures_are_counted_per_control_file(fake_driver: fake.FakeDriver) -> None:
     for count in (2, 1):
         control(fake_driver, fail_at=["inventory", "list_domains"], fail_count=count)
         for _ in range(count):
@@ -181,7 +183,7 @@ def test_failures_are_counted_and_a_new_control_file_counts_anew(fake_driver: fa
         fake_driver.list_domains()
 
 
-def test_the_configuration_says_it_too(tmp_path: Path) -> None:
+def test_failures_can_be_set_in_the_configuration(tmp_path: Path) -> None:
     made = make_driver(tmp_path)
     for name, value in {"memory_mb": 7, "fail_at": ["destroy"], "spawn_delay": 0.05}.items():
         made.conf.set_override(name, value, group="fake")
@@ -196,38 +198,38 @@ def test_the_configuration_says_it_too(tmp_path: Path) -> None:
     made.destroy(UUID)
 
 
-def test_it_measures_what_it_is_told(fake_driver: fake.FakeDriver) -> None:
+def test_metrics_are_taken_from_the_control_file(fake_driver: fake.FakeDriver) -> None:
     assert "metrics" not in fake_driver.get_inventory().capabilities
     control(fake_driver, metrics={"cpu.percent": 0.25})
     assert fake_driver.get_inventory().capabilities["metrics"] == {"cpu.percent": 0.25}
 
 
-def test_its_guests_may_ask_for_any_hardware(fake_driver: fake.FakeDriver) -> None:
+def test_guests_may_request_any_hardware(fake_driver: fake.FakeDriver) -> None:
     assert set(traits.DERIVED) <= set(fake_driver.get_inventory().capabilities["traits"])
 
 
-def test_delays_by_step(fake_driver: fake.FakeDriver) -> None:
+def test_delays_apply_by_step(fake_driver: fake.FakeDriver) -> None:
     control(fake_driver, delays={"plug_vifs": 0.05})
     started = time.monotonic()
     fake_driver.plug_vifs(make_instance(), VIFS)
     assert time.monotonic() - started >= 0.05
 
 
-def test_the_console_keeps_the_last_lines(fake_driver: fake.FakeDriver) -> None:
+def test_console_keeps_the_last_lines(fake_driver: fake.FakeDriver) -> None:
     fake_driver.spawn(spec())
     everything = fake_driver.get_console_output(UUID, None)
     assert fake_driver.get_console_output(UUID, 1) == everything.splitlines()[-1]
     assert fake_driver.get_console_output(UUID, 100) == everything.removesuffix("\n")
 
 
-def test_no_secret_reaches_the_disk(fake_driver: fake.FakeDriver, tmp_path: Path) -> None:
+def test_secrets_do_not_reach_the_disk(fake_driver: fake.FakeDriver, tmp_path: Path) -> None:
     fake_driver.spawn(spec())
     for path in tmp_path.rglob("*"):
         assert path.is_dir() or b"secret-of-the-guest" not in path.read_bytes()
     assert (tmp_path / "instances" / f"fake-{HOST}" / "domains").stat().st_mode & 0o777 == 0o700
 
 
-def test_its_machine_has_numa_cells_of_which_the_operator_gives_out_some(fake_driver: fake.FakeDriver) -> None:
+def test_numa_cells_follow_the_options(fake_driver: fake.FakeDriver) -> None:
     inventory = fake_driver.get_inventory()
     assert [cell.dedicated_cpus for cell in inventory.numa] == ["", ""]
     fake_driver.conf.set_override("cpu_dedicated_set", "0-1", "compute")
@@ -239,13 +241,13 @@ def test_its_machine_has_numa_cells_of_which_the_operator_gives_out_some(fake_dr
         fake_driver.init_host()
 
 
-def test_a_machine_beyond_any_that_there_is_tells_of_no_cells(fake_driver: fake.FakeDriver) -> None:
+def test_machine_with_very_many_cpus_has_no_cells(fake_driver: fake.FakeDriver) -> None:
     fake_driver.conf.set_override("vcpus", 10_000, "fake")
     inventory = fake_driver.get_inventory()
     assert (inventory.vcpus, inventory.numa) == (10_000, [])
 
 
-def test_the_domain_file_is_what_tests_read(fake_driver: fake.FakeDriver, tmp_path: Path) -> None:
+def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_path: Path) -> None:
     fake_driver.spawn(spec(4))
     text = (tmp_path / "instances" / f"fake-{HOST}" / "domains" / f"{UUID}.json").read_text()
     assert json.loads(text) | {"hostname": "one"} == {
@@ -266,9 +268,7 @@ def test_the_domain_file_is_what_tests_read(fake_driver: fake.FakeDriver, tmp_pa
     }
 
 
-def test_a_rescued_domain_boots_something_else_until_it_is_started_or_unrescued(
-    fake_driver: fake.FakeDriver, tmp_path: Path
-) -> None:
+def test_rescued_domain_returns_to_its_disk_when_started(fake_driver: fake.FakeDriver, tmp_path: Path) -> None:
     fake_driver.spawn(spec())
     disks = tmp_path / "instances" / f"fake-{HOST}" / "disks" / UUID
     for back in (
@@ -286,7 +286,7 @@ def test_a_rescued_domain_boots_something_else_until_it_is_started_or_unrescued(
         assert fake_driver.get_info(UUID).power_state == PowerState.RUNNING
 
 
-def test_passwords_and_crash_dumps_show_on_the_console(fake_driver: fake.FakeDriver) -> None:
+def test_passwords_and_crash_dumps_appear_on_the_console(fake_driver: fake.FakeDriver) -> None:
     fake_driver.spawn(spec())
     fake_driver.set_admin_password(UUID, "root", "s3cret")
     fake_driver.trigger_crash_dump(UUID)
@@ -297,7 +297,7 @@ def test_passwords_and_crash_dumps_show_on_the_console(fake_driver: fake.FakeDri
         fake_driver.trigger_crash_dump(UUID)
 
 
-def test_diagnostics_tell_the_domain_as_it_was_made(fake_driver: fake.FakeDriver) -> None:
+def test_diagnostics_describe_the_domain(fake_driver: fake.FakeDriver) -> None:
     fake_driver.plug_vifs(make_instance(), VIFS)
     fake_driver.spawn(spec())
     found = fake_driver.get_instance_diagnostics(UUID)
@@ -311,7 +311,7 @@ def test_diagnostics_tell_the_domain_as_it_was_made(fake_driver: fake.FakeDriver
     ("there", "back", "meanwhile"),
     [("pause", "unpause", PowerState.PAUSED), ("suspend", "resume", PowerState.SHUTDOWN)],
 )
-def test_a_domain_stands_still_and_runs_on(
+def test_domain_is_paused_and_resumed(
     fake_driver: fake.FakeDriver, there: str, back: str, meanwhile: PowerState
 ) -> None:
     fake_driver.spawn(spec())

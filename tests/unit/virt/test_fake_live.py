@@ -1,4 +1,4 @@
-"""The fake driver's live migration: a guest is at one host or at the other, whatever happens."""
+"""Live migration of the fake driver: a guest is always on exactly one host."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def guests(host: fake.FakeDriver) -> list[tuple[int, PowerState]]:
     return [(info.generation, info.power_state) for info in host.list_domains()]
 
 
-def test_it_moves(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
+def test_live_migration_moves_the_guest(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
     source, destination = hosts
     spec, ready = begun(source, destination)
-    told: list[MigrationProgress] = []
+    reported: list[MigrationProgress] = []
     source.live_migration(
-        spec.instance.uuid, ready, lambda progress: (told.append(progress), MigrationControl.GO_ON)[1]
+        spec.instance.uuid, ready, lambda progress: (reported.append(progress), MigrationControl.GO_ON)[1]
     )
     assert (guests(source), guests(destination)) == ([], [(4, PowerState.RUNNING)])
-    assert told[-1].memory_remaining == 0 < told[-1].memory_total
+    assert reported[-1].memory_remaining == 0 < reported[-1].memory_total
     assert source.settle_live_migration(spec.instance.uuid, ready)
     assert "fake guest is booting" in destination.get_console_output(spec.instance.uuid, None)
 
 
-def test_one_that_was_paused_is_paused_when_it_is_taken_over(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
+def test_paused_guest_is_paused_at_the_destination(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
     source, destination = hosts
     spec, ready = begun(source, destination)
     source.pause(spec.instance.uuid)
@@ -60,7 +60,7 @@ def test_one_that_was_paused_is_paused_when_it_is_taken_over(hosts: tuple[fake.F
         assert guests(destination) == [(4, PowerState.PAUSED)]
 
 
-def test_it_is_aborted(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
+def test_live_migration_is_aborted(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
     source, destination = hosts
     spec, ready = begun(source, destination)
     with pytest.raises(exceptions.MigrationAborted):
@@ -72,7 +72,9 @@ def test_it_is_aborted(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
 
 
 @pytest.mark.parametrize("step", ["live_migration_before_move", "live_migration_after_move"])
-def test_after_a_failure_it_tells_where_the_guest_is(hosts: tuple[fake.FakeDriver, fake.FakeDriver], step: str) -> None:
+def test_failed_live_migration_shows_where_the_guest_is(
+    hosts: tuple[fake.FakeDriver, fake.FakeDriver], step: str
+) -> None:
     source, destination = hosts
     spec, ready = begun(source, destination)
     fake.write_control(source.conf, "one", fail_at=[step], fail_count=-1)
@@ -83,7 +85,7 @@ def test_after_a_failure_it_tells_where_the_guest_is(hosts: tuple[fake.FakeDrive
     assert (len(guests(source)), len(guests(destination))) == ((0, 1) if moved else (1, 0))
 
 
-def test_a_guest_that_is_off_is_not_moved(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
+def test_stopped_guest_is_not_moved(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
     source, _ = hosts
     spec = make_spec(instance=make_instance())
     source.spawn(spec)

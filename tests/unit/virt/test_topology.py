@@ -1,4 +1,4 @@
-"""What of a host's NUMA cells its operator gives out."""
+"""The parts of a host's NUMA cells that its operator makes available."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def sets(conf: cfg.ConfigOpts) -> list[tuple[str, str]]:
     return [(cell.shared_cpus, cell.dedicated_cpus) for cell in topology.given_out(conf, MACHINE)]
 
 
-def test_guests_share_all_cpus_by_default() -> None:
+def test_cpus_are_all_shared_by_default() -> None:
     conf = configured()
     assert sets(conf) == [("0-3", ""), ("4-7", "")]
     assert topology.shared_of(conf, MACHINE) == {"": "", "0": "0-3", "1": "4-7"}
 
 
-def test_dedicated_cpus_are_shared_by_nobody() -> None:
+def test_dedicated_cpus_are_not_shared() -> None:
     conf = configured(cpu_dedicated_set="2-5", cpu_shared_set="0,6-7")
     assert sets(conf) == [("0", "2-3"), ("6-7", "4-5")]
     assert topology.shared_of(conf, MACHINE) == {"": "0,6-7", "0": "0", "1": "6-7"}
@@ -54,17 +54,17 @@ def test_dedicated_cpus_are_shared_by_nobody() -> None:
         ({"cpu_shared_set": "8"}, "cpu_shared_set names CPUs 8"),
     ],
 )
-def test_an_operators_mistake_is_told(options: dict[str, str], says: str) -> None:
+def test_invalid_cpu_options_are_an_error(options: dict[str, str], says: str) -> None:
     with pytest.raises(exceptions.ConfigurationError, match=says):
         sets(configured(**options))
 
 
-def test_what_is_no_set_of_cpus_is_no_option() -> None:
+def test_invalid_cpu_set_is_rejected_as_an_option() -> None:
     with pytest.raises(ValueError, match="neither a CPU nor a range"):
         configured(cpu_dedicated_set="all")
 
 
-def test_large_pages_are_kept_back() -> None:
+def test_reserved_large_pages_are_not_available() -> None:
     cells = topology.given_out(configured("node:1,size:2048,count:3", "node:0,size:2MB,count:1"), MACHINE)
     assert [cell.pages[0].reserved for cell in cells] == [1, 3]
     assert [cell.pages[0].total for cell in cells] == [8, 8]
@@ -79,13 +79,13 @@ def test_large_pages_are_kept_back() -> None:
         ("node:2,size:2048,count:1", "NUMA cell 2 of this host has 0 pages"),
     ],
 )
-def test_pages_that_are_not_there_cannot_be_kept_back(pages: str, says: str) -> None:
+def test_missing_pages_cannot_be_reserved(pages: str, says: str) -> None:
     with pytest.raises(exceptions.ConfigurationError, match=says):
         topology.given_out(configured(pages), MACHINE)
 
 
 @pytest.mark.parametrize(("count", "vcpus"), [(2, 16), (2, 5), (1, 1), (1, 0)])
-def test_a_made_up_machine_has_each_cpu_once(count: int, vcpus: int) -> None:
+def test_imaginary_machine_has_each_cpu_once(count: int, vcpus: int) -> None:
     cells = topology.alike(count, vcpus, 1024)
     assert len(cells) == count
     every = [cpu for cell in cells for cpu in cpu_sets.parse(cell.shared_cpus)]

@@ -28,7 +28,7 @@ def failing(error: Exception) -> Any:
     return method
 
 
-def test_a_refusal_is_one_line_with_its_code(connection: Connection) -> None:
+def test_libvirt_error_is_one_line_with_its_code(connection: Connection) -> None:
     with pytest.raises(LibvirtFailure, match=r"it broke$") as caught:
         connection.call(failing(libvirt_error(libvirt.VIR_ERR_NO_DOMAIN)))
     assert caught.value.error_code == libvirt.VIR_ERR_NO_DOMAIN
@@ -42,26 +42,26 @@ def test_a_refusal_is_one_line_with_its_code(connection: Connection) -> None:
         (libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_FROM_RPC),
     ],
 )
-def test_a_daemon_that_is_away_is_told_from_a_refusal(connection: Connection, code: int, origin: int) -> None:
+def test_unavailable_libvirtd_differs_from_an_error(connection: Connection, code: int, origin: int) -> None:
     with pytest.raises(exceptions.HypervisorUnavailable, match="on host one: it broke"):
         connection.call(failing(libvirt_error(code, origin)))
 
 
-def test_expected_refusals_are_no_errors(connection: Connection) -> None:
+def test_expected_errors_are_ignored(connection: Connection) -> None:
     refuse = failing(libvirt_error(libvirt.VIR_ERR_NO_DOMAIN))
     assert connection.call_unless((libvirt.VIR_ERR_NO_DOMAIN,), refuse) is None
     with pytest.raises(LibvirtFailure):
         connection.call_unless((libvirt.VIR_ERR_NO_NETWORK,), refuse)
 
 
-def test_no_libvirtd_is_one_line() -> None:
+def test_missing_libvirtd_is_one_line() -> None:
     away = Connection("qemu+unix:///system?socket=/nonexistent/libvirt-sock", "one")
     with pytest.raises(exceptions.HypervisorUnavailable, match=r"on host one: .*/nonexistent/libvirt-sock") as caught:
         away.get()
     assert "\n" not in caught.value.message
 
 
-def test_it_is_opened_once_and_again_when_it_broke() -> None:
+def test_connection_is_reopened_when_it_broke() -> None:
     opened: list[Any] = []
     connection = Connection("test:///default", "one", opened.append)
     assert connection.get() is connection.get()
@@ -72,7 +72,7 @@ def test_it_is_opened_once_and_again_when_it_broke() -> None:
 
 
 @pytest.mark.parametrize(("failures", "works"), [(FILTER_TRIES - 1, True), (FILTER_TRIES, False)])
-def test_filters_that_another_change_came_between_are_tried_again(
+def test_filters_are_retried_after_a_conflict(
     connection: Connection, monkeypatch: pytest.MonkeyPatch, failures: int, works: bool
 ) -> None:
     monkeypatch.setattr("nova_lite.virt.libvirt.connection.time.sleep", lambda seconds: None)
@@ -92,7 +92,7 @@ def test_filters_that_another_change_came_between_are_tried_again(
     assert ends == []
 
 
-def test_other_failures_of_a_start_are_not_tried_again(connection: Connection) -> None:
+def test_other_failures_of_a_start_are_not_retried(connection: Connection) -> None:
     tried = []
 
     def start() -> None:

@@ -1,4 +1,4 @@
-"""A domain that is brought up to date; what libvirt does is in `tests/integration/libvirt/test_hardware.py`."""
+"""Redefinition of a domain. `tests/integration/libvirt/test_hardware.py` uses the real libvirt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.virt.builders import make_instance, make_spec
 
 
 class Parts:
-    """What a driver asks, noted in order. The domain and its directory are of ``generation``."""
+    """Parts of a driver that record calls in order. The domain and its directory have ``generation``."""
 
     def __init__(self, generation: int) -> None:
         self.done: list[str] = []
@@ -71,8 +71,8 @@ def make(conf: cfg.ConfigOpts, parts: Parts) -> LibvirtDriver:
     return made
 
 
-def test_it_is_turned_off_and_defined_as_it_would_be_made_now(conf: cfg.ConfigOpts) -> None:
-    """Also one that was accepted when what it asks for was not looked at."""
+def test_renew_turns_the_domain_off_and_redefines_it(conf: cfg.ConfigOpts) -> None:
+    """The instance may have been accepted before its hardware was checked."""
     parts = Parts(generation=1)
     specs = {"hw:watchdog_action": "reset", "hw:mem_encryption": "yes"}
     flavor = Flavor(flavorid="1", name="f", vcpus=1, memory_mb=64, root_gb=1, extra_specs=specs)
@@ -82,7 +82,7 @@ def test_it_is_turned_off_and_defined_as_it_would_be_made_now(conf: cfg.ConfigOp
     assert '<watchdog model="i6300esb" action="reset"' in parts.xml
 
 
-def test_one_of_another_generation_is_left_alone(conf: cfg.ConfigOpts) -> None:
+def test_renew_leaves_another_generation_alone(conf: cfg.ConfigOpts) -> None:
     parts = Parts(generation=2)
     with pytest.raises(exceptions.DomainNotFound):
         make(conf, parts).renew(make_spec(image=Image(id="i", name="i")))

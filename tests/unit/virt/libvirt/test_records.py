@@ -24,7 +24,7 @@ def prepared(path: Path, host: str) -> Records:
 UUID = str(uuid.uuid4())
 
 
-def test_a_directory_is_its_hosts_alone(tmp_path: Path, records: Records) -> None:
+def test_directory_belongs_to_one_host(tmp_path: Path, records: Records) -> None:
     directory = Path(records.create(UUID, 3))
     (directory / "disk").write_text("x")
     other = prepared(tmp_path, "two")
@@ -36,9 +36,7 @@ def test_a_directory_is_its_hosts_alone(tmp_path: Path, records: Records) -> Non
     assert (records.uuids(), other.uuids()) == ({UUID}, set())
 
 
-def test_another_hosts_directory_is_in_the_way_and_nothing_is_left_of_the_attempt(
-    tmp_path: Path, records: Records
-) -> None:
+def test_directory_of_another_host_is_an_error_without_remains(tmp_path: Path, records: Records) -> None:
     records.create(UUID, 1)
     with pytest.raises(OSError):
         prepared(tmp_path, "two").create(UUID, 2)
@@ -46,7 +44,7 @@ def test_another_hosts_directory_is_in_the_way_and_nothing_is_left_of_the_attemp
     assert list(tmp_path.glob(".new*")) == []
 
 
-def test_a_record_survives_a_power_cut(tmp_path: Path, records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_survives_a_power_cut(tmp_path: Path, records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its content, its name in the directory, and the directory's name are on disk."""
     synced: list[str] = []
 
@@ -61,7 +59,7 @@ def test_a_record_survives_a_power_cut(tmp_path: Path, records: Records, monkeyp
     assert parent == "."
 
 
-def test_removing_leaves_nothing(tmp_path: Path, records: Records) -> None:
+def test_remove_leaves_nothing(tmp_path: Path, records: Records) -> None:
     directory = Path(records.create(UUID, 1))
     (directory / "console.log").write_text("x")
     (directory / "sub").mkdir()
@@ -85,7 +83,7 @@ def test_interfaces_outlive_the_directory(records: Records) -> None:
     assert records.uuids() == set()
 
 
-def test_interfaces_are_their_hosts_alone(tmp_path: Path, records: Records) -> None:
+def test_interfaces_belong_to_one_host(tmp_path: Path, records: Records) -> None:
     records.write_interfaces(UUID, [make_vif()])
     other = prepared(tmp_path, "two")
     assert other.read_interfaces(UUID) == []
@@ -93,32 +91,32 @@ def test_interfaces_are_their_hosts_alone(tmp_path: Path, records: Records) -> N
     assert len(records.read_interfaces(UUID)) == 1
 
 
-def test_a_half_made_directory_is_cleared_away_by_its_own_host(tmp_path: Path) -> None:
+def test_incomplete_directory_is_removed_by_its_own_host(tmp_path: Path) -> None:
     for host in ("one", "one-b"):
         (tmp_path / f".new-{host}-{UUID}").mkdir()
     prepared(tmp_path, "one")
     assert [path.name for path in tmp_path.glob(".new*")] == [f".new-one-b-{UUID}"]
 
 
-def test_foreign_files_are_no_instances(tmp_path: Path, records: Records) -> None:
+def test_foreign_files_are_not_instances(tmp_path: Path, records: Records) -> None:
     (tmp_path / str(uuid.uuid4())).mkdir()
     (tmp_path / "something").mkdir()
     assert records.uuids() == set()
 
 
 @pytest.mark.parametrize("name", ["../../etc", "", "a/b"])
-def test_only_uuids_become_paths(records: Records, name: str) -> None:
+def test_directory_of_an_invalid_uuid_is_an_error(records: Records, name: str) -> None:
     with pytest.raises(ValueError):
         records.directory(name)
 
 
-def test_guests_processes_can_pass_through(tmp_path: Path, records: Records) -> None:
+def test_qemu_can_enter_the_directories(tmp_path: Path, records: Records) -> None:
     for path in (tmp_path, Path(records.base_path), Path(records.create(UUID, 1))):
         assert path.stat().st_mode & 0o777 == 0o711
 
 
 @pytest.mark.parametrize("beside", [False, True])
-def test_what_is_set_aside_makes_room_and_comes_back(tmp_path: Path, records: Records, beside: bool) -> None:
+def test_directory_is_set_aside_and_restored(tmp_path: Path, records: Records, beside: bool) -> None:
     if beside:
         prepared(tmp_path, "two").create(UUID, 7)
     old = records.create(UUID, 1, beside=True)
@@ -143,7 +141,7 @@ def test_what_is_set_aside_makes_room_and_comes_back(tmp_path: Path, records: Re
     assert prepared(tmp_path, "two").owns(UUID) == beside
 
 
-def test_what_another_host_has_set_aside_is_its_own(tmp_path: Path, records: Records) -> None:
+def test_directory_set_aside_by_another_host_is_ignored(tmp_path: Path, records: Records) -> None:
     records.create(UUID, 1)
     aside = records.set_aside(UUID)
     other = prepared(tmp_path, "two")

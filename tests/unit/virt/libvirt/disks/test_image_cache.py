@@ -1,4 +1,4 @@
-"""Images that leave the cache, and leftovers of daemons that were killed, on real files with the real qemu-img."""
+"""Removal of images from the cache, and remains of killed daemons, on real files with the real qemu-img."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class World:
         self.source.write_bytes(os.urandom(4096))
 
     def cached(self, age: float = 2 * HOUR) -> str:
-        """The id of an image that is in the cache, last asked for so many seconds ago."""
+        """Return the id of a cached image that was last requested ``age`` seconds ago."""
         image = make_image(self.source)
         self.cache.get(image)
         self.make_old(image.id, age)
@@ -70,10 +70,10 @@ def world(tmp_path: Path, qemu_img: images.QemuImg) -> World:
     return World(tmp_path, qemu_img)
 
 
-# --- ageing
+# --- unused images
 
 
-def test_an_image_that_nothing_uses_goes_when_it_is_old(world: World) -> None:
+def test_unused_image_is_removed_when_it_is_old(world: World) -> None:
     old, young = world.cached(), world.cached(age=HOUR / 2)
     assert world.age() == [old]
     assert world.files() == {young}
@@ -81,14 +81,14 @@ def test_an_image_that_nothing_uses_goes_when_it_is_old(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["disk", "disk.rescue"])
-def test_a_base_of_an_overlay_stays(world: World, name: str) -> None:
-    """Also one that is older than records of what instances use."""
+def test_backing_image_of_an_overlay_stays(world: World, name: str) -> None:
+    """Overlays may be older than the records of used images."""
     used, unused = world.cached(), world.cached()
     world.overlay(world.instance(), used, name)
     assert world.age() == [unused]
 
 
-def test_what_an_instance_boots_or_is_being_made_of_stays(world: World) -> None:
+def test_image_of_a_kernel_or_a_running_build_stays(world: World) -> None:
     kernel, root = world.cached(), world.cached()
     directory = world.instance(kernel, root)
     assert world.age() == []
@@ -101,7 +101,7 @@ def test_what_an_instance_boots_or_is_being_made_of_stays(world: World) -> None:
     assert sorted(world.age()) == sorted([kernel, root])
 
 
-def test_who_asks_for_it_makes_it_young(world: World) -> None:
+def test_request_renews_the_age_of_an_image(world: World) -> None:
     image = make_image(world.source)
     world.cache.get(image)
     world.make_old(image.id, 2 * HOUR)
@@ -109,7 +109,7 @@ def test_who_asks_for_it_makes_it_young(world: World) -> None:
     assert world.age() == []
 
 
-def test_one_that_is_asked_for_between_two_looks_stays(world: World) -> None:
+def test_image_requested_during_the_removal_stays(world: World) -> None:
     image = make_image(world.source)
     world.cache.get(image)
     world.make_old(image.id, 2 * HOUR)
@@ -122,7 +122,7 @@ def test_one_that_is_asked_for_between_two_looks_stays(world: World) -> None:
     assert world.files() == {image.id}
 
 
-def test_what_cannot_be_read_keeps_everything(world: World) -> None:
+def test_unreadable_record_keeps_all_images(world: World) -> None:
     old = world.cached()
     (world.instance() / "instance.json").write_text("{")
     with pytest.raises(OSError, match=r"instance\.json cannot be read"):
@@ -130,8 +130,8 @@ def test_what_cannot_be_read_keeps_everything(world: World) -> None:
     assert world.files() == {old}
 
 
-def test_what_is_being_fetched_is_not_looked_at(world: World) -> None:
-    """Nor is its lock waited for, be it for a removal or a start."""
+def test_image_that_is_being_fetched_is_skipped(world: World) -> None:
+    """The removal and the start do not wait for its lock."""
     image = make_image(world.source)
     world.cache.get(image)
     world.make_old(image.id, 2 * HOUR)
@@ -161,16 +161,16 @@ def test_what_is_being_fetched_is_not_looked_at(world: World) -> None:
     assert world.files() == set()
 
 
-def test_the_kernel_of_a_domain_is_among_its_files() -> None:
+def test_boot_files_contain_the_kernel_of_a_domain() -> None:
     assert guest_xml.boot_files("<domain><os><kernel>/b/k</kernel><initrd>/b/r</initrd></os></domain>") == {"k", "r"}
     assert guest_xml.boot_files("<domain><os><boot dev='hd'/></os></domain>") == set()
 
 
-# --- daemons that were killed
+# --- killed daemons
 
 
 def killed_at(world: World, step: str, patch: Callable[[], Any], disk_format: str) -> set[str]:
-    """What is in the cache after a daemon was killed at ``step`` of fetching an image."""
+    """Return the files in the cache after a daemon was killed at ``step`` of fetching an image."""
     image = make_image(world.source, disk_format)
     context = multiprocessing.get_context("fork")
 
@@ -199,7 +199,7 @@ def kill(*_: Any) -> None:
         ("syncing", "raw", {""}),
     ],
 )
-def test_what_a_killed_daemon_left_is_gone_at_the_next_start(
+def test_partial_files_of_a_killed_daemon_are_removed_at_the_next_start(
     world: World, step: str, disk_format: str, left: set[str]
 ) -> None:
     if disk_format != "raw":
@@ -234,15 +234,15 @@ def test_what_a_killed_daemon_left_is_gone_at_the_next_start(
     assert Path(world.cache.get(image).path).exists()
 
 
-def test_an_image_may_not_be_called_like_a_leftover(world: World) -> None:
+def test_image_id_like_a_partial_file_is_rejected(world: World) -> None:
     with pytest.raises(exceptions.ImageUnacceptable, match="not a plain name"):
         world.cache.get(make_image(world.source, id="my.raw"))
 
 
-# --- what disks use
+# --- disk space
 
 
-def test_what_disks_may_still_grow_by(world: World) -> None:
+def test_growth_counts_the_bytes_that_disks_may_still_use(world: World) -> None:
     base = world.cached()
     directory = world.instance(base)
     world.overlay(directory, base, size=64 * MIB)
@@ -255,7 +255,7 @@ def test_what_disks_may_still_grow_by(world: World) -> None:
     assert 91 * MIB < growth <= 92 * MIB
 
 
-def test_the_head_of_an_overlay(world: World, tmp_path: Path) -> None:
+def test_overlay_header_is_read(world: World, tmp_path: Path) -> None:
     base = world.cached()
     directory = world.instance()
     world.overlay(directory, base, size=64 * MIB)

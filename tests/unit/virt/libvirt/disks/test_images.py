@@ -56,7 +56,7 @@ def cached_files(tmp_path: Path) -> list[str]:
 # --- cache
 
 
-def test_a_raw_image_is_kept_as_it_is(tmp_path: Path, cache: ImageCache, raw: Path) -> None:
+def test_raw_image_is_cached_unchanged(tmp_path: Path, cache: ImageCache, raw: Path) -> None:
     image = make_image(raw)
     cached = cache.get(image)
     assert cached == CachedImage(path=str(tmp_path / "_base" / image.id), format="raw", virtual_size=MIB)
@@ -64,18 +64,18 @@ def test_a_raw_image_is_kept_as_it_is(tmp_path: Path, cache: ImageCache, raw: Pa
     assert Path(cached.path).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_qcow2_image_is_as_big_as_a_guest_sees_it(tmp_path: Path, cache: ImageCache) -> None:
+def test_qcow2_image_has_its_virtual_size(tmp_path: Path, cache: ImageCache) -> None:
     cached = cache.get(make_image(create(tmp_path / "q", "qcow2", 10 * MIB), "qcow2"))
     assert (cached.format, cached.virtual_size) == ("qcow2", 10 * MIB)
 
 
-def test_another_format_becomes_raw(tmp_path: Path, cache: ImageCache) -> None:
+def test_other_format_is_converted_to_raw(tmp_path: Path, cache: ImageCache) -> None:
     cached = cache.get(make_image(create(tmp_path / "v", "vdi", 3 * MIB), "vdi"))
     assert (cached.format, cached.virtual_size) == ("raw", 3 * MIB)
     assert len(cached_files(tmp_path)) == 1
 
 
-def test_it_is_fetched_once_however_many_ask(tmp_path: Path, qemu_img: images.QemuImg, raw: Path) -> None:
+def test_concurrent_requests_fetch_an_image_once(tmp_path: Path, qemu_img: images.QemuImg, raw: Path) -> None:
     (tmp_path / "_base").mkdir()
     fetched: list[str] = []
 
@@ -104,7 +104,7 @@ def test_it_is_fetched_once_however_many_ask(tmp_path: Path, qemu_img: images.Qe
         ({"name": "/nonexistent"}, exceptions.ImageFileMissing),
     ],
 )
-def test_what_is_not_right_is_refused_and_nothing_kept(
+def test_unacceptable_image_is_rejected_and_not_cached(
     tmp_path: Path, cache: ImageCache, raw: Path, changes: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -113,7 +113,7 @@ def test_what_is_not_right_is_refused_and_nothing_kept(
 
 
 @pytest.mark.parametrize("option", ["backing", "data"])
-def test_an_image_that_refers_to_a_file_of_the_host_is_refused(tmp_path: Path, cache: ImageCache, option: str) -> None:
+def test_image_that_refers_to_a_file_of_the_host_is_rejected(tmp_path: Path, cache: ImageCache, option: str) -> None:
     options = ["-b", "/etc/passwd", "-F", "raw"] if option == "backing" else ["-o", f"data_file={tmp_path / 'data'}"]
     path = create(tmp_path / "evil", "qcow2", 10 * MIB, *options)
     with pytest.raises(exceptions.ImageUnacceptable, match="backing file" if option == "backing" else "another file"):
@@ -121,13 +121,13 @@ def test_an_image_that_refers_to_a_file_of_the_host_is_refused(tmp_path: Path, c
     assert cached_files(tmp_path) == []
 
 
-def test_a_qcow2_declared_as_raw_is_refused(tmp_path: Path, cache: ImageCache) -> None:
+def test_qcow2_declared_as_raw_is_rejected(tmp_path: Path, cache: ImageCache) -> None:
     path = create(tmp_path / "evil", "qcow2", 10 * MIB, "-b", "/etc/passwd", "-F", "raw")
     with pytest.raises(exceptions.ImageUnacceptable, match="declared as raw, and it is qcow2"):
         cache.get(make_image(path, "raw"))
 
 
-def test_a_header_that_wants_absurd_memory_hurts_nobody(tmp_path: Path, cache: ImageCache) -> None:
+def test_header_with_absurd_memory_is_harmless(tmp_path: Path, cache: ImageCache) -> None:
     path = create(tmp_path / "evil", "qcow2", 10 * MIB)
     data = bytearray(path.read_bytes())
     data[36:40] = (0x7FFFFFFF).to_bytes(4, "big")  # size of the L1 table
@@ -137,7 +137,7 @@ def test_a_header_that_wants_absurd_memory_hurts_nobody(tmp_path: Path, cache: I
 
 
 @pytest.mark.parametrize("what", ["room", "copy"])
-def test_what_this_host_cannot_convert_another_may(
+def test_failed_conversion_is_not_the_images_fault(
     tmp_path: Path, cache: ImageCache, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     if what == "room":
@@ -151,8 +151,8 @@ def test_what_this_host_cannot_convert_another_may(
     assert cached_files(tmp_path) == []
 
 
-def test_a_copy_without_end_is_ended(tmp_path: Path, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that does nothing but work stands for qemu-img."""
+def test_endless_conversion_is_ended(tmp_path: Path, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that only uses the CPU takes the place of qemu-img."""
     program = tmp_path / "qemu-img"
     program.write_text("#!/bin/sh\nwhile :; do :; done\n")
     program.chmod(0o755)
@@ -163,19 +163,19 @@ def test_a_copy_without_end_is_ended(tmp_path: Path, conf: cfg.ConfigOpts, monke
         images.QemuImg(conf).convert(str(tmp_path / "a"), info, str(tmp_path / "b"))
 
 
-def test_a_disk_without_end_is_not_converted(tmp_path: Path, cache: ImageCache) -> None:
+def test_absurdly_big_disk_is_not_converted(tmp_path: Path, cache: ImageCache) -> None:
     path = create(tmp_path / "bomb", "vdi", 10 * MIB)
     data = bytearray(path.read_bytes())
-    data[368:376] = (2**60).to_bytes(8, "little")  # its size
-    data[384:388] = (2**31 - 1).to_bytes(4, "little")  # blocks of it
+    data[368:376] = (2**60).to_bytes(8, "little")  # size of the disk
+    data[384:388] = (2**31 - 1).to_bytes(4, "little")  # number of its blocks
     path.write_bytes(data)
     with pytest.raises(exceptions.ImageUnacceptable, match=r"cannot be read$"):
         cache.get(make_image(path, "vdi"))
     assert cached_files(tmp_path) == []
 
 
-def test_a_fifo_is_no_image(tmp_path: Path, cache: ImageCache) -> None:
-    """To open one waits until somebody writes to it."""
+def test_fifo_is_not_an_image(tmp_path: Path, cache: ImageCache) -> None:
+    """Opening it would wait until another process writes to it."""
     path = tmp_path / "image"
     path.touch()
     image = make_image(path, size=0)
@@ -185,7 +185,7 @@ def test_a_fifo_is_no_image(tmp_path: Path, cache: ImageCache) -> None:
         cache.get(image)
 
 
-def test_qemu_img_is_never_asked_to_guess(tmp_path: Path, cache: ImageCache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_qemu_img_never_guesses_a_format(tmp_path: Path, cache: ImageCache, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[tuple[str, ...]] = []
     run = images.run
 
@@ -201,7 +201,7 @@ def test_qemu_img_is_never_asked_to_guess(tmp_path: Path, cache: ImageCache, mon
         assert "-f" in command
 
 
-def test_a_missing_program_is_a_driver_error() -> None:
+def test_missing_program_is_a_driver_error() -> None:
     with pytest.raises(exceptions.VirtDriverError, match="cannot be run"):
         images.run("/nonexistent/qemu-img")
 
@@ -217,7 +217,7 @@ def make(cache: ImageCache, qemu_img: images.QemuImg, directory: Path, image: Im
     return maker.make(str(directory), make_spec(instance=instance, image=image, **changes))
 
 
-def test_the_root_disk_is_an_overlay_of_the_flavors_size(
+def test_root_disk_is_an_overlay_of_the_flavors_size(
     tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path
 ) -> None:
     image = make_image(raw)
@@ -228,14 +228,14 @@ def test_the_root_disk_is_an_overlay_of_the_flavors_size(
     assert Path(root.path).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_flavor_without_a_disk_size_takes_the_images(
+def test_flavor_without_a_disk_size_uses_the_images_size(
     tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path
 ) -> None:
     (root,) = make(cache, qemu_img, tmp_path / "i", make_image(raw), flavor={"root_gb": 0}).disks
     assert qemu_img.info(root.path, "qcow2").virtual_size == MIB
 
 
-def test_an_image_bigger_than_the_flavors_disk_is_refused_before_use(
+def test_image_bigger_than_the_flavors_disk_is_rejected_before_use(
     tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg
 ) -> None:
     image = make_image(create(tmp_path / "big", "qcow2", images.GIB + 1024**2), "qcow2")
@@ -244,7 +244,9 @@ def test_an_image_bigger_than_the_flavors_disk_is_refused_before_use(
     assert list((tmp_path / "i").iterdir()) == []
 
 
-def test_all_disks_of_a_flavor_in_order(tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path) -> None:
+def test_disks_of_a_flavor_are_made_in_order(
+    tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path
+) -> None:
     flavor = {"ephemeral_gb": 1, "swap": 64}
     disks = make(cache, qemu_img, tmp_path / "i", make_image(raw), flavor=flavor, config_drive=True).disks
     assert [(disk.device, os.path.basename(disk.path)) for disk in disks] == [
@@ -258,7 +260,7 @@ def test_all_disks_of_a_flavor_in_order(tmp_path: Path, cache: ImageCache, qemu_
     assert sum(os.stat(disk.path).st_blocks * 512 for disk in disks) < 256 * MIB
 
 
-def test_an_ami_image_brings_its_kernel(tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path) -> None:
+def test_ami_image_includes_its_kernel(tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path) -> None:
     kernel, ramdisk = make_image(raw, "aki"), make_image(raw, "ari")
     properties = {"kernel_id": kernel.id, "ramdisk_id": ramdisk.id, "os_command_line": "quiet"}
     image = make_image(raw, "ami", properties=properties)
@@ -268,15 +270,13 @@ def test_an_ami_image_brings_its_kernel(tmp_path: Path, cache: ImageCache, qemu_
     assert boot.command_line == "root=/dev/vda console=ttyS0 quiet"
 
 
-def test_a_kernel_image_that_is_gone_is_named(
-    tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path
-) -> None:
+def test_missing_kernel_image_is_named(tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path) -> None:
     image = make_image(raw, "ami", properties={"kernel_id": "gone"})
     with pytest.raises(exceptions.ImageFileMissing, match="gone"):
         make(cache, qemu_img, tmp_path / "i", image)
 
 
-def test_a_command_line_with_control_characters_is_refused(
+def test_kernel_command_line_with_control_characters_is_rejected(
     tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path
 ) -> None:
     kernel = make_image(raw, "aki")
@@ -285,6 +285,6 @@ def test_a_command_line_with_control_characters_is_refused(
         make(cache, qemu_img, tmp_path / "i", image, images={kernel.id: kernel})
 
 
-def test_a_server_without_an_image_is_refused(tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg) -> None:
+def test_server_without_an_image_is_rejected(tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg) -> None:
     with pytest.raises(exceptions.ImageUnacceptable):
         make(cache, qemu_img, tmp_path / "i", None)

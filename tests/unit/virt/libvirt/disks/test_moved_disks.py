@@ -1,4 +1,4 @@
-"""Disks that are found again where they were made."""
+"""Disks that are adopted on the host where they were made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.virt.builders import make_flavor, make_image, make_instance, mak
 from tests.unit.virt.test_configdrive import drives
 
 
-def test_a_hosts_own_disks_are_read_without_a_program(
+def test_local_disks_are_read_without_a_program(
     tmp_path: Path, conf: cfg.ConfigOpts, qemu_img: images.QemuImg, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "image").write_bytes(bytes(1024**2))

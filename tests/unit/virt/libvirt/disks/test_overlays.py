@@ -1,4 +1,4 @@
-"""Overlays that are copies of one that qemu-img made; qemu-img judges them."""
+"""Overlays that are copies of an overlay of qemu-img. qemu-img verifies them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def base(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_next_of_a_kind_is_the_same_file_without_qemu_img(tmp_path: Path, qemu: Counting, base: Path) -> None:
+def test_second_overlay_of_a_kind_is_a_copy_without_qemu_img(tmp_path: Path, qemu: Counting, base: Path) -> None:
     made = Overlays(qemu)  # type: ignore[arg-type]
     for name in ("a", "b"):
         made.make(str(tmp_path / name), str(base), "raw", 40 * 1024 * MIB)
@@ -54,7 +54,7 @@ def test_the_next_of_a_kind_is_the_same_file_without_qemu_img(tmp_path: Path, qe
     subprocess.run(compare, check=True)
 
 
-def test_what_is_kept_is_bounded(tmp_path: Path, qemu: Counting, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlay_cache_is_bounded(tmp_path: Path, qemu: Counting, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Overlays(qemu)  # type: ignore[arg-type]
     monkeypatch.setattr(overlays, "KEPT", 1)
     for name, size in (("a", 1), ("b", 2), ("c", 2), ("d", 1)):

@@ -1,4 +1,4 @@
-"""Whether a snapshot needs the guest's agent."""
+"""Snapshots with and without the guest's agent."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ REQUIRED = "<n:quiesce>required</n:quiesce>"
 
 
 @pytest.mark.parametrize("quiesce", ["", REQUIRED])
-def test_an_agent_that_answers_freezes_the_guest(quiesce: str) -> None:
+def test_snapshot_with_an_agent_freezes_the_guest(quiesce: str) -> None:
     domain = Domain(quiesce, agent=True)
     snapshot(domain)
     assert domain.calls == ["freeze", "snapshot", "thaw"]
 
 
-def test_without_one_it_is_made_as_it_is() -> None:
+def test_snapshot_without_an_agent_is_not_quiesced() -> None:
     domain = Domain("", agent=False)
     snapshot(domain)
     assert domain.calls == ["snapshot"]
 
 
-def test_unless_the_image_asks_for_it() -> None:
+def test_snapshot_without_a_required_agent_fails() -> None:
     domain = Domain(REQUIRED, agent=False)
     with pytest.raises(exceptions.VirtDriverError, match="its image has os_require_quiesce"):
         snapshot(domain)

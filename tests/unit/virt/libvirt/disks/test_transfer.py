@@ -1,4 +1,4 @@
-"""Disks of a guest, from one directory to another; and a domain's description, from one host to another."""
+"""Transfer of a guest's disks between directories, and of a domain's description between hosts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def without_marker(source: DiskSource) -> DiskSource:
     return msgspec.structs.replace(source, files=files)
 
 
-def test_what_can_be_seen_is_copied(conf: cfg.ConfigOpts, source: DiskSource, target: Path) -> None:
+def test_visible_source_is_copied(conf: cfg.ConfigOpts, source: DiskSource, target: Path) -> None:
     fetch(conf, source, target)
     assert sorted(os.listdir(target)) == ["disk", "disk.config"]
     assert (target / "disk").read_bytes() == b"root disk" * 1000
@@ -62,7 +62,7 @@ def test_what_can_be_seen_is_copied(conf: cfg.ConfigOpts, source: DiskSource, ta
 
 
 @pytest.mark.parametrize("wrong", ["no marker", "another marker", "a link"])
-def test_what_only_looks_like_the_source_is_fetched_over_the_network(
+def test_directory_without_the_marker_is_fetched_over_the_network(
     conf: cfg.ConfigOpts, source: DiskSource, target: Path, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marker = Path(source.location, transfer.MARKER)
@@ -73,16 +73,16 @@ def test_what_only_looks_like_the_source_is_fetched_over_the_network(
     else:
         marker.rename(marker.with_name("elsewhere"))
         marker.symlink_to("elsewhere")
-    asked = []
-    monkeypatch.setattr(transfer, "_run", lambda command, *more: (asked.append(command), (23, "not today"))[1])
+    commands = []
+    monkeypatch.setattr(transfer, "_run", lambda command, *more: (commands.append(command), (23, "not today"))[1])
     with pytest.raises(exceptions.VirtDriverError, match="not today"):
         fetch(conf, source, target)
-    (command,) = asked
+    (command,) = commands
     assert command[0] == "rsync"
     assert command[-3:] == ["--", f"root@{conf.my_ip}:{UUID}/disk", f"{target}/disk"]
 
 
-def test_a_broken_connection_is_made_again(
+def test_fetch_is_resumed_after_a_broken_connection(
     conf: cfg.ConfigOpts, source: DiskSource, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = iter([(12, "broken"), (255, "broken"), (0, "")])
@@ -112,7 +112,7 @@ def test_a_broken_connection_is_made_again(
         {"driver": "fake"},
     ],
 )
-def test_what_is_not_an_instances_is_refused(
+def test_file_outside_of_an_instance_is_rejected(
     conf: cfg.ConfigOpts, source: DiskSource, target: Path, changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer, "_run", lambda *command: pytest.fail(f"{command} was run"))
@@ -121,14 +121,14 @@ def test_what_is_not_an_instances_is_refused(
     assert os.listdir(target) == []
 
 
-def test_what_is_not_as_offered_is_removed(conf: cfg.ConfigOpts, source: DiskSource, target: Path) -> None:
+def test_file_that_differs_from_the_offer_is_removed(conf: cfg.ConfigOpts, source: DiskSource, target: Path) -> None:
     Path(source.location, "disk").write_bytes(b"root DISK" * 1000)
     with pytest.raises(exceptions.VirtDriverError, match="not match the offer of its host"):
         fetch(conf, source, target)
     assert not (target / "disk").exists()
 
 
-def test_a_link_is_not_followed(conf: cfg.ConfigOpts, source: DiskSource, target: Path) -> None:
+def test_symbolic_link_is_not_followed(conf: cfg.ConfigOpts, source: DiskSource, target: Path) -> None:
     disk = Path(source.location, "disk")
     disk.rename(disk.with_name("secret"))
     disk.symlink_to("secret")
@@ -150,7 +150,7 @@ DOMAIN = f"""
 """
 
 
-def test_a_domain_is_described_as_it_is_to_be_there() -> None:
+def test_destination_xml_describes_the_domain_at_the_destination() -> None:
     paths = {name: f"/b/{name}" for name in ("disk", "console.log", "kernel", "ramdisk")}
     there = LiveDestination(driver="libvirt", host="two", generation=7, address="192.0.2.2", paths=paths)
     xml = live_migration.destination_xml(DOMAIN, there)
@@ -162,7 +162,7 @@ def test_a_domain_is_described_as_it_is_to_be_there() -> None:
     assert "/a/" not in xml
 
 
-def test_a_file_that_is_not_ready_there_is_missed() -> None:
+def test_destination_xml_with_a_missing_file_is_an_error() -> None:
     there = LiveDestination(driver="libvirt", host="two", generation=7, address="192.0.2.2")
     with pytest.raises(exceptions.MigrationPreCheckError, match="has no disk ready"):
         live_migration.destination_xml(DOMAIN, there)

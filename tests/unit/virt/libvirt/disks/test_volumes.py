@@ -1,4 +1,4 @@
-"""Volumes in a domain's XML, and which names a guest's disks get."""
+"""Volumes in a domain's XML, and the device names of a guest's disks."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def names(devices: list[BlockDevice], count: int) -> list[str]:
     return [next(found) for _ in range(count)]
 
 
-def test_no_two_disks_have_one_name() -> None:
-    """Root, ephemeral, swap, config drive, whether they are there or not; then volumes, as they come and go."""
+def test_disk_names_are_unique() -> None:
+    """Root, ephemeral, swap and config drive, present or not; then volumes that are attached and detached."""
     flavor = make_flavor(ephemeral_gb=1, swap=64)
     attached: list[BlockDevice] = []
     for _ in range(3):
         attached.append(volume(next_name(flavor, attached, None)))
-    assert [each.device_name for each in attached] == ["/dev/vde", "/dev/vdf", "/dev/vdg"]
+    assert [device.device_name for device in attached] == ["/dev/vde", "/dev/vdf", "/dev/vdg"]
     assert names(attached, 4) == ["vda", "vdb", "vdc", "vdd"]
     del attached[1]
     assert next_name(flavor, attached, None) == "/dev/vdf"
@@ -51,12 +51,16 @@ def test_no_two_disks_have_one_name() -> None:
     assert names([root], 1) == ["vdb"]
 
 
-def test_local_disks_are_what_was_asked_for() -> None:
+def test_local_disks_follow_the_request() -> None:
     flavor = make_flavor(ephemeral_gb=10, swap=64)
     assert (ephemeral_gb(flavor, []), swap_mb(flavor, [])) == ([10], 64)
-    asked = [local(volume_size=2), local(volume_size=3, guest_format="ext2"), local(guest_format="swap", volume_size=8)]
-    assert (ephemeral_gb(flavor, asked), swap_mb(flavor, asked)) == ([2, 3], 8)
-    made = disks.ephemerals(flavor, asked)
+    requested = [
+        local(volume_size=2),
+        local(volume_size=3, guest_format="ext2"),
+        local(guest_format="swap", volume_size=8),
+    ]
+    assert (ephemeral_gb(flavor, requested), swap_mb(flavor, requested)) == ([2, 3], 8)
+    made = disks.ephemerals(flavor, requested)
     assert [(name, size // 1024**3, kind[0]) for name, size, kind in made] == [
         ("disk.eph0", 2, "mkfs.ext4"),
         ("disk.eph1", 3, "mkfs.ext2"),
@@ -70,7 +74,7 @@ def domain(*parts: disks.Disk) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def test_a_volume_is_known_by_its_serial_number(tmp_path: Path) -> None:
+def test_volume_is_identified_by_its_serial_number(tmp_path: Path) -> None:
     made = disks.volume_disk(volume("/dev/vdc"), str(tmp_path / VOLUME_ID))
     element = guest_xml.disk_element(made)
     target, source = element.find("target"), element.find("source")
@@ -81,8 +85,8 @@ def test_a_volume_is_known_by_its_serial_number(tmp_path: Path) -> None:
     assert not disks.takes_direct(str(tmp_path / "nowhere"))
 
 
-def test_what_a_live_migration_brings() -> None:
-    """Local disks that are written; volumes are there already, if both hosts go past their caches."""
+def test_live_migration_copies_local_disks() -> None:
+    """Writable local disks are copied. Volumes are there already, if both hosts bypass their page caches."""
     root = disks.Disk(path="/i/disk", device="vda", format="qcow2")
     config = disks.Disk(path="/i/disk.config", device="vdb", format="raw", read_only=True)
     direct = disks.Disk(path="/v/1", device="vdc", format="raw", serial=VOLUME_ID, direct=True)
@@ -94,8 +98,8 @@ def test_what_a_live_migration_brings() -> None:
     assert not volumes.are_direct(domain(root, direct, cached))
 
 
-def test_a_name_that_is_taken_is_not_given() -> None:
-    """Local disks have the names that were free when the guest was made, on the bus that its image says."""
+def test_used_disk_name_is_not_assigned() -> None:
+    """Local disks have the names that were free when the guest was created, on the bus that its image requests."""
     taken = {"sda", "sdb", "sdd", "vda"}
     assert [volumes.free_name(name, taken) for name in ("sdc", "sdd", "sdb", "vdb", "vda")] == [
         *("sdc", "sde", "sdc", "vdb", "vdb"),
@@ -107,7 +111,7 @@ def test_a_name_that_is_taken_is_not_given() -> None:
 
 
 class Domain:
-    """libvirt's, as far as disks come and go: it refuses a name that is taken."""
+    """libvirt's domain, as far as disks are concerned. It rejects a name that is in use."""
 
     def __init__(self, *parts: disks.Disk) -> None:
         self.running, self.definition = ET.fromstring(domain(*parts)), ET.fromstring(domain(*parts))
@@ -122,12 +126,12 @@ class Domain:
         found = (self.definition if where == volumes.CONFIG else self.running).find("devices")
         assert found is not None
         disk = ET.fromstring(xml)
-        assert volumes.target_of(disk) not in {volumes.target_of(each) for each in found}, "libvirt refuses it"
+        assert volumes.target_of(disk) not in {volumes.target_of(other) for other in found}, "libvirt refuses it"
         found.append(disk)
 
 
 class Hypervisor:
-    """Connection and domains in one: a guest that runs."""
+    """Connection and domains in one object, with a running guest."""
 
     def __init__(self, guest: Domain) -> None:
         self.guest = guest
@@ -139,7 +143,7 @@ class Hypervisor:
         return method(*arguments)
 
 
-def test_a_scsi_volume_beside_local_scsi_disks_gets_a_name_of_its_own(tmp_path: Path) -> None:
+def test_scsi_volume_gets_a_free_name_besides_local_scsi_disks(tmp_path: Path) -> None:
     local_disks = [disks.Disk(path=f"/i/{name}", device=name, format="raw", bus="scsi") for name in ("sda", "sdb")]
     guest = Domain(*local_disks)
     attaching: Any = volumes.VolumeDevices(*[Hypervisor(guest)] * 2)  # type: ignore[arg-type]
@@ -147,10 +151,10 @@ def test_a_scsi_volume_beside_local_scsi_disks_gets_a_name_of_its_own(tmp_path: 
     for _ in range(2):
         attaching.attach("u", volume("/dev/sdb", disk_bus="scsi"), path)
     for tree in (guest.running, guest.definition):
-        assert [volumes.target_of(each) for each in tree.iter("disk")] == ["sda", "sdb", "sdc"]
+        assert [volumes.target_of(disk) for disk in tree.iter("disk")] == ["sda", "sdb", "sdc"]
 
 
-def test_a_daemon_that_was_killed_between_goes_on_with_the_same_name(tmp_path: Path) -> None:
+def test_attachment_after_a_kill_uses_the_same_name(tmp_path: Path) -> None:
     guest = Domain(disks.Disk(path="/i/disk", device="vdc", format="raw"))
     attaching: Any = volumes.VolumeDevices(*[Hypervisor(guest)] * 2)  # type: ignore[arg-type]
     attaching.attach("u", volume("/dev/vdc"), str(tmp_path / VOLUME_ID))
@@ -158,10 +162,10 @@ def test_a_daemon_that_was_killed_between_goes_on_with_the_same_name(tmp_path: P
     assert devices is not None
     devices.remove(devices.findall("disk")[-1])
     attaching.attach("u", volume("/dev/vdc"), str(tmp_path / VOLUME_ID))
-    assert [volumes.target_of(each) for each in guest.running.iter("disk")] == ["vdc", "vdd"]
+    assert [volumes.target_of(disk) for disk in guest.running.iter("disk")] == ["vdc", "vdd"]
 
 
-def test_a_volume_in_anothers_place_is_known_by_its_file() -> None:
+def test_replacing_volume_is_identified_by_its_file() -> None:
     other = "bbbbbbbb-0000-4000-8000-000000000002"
     swapped = ET.fromstring(domain(disks.Disk(path=f"/v/{other}", device="vdc", format="raw", serial=VOLUME_ID)))
     (disk,) = swapped.iter("disk")

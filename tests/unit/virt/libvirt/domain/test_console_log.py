@@ -26,19 +26,19 @@ def log(tmp_path: Path) -> Path:
         (0, ""),
     ],
 )
-def test_the_last_lines_reach_back_into_rotated_parts(log: Path, length: int | None, expected: str) -> None:
+def test_console_tail_includes_rotated_parts(log: Path, length: int | None, expected: str) -> None:
     assert console_log.tail(str(log), length) == expected
 
 
-def test_it_is_bounded(log: Path) -> None:
+def test_console_tail_is_limited(log: Path) -> None:
     assert console_log.tail(str(log), None, max_bytes=12) == "e\nfour\nfive\n"
 
 
-def test_no_log_yet_is_nothing_printed(tmp_path: Path) -> None:
+def test_console_tail_without_a_log_is_empty(tmp_path: Path) -> None:
     assert console_log.tail(str(tmp_path / "console.log"), None) == ""
 
 
-def test_what_is_not_text_is_still_shown(tmp_path: Path) -> None:
+def test_console_tail_shows_binary_output(tmp_path: Path) -> None:
     path = tmp_path / "console.log"
     path.write_bytes(b"a\xff\xfeb\n")
     assert console_log.tail(str(path), None) == "a\ufffd\ufffdb\n"

@@ -1,4 +1,4 @@
-"""Screens and serial ports in a domain's XML, and the ports that serial consoles get."""
+"""Screens and serial ports in a domain's XML, and the choice of ports for serial consoles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOG = "/instances/u/console.log"
 
 
 class Connection:
-    """Calls what it is told to; keeps what was defined."""
+    """Executes calls and stores defined domains."""
 
     def __init__(self) -> None:
         self.defined: list[str] = []
@@ -67,9 +67,9 @@ def connection() -> Connection:
 
 @pytest.fixture
 def ports() -> Iterator[list[int]]:
-    """Three in a row that are free."""
+    """Three free consecutive ports."""
     for first in range(40000, 60000, 3):
-        if all(consoles._is_free(ConsoleAddress("127.0.0.1", first + each)) for each in range(3)):
+        if all(consoles._is_free(ConsoleAddress("127.0.0.1", first + offset)) for offset in range(3)):
             yield [first, first + 1, first + 2]
             return
 
@@ -93,25 +93,25 @@ def serial_port(xml: str) -> int:
     return found.port
 
 
-def test_without_consoles_a_guest_has_a_log_alone() -> None:
+def test_guest_without_consoles_has_only_a_log() -> None:
     devices = build().find("devices")
     assert devices is not None
     assert devices.find(f"serial[@type='pty']/log[@file='{LOG}']") is not None
     assert devices.find("graphics") is None and devices.find("video") is None
 
 
-def test_a_screen() -> None:
+def test_guest_with_a_screen() -> None:
     devices = build(Listeners(vnc="192.0.2.7")).find("devices")
     assert devices is not None
     (graphics,) = devices.findall("graphics")
     assert graphics.attrib == {"type": "vnc", "autoport": "yes", "listen": "192.0.2.7"}
-    assert [each.attrib for each in graphics] == [{"type": "address", "address": "192.0.2.7"}]
+    assert [listen.attrib for listen in graphics] == [{"type": "address", "address": "192.0.2.7"}]
     assert devices.find("video/model[@type='vga']") is not None
 
 
-def test_the_serial_port_is_one_and_what_it_prints_is_logged_as_ever() -> None:
+def test_guest_with_a_serial_port_still_logs_its_output() -> None:
     (serial,) = build(Listeners(serial=ConsoleAddress("192.0.2.7", 10003))).findall("devices/serial")
-    assert [(each.tag, each.attrib) for each in serial] == [
+    assert [(element.tag, element.attrib) for element in serial] == [
         ("source", {"mode": "bind", "host": "192.0.2.7", "service": "10003"}),
         ("protocol", {"type": "raw"}),
         ("log", {"file": LOG, "append": "on"}),
@@ -120,7 +120,7 @@ def test_the_serial_port_is_one_and_what_it_prints_is_logged_as_ever() -> None:
     assert serial.get("type") == "tcp"
 
 
-def test_what_guests_get_is_the_operators_choice(conf: cfg.ConfigOpts, host: Consoles, ports: list[int]) -> None:
+def test_listeners_follow_the_options(conf: cfg.ConfigOpts, host: Consoles, ports: list[int]) -> None:
     conf.set_override("server_listen", "192.0.2.7", "vnc")
     assert host.listeners() == Listeners("192.0.2.7", ConsoleAddress("127.0.0.1", ports[0]))
     conf.set_override("enabled", False, "vnc")
@@ -129,13 +129,13 @@ def test_what_guests_get_is_the_operators_choice(conf: cfg.ConfigOpts, host: Con
 
 
 @pytest.mark.parametrize("text", ["2:1", "0:1", "1:65536", "70000:70001"])
-def test_a_range_that_is_none(conf: cfg.ConfigOpts, connection: Connection, text: str) -> None:
+def test_invalid_port_range_is_a_configuration_error(conf: cfg.ConfigOpts, connection: Connection, text: str) -> None:
     conf.set_override("port_range", text, "serial_console")
     with pytest.raises(exceptions.ConfigurationError, match="port_range"):
         Consoles(conf, connection).check()  # type: ignore[arg-type]
 
 
-def test_where_the_screen_is(conf: cfg.ConfigOpts, host: Consoles) -> None:
+def test_vnc_address_of_a_guest(conf: cfg.ConfigOpts, host: Consoles) -> None:
     conf.set_override("server_proxyclient_address", "192.0.2.8", "vnc")
     xml = "<domain><devices><graphics type='spice' port='1'/><graphics type='vnc' port='5903'/></devices></domain>"
     assert host.vnc(xml) == ConsoleAddress("192.0.2.8", 5903)
@@ -144,14 +144,14 @@ def test_where_the_screen_is(conf: cfg.ConfigOpts, host: Consoles) -> None:
             host.vnc(other)
 
 
-def test_where_the_serial_port_is(host: Consoles) -> None:
+def test_serial_address_of_a_guest(host: Consoles) -> None:
     xml = ET.tostring(build(Listeners(serial=ConsoleAddress("192.0.2.7", 10003))), encoding="unicode")
     assert host.serial(xml) == ConsoleAddress("127.0.0.1", 10003)
     with pytest.raises(exceptions.ConsoleTypeUnavailable, match="serial"):
         host.serial(ET.tostring(build(), encoding="unicode"))
 
 
-def test_no_port_is_given_twice_and_none_that_is_taken(host: Consoles, ports: list[int]) -> None:
+def test_serial_ports_are_unique_and_free(host: Consoles, ports: list[int]) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", ports[1]))
         other.listen()
@@ -161,7 +161,7 @@ def test_no_port_is_given_twice_and_none_that_is_taken(host: Consoles, ports: li
             host.listeners()
 
 
-def test_what_was_given_and_never_used_is_given_again(
+def test_unused_reserved_port_is_assigned_again(
     host: Consoles, ports: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consoles, "RESERVED_SECONDS", 0.0)
@@ -169,7 +169,7 @@ def test_what_was_given_and_never_used_is_given_again(
 
 
 @pytest.mark.parametrize("saved", [False, True])
-def test_a_guest_whose_port_is_taken_gets_another_at_its_start(
+def test_guest_with_a_used_port_gets_another_at_its_start(
     host: Consoles, connection: Connection, ports: list[int], saved: bool
 ) -> None:
     xml = ET.tostring(build(host.listeners()), encoding="unicode")
@@ -180,7 +180,7 @@ def test_a_guest_whose_port_is_taken_gets_another_at_its_start(
         other.bind(("127.0.0.1", ports[0]))
         other.listen()
         host.make_room(domain)
-        assert [serial_port(each) for each in connection.defined] == [ports[1]]
+        assert [serial_port(xml) for xml in connection.defined] == [ports[1]]
         assert serial_port(domain.saved_xml) == (ports[1] if saved else ports[0])
         host.make_room(Domain(xml, active=True))
         host.make_room(Domain(ET.tostring(build(), encoding="unicode")))
@@ -204,22 +204,22 @@ def going_to(**values: Any) -> ET.Element:
     return root
 
 
-def test_at_its_destination_a_guest_listens_where_that_says() -> None:
+def test_migrated_guest_listens_at_the_destinations_addresses() -> None:
     root = going_to(vnc_listen="192.0.2.9", serial_listen="192.0.2.9", serial_port=11000)
     graphics = root.find("devices/graphics")
     assert graphics is not None
     assert graphics.get("listen") == "192.0.2.9"
-    assert [each.get("address") for each in graphics] == ["192.0.2.9"]
+    assert [listen.get("address") for listen in graphics] == ["192.0.2.9"]
     for tag in ("serial", "console"):
         sources = root.findall(f"devices/{tag}/source")
-        assert [each.attrib for each in sources] == [{"mode": "bind", "host": "192.0.2.9", "service": "11000"}]
+        assert [source.attrib for source in sources] == [{"mode": "bind", "host": "192.0.2.9", "service": "11000"}]
         assert len(root.findall(f"devices/{tag}/protocol")) == 1
         assert root.find(f"devices/{tag}/log") is not None
 
 
-def test_a_destination_without_serial_consoles_logs_alone() -> None:
+def test_destination_without_serial_consoles_only_logs() -> None:
     root = going_to()
     for tag in ("serial", "console"):
         (port,) = root.findall(f"devices/{tag}")
-        assert port.get("type") == "pty" and [each.tag for each in port] == ["log", "target"]
+        assert port.get("type") == "pty" and [element.tag for element in port] == ["log", "target"]
     assert root.find("devices/graphics[@listen='127.0.0.1']") is not None

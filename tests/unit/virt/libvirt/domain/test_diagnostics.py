@@ -1,11 +1,11 @@
-"""What is read out of libvirt's statistics of a domain."""
+"""Diagnostics from libvirt's statistics of a domain."""
 
 from __future__ import annotations
 
 from nova_lite.objects import CpuDiagnostics, DiskDiagnostics, NicDiagnostics
 from nova_lite.virt.libvirt.domain.diagnostics import diagnostics
 
-#: As libvirt 9 told of a guest under emulation.
+#: Statistics of libvirt 9 for an emulated guest.
 STATISTICS = {
     "balloon.maximum": 65536,
     "balloon.rss": 46944,
@@ -32,7 +32,7 @@ XML = """<domain><devices>
 </devices></domain>"""
 
 
-def test_what_libvirt_tells() -> None:
+def test_diagnostics_of_libvirts_statistics() -> None:
     found = diagnostics(STATISTICS, XML, "qemu", True)
     assert (found.driver, found.hypervisor, found.hypervisor_os) == ("libvirt", "qemu", "linux")
     assert (found.memory_maximum, found.memory_used, found.config_drive) == (64, 45, True)
@@ -43,7 +43,7 @@ def test_what_libvirt_tells() -> None:
     assert found.disks == [first, DiskDiagnostics(name="vdb")]
 
 
-def test_what_it_leaves_out_is_not_known() -> None:
+def test_diagnostics_with_missing_statistics_are_unknown() -> None:
     found = diagnostics({}, "<domain/>", "kvm", False)
     assert (found.cpus, found.nics, found.disks) == ([], [], [])
     assert (found.memory_maximum, found.memory_used) == (None, None)

@@ -16,7 +16,7 @@ def domain(name: str) -> types.SimpleNamespace:
     return types.SimpleNamespace(UUIDString=lambda: name)
 
 
-def test_power_changes_of_wanted_domains_are_passed_on_and_a_failing_callback_stops_nothing() -> None:
+def test_relevant_events_are_relayed_despite_a_failing_callback() -> None:
     heard: list[str] = []
     done = threading.Event()
 
@@ -41,7 +41,7 @@ def test_power_changes_of_wanted_domains_are_passed_on_and_a_failing_callback_st
     assert heard == ["a", "bad", "last"]
 
 
-def test_who_waits_for_a_guest_hears_of_it_at_once() -> None:
+def test_event_wakes_a_waiting_thread_at_once() -> None:
     relay = EventRelay(is_relevant=lambda uuid: True)
     relay.start(lambda uuid: None)
     with relay.watch("a") as changed:
@@ -51,8 +51,8 @@ def test_who_waits_for_a_guest_hears_of_it_at_once() -> None:
         assert changed.wait(10)
 
 
-def test_a_guest_that_turns_off_is_seen_before_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody sleeps, and a wait for what has happened is none."""
+def test_shutdown_is_noticed_before_the_next_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread sleeps, and an event that has happened needs no wait."""
     monkeypatch.setattr(domains, "SHUTDOWN_POLL_SECONDS", 60.0)
     monkeypatch.setattr(domains.time, "sleep", lambda seconds: pytest.fail("it slept"))
     made = Domains(None, "h")  # type: ignore[arg-type]

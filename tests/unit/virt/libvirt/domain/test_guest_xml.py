@@ -28,7 +28,7 @@ def metadata(domain: ET.Element) -> str:
     return ET.tostring(element, encoding="unicode")
 
 
-def test_size_and_names_follow_from_the_instance() -> None:
+def test_guest_has_the_instances_size_and_names() -> None:
     instance = make_instance(flavor=make_flavor(vcpus=3, memory_mb=192))
     domain = build(instance=instance)
     assert domain.findtext("name") == f"instance-{instance.uuid}"
@@ -39,7 +39,7 @@ def test_size_and_names_follow_from_the_instance() -> None:
     assert domain.findtext("vcpu") == "3"
 
 
-def test_metadata_is_read_back_as_written_whatever_it_holds() -> None:
+def test_metadata_survives_special_characters() -> None:
     domain = build(generation=7, instance=make_instance(project_id=NASTY))
     assert guest_xml.parse_owner(metadata(domain)) == guest_xml.Owner(host=NASTY, generation=7)
     assert domain.findtext(f"./metadata/{{{guest_xml.NAMESPACE}}}instance/{{{guest_xml.NAMESPACE}}}project") == NASTY
@@ -48,24 +48,24 @@ def test_metadata_is_read_back_as_written_whatever_it_holds() -> None:
 @pytest.mark.parametrize(
     "text", ["", "<a", "<a/>", "<i><host>h</host></i>", "<i><host>h</host><generation>x</generation></i>"]
 )
-def test_metadata_of_another_form_is_nobodys(text: str) -> None:
+def test_metadata_of_another_form_has_no_owner(text: str) -> None:
     assert guest_xml.parse_owner(text) is None
 
 
 @pytest.mark.parametrize(("virt_type", "cap", "expected"), [("qemu", 32, "32"), ("qemu", 0, None), ("kvm", 32, None)])
-def test_only_emulation_has_its_code_cache_bounded(virt_type: str, cap: int, expected: str | None) -> None:
+def test_code_cache_is_limited_only_under_emulation(virt_type: str, cap: int, expected: str | None) -> None:
     domain = build(virt_type=virt_type, tb_cache_mb=cap)
     assert domain.get("type") == virt_type
     assert domain.findtext("./features/tcg/tb-cache") == expected
 
 
-def test_a_disk_image_boots_from_its_disk() -> None:
+def test_disk_image_boots_from_its_disk() -> None:
     domain = build()
     assert domain.find("./os/boot[@dev='hd']") is not None
     assert domain.find("./os/kernel") is None
 
 
-def test_an_ami_image_boots_its_kernel() -> None:
+def test_ami_image_boots_its_kernel() -> None:
     domain = build(direct=DirectBoot(kernel="/k", ramdisk="/r", command_line=f"root=/dev/vda {NASTY}"))
     assert domain.findtext("./os/kernel") == "/k"
     assert domain.findtext("./os/initrd") == "/r"
@@ -73,7 +73,7 @@ def test_an_ami_image_boots_its_kernel() -> None:
     assert domain.find("./os/boot") is None
 
 
-def test_disks_are_virtio_and_the_config_drive_cannot_be_written() -> None:
+def test_disks_are_virtio_and_the_config_drive_is_read_only() -> None:
     root, config = build().findall("./devices/disk")
     assert [disk.find("target").attrib for disk in (root, config)] == [  # type: ignore[union-attr]
         {"dev": "vda", "bus": "virtio"},
@@ -83,7 +83,7 @@ def test_disks_are_virtio_and_the_config_drive_cannot_be_written() -> None:
     assert config.find("readonly") is not None
 
 
-def test_an_interface_lets_only_its_own_address_through() -> None:
+def test_interface_passes_only_its_own_address() -> None:
     vif = make_vif(network=make_network(mtu=1400))
     (interface,) = build(vifs=[vif]).findall("./devices/interface")
     assert interface.find(f"mac[@address='{vif.mac_address}']") is not None
@@ -93,21 +93,21 @@ def test_an_interface_lets_only_its_own_address_through() -> None:
     assert interface.find(f"filterref/parameter[@name='IP'][@value='{vif.address}']") is not None
 
 
-def test_an_interface_with_ipv6_is_held_to_all_its_addresses() -> None:
-    """Also to that of its link, which it makes of its MAC address, too."""
+def test_interface_with_ipv6_passes_all_its_addresses() -> None:
+    """The guest derives its link-local address from its MAC address, too."""
     network = make_network(cidr6="fd00:76::/64")
     vif = make_vif(network=network, more=ipv6.further(network, "fd00:76::f816:3eff:fe00:7601"))
     (interface,) = build(vifs=[vif]).findall("./devices/interface")
     (filterref,) = interface.findall("filterref")
     assert filterref.get("filter") == dual_stack.FILTER
-    assert [(each.get("name"), each.get("value")) for each in filterref] == [
+    assert [(parameter.get("name"), parameter.get("value")) for parameter in filterref] == [
         ("IP", vif.address),
         ("IPV6", "fd00:76::f816:3eff:fe00:7601"),
         ("IPV6", "fe80::f816:3eff:fe00:7601"),
     ]
 
 
-def test_an_interface_on_a_libvirt_network_names_it() -> None:
+def test_interface_on_a_libvirt_network_names_the_network() -> None:
     vif = make_vif()
     disks = DiskSet(disks=[ROOT], direct_boot=None)
     xml = guest_xml.guest_xml(make_spec(vifs=[vif]), "h", "/i", disks, "qemu", 32, {vif.network.id})
@@ -122,5 +122,5 @@ def test_interface_names_fit_the_kernel() -> None:
     assert len(names.bridge_name(vif.network)) <= 15
 
 
-def test_the_console_is_logged_beside_the_disks() -> None:
+def test_console_log_is_in_the_instances_directory() -> None:
     assert build().find("./devices/serial[@type='pty']/log[@file='/instances/u/console.log']") is not None

@@ -1,4 +1,4 @@
-"""Where a guest is, when its live migration did not say so."""
+"""Location of a guest whose live migration ended without a result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_DOMAIN = failing(libvirt_error(libvirt.VIR_ERR_NO_DOMAIN))
 
 
 def domain(state: tuple[int, int], persistent: bool = True) -> Any:
-    """As libvirt has it; whether it is active, and has jobs to tell of, follows from its state."""
+    """Return a domain of libvirt. Its state decides whether it is active and has jobs."""
     idle: Any = lambda: {"type": libvirt.VIR_DOMAIN_JOB_NONE}  # noqa: E731
     off = failing(libvirt_error(libvirt.VIR_ERR_OPERATION_INVALID, message="domain is not running"))
     return types.SimpleNamespace(
@@ -46,7 +46,7 @@ def host(lookup: Callable[[str], Any]) -> Any:
 
 @pytest.fixture
 def settle(conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, Any], bool]:
-    """What the source finds, with these two hosts."""
+    """Return the result that the source finds with these two hosts."""
 
     def find(source: Any, destination: Any) -> bool:
         def open_(uri: str) -> Any:
@@ -61,35 +61,35 @@ def settle(conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch) -> Callable[[A
     return find
 
 
-def test_a_guest_that_runs_at_the_source_is_there(settle: Callable[[Any, Any], bool]) -> None:
+def test_guest_that_runs_at_the_source_has_not_moved(settle: Callable[[Any, Any], bool]) -> None:
     assert not settle(host(lambda uuid: domain(RUNNING)), host(NO_DOMAIN))
 
 
-def test_a_guest_that_is_gone_from_the_source_has_moved(settle: Callable[[Any, Any], bool]) -> None:
+def test_guest_missing_at_the_source_has_moved(settle: Callable[[Any, Any], bool]) -> None:
     assert settle(host(NO_DOMAIN), host(NO_DOMAIN))
 
 
 @pytest.mark.parametrize("here", [STOPPED, OFF], ids=["stopped", "off"])
 @pytest.mark.parametrize("there", [RUNNING, OFF], ids=["runs there", "is off there by now"])
-def test_a_guest_that_has_arrived_has_moved(
+def test_arrived_guest_has_moved(
     settle: Callable[[Any, Any], bool], here: tuple[int, int], there: tuple[int, int]
 ) -> None:
-    """It ran there, so that its disk at the source is old."""
+    """Its disk at the source is outdated, because it ran at the destination."""
     assert settle(host(lambda uuid: domain(here)), host(lambda uuid: domain(there)))
 
 
 @pytest.mark.parametrize("here", [STOPPED, OFF], ids=["stopped", "off"])
-def test_a_guest_that_never_came_is_at_the_source(settle: Callable[[Any, Any], bool], here: tuple[int, int]) -> None:
+def test_guest_that_never_arrived_is_at_the_source(settle: Callable[[Any, Any], bool], here: tuple[int, int]) -> None:
     assert not settle(host(lambda uuid: domain(here)), host(NO_DOMAIN))
 
 
-def test_what_still_comes_is_asked_for_again(settle: Callable[[Any, Any], bool]) -> None:
+def test_incoming_guest_is_queried_again(settle: Callable[[Any, Any], bool]) -> None:
     coming = domain((libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION), persistent=False)
     with pytest.raises(exceptions.MigrationFailed, match="still incoming"):
         settle(host(lambda uuid: domain(STOPPED)), host(lambda uuid: coming))
 
 
-def test_a_destination_that_is_away_is_asked_again(settle: Callable[[Any, Any], bool]) -> None:
+def test_unavailable_destination_is_queried_again(settle: Callable[[Any, Any], bool]) -> None:
     away = libvirt_error(libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_FROM_RPC)
     with pytest.raises(exceptions.HypervisorUnavailable, match="h2"):
         settle(host(lambda uuid: domain(STOPPED)), away)

@@ -1,4 +1,4 @@
-"""The domain of a guest that is rescued."""
+"""Domains of rescued guests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rescued(
     return domain, disks
 
 
-def test_the_rescue_disk_is_the_first() -> None:
+def test_rescue_disk_is_the_first_disk() -> None:
     domain, disks = rescued(RescueDisk(False, "virtio", False), CONFIG)
     assert disks == [
         ("/i/disk.rescue", "vda", "virtio"),
@@ -48,13 +48,13 @@ def test_the_rescue_disk_is_the_first() -> None:
     assert domain.find("devices/disk/address") is None
 
 
-def test_each_bus_has_its_own_names() -> None:
+def test_rescue_names_disks_by_bus() -> None:
     domain, disks = rescued(RescueDisk(False, "virtio", False), bus="scsi", prefix="sd")
     assert [disk[1:] for disk in disks] == [("vda", "virtio"), ("sda", "scsi"), ("sdb", "scsi")]
     assert domain.find("devices/controller[@type='scsi'][@model='virtio-scsi']") is not None
 
 
-def test_a_stable_rescue_disk_is_the_last_and_boots_first() -> None:
+def test_stable_rescue_disk_is_last_and_boots_first() -> None:
     domain, disks = rescued(RescueDisk(True, "usb", False))
     assert disks == [
         ("/i/disk", "vda", "virtio"),
@@ -68,14 +68,14 @@ def test_a_stable_rescue_disk_is_the_last_and_boots_first() -> None:
     assert domain.find("devices/controller[@type='usb'][@model='qemu-xhci']") is not None
 
 
-def test_a_drive_is_on_what_the_machine_has() -> None:
+def test_rescue_drive_uses_a_bus_of_the_machine() -> None:
     for machine, bus in (("pc-i440fx-7.2", "ide"), ("pc-q35-7.2", "sata")):
         domain, disks = rescued(RescueDisk(True, None, True), machine=machine)
         assert disks[-1][2] == bus
         assert domain.findall("devices/disk")[-1].get("device") == "cdrom"
 
 
-def test_a_kernel_of_its_own_is_booted_in_any_case() -> None:
+def test_rescue_image_boots_its_own_kernel() -> None:
     domain, _ = rescued(RescueDisk(True, "virtio", False), kernel="/b/k")
     assert domain.findtext("os/kernel") == "/b/k"
     assert domain.find("devices/disk/boot") is None

@@ -1,4 +1,4 @@
-"""Which CPU guests are shown, and what traits a host tells of."""
+"""CPU models of guests, and the traits of a host."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def text(model: CpuModel, **more: str) -> str:
     return ET.tostring(element, encoding="unicode")
 
 
-def test_without_an_option_it_is_all_that_can_be_had(conf: cfg.ConfigOpts) -> None:
+def test_cpu_model_without_an_option_is_the_hosts(conf: cfg.ConfigOpts) -> None:
     assert text(choose(conf)) == '<cpu mode="maximum" />'
 
 
-def test_the_first_model_that_runs_here(conf: cfg.ConfigOpts) -> None:
+def test_cpu_model_is_the_first_that_runs_here(conf: cfg.ConfigOpts) -> None:
     model = choose(
         conf,
         cpu_mode="custom",
@@ -70,7 +70,7 @@ def test_the_first_model_that_runs_here(conf: cfg.ConfigOpts) -> None:
     )
 
 
-def test_qemus_own(conf: cfg.ConfigOpts) -> None:
+def test_cpu_mode_none_is_qemus_default(conf: cfg.ConfigOpts) -> None:
     assert text(choose(conf, cpu_mode="none")) == "<cpu />"
 
 
@@ -84,7 +84,9 @@ def test_qemus_own(conf: cfg.ConfigOpts) -> None:
         ({"cpu_mode": "none", "cpu_model_extra_flags": ["vmx"]}, "do not go with cpu_mode = none"),
     ],
 )
-def test_an_operators_mistake_is_one_line(conf: cfg.ConfigOpts, options: dict[str, Any], message: str) -> None:
+def test_invalid_cpu_options_are_reported_in_one_line(
+    conf: cfg.ConfigOpts, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(exceptions.ConfigurationError, match=message):
         choose(conf, **options)
 
@@ -92,14 +94,14 @@ def test_an_operators_mistake_is_one_line(conf: cfg.ConfigOpts, options: dict[st
 # --- traits
 
 
-def test_traits_of_what_domains_can_have() -> None:
+def test_traits_of_devices_and_firmware() -> None:
     own = {"COMPUTE_STORAGE_BUS_SCSI", "COMPUTE_GRAPHICS_MODEL_QXL"}
     assert host_traits.of_domains([PLAIN]) == own | set(traits.ALWAYS)
     assert host_traits.of_domains([PLAIN, SECURE]) == own | {traits.UEFI, traits.SECURE_BOOT, *traits.ALWAYS}
 
 
-class Asked:
-    """Of libvirt: notes the model, and expands it."""
+class FakeConnection:
+    """Connection that records the model and expands it."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.failure = failure
@@ -113,19 +115,19 @@ class Asked:
         return f"<cpu>{features}</cpu>"
 
 
-def test_traits_of_the_cpu_that_guests_are_shown() -> None:
-    asked = Asked()
+def test_traits_of_the_guests_cpu() -> None:
+    connection = FakeConnection()
     model = CpuModel("maximum", flags={"vmx": "require", "mmx": "disable"})
-    assert host_traits.of_cpu(asked, "qemu", model, PLAIN) == {"HW_CPU_X86_AVX2", "HW_CPU_X86_VMX"}  # type: ignore[arg-type]
-    assert "<model>EPYC</model>" in asked.model
-    assert '<feature policy="disable" name="sha-ni"' in asked.model
+    assert host_traits.of_cpu(connection, "qemu", model, PLAIN) == {"HW_CPU_X86_AVX2", "HW_CPU_X86_VMX"}  # type: ignore[arg-type]
+    assert "<model>EPYC</model>" in connection.model
+    assert '<feature policy="disable" name="sha-ni"' in connection.model
     custom = CpuModel("custom", "Nehalem")
-    host_traits.of_cpu(asked, "qemu", custom, PLAIN)  # type: ignore[arg-type]
-    assert asked.model == "<cpu><arch>x86_64</arch><model>Nehalem</model></cpu>"
-    shown = host_traits.of_cpu(asked, "kvm", CpuModel("host-passthrough"), PLAIN)  # type: ignore[arg-type]
+    host_traits.of_cpu(connection, "qemu", custom, PLAIN)  # type: ignore[arg-type]
+    assert connection.model == "<cpu><arch>x86_64</arch><model>Nehalem</model></cpu>"
+    shown = host_traits.of_cpu(connection, "kvm", CpuModel("host-passthrough"), PLAIN)  # type: ignore[arg-type]
     assert "COMPUTE_ADDRESS_SPACE_PASSTHROUGH" in shown
 
 
-def test_a_libvirt_that_cannot_tell_leaves_them_out() -> None:
-    asked = Asked(LibvirtFailure(libvirt.libvirtError("no")))
-    assert host_traits.of_cpu(asked, "qemu", CpuModel("maximum"), PLAIN) == set()  # type: ignore[arg-type]
+def test_traits_unknown_to_libvirt_are_left_out() -> None:
+    connection = FakeConnection(LibvirtFailure(libvirt.libvirtError("no")))
+    assert host_traits.of_cpu(connection, "qemu", CpuModel("maximum"), PLAIN) == set()  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""CPU metrics of a host: what they are, and how rarely they change."""
+"""CPU metrics of a host: their values, and how rarely they change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = {"cpu.frequency", "cpu.percent"} | {
 
 
 class Host:
-    """Plays the connection. ``now``: seconds; ``times``: of its processors."""
+    """Connection of a host. ``now``: seconds; ``times``: of its processors."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -50,7 +50,7 @@ def cpus(host: Host) -> cpu_monitor.CpuMonitor:
     return cpu_monitor.CpuMonitor(host, clock=lambda: host.now)  # type: ignore[arg-type]
 
 
-def test_percentages_are_of_the_time_since_the_last_reading(host: Host, cpus: cpu_monitor.CpuMonitor) -> None:
+def test_percentages_apply_to_the_time_since_the_last_reading(host: Host, cpus: cpu_monitor.CpuMonitor) -> None:
     first = cpus.metrics()
     assert first.keys() == NAMES
     assert (first["cpu.frequency"], first["cpu.idle.time"]) == (2000, 700)
@@ -67,7 +67,7 @@ def test_percentages_are_of_the_time_since_the_last_reading(host: Host, cpus: cp
     assert found["cpu.user.time"] == 160
 
 
-def test_it_is_read_once_a_minute(host: Host, cpus: cpu_monitor.CpuMonitor) -> None:
+def test_cpu_load_is_read_once_a_minute(host: Host, cpus: cpu_monitor.CpuMonitor) -> None:
     before = cpus.metrics()
     host.run(cpu_monitor.INTERVAL - 1, user=1000)
     assert cpus.metrics() == before
@@ -76,7 +76,7 @@ def test_it_is_read_once_a_minute(host: Host, cpus: cpu_monitor.CpuMonitor) -> N
     assert cpus.metrics() != before
 
 
-def test_what_hardly_changes_is_not_told(host: Host, cpus: cpu_monitor.CpuMonitor) -> None:
+def test_small_change_is_not_reported(host: Host, cpus: cpu_monitor.CpuMonitor) -> None:
     before = cpus.metrics()
     for _ in range(5):
         host.run(user=100 + 40, kernel=100, idle=700 - 40, iowait=100)
@@ -88,7 +88,7 @@ def test_what_hardly_changes_is_not_told(host: Host, cpus: cpu_monitor.CpuMonito
     assert cpus.metrics()["cpu.frequency"] == 2200
 
 
-def test_a_host_that_cannot_be_measured_keeps_what_it_told(host: Host, cpus: cpu_monitor.CpuMonitor) -> None:
+def test_failed_reading_keeps_the_last_metrics(host: Host, cpus: cpu_monitor.CpuMonitor) -> None:
     failure = libvirt.libvirtError("x")
     failure.err = (libvirt.VIR_ERR_NO_SUPPORT, 0, "not supported", 2, "", "", "", 0, 0)
     host.error = LibvirtFailure(failure)
@@ -102,7 +102,7 @@ def test_a_host_that_cannot_be_measured_keeps_what_it_told(host: Host, cpus: cpu
     assert cpus.metrics() == before
 
 
-def test_the_inventory_has_them_when_asked_for(conf: cfg.ConfigOpts, host: Host, tmp_path: Path) -> None:
+def test_inventory_contains_metrics_if_configured(conf: cfg.ConfigOpts, host: Host, tmp_path: Path) -> None:
     conf.set_override("state_path", str(tmp_path))
     (tmp_path / "instances").mkdir()
 
@@ -122,6 +122,6 @@ def test_the_inventory_has_them_when_asked_for(conf: cfg.ConfigOpts, host: Host,
     assert capabilities()["metrics"].keys() == NAMES
 
 
-def test_only_monitors_that_exist_can_be_asked_for(conf: cfg.ConfigOpts) -> None:
+def test_unknown_monitor_is_a_configuration_error(conf: cfg.ConfigOpts) -> None:
     with pytest.raises(ValueError, match="numa_mem_bw"):
         conf.set_override("compute_monitors", ["numa_mem_bw.virt_driver"])

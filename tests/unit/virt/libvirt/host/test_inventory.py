@@ -1,4 +1,4 @@
-"""What a host tells of itself."""
+"""Details of a host's inventory."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from nova_lite.virt.libvirt.host import inventory
 
-# As the command line client takes it apart.
+# The command line client's pattern.
 UPTIME = re.compile(r"\s*(.+)\sup\s+(.+),\s+(.+)\susers?,\s+load average:\s(.+)")
 
 
-def test_uptime_is_what_clients_take_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uptime_has_the_format_that_clients_parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inventory, "UTMP", tmp_path / "utmp")
     parts = UPTIME.fullmatch(inventory.uptime())
     assert parts
@@ -24,7 +24,7 @@ def test_uptime_is_what_clients_take_apart(tmp_path: Path, monkeypatch: pytest.M
     assert len(load.split(", ")) == 3
 
 
-def test_only_sessions_are_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logins_count_only_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     boot, session = (kind.to_bytes(2, "little").ljust(inventory.UTMP_ENTRY, b"\0") for kind in (2, 7))
     record = tmp_path / "utmp"
     record.write_bytes(boot + session + session)

@@ -22,7 +22,7 @@ def device(tmp_path: Path) -> str:
 
 @pytest.fixture
 def probes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Probes that were run; each says that KVM works."""
+    """Probes that were run. Each reports that KVM works."""
     run: list[str] = []
 
     def runs_guests(accelerator: str, timeout: float) -> bool:
@@ -34,34 +34,34 @@ def probes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return run
 
 
-def test_the_boot_sector_is_one() -> None:
+def test_boot_sector_has_its_signature() -> None:
     sector = kvm.boot_sector()
     assert len(sector) == 512
     assert sector[510:] == b"\x55\xaa"
 
 
 @needs_qemu
-def test_the_probe_guest_runs_where_guests_run() -> None:
+def test_probe_guest_runs_where_guests_run() -> None:
     assert kvm.runs_guests("tcg", 20.0)
 
 
 @needs_qemu
-def test_a_guest_that_does_nothing_is_not_one_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_probe_guest_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     endless_loop = b"\xeb\xfe".ljust(510, b"\0") + b"\x55\xaa"
     monkeypatch.setattr(kvm, "boot_sector", lambda: endless_loop)
     assert not kvm.runs_guests("tcg", 1.0)
 
 
 @needs_qemu
-def test_the_guest_counts_before_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2^32 rounds take even an emulated guest many times as long as it is given, the probe's own 2^27 do not."""
+def test_probe_guest_counts_before_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline is too short for 2^32 rounds even of an emulated guest, and long enough for the probe's 2^27."""
     far = kvm.boot_sector((1 << 32) - 1)
     monkeypatch.setattr(kvm, "boot_sector", lambda: far)
     assert not kvm.runs_guests("tcg", 2.0)
 
 
 @needs_qemu
-def test_an_answer_of_a_probe_that_counted_less_far_is_not_believed(
+def test_stored_result_of_a_shorter_probe_is_ignored(
     tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kvm, "runs_guests", lambda accelerator, timeout: True)
@@ -73,22 +73,22 @@ def test_an_answer_of_a_probe_that_counted_less_far_is_not_believed(
 
 
 @needs_qemu
-def test_an_accelerator_that_fails_at_once_does_not_run_guests() -> None:
+def test_accelerator_that_fails_at_once_runs_no_guests() -> None:
     assert not kvm.runs_guests("no-such-accelerator", 20.0)
 
 
-def test_without_the_device_nothing_is_tried(tmp_path: Path, probes: list[str]) -> None:
+def test_missing_device_is_not_probed(tmp_path: Path, probes: list[str]) -> None:
     assert kvm.choose_virt_type(str(tmp_path / "answer"), 2.0, device=str(tmp_path / "missing")) == "qemu"
     assert probes == []
 
 
-def test_the_answer_is_remembered(tmp_path: Path, probes: list[str], device: str) -> None:
+def test_probe_result_is_stored(tmp_path: Path, probes: list[str], device: str) -> None:
     answer = str(tmp_path / "state" / "answer")
     assert [kvm.choose_virt_type(answer, 2.0, device) for _ in range(3)] == ["kvm"] * 3
     assert probes == ["kvm"]
 
 
-def test_another_machine_state_is_probed_again(
+def test_changed_machine_state_is_probed_again(
     tmp_path: Path, probes: list[str], device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = str(tmp_path / "answer")
@@ -98,7 +98,7 @@ def test_another_machine_state_is_probed_again(
     assert len(probes) == 2
 
 
-def test_a_broken_answer_is_probed_again(tmp_path: Path, probes: list[str], device: str) -> None:
+def test_corrupt_result_is_probed_again(tmp_path: Path, probes: list[str], device: str) -> None:
     (tmp_path / "answer").write_text("{")
     assert kvm.choose_virt_type(str(tmp_path / "answer"), 2.0, device) == "kvm"
     assert probes == ["kvm"]
@@ -115,7 +115,7 @@ def nobody() -> pwd.struct_passwd:
     return pwd.getpwnam("nobody")
 
 
-def test_the_user_of_qemu_is_in_the_capabilities() -> None:
+def test_qemu_user_is_read_from_the_capabilities() -> None:
     assert kvm.qemu_user(CAPABILITIES.format(uid=64055, gid=109)) == (64055, 109)
     assert kvm.qemu_user("<capabilities><host/></capabilities>") is None
 
@@ -123,7 +123,9 @@ def test_the_user_of_qemu_is_in_the_capabilities() -> None:
 @pytest.mark.parametrize(
     ("mode", "closed"), [(0o600, True), (0o660, True), (0o606, False), (0o666, False), (0o602, True)]
 )
-def test_a_device_of_another_user_and_group(device: str, mode: int, closed: bool, nobody: pwd.struct_passwd) -> None:
+def test_device_of_another_user_and_group_is_closed(
+    device: str, mode: int, closed: bool, nobody: pwd.struct_passwd
+) -> None:
     if os.stat(device).st_uid == nobody.pw_uid or os.stat(device).st_gid == nobody.pw_gid:
         pytest.skip("the tests run as nobody")
     os.chmod(device, mode)
@@ -131,15 +133,15 @@ def test_a_device_of_another_user_and_group(device: str, mode: int, closed: bool
 
 
 @pytest.mark.parametrize(("mode", "closed"), [(0o600, True), (0o660, False), (0o606, True), (0o640, True)])
-def test_a_device_of_the_users_group(device: str, mode: int, closed: bool, nobody: pwd.struct_passwd) -> None:
+def test_device_of_the_users_group_is_open(device: str, mode: int, closed: bool, nobody: pwd.struct_passwd) -> None:
     os.chmod(device, mode)
     assert kvm.is_closed_to(nobody.pw_uid, os.stat(device).st_gid, device) is closed
 
 
-def test_a_device_of_the_users_first_group_although_guests_have_another(
+def test_device_of_the_users_first_group_is_open(
     device: str, nobody: pwd.struct_passwd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on Debian, where qemu's user is in group kvm by its account, and guests run as group libvirt-qemu."""
+    """Debian's qemu user is in group kvm by its account, while guests run as group libvirt-qemu."""
     os.chmod(device, 0o660)
     mine, another = os.stat(device).st_gid, os.stat(device).st_gid + 12345
     entry = pwd.struct_passwd((*nobody[:3], mine, *nobody[4:]))
@@ -147,12 +149,12 @@ def test_a_device_of_the_users_first_group_although_guests_have_another(
     assert not kvm.is_closed_to(nobody.pw_uid, another, device)
 
 
-def test_no_device_is_not_a_closed_one(tmp_path: Path, nobody: pwd.struct_passwd) -> None:
+def test_missing_device_is_not_closed(tmp_path: Path, nobody: pwd.struct_passwd) -> None:
     assert not kvm.is_closed_to(nobody.pw_uid, nobody.pw_gid, str(tmp_path / "missing"))
 
 
 @pytest.mark.parametrize(("mode", "seconds", "warns"), [(0o600, 65.0, True), (0o666, 65.0, False), (0o600, 0.5, False)])
-def test_a_slow_start_is_explained(
+def test_slow_start_is_explained(
     device: str,
     mode: int,
     seconds: float,

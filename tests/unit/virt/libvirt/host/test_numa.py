@@ -1,4 +1,4 @@
-"""A host's NUMA cells as libvirt tells them, and a guest's place in them as its domain has it."""
+"""NUMA cells of a host in libvirt, and the placement of a guest in its domain."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CAPABILITIES = """<capabilities><host><topology><cells num='3'>
 SHARED = {"": "0-3", "0": "0-1", "1": "2-3"}
 
 
-def test_cells_of_the_host() -> None:
-    """One that has memory only is none that guests are in."""
+def test_host_cells_are_parsed() -> None:
+    """A cell with memory only is not for guests."""
     assert host_topology.parse(CAPABILITIES) == [
         NUMACell(
             id=0,
@@ -37,7 +37,7 @@ def test_cells_of_the_host() -> None:
     ]
 
 
-def test_a_host_of_which_nothing_is_told_is_one_cell() -> None:
+def test_host_without_cells_in_libvirt_is_one_cell() -> None:
     (cell,) = host_topology.parse("<capabilities><host/></capabilities>")
     assert (cell.id, cell.pages, bool(cell.shared_cpus), cell.memory_mb > 0) == (0, [], True, True)
 
@@ -62,14 +62,14 @@ def emulator(domain: ET.Element) -> str | None:
     return None if found is None else found.get("cpuset")
 
 
-def test_a_guest_that_is_bound_to_nothing() -> None:
+def test_guest_without_numa_is_not_bound() -> None:
     assert ET.tostring(placed(None, {"": "", "0": "0-3"})) == b"<domain><vcpu>4</vcpu><devices /></domain>"
     domain = placed(None, SHARED)
     assert domain.find("vcpu").attrib == {"cpuset": "0-3"}  # type: ignore[union-attr]
     assert domain.find("cputune") is None
 
 
-def test_cpus_of_its_own() -> None:
+def test_guest_with_dedicated_cpus_is_pinned() -> None:
     numa = InstanceNUMATopology(cells=[guest(pins=[5, 4]), guest(1, 1, pins=[8, 9])])
     domain = placed(numa, SHARED)
     assert pins(domain) == {"0": "5", "1": "4", "2": "8", "3": "9"}
@@ -84,17 +84,17 @@ def test_cpus_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("policy", "cpuset"), [({}, "4-5"), ({"emulator_cpus": [6]}, "6"), ({"emulator_shared": True}, "0-3")]
 )
-def test_the_emulators_threads(policy: dict[str, object], cpuset: str) -> None:
+def test_emulator_threads_are_pinned(policy: dict[str, object], cpuset: str) -> None:
     numa = InstanceNUMATopology(cells=[guest(pins=[4, 5], held=[6])], **policy)  # type: ignore[arg-type]
     assert emulator(placed(numa, SHARED)) == cpuset
 
 
-def test_the_emulators_threads_are_on_shared_cpus_of_a_host_that_shares_all() -> None:
+def test_emulator_threads_use_all_cpus_of_a_host_that_shares_them() -> None:
     numa = InstanceNUMATopology(cells=[guest(pins=[4, 5])], emulator_shared=True)
     assert emulator(placed(numa, {"": "", "0": "0-1", "1": "2-3"})) == "0-3"
 
 
-def test_a_guest_that_floats_in_its_cell() -> None:
+def test_guest_with_shared_cpus_is_bound_to_its_cell() -> None:
     domain = placed(InstanceNUMATopology(cells=[guest(0, 1, page_kb=4)]), SHARED)
     assert (pins(domain), emulator(domain)) == ({"0": "2-3", "1": "2-3"}, "2-3")
     assert domain.find("memoryBacking") is None, "the host's smallest pages are no others than without"
@@ -109,8 +109,8 @@ def test_large_pages_by_size() -> None:
     ]
 
 
-def test_another_place_takes_the_place_of_the_old_one() -> None:
-    """What the flavor says of its CPU time stays."""
+def test_new_placement_replaces_the_old_one() -> None:
+    """The flavor's CPU quota stays."""
     domain = placed(InstanceNUMATopology(cells=[guest(pins=[4, 5], page_kb=2048, huge=True)]), SHARED, QUOTA)
     numa_xml.place(domain, InstanceNUMATopology(cells=[guest(0, 1, pins=[8, 9])]), {"": "6-7", "1": "6-7"})
     assert (pins(domain), emulator(domain)) == ({"0": "8", "1": "9"}, "8-9")
@@ -125,7 +125,7 @@ def test_another_place_takes_the_place_of_the_old_one() -> None:
 QUOTA = "<cputune><shares>100</shares></cputune>"
 
 
-def test_a_live_migration_binds_it_at_the_destination() -> None:
+def test_live_migration_uses_the_destinations_placement() -> None:
     owner = f'<n:instance xmlns:n="{guest_xml.NAMESPACE}"><n:host>a</n:host><n:generation>1</n:generation></n:instance>'
     xml = f"<domain><metadata>{owner}</metadata><vcpu cpuset='0-3'>2</vcpu><devices/></domain>"
     there = LiveDestination(

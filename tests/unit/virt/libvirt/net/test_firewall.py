@@ -1,4 +1,4 @@
-"""What guests reach of their host, as rules; the integration tests show that the rules do it."""
+"""Rules for the access of guests to their host. The integration tests apply them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def make(metadata_listen: str = ADDRESS, **network: Any) -> Firewall:
 
 
 def chain(text: str, name: str) -> list[str]:
-    """The rules of a chain, without its own line."""
+    """Return the rules of a chain without its header."""
     found = re.search(rf"chain {name} {{\n(.*?)\n  }}", text, re.DOTALL)
     assert found is not None
     return [line.strip() for line in found[1].split("\n") if line.strip()][1:]
 
 
-def test_metadata_requests_of_the_bridge_are_led_to_the_api_and_no_others() -> None:
+def test_metadata_requests_of_the_bridge_are_redirected_to_the_api() -> None:
     text = firewall.ruleset(make_network(), (ADDRESS, 8775), [])
     assert chain(text, "prerouting") == [
         f'iifname "nltest0" ip daddr 169.254.169.254 tcp dport 80 dnat ip to {ADDRESS}:8775'
@@ -52,52 +52,54 @@ def test_metadata_requests_of_the_bridge_are_led_to_the_api_and_no_others() -> N
     assert chain(text, "forward") == ['iifname "nltest0" ip daddr 169.254.0.0/16 reject']
 
 
-def test_an_address_that_the_machine_has_anyway_stays_open_to_others() -> None:
+def test_address_of_the_machine_itself_stays_open_to_others() -> None:
     text = firewall.ruleset(make_network(), ("192.0.2.7", 8775), [])
     assert chain(text, "input")[0] == 'iifname != "nltest0" accept'
 
 
-def test_without_metadata_the_host_is_shut_all_the_same() -> None:
+def test_host_without_metadata_service_is_blocked_too() -> None:
     text = firewall.ruleset(make_network(), None, [8774, 80])
     assert chain(text, "prerouting") == []
     assert chain(text, "input")[-2:] == ["tcp dport { 80, 8774 } accept", "reject"]
     assert chain(text, "forward") == ['iifname "nltest0" ip daddr 169.254.0.0/16 reject']
 
 
-def test_each_network_has_a_table_of_its_own() -> None:
-    names = {firewall.table_name(make_network(id=each)) for each in ("net-1", "net-2", "5f3f3c1e-64a4")}
+def test_network_has_its_own_table() -> None:
+    names = {firewall.table_name(make_network(id=network_id)) for network_id in ("net-1", "net-2", "5f3f3c1e-64a4")}
     assert len(names) == 3
     assert all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in names)
 
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Programs nft and ip that note what they are told; a test may take them away."""
+    """Programs nft and ip that record their input. A test may remove them."""
     for name in ("nft", "ip"):
         path = tmp_path / name
-        path.write_text(f'#!/bin/sh\n{{ echo "{name} $@"; [ {name} = ip ] || cat; }} >>{tmp_path}/told\n')
+        path.write_text(f'#!/bin/sh\n{{ echo "{name} $@"; [ {name} = ip ] || cat; }} >>{tmp_path}/recorded\n')
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     return tmp_path
 
 
-def test_the_service_has_its_address_and_each_network_its_rules(tools: Path) -> None:
+def test_metadata_service_gets_its_address_and_networks_their_rules(tools: Path) -> None:
     made = make(metadata_service=True)
     made.prepare()
     nft.apply(made.rules([make_network(), make_network(id="net-2")]))
-    told = (tools / "told").read_text()
-    assert told.startswith(f"nft -f -\nlist tables\nip address replace {ADDRESS}/32 dev lo scope host\nnft -f -\n")
+    recorded = (tools / "recorded").read_text()
+    assert recorded.startswith(f"nft -f -\nlist tables\nip address replace {ADDRESS}/32 dev lo scope host\nnft -f -\n")
     networks = [make_network(), make_network(id="net-2")]
-    assert told.endswith("nft -f -\n" + "".join(firewall.ruleset(each, (ADDRESS, 8775), []) for each in networks))
-    assert told.count("nft -f") == 2, "one run for all"
+    assert recorded.endswith(
+        "nft -f -\n" + "".join(firewall.ruleset(network, (ADDRESS, 8775), []) for network in networks)
+    )
+    assert recorded.count("nft -f") == 2, "one run for all"
 
 
-def test_an_address_of_the_machine_is_left_alone(tools: Path) -> None:
+def test_address_of_the_machine_itself_is_not_added(tools: Path) -> None:
     make("192.0.2.7", metadata_service=True).prepare()
-    assert "ip address" not in (tools / "told").read_text()
+    assert "ip address" not in (tools / "recorded").read_text()
 
 
-def test_rules_that_nft_refuses_are_an_error(tools: Path) -> None:
+def test_rules_rejected_by_nft_are_an_error(tools: Path) -> None:
     made = make()
     made.prepare()
     (tools / "nft").write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
@@ -106,7 +108,7 @@ def test_rules_that_nft_refuses_are_an_error(tools: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", [True, False])
-def test_without_nft_there_is_no_metadata_service(
+def test_metadata_service_needs_nft(
     tools: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, missing: bool
 ) -> None:
     (tools / "nft").write_text("#!/bin/sh\necho Operation not permitted >&2\nexit 1\n")
@@ -122,7 +124,7 @@ def test_without_nft_there_is_no_metadata_service(
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "169.254.169.254", "api.example.org"])
-def test_guests_cannot_be_led_just_anywhere(tools: Path, address: str) -> None:
+def test_metadata_listen_address_has_to_be_reachable_for_guests(tools: Path, address: str) -> None:
     with pytest.raises(exceptions.ConfigurationError, match=f"metadata_listen = {re.escape(address)}"):
         make(address, metadata_service=True).prepare()
 
@@ -130,5 +132,5 @@ def test_guests_cannot_be_led_just_anywhere(tools: Path, address: str) -> None:
 @pytest.mark.parametrize(
     ("service", "gateway", "serves"), [(True, "10.76.0.1", True), (True, None, False), (False, "10.76.0.1", False)]
 )
-def test_who_finds_the_service(service: bool, gateway: str | None, serves: bool) -> None:
+def test_metadata_service_needs_a_gateway(service: bool, gateway: str | None, serves: bool) -> None:
     assert make(metadata_service=service).serves(make_network(gateway=gateway)) is serves

@@ -1,4 +1,4 @@
-"""Floating addresses on a host: which ones the machine has, and the rules that lead them."""
+"""Floating addresses of a host, and the rules that translate them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ran
 
 
-def test_the_machine_has_those_of_its_guests_and_no_others(tmp_path: Path, ran: list[str]) -> None:
+def test_machine_has_exactly_the_addresses_of_its_guests(tmp_path: Path, ran: list[str]) -> None:
     addresses = FloatingAddresses(str(tmp_path), "h", "lo")
     addresses.assign(set())
     assert ran == []
@@ -34,15 +34,15 @@ def test_the_machine_has_those_of_its_guests_and_no_others(tmp_path: Path, ran: 
     assert ran[-1] == f"del {A}/32 dev lo"
 
 
-def test_after_a_restart_nothing_is_left_and_nothing_missing(tmp_path: Path, ran: list[str]) -> None:
-    """The machine may have been started anew meanwhile, and has none then."""
+def test_addresses_are_exact_after_a_restart(tmp_path: Path, ran: list[str]) -> None:
+    """The machine may have booted meanwhile, and has no address then."""
     FloatingAddresses(str(tmp_path), "h", "lo").assign({A, B})
     ran.clear()
     FloatingAddresses(str(tmp_path), "h", "lo").assign({B})
     assert ran == [f"replace {A}/32 dev lo", f"del {A}/32 dev lo", f"replace {B}/32 dev lo"]
 
 
-def test_what_was_begun_is_known_to_the_next_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_change_is_completed_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*command: str) -> None:
         raise exceptions.VirtDriverError(reason="killed")
 
@@ -56,7 +56,7 @@ def test_what_was_begun_is_known_to_the_next_life(tmp_path: Path, monkeypatch: p
     assert ran[-1] == f"del {A}/32 dev lo"
 
 
-def test_rules() -> None:
+def test_rules_translate_floating_addresses() -> None:
     vif = make_vif()
     assert floating_ips.ruleset("t", {}) == ""
     text = floating_ips.ruleset("t", {A: vif})
@@ -64,7 +64,7 @@ def test_rules() -> None:
     assert f'oifname != "nltest0" ip saddr {vif.address} snat ip to {A}' in text
 
 
-def test_the_announcement_is_whole() -> None:
+def test_announcement_is_a_complete_frame() -> None:
     frame = floating_ips.gratuitous_arp(bytes.fromhex("0a0000000001"), A)
     mac, packed = "0a0000000001", "c0000201"
     assert frame.hex() == f"ffffffffffff{mac}08060001080006040001{mac}{packed}000000000000{packed}"

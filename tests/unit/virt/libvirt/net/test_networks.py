@@ -14,7 +14,7 @@ OPTION = "{http://libvirt.org/schemas/network/dnsmasq/1.0}option"
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the reservations of `make_network` go."""
+    """Directory of the reservations of `make_network`."""
     monkeypatch.setattr(dhcp, "DIRECTORY", str(tmp_path))
     path = Path(networks.reservations_directory(make_network()))
     path.mkdir()
@@ -25,7 +25,7 @@ def options(vif_network_xml: str) -> list[str | None]:
     return [option.get("value") for option in ET.fromstring(vif_network_xml).iter(OPTION)]
 
 
-def test_a_network_has_its_gateway_on_the_bridge_and_no_free_range() -> None:
+def test_network_has_its_gateway_on_the_bridge_and_no_dynamic_range() -> None:
     network = make_network(dns=["9.9.9.9"], mtu=1450)
     root = ET.fromstring(networks.network_xml(make_vif(network=network)))
     assert root.findtext("name") == f"nova-lite-{network.id}"
@@ -37,7 +37,7 @@ def test_a_network_has_its_gateway_on_the_bridge_and_no_free_range() -> None:
     assert "dhcp-range=10.76.0.0,static,255.255.255.0" in options(ET.tostring(root, encoding="unicode"))
 
 
-def test_all_hosts_define_it_alike() -> None:
+def test_network_xml_is_equal_on_all_hosts() -> None:
     network = make_network(id="net-1")
     assert networks.network_xml(make_vif(1, network)) == networks.network_xml(make_vif(2, network))
 
@@ -46,46 +46,44 @@ def test_all_hosts_define_it_alike() -> None:
     ("start", "end", "address"),
     [("10.76.0.10", "10.76.0.250", "10.76.0.1"), ("10.76.0.1", "10.76.0.250", "10.76.0.254")],
 )
-def test_without_a_gateway_it_is_isolated_and_the_bridge_keeps_out_of_the_pool(
-    start: str, end: str, address: str
-) -> None:
+def test_network_without_a_gateway_is_isolated(start: str, end: str, address: str) -> None:
     root = ET.fromstring(networks.network_xml(make_vif(network=make_network(gateway=None, start=start, end=end))))
     assert root.find("forward") is None
     assert root.find(f"ip[@address='{address}']") is not None
 
 
-def test_a_pool_that_leaves_no_address_for_the_host_is_refused() -> None:
+def test_pool_without_an_address_for_the_host_is_rejected() -> None:
     network = make_network(gateway=None, start="10.76.0.1", end="10.76.0.254")
     with pytest.raises(exceptions.VirtDriverError, match="no address for the host"):
         networks.network_xml(make_vif(network=network))
 
 
-def test_a_reservation_is_one_line() -> None:
+def test_reservation_is_one_line() -> None:
     vif = make_vif(mac_address="FA:16:3E:00:76:01")
     assert networks.reservation(vif, "web-one") == "fa:16:3e:00:76:01,10.76.0.10,web-one,24h\n"
 
 
 @pytest.mark.parametrize("hostname", ["", "-x", "a,b", "a\nb", "x" * 64, "a b"])
-def test_a_name_that_dnsmasq_could_misread_is_left_out(hostname: str) -> None:
+def test_ambiguous_host_name_is_left_out(hostname: str) -> None:
     assert networks.reservation(make_vif(), hostname) == "fa:16:3e:00:76:01,10.76.0.10,24h\n"
 
 
-def test_of_a_full_name_its_first_part_is_given() -> None:
+def test_host_name_is_shortened_to_its_first_label() -> None:
     assert networks.reservation(make_vif(), "web.example.org") == "fa:16:3e:00:76:01,10.76.0.10,web,24h\n"
 
 
-def test_an_ipv6_address_is_refused() -> None:
+def test_reservation_of_an_ipv6_address_is_rejected() -> None:
     with pytest.raises(exceptions.VirtDriverError, match="not an IPv4 address"):
         networks.reservation(make_vif(address="fd00::1"), "web")
 
 
 @pytest.mark.parametrize("mac_address", ["fa:16:3e:00:76", "ignore", "fa:16:3e:00:76:01,id:*"])
-def test_a_malformed_mac_address_is_refused(mac_address: str) -> None:
+def test_malformed_mac_address_is_rejected(mac_address: str) -> None:
     with pytest.raises(exceptions.VirtDriverError):
         networks.reservation(make_vif(mac_address=mac_address), "web")
 
 
-def test_reserving_twice_is_the_same_as_once(directory: Path) -> None:
+def test_reservation_is_idempotent(directory: Path) -> None:
     vif = make_vif()
     networks._reserve(vif, "web")
     networks._reserve(vif, "web")
@@ -94,7 +92,7 @@ def test_reserving_twice_is_the_same_as_once(directory: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_left_over_reservation_of_the_address_gives_way_and_no_other(directory: Path) -> None:
+def test_outdated_reservation_of_the_address_is_removed(directory: Path) -> None:
     old, neighbour = make_vif(1), make_vif(2)
     networks._reserve(old, "old")
     networks._reserve(neighbour, "neighbour")
@@ -104,14 +102,14 @@ def test_a_left_over_reservation_of_the_address_gives_way_and_no_other(directory
 
 
 @pytest.mark.parametrize("bad", ["../x", "a/b", "", ".x"])
-def test_ids_do_not_lead_out_of_the_directory(bad: str) -> None:
+def test_ids_cannot_leave_the_directory(bad: str) -> None:
     with pytest.raises(exceptions.VirtDriverError):
         networks._reservation_path(make_vif(id=bad))
     with pytest.raises(exceptions.VirtDriverError):
         networks.reservations_directory(make_network(id=bad))
 
 
-def test_ipv6_comes_with_an_address_of_the_bridge_and_a_way_out() -> None:
+def test_network_with_ipv6_has_a_bridge_address_and_a_router() -> None:
     network = make_network(cidr6="fd00:76::/64")
     root = ET.fromstring(networks.network_xml(make_vif(network=network)))
     assert root.find("ip[@family='ipv6'][@address='fd00:76::1'][@prefix='64']") is not None

@@ -19,7 +19,7 @@ def interface(**changes: object) -> ET.Element:
     return ET.fromstring(guest_xml.interface_xml(vif, False))
 
 
-def test_a_linux_bridge() -> None:
+def test_port_on_a_linux_bridge() -> None:
     found = interface(vif_type="bridge")
     assert found.find("source[@bridge='brq5f3f3c1e-64']") is not None
     assert found.find("target[@dev='tap0f3f3c1e-64']") is not None
@@ -28,7 +28,7 @@ def test_a_linux_bridge() -> None:
 
 
 @pytest.mark.parametrize(("details", "bridge"), [({}, "br-int"), ({"bridge_name": "br-x"}, "br-x")])
-def test_open_vswitch(details: dict[str, str], bridge: str) -> None:
+def test_port_on_open_vswitch(details: dict[str, str], bridge: str) -> None:
     found = interface(vif_type="ovs", vif_details=details)
     assert found.find(f"source[@bridge='{bridge}']") is not None
     assert found.find(f"virtualport[@type='openvswitch']/parameters[@interfaceid='{ID}']") is not None
@@ -36,25 +36,25 @@ def test_open_vswitch(details: dict[str, str], bridge: str) -> None:
 
 
 @pytest.mark.parametrize("vif_type", ["tap", "vhostuser", "binding_failed", "unbound"])
-def test_what_cannot_be_plugged_is_said(vif_type: str) -> None:
+def test_port_of_an_unsupported_type_is_rejected(vif_type: str) -> None:
     with pytest.raises(exceptions.VirtDriverError, match=f"bound as {vif_type}"):
         neutron.plug(make_vif(vif_type=vif_type))
 
 
-def test_our_own_filters_leave_it_alone() -> None:
+def test_port_is_not_filtered_by_us() -> None:
     ours = make_vif(port_security_enabled=True)
     theirs = make_vif(2, port_security_enabled=True, vif_type="bridge")
     assert security_groups.filtered([ours, theirs]) == [ours]
 
 
-def test_a_bridge_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[tuple[str, ...]] = []
+def test_bridge_that_cannot_be_created_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[str, ...]] = []
 
     def refuse(*arguments: str) -> str:
-        said.append(arguments)
+        commands.append(arguments)
         return "not permitted"
 
     monkeypatch.setattr(neutron, "_ip", refuse)
     with pytest.raises(exceptions.VirtDriverError, match="not permitted"):
         neutron.plug(make_vif(vif_type="bridge", network=make_network(bridge="brqnotthere-00")))
-    assert said[0][:4] == ("link", "add", "name", "brqnotthere-00")
+    assert commands[0][:4] == ("link", "add", "name", "brqnotthere-00")

@@ -1,4 +1,4 @@
-"""A host's filters, as rules; tests/integration/network shows on real packets that the rules do it."""
+"""Port filters of a host, as rules. tests/integration/network applies them to real packets."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def make_port(**values: Any) -> VIF:
         ),
     ],
 )
-def test_rules(values: dict[str, Any], text: str) -> None:
+def test_rule_texts(values: dict[str, Any], text: str) -> None:
     assert rule_text(SecurityGroupRule(id="r", security_group_id="g", **values)) == text
 
 
-class Told:
-    """In place of nft."""
+class Nft:
+    """Replaces nft."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -68,11 +68,11 @@ class Told:
 
 
 @pytest.fixture
-def nft(monkeypatch: pytest.MonkeyPatch) -> Told:
-    told = Told()
-    monkeypatch.setattr(security_groups.nft, "run", told)
+def nft(monkeypatch: pytest.MonkeyPatch) -> Nft:
+    nft = Nft()
+    monkeypatch.setattr(security_groups.nft, "run", nft)
     monkeypatch.setattr(security_groups, "show_bridged_packets", lambda: "")
-    return told
+    return nft
 
 
 def make(directory: Path, enabled: bool = True) -> PortFirewall:
@@ -81,7 +81,7 @@ def make(directory: Path, enabled: bool = True) -> PortFirewall:
     return PortFirewall(conf, "host-a", str(directory))
 
 
-def test_a_port_is_shut_until_it_is_told_what_is_in(tmp_path: Path, nft: Told) -> None:
+def test_port_is_blocked_until_its_filters_are_set(tmp_path: Path, nft: Nft) -> None:
     port = make_port()
     firewall = make(tmp_path)
     firewall.prepare({})
@@ -100,7 +100,7 @@ def test_a_port_is_shut_until_it_is_told_what_is_in(tmp_path: Path, nft: Told) -
     assert firewall.instances() == []
 
 
-def test_what_was_told_holds_after_a_restart(tmp_path: Path, nft: Told) -> None:
+def test_filters_stay_valid_after_a_restart(tmp_path: Path, nft: Nft) -> None:
     firewall = make(tmp_path)
     firewall.prepare({})
     firewall.set(PortFilters(groups={"web": WEB}, instances={"i": ["web"]}))
@@ -114,15 +114,15 @@ def test_what_was_told_holds_after_a_restart(tmp_path: Path, nft: Told) -> None:
     assert again.lacks_filters()
 
 
-def test_interfaces_of_before_are_left_alone(tmp_path: Path, nft: Told) -> None:
-    """Theirs were made when nothing was filtered; their next start or hard reboot says otherwise."""
+def test_interfaces_without_port_security_are_not_filtered(tmp_path: Path, nft: Nft) -> None:
+    """Older interfaces were created without filters. Their next start or hard reboot filters them."""
     firewall = make(tmp_path)
     firewall.prepare({"i": [make_vif()]})
     assert make_vif().address not in nft.texts[-1]
     assert (firewall.instances(), firewall.lacks_filters()) == ([], False)
 
 
-def test_a_rule_of_a_group_that_is_not_told_along_is_left_out(tmp_path: Path, nft: Told) -> None:
+def test_rule_with_an_unknown_group_is_left_out(tmp_path: Path, nft: Nft) -> None:
     lost = SecurityGroup(
         id="web", name="web", rules=[SecurityGroupRule(id="r", security_group_id="web", remote_group_id="gone")]
     )
@@ -132,7 +132,7 @@ def test_a_rule_of_a_group_that_is_not_told_along_is_left_out(tmp_path: Path, nf
     assert "gone" not in nft.texts[-1]
 
 
-def test_a_host_that_cannot_filter_does_not_start(tmp_path: Path, nft: Told) -> None:
+def test_host_that_cannot_filter_does_not_start(tmp_path: Path, nft: Nft) -> None:
     nft.complaint = "nft cannot be run: No such file or directory"
     with pytest.raises(exceptions.ConfigurationError, match="security_groups: nft cannot be run"):
         make(tmp_path).prepare({})
@@ -144,7 +144,7 @@ def test_a_host_that_cannot_filter_does_not_start(tmp_path: Path, nft: Told) -> 
     assert (nft.texts, off.instances(), off.lacks_filters()) == ([], [], False)
 
 
-def test_what_nft_says_is_told(tmp_path: Path, nft: Told) -> None:
+def test_error_of_nft_is_reported(tmp_path: Path, nft: Nft) -> None:
     firewall = make(tmp_path)
     firewall.prepare({})
     nft.complaint = "nft: no"
@@ -152,50 +152,50 @@ def test_what_nft_says_is_told(tmp_path: Path, nft: Told) -> None:
         firewall.plug("i", [make_port()])
 
 
-def test_rules_that_belong_beside_are_told_in_the_same_run(tmp_path: Path, nft: Told) -> None:
+def test_additional_rules_are_loaded_in_the_same_run(tmp_path: Path, nft: Nft) -> None:
     firewall = make(tmp_path)
     firewall.prepare({})
     done = len(nft.texts)
     firewall.plug("i", [make_port()], "add table inet network\n")
-    (told,) = nft.texts[done:]
-    assert told.startswith("add table inet network\n")
-    assert "goto port_in_" in told
+    (text,) = nft.texts[done:]
+    assert text.startswith("add table inet network\n")
+    assert "goto port_in_" in text
     off = make(tmp_path, enabled=False)
     off.plug("i", [make_port()], "add table inet network\n")
     off.plug("j", [make_port()])
     assert nft.texts[done + 1 :] == ["add table inet network\n"], "and by themselves where nothing else is filtered"
 
 
-def test_a_bridge_that_shows_its_packets_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configured_bridge_is_not_configured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     switches = {"nf_call_iptables": "1", "nf_call_ip6tables": "0"}
-    told: list[tuple[str, ...]] = []
+    commands: list[tuple[str, ...]] = []
     monkeypatch.setattr(security_groups, "_switch", lambda bridge, name: switches[name])
-    monkeypatch.setattr(security_groups.images, "run", lambda *command: told.append(command))
+    monkeypatch.setattr(security_groups.images, "run", lambda *command: commands.append(command))
     monkeypatch.setattr(security_groups.socket, "if_nametoindex", lambda name: 1)
     security_groups.show_packets_of("br")
     words = ["ip", "link", "set", "dev", "br", "type", "bridge", "nf_call_iptables", "1", "nf_call_ip6tables", "1"]
-    assert told == [tuple(words)]
+    assert commands == [tuple(words)]
     switches["nf_call_ip6tables"] = "1"
     security_groups.show_packets_of("br")
-    assert len(told) == 1
+    assert len(commands) == 1
 
 
-def test_ipv6_of_an_interface_is_filtered_as_its_ipv4(tmp_path: Path, nft: Told) -> None:
+def test_ipv6_is_filtered_like_ipv4(tmp_path: Path, nft: Nft) -> None:
     network = make_network(cidr6="fd00:76::/64")
     port = make_port(network=network, more=ipv6.further(network, "fd00:76::f816:3eff:fe00:7601"))
     firewall = make(tmp_path)
     firewall.prepare({"i": [port]})
-    (told,) = (text for text in nft.texts if "chain" in text)
+    (text,) = (text for text in nft.texts if "chain" in text)
     for address in (port.address, "fd00:76::f816:3eff:fe00:7601", "fe80::f816:3eff:fe00:7601"):
-        assert told.count(f" . {address} : goto port_in_") == 2
-        assert told.count(f" . {address} : goto port_out_") == 2
-    assert "nd-router-advert, nd-redirect } drop" in told
-    assert "@th,64,128 != { 0xfd00007600000000f8163efffe007601, 0xfe80000000000000f8163efffe007601 } drop" in told
+        assert text.count(f" . {address} : goto port_in_") == 2
+        assert text.count(f" . {address} : goto port_out_") == 2
+    assert "nd-router-advert, nd-redirect } drop" in text
+    assert "@th,64,128 != { 0xfd00007600000000f8163efffe007601, 0xfe80000000000000f8163efffe007601 } drop" in text
     firewall.plug("i", [make_port()])
     assert "ip6" not in nft.texts[-1].replace("ip6_", "") and "nd-" not in nft.texts[-1]
 
 
-def test_addresses_of_both_kinds_are_members(tmp_path: Path, nft: Told) -> None:
+def test_group_members_have_ipv4_and_ipv6_addresses(tmp_path: Path, nft: Nft) -> None:
     group = msgspec.structs.replace(WEB, members=["10.0.0.1", "fd00::1"])
     firewall = make(tmp_path)
     firewall.prepare({"i": [make_port()]})

@@ -1,4 +1,4 @@
-"""Networks that span hosts, on one of them; tests/integration/network shows on real packets that it does it."""
+"""Networks that span hosts, on one host. tests/integration/network uses real packets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_port(number: int = 1) -> VIF:
 
 
 class Kernel:
-    """In place of ip, bridge and nft: devices as files below a directory, and where they flood to."""
+    """Replaces ip, bridge and nft: devices are files in a directory, with their flooding destinations."""
 
     def __init__(self, net: Path) -> None:
         self.net = net
@@ -49,7 +49,7 @@ class Kernel:
         if line.startswith("ip -json"):
             return json.dumps([{"linkinfo": {"info_data": self.shown}}]).encode()
         if line.startswith("bridge -json"):
-            return json.dumps([{"mac": EVERYBODY, "dst": each} for each in sorted(self.flooded)]).encode()
+            return json.dumps([{"mac": EVERYBODY, "dst": peer} for peer in sorted(self.flooded)]).encode()
         self.commands.append(line)
         if line.startswith("bridge fdb"):
             (self.flooded.add if "append" in words else self.flooded.remove)(words[-1])
@@ -81,7 +81,7 @@ def make(directory: Path, local_ip: str | None = HERE, my_ip: str = "127.0.0.1")
     return Tunnels(conf, "host-a", str(directory))
 
 
-def test_the_tunnel_comes_with_the_first_guest_and_goes_with_the_last(tmp_path: Path, kernel: Kernel) -> None:
+def test_tunnel_exists_from_the_first_to_the_last_guest(tmp_path: Path, kernel: Kernel) -> None:
     kernel.bridge("br1")
     here = make(tmp_path)
     here.prepare({})
@@ -104,7 +104,7 @@ def test_the_tunnel_comes_with_the_first_guest_and_goes_with_the_last(tmp_path: 
     assert "chain" not in kernel.rules[-1] and len(kernel.rules) == 4, "what a killed daemon has left goes"
 
 
-def test_it_leads_to_the_hosts_that_were_told_and_no_others(tmp_path: Path, kernel: Kernel) -> None:
+def test_tunnel_reaches_exactly_the_published_hosts(tmp_path: Path, kernel: Kernel) -> None:
     kernel.bridge("br1")
     here = make(tmp_path)
     here.plug("i", [make_port()])
@@ -124,25 +124,25 @@ def test_it_leads_to_the_hosts_that_were_told_and_no_others(tmp_path: Path, kern
     assert kernel.flooded == {"10.9.9.3"}, "a conductor of before says nothing"
 
 
-def test_what_is_not_known_is_asked_once(tmp_path: Path, kernel: Kernel) -> None:
-    """Of a network that the conductor does not name for this host; and a conductor of before names none."""
+def test_unknown_peers_are_queried_once(tmp_path: Path, kernel: Kernel) -> None:
+    """The conductor does not name the network for this host, or an older conductor names none."""
     kernel.bridge("br1")
-    for said in ({}, None):
+    for peers in ({}, None):
         here = make(tmp_path)
         here.plug("i", [make_port()])
         assert here.instances() == ["i"]
         assert here.lacks_peers()
-        here.set(said)
+        here.set(peers)
         assert not here.lacks_peers()
         (tmp_path / "_tunnels@host-a.json").unlink()
     early = make(tmp_path)
     assert early.instances() == []
     early.plug("i", [make_port()])
     early.set({})
-    assert early.lacks_peers(), "it was asked before the guest came"
+    assert early.lacks_peers(), "it queried before the guest arrived"
 
 
-def test_what_was_told_holds_after_a_restart(tmp_path: Path, kernel: Kernel) -> None:
+def test_peers_stay_valid_after_a_restart(tmp_path: Path, kernel: Kernel) -> None:
     kernel.bridge("br1")
     here = make(tmp_path)
     here.plug("i", [make_port()])
@@ -158,8 +158,8 @@ def test_what_was_told_holds_after_a_restart(tmp_path: Path, kernel: Kernel) -> 
     assert broken.lacks_peers()
 
 
-def test_what_others_have_changed_is_put_right(tmp_path: Path, kernel: Kernel) -> None:
-    """libvirt makes a bridge anew, and an operator gives the host another address."""
+def test_foreign_changes_are_repaired(tmp_path: Path, kernel: Kernel) -> None:
+    """libvirt creates a bridge again, or an operator changes the host's address."""
     kernel.bridge("br1")
     here = make(tmp_path)
     here.plug("i", [make_port()])
@@ -176,7 +176,7 @@ def test_what_others_have_changed_is_put_right(tmp_path: Path, kernel: Kernel) -
     ]
 
 
-def test_it_stays_while_another_daemons_guests_are_on_the_bridge(tmp_path: Path, kernel: Kernel) -> None:
+def test_tunnel_stays_while_another_daemon_has_guests_on_the_bridge(tmp_path: Path, kernel: Kernel) -> None:
     kernel.bridge("br1", "nlvx77", "tap-of-another")
     here = make(tmp_path)
     here.plug("i", [make_port()])
@@ -184,21 +184,21 @@ def test_it_stays_while_another_daemons_guests_are_on_the_bridge(tmp_path: Path,
     assert (kernel.net / "nlvx77").exists()
 
 
-def test_networks_without_a_vni_and_neutrons_have_none(tmp_path: Path, kernel: Kernel) -> None:
+def test_networks_without_a_vni_have_no_tunnel(tmp_path: Path, kernel: Kernel) -> None:
     kernel.bridge("br1")
     here = make(tmp_path)
     here.plug("i", [make_vif(), make_vif(2, NETWORK, vif_type="bridge")])
     assert (here.instances(), here.lacks_peers(), kernel.commands) == ([], False, [])
 
 
-def test_where_there_is_no_bridge_yet_nothing_is_made(tmp_path: Path, kernel: Kernel) -> None:
+def test_tunnel_needs_an_existing_bridge(tmp_path: Path, kernel: Kernel) -> None:
     here = make(tmp_path)
     here.prepare({"i": [make_port()]})
     assert not kernel.commands
 
 
-def test_an_operators_own_bridge_is_left_alone(tmp_path: Path, kernel: Kernel) -> None:
-    """What it leads to might lead here by the tunnel, too."""
+def test_operators_own_bridge_gets_no_tunnel(tmp_path: Path, kernel: Kernel) -> None:
+    """Its other connections might lead here by the tunnel, too."""
     kernel.bridge("br1", mac_address="02:00:00:00:00:01")
     here = make(tmp_path)
     here.plug("i", [make_port()])
@@ -216,19 +216,17 @@ def test_an_operators_own_bridge_is_left_alone(tmp_path: Path, kernel: Kernel) -
         (None, "host.example.org", None),
     ],
 )
-def test_where_others_reach_it(tmp_path: Path, local_ip: str | None, my_ip: str, address: str | None) -> None:
+def test_tunnel_address_of_the_host(tmp_path: Path, local_ip: str | None, my_ip: str, address: str | None) -> None:
     assert make(tmp_path, local_ip, my_ip).address == address
 
 
-def test_a_host_without_an_ipv4_address_says_so(tmp_path: Path, kernel: Kernel) -> None:
+def test_host_without_an_ipv4_address_is_an_error(tmp_path: Path, kernel: Kernel) -> None:
     kernel.bridge("br1")
     with pytest.raises(exceptions.VirtDriverError, match=r"\[vxlan\] local_ip"):
         make(tmp_path, None, "fd00::1").plug("i", [make_port()])
 
 
-def test_rules_that_nft_does_not_take_are_an_error(
-    tmp_path: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rules_rejected_by_nft_are_an_error(tmp_path: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel.bridge("br1")
     monkeypatch.setattr(tunnels.nft, "run", lambda text: "no")
     with pytest.raises(exceptions.VirtDriverError, match="cannot be loaded: no"):
@@ -236,6 +234,6 @@ def test_rules_that_nft_does_not_take_are_an_error(
     assert not kernel.commands, "nothing passes unfiltered"
 
 
-def test_the_gateway_has_one_mac_address_on_all_hosts() -> None:
+def test_gateway_has_the_same_mac_address_on_all_hosts() -> None:
     assert 'mac address="fa:16:3f:00:00:4d"' in networks.network_xml(make_port())
     assert "mac address" not in networks.network_xml(make_vif())

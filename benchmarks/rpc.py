@@ -1,4 +1,4 @@
-"""What the patches of the messaging libraries gain (`nova_lite.rpc.patches`, ADR 11).
+"""Gains of the patches of the messaging libraries (`nova_lite.rpc.patches`, ADR 11).
 
 Needs RabbitMQ on this machine, and rabbitmqctl::
 
@@ -197,7 +197,7 @@ def call(directory: Path, calls: int) -> dict[str, list[float]]:
     """Return the costs of a call, by its kind."""
     made = transport(directory, rpc.API)
     api = rpc.proxy(EchoRPC, made)
-    host = rpc.proxy(EchoRPC, made.beside(rpc.COMPUTE, "host"))
+    host = rpc.proxy(EchoRPC, made.share(rpc.COMPUTE, "host"))
     wait_for_server(api)
     text = "x" * 4000
     kinds: dict[str, tuple[Any, int, int]] = {

@@ -91,7 +91,7 @@ def measured(api: Signing, conductor: Signing, size: int, runs: int) -> dict[str
     signature = key.sign(data)
 
     def answered(number: int) -> None:
-        answer = conductor.answer(incoming[number], arguments, None)
+        answer = conductor.reply(incoming[number], arguments, None)
         assert api.opened(message, incoming[number].ctxt[SIGNATURE]["id"], answer) == arguments
 
     return {

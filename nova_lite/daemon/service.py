@@ -173,7 +173,7 @@ class Daemon:
         try:
             for server in self.servers:
                 if server.deaf.is_set():
-                    server.connect_anew()
+                    server.reconnect()
         except exceptions.MessagingUnavailable as error:
             problem = error.message
         if problem:

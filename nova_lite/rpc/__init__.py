@@ -1,14 +1,18 @@
-"""Messages between daemons: one `typing.Protocol` per service, typed on both sides, plain JSON in between.
+"""RPC between daemons: typed on both sides, plain JSON in between, signed by the sender's key.
 
-A service's ``rpcapi.py`` holds its Protocol: each RPC method once, with its types, what kind of message it is, and the
-version that it came in (`contract`). `proxy` makes the typed client of it, and `Endpoint` the server, which is checked
-against it when it is made. Both work over a `Transport` (oslo.messaging) or, in tests, over an `InProcess` one.
+- Protocol: a service's ``rpcapi.py`` declares each RPC method once: types, roles, priority, version (`contract`).
+- Client: `proxy` makes a typed client of a Protocol. It falls back for older servers (`client`, `fallbacks`).
+- Endpoint: `Endpoint` checks the functions of a server against the Protocol when the daemon starts (`endpoint`).
+- Signing: every message and reply is signed and verified; replayed messages are refused (`signing`, `keys`).
+- Admission: a busy server handles urgent messages first, and refuses others (`admission`, `load_shedding`).
+- Transport: oslo.messaging over RabbitMQ (`transport`, `patches`); tests use `InProcess`.
 
-What is sent is signed by its daemon's key, and who may call which method are rows beside the Protocol (`signing`,
-`permissions`); docs/explanation/security-model.md says what that is for.
+To add a method: declare it in the Protocol, raise the version of the service, and pass that version as ``since=``. Then
+write a function of the same name in a target of the service's endpoint. Give it a ``fallback=`` if the callers can do
+without it.
 
-Errors of `nova_lite.base.exceptions` cross the bus as themselves. A lost broker becomes `MessagingUnavailable`. A
-service that is too old for a request becomes `ServiceTooOld`.
+Errors of `nova_lite.base.exceptions` cross the bus as themselves. A broker that is away raises `MessagingUnavailable`;
+a server that is too old for a message raises `ServiceTooOld`.
 """
 
 from __future__ import annotations

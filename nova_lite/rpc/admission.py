@@ -1,6 +1,6 @@
-"""What waits for a thread, in the order in which it matters, and what has to go when there is too much of it.
+"""Admission of requests to a limited number of threads, by priority.
 
-A daemon that accepts every request answers none in time: each caller has given up before its reply arrives. So an
+A daemon that accepts every request replies to none in time: each caller has given up before its reply arrives. So an
 `AdmissionQueue` has a limit. Beyond it, the least important request is refused at once.
 """
 
@@ -17,10 +17,11 @@ T = TypeVar("T")
 
 
 class Priority(enum.IntEnum):
-    """What is done first, and refused last.
+    """The order in which requests are handled. Refusals go in the opposite order.
 
-    OWN: the control plane's own reports and questions, without which accepted work would not end. DELETE: gives back
-    what others wait for. CHANGE: creates, and all else that changes something. READ: of one thing. LIST: of many."""
+    OWN: reports and queries of the control plane itself, without which accepted work would not end. DELETE: releases
+    resources that others wait for. CHANGE: creates, and all other changes. READ: reads one thing. LIST: reads many.
+    """
 
     OWN = 0
     DELETE = 1
@@ -30,8 +31,11 @@ class Priority(enum.IntEnum):
 
 
 class QueuedRequest(NamedTuple, Generic[T]):
-    """``since``: when it came (`time.monotonic`). ``deadline``: nobody wants it any more after that; None: it holds
-    for good. ``refusable``: somebody waits for the answer, and can be told no."""
+    """A request that waits for a thread.
+
+    ``since``: its arrival (`time.monotonic`). ``deadline``: its caller gives up then; None: never. ``refusable``: its
+    caller waits for a reply, which may be a refusal.
+    """
 
     item: T
     priority: Priority
@@ -41,11 +45,12 @@ class QueuedRequest(NamedTuple, Generic[T]):
 
 
 class AdmissionQueue(Generic[T]):
-    """Entries that wait for one of ``threads``. At most ``limit`` wait, beside those that can not be refused.
+    """Requests that wait for one of ``threads``. At most ``limit`` refusable ones wait.
 
-    An eighth of the threads takes nothing less than a delete, so that what is slow does not hold up what is urgent.
-    ``at_once``: how many of those below may be under way that can be refused. Of idle threads the one that was at work
-    last is taken first: its stack is in memory, and the others may never need theirs."""
+    An eighth of the threads takes only OWN and DELETE, so that slow requests do not delay urgent ones. ``at_once``: how
+    many refusable requests below DELETE may run. The idle thread that worked last is woken first: its stack is in
+    memory already.
+    """
 
     def __init__(self, limit: int, threads: int, at_once: int | None = None) -> None:
         self.limit = limit
@@ -53,10 +58,10 @@ class AdmissionQueue(Generic[T]):
         self._common = threads - (max(1, threads // 8) if threads > 1 else 0)
         self._at_once = min(at_once or self._common, self._common)
         self._waiting: dict[Priority, collections.deque[QueuedRequest[T]]] = {
-            each: collections.deque() for each in Priority
+            priority: collections.deque() for priority in Priority
         }
         self._lock = threading.Lock()
-        #: Of threads that wait, what each of them waits for; the last one came last. And how many are on their way.
+        #: A lock for each idle thread, which wakes it; the last one came last. Then the number of woken threads.
         self._idle: list[threading.Lock] = []
         self._woken = 0
         self._running = 0
@@ -66,7 +71,9 @@ class AdmissionQueue(Generic[T]):
         self._closed = False
 
     def put(self, entry: QueuedRequest[T]) -> QueuedRequest[T] | None:
-        """Returns the entry that there is no room for: this one, or the newest of the least important ones."""
+        """Add a request. Return the request that has to be refused for it: this one, or the newest of the least
+        important.
+        """
         with self._lock:
             is_full = self.waiting >= self.limit and not self._begins_at_once(entry)
             gone = self._least_important(entry) if is_full else None
@@ -79,8 +86,10 @@ class AdmissionQueue(Generic[T]):
         return gone
 
     def take(self, last: QueuedRequest[T] | None = None) -> QueuedRequest[T] | None:
-        """Wait for the next entry, to be told to `done` later, or as the ``last`` one of the thread that had it when it
-        takes another. None: the line is closed, and nobody waits."""
+        """Wait for the next request. Return None once the queue is closed and empty.
+
+        The caller passes the request to `done`, or as ``last`` when it takes the next one.
+        """
         with self._lock:
             if last is not None:
                 self._finish(last)
@@ -103,7 +112,7 @@ class AdmissionQueue(Generic[T]):
                 self._wake(1)
 
     def wait_for_room(self, most: float) -> None:
-        """Return when no more than four times the limit wait, or after so many seconds."""
+        """Wait until fewer requests wait than four times the limit, for at most ``most`` seconds."""
         end = time.monotonic() + most
         while self.waiting >= 4 * self.limit and time.monotonic() < end:
             time.sleep(0.02)
@@ -123,21 +132,21 @@ class AdmissionQueue(Generic[T]):
 
     @property
     def finished(self) -> int:
-        """How many have ever been `done`."""
+        """The number of requests that have ended."""
         return self._finished
 
     @property
     def is_full(self) -> bool:
-        """Whether whoever comes now may have to wait for a thread."""
+        """True if a new request may have to wait for a thread."""
         return self.waiting > 0 or self._running >= self.threads
 
     @property
     def is_crowded(self) -> bool:
-        """Whether no more of what may be refused begins before one of those ends that are under way."""
+        """True if no further refusable request starts before a running one ends."""
         return self._running_refusable >= self._at_once
 
     def oldest(self) -> float:
-        """Seconds that the first of all has waited."""
+        """Return for how many seconds the oldest request has waited."""
         with self._lock:
             firsts = [queue[0].since for queue in self._waiting.values() if queue]
         return time.monotonic() - min(firsts) if firsts else 0.0
@@ -149,13 +158,13 @@ class AdmissionQueue(Generic[T]):
             self._wake(len(self._idle))
 
     def _wake(self, count: int) -> None:
-        """So many threads, if there are any; the lock is held."""
+        """Wake up to ``count`` idle threads. The lock is held."""
         for _ in range(min(count, len(self._idle))):
             self._woken += 1
             self._idle.pop().release()
 
     def _wait(self) -> None:
-        """Until it is woken, without the lock, which is held before and after."""
+        """Wait to be woken. The lock is held before and after, but not meanwhile."""
         bell = threading.Lock()
         bell.acquire()
         self._idle.append(bell)
@@ -167,14 +176,14 @@ class AdmissionQueue(Generic[T]):
             self._woken -= 1
 
     def _next(self) -> collections.deque[QueuedRequest[T]] | None:
-        """Where the entry is whose turn it is."""
+        """Return the queue whose first request is next, or None."""
         for priority, queue in self._waiting.items():
             if queue and (priority <= Priority.DELETE or self._has_room(queue[0])):
                 return queue
         return None
 
     def _begins_at_once(self, entry: QueuedRequest[T]) -> bool:
-        """Whether one of the threads that are kept for what is urgent is free for it."""
+        """Check whether a thread that is reserved for urgent requests is free for this one."""
         before = len(self._waiting[Priority.OWN]) + len(self._waiting[Priority.DELETE])
         return entry.priority <= Priority.DELETE and self._running + before < self.threads
 
@@ -188,7 +197,7 @@ class AdmissionQueue(Generic[T]):
             self._running_refusable += one * entry.refusable
 
     def _least_important(self, new: QueuedRequest[T]) -> QueuedRequest[T] | None:
-        """Who goes: of equals the one that came last. None if nobody may be refused."""
+        """Return the request to refuse: of equal ones the newest. None if none may be refused."""
         for priority in reversed(Priority):
             if priority <= new.priority:
                 break
@@ -199,11 +208,11 @@ class AdmissionQueue(Generic[T]):
 
 
 class Throttle:
-    """Refuses on the asker's side what the other one would refuse anyway, so that saying no costs it little.
+    """Refuses requests at the client that an overloaded server would refuse anyway, which costs the server nothing.
 
-    Of each priority it refuses a part at random as soon as, within the last `WINDOW` seconds, the other side has
-    refused more than it answered, and `FREE` beside. Only what that side said counts: so it is open again so soon
-    after the last refusal. One call that went wrong on a quiet day refuses nobody.
+    For each priority, it refuses a random share once the server refused more than it accepted within the last `WINDOW`
+    seconds, and `FREE` more. Only replies of the server count, so the throttle opens as soon as the server accepts
+    again. A single failure refuses nobody.
     """
 
     WINDOW = 2.0
@@ -212,30 +221,30 @@ class Throttle:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: For each part of the window: when it began, and by priority how many were told something, and answered.
+        #: Parts of the window: the start, and by priority the number of replies and of accepted requests.
         self._parts: collections.deque[tuple[float, dict[Priority, list[int]]]] = collections.deque()
 
-    def lets(self, priority: Priority) -> bool:
-        """Whether it may be asked for now."""
+    def admits(self, priority: Priority) -> bool:
+        """Decide whether a request of this priority may be sent now."""
         return priority == Priority.OWN or random.random() >= self._refused(priority)
 
-    def told(self, priority: Priority, answered: bool) -> None:
-        """The other side has answered, or refused."""
+    def record(self, priority: Priority, accepted: bool) -> None:
+        """Record whether the server has accepted a request."""
         now = time.monotonic()
         with self._lock:
             self._forget(now)
             if not self._parts or self._parts[-1][0] < now - self.WINDOW / self._PARTS:
-                self._parts.append((now, {each: [0, 0] for each in Priority}))
+                self._parts.append((now, {priority: [0, 0] for priority in Priority}))
             counts = self._parts[-1][1][priority]
             counts[0] += 1
-            counts[1] += answered
+            counts[1] += accepted
 
     def _refused(self, priority: Priority) -> float:
-        """Which part of what is asked for."""
+        """Return the share of requests to refuse."""
         with self._lock:
             self._forget(time.monotonic())
-            told, answered = (sum(each[priority][index] for _, each in self._parts) for index in (0, 1))
-        return max(0.0, (told - 2 * answered - self.FREE) / (told + 1))
+            sent, accepted = (sum(counts[priority][index] for _, counts in self._parts) for index in (0, 1))
+        return max(0.0, (sent - 2 * accepted - self.FREE) / (sent + 1))
 
     def _forget(self, now: float) -> None:
         while self._parts and self._parts[0][0] < now - self.WINDOW:

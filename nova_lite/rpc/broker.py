@@ -1,8 +1,9 @@
-"""What each daemon needs of RabbitMQ, where each has an account of its own.
+"""Permissions of each daemon's RabbitMQ account.
 
-RabbitMQ asks three patterns about names (configure: declare and delete; write: publish to an exchange, bind a queue;
-read: consume, bind to an exchange), and of a topic exchange two more about routing keys. What they cannot prevent is in
-docs/explanation/security-model.md: who may answer calls may send to the default exchange, and so to any queue.
+RabbitMQ checks names against three patterns (configure: declare and delete; write: publish to an exchange, bind a
+queue; read: consume, bind to an exchange). For a topic exchange it checks routing keys against two more.
+Permissions do not prevent everything (docs/explanation/security-model.md): a daemon that replies to calls may publish
+to the default exchange, and so to any queue.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import msgspec
 
 from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, SCHEDULER, check_name
 
-#: The exchange of all messages that are no answers.
+#: The exchange of all messages except replies.
 EXCHANGE = "nova_lite"
 
 _NOTHING = "^$"
 
-#: The topics that a role sends to; ``HOST`` stands for its own host's name, in itself a call to itself.
+#: The topics that a role sends to. ``HOST`` stands for its own host's name; daemons call their own servers.
 _SENDS_TO = {
     API: (r"conductor", r"compute\..+"),
     CONDUCTOR: (r"conductor(\.HOST)?", r"scheduler", r"compute\..+"),
@@ -27,7 +28,7 @@ _SENDS_TO = {
     CONSOLE: (r"conductor", r"compute\..+"),
     MANAGE: (r"conductor", r"compute\..+"),
 }
-#: Those that have a server on the topic of their name.
+#: The roles with a server on the topic of their name.
 _SERVERS = (CONDUCTOR, SCHEDULER, COMPUTE)
 
 
@@ -42,12 +43,12 @@ class Permissions(msgspec.Struct, kw_only=True):
 
 
 def reply_queues(role: str, host: str) -> str:
-    """How the names of the queues begin to which this daemon's calls are answered; the rest is random."""
+    """Return the prefix of the reply queues of a daemon; the rest of their names is random."""
     return f"reply_{role}.{host}."
 
 
 def permissions(role: str, host: str) -> Permissions:
-    """Raises `InvalidInput` for what can be no daemon."""
+    """Return the permissions of a daemon's account. Raises `InvalidInput` for a name that no daemon can have."""
     check_name(role, host)
     name = re.escape(host)
     replies = re.escape(reply_queues(role, host)) + "[0-9a-f]+"
@@ -58,12 +59,12 @@ def permissions(role: str, host: str) -> Permissions:
         exchanges.append(f"{role}_fanout")
         write = ["amq\\.default"]
         bound = rf"{role}(\.{name})?"
-    told = ["scheduler_fanout"] if role == CONDUCTOR else []
+    notified = ["scheduler_fanout"] if role == CONDUCTOR else []
     return Permissions(
-        configure=_any(*exchanges, *told, *queues),
-        write=_any(EXCHANGE, *told, *queues, *write),
+        configure=_any(*exchanges, *notified, *queues),
+        write=_any(EXCHANGE, *notified, *queues, *write),
         read=_any(*(exchanges if role in _SERVERS else ()), *queues),
-        topic_write=_any(*(each.replace("HOST", name) for each in _SENDS_TO[role])),
+        topic_write=_any(*(topic.replace("HOST", name) for topic in _SENDS_TO[role])),
         topic_read=bound if bound == _NOTHING else _any(bound),
     )
 

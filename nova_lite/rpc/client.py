@@ -194,7 +194,7 @@ class _Client:
         key = (method.routed(_Routing.RECEIVER, values), method.name)
         if key not in self._reported:
             self._reported.add(key)
-            LOG.info("A request takes the way of an older version: %s", error.message)
+            LOG.info("Falling back for an older server: %s", error.message)
 
     def _probe(self, message: Message) -> None:
         """Raise `ServiceTooOld` if the server replies that it does not speak the message's version.

@@ -98,7 +98,7 @@ class _Declaration:
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """One RPC method of a contract.
+    """An RPC method of a contract.
 
     ``signature``: the client's, without self. ``routing``: the names of the routing arguments. ``arguments``: the types
     of the arguments that are sent, by name. ``arguments_since``: versions of arguments that were added later.
@@ -148,7 +148,7 @@ class Method:
         return values[self.routing[routing]] if routing in self.routing else None
 
     def priority(self, arguments: Mapping[str, Any], context: RequestContext) -> Priority:
-        """Return the priority of a call. A call that no user asked for is the control plane's own."""
+        """Return the priority of a call. A call without a user is the control plane's own."""
         declared = self.declaration.priority
         if context.user_id is None and not self.declaration.from_guests:
             return Priority.OWN
@@ -245,7 +245,7 @@ read = _class_of_methods(Priority.READ, replay_safe=True)
 #: Reads many things.
 list_ = _class_of_methods(Priority.LIST, replay_safe=True)
 change = _class_of_methods(Priority.CHANGE, replay_safe=False)
-#: Gives back what other requests may wait for.
+#: Releases resources that other requests may wait for.
 delete = _class_of_methods(Priority.DELETE, replay_safe=False)
 #: A daemon's report or query. Accepted work cannot end without it, whoever the user is.
 report = _class_of_methods(Priority.OWN, replay_safe=False)
@@ -263,7 +263,7 @@ def service(topic: str, version: str) -> Callable[[T], T]:
 
 @functools.cache
 def contract_of(protocol: Any) -> Contract:
-    """Return the contract of a Protocol. Raises TypeError for one that contradicts itself."""
+    """Return the contract of a Protocol. Raises TypeError for a Protocol that contradicts itself."""
     topic, version = protocol.__rpc_service__
     functions = {
         name: value for name, value in vars(protocol).items() if inspect.isfunction(value) and not name.startswith("_")

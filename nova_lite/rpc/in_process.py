@@ -1,8 +1,8 @@
 """A transport for tests: client and server in one process, without a broker.
 
-Values become JSON on the way, and errors what they are after a journey over the bus, as with oslo.messaging. A call is
-answered at once. A cast is carried out at once too or, with ``hold_casts``, waits in ``casts`` until `deliver`: a test
-may take messages out of that list, double them or change their order first.
+Values become JSON on the way, and errors are serialised as oslo.messaging does it. A call runs at once. So does a cast;
+with ``hold_casts`` it waits in ``casts`` until `deliver`. Until then a test may drop, double or reorder the messages
+there.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class InProcess:
             self.deliver()
 
     def deliver(self) -> None:
-        """Carry out what was cast, and what is cast meanwhile."""
+        """Handle the waiting casts, and casts that are sent meanwhile."""
         while self.casts:
             message = self.casts.pop(0)
             for endpoint in self._receivers(message):
                 try:
                     _dispatch(endpoint, message)
-                except Exception as error:  # a server logs it, and nobody is told
+                except Exception as error:  # as a server does
                     LOG.warning("Cast %s failed: %r", message.method, error)
 
     def _receivers(self, message: Message) -> list[Endpoint]:

@@ -1,8 +1,8 @@
-"""Ed25519 keys of daemons: a private key file for each, and the list of those that are trusted.
+"""Ed25519 keys of daemons: one private key file for each daemon, and the list of trusted public keys.
 
-Both are in ``[rpc] keys_directory``: ``ROLE.HOST.key`` (PEM, mode 0600, its daemon's own), and ``trusted.json``, which
-is the same everywhere and no secret: the public keys, whose each is, and from when until when. A change of either file
-is noticed within `LOOK_INTERVAL`, and a key that is not known is looked for at once.
+Both are in ``[rpc] keys_directory``. ``ROLE.HOST.key`` (PEM, mode 0600) belongs to its daemon. ``trusted.json`` is the
+same on every host and no secret: public keys, their daemons, and their validity. A change of either file is noticed
+within `LOOK_INTERVAL`. An unknown key makes the list be read again at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.serialization import (
 from nova_lite.base import exceptions, files
 
 API, CONDUCTOR, SCHEDULER, COMPUTE = "api", "conductor", "scheduler", "compute"
-#: The proxies to consoles.
+#: The console proxies.
 CONSOLE = "console"
 #: An operator's ``nova-lite-manage``.
 MANAGE = "manage"
@@ -42,20 +42,20 @@ ROLES = (API, CONDUCTOR, SCHEDULER, COMPUTE, CONSOLE, MANAGE)
 
 TRUSTED = "trusted.json"
 
-#: What to do about a private key that cannot be read.
+#: Hints for a private key file that cannot be read.
 _HINTS = {
     errno.ENOENT: " (nova-lite-manage keys create makes it)",
-    errno.EACCES: " (it is for its daemon's user alone)",
+    errno.EACCES: " (only its daemon's user may read it)",
 }
 
-#: Seconds between two looks whether a file has changed.
+#: Seconds between two checks whether a file has changed.
 LOOK_INTERVAL = 1.0
 
 T = TypeVar("T")
 
 
 class Peer(NamedTuple):
-    """A daemon, as its key names it."""
+    """A daemon: the owner of a key."""
 
     role: str
     host: str
@@ -65,7 +65,7 @@ class Peer(NamedTuple):
 
 
 class TrustedKey(msgspec.Struct, kw_only=True):
-    """``key``: 32 bytes in base64; ``id``: what messages call it, made of it. Times are UTC; None: no end."""
+    """A public key. ``key``: 32 bytes in base64; ``id``: derived from it. Times are UTC; ``not_after`` None: no end."""
 
     id: str
     role: str
@@ -79,7 +79,9 @@ class TrustedKey(msgspec.Struct, kw_only=True):
         return Peer(self.role, self.host)
 
     def is_valid(self, at: float, skew: float = 0.0) -> bool:
-        """``at``: seconds since 1970. ``skew``: by how many a clock may be wrong, where the key was made just now."""
+        """Check whether the key is valid. ``at``: seconds since 1970. ``skew``: how far ahead the key's maker's clock
+        may be.
+        """
         return self.not_before.timestamp() <= at + skew and (self.not_after is None or at < self.not_after.timestamp())
 
 
@@ -96,11 +98,11 @@ def key_id(public: bytes) -> str:
 
 
 def check_name(role: str, host: str) -> None:
-    """Raises `InvalidInput` for what can be no daemon's, or no file's, name."""
+    """Raise `InvalidInput` unless a daemon, and its key file, can have this name."""
     if role not in ROLES:
         raise exceptions.InvalidInput(reason=f"there is no role {role!r} (there are: {', '.join(ROLES)})")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", host):
-        raise exceptions.InvalidInput(reason=f"{host!r} is no name of a host")
+        raise exceptions.InvalidInput(reason=f"{host!r} is not a host name")
 
 
 def private_path(directory: str, role: str, host: str) -> str:
@@ -108,7 +110,7 @@ def private_path(directory: str, role: str, host: str) -> str:
 
 
 class PrivateKey:
-    """``id``: of its public key."""
+    """A private key. ``id``: of its public key."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -121,7 +123,7 @@ class PrivateKey:
 
     @classmethod
     def from_file(cls, path: str) -> PrivateKey:
-        """Raises `ConfigurationError` for one that is not there, is none, or that others may read."""
+        """Read a key. Raises `ConfigurationError` if it is missing, invalid, or readable by others."""
         try:
             with open(path, "rb") as file:
                 mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -135,9 +137,9 @@ class PrivateKey:
         try:
             key = load_pem_private_key(content, None)
         except (ValueError, TypeError) as error:
-            raise exceptions.ConfigurationError(reason=f"{path} holds no private key") from error
+            raise exceptions.ConfigurationError(reason=f"{path} is not a private key") from error
         if not isinstance(key, Ed25519PrivateKey):
-            raise exceptions.ConfigurationError(reason=f"{path} holds no Ed25519 key")
+            raise exceptions.ConfigurationError(reason=f"{path} is not an Ed25519 key")
         return cls(key)
 
     def pem(self) -> bytes:
@@ -149,13 +151,13 @@ class PrivateKey:
     def trusted(
         self, role: str, host: str, since: datetime.datetime, until: datetime.datetime | None = None
     ) -> TrustedKey:
-        """Its entry in the list."""
+        """Return the entry of the key in the list of trusted keys."""
         encoded = base64.b64encode(self.public).decode()
         return TrustedKey(id=self.id, role=role, host=host, key=encoded, not_before=since, not_after=until)
 
 
 def read_trusted(path: str) -> list[TrustedKey]:
-    """Raises `ConfigurationError` for a list that cannot be made sense of, or that others may write."""
+    """Read the list. Raises `ConfigurationError` if it is corrupt, or writable by others."""
     try:
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -168,33 +170,33 @@ def read_trusted(path: str) -> list[TrustedKey]:
         found = msgspec.json.decode(content, type=_List).keys
         for each in found:
             if key_id(base64.b64decode(each.key, validate=True)) != each.id:
-                raise ValueError(f"key {each.id} is not what its id says")
+                raise ValueError(f"the id of key {each.id} does not match it")
             check_name(each.role, each.host)
     except (msgspec.DecodeError, ValueError, exceptions.InvalidInput) as error:
-        raise exceptions.ConfigurationError(reason=f"{path} is no list of trusted keys: {error}") from error
+        raise exceptions.ConfigurationError(reason=f"{path} is not a list of trusted keys: {error}") from error
     return found
 
 
 def write_trusted(path: str, keys: list[TrustedKey]) -> None:
-    """Everybody may read it."""
+    """Write the list, readable by everybody."""
     content = msgspec.json.format(msgspec.json.encode(_List(sorted(keys, key=lambda key: (key.role, key.host)))))
     files.write_atomically(path, content + b"\n", mode=0o644)
 
 
-class _Watched(Generic[T]):
-    """What a file holds. A change that cannot be read leaves it as it was; ``told`` hears of that, once."""
+class _WatchedFile(Generic[T]):
+    """The content of a file that may change. A change to corrupt content is reported once, and ignored."""
 
-    def __init__(self, path: str, read: Callable[[str], T], told: Callable[[str], None]) -> None:
+    def __init__(self, path: str, read: Callable[[str], T], report: Callable[[str], None]) -> None:
         self._path = path
         self._read = read
-        self._told = told
+        self._report = report
         self._lock = threading.Lock()
         self._seen = self._look()
         self._looked = time.monotonic()
         self._value = read(path)
 
     def get(self, at_once: bool = False) -> T:
-        """``at_once``: look, however long ago that was done."""
+        """Return the content. ``at_once``: check the file now, even if it was checked just before."""
         if at_once or time.monotonic() - self._looked >= LOOK_INTERVAL:
             with self._lock:
                 self._looked = time.monotonic()
@@ -204,7 +206,7 @@ class _Watched(Generic[T]):
                     try:
                         self._value = self._read(self._path)
                     except exceptions.ConfigurationError as error:
-                        self._told(error.message)
+                        self._report(error.message)
         return self._value
 
     def _look(self) -> tuple[int, int, int] | None:
@@ -216,17 +218,20 @@ class _Watched(Generic[T]):
 
 
 class Keyring:
-    """The key of one daemon and those that it trusts. ``told``: hears, in a sentence, of a file that was changed for
-    the worse. Raises `ConfigurationError` for files that are unusable from the start."""
+    """The key of one daemon and the keys that it trusts.
+
+    ``report`` receives a message when a file has become unusable. Raises `ConfigurationError` for files that are
+    unusable at the start.
+    """
 
     def __init__(
-        self, directory: str, role: str, host: str, told: Callable[[str], None], beside: Keyring | None = None
+        self, directory: str, role: str, host: str, report: Callable[[str], None], shared: Keyring | None = None
     ) -> None:
-        """``beside``: another of this process, which shares its list."""
+        """Read the key and the list. ``shared``: another keyring of this process, whose list is shared."""
         check_name(role, host)
-        self._private = _Watched(private_path(directory, role, host), PrivateKey.from_file, told)
-        self._trusted: _Watched[dict[str, tuple[TrustedKey, Ed25519PublicKey]]] = (
-            beside._trusted if beside else _Watched(os.path.join(directory, TRUSTED), _by_id, told)
+        self._private = _WatchedFile(private_path(directory, role, host), PrivateKey.from_file, report)
+        self._trusted: _WatchedFile[dict[str, tuple[TrustedKey, Ed25519PublicKey]]] = (
+            shared._trusted if shared else _WatchedFile(os.path.join(directory, TRUSTED), _by_id, report)
         )
 
     @property

@@ -1,10 +1,10 @@
-"""What a server does with more messages than it can carry out, and what a client does that is told so.
+"""Load shedding: a server refuses what it cannot handle in time, and its clients slow down.
 
-oslo.messaging acknowledges each message as it comes and puts it into a queue without end. `Workers` takes the place of
-that queue and of its threads, `Throttled` is around the transport of a client that has users behind it.
+oslo.messaging acknowledges each message as it arrives and puts it into an unlimited queue. `Workers` replaces that
+queue and its threads. `Throttled` wraps the transport of a client that serves users.
 
-A call expires in the broker after its caller's timeout, which it carries as its AMQP expiration; so it needs no clock
-that two machines share. From when it was received on, its age is measured here.
+A call expires in the broker after its caller's timeout, which is its AMQP expiration. So no clocks have to agree. The
+age of a received call is measured here.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from nova_lite.rpc.contract import contract_of
 
 LOG = logging.getLogger(__name__)
 
-#: Of a message: its method, its plain arguments, its context.
+#: Returns the priority of a message from its method, plain arguments and context.
 Classify = Callable[[str, Mapping[str, Any], RequestContext], Priority]
 
-#: What was refused and not yet told so: more is left to the callers' timeouts.
-MOST_REFUSALS = 1000
-#: Seconds that a users' call waits at most for what came after it to be read.
-READING_FIRST = 0.2
-#: Seconds between two lines of the log about it.
-TELL_INTERVAL = 10.0
+#: Refusals that may wait to be sent. The callers of further ones run into their timeouts.
+MAX_REFUSALS = 1000
+#: Longest wait in seconds of a user's call for later messages to be read.
+READ_WAIT = 0.2
+#: Seconds between two log lines about an overload.
+LOG_INTERVAL = 10.0
 
 
 def overloaded(waiting: int, seconds: int) -> exceptions.ServiceUnavailable:
-    """A 503 that older daemons know, too. `is_overloaded` knows it by what it carries."""
+    """Return a 503 that older daemons know, too. `is_overloaded` recognises it by its arguments."""
     return exceptions.ServiceUnavailable(
         "The control plane has more to do than it can; nothing was done. Please try again in a moment.",
         retry_after=seconds,
@@ -54,7 +54,7 @@ def overloaded(waiting: int, seconds: int) -> exceptions.ServiceUnavailable:
 
 
 def silent(seconds: int) -> exceptions.ServiceUnavailable:
-    """A 503: what was asked a moment ago had no answer."""
+    """Return a 503 for a server that did not reply to the last requests."""
     return exceptions.ServiceUnavailable(
         "The control plane does not answer at the moment; nothing was done. Please try again in a moment.",
         retry_after=seconds,
@@ -66,15 +66,17 @@ def is_overloaded(error: Exception) -> bool:
 
 
 class Workers:
-    """The executor of a `SheddingServer`: its threads, and the line before them.
+    """The executor of a `SheddingServer`: its threads, and the queue in front of them.
 
-    Of what waits there, calls are dropped once their caller has given up. A call of less than `Priority.OWN` is refused
-    when there is no room, or when it has waited for ``max_wait`` seconds. A cast is neither: it is the only word
-    of what it says; beyond a measure the server is slow to take more from the broker, where others find them.
+    A waiting call is dropped once its caller has given up. A call below `Priority.OWN` is refused when there is no
+    room, or when it has waited for ``longest_wait`` seconds. A cast is never dropped or refused, because it is not
+    repeated. When many casts wait, the server takes messages from the broker more slowly, so that other servers get
+    them.
 
-    What is in the broker still can be neither judged nor refused, and one thread that reads has no chance against many
-    that work in the same interpreter. So only ``at_once`` users' calls are under way, and the last of these is not
-    begun while ``unread`` says that there is more to read."""
+    Messages that are still in the broker cannot be refused, and one reading thread gets little of the interpreter's
+    lock beside many workers. So only ``at_once`` users' calls run. The last of these waits while ``unread`` returns
+    True.
+    """
 
     def __init__(
         self,
@@ -85,13 +87,13 @@ class Workers:
         max_workers: int,
         unread: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.line: AdmissionQueue[tuple[Callable[[Any], None], Any]] = AdmissionQueue(limit, max_workers, at_once)
+        self.queue: AdmissionQueue[tuple[Callable[[Any], None], Any]] = AdmissionQueue(limit, max_workers, at_once)
         self._unread = unread
         self.expired = 0
         self.refused: collections.Counter[Priority] = collections.Counter()
         self._longest_wait = max_wait
         self._classify = classify
-        self._told = 0.0
+        self._logged = 0.0
         self._counting = threading.Lock()
         self._refusals: collections.deque[Any] = collections.deque()
         self._to_refuse = threading.Semaphore(0)
@@ -102,21 +104,21 @@ class Workers:
             thread.start()
 
     def submit(self, process: Callable[[Any], None], incoming: Any) -> None:
-        """Called by the one thread that reads from the broker, with a list of one message."""
+        """Take a list of one message. Only the thread that reads from the broker calls this."""
         (message,) = incoming
         is_call = getattr(message, "reply_q", None) is not None
         priority = self._priority(message)
         now = time.monotonic()
         timeout = _timeout(message) if is_call else None
         deadline = None if timeout is None else now + timeout
-        gone = self.line.put(QueuedRequest((process, incoming), priority, now, deadline, is_call))
+        gone = self.queue.put(QueuedRequest((process, incoming), priority, now, deadline, is_call))
         if gone is not None:
             self._refuse(gone)
         elif not is_call:
-            self.line.wait_for_room(1.0)
+            self.queue.wait_for_room(1.0)
 
     def shutdown(self, wait: bool = True) -> None:
-        self.line.close()
+        self.queue.close()
         if wait:
             for thread in self._threads:
                 thread.join()
@@ -131,26 +133,26 @@ class Workers:
 
     def _work(self) -> None:
         entry: QueuedRequest[Any] | None = None
-        while (entry := self.line.take(entry)) is not None:
+        while (entry := self.queue.take(entry)) is not None:
             try:
                 process, incoming = entry.item
-                if entry.refusable and entry.priority > Priority.DELETE and self.line.is_crowded:
+                if entry.refusable and entry.priority > Priority.DELETE and self.queue.is_crowded:
                     self._let_read()
                 now = time.monotonic()
                 if entry.deadline is not None and now >= entry.deadline:
                     with self._counting:
                         self.expired += 1
                     metrics.RPC_EXPIRED.inc()
-                    self._tell()
+                    self._log_overload()
                 elif entry.refusable and entry.priority > Priority.OWN and now - entry.since > self._longest_wait:
                     self._refuse(entry)
                 else:
                     process(incoming)
             except Exception:
-                LOG.exception("A message could not be carried out")
+                LOG.exception("A message could not be handled")
 
     def _let_read(self) -> None:
-        end = time.monotonic() + READING_FIRST
+        end = time.monotonic() + READ_WAIT
         while self._unread() and time.monotonic() < end:
             time.sleep(0.002)
 
@@ -158,8 +160,8 @@ class Workers:
         with self._counting:
             self.refused[entry.priority] += 1
         metrics.RPC_REFUSED.labels(entry.priority.name.lower()).inc()
-        self._tell()
-        if len(self._refusals) < MOST_REFUSALS:
+        self._log_overload()
+        if len(self._refusals) < MAX_REFUSALS:
             self._refusals.append(entry.item[1][0])
             self._to_refuse.release()
 
@@ -169,27 +171,27 @@ class Workers:
             message = self._refusals.popleft()
             if message is None:
                 return
-            error = overloaded(self.line.waiting, random.randint(1, 3))
+            error = overloaded(self.queue.waiting, random.randint(1, 3))
             try:
                 message.reply(failure=(type(error), error, None))
             except Exception as failure:
-                LOG.info("A caller could not be told that there is too much to do: %s", failure)
+                LOG.info("A refusal could not be sent: %s", failure)
 
-    def _tell(self) -> None:
+    def _log_overload(self) -> None:
         now = time.monotonic()
-        if now - self._told < TELL_INTERVAL:
+        if now - self._logged < LOG_INTERVAL:
             return
-        self._told = now
+        self._logged = now
         LOG.warning(
-            "There is more to do than can be done: %d wait, %d were refused so far, %d expired",
-            self.line.waiting,
+            "Overloaded: %d messages wait, %d were refused so far, %d expired",
+            self.queue.waiting,
             self.refused.total(),
             self.expired,
         )
 
 
 def _timeout(message: Any) -> float | None:
-    """Seconds for which the caller waits in all, as the message carries them to the broker."""
+    """Return the caller's timeout in seconds, from the message's expiration in the broker."""
     raw = getattr(message.message, "_raw_message", None)
     expiration: Any = raw.properties.get("expiration") if raw is not None else None
     return int(expiration) / 1000 if str(expiration).isdigit() else None
@@ -213,7 +215,10 @@ class SheddingServer(messaging_server.RPCServer):  # type: ignore[misc]
         )
 
     def _unread(self) -> bool:
-        """Whether the broker has sent more than was read. oslo.messaging does not tell, but its connection does."""
+        """Check whether the broker has sent more than was read.
+
+        oslo.messaging has no function for this, so its connection is examined.
+        """
         try:
             used = self._connection().transport
             unread = fcntl.ioctl(used.sock.fileno(), termios.FIONREAD, bytes(4))
@@ -222,15 +227,15 @@ class SheddingServer(messaging_server.RPCServer):  # type: ignore[misc]
             return False
 
     def _connection(self) -> Any:
-        """The broker's, on which messages come."""
+        """Return the broker's connection on which messages arrive."""
         return self.listener._poll_style_listener.conn.channel.connection
 
     def acknowledge(self) -> None:
-        """What was read last, once no more is read."""
+        """Acknowledge the last messages, once no more are read."""
         try:
             patches.acknowledge(self._connection().transport)
         except (AttributeError, OSError) as error:  # another driver; not connected
-            LOG.info("What was read last could not be acknowledged, and may come again: %s", error)
+            LOG.info("The last messages could not be acknowledged, and may be delivered again: %s", error)
 
     @property
     def workers(self) -> Workers | None:
@@ -243,13 +248,15 @@ def server_class(classify: Classify | None) -> type[SheddingServer]:
 
 
 class Throttled:
-    """A way to servers for one who has many users behind him. Of what one topic is asked for it refuses, by itself,
-    about as much as the servers there would, or as stays without an answer."""
+    """A transport for a client that serves users, as the API does.
+
+    It refuses about as many of the service's calls as the servers refuse, or leave without a reply.
+    """
 
     def __init__(self, sender: Sender, protocol: Any) -> None:
         self.conf: cfg.ConfigOpts = sender.conf
         self.throttle = Throttle()
-        #: Whether what was not answered last had no answer at all, and was not refused.
+        #: True if the last failed request had no reply, as opposed to a refusal.
         self._is_silent = False
         self._sender = sender
         self._contract = contract_of(protocol)
@@ -258,21 +265,21 @@ class Throttled:
         if message.topic != self._contract.topic:
             return self._sender.call(message)
         priority = self._contract.priority(message.method, message.arguments, message.context)
-        if not self.throttle.lets(priority):
+        if not self.throttle.admits(priority):
             metrics.THROTTLED.labels(priority.name.lower()).inc()
             raise silent(random.randint(1, 3)) if self._is_silent else overloaded(0, random.randint(1, 3))
-        answered = True
+        accepted = True
         try:
             return self._sender.call(message)
         except exceptions.MessagingUnavailable:
-            answered, self._is_silent = False, True
+            accepted, self._is_silent = False, True
             raise
         except exceptions.ServiceUnavailable as error:
-            answered = not is_overloaded(error)
-            self._is_silent = self._is_silent and answered
+            accepted = not is_overloaded(error)
+            self._is_silent = self._is_silent and accepted
             raise
         finally:
-            self.throttle.told(priority, answered)
+            self.throttle.record(priority, accepted)
 
     def cast(self, message: Message) -> None:
         self._sender.cast(message)

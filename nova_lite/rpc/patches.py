@@ -2,8 +2,8 @@
 
 `PATCHES` is the complete table. `install` verifies each patch against the installed libraries first. A patch that does
 not fit is skipped with a warning; a daemon whose essential patch does not fit does not start. setup.cfg bounds the
-versions of the libraries, so that a new version is tested before it is allowed. ADR 11 says what each patch gains, and
-which patches were removed because they gained too little.
+versions of the libraries, so that a new version is tested before it is allowed. ADR 11 lists the gain of each patch,
+and the patches that were removed because they gained too little.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ _AUTH_RETRY_STEP = 0.25
 def _retry_refused_consumers() -> None:
     """Wait between attempts to consume.
 
-    oslo.messaging waits for a broker that is away, but not for one that refuses. Its two reading threads would try
+    oslo.messaging waits for a broker that is away, but not for a broker that refuses. Its two reading threads would try
     and log thousands of times a second.
     """
     consume = impl_rabbit.Connection.consume
@@ -160,7 +160,7 @@ def _give_up_during_alarms() -> None:
 
     oslo.messaging waits for the broker's confirmation without end, because the broker's heartbeats keep the connection
     alive. The broker notifies senders that it is blocked. The connection is then reset and not closed: after a close,
-    the broker would still take the message once the alarm is over, although the user was told that nothing was done.
+    the broker would still take the message once the alarm is over, although the user got an error.
     """
     publish, on_blocked = impl_rabbit.Connection._publish, impl_rabbit.Connection._on_connection_blocked
 
@@ -520,7 +520,7 @@ _PUBLISH = (
 )
 _READ = ("self", "n", "initial", "_errnos")
 
-#: All patches. One that wraps the function of another one stands before it.
+#: All patches, in the order in which they wrap each other's functions.
 PATCHES = (
     Patch(
         "reply-queue-names",

@@ -1,9 +1,9 @@
-"""RPC servers that notice when nobody can reach them any more, and connect anew.
+"""RPC servers that notice when no message reaches them any more, and connect again.
 
-A consumer may be lost while its daemon lives and the broker answers: a firewall forgot the connection, somebody took
-the binding away, every thread of the pool hangs. Heartbeats go out all the same, so the control plane goes on sending
-work that nobody hears. Therefore each server is called by its own daemon through the broker, now and then. One that has
-more to do than it can answers late, and hears all the same.
+A consumer may be lost while its daemon lives and the broker replies: a firewall dropped the connection, the binding was
+deleted, or every thread hangs. Heartbeats still go out, so the control plane keeps sending work that is never received.
+Therefore each daemon calls its own server through the broker from time to time. A server that is merely busy replies
+late, and is not replaced.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LOG = logging.getLogger(__name__)
 
 
 class SelfCheckingServer:
-    """A `RpcServer` on ``topic.server`` (and ``topic``), which can be replaced while its daemon works on.
+    """An `RpcServer` on ``topic.server`` (and ``topic``) that can be replaced while its daemon runs.
 
-    ``shared``: whether messages to ``topic`` matter, too. ``deaf`` is set by `check` when the server has to be replaced
-    by `connect_anew`, and cleared by that, or by an answer that came after all.
+    ``shared``: check messages to ``topic``, too. `check` sets ``deaf`` when the server has to be replaced by
+    `reconnect`. `reconnect`, or a late reply, clears it.
     """
 
     def __init__(self, transport: Transport, server: str, endpoint: Endpoint, shared: bool = False) -> None:
@@ -40,7 +40,7 @@ class SelfCheckingServer:
         self.deaf = threading.Event()
 
     def start(self) -> None:
-        """Raises `MessagingUnavailable` when the broker is away."""
+        """Start the server. Raises `MessagingUnavailable` when the broker is away."""
         self._server.start()
         metrics.add_gauges(self, self._states)
 
@@ -50,9 +50,9 @@ class SelfCheckingServer:
 
     def _states(self) -> Iterable[tuple[str, metrics.Sample]]:
         if (workers := self._server.workers) is not None:
-            yield metrics.sample(metrics.RPC_WAITING, workers.line.waiting)
-            yield metrics.sample(metrics.RPC_RUNNING, workers.line.running)
-            yield metrics.sample(metrics.RPC_OLDEST, workers.line.oldest())
+            yield metrics.sample(metrics.RPC_WAITING, workers.queue.waiting)
+            yield metrics.sample(metrics.RPC_RUNNING, workers.queue.running)
+            yield metrics.sample(metrics.RPC_OLDEST, workers.queue.oldest())
         for target in self._targets if None in self._targets else ():
             queue = self._topic if target is None else f"{self._topic}.{target}"
             yield metrics.sample(metrics.QUEUE_DEPTH, self._transport.depth(queue), queue)
@@ -61,8 +61,10 @@ class SelfCheckingServer:
         self._server.wait()
 
     def check(self) -> None:
-        """Call oneself; to be repeated every ``[rpc] self_check_interval``. Says nothing of a broker that takes no
-        connections: that is no deafness, and the daemon's heartbeat tells of it."""
+        """Call this server through the broker, every ``[rpc] self_check_interval``.
+
+        Skip the check while the broker accepts no connections: the daemon's heartbeat reports that.
+        """
         try:
             require_broker(self._transport)
         except exceptions.MessagingUnavailable:
@@ -83,18 +85,21 @@ class SelfCheckingServer:
             self.deaf.set()
 
     def _is_busy(self) -> bool:
-        """Whether all threads are taken, and some have ended what they were at since the last time."""
+        """Check whether all threads are busy, and some have finished a message since the last check."""
         workers = self._server.workers
         if workers is None:
             return False
-        before, self._finished = self._finished, workers.line.finished
-        return workers.line.is_full and self._finished > before
+        before, self._finished = self._finished, workers.queue.finished
+        return workers.queue.is_full and self._finished > before
 
-    def connect_anew(self) -> None:
-        """Serve over new connections. The old ones are given up in the background, after what came through them has
-        ended. Raises `MessagingUnavailable` when the broker is away; the old server is kept then."""
+    def reconnect(self) -> None:
+        """Serve over new connections.
+
+        The old connections are closed in the background, once their messages are handled. Raises `MessagingUnavailable`
+        when the broker is away; the old server then stays.
+        """
         LOG.error(
-            "Messages to %s.%s do not come in (%d calls to itself had no answer): new connections are made",
+            "No messages reach %s.%s (%d calls to itself had no reply): connecting again",
             self._topic,
             self._name,
             self._misses,
@@ -107,10 +112,10 @@ class SelfCheckingServer:
         threading.Thread(target=self._retire, args=(old,), name="retire-server", daemon=True).start()
         self._misses = self._finished = 0
         self.deaf.clear()
-        LOG.warning("Messages to %s.%s are taken over new connections", self._topic, self._name)
+        LOG.warning("%s.%s is served over new connections", self._topic, self._name)
 
     def _retire(self, old: RpcServer) -> None:
-        """What was sent to it just now may be lost, as when a daemon is stopped."""
+        """Stop the old server. Messages that were just sent to it may be lost, as when a daemon stops."""
         old.stop()
         old.wait()
         LOG.info("The old server of %s.%s has ended", self._topic, self._name)

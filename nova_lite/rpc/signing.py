@@ -1,15 +1,15 @@
-"""Messages are signed by the key of who sends them, and verified before anything is done.
+"""Signatures of messages: the sender signs with its key, and the receiver verifies before anything is done.
 
-A signature is an item of the message's context. It covers the topic and the server that the message is for, method,
-version, arguments, context, an id that is new for each time that it is sent, and the time of that. The receiver knows
-by the key who has sent it (`nova_lite.rpc.keys`), refuses what is too old or was there before, and asks the contract's
-rows (`nova_lite.rpc.permissions`) whether that one may ask this. Answers are signed, too, for the id of their call.
+A signature is an item of the message's context. It covers topic, server, method, version, arguments, context, a unique
+id and the time of sending. The receiver derives the sender from the key (`nova_lite.rpc.keys`). It refuses messages
+that are too old or were received before. Then it checks the method's access rule (`nova_lite.rpc.permissions`). Replies
+are signed for the id of their call.
 
-Who asks says that it takes the answer as text, which is encoded once, signed as it is, and decoded when it has been
-verified. Others, and daemons of earlier versions, are answered by a value, of which both sides have to make the same
-text first, and the bus two more: of a list of 50 servers that was a third of what it took.
+A caller may accept the reply as text. Such a reply is encoded once, signed as it is, and decoded after verification.
+Other callers, and daemons of earlier versions, get a value. Both sides then encode it once more to sign and to verify
+it.
 
-Who sends again signs anew, so that a repeated message is none that was replayed.
+A sender that repeats a message signs it again, so that it does not count as replayed.
 """
 
 from __future__ import annotations
@@ -48,27 +48,30 @@ ALLOWED_REMOTE_EXMODS = [exceptions.WIRE_MODULE]
 
 OFF, PERMISSIVE, REQUIRED = "off", "permissive", "required"
 
-#: The items of a context in which a message's signature travels, and in which the verified sender is told within the
-#: process; and the one that tells a signed answer.
-SIGNATURE, SENDER, ANSWER = "signature", "verified_sender", "nova_lite.signed"
+#: Items of a context: the signature of a message, and (within the process) the verified sender. And the item that marks
+#: a signed reply.
+SIGNATURE, SENDER, SIGNED = "signature", "verified_sender", "nova_lite.signed"
 
-#: What oslo.messaging adds to a context on its way.
+#: Items that oslo.messaging adds to a context.
 _ADDED = frozenset({SIGNATURE, SENDER, "client_timeout", "msg_id", "reply_q", "conf"})
 
-_MESSAGE, _ANSWER, _ANSWER_TEXT = b"nova_lite message 1\n", b"nova_lite answer 1\n", b"nova_lite answer 2\n"
+_MESSAGE, _REPLY, _REPLY_TEXT = b"nova_lite message 1\n", b"nova_lite answer 1\n", b"nova_lite answer 2\n"
 
-#: The item of a signature by which an answer is asked for as text, and that of an answer which has it.
+#: Item of a signature: the caller accepts the reply as text. Item of a reply: the text.
 _TEXT = "text"
 
-#: Into how many parts the time is cut for which ids are remembered, bytes of an id, and how many of them are few.
+#: Number of parts of a replay cache's lifetime, bytes of an id, and the largest number of ids in one string.
 _PARTS = 8
 _ID_BYTES = 16
 _FEW = 512
 
 
 class Clock:
-    """The time, in seconds since 1970. The machine's clock is believed to have jumped once it has stood so for
-    ``patience`` seconds; until then the time goes on from what it was."""
+    """The time, in seconds since 1970.
+
+    A jump of the machine's clock counts only after ``patience`` seconds. Until then the time continues from its old
+    value.
+    """
 
     def __init__(self, patience: float = 30.0) -> None:
         self._patience = patience
@@ -94,7 +97,7 @@ def _uptime() -> float:
 
 
 def _has(ids: bytes | bytearray, message_id: bytes) -> bool:
-    """Whether it is one of ``ids``, which are one after the other."""
+    """Check whether ``message_id`` is in ``ids``, which are concatenated."""
     at = ids.find(message_id)
     while at > 0 and at % _ID_BYTES:  # the end of one and the beginning of the next
         at = ids.find(message_id, at + 1)
@@ -102,8 +105,10 @@ def _has(ids: bytes | bytearray, message_id: bytes) -> bool:
 
 
 class _Ids:
-    """Many ids, each of `_ID_BYTES`, one after the other: 100,000 of a busy sender take 2 MB so, and took 10.6 as a
-    set. They are divided by their hash, which no sender knows before, so that few are looked through."""
+    """A set of many ids of `_ID_BYTES` each, in concatenated form, which needs a fifth of a set's memory.
+
+    The ids are divided by their hash, which no sender can predict, so that each search is short.
+    """
 
     __slots__ = ("_buckets", "_count")
 
@@ -117,7 +122,7 @@ class _Ids:
         return self._count
 
     def add(self, message_id: bytes) -> bool:
-        """False if it is there."""
+        """Add an id. Return False if it is there already."""
         bucket = self._buckets[hash(message_id) % len(self._buckets)]
         if _has(bucket, message_id):
             return False
@@ -127,13 +132,15 @@ class _Ids:
 
 
 class ReplayCache:
-    """The ids of one sender's messages that were there, for ``lifetime`` seconds of their own time. When there are more
-    than ``limit``, the oldest are forgotten, and nothing as old as they is taken any more."""
+    """The ids of one sender's messages of the last ``lifetime`` seconds, by the messages' own time.
+
+    Beyond ``limit`` ids, the oldest are dropped. Messages as old as those are then refused.
+    """
 
     def __init__(self, lifetime: float, limit: int) -> None:
         self._slice = lifetime / _PARTS
         self._limit = limit
-        #: Few ids as one string: there are thousands of senders that have few.
+        #: Few ids are one string, because there are thousands of senders with few messages.
         self._parts: dict[int, bytes | _Ids] = {}
         self._count = 0
         self._floor = 0
@@ -143,12 +150,14 @@ class ReplayCache:
         return self._count
 
     def add(self, message_id: bytes, sent: float, oldest: float) -> bool:
-        """False if it was there before, or may have been. ``oldest``: what is older is refused anyway."""
+        """Add an id. Return False if the message was received before, or may have been. ``oldest``: the time limit of
+        messages.
+        """
         part = int(sent // self._slice)
         with self._lock:
             self._floor = max(self._floor, int(oldest // self._slice))
             if self._parts and min(self._parts) < self._floor:
-                for old in [each for each in self._parts if each < self._floor]:
+                for old in [part for part in self._parts if part < self._floor]:
                     self._forget(old)
             if part < self._floor or not self._put(part, message_id):
                 return False
@@ -160,7 +169,7 @@ class ReplayCache:
             return True
 
     def _put(self, part: int, message_id: bytes) -> bool:
-        """False if it is there."""
+        """Store an id. Return False if it is there already."""
         ids = self._parts.get(part, b"")
         if isinstance(ids, _Ids):
             return ids.add(message_id)
@@ -176,10 +185,10 @@ class ReplayCache:
 
 
 class Signing:
-    """What one process signs with, and what it believes. ``role`` and ``host``: who it is.
+    """Signs and verifies messages for one daemon, ``role`` on ``host``.
 
-    Raises `ConfigurationError` unless ``[rpc] keys_directory`` has what it needs; without that option nothing is signed
-    or verified.
+    Raises `ConfigurationError` if ``[rpc] keys_directory`` lacks a file. Without that option nothing is signed or
+    verified.
     """
 
     def __init__(
@@ -187,12 +196,12 @@ class Signing:
         conf: cfg.ConfigOpts,
         role: str | None = None,
         host: str | None = None,
-        beside: Signing | None = None,
+        shared: Signing | None = None,
     ) -> None:
-        """``beside``: what another daemon of this process signs with, whose list and clock are shared."""
+        """Read the keys. ``shared``: signing of another daemon in this process, with the same list and clock."""
         options = conf.rpc
         self.mode = options.signing or (REQUIRED if options.keys_directory else OFF)
-        self.clock: Clock = beside.clock if beside else Clock()
+        self.clock: Clock = shared.clock if shared else Clock()
         self._lifetime, self._skew = float(options.signature_lifetime), float(options.clock_skew)
         self._limit = options.replay_cache_size
         self._seen: dict[tuple[str, str, str], ReplayCache] = {}
@@ -205,13 +214,13 @@ class Signing:
             raise exceptions.ConfigurationError(reason=f"[rpc] signing = {self.mode} needs [rpc] keys_directory")
         if role is None:
             raise exceptions.ConfigurationError(reason="[rpc] signing: this program has no role to sign as")
-        ring = beside._ring if beside else None
-        self._ring = Keyring(options.keys_directory, role, host or conf.host, _tell_of_file, ring)
+        ring = shared._ring if shared else None
+        self._ring = Keyring(options.keys_directory, role, host or conf.host, _report_file, ring)
 
     # --- who sends
 
     def signed(self, message: Message) -> tuple[dict[str, Any], str | None]:
-        """The message's context as it is to be sent, and the id that the answer will be about."""
+        """Return the message's context with a signature, and the id that the reply will be signed for."""
         values = message.context.to_rpc()
         if self._ring is None:
             return values, None
@@ -222,22 +231,24 @@ class Signing:
         header = {"key": key.id, "id": message_id, "time": sent, "server": message.server, _TEXT: True}
         return values | {SIGNATURE: header | {"signature": _text(key.sign(data))}}, message_id
 
-    def opened(self, message: Message, message_id: str | None, answer: Any) -> Any:
-        """What an answer says, of the type that the message ``returns``; raises the error that it tells. One that its
-        receiver has not signed for this call is none: `MessagingUnavailable`."""
-        header = answer.get(ANSWER) if isinstance(answer, dict) else None
+    def opened(self, message: Message, message_id: str | None, response: Any) -> Any:
+        """Return the content of a reply, of the type that the message ``returns``, or raise the error in it.
+
+        Raises `MessagingUnavailable` for a reply that its server has not signed for this call.
+        """
+        header = response.get(SIGNED) if isinstance(response, dict) else None
         if self._ring is None or message_id is None:
-            return to_typed(answer, message.returns)
+            return to_typed(response, message.returns)
         if header is None:
             if self.mode == REQUIRED:
                 self._distrust(message, "it is not signed")
-            return to_typed(answer, message.returns)
-        text, failure = answer.get(_TEXT), answer.get("failure")
+            return to_typed(response, message.returns)
+        text, failure = response.get(_TEXT), response.get("failure")
         try:
             if text is None:
-                data = _answer(message_id, answer.get("result"), failure)
+                data = _reply(message_id, response.get("result"), failure)
             else:
-                data, failure = _answer_text(message_id, text), None
+                data, failure = _reply_text(message_id, text), None
             peer = self._verified(header, data).peer
         except _Refused as refused:
             self._distrust(message, str(refused))
@@ -249,28 +260,31 @@ class Signing:
             raise common.deserialize_remote_exception(failure, ALLOWED_REMOTE_EXMODS)
         if text is not None:
             return _decoder(message.returns).decode(text)
-        return to_typed(answer.get("result"), message.returns)
+        return to_typed(response.get("result"), message.returns)
 
     def unsigned_failure(self, message: Message, message_id: str | None, error: Exception) -> Exception:
-        """What is to be raised for an error that came back without a signature: that the service is not available is
-        believed, as whoever can say so could also have kept the answer back."""
+        """Return the error to raise for an error without a signature.
+
+        A report that the service is unavailable is trusted: whoever can forge it could also drop the reply.
+        """
         if self.mode != REQUIRED or message_id is None:
             return error
         if isinstance(error, exceptions.ServiceUnavailable) and not isinstance(error, exceptions.HostNotAdmitted):
             return error
-        LOG.error("The answer of %s to %s is not believed: it is not signed", message.topic, message.method)
+        LOG.error("The reply of %s to %s is not trusted: it is not signed", message.topic, message.method)
         return exceptions.MessagingUnavailable(what=message.method)
 
     @staticmethod
     def _distrust(message: Message, why: str) -> NoReturn:
-        LOG.error("The answer of %s to %s is not believed: %s", message.topic, message.method, why)
+        LOG.error("The reply of %s to %s is not trusted: %s", message.topic, message.method, why)
         raise exceptions.MessagingUnavailable(what=message.method)
 
     # --- who receives
 
     def sender_of(self, topic: str, server: str, incoming: Any) -> Peer | None:
-        """Who has sent a message, which is taken for the first time; None for an unsigned one that is let through.
-        Raises `_Refused`."""
+        """Verify a message and return its sender, or None for an unsigned message that is let through. Raises
+        `_Refused`.
+        """
         header = incoming.ctxt.get(SIGNATURE)
         if self._ring is None:
             return None
@@ -300,30 +314,30 @@ class Signing:
             raise _Refused("it was taken before: it is replayed", peer)
         return peer
 
-    def answer(self, incoming: Any, result: Any, failure: str | None) -> Any:
-        """What is sent back to a signed call, with its ``result`` or the ``failure`` as oslo.messaging writes it."""
-        asked = incoming.ctxt[SIGNATURE]
-        message_id = asked["id"]
+    def reply(self, incoming: Any, result: Any, failure: str | None) -> Any:
+        """Return the signed reply to a call, with its ``result`` or the ``failure`` as oslo.messaging encodes it."""
+        header = incoming.ctxt[SIGNATURE]
+        message_id = header["id"]
         assert self._ring is not None
         key = self._ring.own
-        text = _encoded(result) if failure is None and asked.get(_TEXT) is True else None
+        text = _encoded(result) if failure is None and header.get(_TEXT) is True else None
         body: dict[str, Any]
         if text is not None:
-            body, data = {_TEXT: text}, _answer_text(message_id, text)
+            body, data = {_TEXT: text}, _reply_text(message_id, text)
         else:
             body = {"result": result} if failure is None else {"failure": failure}
-            data = _answer(message_id, result, failure)
-        return body | {ANSWER: {"key": key.id, "signature": _text(key.sign(data))}}
+            data = _reply(message_id, result, failure)
+        return body | {SIGNED: {"key": key.id, "signature": _text(key.sign(data))}}
 
     def _unsigned_came(self, method: str) -> None:
         if self.mode == REQUIRED:
             raise _Refused("it is not signed")
         if method not in self._unsigned and len(self._unsigned) < 1000:
             self._unsigned.add(method)
-            LOG.warning("Messages that are not signed come in (%s), as [rpc] signing = permissive lets them", method)
+            LOG.warning("Unsigned messages arrive (%s); [rpc] signing = permissive accepts them", method)
 
     def _check_time(self, peer: Peer, sent: float) -> float:
-        """Returns the time before which nothing is taken."""
+        """Return the time before which messages are refused. Raises `_Refused`."""
         now = self.clock.time()
         if sent > now + self._skew:
             raise _Refused(
@@ -341,7 +355,7 @@ class Signing:
         return oldest
 
     def _verified(self, header: Mapping[str, Any], data: bytes) -> TrustedKey:
-        """Whose key it is that has signed ``data``."""
+        """Return the key that has signed ``data``. Raises `_Refused`."""
         assert self._ring is not None
         found: tuple[TrustedKey, Ed25519PublicKey] | None = self._ring.find(str(header["key"]))
         if found is None:
@@ -359,7 +373,7 @@ class Signing:
 
 
 class _Refused(Exception):
-    """``peer``: whose message it is, as far as that is known."""
+    """A refused message. ``peer``: its sender, if known."""
 
     def __init__(self, why: str, peer: Peer | None = None) -> None:
         super().__init__(why)
@@ -367,7 +381,7 @@ class _Refused(Exception):
 
 
 class SignatureVerifier:
-    """Before oslo.messaging's ``dispatcher`` of one server: verifies each message, and signs what is answered."""
+    """Wraps oslo.messaging's ``dispatcher`` of one server: verifies each message, and signs the replies."""
 
     def __init__(self, dispatcher: Any, signing: Signing, endpoint: Endpoint, server: str) -> None:
         self._dispatcher = dispatcher
@@ -389,13 +403,13 @@ class SignatureVerifier:
             self._refuse(method, refused)
         incoming.ctxt = {**incoming.ctxt, SENDER: sender}
         if sender is None:
-            answer = self._dispatcher.dispatch(incoming)
+            response = self._dispatcher.dispatch(incoming)
         else:
-            answer = self._answered(incoming, method, lambda: self._dispatcher.dispatch(incoming))
-        # RabbitMQ's messages can be answered later (`nova_lite.rpc.patches`), another driver's cannot.
-        return answer if hasattr(incoming, "reply_q") else wait_for(answer)
+            response = self._signed_reply(incoming, method, lambda: self._dispatcher.dispatch(incoming))
+        # RabbitMQ's messages accept a later reply (`nova_lite.rpc.patches`), those of other drivers do not.
+        return response if hasattr(incoming, "reply_q") else wait_for(response)
 
-    def _answered(self, incoming: Any, method: str, get: Callable[[], Any]) -> Any:
+    def _signed_reply(self, incoming: Any, method: str, get: Callable[[], Any]) -> Any:
         try:
             result, failure = get(), None
         except messaging.ExpectedException as expected:
@@ -404,14 +418,14 @@ class SignatureVerifier:
             LOG.error("RPC method %s cannot be served: %s: %s", method, type(error).__name__, error)
             result, failure = None, sys.exc_info()
         if isinstance(result, ResponseFuture):
-            return result.map(lambda get: self._answered(incoming, method, get))
-        return self._answer(incoming, result, failure)
+            return result.map(lambda get: self._signed_reply(incoming, method, get))
+        return self._sign(incoming, result, failure)
 
-    def _answer(self, incoming: Any, result: Any, failure: Any) -> Any:
+    def _sign(self, incoming: Any, result: Any, failure: Any) -> Any:
         if not incoming.msg_id:
             return None
-        told = None if failure is None else common.serialize_remote_exception(failure)
-        return self._signing.answer(incoming, result, told)
+        encoded = None if failure is None else common.serialize_remote_exception(failure)
+        return self._signing.reply(incoming, result, encoded)
 
     def _check(self, method: str, sender: Peer, arguments: Mapping[str, Any]) -> None:
         rules = self._endpoint.access
@@ -431,7 +445,7 @@ class SignatureVerifier:
             raise messaging.ExpectedException() from None
 
     def _refuse(self, method: str, refused: _Refused) -> NoReturn:
-        """One line here, and the same to whoever asked: an operator's mistake is to be seen on either side."""
+        """Log the refusal, and send the same text to the caller: operators look on either side."""
         who = f" of {refused.peer}" if refused.peer else ""
         method = (method if str(method).isidentifier() else repr(method))[:64]
         error = exceptions.MessageRefused(topic=self._endpoint.topic, server=self._server, method=method, why=refused)
@@ -443,7 +457,7 @@ class SignatureVerifier:
 
 
 _NOBODY = AccessRule(frozenset())
-#: What the endpoint does not serve, which is told by oslo.messaging's own error.
+#: Rule of methods that the endpoint does not serve: oslo.messaging has an error of its own for them.
 _ANYBODY = AccessRule(frozenset(ROLES))
 
 
@@ -457,21 +471,21 @@ def _covered(
     message_id: str,
     sent: Any,
 ) -> bytes:
-    """What the signature of a message is about."""
+    """Return the bytes that the signature of a message covers."""
     return _MESSAGE + _plain([topic, server, method, version, message_id, sent, context, arguments])
 
 
-def _answer(message_id: str, result: Any, failure: str | None) -> bytes:
-    return _ANSWER + _plain([message_id, result, failure])
+def _reply(message_id: str, result: Any, failure: str | None) -> bytes:
+    return _REPLY + _plain([message_id, result, failure])
 
 
-def _answer_text(message_id: str, text: str) -> bytes:
-    """The id is in quotes, so that no other one with the beginning of a text makes the same bytes."""
-    return _ANSWER_TEXT + _plain(message_id) + text.encode()
+def _reply_text(message_id: str, text: str) -> bytes:
+    """Return the signed bytes of a reply. The id is quoted, so that no other id and text give the same bytes."""
+    return _REPLY_TEXT + _plain(message_id) + text.encode()
 
 
 def _encoded(result: Any) -> str | None:
-    """None of what is no UTF-8, as a lone surrogate that came by a file's name."""
+    """Encode a result. Return None for text that is not UTF-8, such as a lone surrogate from a file name."""
     try:
         return msgspec.json.encode(result).decode()
     except (ValueError, OverflowError):
@@ -484,7 +498,7 @@ def _decoder(hint: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _plain(value: Any) -> bytes:
-    """The same bytes for the same plain value, on either side of the bus."""
+    """Encode a plain value. Both sides get the same bytes for the same value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -492,5 +506,5 @@ def _text(signature: bytes) -> str:
     return base64.b64encode(signature).decode()
 
 
-def _tell_of_file(trouble: str) -> None:
-    LOG.error("The keys in use are kept: %s", trouble)
+def _report_file(problem: str) -> None:
+    LOG.error("The daemon goes on with its previous keys: %s", problem)

@@ -1,4 +1,4 @@
-"""The way over the message broker: oslo.messaging's transport, clients and servers."""
+"""The transport over the message broker: oslo.messaging's transports, clients and servers."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _BROKER_ERRORS = (
 
 
 class ContextSerializer(messaging.Serializer):  # type: ignore[misc]
-    """Makes a `RequestContext` of what a message carries. `Transport`, `proxy` and `Endpoint` make values plain.
+    """Converts between `RequestContext` and plain values. `Transport`, `proxy` and `Endpoint` convert the arguments.
 
-    A compute host speaks for no user, and is no admin, whatever its message says: what it may is its role's.
+    A compute host acts for no user and is no admin, whatever its message says: its role alone decides what it may do.
     """
 
     def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
@@ -64,13 +64,12 @@ class ContextSerializer(messaging.Serializer):  # type: ignore[misc]
 
 
 class Transport:
-    """This process's way to the broker for ``[DEFAULT] transport_url``: an oslo.messaging transport, which `renew`
-    replaces when nothing gets through it any more. ``conf`` must be oslo.config's global object. ``role`` and ``host``
-    (default: ``[DEFAULT] host``) are those of the key that signs what is sent; `beside` is for a process that is many
-    hosts.
+    """Connections of this process to the broker at ``[DEFAULT] transport_url``: an oslo.messaging transport.
 
-    Whoever uses one has taken it, and gives it back. One that was replaced is closed once nobody uses it: a call that
-    waits for its answer, or a server that ends what it is at.
+    `renew` replaces a transport that no message passes any more. A replaced transport is closed when its last user has
+    released it: a call that waits for its reply, or a server that finishes its messages. ``conf`` must be oslo.config's
+    global object. ``role`` and ``host`` (default: ``[DEFAULT] host``) select the key that signs messages. `share` is
+    for a process that acts as many hosts.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, role: str | None = None, host: str | None = None) -> None:
@@ -80,23 +79,23 @@ class Transport:
         self._users: Counter[Any] = Counter()
         self._replies = reply_queues(role or "client", host or conf.host)
         self._current = self._connect()
-        self._answered_on: Any = None
+        self._replied_on: Any = None
         self._made: tuple[Any, Any] = (None, None)
 
     def call(self, message: Message) -> Any:
         failure: Exception | None = None
         with self._connected() as (transport, client):
             try:
-                if self._answered_on is not transport:
-                    # The first call opens the connection for replies, which waits for the broker without end.
+                if self._replied_on is not transport:
+                    # The first call opens the connection for replies, and would wait for an absent broker without end.
                     require_broker(self)
                 context, message_id = self.signing.signed(message)
                 try:
-                    answer = self._prepared(client, message).call(context, message.method, **message.arguments)
+                    response = self._prepared(client, message).call(context, message.method, **message.arguments)
                 except exceptions.NovaLiteException as error:
                     raise self.signing.unsigned_failure(message, message_id, error) from error
-                self._answered_on = transport
-                return self.signing.opened(message, message_id, answer)
+                self._replied_on = transport
+                return self.signing.opened(message, message_id, response)
             except _BROKER_ERRORS as error:
                 failure = error
             except exceptions.MessageRefused as error:
@@ -107,7 +106,7 @@ class Transport:
                 if error.exc_type in ("UnsupportedVersion", "NoSuchMethod"):
                     raise message.too_old() from None
                 raise
-        # while an exception is handled, oslo.log repeats it at the end of the line
+        # Outside the handler: oslo.log appends an exception that is being handled to the line.
         metrics.RPC_FAILED.labels(message.topic, message.method).inc()
         LOG.warning("Call %s to %s failed: %s", message.method, message.topic, _one_line(failure))
         raise exceptions.MessagingUnavailable(what=message.method) from failure
@@ -135,12 +134,12 @@ class Transport:
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[tuple[Any, Any]]:
-        """An oslo.messaging transport, and a client of it."""
+        """Provide an oslo.messaging transport and a client of it."""
         transport = self.take()
         try:
             yield transport, self._client_of(transport)
         finally:
-            self.give_back(transport)
+            self.release(transport)
 
     def _client_of(self, transport: Any) -> Any:
         made_for, client = self._made
@@ -149,13 +148,13 @@ class Transport:
                 transport,
                 messaging.Target(),
                 serializer=ContextSerializer(),
-                retry=0,  # a broker that is away is an answer at once; who can wait tries again (users get a 503)
+                retry=0,  # an absent broker is an error at once: users get a 503, other callers retry
             )
             self._made = (transport, client)
         return client
 
     def depth(self, queue: str) -> int:
-        """How many messages wait in the broker, in a queue that there is. Raises `MessagingUnavailable`."""
+        """Return the number of messages that wait in a queue of the broker. Raises `MessagingUnavailable`."""
         host, *_ = messaging.TransportURL.parse(self.conf).hosts or [None]
         if host is None or not host.hostname:
             return 0
@@ -176,39 +175,42 @@ class Transport:
             raise exceptions.MessagingUnavailable(what=f"depth of {queue}") from error
 
     def take(self) -> Any:
-        """The oslo.messaging transport to use now."""
+        """Return the current oslo.messaging transport. The caller passes it to `release` later."""
         with self._lock:
             self._users[self._current] += 1
             return self._current
 
-    def give_back(self, used: Any) -> None:
+    def release(self, used: Any) -> None:
         with self._lock:
             self._users[used] -= 1
-        self._close_if_over(used)
+        self._close_if_unused(used)
 
     def renew(self) -> None:
-        """From now on everybody takes a new one, with connections of its own."""
+        """Replace the oslo.messaging transport by a new one, with new connections."""
         fresh = self._connect()
         with self._lock:
             old, self._current = self._current, fresh
-        self._close_if_over(old)
+        self._close_if_unused(old)
 
     def _connect(self) -> Any:
+        """Connect, with reply queues of a name that the broker's permissions can protect (`nova_lite.rpc.broker`)."""
         made = _oslo_transport(self.conf)
         patches.name_reply_queues(made, self._replies)
         return made
 
-    def beside(self, role: str, host: str) -> Transport:
-        """The same connections, for another daemon that this process is, with a key of its own: a simulation of many
-        hosts needs no thousand connections."""
-        return _Beside(self, role, host)
+    def share(self, role: str, host: str) -> Transport:
+        """Return a transport of another daemon in this process: the same connections, another key.
+
+        A simulation of many hosts then needs few connections.
+        """
+        return _SharedTransport(self, role, host)
 
     def cleanup(self) -> None:
-        """Close the connections; nothing can be sent any more."""
+        """Close the connections. Nothing can be sent afterwards."""
         self._current.cleanup()
 
-    def _close_if_over(self, transport: Any) -> None:
-        """In a thread: a connection that nothing gets through may take long to close."""
+    def _close_if_unused(self, transport: Any) -> None:
+        """Close a replaced transport without users, in a thread: a broken connection may take long to close."""
         with self._lock:
             if transport is self._current or self._users[transport] > 0:
                 return
@@ -216,27 +218,29 @@ class Transport:
         threading.Thread(target=transport.cleanup, name="close-transport", daemon=True).start()
 
 
-class _Beside(Transport):
+class _SharedTransport(Transport):
     def __init__(self, other: Transport, role: str, host: str) -> None:
         self.conf = other.conf
         self.signing = Signing(other.conf, role, host, other.signing)
         self._other = other
-        self._answered_on = None
+        self._replied_on = None
 
     def _client_of(self, transport: Any) -> Any:
         return self._other._client_of(transport)
 
     def take(self) -> Any:
+        """Return the current oslo.messaging transport. The caller passes it to `release` later."""
         return self._other.take()
 
-    def give_back(self, used: Any) -> None:
-        self._other.give_back(used)
+    def release(self, used: Any) -> None:
+        self._other.release(used)
 
     def renew(self) -> None:
+        """Replace the oslo.messaging transport by a new one, with new connections."""
         self._other.renew()
 
     def cleanup(self) -> None:
-        """The connections are the other's."""
+        """Do nothing: the connections belong to the other transport."""
 
 
 def _oslo_transport(conf: cfg.ConfigOpts) -> Any:
@@ -250,8 +254,7 @@ def _oslo_transport(conf: cfg.ConfigOpts) -> Any:
 
 
 class RpcServer:
-    """An RPC server on the endpoint's ``topic`` and ``topic.server``; to be started once, then stopped and waited
-    for."""
+    """An RPC server on the endpoint's ``topic`` and ``topic.server``. Start it once, then stop it and wait."""
 
     def __init__(self, transport: Transport, server: str, endpoint: Endpoint) -> None:
         self._transport = transport
@@ -268,10 +271,12 @@ class RpcServer:
         self._server.dispatcher = SignatureVerifier(self._server.dispatcher, transport.signing, endpoint, server)
 
     def start(self) -> None:
-        """Raises `MessagingUnavailable` at once when the broker is away or refuses us; oslo.messaging itself would try
-        again without end, deaf to the signal that stops the daemon."""
+        """Start the server. Raises `MessagingUnavailable` at once when the broker is away or refuses the daemon.
+
+        oslo.messaging itself would retry without end, and would ignore the signal that stops the daemon.
+        """
         with contextlib.ExitStack() as undo:
-            undo.callback(self._transport.give_back, self._taken)
+            undo.callback(self._transport.release, self._taken)
             require_broker(self._transport)
             try:
                 self._server.start()
@@ -283,7 +288,7 @@ class RpcServer:
 
     @property
     def workers(self) -> load_shedding.Workers | None:
-        """None before the start."""
+        """The server's threads; None before the start."""
         workers: load_shedding.Workers | None = self._server.workers
         return workers
 
@@ -293,13 +298,13 @@ class RpcServer:
         self._server.acknowledge()
 
     def wait(self) -> None:
-        """Until what it is at has ended."""
+        """Wait until the running messages have ended."""
         self._server.wait()
-        self._transport.give_back(self._taken)
+        self._transport.release(self._taken)
 
 
 def require_broker(transport: Transport, timeout: float = 2.0) -> None:
-    """Return if one of the transport's brokers takes connections, else raise `MessagingUnavailable`."""
+    """Return if one of the transport's brokers accepts connections; else raise `MessagingUnavailable`."""
     hosts = [
         (host.hostname, host.port or 5672)
         for host in messaging.TransportURL.parse(transport.conf).hosts

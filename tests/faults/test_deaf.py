@@ -19,9 +19,9 @@ self_check_misses = 5
 [oslo_messaging_rabbit]
 heartbeat_timeout_threshold = 20
 """
-NOTICED = "do not come in"
+NOTICED = "No messages reach"
 ENDED = "The old server of"
-HEALED = "are taken over new connections"
+HEALED = "is served over new connections"
 #: Time to settle. Due commands are repeated every 3 s here. Until the broker drops a half-dead consumer, that consumer
 #: gets every second message of its queue.
 SETTLE_SECONDS = 180.0

@@ -236,7 +236,7 @@ class Fleet:
     def start(self, hosts: dict[str, Iterable[tuple[str, int]]]) -> None:
         """Register these with their domains; returns when all serve."""
         for name, domains in hosts.items():
-            conductor = rpc.proxy(ConductorRPC, self._transport.beside(keys.COMPUTE, name))
+            conductor = rpc.proxy(ConductorRPC, self._transport.share(keys.COMPUTE, name))
             self.hosts[name] = Host(name, conductor, domains, self.capacity, self._compare_seconds, self.counts)
             self._wishes.put(("consume", name))
         for done in [self._pool.submit(self._enter, self.hosts[name]) for name in hosts]:

@@ -96,7 +96,7 @@ def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
 def test_calls_that_nobody_waits_for_are_not_carried_out(site: Site) -> None:
     """Three threads have reads, the fourth is kept for what is urgent; the other reads wait."""
     running = [site.ask(f"running-{number}") for number in range(3)]
-    wait_for("they are begun", lambda: site.workers.line.running == 3)
+    wait_for("they are begun", lambda: site.workers.queue.running == 3)
     waiting = [site.ask(f"waiting-{number}") for number in range(3)]
     for each in (*running, *waiting):
         with pytest.raises(exceptions.MessagingUnavailable):
@@ -118,9 +118,9 @@ def test_the_socket_tells_what_was_not_read(site: Site) -> None:
 
 def test_overload_excess_is_refused_at_once_and_deletes_succeed(site: Site) -> None:
     running = [site.ask(f"running-{number}") for number in range(3)]
-    wait_for("they are begun", lambda: site.workers.line.running == 3)
+    wait_for("they are begun", lambda: site.workers.queue.running == 3)
     waiting = [site.ask(f"waiting-{number}") for number in range(4)]
-    wait_for("they wait", lambda: site.workers.line.waiting == 4)
+    wait_for("they wait", lambda: site.workers.queue.waiting == 4)
     started = time.monotonic()
     with pytest.raises(exceptions.ServiceUnavailable) as refused:
         site.ask("too-much").result(30)

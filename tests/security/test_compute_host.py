@@ -440,7 +440,7 @@ def test_forged_answers_are_not_believed(cloud: SecuredCloud, attacker: Attacker
         cloud.signal("conductor", signal.SIGCONT)
         tap.close()
     assert answers[0].status_code == 503, answers[0].text
-    assert "The answer of conductor to instance_get is not believed: it is not signed" in cloud.text_of("api")
+    assert "The reply of conductor to instance_get is not trusted: it is not signed" in cloud.text_of("api")
     path = f"/servers/{servers[VICTIM]}"
     wait_for("the conductor answers", lambda: cloud.request("GET", path).status_code == 200)
 
@@ -511,7 +511,7 @@ def test_secrets_are_their_daemons_own(cloud: SecuredCloud) -> None:
 def test_keys_are_replaced_while_servers_come_and_go(cloud: SecuredCloud, servers: dict[str, str]) -> None:
     """Each daemon's key is replaced: no message is refused, and no caller waits."""
     refusals = {name: cloud.text_of(name).count(" is refused: ") for name in cloud.names}
-    unbelieved = cloud.text_of("api").count("is not believed")
+    unbelieved = cloud.text_of("api").count("is not trusted")
     answers: list[int] = []
     over = threading.Event()
 
@@ -533,7 +533,7 @@ def test_keys_are_replaced_while_servers_come_and_go(cloud: SecuredCloud, server
     assert len({each.id for each in after} - before) == len(cloud.names)
     assert set(answers) == {200} and len(answers) > 10
     assert {name: cloud.text_of(name).count(" is refused: ") for name in cloud.names} == refusals
-    assert cloud.text_of("api").count("is not believed") == unbelieved
+    assert cloud.text_of("api").count("is not trusted") == unbelieved
 
 
 def test_cloud_works_after_all_attacks(cloud: SecuredCloud, servers: dict[str, str]) -> None:

@@ -46,7 +46,7 @@ from nova_lite.db.engine import Database
 
 Function = Callable[..., Any]
 
-#: Those that only read, on one consistent snapshot.
+#: Functions that only read, on one consistent snapshot.
 READS: dict[str, Function] = {
     "action_get": action_log.get,
     "action_list": action_log.list_,
@@ -154,11 +154,11 @@ WRITES: dict[str, Function] = {
 }
 
 
-#: What these are about belongs to the network service, where that keeps the ports.
+#: Prefixes of methods about resources of the network service, if that service has the ports.
 _OF_PORTS = ("security_group_", "floating_ip_")
 
-#: Then it is asked for these (`nova_lite.conductor.endpoints.interfaces.PortEndpoints`).
-_ASKED_FOR = (
+#: Methods that then call the service (`nova_lite.conductor.endpoints.interfaces.PortEndpoints`).
+_BY_NETWORK_SERVICE = (
     "network_list",
     "instance_security_groups",
     "instance_security_group_add",
@@ -167,14 +167,14 @@ _ASKED_FOR = (
 
 
 def functions(db: Database, conf: cfg.ConfigOpts, without_ports: bool = False) -> dict[str, Function]:
-    """What `rpc.Endpoint` serves of them. ``without_ports``: another service has ports and what belongs to them."""
+    """Return the functions for `rpc.Endpoint`. ``without_ports``: the network service has the ports."""
 
     reads = {name: _served(db.read, function, conf) for name, function in READS.items()}
     every = reads | {name: _served(db.write, function, conf) for name, function in WRITES.items()}
     if not without_ports:
         return every
-    left = {name: function for name, function in every.items() if name not in _ASKED_FOR}
-    return {name: _elsewhere(each) if name.startswith(_OF_PORTS) else each for name, each in left.items()}
+    left = {name: function for name, function in every.items() if name not in _BY_NETWORK_SERVICE}
+    return {name: _elsewhere(function) if name.startswith(_OF_PORTS) else function for name, function in left.items()}
 
 
 def _elsewhere(function: Function) -> Function:
@@ -204,9 +204,9 @@ def _served(run: Function, function: Function, conf: cfg.ConfigOpts) -> Function
 
 @functools.cache
 def _shape(function: Function) -> tuple[set[str], inspect.Signature, dict[str, Any]]:
-    """Which of ``conf`` and ``context`` it takes; the signature that it is served with, and the types in that."""
+    """Return which of ``conf`` and ``context`` the function takes, then the signature and the types to serve."""
     parameters, hints = inspect.signature(function).parameters, typing.get_type_hints(function)
     own = {"uow", "conf", "context"} & parameters.keys()
-    sent = [each for name, each in parameters.items() if name not in own]
+    sent = [parameter for name, parameter in parameters.items() if name not in own]
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_ONLY)
     return own, inspect.Signature([context, *sent]), {name: hints[name] for name in hints if name not in own}

@@ -1,4 +1,4 @@
-"""RPC methods about images that ask who is there, or also touch files."""
+"""RPC methods about images that depend on the caller, or also change files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ImageEndpoints:
         return self.db.write(images.update, context, image_id, changes, expected_status)
 
     def image_delete(self, context: RequestContext, image_id: str) -> None:
-        """Delete the row, then the file, which nobody asks for without its row; instances have copies."""
+        """Delete the row, then the file. Without its row nobody requests the file; instances have copies."""
         image = self.db.write(images.delete, context, image_id)
         try:
             store.remove(self.conf.image.store_path, image.id)
@@ -53,11 +53,11 @@ class ImageEndpoints:
             try:
                 self.compute.cache_images(context, host, found)
             except exceptions.MessagingUnavailable as error:
-                LOG.warning("Host %s is not told to cache images: %s", host, error.message)
+                LOG.warning("Host %s could not be asked to cache images: %s", host, error.message)
 
 
 def _compute_host(context: RequestContext) -> str | None:
-    """The host that asks, if it is one."""
+    """Return the calling compute host, or None for other callers."""
     sender = context.sender
     return sender.host if sender is not None and sender.role == COMPUTE else None
 

@@ -1,7 +1,7 @@
-"""RPC methods about interfaces that another service has: where they are, whether they are connected, in which groups.
+"""RPC methods about the interfaces that a network service such as Neutron has: host, connection, groups.
 
-Each asks between two transactions. What is recorded is only what was known of an instance's ports before: one that
-came or went meanwhile is its action's.
+Each method queries the service between two transactions. Only ports that the instance had before the query are
+recorded. A port that came or went meanwhile belongs to another action.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ class NetworkServiceEndpoints:
 
     def interfaces_bind(self, context: RequestContext, instance_uuid: str, host: str) -> BuildNetworks:
         call = self.db.read(self._of_host, instance_uuid, host, NetworkMethod.BIND)
-        return BuildNetworks(vifs=self._ask(call) if self.network.has_remote_ports else call.vifs)
+        return BuildNetworks(vifs=self._call_service(call) if self.network.has_remote_ports else call.vifs)
 
     def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, refresh: bool) -> bool:
         call = self.db.read(self._of_host, instance_uuid, host, NetworkMethod.LOOK)
-        vifs = self._ask(call) if refresh and self.network.has_remote_ports else call.vifs
+        vifs = self._call_service(call) if refresh and self.network.has_remote_ports else call.vifs
         return all(vif.active for vif in vifs)
 
     def _of_host(self, uow: UnitOfWork, instance_uuid: str, host: str, method: NetworkMethod) -> NetworkCall:
-        """Raises `StaleReport` unless the instance is the host's, coming or on its way from there."""
+        """Return a call about the instance. Raises `StaleReport` unless the instance is on the host, or moves to or
+        from it.
+        """
         if instance_uuid not in instances.concerned_with(uow, host):
             raise exceptions.StaleReport(instance_id=instance_uuid, generation=0, host=host)
         instance = instances.get_row(uow, get_admin_context(), instance_uuid)
@@ -49,13 +51,13 @@ class NetworkServiceEndpoints:
     # --- events
 
     def interfaces_event(self, context: RequestContext, instance_uuid: str, event: str, port_id: str | None) -> None:
-        """What says all by itself is written down; else the service is asked what there is."""
+        """Record an event that says everything; after other events, query the network service."""
         if not self.network.has_remote_ports:
             return
         if event in (PLUGGED, UNPLUGGED) and port_id:
             self.db.write(self._plugged, instance_uuid, port_id, event == PLUGGED)
             return
-        self._ask(self.db.read(self._of_anybody, get_admin_context(), instance_uuid, NetworkMethod.LOOK))
+        self._call_service(self.db.read(self._of_anybody, get_admin_context(), instance_uuid, NetworkMethod.LOOK))
 
     def _plugged(self, uow: UnitOfWork, instance_uuid: str, port_id: str, active: bool) -> None:
         instances.lock(uow, instance_uuid)
@@ -74,8 +76,8 @@ class NetworkServiceEndpoints:
 
     # ---
 
-    def _ask(self, call: NetworkCall) -> list[VIF]:
-        """Has it done, and writes down what there is then."""
+    def _call_service(self, call: NetworkCall) -> list[VIF]:
+        """Call the network service, and record the ports that it returns."""
         vifs: list[VIF] = self.network.call(call)
         return self.db.write(self._record, call, vifs)
 
@@ -83,43 +85,46 @@ class NetworkServiceEndpoints:
         if instances.lock(uow, call.instance_uuid) is None:
             return vifs
         store = networks.Store(uow)
-        news = {vif.id: vif for vif in vifs}
-        gone = {vif.id for vif in call.vifs} - news.keys()
+        updated = {vif.id: vif for vif in vifs}
+        gone = {vif.id for vif in call.vifs} - updated.keys()
         now = [vif for vif in store.recorded(call.instance_uuid) if vif.id not in gone]
         for vif in now:
-            if vif.id in news:
-                news[vif.id].state, news[vif.id].position = vif.state, vif.position
-        store.record(call.instance_uuid, [news.get(vif.id, vif) for vif in now])
+            if vif.id in updated:
+                updated[vif.id].state, updated[vif.id].position = vif.state, vif.position
+        store.record(call.instance_uuid, [updated.get(vif.id, vif) for vif in now])
         return vifs
 
 
 class PortEndpoints(NetworkServiceEndpoints):
-    """And what is the network service's where that keeps the ports: networks, and the security groups of servers."""
+    """RPC methods where the network service has all ports: also networks, and the security groups of servers."""
 
     # --- security groups of a server
 
     def instance_security_groups(self, context: RequestContext, instance_uuid: str) -> list[SecurityGroup]:
         call = self.db.read(self._of_anybody, context, instance_uuid, NetworkMethod.LOOK)
-        found = _groups_of(self._ask(call))
-        return [SecurityGroup(id=each, name=name, project_id=call.project_id) for each, name in found.items()]
+        found = _groups_of(self._call_service(call))
+        return [SecurityGroup(id=group_id, name=name, project_id=call.project_id) for group_id, name in found.items()]
 
     def instance_security_group_add(self, context: RequestContext, instance_uuid: str, name: str) -> None:
         call = self._to_regroup(context, instance_uuid, name)
         call.method = NetworkMethod.JOIN
-        self._ask(call)
+        self._call_service(call)
 
     def instance_security_group_remove(self, context: RequestContext, instance_uuid: str, name: str) -> None:
         call = self._to_regroup(context, instance_uuid, name)
         (group,) = call.security_groups
         if group not in _groups_of(
-            self._ask(msgspec.structs.replace(call, method=NetworkMethod.LOOK, security_groups=[]))
+            self._call_service(msgspec.structs.replace(call, method=NetworkMethod.LOOK, security_groups=[]))
         ):
             raise exceptions.SecurityGroupNotAssociated(name=name, instance_id=instance_uuid)
         call.method = NetworkMethod.LEAVE
-        self._ask(call)
+        self._call_service(call)
 
     def _to_regroup(self, context: RequestContext, instance_uuid: str, name: str) -> NetworkCall:
-        """All its ports, and the group of its project that is meant, by name or id; raises a 404 or a 409."""
+        """Return a call with all ports of the instance and this group of its project.
+
+        ``name``: name or id of the group. Raises a 404 or a 409.
+        """
         call = self.db.read(self._changeable, context, instance_uuid)
         owner = get_admin_context()
         owner.project_id = call.project_id
@@ -145,7 +150,9 @@ class PortEndpoints(NetworkServiceEndpoints):
 
 
 def _groups_of(vifs: list[VIF]) -> dict[str, str]:
-    """Names by ids."""
+    """Return the names of the groups, by id."""
     return {
-        each: name for vif in vifs for each, name in zip(vif.security_group_ids, vif.security_groups or (), strict=True)
+        group_id: name
+        for vif in vifs
+        for group_id, name in zip(vif.security_group_ids, vif.security_groups or (), strict=True)
     }

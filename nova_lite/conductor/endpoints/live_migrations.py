@@ -1,6 +1,7 @@
-"""RPC methods of live migrations that go on: how far they are, and what the user wants of them.
+"""RPC methods of running live migrations: their progress, and the user's control of them.
 
-That wish is kept with the action; the source, which tells its progress every second or so, is answered it.
+The user's request is stored with the action. The source reports its progress about every second, and gets that request
+as the reply.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ KIND = operations.LIVE_MIGRATE.kind
 
 
 class LiveMigrationEndpoints:
-    """RPC methods of the source's host, and of the API."""
+    """RPC methods for the source host and the API."""
 
     def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
         self.db = db
@@ -35,7 +36,7 @@ class LiveMigrationEndpoints:
     def _progress(
         self, uow: UnitOfWork, host: str, action_id: int, sequence: int, progress: MigrationProgress
     ) -> MigrationControl:
-        """A migration that nobody waits for any more is to end."""
+        """Record the progress. A migration that the conductor no longer waits for is to be aborted."""
         ctx = action_for_command(uow, host, action_id, sequence)
         row = None if ctx is None else server_migrations.current(uow, ctx.instance.uuid)
         if ctx is None or row is None:
@@ -93,7 +94,7 @@ _PARTS = ("total", "processed", "remaining")
 def _going_on(
     uow: UnitOfWork, context: RequestContext, instance_uuid: str, method: str
 ) -> tuple[Instance, InstanceAction]:
-    """The instance and its open live migration; raises a 404 or a 409."""
+    """Return the instance and its running live migration. Raises a 404 or a 409."""
     instance = instances.get_row(uow, context, instance_uuid, lock=True)
     action = actions.find_open(uow, instance_uuid, KIND)
     if action is None or instance.task_state != states.MIGRATING:

@@ -1,7 +1,7 @@
-"""RPC methods about volumes, and the driving of what was accepted of them.
+"""RPC methods about volumes, and the dispatch of accepted work on their files.
 
-A request is accepted in one transaction, with a row of `volume_tasks` where a file has to change. A host does that, and
-reports; whatever is lost on the way is sent again by the reconciler's sweep.
+A request is accepted in one transaction, with a row of `volume_tasks` if a file has to change. A host changes the file
+and reports the result. The reconciler sends lost work again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nova_lite.objects import Image, Volume, VolumeSnapshot, VolumeVerb, VolumeW
 
 LOG = logging.getLogger(__name__)
 
-#: What `volume_create` makes ids of, so that a repeated request makes nothing twice.
+#: Namespace of volume ids, which derive from the request: a repeated request gets the same id.
 _NAMESPACE = uuid.UUID("0f3c52a4-6a0b-4ad1-9a8f-6b7d1f1f4c55")
 
 #: States in which a volume may be deleted.
@@ -38,7 +38,7 @@ class VolumeEndpoints:
     # --- accept
 
     def volume_create(self, context: RequestContext, volume: Volume, images: dict[str, Image]) -> Volume:
-        """``volume``: what was asked for; its ``image`` says no more than which. ``images``: as the API knows them."""
+        """Accept a volume. The ``image`` of ``volume`` only names the image. ``images``: descriptions by the API."""
         return self.db.write(self._create_volume, context, volume, images)
 
     def _create_volume(
@@ -90,7 +90,7 @@ class VolumeEndpoints:
         self._accept(uow, context, VolumeVerb.DELETE, row.id)
 
     def volume_extend(self, context: RequestContext, volume_id: str, size: int, attached: bool) -> None:
-        """``attached``: also one that a server has."""
+        """Accept a new size. ``attached``: also for a volume that a server has."""
         self.db.write(self._extend_volume, context, volume_id, size, attached)
 
     def _extend_volume(
@@ -113,7 +113,7 @@ class VolumeEndpoints:
         self._accept(uow, context, VolumeVerb.EXTEND, row.id, **known)
 
     def snapshot_create(self, context: RequestContext, snapshot: VolumeSnapshot, force: bool = False) -> VolumeSnapshot:
-        """``force``: also of one that a server has."""
+        """Accept a snapshot. ``force``: also of a volume that a server has."""
         return self.db.write(self._create_snapshot, context, snapshot, force)
 
     def _create_snapshot(
@@ -173,7 +173,7 @@ class VolumeEndpoints:
     ) -> None:
         instance = instances.get_row(uow, context, instance_uuid, lock=True)
         devices = block_devices.of(instance)
-        found = next((each for each in devices if each.volume_id == volume_id), None)
+        found = next((device for device in devices if device.volume_id == volume_id), None)
         if found is None:
             raise exceptions.VolumeBDMNotFound(instance_uuid=instance_uuid, volume_id=volume_id)
         found.delete_on_termination = flag
@@ -188,19 +188,19 @@ class VolumeEndpoints:
         reads: str | None = None,
         **payload: Any,
     ) -> None:
-        """The work is due; it is sent with the commit, or by the next sweep."""
+        """Write a due task. It is sent after the commit; else the reconciler sends it."""
         task = volume_tasks.add(uow, str(context.request_id), verb, volume_id, reads, **payload)
         send: Callable[[], None] = functools.partial(self.drive, task.id)
         uow.after_commit.append(lambda: self.engine.in_background(send))
 
-    # --- drive
+    # --- dispatch
 
     def due(self) -> list[int]:
-        """Work that was not done in time, to be driven again."""
+        """Return work that is due, to be sent again."""
         return self.db.read(volume_tasks.due, self.conf.conductor.reconcile_batch)
 
     def drive(self, task_id: int) -> None:
-        """Send it, or end it past its deadline."""
+        """Send a task to its host, or end it after its deadline."""
         sent = self.db.write(self._take_volume_work, task_id)
         if sent is None:
             return
@@ -210,7 +210,7 @@ class VolumeEndpoints:
         except exceptions.ServiceTooOld as error:
             self.finish_volume_work(get_admin_context(), host, task_id, error.message)
         except exceptions.MessagingUnavailable as error:
-            LOG.warning("The %s of volume %s could not be sent: %s", work.verb, work.volume_id, error.message)
+            LOG.warning("%s of volume %s could not be sent: %s", work.verb, work.volume_id, error.message)
 
     def _take_volume_work(self, uow: UnitOfWork, task_id: int) -> tuple[str, VolumeWork] | None:
         task = volume_tasks.lock(uow, task_id)
@@ -223,7 +223,7 @@ class VolumeEndpoints:
         return None if task.host is None else (task.host, volume_tasks.work(task))
 
     def finish_volume_work(self, context: RequestContext, host: str, task_id: int, error: str | None) -> None:
-        """Reporting twice is harmless; so is a host whose work was given to another one meanwhile."""
+        """Record the result of a task. Repeated reports are harmless, and those of a host that no longer has it."""
         self.db.write(self._finish_volume_work, host, task_id, error)
 
     def _finish_volume_work(self, uow: UnitOfWork, host: str, task_id: int, error: str | None) -> None:
@@ -233,7 +233,7 @@ class VolumeEndpoints:
 
     def _end(self, uow: UnitOfWork, task: models.VolumeTask, error: str | None) -> None:
         if error is not None:
-            LOG.warning("The %s of volume %s has failed: %s", task.verb, task.volume_id, error)
+            LOG.warning("%s of volume %s has failed: %s", task.verb, task.volume_id, error)
         verb, snapshot_id = VolumeVerb(task.verb), task.payload.get("snapshot_id")
         snapshot = None if snapshot_id is None else uow.session.get(models.VolumeSnapshot, snapshot_id)
         volume = volumes.by_id(uow, task.volume_id, lock=True)

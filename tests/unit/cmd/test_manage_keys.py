@@ -44,7 +44,7 @@ def test_create(tool: Tool, directory: Path) -> None:
 
 @pytest.mark.parametrize("host", ["../x", "a/b", "", ".x", "a b"])
 def test_names_that_are_none(tool: Tool, directory: Path, host: str) -> None:
-    assert "is no name of a host" in tool.fails("keys", "create", "compute", host)
+    assert "is not a host name" in tool.fails("keys", "create", "compute", host)
     assert not directory.exists() or os.listdir(directory) == []
 
 
@@ -103,7 +103,7 @@ def test_a_list_that_is_broken_is_not_overwritten(tool: Tool, directory: Path) -
     trusted = directory / "trusted.json"
     trusted.write_text(trusted.read_text().replace('"id": "', '"id": "0'))
     before = trusted.read_text()
-    assert "is not what its id says" in tool.fails("keys", "create", "compute", "host-1")
+    assert "does not match it" in tool.fails("keys", "create", "compute", "host-1")
     assert trusted.read_text() == before
     assert not (directory / "compute.host-1.key").exists()
 

@@ -99,12 +99,12 @@ def test_a_throttle_opens_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission.time, "monotonic", lambda: now[0])
     throttle = Throttle()
     for _ in range(100):
-        throttle.told(Priority.LIST, answered=False)
-        throttle.told(Priority.READ, answered=True)
-    assert sum(throttle.lets(Priority.LIST) for _ in range(100)) < 20
-    assert all(throttle.lets(each) for each in (Priority.OWN, Priority.READ, Priority.DELETE) for _ in range(100))
+        throttle.record(Priority.LIST, accepted=False)
+        throttle.record(Priority.READ, accepted=True)
+    assert sum(throttle.admits(Priority.LIST) for _ in range(100)) < 20
+    assert all(throttle.admits(each) for each in (Priority.OWN, Priority.READ, Priority.DELETE) for _ in range(100))
     now[0] += Throttle.WINDOW + 0.1
-    assert all(throttle.lets(Priority.LIST) for _ in range(100))
+    assert all(throttle.admits(Priority.LIST) for _ in range(100))
 
 
 @pytest.mark.parametrize(("answered", "refused"), [(100, 0.0), (50, 0.0), (25, 0.45), (10, 0.75), (0, 0.95)])
@@ -112,16 +112,16 @@ def test_a_throttle_refuses_by_what_the_other_side_does(answered: int, refused: 
     """``answered``: of a hundred."""
     throttle = Throttle()
     for number in range(100):
-        throttle.told(Priority.LIST, answered=number < answered)
+        throttle.record(Priority.LIST, accepted=number < answered)
     assert throttle._refused(Priority.LIST) == pytest.approx(refused, abs=0.02)
 
 
 def test_a_few_calls_that_go_wrong_shut_nobody_out() -> None:
     throttle = Throttle()
     for _ in range(Throttle.FREE):
-        throttle.told(Priority.READ, answered=False)
+        throttle.record(Priority.READ, accepted=False)
         assert throttle._refused(Priority.READ) == 0
-    throttle.told(Priority.READ, answered=False)
+    throttle.record(Priority.READ, accepted=False)
     assert throttle._refused(Priority.READ) > 0
 
 
@@ -130,12 +130,12 @@ def test_what_it_refuses_itself_keeps_it_shut_no_longer(monkeypatch: pytest.Monk
     monkeypatch.setattr(admission.time, "monotonic", lambda: now[0])
     throttle = Throttle()
     for _ in range(100):
-        throttle.told(Priority.LIST, answered=False)
+        throttle.record(Priority.LIST, accepted=False)
     for _ in range(30):
         now[0] += Throttle.WINDOW / 20
         for _ in range(50):
-            if throttle.lets(Priority.LIST):
-                throttle.told(Priority.LIST, answered=True)
+            if throttle.admits(Priority.LIST):
+                throttle.record(Priority.LIST, accepted=True)
     assert throttle._refused(Priority.LIST) == 0
 
 

@@ -98,8 +98,8 @@ def test_fallback_is_logged_once(client: NewRPC, caplog: pytest.LogCaptureFixtur
     caplog.set_level(logging.INFO)
     for _ in range(3):
         client.is_open(CONTEXT)
-    assert [record.message for record in caplog.records if "older version" in record.message] == [
-        "A request takes the way of an older version: The scheduler service is too old for is_open: it speaks 1.0, "
+    assert [record.message for record in caplog.records if "older server" in record.message] == [
+        "Falling back for an older server: The scheduler service is too old for is_open: it speaks 1.0, "
         "1.1 is needed; upgrade it."
     ]
 

@@ -82,7 +82,7 @@ def pool() -> Iterator[Callable[..., Pool]]:
 def occupied(pool: Pool) -> None:
     """The only thread has something to do."""
     pool.send(Incoming("report_state"))
-    wait_for("it is begun", lambda: pool.workers.line.running == 1)
+    wait_for("it is begun", lambda: pool.workers.queue.running == 1)
 
 
 def test_a_call_whose_caller_has_given_up_is_not_carried_out(pool: Callable[..., Pool]) -> None:
@@ -263,7 +263,7 @@ def test_a_server_that_is_merely_busy_is_not_deaf(
     server.start()
     try:
         no_answer()
-        line = server._server.workers.line  # type: ignore[union-attr]
+        line = server._server.workers.queue  # type: ignore[union-attr]
         line._running = line.threads
         for _ in range(4):
             line._finished += progress

@@ -126,13 +126,13 @@ def test_what_it_is_at_goes_on_over_the_old_connections(transport: rpc.Transport
     caller.start()
     assert slow.begun.wait(10)
     before = transport.take()
-    transport.give_back(before)
+    transport.release(before)
 
-    server.connect_anew()
+    server.reconnect()
     server.check()
     assert not server.deaf.is_set()
     after = transport.take()
-    transport.give_back(after)
+    transport.release(after)
     assert after is not before
 
     slow.may_end.set()
@@ -150,5 +150,5 @@ def test_a_transport_is_closed_when_its_last_user_is_done(
     monkeypatch.setattr(used, "cleanup", closed.set)
     transport.renew()
     assert not closed.wait(0.1)
-    transport.give_back(used)
+    transport.release(used)
     assert closed.wait(10)

@@ -24,7 +24,7 @@ from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.rpc import keys, permissions, signing
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.keys import Keyring, PrivateKey
-from nova_lite.rpc.signing import ANSWER, SIGNATURE, Clock, ReplayCache
+from nova_lite.rpc.signing import SIGNATURE, SIGNED, Clock, ReplayCache
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 
 
@@ -407,21 +407,21 @@ def answered(bench: Bench, change: Any) -> None:
 
 def test_an_answer_is_believed_of_whom_was_asked_alone(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     answered(bench, lambda answer: {"again": "mine"})
-    assert "is not believed: it is not signed" in caplog.text
+    assert "is not trusted: it is not signed" in caplog.text
     for change in ({"text": "{}"}, {"text": None, "result": {"again": {"a": 1}}}, {"text": None, "failure": "{}"}):
         caplog.clear()
         answered(bench, lambda answer, change=change: answer | change)
-        assert "is not believed: its signature is wrong" in caplog.text
+        assert "is not trusted: its signature is wrong" in caplog.text
     for text in (7, {}, b"{}"):
         caplog.clear()
         answered(bench, lambda answer, text=text: answer | {"text": text})
-        assert "is not believed: its signature cannot be read" in caplog.text
+        assert "is not trusted: its signature cannot be read" in caplog.text
     host = bench.sender(rpc.COMPUTE, "host-1").signing
     forger = bench.sender(rpc.API, "web")
 
     def forged(answer: Any) -> Any:
         incoming = type("", (), {"ctxt": {SIGNATURE: {"id": forger.last}}})
-        return host.answer(incoming, "mine", None)
+        return host.reply(incoming, "mine", None)
 
     signed = forger.signing.signed
 
@@ -434,7 +434,7 @@ def test_an_answer_is_believed_of_whom_was_asked_alone(bench: Bench, caplog: pyt
     forger.signing.opened = lambda *about: opened(*about[:2], forged(about[2]))  # type: ignore[method-assign]
     with pytest.raises(exceptions.MessagingUnavailable):
         forger.call(ASK)
-    assert "is not believed: it is signed by compute on host-1" in caplog.text
+    assert "is not trusted: it is signed by compute on host-1" in caplog.text
 
 
 def test_earlier_versions_are_answered_with_values_and_answer_with_them(bench: Bench) -> None:
@@ -453,8 +453,8 @@ def test_earlier_versions_are_answered_with_values_and_answer_with_them(bench: B
     sender.signing.signed = as_before  # type: ignore[method-assign]
     assert sender.call(ASK) == {"again": {"a": 1}}
     of_now, of_before = answers
-    assert of_now.keys() == {"text", ANSWER}
-    assert of_before.keys() == {"result", ANSWER}
+    assert of_now.keys() == {"text", SIGNED}
+    assert of_before.keys() == {"result", SIGNED}
 
 
 def test_what_is_no_utf8_is_answered_with_a_value(bench: Bench) -> None:
@@ -466,7 +466,7 @@ def test_what_is_no_utf8_is_answered_with_a_value(bench: Bench) -> None:
 
 def test_an_answer_as_text_is_about_one_id(bench: Bench) -> None:
     """No other id with the beginning of the text makes the same bytes."""
-    made = {signing._answer_text(message_id, text) for message_id, text in (("a", '"b'), ('a"', "b"), ('a""', ""))}
+    made = {signing._reply_text(message_id, text) for message_id, text in (("a", '"b'), ('a"', "b"), ('a""', ""))}
     assert len(made) == 3
 
 
@@ -476,7 +476,7 @@ def test_an_answer_to_another_call_is_none(bench: Bench, caplog: pytest.LogCaptu
     opened = sender.signing.opened
     sender.signing.opened = lambda *about: (kept.append(about[2]), opened(*about))[1]  # type: ignore[method-assign]
     sender.call(ASK)
-    assert ANSWER in kept[0]
+    assert SIGNED in kept[0]
     answered(bench, lambda answer: kept[0])
     assert "its signature is wrong" in caplog.text
 
@@ -529,7 +529,7 @@ def test_a_list_that_is_broken_by_a_change_leaves_the_keys_as_they_were(
     (bench.keys / keys.TRUSTED).write_text("{")
     time.sleep(keys.LOOK_INTERVAL + 0.1)
     client.ask(CONTEXT, {})
-    assert "The keys in use are kept" in caplog.text and "is no list of trusted keys" in caplog.text
+    assert "The daemon goes on with its previous keys" in caplog.text and "is not a list of trusted keys" in caplog.text
 
 
 # --- settings
@@ -546,7 +546,7 @@ def test_permissive_takes_what_is_unsigned_and_says_so_once(bench: Bench, caplog
     bench.transport.signing.mode = signing.PERMISSIVE
     for _ in range(2):
         replayed(bench, ASK, CONTEXT.to_rpc())
-    assert caplog.text.count("Messages that are not signed come in (ask)") == 1
+    assert caplog.text.count("Unsigned messages arrive (ask)") == 1
     context = CONTEXT.to_rpc() | {SIGNATURE: {"key": "0", "id": "0" * 32, "time": 0, "server": None, "signature": ""}}
     refused(bench, caplog, lambda: replayed(bench, ASK, context), "is not trusted")
 
@@ -577,7 +577,7 @@ def test_files_that_others_may_read_or_write_are_refused(bench: Bench) -> None:
         Keyring(str(bench.keys), rpc.API, "web", print)
     os.chmod(bench.keys / keys.TRUSTED, 0o644)
     Path(path).write_text("no key")
-    with pytest.raises(exceptions.ConfigurationError, match="holds no private key"):
+    with pytest.raises(exceptions.ConfigurationError, match="is not a private key"):
         Keyring(str(bench.keys), rpc.API, "web", print)
 
 
@@ -687,9 +687,9 @@ def test_one_process_may_be_many_hosts(bench: Bench, caplog: pytest.LogCaptureFi
     """Over one transport, with one list of keys, each with a key and a server of its own."""
     for number in range(20):
         bench.add(rpc.COMPUTE, f"host-{number}")
-    first = bench.transport.beside(rpc.COMPUTE, "host-0")
+    first = bench.transport.share(rpc.COMPUTE, "host-0")
     for number in range(20):
-        host = rpc.proxy(ThingRPC, bench.transport.beside(rpc.COMPUTE, f"host-{number}"))
+        host = rpc.proxy(ThingRPC, bench.transport.share(rpc.COMPUTE, f"host-{number}"))
         assert host.report(CONTEXT, {"host": f"host-{number}"}) == "noted"
         refused(bench, caplog, lambda host=host: host.report(CONTEXT, {"host": "host-x"}), "of itself alone")
     assert first.signing._ring is not None and bench.transport.signing._ring is not None

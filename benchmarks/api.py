@@ -1,4 +1,4 @@
-"""How fast a Compute API is, through nothing but that API: reads, what it takes to have servers, and what it costs.
+"""Speed and cost of a Compute API, measured through that API only: reads, creates, deletes.
 
 Against any endpoint, Nova's too::
 
@@ -9,14 +9,14 @@ or, without ``--url``, on a private cloud of daemons with fake hypervisors (need
     benchmarks/api.py --workers 2 --computes 4 --json new.json
     benchmarks/api.py --compare old.json new.json    # benchmarks/plots.py draws them
 
-Each read is made for ``--seconds`` with 1, 8 and 32 requests in flight: requests a second, median and 99th percentile
-in ms, and ms of CPU a request, of all daemons (those of the private cloud, and of each ``--pid``) and of this client.
-What is booted is deleted again. Where others use the machine, compare CPU, not times.
+Each read runs for ``--seconds`` with 1, 8 and 32 requests in flight. The results are requests a second, median and
+99th percentile in ms, and ms of CPU per request. CPU counts all daemons (of the private cloud, and each ``--pid``)
+and this client. All servers are deleted again. On a shared machine compare CPU, not times.
 
-Messages and statements of an operation are what the broker and the database have counted themselves, for everybody,
-less what they count in the same time while nothing happens: the broker of this machine (of the private cloud, or with
-``--messages``), and a MariaDB (``--database``), whose count has the ends of transactions in it. No other database
-counts its statements.
+The broker and the database count the messages and statements of an operation, for all users. The counts of an idle
+period of the same length are subtracted. The broker is this machine's (of the private cloud, or with
+``--messages``). Statements need a MariaDB (``--database``), whose count includes commits; other databases do not
+count them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Row = dict[str, Any]
 
 
 class Client:
-    """One connection per thread, kept open."""
+    """Client with one open connection per thread."""
 
     def __init__(self, url: str, token: str, image: str, flavor: str) -> None:
         parts = urlsplit(url)
@@ -82,7 +82,7 @@ class Client:
         return json.loads(content)
 
     def create(self, name: str, count: int = 1) -> Row:
-        """The server, or the first of several, as it was accepted."""
+        """Create servers, and return the first one as it was accepted."""
         server = {**self.server, "name": name, "min_count": count, "max_count": count}
         status, content = self.request("POST", "/servers", {"server": server})
         if status != 202:
@@ -91,7 +91,7 @@ class Client:
         return accepted
 
     def wait_one_active(self, server: Row) -> None:
-        """Asked for alone: a list, which takes as long as some of a boot, would be part of what is measured."""
+        """Wait for one server with a GET of its own: a list would take as long as a part of the boot."""
 
         def active() -> bool:
             now = self.get(f"/servers/{server['id']}")["server"]
@@ -102,7 +102,7 @@ class Client:
         wait(active, POLL)
 
     def named(self, name: str) -> list[Row]:
-        """All servers of this name, over as many pages as it takes."""
+        """Return all servers of this name, over all pages."""
         found: list[Row] = []
         marker = ""
         while page := self.get(f"/servers/detail?name=^{name}&limit=1000{marker}")["servers"]:
@@ -126,7 +126,7 @@ class Client:
             sys.exit(f"DELETE: {status} {content[:300]!r}")
 
     def wait_gone(self, name: str, server: Row | None = None) -> None:
-        """All of this name, or the one."""
+        """Wait until the server, or all of this name, are gone."""
         if server is None:
             wait(lambda: not self.named(name), 0.05)
         else:
@@ -149,18 +149,18 @@ class Counters:
         self._messages = messages
         counts = database is not None and sa.make_url(database).get_backend_name() in ("mysql", "mariadb")
         self._engine = sa.create_engine(database) if database and counts else None
-        #: What nobody here asked for, a second.
+        #: Counts a second of an idle cloud.
         self._by_themselves = dict.fromkeys(self.read(), 0.0)
 
     def rest(self) -> None:
-        """To be called while nothing happens."""
+        """Measure the idle counts. Call it while nothing happens."""
         before, started = self.read(), time.monotonic()
         time.sleep(REST)
         elapsed = time.monotonic() - started
         self._by_themselves = {name: (now - before[name]) / elapsed for name, now in self.read().items()}
 
     def since(self, before: dict[str, float], operations: int, seconds: float) -> dict[str, float]:
-        """Of one of so many operations."""
+        """Return the counts per operation since ``before``."""
         by_themselves = self._by_themselves
         return {
             name: round((now - before[name] - by_themselves[name] * seconds) / operations, 2)
@@ -191,7 +191,7 @@ class Costs:
         return {"counted": self.counters.read(), "time": time.monotonic(), "cpu": self.cpu()}
 
     def since(self, before: Row, operations: int, word: str = "") -> Row:
-        """Of one of so many operations; CPU in ms, by process. ``word``: what the names begin with."""
+        """Return CPU in ms per operation and process since ``before``. ``word``: prefix of the names."""
         cpu, seconds = self.cpu(), time.monotonic() - before["time"]
         own = {name: round((now - before["cpu"][name]) * 1000 / operations, 2) for name, now in cpu.items()}
         counted = self.counters.since(before["counted"], operations, seconds)
@@ -202,7 +202,7 @@ class Costs:
         return found | {"client": time.process_time()}
 
     def memory(self) -> dict[str, float]:
-        """Proportional set size in MB."""
+        """Return the proportional set sizes in MB."""
         return {name: round(sum(map(self._pss, self._tree(pid))) / 1024, 1) for name, pid in self.pids.items()}
 
     @staticmethod
@@ -222,7 +222,7 @@ class Costs:
 
 
 def reads(client: Client, costs: Costs, path: str, in_flight: int, seconds: float) -> Row:
-    """As many as can be made in this time."""
+    """Send as many reads as possible in this time."""
     client.get(path)
     before, started = costs.so_far(), time.perf_counter()
     end = started + seconds
@@ -267,7 +267,7 @@ def one_by_one(client: Client, costs: Costs, count: int) -> Row:
 
 
 def many(client: Client, costs: Costs, count: int, in_flight: int, together: bool) -> Row:
-    """``together``: in one POST."""
+    """Create many servers. ``together``: in one POST."""
     name = unique("many")
     row: Row = {}
     with futures.ThreadPoolExecutor(in_flight) as pool:
@@ -323,7 +323,7 @@ def measure(client: Client, costs: Costs, options: argparse.Namespace) -> dict[s
 
 
 def flat(row: Row) -> dict[str, float]:
-    """CPU as one figure for the daemons and one for the client."""
+    """Sum up CPU to one figure for the daemons and one for the client."""
     values: dict[str, float] = {}
     for name, value in row.items():
         if isinstance(value, dict):

@@ -1,12 +1,12 @@
-"""What a cloud costs in which nothing happens: CPU of the control plane, in percent of one core.
+"""Cost of an idle cloud: CPU of the control plane, in percent of one core.
 
-A private cloud (needs RabbitMQ on loopback) with simulated compute hosts (`tests.functional.fleet`), which send their
+A private cloud (needs RabbitMQ on loopback) with simulated compute hosts (`tests.functional.fleet`), which send
 heartbeats and comparisons of domains at the default intervals::
 
     benchmarks/atrest.py --hosts 0,100 --seconds 30 --database mysql+pymysql://…
 
-For each number of hosts there is a line of JSON; `heartbeats` and `messages` are those of a second that the conductor
-was sent.
+It prints a line of JSON for each number of hosts. `heartbeats` and `messages` count what the conductor receives a
+second.
 """
 
 from __future__ import annotations

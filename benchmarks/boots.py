@@ -1,22 +1,24 @@
-"""How fast servers come and go: create, wait until all are ACTIVE, delete, through the REST API.
+"""Speed of boots and deletes: create, wait until all are ACTIVE, delete, through the REST API.
 
 Against any endpoint of the Compute API::
 
     benchmarks/boots.py --url http://127.0.0.1:8774/v2.1 --token admin:demo --image ID --flavor ID
 
-or, without ``--url``, on a private cloud of daemons with fake hypervisors, once per ``--mode``, for a comparison within
-one run (needs RabbitMQ on loopback)::
+or, without ``--url``, on a private cloud of daemons with fake hypervisors, once per ``--mode``, for a comparison
+within one run (needs RabbitMQ on loopback)::
 
     benchmarks/boots.py --mode threading,eventlet --count 200 --json result.json
     benchmarks/boots.py --queues classic,durable,quorum
     benchmarks/boots.py --database sqlite,mysql+pymysql://…,postgresql+psycopg://…    # empty ones
     benchmarks/boots.py --conductors 1,2,4 --database mysql+pymysql://…
 
-Rows: ``mode``, ``queues``, ``database``, ``conductors``, ``count``, ``parallel``, ``boots_per_second`` (first request
-to last ACTIVE), ``post_ms`` and ``deletes_per_second``; and where it is asked of a private cloud, ms of CPU of a boot
-and a delete together: ``cpu_ms`` of all daemons, and of what else runs on the machine by these names, ``broker_ms``
-(``beam.smp``) and ``database_ms`` (``mariadbd``, ``postgres``). Medians of ``--runs`` runs; all kinds are gone through
-in each of ``--rounds``, so that a machine that grows slower does so for all. Where others use the machine, compare CPU.
+Rows: ``mode``, ``queues``, ``database``, ``conductors``, ``count``, ``parallel``, ``boots_per_second`` (first
+request to last ACTIVE), ``post_ms`` and ``deletes_per_second``. On a private cloud also ms of CPU of a boot and a
+delete together: ``cpu_ms`` of all daemons, ``broker_ms`` (``beam.smp``) and ``database_ms`` (``mariadbd``,
+``postgres``).
+
+The results are medians of ``--runs`` runs. Each of ``--rounds`` goes through all kinds, so that a slowing machine
+affects them equally. On a shared machine compare CPU.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ class Client:
         return time.perf_counter() - started
 
     def servers(self, name: str) -> list[dict[str, Any]]:
-        """All of this name, over as many pages as it takes."""
+        """Return all servers of this name, over all pages."""
         found: list[dict[str, Any]] = []
         marker = ""
         while page := self.request("GET", f"/servers/detail?name=^{name}&limit=1000{marker}")["servers"]:
@@ -83,7 +85,7 @@ class Client:
 
 
 def measure(client: Client, count: int, parallel: int, deadline: float) -> dict[str, float]:
-    """One run; fails if not every server gets ACTIVE and then goes away within ``deadline`` seconds."""
+    """Measure one run. Fails if a server is not ACTIVE, and later gone, within ``deadline`` seconds."""
     name = f"bench{time.monotonic_ns()}x"
     with futures.ThreadPoolExecutor(parallel) as pool:
         started = time.perf_counter()
@@ -104,12 +106,12 @@ def measure(client: Client, count: int, parallel: int, deadline: float) -> dict[
     }
 
 
-#: What the machine runs for all.
+#: Processes of the machine that serve everybody.
 OTHERS = {"broker_ms": ("beam.smp",), "database_ms": ("mariadbd", "postgres")}
 
 
 def cpu(pids: dict[str, int]) -> dict[str, float]:
-    """Seconds so far: of these daemons with their children, and of `OTHERS`."""
+    """Return CPU seconds so far: of these daemons with their children, and of `OTHERS`."""
     found = {"cpu_ms": 0.0, **dict.fromkeys(OTHERS, 0.0)}
     roots = set(pids.values())
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -144,7 +146,7 @@ def wait(condition: Any, deadline: float) -> Any:
 def endpoint(
     options: argparse.Namespace, mode: str, queues: str, database: str, conductors: str
 ) -> Iterator[tuple[Client, dict[str, int]]]:
-    """A client, and the pids of daemons."""
+    """Provide a client, and the pids of daemons."""
     if options.url:
         yield Client(options.url, options.token, options.image, options.flavor), {}
         return

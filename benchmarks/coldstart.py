@@ -1,14 +1,13 @@
-"""How long each daemon takes from its exec to being ready, and what it weighs then, one after the other.
+"""Startup time of each daemon, from exec to readiness, and its memory then.
 
-A private cloud (needs RabbitMQ on loopback) is set up once; then each daemon is started ``--runs`` times beside the
+A private cloud (needs RabbitMQ on loopback) is set up once. Then each daemon is started ``--runs`` times beside the
 others, as a program::
 
     benchmarks/coldstart.py --runs 5 --json result.json
 
-Ready is: the API answers its health check; a conductor, a scheduler and a compute host have made their first heartbeat
-(a row of `os-services` that is newer than the start, asked for as fast as it is answered). ``ready_s`` and ``cpu_s``
-(user and system, until then) are medians; ``memory_mb`` is the proportional set size. Where others use the machine,
-compare CPU.
+An API is ready when it answers its health check. Another daemon is ready after its first heartbeat: a row of
+`os-services` that is newer than the start. ``ready_s`` and ``cpu_s`` (user and system, until then) are medians;
+``memory_mb`` is the proportional set size. On a shared machine compare CPU.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ DAEMONS = ("conductor", "scheduler", "compute-1", "api")
 
 
 def heartbeat(running: Any, name: str) -> str:
-    """When the daemon was last heard, as its row says it; empty before the first time."""
+    """Return the time of the daemon's last heartbeat; empty before the first."""
     binary = {"conductor": "nova-conductor", "scheduler": "nova-scheduler"}.get(name, "nova-compute")
     with sqlite3.connect(f"file:{running.path}/nova-lite.sqlite?mode=ro", uri=True, timeout=30) as connection:
         query = "SELECT last_seen_up FROM services WHERE binary = ? AND host = ?"

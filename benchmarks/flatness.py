@@ -1,9 +1,11 @@
-"""Whether a series of samples is flat: a robust slope.
+"""Test whether a series of samples is flat: a robust slope.
 
-The slope is the median of the slopes between all pairs of samples, ``(y_j - y_i) / (t_j - t_i)`` (H. Theil, 1950; P. K.
-Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63, 1968, 1379-1389): up to 29 % of the
-samples may be anything. Its 95 % interval is Sen's: of the N slopes in order those at ``(N ± C) / 2``, with
-``C = 1.96 * sqrt(n (n - 1) (2 n + 5) / 18)`` for n samples.
+The slope is the median of the slopes between all pairs of samples, ``(y_j - y_i) / (t_j - t_i)``. Up to 29 % of the
+samples may be outliers. Sources: H. Theil, 1950; P. K. Sen, "Estimates of the regression coefficient based on
+Kendall's tau", JASA 63, 1968, 1379-1389.
+
+Its 95 % interval is Sen's: of the N ordered slopes those at ``(N ± C) / 2``, with ``C = 1.96 * sqrt(n (n - 1) (2 n +
+5) / 18)`` for n samples.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ import math
 import statistics
 from collections.abc import Sequence
 
-#: Of the time, at the beginning, that is not judged: caches fill, pools grow.
+#: Share of the time at the beginning that is ignored, while caches and pools fill.
 WARM_UP = 0.2
 
-#: What a series may grow in the time that is judged, of its median.
+#: Allowed growth over the judged time, as a share of the median.
 GROWTH = 0.05
 
 
@@ -35,7 +37,7 @@ class Trend:
 
 
 def trend(times: Sequence[float], values: Sequence[float]) -> Trend:
-    """Of samples in the order of time. Raises `ValueError` for fewer than four that are judged."""
+    """Return the trend of samples in the order of time. Raises `ValueError` for fewer than four judged samples."""
     since = times[0] + WARM_UP * (times[-1] - times[0]) if times else 0.0
     samples = [(time, value) for time, value in zip(times, values, strict=True) if time >= since]
     count = len(samples)

@@ -1,21 +1,21 @@
-"""What each operation on a server takes beyond the libvirt calls that it consists of.
+"""Overhead of each operation on a server, beyond its libvirt calls.
 
 On a machine that devstack/stack.sh has made a cloud, as root, with the stack's own Python, while nothing else runs::
 
     /opt/nova-lite/venv/bin/python benchmarks/operations.py --runs 9 --json result.json
 
-By the API: from the request until a look at the server shows that it is done. Looks begin when libvirt says that the
-guest is as it is to be (one every --poll milliseconds from then on), for they would slow down what they wait for.
-Bare: the same calls to the same libvirtd, for a copy of a server's domain, interfaces and their filters included, on
-disks that are there already. Both sides do each operation right after each other, so that a machine that grows slower
-does so for both, and take turns in being first, because filters take longer the more guests there are; a guest that
-boots is waited for first.
+By the API: from the request until a GET of the server shows the result. The GETs begin when libvirt reports the
+guest's new state, then one every --poll milliseconds, because earlier ones would slow the operation down.
 
-Rows: ``operation``, ``api_ms``, ``bare_ms`` and ``overhead_ms``, the median of the differences. That is lost where
-libvirt's calls vary by more, as those that write filters do: ``own_ms`` is ``api_ms`` less the time that the compute
-daemon says it has spent in these very calls (its metrics). Of a stop it has the guest's time, too. Of a boot also
-``running_ms``, from the request until the domain runs, and ``running_own_ms``; of a boot and a delete ``virsh_ms``: the
-bare calls by virsh (define and start, destroy and undefine), a command each.
+Bare: the same calls to the same libvirtd, for a copy of a server's domain, with its interfaces and filters, on
+existing disks. Both sides run each operation right after each other and alternate in being first, since filters take
+longer with more guests. A booting guest is waited for first.
+
+Rows: ``operation``, ``api_ms``, ``bare_ms`` and ``overhead_ms``, the median of the differences. Where libvirt's
+calls vary by more, ``own_ms`` helps: ``api_ms`` less the time that the compute daemon spent in these calls (its
+metrics). A stop includes the guest's time. A boot also has ``running_ms``, from the request until the domain runs,
+and ``running_own_ms``. A boot and a delete have ``virsh_ms``: the bare calls by virsh (define and start, destroy and
+undefine), one command each.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ import libvirt
 import openstack
 
 READY = "nova-lite-guest:"
-#: After these the guest boots, which takes a whole core of an emulating machine.
+#: Operations after which the guest boots, which takes a whole core of an emulating machine.
 BOOTS = ("boot", "start", "reboot, hard")
 PATIENCE = 120.0
 
@@ -72,7 +72,7 @@ def until(what: str, check: Callable[[], Any], pause: float) -> Any:
     return found
 
 
-#: What operations consist of.
+#: Calls that operations consist of.
 CALLS = {
     *("defineXMLFlags", "undefineFlags", "createWithFlags", "destroyFlags", "shutdownFlags"),
     *("suspend", "resume", "managedSave"),
@@ -81,13 +81,13 @@ _SUM = re.compile(r'^nova_lite_hypervisor_call_seconds_sum\{call="(\w+)"\} (\S+)
 
 
 def in_calls(metrics: str) -> float:
-    """Seconds that the compute daemon, whose metrics are at this address, has spent in `CALLS`."""
+    """Return the seconds that the compute daemon with these metrics has spent in `CALLS`."""
     with urllib.request.urlopen(metrics) as answer:
         return sum(float(seconds) for call, seconds in _SUM.findall(answer.read().decode()) if call in CALLS)
 
 
 class Events:
-    """What libvirt says of all domains, with the time at which it did."""
+    """Events of all domains from libvirt, with their times."""
 
     def __init__(self) -> None:
         libvirt.virEventRegisterDefaultImpl()
@@ -108,7 +108,7 @@ class Events:
             self._changed.notify_all()
 
     def wait(self, domain: str, event: int, since: float) -> float:
-        """When it came: after ``since``, of `time.perf_counter`. At the end of the patience: now."""
+        """Return the time of the event after ``since`` (`time.perf_counter`), or now at the timeout."""
 
         def found() -> list[float]:
             return [at for uuid_, what, at in self._heard if (uuid_, what) == (domain, event) and at > since]
@@ -119,12 +119,12 @@ class Events:
 
 
 class ByApi:
-    """One server, through the API."""
+    """A server that is operated through the API."""
 
     def __init__(self, compute: Any, body: dict[str, Any], poll: float, events: Events) -> None:
         self._compute, self._body, self._poll, self._events = compute, body, poll, events
         self.id = ""
-        #: When libvirt said that the last operation was done, and when a look at the server did.
+        #: Times at which libvirt and a GET showed the last operation's result.
         self.happened = self.done = 0.0
 
     def _request(self, method: str, path: str, body: Any = None) -> Any:
@@ -163,7 +163,7 @@ class ByApi:
         until("it is gone", lambda: self._request("GET", f"/servers/{self.id}").status_code == gone, self._poll)
 
     def forget(self) -> None:
-        """Have it deleted, if it is there, and wait for nothing."""
+        """Request its deletion, if it exists, and do not wait."""
         if self.id:
             self._request("DELETE", f"/servers/{self.id}")
 
@@ -224,14 +224,14 @@ class Bare:
         return ET.tostring(root, encoding="unicode")
 
     def _port(self, address: str) -> int:
-        """A free port for its serial console, which the server it copies has one of its own for."""
+        """Return a free port for its serial console; the copied server has its own."""
         if not self._free_port:
             with socket.create_server((address, 0)) as free:
                 self._free_port = free.getsockname()[1]
         return self._free_port
 
     def make_disks(self) -> None:
-        """That is no call of libvirt's, so it is not part of what is timed."""
+        """Make the disks. That is no libvirt call, so it is not timed."""
         for like, path in self._disks:
             info = subprocess.run(
                 ["qemu-img", "info", "-U", "--output=json", like], capture_output=True, check=True, text=True
@@ -256,7 +256,7 @@ class Bare:
         until("it is off", lambda: not self._domain.isActive(), 0.02)
 
     def reboot(self) -> None:
-        """A hard reboot makes the domain anew."""
+        """Reboot hard: recreate the domain."""
         self._domain.destroy()
         self._define()
         self._domain.create()
@@ -266,7 +266,7 @@ class Bare:
         self._domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE)
 
     def clear(self) -> None:
-        """Whatever became of the run: nobody else would remove the domain, whose bridge its network needs."""
+        """Remove the domain after any outcome: its network needs the bridge."""
         for domain in self._connection.listAllDomains():
             if domain.UUIDString() == self._uuid:
                 if domain.isActive():
@@ -274,7 +274,7 @@ class Bare:
                 domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE)
 
     def virsh(self, directory: Path) -> dict[str, float]:
-        """Seconds that a boot and a delete take by virsh; the domain is not there before or after."""
+        """Return the seconds of a boot and a delete by virsh. The domain does not exist before or after."""
         path, name = directory / "domain.xml", ET.fromstring(self._xml).findtext("name") or ""
         path.write_text(self._xml)
         took = {}
@@ -306,7 +306,7 @@ class Bare:
 
 
 def timed(side: ByApi | Bare, name: str) -> float:
-    """Seconds that the operation takes. The boot that it may begin is over when this returns."""
+    """Return the seconds of the operation, and wait for a boot that it starts."""
     heard = side.console().count(READY)
     started = time.perf_counter()
     side.operations()[name]()
@@ -320,7 +320,7 @@ Run = dict[str, dict[str, float]]
 
 
 def one_run(server: ByApi, connection: Any, like: str, api_first: bool, metrics: str) -> Run:
-    """Seconds of each operation, by the columns that they are for."""
+    """Return the seconds of each operation by column."""
     with tempfile.TemporaryDirectory(prefix="nova-lite-bench-", dir="/var/tmp") as directory:
         os.chmod(directory, 0o755)
         bare = Bare(connection, like, Path(directory))
@@ -349,7 +349,7 @@ def side_by_side(server: ByApi, bare: Bare, directory: Path, api_first: bool, me
 
 
 def this_host(compute: Any) -> str:
-    """The compute host that works with this machine's own libvirtd."""
+    """Return the compute host that uses this machine's own libvirtd."""
     found = {service.host for service in compute.services() if service.binary == "nova-compute"}
     names = {socket.gethostname(), f"{socket.gethostname()}-1"} & found
     return names.pop() if names else sys.exit("No compute host of the cloud is this machine.")

@@ -1,13 +1,12 @@
-"""What a conductor does with five times the calls that it can carry out: who is answered in time, who is told no.
+"""A conductor under five times its capacity: which calls succeed in time, and which are refused.
 
-A private cloud with one compute host (needs RabbitMQ on loopback) and some hundred servers. First as many calls as a
-few clients can make one after another: that is the capacity. Then ``--times`` as many a second for ``--seconds``,
-whether they are answered or not, each given up after 10 s: lists, reads, creates and deletes. Then how soon all is as
-before::
+A private cloud with one compute host (needs RabbitMQ on loopback) and some hundred servers. First a few clients send
+calls one after another: that is the capacity. Then ``--times`` as many calls a second are sent for ``--seconds``,
+answered or not: lists, reads, creates and deletes, each given up after 10 s. Then it measures the recovery::
 
     benchmarks/overload.py --seconds 20
 
-An answer counts if it came in time. Compare the rows: lists are to be refused first, deletes never.
+A response counts if it came in time. Compare the rows: lists are refused first, deletes never.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from tests.functional import cloud
 
 TIMEOUT = 10
 CLIENTS = 8
-#: Of a hundred calls.
+#: Calls of each kind among a hundred.
 MIX = {"delete": 5, "create": 5, "read": 20, "list": 70}
 
 
@@ -56,7 +55,7 @@ class Load:
         self.kinds = [kind for kind, count in MIX.items() for _ in range(count)]
 
     def call(self, number: int) -> tuple[str, str, float]:
-        """Kind, outcome, seconds."""
+        """Send a call; return kind, outcome, and seconds."""
         kind = self.kinds[number * 37 % 100]
         context = RequestContext(user_id="admin", project_id="demo")
         started = time.monotonic()
@@ -77,7 +76,7 @@ class Load:
         self.conductor.instance_get(context, self.kept[0])
 
     def create(self, context: RequestContext) -> None:
-        """It is never built: that would be work of others. It may be deleted in its turn."""
+        """Create a server that is never built, since that would be other daemons' work. It may be deleted later."""
         request = objects.CreateRequest(name="vm", flavor_id="1", image_ref=self.image, networks="none")
         self.todo.extend(each.uuid for each in self.conductor.create_instances(context, request).instances)
 
@@ -90,7 +89,7 @@ class Load:
 
 
 def capacity(load: Load, seconds: float) -> float:
-    """Calls a second, of clients that wait for each answer."""
+    """Return the calls a second of clients that wait for each response."""
     numbers = iter(range(10**9))
     end = time.monotonic() + seconds
 
@@ -120,7 +119,7 @@ def flood(load: Load, rate: float, seconds: float) -> list[tuple[str, str, float
 
 
 def recovered(load: Load) -> None:
-    """From the last call on: when a list is answered within half a second again."""
+    """Measure the time from the last call until a list is answered within half a second."""
     began = time.monotonic()
     while time.monotonic() - began < 60:
         started = time.monotonic()

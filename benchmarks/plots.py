@@ -34,18 +34,18 @@ MEMORY = "memory, MB"
 
 
 def of_daemons(values: dict[str, float]) -> float:
-    """CPU without the client's."""
+    """Return the CPU without the client's."""
     return sum(value for name, value in values.items() if name != "client")
 
 
 def bars_of(results: Results, wanted: Any) -> Bars:
-    """``wanted(name, row)``: labels and values; kept is what every result has."""
+    """Return the bars of ``wanted(name, row)``: labels and values that every result has."""
     found = [dict(pair for name, row in rows.items() for pair in wanted(name, row)) for rows in results.values()]
     return {label: [each[label] for each in found] for label in found[0] if all(label in each for each in found)}
 
 
 def draw(path: Path, names: list[str], panels: dict[str, Bars]) -> None:
-    """A panel for each unit, with a group of bars for each label."""
+    """Draw a panel for each unit, with a group of bars for each label."""
     panels = {title: bars for title, bars in panels.items() if bars}
     if not panels:
         return

@@ -1,15 +1,16 @@
-"""How fast, and how well, the scheduler decides: the real daemon over RabbitMQ, this program in the conductor's place.
+"""Speed and quality of the scheduler's decisions: the real daemon over RabbitMQ, with this program as the conductor.
 
-It makes a virtual host of its own on the broker of this machine and deletes it at the end::
+It makes its own virtual host on the broker of this machine and deletes it at the end::
 
     benchmarks/scheduler.py --hosts 1000,10000 --json result.json
     benchmarks/scheduler.py --hosts 10,100,1000,10000,100000 --instances 1 --runs 20
     benchmarks/scheduler.py --load --hosts 10000 --schedulers 3 --subset 100 --seconds 20
 
-Rows: ``hosts``, ``instances``, ``median_ms``, ``p99_ms`` (from the call to its answer in the caller), ``rss_mb`` of the
-daemon. With ``--load``, four clients ask without pause, claim what they get as a conductor does, and tell of it, while
-``--updates`` other hosts change per second: also ``decisions_per_second``, ``updates_per_second``, ``claims``,
-``lost_percent`` (of the claims, to another scheduler's choice of the same host) and ``overcommitted`` hosts.
+Rows: ``hosts``, ``instances``, ``median_ms``, ``p99_ms`` (from the call to its reply in the caller), ``rss_mb`` of
+the daemon. With ``--load`` four clients send requests without pause, claim the results as a conductor does, and
+publish them. Meanwhile ``--updates`` other hosts change per second. The additional columns are
+``decisions_per_second``, ``updates_per_second``, ``claims``, ``lost_percent`` (claims lost to another scheduler's
+choice of the same host) and ``overcommitted`` hosts.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Conductor:
 
     @staticmethod
     def _host(number: int, name: str, room: int | None) -> HostState:
-        """Each a little different in what is used; with ``room``, that many of `FLAVOR` fit."""
+        """Make a host; hosts differ a little in usage. With ``room``, that many of `FLAVOR` fit."""
         used = number % 17 if room is None else 32 - room
         return HostState(
             id=number,
@@ -91,10 +92,10 @@ class Conductor:
             return [self.states[name] for name in self.ordered[after:stop]]
 
     def report_service(self, context: RequestContext, host: str, binary: str, topic: str, version: str) -> None:
-        """A heartbeat, which changes nothing here."""
+        """Accept a heartbeat, which changes nothing here."""
 
     def claim(self, destination: Destination) -> HostState | None:
-        """The host as it is with the instance, the first of the offered ones that has room; None if none has."""
+        """Claim the first offered host with room, and return its new state; None if none has room."""
         with self.lock:
             self.claims += 1
             for place in (destination.selected, *destination.alternates):
@@ -119,7 +120,7 @@ class Conductor:
         return after
 
     def touch(self, name: str) -> HostState:
-        """The host as it is after a change that leaves its room as it was."""
+        """Change a host without changing its room, and return its new state."""
         with self.lock:
             state = self.states[name]
             self.states[name] = after = msgspec.structs.replace(state, generation=state.generation + 1)
@@ -142,7 +143,7 @@ class Cluster:
         self.daemons = daemons
 
     def select(self, instances: int) -> tuple[float, list[Destination]]:
-        """Seconds, and the answer."""
+        """Request destinations; return seconds and reply."""
         uuids = [str(uuid.uuid4()) for _ in range(instances)]
         spec = RequestSpec(instance_uuids=uuids, project_id="project", user_id="user", flavor=FLAVOR)
         started = time.perf_counter()
@@ -150,7 +151,7 @@ class Cluster:
         return time.perf_counter() - started, destinations
 
     def rss_mb(self) -> float:
-        """Resident memory of the largest daemon."""
+        """Return the resident memory of the largest daemon."""
         sizes = []
         for daemon in self.daemons:
             status = Path(f"/proc/{daemon.pid}/status").read_text()
@@ -172,7 +173,7 @@ def vhost() -> Iterator[str]:
 
 @contextmanager
 def cluster(options: argparse.Namespace, count: int) -> Iterator[Cluster]:
-    """A conductor's stand-in with ``count`` hosts and daemons that have loaded them."""
+    """Run a scripted conductor with ``count`` hosts, and daemons that have loaded them."""
     conductor = Conductor(count, options.room if options.load else None)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nova-lite-bench-")))
@@ -233,8 +234,9 @@ def _wait_for_hosts(log: Path, count: int) -> None:
 
 
 def latency(options: argparse.Namespace, count: int) -> Iterator[dict[str, Any]]:
-    """A row per number of instances. Decisions are not claimed, but counted as used by the daemon; every run tells it
-    that its hosts are as they were, so that each starts from the same."""
+    """Yield a row per number of instances. The daemon counts decisions as used; they are not claimed. Every run
+    resets its hosts, so that each starts from the same state.
+    """
     with cluster(options, count) as running:
         for instances in options.instances:
             for _ in range(3):
@@ -261,7 +263,7 @@ def _summary(times: list[float]) -> dict[str, float]:
 
 
 def load(options: argparse.Namespace, count: int) -> dict[str, Any]:
-    """Clients that ask, claim and tell without pause, and hosts that change meanwhile."""
+    """Run clients that request, claim and publish without pause, while hosts change."""
     with cluster(options, count) as running:
         running.select(1)
         stop = threading.Event()
@@ -313,7 +315,7 @@ def _update(
     options: argparse.Namespace,
     failures: list[Exception],
 ) -> None:
-    """Messages of ``--batch`` hosts, as commits that change several give, at a steady rate."""
+    """Publish changes of ``--batch`` hosts per message at a steady rate, as commits do."""
     names = itertools.cycle(running.conductor.ordered)
     started = time.perf_counter()
     try:

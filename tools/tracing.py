@@ -34,7 +34,7 @@ class Call(NamedTuple):
 
     @property
     def function(self) -> tuple[str, str]:
-        """File and qualified name, by which functions are told apart."""
+        """File and qualified name, which identify a function."""
         return self.path, self.name
 
 
@@ -91,7 +91,7 @@ class Recorder:
 
 
 class Scenario(NamedTuple):
-    """What a traced request does: it is prepared, sent, and over when the server has the status."""
+    """A traced request: its preparation, the request itself, and the server's status at its end."""
 
     prepare: tuple[str, ...]
     action: dict[str, Any] | None

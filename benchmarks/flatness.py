@@ -4,8 +4,8 @@ The slope is the median of the slopes between all pairs of samples, ``(y_j - y_i
 samples may be outliers. Sources: H. Theil, 1950; P. K. Sen, "Estimates of the regression coefficient based on
 Kendall's tau", JASA 63, 1968, 1379-1389.
 
-The 95 % interval is Sen's. Its bounds are the ordered slopes at ``(N ± C) / 2``, with ``C = 1.96 * sqrt(n (n - 1) (2 n +
-5) / 18)`` for n samples.
+The 95 % interval is Sen's. Its bounds are the ordered slopes at ``(N ± C) / 2``, for N slopes of n samples, with
+``C = 1.96 * sqrt(n (n - 1) (2 n + 5) / 18)``.
 """
 
 from __future__ import annotations

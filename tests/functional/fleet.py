@@ -283,7 +283,7 @@ class Fleet:
         if host.life != life:
             return
         left = host.asked + self._intervals[kind] - time.monotonic()
-        if kind == "filters" and left > 0:  # it was told to ask meanwhile
+        if kind == "filters" and left > 0:  # a change notification has triggered a query meanwhile
             self._later(left, lambda: self._again(host, kind, life))
             return
         self._later(self._intervals[kind], lambda: self._again(host, kind, life))

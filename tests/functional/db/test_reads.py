@@ -99,7 +99,7 @@ def full(db: Database) -> Database:
 def analyse(db: Database) -> None:
     tables = ("instances", "ports", "allocations", "instance_actions", "compute_nodes", "networks", "services")
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        for name in tables:  # VACUUM, which PostgreSQL does by itself at some time: from then on indexes answer alone
+        for name in tables:  # PostgreSQL vacuums automatically at some time; then index-only scans begin
             connection.exec_driver_sql(f"{'ANALYZE TABLE' if is_mariadb(db) else 'VACUUM ANALYZE'} {name}")
 
 
@@ -113,7 +113,7 @@ def is_postgresql(uow: UnitOfWork) -> bool:
 
 def rows_read(uow: UnitOfWork) -> int:
     """Return the rows read by this connection; on PostgreSQL, in this transaction."""
-    if is_postgresql(uow):  # of tables and of indexes: what an index answers by itself is no row of a table
+    if is_postgresql(uow):  # of tables and of indexes: an index-only scan reads no row of a table
         query = "SELECT SUM(pg_stat_get_xact_tuples_returned(oid)) FROM pg_class WHERE relkind IN ('r', 'i')"
         return int(uow.session.scalar(sa.text(query + " AND relnamespace = 'public'::regnamespace")))
     found = uow.session.execute(sa.text("SHOW SESSION STATUS LIKE 'Handler_read%'"))

@@ -1,4 +1,4 @@
-"""Hosts that ask together what they have to filter are answered together, and each as if it had asked alone."""
+"""Filter queries: hosts' queries are answered in batches, each as if it had come alone."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tests.unit.db.test_spanning import guest, host, span
 DEADLINE = 30
 ME = make.context()
 
-#: What one host asks is read by these: its servers, their interfaces, their projects' groups, rules, members; networks
-#: that span hosts and are there, their ends, where those are reached.
+#: SQL statements of a query. They read the host's servers, their interfaces, their projects' groups, rules and members,
+#: the networks that span hosts, their ends and the addresses of those.
 STATEMENTS = 8
 
 
 class Cloud(NamedTuple):
-    """Hosts h1 to h8; of the last two, one has what is on its way from h3, and one has nothing."""
+    """Hosts h1 to h8. A server is moving from h3 to h7; h8 has nothing."""
 
     web: str
     db: str
@@ -81,148 +81,149 @@ def cloud(db: Database, conf: cfg.ConfigOpts) -> Cloud:
 T = TypeVar("T")
 
 
-def timeless(told: T) -> T:
-    """What is told, of one or of several, without when it was read."""
-    if isinstance(told, PortFilters):
-        told.read_at = None
-    for each in told if isinstance(told, list) else ():
-        timeless(each)
-    return told
+def timeless(rules: T) -> T:
+    """Remove from one or several replies the time of the read."""
+    if isinstance(rules, PortFilters):
+        rules.read_at = None
+    for item in rules if isinstance(rules, list) else ():
+        timeless(item)
+    return rules
 
 
 def give_own_groups(uow: UnitOfWork, groups: dict[str, list[str]]) -> None:
-    """To the interfaces of these servers."""
+    """Set the groups of the interfaces of these servers."""
     for uuid, names in groups.items():
         uow.session.execute(sa.update(Port).where(Port.instance_uuid == uuid).values(security_groups=names))
 
 
 def all_of(db: Database, cloud: Cloud) -> list[FilterQuestion]:
-    """Of eight hosts, of which each asks for everything."""
+    """Return the queries of eight hosts, each for all servers."""
     uuids = db.read(lambda uow: [*uow.session.scalars(sa.select(Instance.uuid).order_by(Instance.id))])
     return [FilterQuestion(f"h{number}", uuids) for number in range(1, 9)]
 
 
-def test_each_is_told_what_it_is_told_alone(db: Database, cloud: Cloud) -> None:
-    asked = [
+def test_filter_batchof_a_batch_have_the_results_of_single_queries(db: Database, cloud: Cloud) -> None:
+    batch = [
         *all_of(db, cloud),
         FilterQuestion("h1", [cloud.front, cloud.back, "unknown", cloud.front]),
         FilterQuestion("h1", [cloud.others]),
         FilterQuestion("h2", []),
         FilterQuestion("h9", [cloud.front]),
     ]
-    together = timeless(db.read(security_groups.filters_together, asked))
-    assert together == [timeless(db.read(security_groups.filters, *each)) for each in asked]
-    assert timeless(db.read(security_groups.filters_together, asked[::-1])) == together[::-1]
+    together = timeless(db.read(security_groups.filters_together, batch))
+    assert together == [timeless(db.read(security_groups.filters, *query)) for query in batch]
+    assert timeless(db.read(security_groups.filters_together, batch[::-1])) == together[::-1]
 
 
-def test_each_is_told_only_what_is_its_own(db: Database, cloud: Cloud) -> None:
+def test_filter_query_returns_only_rules_of_the_host(db: Database, cloud: Cloud) -> None:
     h1, h2, h3, h4, h5, h6, h7, h8 = timeless(db.read(security_groups.filters_together, all_of(db, cloud)))
     default, theirs = default_id("p1"), default_id("p2")
 
-    def in_groups(told: PortFilters) -> dict[str, list[str]]:
-        return {uuid: groups for uuid, groups in told.instances.items() if groups}
+    def in_groups(rules: PortFilters) -> dict[str, list[str]]:
+        return {uuid: groups for uuid, groups in rules.instances.items() if groups}
 
     assert in_groups(h1) == {cloud.front: [default, cloud.web], cloud.others: [theirs]}
     assert in_groups(h2) == {cloud.back: [cloud.db]}
     assert in_groups(h3) == in_groups(h7) == {cloud.moving: [cloud.web, cloud.db]}
     assert (in_groups(h6), in_groups(h8)) == ({cloud.coming: [cloud.web, default]}, {})
-    assert [list(told.ports.values()) for told in (h1, h2, h4, h5)] == [[], [[cloud.web]], [[]], []]
-    # Its members are told to those alone of whose groups a rule names it.
+    assert [list(rules.ports.values()) for rules in (h1, h2, h4, h5)] == [[], [[cloud.web]], [[]], []]
+    # Members of a group are sent only to hosts with a rule that names the group.
     assert h1.groups[cloud.web].members == h6.groups[cloud.web].members == []
     assert h2.groups[cloud.web].members == ["10.0.0.2", "10.0.0.4", "10.0.0.7", "10.0.0.8"]
     assert (h1.groups[default].members, h1.groups[theirs].members) == (["10.0.0.2", "10.0.0.7"], ["10.0.0.3"])
     assert {group.project_id for group in h4.groups.values()} == {"p2"}
     assert (h8.groups, h8.floating, h8.peers) == ({}, {}, {})
-    # Floating addresses lead to the host that a server is on, and neither to where it comes from nor to where it goes.
-    assert [len(told.floating) for told in (h1, h2, h3, h6, h7)] == [1, 0, 1, 0, 0]
+    # Floating addresses lead to the current host of a server, and not to the source or destination of a move.
+    assert [len(rules.floating) for rules in (h1, h2, h3, h6, h7)] == [1, 0, 1, 0, 0]
     assert h4.peers == {}
     ends = {f"10.9.9.{number}" for number in (1, 2, 3, 5, 6, 7)}
-    for number, told in ((1, h1), (2, h2), (3, h3), (5, h5), (6, h6), (7, h7)):
-        assert list((told.peers or {}).values()) == [sorted(ends - {f"10.9.9.{number}"})]
+    for number, rules in ((1, h1), (2, h2), (3, h3), (5, h5), (6, h6), (7, h7)):
+        assert list((rules.peers or {}).values()) == [sorted(ends - {f"10.9.9.{number}"})]
 
 
-def test_eight_need_no_more_than_one(db: Database, cloud: Cloud) -> None:
-    asked = all_of(db, cloud)
+def test_filter_batchof_eight_hosts_need_the_statements_of_one(db: Database, cloud: Cloud) -> None:
+    batch = all_of(db, cloud)
     with counting() as one:
-        db.read(security_groups.filters, *asked[1])
+        db.read(security_groups.filters, *batch[1])
     with counting() as eight:
-        db.read(security_groups.filters_together, asked)
+        db.read(security_groups.filters_together, batch)
     assert (len(one.statements), len(eight.statements)) == (STATEMENTS, STATEMENTS), eight.statements
 
 
-# --- what goes out with orders
+# --- rules in build commands
 
 
-def test_a_project_of_a_host_is_all_that_is_there_of_it(db: Database, cloud: Cloud) -> None:
-    """What only comes there, or goes on its way from there, is told to who asks for it."""
-    told = timeless(db.read(security_groups.filters, "h1", [], frozenset({"p2", "p1"})))
-    assert told.instances.keys() == {cloud.front, cloud.others}
-    assert told.groups == db.read(security_groups.filters, "h1", [cloud.front, cloud.others]).groups
+def test_filter_query_for_projects_covers_servers_on_the_host_alone(db: Database, cloud: Cloud) -> None:
+    """Servers that are moving to or from the host are covered by a query for their uuids."""
+    rules = timeless(db.read(security_groups.filters, "h1", [], frozenset({"p2", "p1"})))
+    assert rules.instances.keys() == {cloud.front, cloud.others}
+    assert rules.groups == db.read(security_groups.filters, "h1", [cloud.front, cloud.others]).groups
     for name in ("h6", "h7"):
         assert db.read(security_groups.filters, name, [], frozenset({"p1"})).instances == {}
-    assert db.read(security_groups.filters, "h1", [cloud.front], frozenset({"p2"})).instances == told.instances
+    assert db.read(security_groups.filters, "h1", [cloud.front], frozenset({"p2"})).instances == rules.instances
     assert db.read(security_groups.filters, "h1", [], frozenset({"p3"})).instances == {}
 
 
-def test_hosts_that_ask_are_told_with_their_orders(db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    questions = FilterQueries(db)
+def test_rules_for_builds_cover_hosts_with_a_recent_query(
+    db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = FilterQueries(db)
     projects = {"h1": ["p2"], "h2": ["p1"], "h4": ["p2"]}
-    assert questions.rules_for_builds(projects) == {}, "they may filter nothing"
+    assert queries.rules_for_builds(projects) == {}, "the hosts may not filter"
     for name in ("h1", "h2"):
-        questions.port_filters_get(make.ADMIN, name, [])
+        queries.port_filters_get(make.ADMIN, name, [])
     with counting() as counted:
-        told = questions.rules_for_builds(projects)
-    assert {host: each.instances.keys() for host, each in told.items()} == {"h1": {cloud.others}, "h2": {cloud.back}}
+        rules = queries.rules_for_builds(projects)
+    assert {host: reply.instances.keys() for host, reply in rules.items()} == {"h1": {cloud.others}, "h2": {cloud.back}}
     assert len(counted.statements) == STATEMENTS
-    assert all(each.read_at is not None for each in told.values())
+    assert all(reply.read_at is not None for reply in rules.values())
     now = filter_queries.time.monotonic()
     monkeypatch.setattr(filter_queries.time, "monotonic", lambda: now + filter_queries.ACTIVE_SECONDS + 1)
-    assert questions.rules_for_builds(projects) == {}, "they have not asked for long"
+    assert queries.rules_for_builds(projects) == {}, "the last queries are too old"
 
 
 @pytest.mark.parametrize("error", [sa.exc.InterfaceError("SELECT", None, Exception("gone")), TypeError("7")])
-def test_of_which_it_cannot_be_told_they_ask(
+def test_rules_for_builds_that_cannot_be_read_are_left_out(
     db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Orders are sent in any case."""
-    questions = FilterQueries(db)
+    queries = FilterQueries(db)
     for name in ("h1", "h2"):
-        questions.port_filters_get(make.ADMIN, name, [])
+        queries.port_filters_get(make.ADMIN, name, [])
 
-    def fails(uow: UnitOfWork, *asked: Any) -> list[PortFilters]:
+    def fails(uow: UnitOfWork, *batch: Any) -> list[PortFilters]:
         raise error
 
     monkeypatch.setattr(security_groups, "filters_together", fails)
-    assert questions.rules_for_builds({"h1": ["p2"], "h2": ["p1"]}) == {}
+    assert queries.rules_for_builds({"h1": ["p2"], "h2": ["p1"]}) == {}
 
 
-# --- who asks soon after another one
+# --- batches
 
 
-def ask(questions: FilterQueries, question: FilterQuestion) -> PortFilters | Exception:
+def send(queries: FilterQueries, question: FilterQuestion) -> PortFilters | Exception:
     try:
-        return timeless(wait_for(questions.port_filters_get(make.ADMIN, *question[:2])))
+        return timeless(wait_for(queries.port_filters_get(make.ADMIN, *question[:2])))
     except Exception as error:
         return error
 
 
-def soon_after_another(
-    db: Database, asked: list[FilterQuestion], monkeypatch: pytest.MonkeyPatch
+def send_batch(
+    db: Database, batch: list[FilterQuestion], monkeypatch: pytest.MonkeyPatch
 ) -> list[PortFilters | Exception]:
-    """What these are answered, that all ask soon after another one, which has its answer at once."""
-    limits = filter_queries.LIMITS._replace(quiet_period=DEADLINE, max_delay=DEADLINE, max_batch=len(asked))
+    """Send queries at the same time, soon after a query that is answered at once. Returns their results."""
+    limits = filter_queries.LIMITS._replace(quiet_period=DEADLINE, max_delay=DEADLINE, max_batch=len(batch))
     monkeypatch.setattr(filter_queries, "LIMITS", limits)
-    questions = FilterQueries(db)
-    assert ask(questions, FilterQuestion("first", [])) == PortFilters(peers={})
-    with ThreadPoolExecutor(len(asked)) as pool:
-        return list(pool.map(lambda each: ask(questions, each), asked))
+    queries = FilterQueries(db)
+    assert send(queries, FilterQuestion("first", [])) == PortFilters(peers={})
+    with ThreadPoolExecutor(len(batch)) as pool:
+        return list(pool.map(lambda query: send(queries, query), batch))
 
 
-def test_those_that_wait_are_answered_by_one_transaction(
+def test_filter_batchof_a_batch_are_one_transaction(
     db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = all_of(db, cloud)
-    alone = [timeless(db.read(security_groups.filters, *each)) for each in asked]
+    batch = all_of(db, cloud)
+    alone = [timeless(db.read(security_groups.filters, *query)) for query in batch]
     sizes = []
     whole = security_groups.filters_together
 
@@ -231,34 +232,36 @@ def test_those_that_wait_are_answered_by_one_transaction(
         return whole(uow, questions)
 
     monkeypatch.setattr(security_groups, "filters_together", counted)
-    assert soon_after_another(db, asked, monkeypatch) == alone
-    assert sizes == [1, len(asked)]
+    assert send_batch(db, batch, monkeypatch) == alone
+    assert sizes == [1, len(batch)]
 
 
-def test_one_that_is_alone_is_answered_at_once(db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = all_of(db, cloud)[0]
+def test_single_filter_query_is_answered_at_once(db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = all_of(db, cloud)[0]
     monkeypatch.setattr(filter_queries, "LIMITS", filter_queries.LIMITS._replace(max_delay=10 * DEADLINE))
     with counting() as counted:
-        told = FilterQueries(db).port_filters_get(make.ADMIN, *asked[:2])
-    assert timeless(told) == timeless(db.read(security_groups.filters, *asked))
+        rules = FilterQueries(db).port_filters_get(make.ADMIN, *batch[:2])
+    assert timeless(rules) == timeless(db.read(security_groups.filters, *batch))
     assert len(counted.statements) == STATEMENTS, counted.statements
 
 
-def test_a_row_that_makes_no_sense_spoils_no_other_answer(
+def test_corrupt_row_fails_the_filter_query_of_its_host_alone(
     db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = all_of(db, cloud)
-    alone = [timeless(db.read(security_groups.filters, *each)) for each in asked]
+    batch = all_of(db, cloud)
+    alone = [timeless(db.read(security_groups.filters, *query)) for query in batch]
     db.write(
         lambda uow: uow.session.execute(sa.update(Instance).where(Instance.host == "h5").values(security_groups=7))
     )
-    told = soon_after_another(db, asked, monkeypatch)
-    assert isinstance(told[4], TypeError)
-    assert [*told[:4], *told[5:]] == [*alone[:4], *alone[5:]]
+    results = send_batch(db, batch, monkeypatch)
+    assert isinstance(results[4], TypeError)
+    assert [*results[:4], *results[5:]] == [*alone[:4], *alone[5:]]
 
 
-def test_a_database_that_is_away_is_told_to_each(db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = all_of(db, cloud)
+def test_unavailable_database_fails_every_filter_query_of_a_batch(
+    db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = all_of(db, cloud)
     reads = []
     whole = security_groups.filters_together
 
@@ -269,12 +272,12 @@ def test_a_database_that_is_away_is_told_to_each(db: Database, cloud: Cloud, mon
         raise sa.exc.InterfaceError("SELECT", None, Exception("gone"))
 
     monkeypatch.setattr(security_groups, "filters_together", fails)
-    told = soon_after_another(db, asked, monkeypatch)
-    assert [type(each) for each in told] == [sa.exc.InterfaceError] * len(asked)
+    results = send_batch(db, batch, monkeypatch)
+    assert [type(result) for result in results] == [sa.exc.InterfaceError] * len(batch)
     assert len(reads) == 1
 
 
-def test_the_conductor_serves_it(db: Database, cloud: Cloud, conductor: ConductorRPC) -> None:
+def test_conductor_serves_port_filters_get(db: Database, cloud: Cloud, conductor: ConductorRPC) -> None:
     for question in all_of(db, cloud):
-        told = conductor.port_filters_get(make.ADMIN, *question[:2])
-        assert timeless(told) == timeless(db.read(security_groups.filters, *question))
+        rules = conductor.port_filters_get(make.ADMIN, *question[:2])
+        assert timeless(rules) == timeless(db.read(security_groups.filters, *question))

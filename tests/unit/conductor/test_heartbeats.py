@@ -1,4 +1,4 @@
-"""Heartbeats that bring nothing new are written together; all others, and whatever protects, as ever."""
+"""Heartbeats: those with nothing new are written in batches, all others in full; host admission holds for both."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ def silent_for(db: Database) -> dict[str, float]:
 
 @pytest.fixture
 def fleet(db: Database, conf: cfg.ConfigOpts) -> Heartbeats:
-    """Hosts that have registered and serve, and a conductor that has heard of each of them."""
-    made = Heartbeats(db, conf)
+    """Return the heartbeats of a conductor that knows several serving hosts."""
+    heartbeats = Heartbeats(db, conf)
     for host in HOSTS:
         db.write(hosts.register_host, conf, beat(host))
-        made.report_state(make.ADMIN, beat(host))
-    return made
+        heartbeats.report_state(make.ADMIN, beat(host))
+    return heartbeats
 
 
-def all_at_once(fleet: Heartbeats, reports: list[HostReport]) -> list[Exception | None]:
-    def report(each: HostReport) -> Exception | None:
+def report_all(fleet: Heartbeats, reports: list[HostReport]) -> list[Exception | None]:
+    def send(report: HostReport) -> Exception | None:
         try:
-            wait_for(fleet.report_state(make.ADMIN, each))
+            wait_for(fleet.report_state(make.ADMIN, report))
         except Exception as error:
             return error
         return None
 
     with ThreadPoolExecutor(len(reports)) as pool:
-        return list(pool.map(report, reports))
+        return list(pool.map(send, reports))
 
 
-def test_those_of_many_hosts_are_one_read_and_one_update(
+def test_heartbeats_of_many_hosts_are_one_read_and_one_update(
     db: Database, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeats, "LIMITS", heartbeats.LIMITS._replace(max_batch=len(HOSTS), max_delay=60.0))
@@ -70,13 +70,13 @@ def test_those_of_many_hosts_are_one_read_and_one_update(
         full.report_state(make.ADMIN, beat(host))
     db.write(age, 30)
     with counting() as counted:
-        assert all_at_once(full, [beat(host) for host in HOSTS]) == [None] * len(HOSTS)
+        assert report_all(full, [beat(host) for host in HOSTS]) == [None] * len(HOSTS)
     assert (counted.transactions, len(counted.statements)) == (1, 2), counted.statements
     assert max(silent_for(db).values()) < 30
     assert len(silent_for(db)) == len(HOSTS)
 
 
-def test_one_that_is_alone_is_answered_after_a_moment(db: Database, fleet: Heartbeats) -> None:
+def test_single_heartbeat_is_written_after_the_batch_window(db: Database, fleet: Heartbeats) -> None:
     db.write(age, 30)
     with counting() as counted:
         fleet.report_state(make.ADMIN, beat())
@@ -85,14 +85,14 @@ def test_one_that_is_alone_is_answered_after_a_moment(db: Database, fleet: Heart
     assert silent.pop("h1") < 30 < min(silent.values())
 
 
-def test_the_lease_is_there_when_it_is_answered(db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats) -> None:
+def test_heartbeat_reply_follows_the_renewed_lease(db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats) -> None:
     db.write(age, conf.service_down_time + 10)
     fleet.report_state(make.ADMIN, beat("h3"))
     assert db.write(services.expire, conf) == [host for host in HOSTS if host != "h3"]
 
 
-def test_a_host_that_counted_as_down_is_up_again(db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats) -> None:
-    """And what was not sent to it meanwhile is due: that is more than a lease."""
+def test_heartbeat_of_a_down_host_brings_it_up(db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats) -> None:
+    """Commands that were not sent to it meanwhile are due."""
     db.write(age, conf.service_down_time + 10)
     assert db.write(services.expire, conf) == HOSTS
     waits = db.write(block_on_host, "h1")
@@ -127,12 +127,12 @@ def force_down(db: Database, host: str, down: bool) -> None:
         (lambda db: db.write(take_over, "h1"), exceptions.HostIsAnother),
     ],
 )
-def test_who_is_not_admitted_is_told_so_and_the_others_are_not(
+def test_heartbeat_of_a_host_that_is_not_admitted_fails_alone(
     db: Database, fleet: Heartbeats, change: Callable[[Database], object], raised: type[Exception]
 ) -> None:
     change(db)
     db.write(age, 30)
-    answers = all_at_once(fleet, [beat(host) for host in HOSTS])
+    answers = report_all(fleet, [beat(host) for host in HOSTS])
     assert [type(answer) for answer in answers] == [type(None), raised, *[type(None)] * (len(HOSTS) - 2)]
     silent = silent_for(db)
     assert silent.pop("h1", 60) >= 30 > max(silent.values())
@@ -144,12 +144,12 @@ def forget(uow: UnitOfWork, host: str) -> None:
 
 
 def take_over(uow: UnitOfWork, host: str) -> None:
-    """Another machine of this name."""
+    """Register another machine under this name."""
     services.pin(uow, host, "another machine")
 
 
 @pytest.mark.parametrize(
-    "news",
+    "values",
     [
         {"inventories": [make.inventory(memory_mb=2048)]},
         {"inventories": [make.inventory(capabilities={"x": True})]},
@@ -163,45 +163,47 @@ def take_over(uow: UnitOfWork, host: str) -> None:
     ],
     ids=str,
 )
-def test_what_is_new_is_written_as_ever(
-    db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats, news: dict[str, Any]
+def test_heartbeat_with_something_new_is_written_in_full(
+    db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats, values: dict[str, Any]
 ) -> None:
-    report = beat(**news)
+    report = beat(**values)
     assert db.write(hosts.renew_hosts, [report, beat("h2")]) == [False, True]
     fleet.report_state(make.ADMIN, report)
-    service = next(each for each in db.read(services.list_) if each.host == "h1")
+    service = next(row for row in db.read(services.list_) if row.host == "h1")
     assert (service.version, service.up) == (report.version, report.hypervisor_up)
-    states = {each.node: each for each in db.read(hosts.states) if each.host == "h1"}
-    assert {inventory.node for inventory in report.inventories} == {name for name, each in states.items() if each.vcpus}
+    states = {state.node: state for state in db.read(hosts.states) if state.host == "h1"}
+    assert {inventory.node for inventory in report.inventories} == {
+        name for name, state in states.items() if state.vcpus
+    }
     for inventory in report.inventories:
         assert states[inventory.node].capabilities == inventory.capabilities
         assert states[inventory.node].memory_mb == inventory.memory_mb * report.ram_allocation_ratio
-    assert db.write(hosts.renew_hosts, [report]) == [report.hypervisor_up]  # it is the same again
+    assert db.write(hosts.renew_hosts, [report]) == [report.hypervisor_up]  # nothing is new any more
 
 
-def test_a_node_that_is_back_can_be_used_again(db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats) -> None:
+def test_node_that_is_reported_again_can_be_used_again(db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats) -> None:
     both = [make.inventory("n1"), make.inventory("n2")]
     for inventories in (both, both[:1], both):
         fleet.report_state(make.ADMIN, beat(inventories=inventories))
-    states = {each.node: each.vcpus for each in db.read(hosts.states) if each.host == "h1"}
+    states = {state.node: state.vcpus for state in db.read(hosts.states) if state.host == "h1"}
     assert states == {"n1": 16, "n2": 16}
 
 
 @pytest.mark.parametrize("work", [{"building": {"no-such": 1}}, {"acting": [5]}, {"serving": False}])
-def test_who_is_at_work_or_does_not_serve_is_never_one_of_them(
+def test_heartbeat_of_a_busy_or_closed_host_is_not_renewed_in_a_batch(
     db: Database, fleet: Heartbeats, work: dict[str, Any]
 ) -> None:
     assert db.write(hosts.renew_hosts, [beat(**work)]) == [False]
 
 
-def test_leases_of_work_are_renewed(db: Database, fleet: Heartbeats) -> None:
+def test_heartbeat_renews_the_leases_of_its_actions(db: Database, fleet: Heartbeats) -> None:
     action_id = db.write(lambda uow: make.action(uow, make.instance(uow, host="h1"), host="h1", step="perform").id)
     assert db.read(is_due, action_id)
     fleet.report_state(make.ADMIN, beat(acting=[action_id]))
     assert not db.read(is_due, action_id)
 
 
-def test_what_only_users_see_is_written_and_the_uptime_now_and_then(db: Database, fleet: Heartbeats) -> None:
+def test_renewed_heartbeat_updates_statistics_and_sometimes_the_uptime(db: Database, fleet: Heartbeats) -> None:
     def shown() -> tuple[str | None, int, int]:
         node = next(each for each in db.read(compute_nodes.list_) if each.host == "h1")
         return node.inventory.uptime, node.inventory.running_vms, node.generation
@@ -227,7 +229,7 @@ def make_older(uow: UnitOfWork, seconds: float) -> None:
         node.updated_at -= datetime.timedelta(seconds=seconds)
 
 
-def test_a_host_whose_row_is_taken_holds_up_no_other(db: Database, fleet: Heartbeats) -> None:
+def test_locked_row_of_a_host_does_not_delay_other_heartbeats(db: Database, fleet: Heartbeats) -> None:
     if db.is_sqlite:
         pytest.skip("SQLite has one writer at a time")
     held, release = threading.Event(), threading.Event()
@@ -249,56 +251,56 @@ def test_a_host_whose_row_is_taken_holds_up_no_other(db: Database, fleet: Heartb
     assert renewed == [host != "h1" for host in HOSTS]
 
 
-def test_one_that_fails_is_reported_by_itself(
+def test_heartbeats_of_a_failed_batch_are_written_in_full(
     db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.write(age, 30)
 
     def fails(uow: UnitOfWork, reports: list[HostReport]) -> list[bool]:
-        raise ValueError("a row that makes no sense")
+        raise ValueError("a corrupt row")
 
     monkeypatch.setattr(hosts, "renew_hosts", fails)
-    assert all_at_once(fleet, [beat(host) for host in HOSTS]) == [None] * len(HOSTS)
+    assert report_all(fleet, [beat(host) for host in HOSTS]) == [None] * len(HOSTS)
     assert max(silent_for(db).values()) < 30
 
 
-def test_a_database_that_is_away_is_told_to_each(
+def test_unavailable_database_fails_every_heartbeat_of_a_batch(
     db: Database, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(uow: UnitOfWork, reports: list[HostReport]) -> list[bool]:
         raise sa.exc.InterfaceError("SELECT", None, Exception("gone"))
 
     monkeypatch.setattr(hosts, "renew_hosts", fails)
-    answers = all_at_once(fleet, [beat(host) for host in HOSTS[:3]])
+    answers = report_all(fleet, [beat(host) for host in HOSTS[:3]])
     assert [type(answer) for answer in answers] == [sa.exc.InterfaceError] * 3
 
 
 @pytest.mark.parametrize("seconds, zone", [(0.0, "south"), (600.0, "nova")])
-def test_now_and_then_a_heartbeat_is_reported_in_full(
+def test_heartbeat_is_written_in_full_after_the_interval(
     db: Database, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch, seconds: float, zone: str
 ) -> None:
     monkeypatch.setattr(heartbeats, "FULL_REPORT_INTERVAL", seconds)
-    fleet = Heartbeats(db, db.conf)  # of a conductor that has just started
+    fleet = Heartbeats(db, db.conf)  # as of a conductor that has just started
     fleet.report_state(make.ADMIN, beat())
     db.conf.set_override("default_availability_zone", "south", "compute")
     fleet.report_state(make.ADMIN, beat())
     assert state_of(db, "h1") == zone
 
 
-def test_hosts_that_were_reported_in_full_together_are_not_so_again(db: Database, fleet: Heartbeats) -> None:
+def test_full_reports_of_hosts_are_spread_over_time(db: Database, fleet: Heartbeats) -> None:
     for host in HOSTS:
         fleet.report_state(make.ADMIN, beat(host))
-    again = sorted(moment - time.monotonic() for *_, moment in fleet._last_reports.values())
-    assert len(again) == len(HOSTS)
-    assert again[0] > heartbeats.FULL_REPORT_INTERVAL / 2 - 60 and again[-1] < heartbeats.FULL_REPORT_INTERVAL
-    assert again[-1] - again[0] > 1
+    delays = sorted(report.next_full - time.monotonic() for report in fleet._last_reports.values())
+    assert len(delays) == len(HOSTS)
+    assert delays[0] > heartbeats.FULL_REPORT_INTERVAL / 2 - 60 and delays[-1] < heartbeats.FULL_REPORT_INTERVAL
+    assert delays[-1] - delays[0] > 1
 
 
 def state_of(db: Database, host: str) -> str:
-    return next(each.availability_zone for each in db.read(hosts.states) if each.host == host)
+    return next(state.availability_zone for state in db.read(hosts.states) if state.host == host)
 
 
-def test_the_conductor_serves_it(db: Database, conductor: Any) -> None:
+def test_conductor_serves_report_state(db: Database, conductor: Any) -> None:
     report = beat()
     report.epoch = conductor.register_host(make.ADMIN, report)
     conductor.report_state(make.ADMIN, report)

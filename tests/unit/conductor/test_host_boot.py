@@ -1,4 +1,4 @@
-"""Guests of a machine that has booted."""
+"""Servers of a host that has booted again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def world(tmp_path: Path) -> World:
 
 
 def off(world: World, lost_power: bool, vm_state: str = "active") -> tuple[str, str]:
-    """What its host reports after it has booted; the server's uuid and its host."""
+    """Report, as a host does after its boot, that a server is off. Returns the server's uuid and its host."""
     uuid, host, generation = world.built()
     world.db.write(lambda uow: uow.session.execute(sa.update(models.Instance).values(vm_state=vm_state)))
     report = DomainReport(uuid=uuid, generation=generation, power_state=4, last_action_id=0, lost_power=lost_power)
@@ -27,7 +27,7 @@ def off(world: World, lost_power: bool, vm_state: str = "active") -> tuple[str, 
     return uuid, host
 
 
-def test_what_ran_is_started_again_by_an_action(world: World) -> None:
+def test_server_that_ran_is_started_again_after_a_power_loss(world: World) -> None:
     uuid, host = off(world, lost_power=True)
     assert world.open_actions() == [("start", "perform")]
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("stopped", "powering-on")
@@ -39,7 +39,7 @@ def test_what_ran_is_started_again_by_an_action(world: World) -> None:
     assert (world.instance(uuid).vm_state, world.open_actions()) == ("active", [])
 
 
-def test_a_locked_server_is_started_too(world: World) -> None:
+def test_locked_server_is_started_again_after_a_power_loss(world: World) -> None:
     uuid, host, generation = world.built()
     world.lifecycle.accept_action(world.context(admin=True), uuid, "lock", {})
     report = DomainReport(uuid=uuid, generation=generation, power_state=4, last_action_id=0, lost_power=True)
@@ -48,11 +48,11 @@ def test_a_locked_server_is_started_too(world: World) -> None:
 
 
 @pytest.mark.parametrize("vm_state", ["stopped", "paused", "suspended", "rescued", "soft-delete", "error"])
-def test_what_did_not_run_is_not(world: World, vm_state: str) -> None:
+def test_server_that_did_not_run_is_not_started_after_a_power_loss(world: World, vm_state: str) -> None:
     off(world, lost_power=True, vm_state=vm_state)
     assert world.open_actions() == []
 
 
-def test_without_the_option_it_is_stopped(world: World) -> None:
+def test_server_that_shut_itself_down_is_stopped(world: World) -> None:
     uuid, _ = off(world, lost_power=False)
     assert (world.instance(uuid).vm_state, world.open_actions()) == ("stopped", [])

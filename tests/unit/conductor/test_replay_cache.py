@@ -1,4 +1,4 @@
-"""A captured message that is sent to a second conductor, or to one that has just started."""
+"""Shared replay cache: a message that is captured and sent to a second conductor is refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ API = keys.Peer(rpc.API, "controller")
 CONTRACT = rpc.contract_of(ConductorRPC)
 METHODS = sorted(CONTRACT.methods)
 HOST = keys.Peer(rpc.COMPUTE, "host")
-#: What does no harm when it is asked again, besides what reads by its name.
+#: Methods whose repeated message does no harm, and why. Methods with a name like ``x_get`` or ``x_list`` are not listed.
 HARMLESS = {
     "build_instances": "has the conductor look for rows that wait to be built",
     "console_token_redeem": "a token is gone once it was taken",
@@ -47,7 +47,7 @@ def taken(db: Database) -> set[str]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_changes_something_is_taken_once_by_all_conductors(
+def test_message_that_changes_something_is_accepted_by_one_conductor_only(
     db: Database, conf: cfg.ConfigOpts, method: str
 ) -> None:
     sender = HOST if CONTRACT.methods[method].access.roles == {rpc.COMPUTE} else API
@@ -60,7 +60,7 @@ def test_what_changes_something_is_taken_once_by_all_conductors(
     assert CONTRACT.is_replay_safe(method) is repeatable
 
 
-def test_what_hosts_report_most_costs_no_row(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_frequent_reports_of_hosts_are_not_stored(db: Database, conf: cfg.ConfigOpts) -> None:
     once = SharedReplayCache(db, conf)
     for number, method in enumerate(("report_state", "finish_build", "finish_builds")):
         assert once(HOST, method, f"{number}" * 32)
@@ -69,7 +69,7 @@ def test_what_hosts_report_most_costs_no_row(db: Database, conf: cfg.ConfigOpts)
     assert taken(db) == {"9" * 32}
 
 
-def test_ids_are_forgotten_when_their_time_is_over(db: Database) -> None:
+def test_expired_message_ids_are_deleted(db: Database) -> None:
     db.write(replay_cache.message_taken, "1" * 32)
     assert db.write(replay_cache.expire, 60.0) == 0
     before = datetime.timedelta(seconds=61)
@@ -79,7 +79,9 @@ def test_ids_are_forgotten_when_their_time_is_over(db: Database) -> None:
     assert taken(db) == {"2" * 32}
 
 
-def test_they_are_forgotten_by_and_by(db: Database, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_cache_deletes_expired_ids_from_time_to_time(
+    db: Database, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     once = SharedReplayCache(db, conf)
     assert once(API, "flavor_create", "1" * 32)
     monkeypatch.setattr(once, "_last_expiry", once._last_expiry - 61)
@@ -88,7 +90,7 @@ def test_they_are_forgotten_by_and_by(db: Database, conf: cfg.ConfigOpts, monkey
     assert taken(db) == set()
 
 
-def test_nothing_is_taken_without_the_database(
+def test_message_is_refused_without_the_database(
     db: Database, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*arguments: object) -> None:
@@ -100,8 +102,7 @@ def test_nothing_is_taken_without_the_database(
         once(API, "flavor_create", "1" * 32)
 
 
-def test_those_that_come_together_are_one_transaction(db: Database, conf: cfg.ConfigOpts) -> None:
-    """Each is told of itself, whatever order they are written in."""
+def test_batch_of_message_ids_is_one_transaction(db: Database, conf: cfg.ConfigOpts) -> None:
     once = SharedReplayCache(db, conf)
     assert once(API, "flavor_create", "2" * 32)
     with counting() as counted:

@@ -8,6 +8,6 @@ setup.cfg (``nova_lite.api.v21.extensions``) registers each extension.
 A handler runs after the dispatcher has enforced its policy rule and validated the request. It calls the conductor, for
 most requests once, and returns a view.
 
-Shared parts: `schema_types`, `view_helpers`; `ssh_keys` and `certificates` for key pairs. `create_batcher`,
-`read_batcher` and `flavor_cache` wrap the conductor's client to save messages.
+Shared parts: `schema_types`, `view_helpers`; `ssh_keys` and `certificates` for key pairs.
+`nova_lite.api.conductor_client` batches creates and reads, and caches flavors.
 """

@@ -1,4 +1,4 @@
-"""Creates of an API process: those that arrive while a message is sent share the next one."""
+"""Creates of an API process: creates that arrive while a message is sent share the next one."""
 
 from __future__ import annotations
 

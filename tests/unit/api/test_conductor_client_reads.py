@@ -1,4 +1,4 @@
-"""Reads of an API process: those that wait at the same time share a message. Nobody sees another project's server."""
+"""Reads of an API process: waiting reads share a message, and nobody sees another project's server."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_same_list_is_read_once_for_all_waiting_callers(run: Run) -> None:
     assert len(client._lists) == 4
 
 
-def test_only_few_list_batchers_are_kept_besides_running_ones(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_batchers_are_dropped_above_their_limit_unless_they_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conductor_client, "MAX_LISTS", 2)
     conductor = Conductor(make_instance())
     client = connect(conductor)

@@ -23,7 +23,7 @@ API = keys.Peer(rpc.API, "controller")
 CONTRACT = rpc.contract_of(ConductorRPC)
 METHODS = sorted(CONTRACT.methods)
 HOST = keys.Peer(rpc.COMPUTE, "host")
-#: Methods whose repeated message does no harm, and why. Methods with a name like ``x_get`` or ``x_list`` are not listed.
+#: Methods whose repeated message does no harm, and why. Methods named ``x_get`` or ``x_list`` are not listed.
 HARMLESS = {
     "build_instances": "has the conductor look for rows that wait to be built",
     "console_token_redeem": "a token is gone once it was taken",

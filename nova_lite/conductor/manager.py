@@ -1,4 +1,4 @@
-"""Wires the conductor: one RPC endpoint over one database, and the reconciler."""
+"""Puts the conductor together: one RPC endpoint over one database, and the reconciler."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LOG = logging.getLogger(__name__)
 
 
 class ConductorManager:
-    """All that a conductor serves. The clients are of the other services, and of the conductor itself."""
+    """The parts of a conductor. ``conductor``: a client of the conductors themselves."""
 
     def __init__(
         self, conf: cfg.ConfigOpts, scheduler: SchedulerRPC, compute: ComputeRPC, conductor: ConductorRPC
@@ -90,36 +90,37 @@ class ConductorManager:
         )
 
     def start(self) -> None:
-        """From now on what follows from a commit is done in threads of its own."""
+        """Start the threads that publish changes and dispatch actions after commits."""
         self.host_publisher.start()
         self.dispatcher.start()
 
     def states(self) -> Iterable[tuple[str, metrics.Sample]]:
-        """For metrics: what waits in the database, and how much of its pool is used."""
+        """Yield the metrics of open actions, hosts, heartbeats, and the database's connection pool."""
         pool: Any = self.db.engine.pool
         yield metrics.sample(metrics.POOL_USED, pool.checkedout())
         yield metrics.sample(metrics.POOL_SIZE, pool.size())
-        found = self.db.read(backlog.read)
-        for (kind, step), count in found.open.items():
+        state = self.db.read(backlog.read)
+        for (kind, step), count in state.open.items():
             yield metrics.sample(metrics.ACTIONS, count, kind, step)
-        yield metrics.sample(metrics.OLDEST_DUE, found.oldest_due)
-        yield metrics.sample(metrics.PAST_DEADLINE, found.past_deadline)
-        for state, count in found.hosts.items():
-            yield metrics.sample(metrics.HOSTS, count, state)
-        for binary, age in found.heartbeats.items():
+        yield metrics.sample(metrics.OLDEST_DUE, state.oldest_due)
+        yield metrics.sample(metrics.PAST_DEADLINE, state.past_deadline)
+        for host_state, count in state.hosts.items():
+            yield metrics.sample(metrics.HOSTS, count, host_state)
+        for binary, age in state.heartbeats.items():
             yield metrics.sample(metrics.HEARTBEAT_AGE, age, binary)
 
     def purge(self) -> None:
-        """Purge what is old enough, if this is the conductor that does it. Two that think so only share the work."""
+        """Delete old rows, if this is the first conductor. If two conductors do it, they share the work."""
         days = self.conf.conductor.purge_after
         if not days or not self.db.read(services.is_first, services.CONDUCTOR, self.conf.host):
             return
         before = self.db.read(purge.days_ago, days)
         gone = purge.run(self.db, before, self.conf.conductor.purge_batch, wanted=lambda: not self._closing.is_set())
         if gone.total():
-            LOG.info("Purged what was over before %s: %s", before, purge.told(gone))
+            LOG.info("Purged rows that ended before %s: %s", before, purge.told(gone))
 
     def close(self) -> None:
+        """Stop all threads and close the database."""
         self._closing.set()
         self.reconciler.stop()
         self.engine.stop()
@@ -129,7 +130,7 @@ class ConductorManager:
         self.db.close()
 
     def _announce(self, uow: UnitOfWork) -> None:
-        """What schedulers and hosts have to hear of this transaction is told by and by, once it is committed."""
+        """Publish the transaction's changes to schedulers and hosts, once it is committed."""
         if uow.refiltered_projects or uow.refiltered_instances:
             projects, instances = set(uow.refiltered_projects), set(uow.refiltered_instances)
             uow.after_commit.append(lambda: self.filter_publisher.add(projects, instances))
@@ -148,6 +149,6 @@ class ConductorManager:
 def _cinder_client(conf: cfg.ConfigOpts) -> CinderClient | None:
     if conf.volume.backend != CINDER:
         return None
-    from nova_lite.volume.cinder_client import CinderClient  # keystoneauth is not loaded for nothing
+    from nova_lite.volume.cinder_client import CinderClient  # loads keystoneauth, which only Cinder needs
 
     return CinderClient(conf)

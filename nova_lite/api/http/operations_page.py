@@ -8,10 +8,10 @@ from nova_lite import operations
 from nova_lite.api.http import inventory, reference
 from nova_lite.operations import HostRole, HostStep, Operation, ScheduleStep, Step
 
-#: What is above this line in the page is written by hand.
+#: The text above this line of the page is written by hand.
 MARK = "<!-- Made by `nova-lite-manage api operations` from here on. -->\n"
 
-#: The requests of operations whose rows name no action of `/servers/{id}/action`, as route and action.
+#: Route and action of operations whose definitions name no action of `/servers/{id}/action`.
 _REQUESTS = {
     "create": ("POST /servers", None),
     "delete": ("DELETE /servers/{id}", None),
@@ -33,29 +33,33 @@ _REQUESTS = {
 
 
 def markdown() -> str:
-    """The made part of the page, its mark included."""
-    rows = list(_rows())
-    overview = "".join(f"| {title} | {_allowed(row)} | {_becomes(row)} | {_failed(row)} |\n" for title, row in rows)
-    head = "| operation | allowed in (and during) | meanwhile, then | if it fails |\n|---|---|---|---|\n"
-    return "\n".join([MARK, f"## All of them\n\n{head}{overview}", *(_section(*row) for row in rows)])
+    """Return the generated part of the page, with the mark above it."""
+    definitions = list(_definitions())
+    rows = (f"| {title} | {_allowed(item)} | {_becomes(item)} | {_failed(item)} |\n" for title, item in definitions)
+    head = "| operation | allowed in | task states, then vm state | after a failure |\n|---|---|---|---|\n"
+    return "\n".join([MARK, f"## All of them\n\n{head}{''.join(rows)}", *(_section(*pair) for pair in definitions)])
 
 
-def _rows() -> Iterator[tuple[str, Operation]]:
-    for row in operations.OPERATIONS.values():
-        yield row.kind, row
-        yield from ((f"{row.kind} ({key}: {value})", variant) for key, value, variant in row.variants)
+def _definitions() -> Iterator[tuple[str, Operation]]:
+    for definition in operations.OPERATIONS.values():
+        yield definition.kind, definition
+        yield from ((f"{definition.kind} ({key}: {value})", variant) for key, value, variant in definition.variants)
 
 
-def _section(title: str, row: Operation) -> str:
-    facts = [f"- Request: {_request(row)}."]
-    if row.kind != operations.CREATE.kind:
-        facts.append(f"- Refused with 409: {'; '.join(_refusals(row)) or 'never by its row'}.")
-        facts.append(f"- When it is accepted, an open action is {'closed' if row.supersedes else 'left as it is'}.")
-    if row.deduplicates:
-        facts.append("- A request while one is open is the same one.")
-    if row.steps:
-        columns = ("step", "where", "RPC method", "task state", "event", "deadline", "then it is", "undo", "notes")
-        table = "".join(_line(row, step) for step in row.all_steps())
+def _section(title: str, definition: Operation) -> str:
+    facts = [f"- Request: {_request(definition)}."]
+    if definition.kind != operations.CREATE.kind:
+        if definition.during:
+            facts.append(f"- Accepted during the tasks {', '.join(definition.during)}.")
+        refusals = list(_refusals(definition))
+        facts.append("- Refused with 409:" if refusals else "- The definition never refuses it.")
+        facts += [f"  - {refusal}" for refusal in refusals]
+        facts.append(f"- Acceptance {'closes' if definition.supersedes else 'does not change'} open actions.")
+    if definition.deduplicates:
+        facts.append("- A request while such an action is open returns that action.")
+    if definition.steps:
+        columns = ("step", "where", "RPC method", "task state", "event", "deadline", "vm state", "undo", "notes")
+        table = "".join(_line(definition, step) for step in definition.all_steps())
         facts.append("")
         facts.append(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n{table}".rstrip())
     else:
@@ -63,33 +67,35 @@ def _section(title: str, row: Operation) -> str:
     return f"## {title}\n\n" + "\n".join(facts) + "\n"
 
 
-def _request(row: Operation) -> str:
-    """The route, the rule and who passes it by default."""
-    kind = operations.OPERATIONS[row.kind]
-    route, action = _REQUESTS.get(row.kind, ("POST /servers/{id}/action", kind.action))
+def _request(definition: Operation) -> str:
+    """Return the route, and the policy rule with its default."""
+    kind = operations.OPERATIONS[definition.kind]
+    route, action = _REQUESTS.get(definition.kind, ("POST /servers/{id}/action", kind.action))
     entry = next(
-        each for each in inventory.route_entries() if (f"{each.method} {each.path}", each.action) == (route, action)
+        entry
+        for entry in inventory.route_entries()
+        if (f"{entry.method} {entry.path}", entry.action) == (route, action)
     )
     rule = kind.rule or entry.declared.policy
     return f"`{route}`" + (f" `{action}`" if action else "") + f", `{rule}` ({reference.who_may(rule)})"
 
 
-def _refusals(row: Operation) -> Iterator[str]:
-    wrong = f"\"Cannot '{row.method}' instance {{id}} while it is in"
-    if not row.despite_lock:
+def _refusals(definition: Operation) -> Iterator[str]:
+    wrong = f"\"Cannot '{definition.method}' instance {{id}} while it is in"
+    if not definition.despite_lock:
         yield '"Instance {id} is locked" (admins pass)'
-    if row.allowed is not None:
+    if definition.allowed is not None:
         yield f'{wrong} vm_state {{state}}"'
-    if row.during is not None:
+    if definition.during is not None:
         yield f'{wrong} task_state {{state}}"'
-    if row.supersedes and not row.preempts:
-        yield f'{wrong} unfinished action {{operation}}" (one that has failed and is being undone)'
-    if row.needs_host:
-        yield '"Instance {id} is not ready" (it is on no host)'
+    if definition.supersedes and not definition.preempts:
+        yield f'{wrong} unfinished action {{operation}}" (a failed one is being undone)'
+    if definition.needs_host:
+        yield '"Instance {id} is not ready" (it has no host)'
 
 
-def _line(row: Operation, step: Step) -> str:
-    is_undo = row.is_undo(step.name)
+def _line(definition: Operation, step: Step) -> str:
+    is_undo = definition.is_undo(step.name)
     where, method = "conductor", ""
     if isinstance(step, ScheduleStep):
         where, method = "conductor, scheduler", "select_destinations"
@@ -116,20 +122,20 @@ def _line(row: Operation, step: Step) -> str:
 
 _WHERE = {
     HostRole.CURRENT: "its host",
-    HostRole.ALL: "every host where it holds something",
+    HostRole.ALL: "every host with an allocation",
     HostRole.SOURCE: "source",
     HostRole.DESTINATION: "destination",
 }
 
 
 def _deadline(step: Step, is_undo: bool) -> str:
-    """What ends the step if nothing else does."""
+    """Return the time limit of a step."""
     if isinstance(step, HostStep) and step.retry_forever:
         return "none" if is_undo or step.at in operations.MOVE_ROLES else "only reported"
     if isinstance(step, operations.ImageStep) and step.outlives_action:
         return "none"
     if isinstance(step, ScheduleStep | HostStep | operations.ImageStep):
-        return _code(f"[conductor] {step.deadline}") if step.deadline else "the action's"
+        return _code(step.deadline) if step.deadline else "the action's"
     return ""
 
 
@@ -137,7 +143,7 @@ def _notes(step: Step) -> Iterator[str]:
     if step.commits:
         yield "point of no return"
     if step.moves_to:
-        yield f"then it is at the {_WHERE[step.moves_to]}"
+        yield f"moves to the {_WHERE[step.moves_to]}"
     if isinstance(step, ScheduleStep) and not step.moves:
         yield "claims the destination"
     if isinstance(step, operations.ReleaseStep) and step.at in operations.MOVE_ROLES:
@@ -145,12 +151,12 @@ def _notes(step: Step) -> Iterator[str]:
     if step.only_if:
         yield f"only if `{step.only_if}`"
     if isinstance(step, operations.ImageStep) and step.outlives_action:
-        yield "until it has worked, beside later operations"
+        yield "retried forever, beside later operations"
     if isinstance(step, HostStep):
         if step.fences:
-            yield "fenced first"
+            yield "revokes the generation first"
         if step.retry_forever:
-            yield "until it has worked"
+            yield "retried forever"
         if step.offline_step:
             yield f"`{step.offline_step}` while the host is away"
         if step.driver:
@@ -159,37 +165,37 @@ def _notes(step: Step) -> Iterator[str]:
             yield f"since compute {step.since}"
 
 
-def _allowed(row: Operation) -> str:
-    """The vm states, and the task states in which it is accepted as well."""
-    if row.kind == operations.CREATE.kind:
+def _allowed(definition: Operation) -> str:
+    """Return the vm states in which the operation is accepted."""
+    if definition.kind == operations.CREATE.kind:
         return "(new)"
-    during = "any task" if row.during is None else ", ".join(row.during)
-    return ("any" if row.allowed is None else ", ".join(row.allowed)) + (f" ({during})" if during else "")
+    during = " (during any task)" if definition.during is None else ""
+    return ("any" if definition.allowed is None else ", ".join(definition.allowed)) + during
 
 
-def _becomes(row: Operation) -> str:
-    """Task states in their order, then the vm state."""
-    tasks = [state for step in row.steps for state in _tasks(step)]
-    ends = [f"{step.becomes} (if `{step.only_if}`)" if step.only_if else step.becomes for step in row.steps]
-    named = [end for end in ends if end]
-    return " → ".join([*tasks, f"**{' or '.join(named)}**"] if named else tasks)
+def _becomes(definition: Operation) -> str:
+    """Return the task states in order, followed by the vm state."""
+    tasks = [state for step in definition.steps for state in _tasks(step)]
+    steps = [step for step in definition.steps if step.becomes]
+    vm_states = [f"{step.becomes} (if `{step.only_if}`)" if step.only_if else str(step.becomes) for step in steps]
+    return " → ".join([*tasks, f"**{' or '.join(vm_states)}**"] if vm_states else tasks)
 
 
 def _tasks(step: Step) -> list[str]:
-    """Its task states, in order."""
+    """Return the task states of a step, in order."""
     on_host = (step.begun, *step.tasks) if isinstance(step, HostStep) else ()
     return [state for state in (step.task, *on_host) if state]
 
 
-def _failed(row: Operation) -> str:
-    if row.failed:
-        return row.failed
-    retry_forever = [step for step in row.steps if isinstance(step, HostStep) and step.retry_forever]
+def _failed(definition: Operation) -> str:
+    if definition.failed:
+        return definition.failed
+    retry_forever = [step for step in definition.steps if isinstance(step, HostStep) and step.retry_forever]
     if retry_forever:
-        return "it goes on" if retry_forever[0].at in operations.MOVE_ROLES else "error, and it goes on"
-    if any(step.undo for step in row.steps):
-        return "as it was"
-    return "as its guest is" if row.steps else ""
+        return "retried forever" if retry_forever[0].at in operations.MOVE_ROLES else "error, retried forever"
+    if any(step.undo for step in definition.steps):
+        return "unchanged"
+    return "that of the guest" if definition.steps else ""
 
 
 def _code(text: str | None) -> str:

@@ -1,7 +1,7 @@
-"""Accepting an evacuation: the instance leaves a host that is forced down, and is built on another one.
+"""Evacuation: the instance leaves a host that is forced down, and is built on another one.
 
-By ``forced_down`` the operator says that nothing runs on that host; it may not register. At acceptance the instance
-leaves it and gets a new generation, so that whatever the host still has is destroyed before it serves again.
+With ``forced_down`` the operator confirms that nothing runs on that host, which may not register. On acceptance the
+instance leaves it and gets a new generation. So the host destroys the old guest before it serves again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,16 @@ from nova_lite.operations import HostStep, states
 
 
 class EvacuateHandler(OperationHandler):
+    """Takes the instance from its host."""
+
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """``payload``: ``host`` (where to; None: the scheduler chooses), whether it is ``forced`` (past the filters),
-        ``admin_password``, and whether the server is to be ``stopped`` in the end although it was not before."""
+        """Release what the instance holds, and end a move from the lost host.
+
+        ``payload``: the target ``host`` (None: the scheduler chooses), ``forced`` to bypass the filters,
+        ``admin_password``, and ``stopped`` to stop the server in the end.
+        """
         target, origin = payload.get("host"), instance.host
         _check(uow, instance, target)
         stopped = _end_move(uow, instance) == states.STOPPED
@@ -35,9 +40,10 @@ class EvacuateHandler(OperationHandler):
         claims.leave(instance)
         instance.generation = claims.next_generation(instance)
         instance.request = {"admin_password": payload.get("admin_password")}
-        if target is not None:  # in the words of a request for a new server
-            wanted = {"forced_host": target} if payload.get("forced") else {"requested_destination": {"host": target}}
-            instance.request = {**instance.request, **wanted}
+        if target is not None:  # as in a request for a new server
+            forced = payload.get("forced")
+            choice = {"forced_host": target} if forced else {"requested_destination": {"host": target}}
+            instance.request = {**instance.request, **choice}
         return {
             "excluded": [] if origin is None else [origin],
             "stop": bool(payload.get("stopped")) or stopped,
@@ -46,7 +52,7 @@ class EvacuateHandler(OperationHandler):
 
 
 def _volume_to_make(uow: UnitOfWork, instance: Instance) -> dict[str, Any]:
-    """What its host has not said that it has done: to make a volume of an image, for a rebuild."""
+    """Return the volume that a rebuild had to write an image to, unless its host has reported that."""
     for action in actions.all_open(uow, instance.uuid):
         if REIMAGE in action.payload and action.step in (operations.SCHEDULE, operations.BUILD, operations.COMPENSATE):
             return {REIMAGE: action.payload[REIMAGE]}
@@ -54,12 +60,13 @@ def _volume_to_make(uow: UnitOfWork, instance: Instance) -> dict[str, Any]:
 
 
 def _end_move(uow: UnitOfWork, instance: Instance) -> str:
-    """A resize or migration from its host is over; what the server was before that. Raises a 409 while the other end
-    may have it, or has it: then it is not lost."""
+    """End a resize or migration from the lost host, and return the vm state before it.
+
+    Raises a 409 if the other host has the server or may have it, because then it is not lost.
+    """
     row = server_migrations.current(uow, instance.uuid)
-    elsewhere = next(
-        (each for each in actions.all_open(uow, instance.uuid) if _is_at_another_host(each, instance)), None
-    )
+    open_actions = actions.all_open(uow, instance.uuid)
+    elsewhere = next((action for action in open_actions if _is_at_another_host(action, instance)), None)
     attr, state = ("vm_state", instance.vm_state) if elsewhere is None else ("unfinished action", elsewhere.action)
     if elsewhere is not None or (instance.vm_state == states.RESIZED and instance.task_state is None):
         raise exceptions.InstanceInvalidState(method="evacuate", instance_id=instance.uuid, attr=attr, state=state)
@@ -76,7 +83,10 @@ def _is_at_another_host(action: InstanceAction, instance: Instance) -> bool:
 
 
 def _check(uow: UnitOfWork, instance: Instance, target: str | None) -> None:
-    """Raises a 4xx. An instance on no host lost it in a failed evacuation, which may be repeated."""
+    """Raise a 4xx if the instance cannot be evacuated.
+
+    Without a host it can, because an earlier evacuation has failed.
+    """
     if target is not None and not hosts.exists(uow, target):
         raise exceptions.ComputeHostNotFound(host=target)
     if instance.host is None:

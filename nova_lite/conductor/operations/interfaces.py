@@ -1,5 +1,4 @@
-"""Attaching an interface to a server and detaching one: the port is a row before its host is told, and as long as the
-host may have it."""
+"""Attach and detach interfaces. The port has a row before the command is sent, and as long as the host may have it."""
 
 from __future__ import annotations
 
@@ -20,24 +19,27 @@ from nova_lite.network.driver import load_backend
 from nova_lite.objects import VIF, NetworkRequest
 from nova_lite.operations import Step
 
-#: In the payload of a request: the interface that another service has made for it.
+#: Key in the payload of a request: the interface that another service has made for it.
 MADE = "made"
 
-#: What a port is while its host is at it.
+#: States of a port while its host attaches or detaches it.
 ATTACHING, DETACHING = "attaching", "detaching"
 
 
 class AttachInterfaceHandler(OperationHandler):
-    """Until its host has it, or has nothing of it any more, the port keeps its address."""
+    """Attaches an interface. The port keeps its address until the host has attached it or has undone that."""
 
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """``payload``: ``request``, a `NetworkRequest`. Raises a 400 for what there is not, or is in use."""
+        """Write the port. Raises a 400 if the network or port does not exist or is in use.
+
+        ``payload``: ``request``, a `NetworkRequest`.
+        """
         if payload.get(MADE):
             key = str(context.request_id)
-            pending = [each for each in pending_attaches.of(uow, instance.uuid) if each.request_id == key]
-            if not pending or pending[0].until <= uow.now:  # it is being taken back
+            pending = [row for row in pending_attaches.of(uow, instance.uuid) if row.request_id == key]
+            if not pending or pending[0].until <= uow.now:  # the port is being deleted
                 raise exceptions.NetworkServiceUnavailable()
             vif = _record(uow, instance, msgspec.convert(payload[MADE], VIF))
             network_calls.settled(uow, instance, key)
@@ -58,12 +60,15 @@ class AttachInterfaceHandler(OperationHandler):
 
 
 class DetachInterfaceHandler(OperationHandler):
-    """Where its host could not, the port is what it was."""
+    """Detaches an interface. If the host fails, the port stays attached."""
 
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """``payload``: ``port_id``. Raises `PortNotFound` unless it is the server's."""
+        """Mark the port as detaching. Raises `PortNotFound` unless it is the server's.
+
+        ``payload``: ``port_id``.
+        """
         port_id = str(payload[PORT_ID])
         if port_id not in (vif.id for vif in _vifs(uow, instance)):
             raise exceptions.PortNotFound(port_id=port_id[:64], instance_id=instance.uuid)
@@ -85,9 +90,9 @@ def _vifs(uow: UnitOfWork, instance: Instance) -> list[VIF]:
 
 
 def _record(uow: UnitOfWork, instance: Instance, vif: VIF) -> VIF:
-    """The last one, as it is the newest."""
-    others = [each for each in _vifs(uow, instance) if each.id != vif.id]
-    vif.position = 1 + max((each.position for each in others), default=-1)
+    """Store a new interface as the last one."""
+    others = [other for other in _vifs(uow, instance) if other.id != vif.id]
+    vif.position = 1 + max((other.position for other in others), default=-1)
     networks.Store(uow).record(instance.uuid, [*others, vif])
     return vif
 
@@ -104,6 +109,5 @@ def _set_state(uow: UnitOfWork, instance: Instance, port_id: str, state: str | N
 
 
 def _port_of(uow: UnitOfWork, instance: Instance, state: str) -> str:
-    """The one that the action is about: no other can be in this state, as only one action is. "" if a delete has taken
-    it already."""
+    """Return the id of the action's port, which is the only one in this state, or "" if a delete has removed it."""
     return next((vif.id for vif in _vifs(uow, instance) if vif.state == state), "")

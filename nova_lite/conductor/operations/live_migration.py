@@ -1,4 +1,4 @@
-"""Live migration: accepting it, and what a finished step makes of it."""
+"""Live migration: its checks, and the row that shows its progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nova_lite.db.models import Instance
 from nova_lite.objects import Flavor
 from nova_lite.operations import Step, states
 
-#: What its row shows once a step is done.
+#: Status of the migration's row after a step.
 _STATUS = {
     operations.CHECK: server_migrations.PREPARING,
     operations.PREPARE: server_migrations.RUNNING,
@@ -26,8 +26,11 @@ _STATUS = {
 
 
 class LiveMigrateHandler(OperationHandler):
-    """``payload``: ``host`` (where to; None: the scheduler chooses), whether it is ``forced`` (past the filters), and
-    whether disks are to be moved (``block``; None: if they have to be)."""
+    """Keeps the migration's row.
+
+    ``payload``: the target ``host`` (None: the scheduler chooses), ``forced`` to bypass the filters, and whether to
+    copy disks (``block``; None: if they are not shared).
+    """
 
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
@@ -45,8 +48,8 @@ class LiveMigrateHandler(OperationHandler):
             )
         instance.request = {}
         if target is not None:
-            wanted = {"forced_host": target} if payload.get("forced") else {"requested_destination": {"host": target}}
-            instance.request = wanted
+            forced = payload.get("forced")
+            instance.request = {"forced_host": target} if forced else {"requested_destination": {"host": target}}
         flavor = msgspec.convert(instance.flavor, Flavor)
         kind = server_migrations.LIVE_MIGRATION
         row = server_migrations.begin(uow, context, instance, kind, source, flavor)
@@ -69,7 +72,7 @@ class LiveMigrateHandler(OperationHandler):
         super().on_step_done(uow, instance, step)
         row = server_migrations.current(uow, instance.uuid)
         if row is not None and step.name == operations.HAND_OVER and instance.vm_state == states.ERROR:
-            instance.vm_state, instance.fault = row.vm_state, None  # it had been lost with its source
+            instance.vm_state, instance.fault = row.vm_state, None  # it counted as lost with its source
         if row is not None and step.name in _STATUS:
             server_migrations.turn(uow, row, _STATUS[step.name])
 

@@ -13,16 +13,20 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.objects.image import GUEST_AGENT
 
-#: The account whose password it is, by the operating system that the image names.
+#: The administrator's account by the operating system of the image.
 ADMINISTRATORS = {"windows": "Administrator"}
 
 
 class ChangePasswordHandler(OperationHandler):
+    """Requires a guest agent."""
+
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """``payload``: ``admin_password``, which the row has until the action is over. Raises
-        `GuestAgentNotEnabled` unless the image says that there is an agent."""
+        """Keep ``admin_password`` of ``payload`` until the action is over, with the name of its account.
+
+        Raises `GuestAgentNotEnabled` unless the image says that the guest has an agent.
+        """
         properties = (instance.image or {}).get("properties", {})
         if not strutils.bool_from_string(properties.get(GUEST_AGENT)):
             raise exceptions.GuestAgentNotEnabled()

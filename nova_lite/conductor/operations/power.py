@@ -1,4 +1,4 @@
-"""Reboot: what a host needs that has to make the domain anew."""
+"""Reboot: what a host needs to define the domain again."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from nova_lite.db.models import Instance
 
 
 class RebootHandler(OperationHandler):
+    """Adds the server's images to a hard reboot."""
+
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """A hard one tells what the instance was made of."""
         if payload.get("reboot_type") != "HARD":
             return payload
         return {**payload, "image": instance.image, "boot_images": instance.boot_images}

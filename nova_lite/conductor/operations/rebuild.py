@@ -1,8 +1,7 @@
-"""Accepting a rebuild: the instance gets a new disk where it is, of the same image or of another one.
+"""Rebuild: the instance gets a new disk on its host, made of the same image or of another one.
 
-At acceptance it gets the next generation, and its claim is for that one: what its host still has of it belongs nowhere
-from then on, and is replaced by the build or destroyed. Its addresses stay its own, and so does its place if the build
-fails.
+On acceptance it gets the next generation, and so does its claim. The build replaces the old guest, or the host destroys
+it. The instance keeps its addresses, and also its claim if the build fails.
 """
 
 from __future__ import annotations
@@ -24,22 +23,23 @@ from nova_lite.objects import BlockDevice, Flavor, Image, RequestedDestination, 
 from nova_lite.objects.block_device import root_volume
 from nova_lite.operations import states
 
-#: What the request may change of the instance besides image and key.
+#: Attributes of the instance that the request may change, besides image and key.
 CHANGEABLE = (
     *("display_name", "display_description", "hostname", "metadata_", "user_data"),
     *("access_ip_v4", "access_ip_v6", "auto_disk_config"),
 )
 
-
-#: In the payload of an action that builds: the volume that is to be made of an image before, its size in GB, and the
-#: image.
+#: Key in the payload of a build: the volume to write an image to before, with its size in GB, and the image.
 REIMAGE = "reimage"
 
 
 class RebuildHandler(OperationHandler):
-    """``payload``: ``image_ref``; ``images``, by id, where the API describes them; ``changes``, of `CHANGEABLE`;
-    ``key_name`` (None: no key any more), if it is to change; ``injected_files``, path to base64; ``admin_password``;
-    whether the volume that the server boots from is made anew (``reimage_boot_volume``), else that stays as it is."""
+    """Checks and writes a rebuild.
+
+    ``payload``: ``image_ref``; ``images`` by id if the API describes them; ``changes`` of `CHANGEABLE`; ``key_name`` to
+    change the key (None: remove it); ``injected_files``, path to base64; ``admin_password``; ``reimage_boot_volume`` to
+    write the image to the volume that the server boots from.
+    """
 
     has_preflight = True
 
@@ -51,7 +51,7 @@ class RebuildHandler(OperationHandler):
         instance: Instance,
         payload: dict[str, Any],
     ) -> RequestSpec | None:
-        """Whether another image may run on the host."""
+        """Return the request whether another image may run on the host."""
         limits = quotas.bounds(uow, conf, instance.project_id, context.user_id)
         checks.check_limits(limits, payload["changes"].get("metadata_", {}), payload["injected_files"])
         image, _ = _images(uow, context, instance, payload)
@@ -96,8 +96,7 @@ class RebuildHandler(OperationHandler):
 
 
 def _check_numa(instance: Instance, image: Image) -> None:
-    """It stays where it is in its host's NUMA cells. Raises `HardwareRefused` for an image that asks for another place
-    there."""
+    """Raise `HardwareRefused` if the image needs other NUMA cells, because the server stays in its own."""
     flavor, old = msgspec.convert(instance.flavor, Flavor), msgspec.convert(instance.image, Image | None)
     if hardware.numa_of(flavor, image) != hardware.numa_of(flavor, old):
         raise exceptions.HardwareRefused(
@@ -107,8 +106,7 @@ def _check_numa(instance: Instance, image: Image) -> None:
 
 
 def _reimage(uow: UnitOfWork, root: BlockDevice, image: Image) -> dict[str, Any]:
-    """The volume is one of this image from now on; the build makes it so. Raises `InvalidInput` where it is too
-    small."""
+    """Mark the volume as made of this image, which the build writes to it. Raises `InvalidInput` if it is too small."""
     row = volumes.by_id(uow, str(root.volume_id), lock=True)
     if row is None:
         raise exceptions.VolumeNotFound(volume_id=root.volume_id)

@@ -1,4 +1,4 @@
-"""The classes of operations that need more than their row, by kind."""
+"""Operation handlers by kind."""
 
 from __future__ import annotations
 
@@ -54,4 +54,5 @@ _DEFAULT = OperationHandler()
 
 
 def handler_for(kind: str) -> OperationHandler:
+    """Return the operation's handler; without one of its own, the base class, which only follows the definition."""
     return _HANDLERS.get(kind, _DEFAULT)

@@ -19,12 +19,16 @@ from nova_lite.objects.block_device import root_volume
 
 
 class RescueHandler(OperationHandler):
+    """Chooses the rescue image."""
+
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """``payload``: ``image_ref`` (None: the server's own image), ``images``, by id, where the API describes them,
-        ``admin_password``, and whether one may be rescued that boots from a volume (``allow_bfv_rescue``). Kept is the
-        image as it is now, with kernel and ramdisk in ``images``."""
+        """Check the rescue image, and keep it as it is now, with kernel and ramdisk in ``images``.
+
+        ``payload``: ``image_ref`` (None: the server's own image), ``images`` by id if the API describes them,
+        ``admin_password``, and whether a server that boots from a volume may be rescued (``allow_bfv_rescue``).
+        """
         image, others = instance.image, instance.boot_images or {}
         if payload.get("image_ref") is not None:
             image, others = _find(uow, context, payload)
@@ -38,7 +42,7 @@ class RescueHandler(OperationHandler):
 
 
 def _check_volumes(instance: Instance, image: dict[str, Any], allowed: bool) -> None:
-    """A server that boots from a volume keeps its disks' places: the image has to say where its own is."""
+    """Raise `InstanceNotRescuable` for a server on a volume, unless the image names the place of its own disk."""
     properties = image.get("properties", {})
     stable = "hw_rescue_bus" in properties and "hw_rescue_device" in properties
     if root_volume(block_devices.of(instance)) is not None and not (allowed and stable):

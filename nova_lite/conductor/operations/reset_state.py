@@ -15,21 +15,23 @@ from nova_lite.operations import states
 
 
 class ResetStateHandler(OperationHandler):
+    """Sets the state, and closes open actions without undo."""
+
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """``payload``: the ``vm_state`` that the instance has from now on, without a task. Its open stop, start or
-        reboot is closed as superseded, though what its host has begun of it is not called back.
+        """Set the vm state of ``payload``, without a task.
 
-        Raises `InstanceInvalidState` while something is open that only its own end gives back: what lasts until it has
-        worked, and whatever has undos; and for one that is soft-deleted, which is restored.
+        An open stop, start or reboot is closed as superseded, although its host may go on with it. Raises
+        `InstanceInvalidState` while an action is open that has undos or is retried forever, because it must not be
+        closed. A soft-deleted server is refused, too, because it has to be restored.
         """
         if instance.vm_state == states.SOFT_DELETED:
             raise exceptions.InstanceInvalidState(
                 method="reset_state", instance_id=instance.uuid, attr="vm_state", state=instance.vm_state
             )
         underway = actions.find_open(uow, instance.uuid)
-        if underway is not None and _ends_by_itself(underway.action, underway.step, underway.payload):
+        if underway is not None and _has_to_end(underway.action, underway.step, underway.payload):
             raise exceptions.InstanceInvalidState(
                 method="reset_state", instance_id=instance.uuid, attr="unfinished action", state=underway.action
             )
@@ -37,8 +39,10 @@ class ResetStateHandler(OperationHandler):
         return {}
 
 
-def _ends_by_itself(kind: str, name: str, payload: dict[str, Any]) -> bool:
-    row = operations.get(kind, payload)
-    step = row.step(name)
-    lasts = not isinstance(step, operations.HostStep) or step.retry_forever
-    return lasts or row.is_undo(name) or bool(row.undos(name))
+def _has_to_end(kind: str, name: str, payload: dict[str, Any]) -> bool:
+    """Check whether the action at the step of this name must not be closed."""
+    definition = operations.get(kind, payload)
+    step = definition.step(name)
+    if not isinstance(step, operations.HostStep) or step.retry_forever:
+        return True
+    return definition.is_undo(name) or bool(definition.undos(name))

@@ -1,7 +1,6 @@
-"""Resize and cold migration: accepting them, what a finished step makes of the instance, and the owner's word after it.
+"""Resize and cold migration, and their confirmation or revert.
 
-While one is open, quota counts the larger of both flavors: what the instance has, and in its ``extra_*`` what the other
-one has besides.
+Until then quota counts the larger of both flavors: the instance's own, and in ``extra_*`` what the other has in excess.
 """
 
 from __future__ import annotations
@@ -24,7 +23,10 @@ from nova_lite.operations.states import PowerState
 
 
 class ResizeHandler(OperationHandler):
-    """``payload``: ``flavor_id``, and ``auto_disk_config`` if it is to change."""
+    """Moves a server to a host with another flavor.
+
+    ``payload``: ``flavor_id``, and ``auto_disk_config`` to change it.
+    """
 
     kind = server_migrations.RESIZE
 
@@ -33,7 +35,7 @@ class ResizeHandler(OperationHandler):
     ) -> dict[str, Any] | None:
         source = claims.place_of(instance)
         assert source is not None
-        _check_one_end(uow, instance, payload)
+        _check_one_allocation(uow, instance, payload)
         flavor = self._flavor(uow, context, instance, payload)
         _take_extra(uow, instance, flavor)
         if payload.get("auto_disk_config") is not None:
@@ -51,11 +53,11 @@ class ResizeHandler(OperationHandler):
         }
 
     def _may_stay(self, uow: UnitOfWork) -> bool:
-        """Whether its own host may be the destination, too."""
+        """Check whether the server's own host may be the destination."""
         return bool(uow.conf.allow_resize_to_same_host)
 
     def _flavor(self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]) -> Flavor:
-        """The flavor that it is to have; raises a 400 for one that it cannot get."""
+        """Return the new flavor. Raises a 400 if the server cannot have it."""
         try:
             flavor = flavors.get(uow, context, payload["flavor_id"])
         except exceptions.FlavorNotFound as error:
@@ -99,7 +101,7 @@ class ResizeHandler(OperationHandler):
 
 
 class MigrateHandler(ResizeHandler):
-    """``payload``: ``host``, or None where the scheduler is to choose."""
+    """Moves a server, off, to another host. ``payload``: ``host``, or None to let the scheduler choose."""
 
     kind = server_migrations.MIGRATION
 
@@ -116,6 +118,8 @@ class MigrateHandler(ResizeHandler):
 
 
 class ConfirmResizeHandler(OperationHandler):
+    """Ends a move: the source is cleaned up."""
+
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
@@ -132,6 +136,8 @@ class ConfirmResizeHandler(OperationHandler):
 
 
 class RevertResizeHandler(OperationHandler):
+    """Ends a move: the server goes back to the source."""
+
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
@@ -162,7 +168,7 @@ def _open(uow: UnitOfWork, instance: Instance) -> Migration:
 
 
 def _finished(uow: UnitOfWork, instance: Instance) -> Migration:
-    """The migration that waits for its owner's word."""
+    """Return the migration that waits to be confirmed or reverted."""
     row = server_migrations.current(uow, instance.uuid)
     if row is None or row.status != server_migrations.FINISHED:
         raise exceptions.NotResized()
@@ -170,12 +176,12 @@ def _finished(uow: UnitOfWork, instance: Instance) -> Migration:
 
 
 def _has_source(uow: UnitOfWork, instance: Instance, row: Migration) -> bool:
-    """Whether the source still has it; not when that host was retired."""
+    """Check whether the source still has the server. It does not if that host was retired."""
     return claims.HeldHost(row.source["host"], row.source["generation"]) in claims.held_hosts(uow, instance)
 
 
-def _check_one_end(uow: UnitOfWork, instance: Instance, payload: dict[str, Any]) -> None:
-    """Raises a 409 for an instance that still holds something elsewhere: an admin has reset its state amid a move."""
+def _check_one_allocation(uow: UnitOfWork, instance: Instance, payload: dict[str, Any]) -> None:
+    """Raise a 409 for a server with an allocation elsewhere, because an admin has reset its state during a move."""
     if len(claims.held_hosts(uow, instance)) > 1:
         raise exceptions.InstanceInvalidState(
             method="resize" if "flavor_id" in payload else "migrate",
@@ -192,21 +198,21 @@ def _set_flavor(instance: Instance, values: dict[str, Any]) -> None:
 
 
 def _take_extra(uow: UnitOfWork, instance: Instance, flavor: Flavor) -> None:
-    """Raises `QuotaExceeded`, a 403."""
+    """Take the quota that the new flavor needs in excess. Raises `QuotaExceeded`."""
     cores, ram = max(0, flavor.vcpus - instance.vcpus), max(0, flavor.memory_mb - instance.memory_mb)
     quotas.take(uow, uow.conf, instance.project_id, {"cores": cores, "ram": ram}, instance.user_id)
     instance.extra_vcpus, instance.extra_memory_mb = cores, ram
 
 
 def _count_larger(instance: Instance, row: Migration) -> None:
-    """Quota goes on counting the larger of both flavors, whichever the instance has."""
+    """Let quota go on counting the larger of both flavors."""
     old, new = msgspec.convert(row.old_flavor, Flavor), msgspec.convert(row.new_flavor, Flavor)
     instance.extra_vcpus = max(old.vcpus, new.vcpus) - instance.vcpus
     instance.extra_memory_mb = max(old.memory_mb, new.memory_mb) - instance.memory_mb
 
 
 def give_back_extra(uow: UnitOfWork, instance: Instance) -> None:
-    """Its resize is over: quota counts what it has."""
+    """Release the quota of the other flavor, because the move is over."""
     amounts = {"cores": instance.extra_vcpus, "ram": instance.extra_memory_mb}
     instance.extra_vcpus = instance.extra_memory_mb = 0
     quotas.give_back(uow, instance.project_id, amounts)

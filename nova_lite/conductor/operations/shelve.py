@@ -1,4 +1,4 @@
-"""Shelve, offload, unshelve: what the instance keeps meanwhile, and where it goes when it comes back."""
+"""Shelve, offload, unshelve: what a shelved server keeps, and where an unshelved one goes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from nova_lite.db.models import Instance
 from nova_lite.objects import Image
 from nova_lite.operations import Step, states
 
-#: After an offload that has failed, the next one is begun so much later.
+#: Delay of the next offload after a failed one.
 RETRY = datetime.timedelta(minutes=5)
 
 
 class ShelveHandler(SnapshotHandler):
+    """Keeps the image of the shelved server."""
+
     def of_volumes(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any]:
@@ -39,6 +41,8 @@ class ShelveHandler(SnapshotHandler):
 
 
 class ShelveOffloadHandler(OperationHandler):
+    """Takes a shelved server from its host."""
+
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
@@ -54,11 +58,16 @@ class ShelveOffloadHandler(OperationHandler):
 
 
 class UnshelveHandler(OperationHandler):
+    """Brings a shelved server back."""
+
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """``payload``: ``availability_zone`` (None: any, from now on) and ``host``, where they are given; both are only
-        for one that is on no host."""
+        """Choose the variant of the operation, and keep the id of the image that it makes obsolete.
+
+        ``payload``: ``availability_zone`` (None: any, from now on) and ``host``, if the request has them. Both are
+        allowed only for a server without a host.
+        """
         offloaded = instance.vm_state == states.SHELVED_OFFLOADED
         if payload and not offloaded:
             raise exceptions.UnshelveInstanceInvalidState(instance_uuid=instance.uuid, state=instance.vm_state)
@@ -73,12 +82,12 @@ class UnshelveHandler(OperationHandler):
         instance.shelved_image, instance.shelved_at = None, None
 
 
-def _choose(uow: UnitOfWork, instance: Instance, wanted: dict[str, Any]) -> None:
-    """Where it may go. Raises a 4xx for a zone or host that there is not, or that do not go together."""
-    zone = wanted.get("availability_zone", instance.requested_availability_zone)
-    if wanted.get("availability_zone") is not None and not services.zone_exists(uow, str(zone)):
+def _choose(uow: UnitOfWork, instance: Instance, payload: dict[str, Any]) -> None:
+    """Set where the server may go. Raises a 4xx for an unknown zone or host, or a host outside the zone."""
+    zone = payload.get("availability_zone", instance.requested_availability_zone)
+    if payload.get("availability_zone") is not None and not services.zone_exists(uow, str(zone)):
         raise exceptions.AvailabilityZoneUnavailable()
-    host = wanted.get("host")
+    host = payload.get("host")
     if host is not None:
         if not hosts.exists(uow, host):
             raise exceptions.ComputeHostUnknown(host=host)

@@ -1,5 +1,4 @@
-"""Images of servers: the row of the image is written with the action, where images are rows; of a server that boots
-from a volume, so are those of the snapshots of its volumes."""
+"""Images of servers. Their rows, and the rows of the volumes' snapshots, are written when the action is accepted."""
 
 from __future__ import annotations
 
@@ -21,10 +20,15 @@ from nova_lite.operations import Step
 
 
 class SnapshotHandler(OperationHandler):
+    """Makes an image of the server's disk."""
+
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """``payload``: the ``image`` to make, and whether it is ``registered`` with another service already."""
+        """Write the image.
+
+        ``payload``: the ``image`` to make, and whether it is ``registered`` with another service already.
+        """
         if root_volume(block_devices.of(instance)) is not None:
             return self.of_volumes(uow, context, instance, payload)
         image = _create_image(uow, payload)
@@ -33,26 +37,31 @@ class SnapshotHandler(OperationHandler):
     def of_volumes(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any]:
+        """Return the action's payload for a server that boots from a volume, or refuse it."""
         raise exceptions.BackupOfVolumes()
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        """The task ends when the image is there."""
+        """End the task with the image step."""
         if isinstance(step, operations.ImageStep):
             super().on_step_done(uow, instance, step)
 
 
 class CreateImageHandler(SnapshotHandler):
+    """Makes an image of a server. If it boots from a volume, the image consists of snapshots of its volumes."""
+
     def of_volumes(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any]:
-        """``payload`` has ``snapshots``, too: by the id of each volume, the id that its snapshot is to have, and is
-        called in the image."""
-        wanted: dict[str, str] = payload.get("snapshots") or {}
-        known = [each.volume_id for each in volumes_among(block_devices.of(instance))]
-        if not wanted or set(wanted) != set(known):
+        """Write a snapshot of each volume.
+
+        ``payload`` has ``snapshots``, too: by the id of each volume the id of its snapshot, which the image names.
+        """
+        snapshots: dict[str, str] = payload.get("snapshots") or {}
+        known = {device.volume_id for device in volumes_among(block_devices.of(instance))}
+        if not snapshots or snapshots.keys() != known:
             raise exceptions.InvalidInput(reason="the volumes of the server have changed just now. Ask again")
         image = _create_image(uow, payload)
-        for volume_id, snapshot_id in wanted.items():
+        for volume_id, snapshot_id in snapshots.items():
             _create_snapshot(uow, context, instance, volume_id, snapshot_id, image.name)
         return {**payload, "image_id": image.id, "volume_backed": True}
 
@@ -63,7 +72,7 @@ class CreateImageHandler(SnapshotHandler):
         super().on_step_done(uow, instance, step)
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
-        """Whatever its host has made of the snapshots goes away, when it is at it no more."""
+        """Delete the snapshots, once the host does not work on them any more."""
         for row in volumes.snapshots_for(uow, instance.uuid):
             volumes.change(row, uow, {"status": volumes.DELETING, "instance_uuid": None})
             payload = {"snapshot_id": row.id, "instance_uuid": instance.uuid}

@@ -1,8 +1,8 @@
-"""Attaching and detaching a volume: whose it is meanwhile, and after.
+"""Attach, detach and swap volumes.
 
-A volume is the server's from the moment that this is accepted until a host has said that the guest does not have it.
-What another operation supersedes keeps it: a delete gives it back when no host has anything of the server, and an
-evacuation makes the guest with it.
+A volume belongs to the server from the acceptance until a host has reported that the guest does not have it. It stays
+the server's when another operation supersedes this one: a delete releases it in the end, and an evacuation builds the
+guest with it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from nova_lite.objects.block_device import DeviceSource, next_name
 from nova_lite.objects.flavor import Flavor
 from nova_lite.operations import Step, states
 
-#: In the payload of an action: the server is on no host, so that nobody has to do anything.
+#: Payload of an action on a server without a host, which is done when it is accepted.
 OFFLOADED = {"offloaded": True}
 
 
 class AttachVolumeHandler(OperationHandler):
-    """``payload``: ``volume_id``, ``attachment_id``, ``tag``, ``delete_on_termination``; ``volume``: as Cinder says,
-    where it is Cinder's."""
+    """Attaches a volume.
+
+    ``payload``: ``volume_id``, ``attachment_id``, ``tag``, ``delete_on_termination``, and with Cinder its ``volume``.
+    """
 
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
         devices = block_devices.of(instance)
-        if any(each.volume_id == payload["volume_id"] for each in devices):
+        if any(device.volume_id == payload["volume_id"] for device in devices):
             raise exceptions.InvalidVolume(reason=f"volume {payload['volume_id']} already attached")
         try:
             name = next_name(msgspec.convert(instance.flavor, Flavor), devices, None)
@@ -70,12 +72,12 @@ class AttachVolumeHandler(OperationHandler):
             block_devices.used(uow, instance, device)
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
-        """Its host has said that the guest does not have it."""
+        """Release the volume, because the host has reported that the guest does not have it."""
         for device in block_devices.in_state(instance, DeviceState.ATTACHING):
             block_devices.detached(uow, instance, device)
 
     def on_superseded(self, uow: UnitOfWork, instance: Instance) -> None:
-        """The guest may have it."""
+        """Keep the volume, because the guest may have it."""
 
 
 def _reserved(
@@ -92,13 +94,13 @@ def _reserved(
 
 
 class DetachVolumeHandler(OperationHandler):
-    """``payload``: ``volume_id``."""
+    """Detaches a volume. ``payload``: ``volume_id``."""
 
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
         volume_id = payload["volume_id"]
-        device = next((each for each in block_devices.of(instance) if each.volume_id == volume_id), None)
+        device = next((device for device in block_devices.of(instance) if device.volume_id == volume_id), None)
         if device is None:
             raise exceptions.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id)
         if device.is_root:
@@ -120,22 +122,22 @@ class DetachVolumeHandler(OperationHandler):
             block_devices.detached(uow, instance, device)
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
-        """Whatever the guest has done: the volume stays the server's, until it is asked to detach it once more."""
+        """Keep the volume attached, whatever the guest has done. The user may detach it again."""
         block_devices.all_attached(uow, instance)
 
     def on_superseded(self, uow: UnitOfWork, instance: Instance) -> None:
-        """The guest may have it."""
+        """Keep the volume, because the guest may have it."""
 
 
 class SwapVolumeHandler(OperationHandler):
-    """``payload``: ``volume_id``, which the server has, and ``new_volume_id``, which takes its place."""
+    """Replaces the volume ``volume_id`` of ``payload`` by ``new_volume_id``."""
 
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
         volume_id, new_id = payload["volume_id"], payload["new_volume_id"]
         devices = block_devices.of(instance)
-        device = next((each for each in devices if each.volume_id == volume_id), None)
+        device = next((device for device in devices if device.volume_id == volume_id), None)
         if device is None:
             raise exceptions.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id)
         old, new = volumes.by_id(uow, volume_id, lock=True), volumes.locked(uow, context, new_id)
@@ -160,12 +162,15 @@ class SwapVolumeHandler(OperationHandler):
             block_devices.swapped(uow, instance)
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
-        """Its host has said that the guest has the old one."""
+        """Release the new volume, because the host has reported that the guest has the old one."""
         block_devices.not_swapped(uow, instance)
 
     def on_superseded(self, uow: UnitOfWork, instance: Instance) -> None:
-        """From its second task on the new volume has all that the old one has, and the guest may have either; before,
-        it has the old one."""
+        """Keep the volume that the guest has.
+
+        From the second task state on both volumes have the same content and the guest may have either, so the new one
+        is kept. Before, the guest has the old one.
+        """
         if instance.task_state == states.SWAPPING_VOLUME:
             block_devices.swapped(uow, instance)
         else:

@@ -1,4 +1,4 @@
-"""Whether an answer is one that the OpenAPI document tells of."""
+"""Comparison of responses with the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from nova_lite.api.http import openapi
 
 @functools.cache
 def _patterns() -> list[tuple[re.Pattern[str], str]]:
-    """Of paths, those with few variables first, as the router looks for them."""
+    """Return patterns of all paths, those with few variables first, as the router matches them."""
     paths = sorted(openapi.document()["paths"], key=lambda path: (path.count("{"), path))
     return [(re.compile(re.sub(r"{\w+}", "[^/]+", path)), path) for path in paths]
 
 
 def check(method: str, url: str, response: webob.Response) -> None:
-    """``url``: from the version on (``/servers?limit=1``). What is no operation is not looked at."""
+    """Check a response against the document. ``url`` starts after the version (``/servers?limit=1``).
+
+    Requests that are not operations are ignored.
+    """
     where = url.partition("?")[0].rstrip("/")
     path = next((path for pattern, path in _patterns() if pattern.fullmatch(where)), None)
     operation = openapi.document()["paths"].get(path, {}).get(method.lower())

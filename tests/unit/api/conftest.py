@@ -1,4 +1,4 @@
-"""The whole paste application over a control plane in memory. Each answer is compared with the OpenAPI document."""
+"""The complete paste application over a control plane in memory. Responses are compared with the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def make_conf(tmp_path: Path, text: str = "") -> cfg.ConfigOpts:
 
 
 class Client:
-    """Sends requests to the application as ``alice`` of project ``demo``, unless told otherwise."""
+    """Client of the application. Its default caller is ``alice`` of project ``demo``."""
 
     def __init__(self, app: Any, conductor: FakeConductor, compute: FakeCompute) -> None:
         self.app = app
@@ -76,9 +76,9 @@ class Client:
         assert response.status_code == status, response.text
         return response.json
 
-    def asked(self, method: str) -> Any:
-        """Arguments of the last call of this method."""
-        return next(arguments for name, arguments in reversed(self.conductor.asked) if name == method)
+    def last_call(self, method: str) -> Any:
+        """Return the arguments of the last call of this method."""
+        return next(arguments for name, arguments in reversed(self.conductor.calls) if name == method)
 
 
 def make_client(conf: cfg.ConfigOpts) -> Client:
@@ -100,7 +100,7 @@ def api(conf: cfg.ConfigOpts) -> Client:
 
 
 def fault(response: webob.Response, name: str, code: int) -> str:
-    """The message of a fault, whose shape is checked."""
+    """Check the form of a fault, and return its message."""
     assert response.status_code == code, response.text
     assert response.content_type == "application/json"
     assert list(response.json) == [name]

@@ -94,7 +94,7 @@ def make_instance(**changes: Any) -> Instance:
 
 @functools.cache
 def schema() -> str:
-    """A database file with the schema and nothing else."""
+    """Return the path of a database file with an empty schema."""
     directory = tempfile.mkdtemp(prefix="nova-lite-schema-")
     atexit.register(shutil.rmtree, directory)
     migration.sync(make.conf(f"sqlite:///{directory}/db.sqlite"))
@@ -102,10 +102,10 @@ def schema() -> str:
 
 
 class FakeConductor:
-    """`nova_lite.conductor.rpcapi.ConductorRPC`, as far as the API calls it; keeps what it was asked in ``asked``.
+    """Conductor for tests of the API. Records its calls in ``calls``.
 
-    Flavors, key pairs, quotas, aggregates, server groups and networks are the real conductor's. Instances, images and
-    hosts are what a test makes them.
+    A real conductor serves flavors, key pairs, quotas, aggregates, server groups, and networks. Tests set instances,
+    images, and hosts.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class FakeConductor:
             disk_gb_used=1,
             running_vms=1,
         )
-        self.asked: list[tuple[str, Any]] = []
+        self.calls: list[tuple[str, Any]] = []
         self.contexts: list[RequestContext] = []
         self.error: Exception | None = None
         self.cast_error: Exception | None = None
@@ -175,7 +175,7 @@ class FakeConductor:
         return instance
 
     def __getattr__(self, name: str) -> Any:
-        """What the fake does not play is the real conductor's, over a database of its own."""
+        """Call the real conductor, which has a database of its own, for methods that the fake lacks."""
         method = rpc.contract_of(ConductorRPC).methods.get(name)
         if method is None:
             raise AttributeError(name)
@@ -205,7 +205,7 @@ class FakeConductor:
 
     def _note(self, context: RequestContext, method: str, *arguments: Any) -> None:
         self.contexts.append(context)
-        self.asked.append((method, arguments))
+        self.calls.append((method, arguments))
         if self.error is not None:
             raise self.error
 
@@ -228,7 +228,7 @@ class FakeConductor:
         return CreateResult(reservation_id="r-abcdefgh", instances=made)
 
     def build_instances(self, context: RequestContext, instance_uuids: list[str]) -> None:
-        self.asked.append(("build_instances", (instance_uuids,)))
+        self.calls.append(("build_instances", (instance_uuids,)))
         if self.cast_error is not None:
             raise self.cast_error
 
@@ -276,7 +276,7 @@ class FakeConductor:
         sort_dirs: list[str],
     ) -> list[Instance]:
         self._note(context, "instance_list", filters, limit, marker, sort_keys, sort_dirs)
-        found = [
+        instances = [
             item
             for item in self.instances.values()
             if filters.project_id in (None, item.project_id)
@@ -284,11 +284,11 @@ class FakeConductor:
             and (filters.uuids is None or item.uuid in filters.uuids)
         ]
         if marker is not None:
-            ids = [item.uuid for item in found]
+            ids = [item.uuid for item in instances]
             if marker not in ids:
                 raise exceptions.MarkerNotFound(marker=marker)
-            found = found[ids.index(marker) + 1 :]
-        return found[:limit]
+            instances = instances[ids.index(marker) + 1 :]
+        return instances[:limit]
 
     def instance_update(self, context: RequestContext, instance_uuid: str, changes: dict[str, Any]) -> Instance:
         self._note(context, "instance_update", instance_uuid, changes)
@@ -344,7 +344,7 @@ class FakeConductor:
     def instances_at_address(self, context: RequestContext, address: str) -> list[Instance]:
         self._note(context, "instances_at_address", address)
         alive = [instance for instance in self.instances.values() if not instance.deleted]
-        return [copy.deepcopy(each) for each in alive if address in [vif.address for vif in each.vifs]]
+        return [copy.deepcopy(instance) for instance in alive if address in [vif.address for vif in instance.vifs]]
 
     def interfaces_event(self, context: RequestContext, instance_uuid: str, event: str, port_id: str | None) -> None:
         self._note(context, "interfaces_event", instance_uuid, event, port_id)
@@ -467,10 +467,10 @@ class FakeConductor:
 
 
 class FakeCompute:
-    """`nova_lite.compute.rpcapi.ComputeRPC`, as far as the API calls it."""
+    """Compute service for tests of the API."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Any]] = []
+        self.calls: list[tuple[str, Any]] = []
         self.error: Exception | None = None
         self.output = "login: "
         self.diagnostics = Diagnostics(
@@ -486,7 +486,7 @@ class FakeCompute:
         )
 
     def _note(self, method: str, *arguments: Any) -> None:
-        self.asked.append((method, arguments))
+        self.calls.append((method, arguments))
         if self.error is not None:
             raise self.error
 

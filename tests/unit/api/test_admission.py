@@ -1,4 +1,4 @@
-"""More requests than an API can answer: the least important are told so at once, deletes are done."""
+"""Overload of an API: the least important requests get a 503 immediately, and deletes are done."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_priority_of_request_follows_from_its_first_line(line: str, priority: Pr
 
 
 class Slow:
-    """An application that answers when it may."""
+    """Application that waits for permission before it responds."""
 
     def __init__(self) -> None:
         self.begun, self.may_end = threading.Semaphore(0), threading.Event()
@@ -95,13 +95,13 @@ def test_full_server_refuses_lists_then_reads_then_creates_then_deletes(site: Si
     wait_for("they wait", lambda: site.waiting == 3)
     late = site.send("GET", "/servers").result(5)
     reads = [site.send("GET", "/servers/1") for _ in range(3)]
-    assert [each.result(5).status_code for each in lists] == [503] * 3
+    assert [future.result(5).status_code for future in lists] == [503] * 3
     changes = [site.send("POST", "/servers") for _ in range(3)]
-    assert [each.result(5).status_code for each in reads] == [503] * 3
+    assert [future.result(5).status_code for future in reads] == [503] * 3
     deletes = [site.send("DELETE", "/servers/1") for _ in range(3)]
-    assert [each.result(5).status_code for each in changes] == [503] * 3
+    assert [future.result(5).status_code for future in changes] == [503] * 3
     site.app.may_end.set()
-    assert [each.result(5).status_code for each in (*busy, *deletes)] == [200] * 5
+    assert [future.result(5).status_code for future in (*busy, *deletes)] == [200] * 5
 
     fault = json.loads(late.text)["serviceUnavailable"]
     assert fault == {"code": 503, "message": admission.TOO_MANY}
@@ -118,7 +118,7 @@ def test_request_that_waits_too_long_gets_503_and_does_nothing(site: Site) -> No
     threading.Event().wait(0.3)
     site.app.may_end.set()
     assert late.result(5).status_code == 503
-    assert [each.result(5).status_code for each in busy] == [200, 200]
+    assert [future.result(5).status_code for future in busy] == [200, 200]
     assert "POST" not in site.app.methods
 
 

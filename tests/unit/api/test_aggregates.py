@@ -1,4 +1,4 @@
-"""``/os-aggregates``."""
+"""The resource ``/os-aggregates``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def made(api: Client) -> Client:
 
 
 def test_aggregate_has_the_keys_of_its_version(made: Client) -> None:
-    assert made.asked("aggregate_create") == ("fast", "az1")
+    assert made.last_call("aggregate_create") == ("fast", "az1")
     for version, keys in (("2.1", KEYS), ("2.40", KEYS), ("2.41", KEYS | {"uuid"})):
         (shown,) = made.json("GET", PATH, token=ADMIN, version=version)["aggregates"]
         assert set(shown) == keys
@@ -35,19 +35,19 @@ def test_aggregate_has_the_keys_of_its_version(made: Client) -> None:
 def test_aggregate_changes_reach_the_conductor(made: Client) -> None:
     change = {"aggregate": {"availability_zone": None}}
     assert made.json("PUT", f"{PATH}/1", change, token=ADMIN)["aggregate"]["id"] == 1
-    assert made.asked("aggregate_update") == ("1", {"availability_zone": None})
+    assert made.last_call("aggregate_update") == ("1", {"availability_zone": None})
     path = f"{PATH}/1/action"
     assert made.json("POST", path, {"add_host": {"host": "h1"}}, token=ADMIN)["aggregate"]["hosts"] == ["h1"]
     assert made.json("POST", path, {"remove_host": {"host": "h1"}}, token=ADMIN)["aggregate"]["hosts"] == []
     made.json("POST", path, {"set_metadata": {"metadata": {"ssd": "true", "old": None}}}, token=ADMIN)
-    assert made.asked("aggregate_set_metadata") == ("1", {"ssd": "true", "old": None})
+    assert made.last_call("aggregate_set_metadata") == ("1", {"ssd": "true", "old": None})
     response = made("DELETE", f"{PATH}/1", token=ADMIN)
     assert (response.status_code, response.body) == (200, b"")
 
 
 @pytest.mark.parametrize("path", ["fast", "1.5", "--1", "%C2%B2"])
 def test_aggregate_id_must_be_a_number(made: Client, path: str) -> None:
-    """Clients that got 400 look a name up in the list."""
+    """A 400 makes clients search the list for the name."""
     fault(made("GET", f"{PATH}/{path}", token=ADMIN), "badRequest", 400)
     fault(made("DELETE", f"{PATH}/{path}", token=ADMIN), "badRequest", 400)
     fault(made("POST", f"{PATH}/{path}/action", {"add_host": {"host": "h"}}, token=ADMIN), "badRequest", 400)
@@ -100,7 +100,7 @@ def test_aggregate_images_are_cached_on_its_hosts(made: Client) -> None:
     assert made("POST", f"{PATH}/1/images", body, token=ADMIN, version="2.80").status_code == 404
     response = made("POST", f"{PATH}/1/images", body, token=ADMIN, version="2.81")
     assert (response.status_code, response.body) == (202, b"")
-    assert made.asked("aggregate_cache_images") == ("1", [IMAGE_ID], {})
+    assert made.last_call("aggregate_cache_images") == ("1", [IMAGE_ID], {})
 
 
 def test_aggregate_list_refuses_unknown_parameters_since_2_102(made: Client) -> None:

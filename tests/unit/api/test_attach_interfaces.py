@@ -1,4 +1,4 @@
-"""Interfaces of servers over the compute API: what is asked of the conductor, and what is refused before."""
+"""Interfaces of servers in the compute API: calls of the conductor, and refused requests."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ PORT = str(uuid.uuid4())
 
 @pytest.fixture
 def server(api: Client, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Whatever is asked for, the server has a port more in the answer."""
+    """Have the conductor return a server with another port for any request."""
     accept = api.conductor.accept_action
 
     def accepted(context: Any, server_id: str, kind: str, payload: dict[str, Any]) -> ActionCommand:
-        ticket = accept(context, server_id, kind, payload)
-        port = msgspec.structs.replace(ticket.instance.vifs[0], id=PORT, state="attaching", tag="t")
-        instance = msgspec.structs.replace(ticket.instance, vifs=[*ticket.instance.vifs, port])
-        return msgspec.structs.replace(ticket, instance=instance, payload={"port_id": PORT})
+        command = accept(context, server_id, kind, payload)
+        port = msgspec.structs.replace(command.instance.vifs[0], id=PORT, state="attaching", tag="t")
+        instance = msgspec.structs.replace(command.instance, vifs=[*command.instance.vifs, port])
+        return msgspec.structs.replace(command, instance=instance, payload={"port_id": PORT})
 
     monkeypatch.setattr(api.conductor, "accept_action", accepted)
     return api.conductor.add().uuid
 
 
-def attach(api: Client, server: str, version: str | None = None, **wanted: Any) -> Any:
-    return api("POST", f"/servers/{server}/os-interface", {"interfaceAttachment": wanted}, version=version)
+def attach(api: Client, server: str, version: str | None = None, **attachment: Any) -> Any:
+    return api("POST", f"/servers/{server}/os-interface", {"interfaceAttachment": attachment}, version=version)
 
 
 @pytest.mark.parametrize(
-    ("version", "wanted", "request_"),
+    ("version", "attachment", "request_"),
     [
         ("2.1", {}, {}),
         ("2.1", {"net_id": NETWORK_ID}, {"network_id": NETWORK_ID}),
@@ -49,20 +49,20 @@ def attach(api: Client, server: str, version: str | None = None, **wanted: Any) 
     ],
 )
 def test_interface_is_attached(
-    api: Client, server: str, version: str, wanted: dict[str, Any], request_: dict[str, Any]
+    api: Client, server: str, version: str, attachment: dict[str, Any], request_: dict[str, Any]
 ) -> None:
-    answer = attach(api, server, version, **wanted)
-    assert answer.status_code == 200, answer.text
-    shown = answer.json["interfaceAttachment"]
+    response = attach(api, server, version, **attachment)
+    assert response.status_code == 200, response.text
+    shown = response.json["interfaceAttachment"]
     assert (shown["port_id"], shown["port_state"], "tag" in shown) == (PORT, "BUILD", False)
-    server_id, kind, payload = api.asked("accept_action")
+    server_id, kind, payload = api.last_call("accept_action")
     assert (server_id, kind) == (server, "attach_interface")
     assert {name: value for name, value in payload["request"].items() if value is not None} == request_
     assert attach(api, server, "2.70").json["interfaceAttachment"]["tag"] == "t"
 
 
 @pytest.mark.parametrize(
-    ("version", "wanted", "code"),
+    ("version", "attachment", "code"),
     [
         ("2.48", {"tag": "t"}, 400),
         ("2.49", {"tag": "a,b"}, 400),
@@ -75,9 +75,9 @@ def test_interface_is_attached(
     ],
 )
 def test_malformed_attach_is_refused(
-    api: Client, server: str, version: str | None, wanted: dict[str, Any], code: int
+    api: Client, server: str, version: str | None, attachment: dict[str, Any], code: int
 ) -> None:
-    fault(attach(api, server, version, **wanted), "badRequest", code)
+    fault(attach(api, server, version, **attachment), "badRequest", code)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_attach_refused_by_the_conductor_is_an_error(
 
 def test_interface_is_detached(api: Client, server: str) -> None:
     assert api("DELETE", f"/servers/{server}/os-interface/{PORT}").status_code == 202
-    assert api.asked("accept_action") == (server, "detach_interface", {"port_id": PORT})
+    assert api.last_call("accept_action") == (server, "detach_interface", {"port_id": PORT})
     api.conductor.error = exceptions.PortNotFound(port_id=PORT, instance_id=server)
     fault(api("DELETE", f"/servers/{server}/os-interface/{PORT}"), "itemNotFound", 404)
 
@@ -113,7 +113,7 @@ def test_interfaces_of_another_project_are_404(api: Client, server: str) -> None
 
 
 def test_concurrent_attaches_wait_for_each_other(api: Client, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those who attach several at once expect; what is in the way for long is a 409."""
+    """Clients attach several interfaces at once. An attach that waits too long is a 409."""
     waits: list[float] = []
     accept = api.conductor.accept_action
     busy = exceptions.InstanceInvalidState(

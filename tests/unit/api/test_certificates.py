@@ -18,7 +18,7 @@ PATH = "/os-keypairs"
 
 @pytest.fixture(scope="module")
 def made() -> tuple[str, str]:
-    """Private key and certificate."""
+    """Return a private key and its certificate."""
     return certificates.generate("alice")
 
 
@@ -28,23 +28,23 @@ def openssl(*arguments: str, text: str) -> str:
 
 def test_certificate_is_generated_without_a_public_key(api: Client) -> None:
     body = {"keypair": {"name": "w", "type": "x509"}}
-    found = api.json("POST", PATH, body, 201, version="2.2")["keypair"]
-    assert (found["type"], found["user_id"], type_of(found["public_key"])) == ("x509", "alice", "x509")
-    der = ssl.PEM_cert_to_DER_cert(found["public_key"])
-    assert found["fingerprint"] == sha1(der, usedforsecurity=False).digest().hex(":")
-    assert found["private_key"].startswith("-----BEGIN PRIVATE KEY-----")
+    keypair = api.json("POST", PATH, body, 201, version="2.2")["keypair"]
+    assert (keypair["type"], keypair["user_id"], type_of(keypair["public_key"])) == ("x509", "alice", "x509")
+    der = ssl.PEM_cert_to_DER_cert(keypair["public_key"])
+    assert keypair["fingerprint"] == sha1(der, usedforsecurity=False).digest().hex(":")
+    assert keypair["private_key"].startswith("-----BEGIN PRIVATE KEY-----")
     shown = api.json("GET", f"{PATH}/w", version="2.2")["keypair"]
     assert (shown["type"], "private_key" in shown) == ("x509", False)
-    assert api.asked("keypair_create")[0].private_key is None
+    assert api.last_call("keypair_create")[0].private_key is None
 
 
 def test_certificate_is_readable_by_openssl(made: tuple[str, str]) -> None:
     private, certificate = made
-    told = openssl("x509", "-noout", "-text", "-fingerprint", "-sha1", text=certificate)
-    assert "Subject: CN = alice" in told
-    assert "TLS Web Client Authentication" in told
-    assert "UPN::alice@localhost" in told
-    assert f"={certificates.fingerprint(certificate).upper()}" in told
+    output = openssl("x509", "-noout", "-text", "-fingerprint", "-sha1", text=certificate)
+    assert "Subject: CN = alice" in output
+    assert "TLS Web Client Authentication" in output
+    assert "UPN::alice@localhost" in output
+    assert f"={certificates.fingerprint(certificate).upper()}" in output
     public = openssl("x509", "-noout", "-pubkey", text=certificate)
     assert openssl("pkey", "-pubout", text=private) == public
 
@@ -52,17 +52,17 @@ def test_certificate_is_readable_by_openssl(made: tuple[str, str]) -> None:
 @pytest.mark.parametrize("length", [64, 120, 255])
 def test_certificate_is_generated_for_user_names_of_any_length(length: int) -> None:
     user = "u" * length
-    told = openssl("x509", "-noout", "-text", text=certificates.generate(user)[1])
-    assert f"Subject: CN = {user[:64]}\n" in told
-    assert f"{user}@localhost" in told
+    output = openssl("x509", "-noout", "-text", text=certificates.generate(user)[1])
+    assert f"Subject: CN = {user[:64]}\n" in output
+    assert f"{user}@localhost" in output
 
 
 def test_given_certificate_is_imported(api: Client, made: tuple[str, str]) -> None:
     body = {"keypair": {"name": "w.x@y", "type": "x509", "public_key": made[1]}}
-    found = api.json("POST", PATH, body, 201, version="2.92")["keypair"]
-    assert (found["type"], found["public_key"]) == ("x509", made[1])
-    assert found["fingerprint"] == certificates.fingerprint(made[1])
-    assert "private_key" not in found
+    keypair = api.json("POST", PATH, body, 201, version="2.92")["keypair"]
+    assert (keypair["type"], keypair["public_key"]) == ("x509", made[1])
+    assert keypair["fingerprint"] == certificates.fingerprint(made[1])
+    assert "private_key" not in keypair
 
 
 @pytest.mark.parametrize(

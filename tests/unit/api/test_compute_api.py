@@ -1,4 +1,4 @@
-"""What the REST layer calls: repeating calls, and nudges that may fail."""
+"""`nova_lite.compute.api`: retries of calls, and wake-ups that fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def unanswered(cause: Exception | None) -> exceptions.MessagingUnavailable:
 
 
 class Flaky(FakeConductor):
-    """Fails the first calls with the errors it is given."""
+    """Conductor whose first calls fail with the given errors."""
 
     def __init__(self, *errors: Exception) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ def test_action_after_timeout_is_repeated() -> None:
     instance = conductor.add()
     api.accept(context, instance.uuid, "stop", {})
     assert conductor.calls == 2
-    assert [name for name, _ in compute.asked] == ["stop_instance"]
+    assert [name for name, _ in compute.calls] == ["stop_instance"]
 
 
 def test_refused_action_sends_no_wake_up() -> None:
@@ -84,4 +84,4 @@ def test_refused_action_sends_no_wake_up() -> None:
     api, compute, context = make(conductor)
     with pytest.raises(exceptions.InstanceIsLocked):
         api.accept(context, conductor.add().uuid, "delete", {})
-    assert compute.asked == []
+    assert compute.calls == []

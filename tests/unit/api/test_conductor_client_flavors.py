@@ -40,8 +40,8 @@ def client(fake: FakeConductor) -> ConductorRPC:
 
 
 def calls(fake: FakeConductor) -> list[str]:
-    names = [name for name, _ in fake.asked]
-    fake.asked.clear()
+    names = [name for name, _ in fake.calls]
+    fake.calls.clear()
     return names
 
 

@@ -1,4 +1,4 @@
-"""URLs of consoles, by the old actions and by remote-consoles, and what their tokens stand for."""
+"""Console URLs, by actions and by remote-consoles, and console tokens."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def ask(api: Client, uuid: str, protocol: str, console_type: str, version: str =
 @pytest.mark.parametrize("version", ["2.6", "2.8", "2.99", "2.104"])
 def test_remote_console_returns_a_url(api: Client, protocol: str, console_type: str, url: str, version: str) -> None:
     instance = api.conductor.add()
-    answer = ask(api, instance.uuid, protocol, console_type, version)
-    assert answer.status_code == 200
-    console = answer.json["remote_console"]
+    response = ask(api, instance.uuid, protocol, console_type, version)
+    assert response.status_code == 200
+    console = response.json["remote_console"]
     assert (console["protocol"], console["type"], len(console)) == (protocol, console_type, 3)
-    found = re.fullmatch(url, console["url"])
-    assert found is not None
-    assert api.compute.asked == [(f"get_{protocol}_console", ("compute1", instance.uuid, console_type))]
-    told = api.asked("console_token_create")
-    assert told[:3] == (instance.uuid, "compute1", tokens.digest(found[1]))
-    assert found[1] not in repr(api.conductor.asked)
+    match = re.fullmatch(url, console["url"])
+    assert match is not None
+    assert api.compute.calls == [(f"get_{protocol}_console", ("compute1", instance.uuid, console_type))]
+    message = api.last_call("console_token_create")
+    assert message[:3] == (instance.uuid, "compute1", tokens.digest(match[1]))
+    assert match[1] not in repr(api.conductor.calls)
 
 
 @pytest.mark.parametrize(
@@ -56,17 +56,17 @@ def test_console_urls_have_different_tokens(api: Client) -> None:
 def test_console_type_without_driver_support_is_refused(api: Client) -> None:
     instance = api.conductor.add()
     for protocol, console_type in (("spice", "spice-html5"), ("rdp", "rdp-html5")):
-        told = fault(ask(api, instance.uuid, protocol, console_type), "badRequest", 400)
-        assert told == f"Unavailable console type {console_type}."
-    told = fault(ask(api, instance.uuid, "mks", "webmks", "2.8"), "badRequest", 400)
-    assert told == "Unavailable console type webmks."
-    told = fault(ask(api, instance.uuid, "spice", "spice-direct", "2.99"), "badRequest", 400)
-    assert told == "Unavailable console type spice-direct."
+        message = fault(ask(api, instance.uuid, protocol, console_type), "badRequest", 400)
+        assert message == f"Unavailable console type {console_type}."
+    message = fault(ask(api, instance.uuid, "mks", "webmks", "2.8"), "badRequest", 400)
+    assert message == "Unavailable console type webmks."
+    message = fault(ask(api, instance.uuid, "spice", "spice-direct", "2.99"), "badRequest", 400)
+    assert message == "Unavailable console type spice-direct."
     body = {"os-getSPICEConsole": {"type": "spice-html5"}}
-    told = fault(api("POST", f"/servers/{instance.uuid}/action", body), "badRequest", 400)
-    assert told == "Unavailable console type spice-html5."
+    message = fault(api("POST", f"/servers/{instance.uuid}/action", body), "badRequest", 400)
+    assert message == "Unavailable console type spice-html5."
     fault(api("POST", f"/servers/{instance.uuid}/action", {"os-getRDPConsole": {}}), "computeFault", 410)
-    assert api.compute.asked == [] and api.conductor.tokens == {}
+    assert api.compute.calls == [] and api.conductor.tokens == {}
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_console_type_without_driver_support_is_refused(api: Client) -> None:
 )
 def test_console_types_depend_on_the_version(api: Client, protocol: str, console_type: str, last_without: str) -> None:
     instance = api.conductor.add()
-    told = fault(ask(api, instance.uuid, protocol, console_type, last_without), "badRequest", 400)
-    assert told.startswith("Invalid input for field/attribute")
+    message = fault(ask(api, instance.uuid, protocol, console_type, last_without), "badRequest", 400)
+    assert message.startswith("Invalid input for field/attribute")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_console_token_shows_its_host_and_port(api: Client) -> None:
     assert api.json("GET", path, version="2.31", token=ADMIN) == {"console": where}
     assert api.json("GET", path, version="2.98", token=ADMIN) == {"console": where}
     assert api.json("GET", path, version="2.99", token=ADMIN) == {"console": {**where, "tls_port": None}}
-    told = fault(api("GET", path, version="2.30", token=ADMIN), "unauthorized", 401)
-    assert told == "The requested console type details are not accessible"
+    message = fault(api("GET", path, version="2.30", token=ADMIN), "unauthorized", 401)
+    assert message == "The requested console type details are not accessible"
     assert fault(api("GET", path + "x", version="2.31", token=ADMIN), "itemNotFound", 404) == "Token not found"
     fault(api("GET", path, version="2.31"), "forbidden", 403)

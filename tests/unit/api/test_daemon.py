@@ -1,4 +1,4 @@
-"""The daemon as a process: serving without a broker, workers, signals, and mistakes told in one line.
+"""The daemon as a process: serving without a broker, workers, signals, and configuration errors.
 
 No message broker is needed: it is configured at a port that refuses connections.
 """
@@ -68,10 +68,10 @@ class Daemon:
         return False
 
     def workers(self) -> set[int]:
-        told = subprocess.run(
+        output = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True, check=False
         ).stdout
-        return {int(pid) for pid in told.split()}
+        return {int(pid) for pid in output.split()}
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -95,10 +95,10 @@ def test_daemon_without_broker_responds_503_immediately(tmp_path: Path, mode: st
     with running(tmp_path, mode) as daemon:
         for _ in range(2):
             started = time.monotonic()
-            answer = daemon.get("/v2.1/servers")
+            response = daemon.get("/v2.1/servers")
             assert time.monotonic() - started < 5
-            assert answer.status_code == 503
-            assert answer.json()["serviceUnavailable"]["code"] == 503
+            assert response.status_code == 503
+            assert response.json()["serviceUnavailable"]["code"] == 503
         assert daemon.end() == 0
     assert "Traceback" not in daemon.log.read_text()
 
@@ -117,8 +117,8 @@ def test_chunked_body_is_limited(tmp_path: Path, mode: str) -> None:
     with running(tmp_path, mode) as daemon:
         url = f"http://127.0.0.1:{daemon.port}/v2.1/servers"
         headers = {"X-Auth-Token": "u:p", "Content-Type": "application/json"}
-        answer = requests.post(url, data=iter([b"{", b"}"]), headers=headers, timeout=20)
-        assert answer.status_code == 400
+        response = requests.post(url, data=iter([b"{", b"}"]), headers=headers, timeout=20)
+        assert response.status_code == 400
         with contextlib.suppress(requests.ConnectionError):
             big = requests.post(url, data=(b" " * 1024 for _ in range(200)), headers=headers, timeout=20)
             assert big.status_code == 413
@@ -127,7 +127,7 @@ def test_chunked_body_is_limited(tmp_path: Path, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_refused_large_body_is_not_read(tmp_path: Path, mode: str) -> None:
-    """Or a client's gigabyte would be the daemon's memory. What is announced here never comes."""
+    """A client must not fill the daemon's memory. The announced body never arrives."""
     with running(tmp_path, mode) as daemon, socket.create_connection(("127.0.0.1", daemon.port), 20) as client:
         client.sendall(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n" + b"x" * 1000)
         assert client.recv(4096).startswith(b"HTTP/1.1 ")
@@ -152,7 +152,7 @@ def test_daemon_restarts_workers_that_die(tmp_path: Path, mode: str) -> None:
 
 
 def connections_of(pid: int, port: int) -> int:
-    """How many connections to the port this process has open."""
+    """Return the number of this process's open connections to the port."""
     open_ = {
         fields[9]
         for fields in map(str.split, Path("/proc/net/tcp").read_text().splitlines()[1:])
@@ -164,7 +164,7 @@ def connections_of(pid: int, port: int) -> int:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_connections_are_distributed_over_workers(tmp_path: Path, mode: str) -> None:
-    """Of 64, each of two gets its part: the kernel draws by the client's port, so that fewer than 17 is a fault."""
+    """The kernel chooses a worker by the client's port. Fewer than 17 of 64 connections for one worker is an error."""
     with running(tmp_path, mode, workers=2) as daemon, contextlib.ExitStack() as clients:
         workers = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
         address = ("127.0.0.1", daemon.port)
@@ -180,7 +180,7 @@ def test_connections_are_distributed_over_workers(tmp_path: Path, mode: str) -> 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_connections_of_a_dead_worker_wait_for_its_successor(tmp_path: Path, mode: str) -> None:
-    """Who connects while a worker is missing is answered by the next one at the latest."""
+    """A connection that arrives while a worker is missing is served by its successor at the latest."""
     with running(tmp_path, mode, workers=2) as daemon:
         workers = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
         os.kill(min(workers), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Clients that send slowly, or open many connections, and what others notice of it: nothing."""
+"""Slow clients and clients with many connections do not affect other clients."""
 
 from __future__ import annotations
 
@@ -104,9 +104,9 @@ def test_request_in_pieces_is_served(daemon: Daemon) -> None:
             for piece in (*pieces, b"Content-Type: application/json\r\n", b"\r\n", body[:3], body[3:]):
                 client.sendall(piece)
                 time.sleep(0.1)
-            answer = client.recv(65536)
-            assert answer.startswith(b"HTTP/1.1 400"), answer
-            assert b"is a required property" in answer
+            response = client.recv(65536)
+            assert response.startswith(b"HTTP/1.1 400"), response
+            assert b"is a required property" in response
 
 
 def test_pipelined_requests_are_both_served(daemon: Daemon) -> None:
@@ -120,11 +120,11 @@ def test_pipelined_requests_are_both_served(daemon: Daemon) -> None:
 
 
 def test_client_connections_are_limited(daemon: Daemon) -> None:
-    """Who has too many gets no more; when they are closed, it does."""
+    """A client above the limit gets no connection until it closes others."""
     address = ("127.0.0.1", daemon.port)
 
     def refused() -> bool:
-        """Those that say nothing are closed after a while, so all are opened anew each time."""
+        """Open all connections again, because the server closes silent ones after a while."""
         with contextlib.ExitStack() as clients:
             for _ in range(60):
                 clients.enter_context(socket.create_connection(address, 20))

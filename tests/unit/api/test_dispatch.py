@@ -1,4 +1,4 @@
-"""What the dispatcher does before a handler runs, and for which handlers it does nothing."""
+"""The dispatcher's checks before a handler runs."""
 
 from __future__ import annotations
 

@@ -108,12 +108,12 @@ def test_boot_device_in_conflict_with_the_image_is_refused(api: Client, device: 
 
 
 def test_boot_volume_takes_precedence_over_image(api: Client) -> None:
-    """As in Nova, in either form."""
+    """The two forms of the block device mapping behave as in Nova."""
     device = {"source_type": "volume", "destination_type": "volume", "boot_index": 0, "uuid": NETWORK_ID}
     old = {"block_device_mapping": [{"volume_id": NETWORK_ID, "device_name": "vda"}]}
     for body in ({"block_device_mapping_v2": [device]}, old):
         assert api("POST", "/servers", server(**body)).status_code == 202
-        (request,) = api.asked("create_instances")
+        (request,) = api.last_call("create_instances")
         (made,) = request.block_devices
         assert (made.volume_id, made.boot_index, request.image_ref) == (NETWORK_ID, 0, "")
 
@@ -391,10 +391,10 @@ def test_unknown_status_filter_is_refused_since_2_38(api: Client) -> None:
 
 
 def test_response_has_request_ids(api: Client) -> None:
-    given = "req-11111111-1111-1111-1111-111111111111"
-    response = api("GET", "/servers", headers={"X-OpenStack-Request-Id": given})
+    client_id = "req-11111111-1111-1111-1111-111111111111"
+    response = api("GET", "/servers", headers={"X-OpenStack-Request-Id": client_id})
     own = response.headers["X-OpenStack-Request-Id"]
-    assert own.startswith("req-") and own != given
+    assert own.startswith("req-") and own != client_id
     assert response.headers["X-Compute-Request-Id"] == own
     assert api.conductor.contexts[-1].request_id == own
 

@@ -34,10 +34,10 @@ def test_evacuate_is_accepted(
 ) -> None:
     response = evacuate(api, body, version)
     assert response.status_code == 200
-    uuid, kind, payload = api.asked("accept_action")
+    uuid, kind, payload = api.last_call("accept_action")
     assert (kind, payload) == ("evacuate", {"host": host, "forced": forced, "admin_password": "x", "stopped": stopped})
-    assert api.asked("build_instances") == ([uuid],)
-    assert api.compute.asked == []
+    assert api.last_call("build_instances") == ([uuid],)
+    assert api.compute.calls == []
     if answers_password:
         assert response.json == {"adminPass": "x"}
     else:
@@ -47,7 +47,7 @@ def test_evacuate_is_accepted(
 def test_evacuate_without_password_generates_one(api: Client) -> None:
     answered = evacuate(api, OLD, "2.1").json["adminPass"]
     assert len(answered) == 12
-    assert api.asked("accept_action")[2]["admin_password"] == answered
+    assert api.last_call("accept_action")[2]["admin_password"] == answered
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_evacuate_without_password_generates_one(api: Client) -> None:
 )
 def test_malformed_evacuate_is_refused(api: Client, version: str, body: Any) -> None:
     fault(evacuate(api, body, version), "badRequest", 400)
-    assert api.compute.asked == []
+    assert api.compute.calls == []
 
 
 def test_evacuate_is_for_admins_only(api: Client) -> None:

@@ -1,4 +1,4 @@
-"""The fakes have the signatures of what they stand for."""
+"""The fakes have the signatures of the real classes."""
 
 from __future__ import annotations
 

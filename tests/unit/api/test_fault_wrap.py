@@ -1,4 +1,4 @@
-"""What is answered well is not touched; what is not becomes a fault."""
+"""The fault filter passes successful responses on, and turns errors into faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLAIN = [("Content-Type", "text/plain; charset=UTF-8")]
 
 
 class Body:
-    """One that has to be closed."""
+    """Response body with a ``close`` method."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -28,11 +28,11 @@ class Body:
 
 
 def called(app: Any) -> tuple[str, dict[str, str], Any]:
-    """Status, headers, and what is to be read."""
-    told: list[Any] = []
-    answer = FaultWrap(app)({"REQUEST_METHOD": "GET"}, lambda *arguments: told.append(arguments))
-    ((status, headers, *_),) = told
-    return status, dict(headers), answer
+    """Return status, headers, and body."""
+    started: list[Any] = []
+    response = FaultWrap(app)({"REQUEST_METHOD": "GET"}, lambda *arguments: started.append(arguments))
+    ((status, headers, *_),) = started
+    return status, dict(headers), response
 
 
 def test_successful_response_is_passed_on_unchanged() -> None:
@@ -42,9 +42,9 @@ def test_successful_response_is_passed_on_unchanged() -> None:
         start_response("200 OK", PLAIN)
         return body
 
-    status, headers, answer = called(app)
+    status, headers, response = called(app)
     assert (status, headers) == ("200 OK", dict(PLAIN))
-    assert answer is body  # the server closes it
+    assert response is body  # the server closes it
 
 
 def test_written_data_precedes_returned_data() -> None:
@@ -60,8 +60,8 @@ def test_application_may_start_its_response_with_its_first_bytes() -> None:
         start_response("200 OK", PLAIN)
         yield b"late"
 
-    status, _, answer = called(app)
-    assert (status, b"".join(answer)) == ("200 OK", b"late")
+    status, _, response = called(app)
+    assert (status, b"".join(response)) == ("200 OK", b"late")
 
 
 @pytest.mark.parametrize("begun", [True, False])
@@ -71,15 +71,15 @@ def test_error_after_start_of_response_becomes_a_fault(begun: bool) -> None:
             start_response("200 OK", PLAIN)
         raise exceptions.Conflict("It is locked.")
 
-    status, headers, answer = called(app)
+    status, headers, response = called(app)
     assert (status, headers["Content-Type"]) == ("409 Conflict", "application/json")
-    assert json.loads(b"".join(answer))["conflictingRequest"]["message"] == "It is locked."
+    assert json.loads(b"".join(response))["conflictingRequest"]["message"] == "It is locked."
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"), [("text/plain; charset=UTF-8", "Request is too large."), ("application/json; x=y", "ours")]
+    ("kind", "message"), [("text/plain; charset=UTF-8", "Request is too large."), ("application/json; x=y", "ours")]
 )
-def test_plain_text_413_becomes_a_json_fault(kind: str, told: str) -> None:
+def test_plain_text_413_becomes_a_json_fault(kind: str, message: str) -> None:
     bodies: list[Body] = []
 
     class Ours(Body):
@@ -91,10 +91,10 @@ def test_plain_text_413_becomes_a_json_fault(kind: str, told: str) -> None:
         bodies.append(Ours())
         return bodies[0]
 
-    status, _, answer = called(app)
+    status, _, response = called(app)
     assert status.startswith("413 ")
-    assert json.loads(b"".join(answer))["overLimit"]["message"] == told
-    assert bodies[0].closed is (told != "ours")
+    assert json.loads(b"".join(response))["overLimit"]["message"] == message
+    assert bodies[0].closed is (message != "ours")
 
 
 def test_application_without_response_becomes_a_500_fault(caplog: pytest.LogCaptureFixture) -> None:

@@ -27,7 +27,7 @@ def test_flavor_access_is_added_listed_and_removed(api: Client) -> None:
 def test_public_flavor_access_is_refused_since_2_7(api: Client) -> None:
     for version, even_public in (("2.6", True), ("2.7", False)):
         api("POST", ACTION, ADD, token=ADMIN, version=version)
-        assert api.asked("flavor_access_add") == ("1", "p1", even_public)
+        assert api.last_call("flavor_access_add") == ("1", "p1", even_public)
 
 
 def test_refused_flavor_access_is_an_error(api: Client) -> None:

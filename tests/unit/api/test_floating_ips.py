@@ -1,4 +1,4 @@
-"""Floating addresses over the compute API. Rows are the real conductor's, over a pool of its own."""
+"""Floating addresses in the compute API, with the rows of a real conductor and a pool of its own."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SHOWN = {"id": FOUND.id, "ip": "192.0.2.1", "pool": "public", "fixed_ip": "10.0.
 
 
 @pytest.fixture
-def told(api: Client) -> list[tuple[Any, ...]]:
-    told: list[tuple[Any, ...]] = []
-    answers = {
+def calls(api: Client) -> list[tuple[Any, ...]]:
+    calls: list[tuple[Any, ...]] = []
+    results = {
         "floating_ip_pool_list": [FloatingIpPool(id="x", name="public", cidr="192.0.2.0/24")],
         "floating_ip_list": [FOUND],
         "floating_ip_get": FOUND,
@@ -33,34 +33,34 @@ def told(api: Client) -> list[tuple[Any, ...]]:
         "floating_ip_associate": None,
         "floating_ip_disassociate": None,
     }
-    for name, answer in answers.items():
+    for name, result in results.items():
 
-        def asked(context: Any, *arguments: Any, name: str = name, answer: Any = answer) -> Any:
-            told.append((name, *arguments))
-            return answer
+        def record(context: Any, *arguments: Any, name: str = name, result: Any = result) -> Any:
+            calls.append((name, *arguments))
+            return result
 
-        setattr(api.conductor, name, asked)
-    return told
+        setattr(api.conductor, name, record)
+    return calls
 
 
-def test_floating_ips_and_pools_are_listed(api: Client, told: list[tuple[Any, ...]]) -> None:
+def test_floating_ips_and_pools_are_listed(api: Client, calls: list[tuple[Any, ...]]) -> None:
     assert api.json("GET", "/os-floating-ip-pools") == {"floating_ip_pools": [{"name": "public"}]}
     assert api.json("GET", "/os-floating-ips") == {"floating_ips": [SHOWN]}
     assert api.json("GET", f"/os-floating-ips/{FOUND.id}") == {"floating_ip": SHOWN}
     assert api("DELETE", f"/os-floating-ips/{FOUND.id}").status_code == 202
-    assert told[-1] == ("floating_ip_delete", FOUND.id)
+    assert calls[-1] == ("floating_ip_delete", FOUND.id)
 
 
 @pytest.mark.parametrize(("body", "pool"), [({"pool": "public"}, "public"), ({}, None), ({"pool": None}, None)])
 def test_floating_ip_is_allocated_and_released(
-    api: Client, told: list[tuple[Any, ...]], body: Any, pool: str | None
+    api: Client, calls: list[tuple[Any, ...]], body: Any, pool: str | None
 ) -> None:
     assert api.json("POST", "/os-floating-ips", body) == {"floating_ip": SHOWN}
-    assert told == [("floating_ip_create", pool)]
+    assert calls == [("floating_ip_create", pool)]
 
 
 @pytest.mark.parametrize(
-    ("body", "asked"),
+    ("body", "expected"),
     [
         ({"addFloatingIp": {"address": "192.0.2.1"}}, ("floating_ip_associate", "1", "192.0.2.1", None)),
         (
@@ -71,10 +71,10 @@ def test_floating_ip_is_allocated_and_released(
     ],
 )
 def test_floating_ip_is_associated_and_disassociated(
-    api: Client, told: list[tuple[Any, ...]], body: Any, asked: Any
+    api: Client, calls: list[tuple[Any, ...]], body: Any, expected: Any
 ) -> None:
     assert api("POST", "/servers/1/action", body, version="2.43").status_code == 202
-    assert told == [asked]
+    assert calls == [expected]
     fault(api("POST", "/servers/1/action", body, version="2.44"), "itemNotFound", 404)
 
 
@@ -88,10 +88,10 @@ def test_floating_ip_is_associated_and_disassociated(
     ],
 )
 def test_malformed_floating_ip_bodies_are_refused(
-    api: Client, told: list[tuple[Any, ...]], path: str, body: Any
+    api: Client, calls: list[tuple[Any, ...]], path: str, body: Any
 ) -> None:
     fault(api("POST", path, body), "badRequest", 400)
-    assert told == []
+    assert calls == []
 
 
 @pytest.mark.parametrize("path", ["/os-floating-ip-pools", "/os-floating-ips", f"/os-floating-ips/{FOUND.id}"])

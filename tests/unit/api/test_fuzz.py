@@ -1,4 +1,4 @@
-"""Whatever a client sends, the answer is never a fault of ours."""
+"""Random requests never cause an internal error."""
 
 from __future__ import annotations
 

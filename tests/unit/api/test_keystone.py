@@ -1,4 +1,4 @@
-"""``auth_strategy = keystone``: what the middleware found becomes the context, and its refusals are faults."""
+"""``auth_strategy = keystone``: the validated identity becomes the context, and refusals are faults."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ def test_admin_status_is_decided_by_policy(tmp_path: Path) -> None:
 
 def test_token_without_project_is_403(tmp_path: Path) -> None:
     headers = {name: value for name, value in VALIDATED.items() if not name.startswith("X-Project")}
-    answer = ask(context_app(tmp_path), headers)
-    assert (answer.status_code, answer.json["forbidden"]["code"]) == (403, 403)
+    response = ask(context_app(tmp_path), headers)
+    assert (response.status_code, response.json["forbidden"]["code"]) == (403, 403)
 
 
 @pytest.mark.parametrize("status", [None, "Invalid"])
 def test_unvalidated_request_is_401(tmp_path: Path, status: str | None) -> None:
     headers = {name: value for name, value in VALIDATED.items() if name != "X-Identity-Status"}
-    answer = ask(context_app(tmp_path), headers | ({"X-Identity-Status": status} if status else {}))
-    assert (answer.status_code, answer.json["error"]["code"]) == (401, 401)
+    response = ask(context_app(tmp_path), headers | ({"X-Identity-Status": status} if status else {}))
+    assert (response.status_code, response.json["error"]["code"]) == (401, 401)
 
 
 @pytest.fixture
 def keystone_is_away(tmp_path: Path) -> deploy.App:
-    """The whole pipeline, with an address of Keystone where nobody listens."""
+    """Return the pipeline with a Keystone address at which no server listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
@@ -98,9 +98,9 @@ http_request_max_retries = 0
 
 
 def test_unavailable_keystone_is_503(keystone_is_away: deploy.App) -> None:
-    answer = ask(keystone_is_away, {"X-Auth-Token": "a" * 32})
-    assert answer.status_code == 503
-    fault = json.loads(answer.body)["serviceUnavailable"]
+    response = ask(keystone_is_away, {"X-Auth-Token": "a" * 32})
+    assert response.status_code == 503
+    fault = json.loads(response.body)["serviceUnavailable"]
     assert (fault["code"], fault["message"].split(".")[0]) == (
         503,
         "The identity service is unavailable for the moment",
@@ -114,8 +114,8 @@ def test_catalog_without_keystone_endpoint_is_503(
         raise keystone_errors.EndpointNotFound("internal endpoint for identity service not found")
 
     monkeypatch.setattr(auth_token.AuthProtocol, "fetch_token", fetch_token)
-    answer = ask(keystone_is_away, {"X-Auth-Token": "a" * 32})
-    assert json.loads(answer.body)["serviceUnavailable"]["code"] == 503
+    response = ask(keystone_is_away, {"X-Auth-Token": "a" * 32})
+    assert json.loads(response.body)["serviceUnavailable"]["code"] == 503
     assert "Keystone cannot validate tokens: internal endpoint" in caplog.text
 
 
@@ -123,10 +123,10 @@ def test_catalog_without_keystone_endpoint_is_503(
 def test_request_without_token_is_401_despite_identity_headers(
     keystone_is_away: deploy.App, headers: dict[str, str]
 ) -> None:
-    answer = ask(keystone_is_away, headers)
-    assert answer.status_code == 401
-    assert answer.json["error"]["message"] == "The request you have made requires authentication."
-    assert answer.headers["WWW-Authenticate"].startswith('Keystone uri="http://keystone.example')
+    response = ask(keystone_is_away, headers)
+    assert response.status_code == 401
+    assert response.json["error"]["message"] == "The request you have made requires authentication."
+    assert response.headers["WWW-Authenticate"].startswith('Keystone uri="http://keystone.example')
 
 
 def test_built_in_identity_api_is_refused_with_keystone(tmp_path: Path) -> None:

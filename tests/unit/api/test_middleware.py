@@ -1,4 +1,4 @@
-"""Filters of the pipelines, and how the paste file is read."""
+"""Filters of the pipelines, and the paste file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_noauth2_request_without_token_gets_one(api: Client) -> None:
     assert (response.status_code, response.body) == (204, b"")
     assert response.headers["X-Auth-Token"] == "alice:demo"
     assert response.headers["X-Server-Management-Url"] == "http://cloud:8774/v2.1/demo"
-    assert api.conductor.asked == []
+    assert api.conductor.calls == []
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "cloud.example"])
@@ -108,8 +108,8 @@ def test_urlmap_selects_the_longest_prefix(path: str, expected: str) -> None:
         return [b"inside", *echo(environ, start_response)]
 
     app = deploy.UrlMap({"/": echo, "/v2": echo, "/v2/+": inside})
-    answer = app({"PATH_INFO": path, "SCRIPT_NAME": ""}, lambda status, headers, exc_info=None: None)
-    assert b"".join(answer).decode() == expected
+    response = app({"PATH_INFO": path, "SCRIPT_NAME": ""}, lambda status, headers, exc_info=None: None)
+    assert b"".join(response).decode() == expected
 
 
 def test_paste_file_serves_v2_and_v21() -> None:

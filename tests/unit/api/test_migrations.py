@@ -1,4 +1,4 @@
-"""Moves of servers in each form that a client may ask for."""
+"""Moves of servers, in the form of each version."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_migration_of_a_server_is_shown(
     api: Client, monkeypatch: pytest.MonkeyPatch, values: dict[str, str], said: str | None
 ) -> None:
     uuid = api.conductor.add().uuid
-    found = migration(uuid, progress={"memory_total_bytes": 5}, **values)
-    monkeypatch.setattr(api.conductor, "migration_get", lambda *_: found, raising=False)
+    stored = migration(uuid, progress={"memory_total_bytes": 5}, **values)
+    monkeypatch.setattr(api.conductor, "migration_get", lambda *_: stored, raising=False)
     path = f"/servers/{uuid}/migrations/7"
     if said is None:
         shown = api.json("GET", path, version="2.23", token=ADMIN)["migration"]

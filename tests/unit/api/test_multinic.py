@@ -22,13 +22,13 @@ def test_added_address_comes_with_an_interface(api: Client, monkeypatch: pytest.
     accept = api.conductor.accept_action
 
     def accepted(context: Any, server_id: str, kind: str, payload: dict[str, Any]) -> ActionCommand:
-        ticket = accept(context, server_id, kind, payload)
-        return msgspec.structs.replace(ticket, payload={"port_id": ticket.instance.vifs[0].id})
+        command = accept(context, server_id, kind, payload)
+        return msgspec.structs.replace(command, payload={"port_id": command.instance.vifs[0].id})
 
     monkeypatch.setattr(api.conductor, "accept_action", accepted)
-    answer = act(api, {"addFixedIp": {"networkId": NETWORK_ID}})
-    assert (answer.status_code, answer.body) == (202, b"")
-    _, kind, payload = api.asked("accept_action")
+    response = act(api, {"addFixedIp": {"networkId": NETWORK_ID}})
+    assert (response.status_code, response.body) == (202, b"")
+    _, kind, payload = api.last_call("accept_action")
     assert (kind, payload["request"]["network_id"]) == ("attach_interface", NETWORK_ID)
 
 
@@ -37,7 +37,7 @@ def test_removed_address_detaches_its_interface(api: Client) -> None:
     vif = instance.vifs[0]
     path = f"/servers/{instance.uuid}/action"
     assert api("POST", path, {"removeFixedIp": {"address": vif.address}}, version="2.43").status_code == 202
-    assert api.asked("accept_action")[-2:] == ("detach_interface", {"port_id": vif.id})
+    assert api.last_call("accept_action")[-2:] == ("detach_interface", {"port_id": vif.id})
     said = fault(api("POST", path, {"removeFixedIp": {"address": "192.0.2.9"}}, version="2.43"), "badRequest", 400)
     assert said == f"Instance {instance.uuid} does not have fixed IP '192.0.2.9'."
 

@@ -1,4 +1,4 @@
-"""What old clients ask here of the network service."""
+"""Networks of the network service, as clients of old versions see them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from tests.unit.api.conftest import Client, fault
 from tests.unit.api.fakes import NETWORK_ID
 
 NETWORK = {"id": NETWORK_ID, "cidr": "10.0.0.0/24", "label": "private"}
-#: URL and its answer.
-ANSWERS = {
+#: Response of each URL.
+RESPONSES = {
     "/os-tenant-networks": {"networks": [NETWORK]},
     f"/os-tenant-networks/{NETWORK_ID}": {"network": NETWORK},
 }
 
 
-@pytest.mark.parametrize("path", ANSWERS)
+@pytest.mark.parametrize("path", RESPONSES)
 def test_tenant_networks_are_shown(api: Client, path: str) -> None:
-    assert api.json("GET", path, version="2.35") == ANSWERS[path]
-    assert api.json("GET", path, base="/v2") == ANSWERS[path]
+    assert api.json("GET", path, version="2.35") == RESPONSES[path]
+    assert api.json("GET", path, base="/v2") == RESPONSES[path]
     fault(api("GET", path, version="2.36"), "itemNotFound", 404)
 
 

@@ -1,4 +1,4 @@
-"""What the microversions from 2.97 on changed."""
+"""Changes of the microversions from 2.97 on."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_shares_are_empty(api: Client) -> None:
     fault(api("GET", path, version="2.96"), "itemNotFound", 404)
     assert api.json("GET", path, version="2.97") == {"shares": []}
     for method in ("GET", "DELETE"):
-        told = fault(api(method, f"{path}/{SHARE}", version="2.97"), "itemNotFound", 404)
-        assert told == f"Share {SHARE} could not be found."
+        message = fault(api(method, f"{path}/{SHARE}", version="2.97"), "itemNotFound", 404)
+        assert message == f"Share {SHARE} could not be found."
     fault(api("GET", path, version="2.97", token=STRANGER), "itemNotFound", 404)
     fault(api("GET", f"{path}?x=1", version="2.97"), "badRequest", 400)
 
@@ -29,10 +29,10 @@ def test_shares_are_empty(api: Client) -> None:
 def test_share_is_refused_as_unsupported_by_hosts(api: Client) -> None:
     stopped, active = api.conductor.add(vm_state=states.STOPPED), api.conductor.add(vm_state=states.ACTIVE)
     body = {"share": {"share_id": SHARE, "tag": "data"}}
-    told = fault(api("POST", f"/servers/{stopped.uuid}/shares", body, version="2.97"), "forbidden", 403)
-    assert told == "Feature not supported until computes have not been updated."
-    told = fault(api("POST", f"/servers/{active.uuid}/shares", body, version="2.97"), "conflictingRequest", 409)
-    assert told == f"Cannot 'create share' instance {active.uuid} while it is in vm_state active"
+    message = fault(api("POST", f"/servers/{stopped.uuid}/shares", body, version="2.97"), "forbidden", 403)
+    assert message == "Feature not supported until computes have not been updated."
+    message = fault(api("POST", f"/servers/{active.uuid}/shares", body, version="2.97"), "conflictingRequest", 409)
+    assert message == f"Cannot 'create share' instance {active.uuid} while it is in vm_state active"
     for wrong in ({}, {"share": {}}, {"share": {"share_id": "x"}}, {"share": {"share_id": SHARE, "tag": "a b"}}):
         fault(api("POST", f"/servers/{stopped.uuid}/shares", wrong, version="2.97"), "badRequest", 400)
 
@@ -67,8 +67,8 @@ def test_flavors_lose_two_fields_in_2_102(api: Client) -> None:
         (one, *_) = api.json("GET", "/flavors/detail", version=version)["flavors"]
         assert set(one) & gone == there
     body: dict[str, Any] = {"flavor": {"name": "f", "ram": 1, "vcpus": 1, "disk": 0, "rxtx_factor": 1.0}}
-    told = fault(api("POST", "/flavors", body, version="2.102", token=ADMIN), "badRequest", 400)
-    assert "'rxtx_factor' was unexpected" in told
+    message = fault(api("POST", "/flavors", body, version="2.102", token=ADMIN), "badRequest", 400)
+    assert "'rxtx_factor' was unexpected" in message
     del body["flavor"]["rxtx_factor"]
     made = api.json("POST", "/flavors", body, version="2.102", token=ADMIN)["flavor"]
     assert not set(made) & gone
@@ -81,8 +81,8 @@ def test_flavors_are_filtered_by_name_since_2_102(api: Client) -> None:
         body = {"flavor": {"name": name, "ram": 1, "vcpus": 1, "disk": 0}}
         api.json("POST", "/flavors", body, token=ADMIN)
     for path in ("/flavors", "/flavors/detail"):
-        found = api.json("GET", f"{path}?name=^web", version="2.102")["flavors"]
-        assert {one["name"] for one in found} == {"web.small", "web.large"}
+        flavors = api.json("GET", f"{path}?name=^web", version="2.102")["flavors"]
+        assert {one["name"] for one in flavors} == {"web.small", "web.large"}
     fault(api("GET", "/flavors?name=web", version="2.101"), "badRequest", 400)
     assert len(api.json("GET", "/flavors?name=web", version="2.74")["flavors"]) > 2
     fault(api("GET", "/flavors?name=(", version="2.102"), "badRequest", 400)
@@ -96,8 +96,8 @@ QUERIES = sorted(
 @pytest.mark.parametrize("path", QUERIES)
 def test_unknown_parameters_of_every_get_are_errors_since_2_102(api: Client, path: str) -> None:
     url = path.replace("{", "").replace("}", "") + "?nonsense=1"
-    told = fault(api("GET", url, version="2.102", token=ADMIN), "badRequest", 400)
-    assert "nonsense" in told
+    message = fault(api("GET", url, version="2.102", token=ADMIN), "badRequest", 400)
+    assert "nonsense" in message
 
 
 def test_unknown_parameters_are_ignored_before_2_102(api: Client) -> None:
@@ -117,7 +117,7 @@ def test_server_zone_is_pinned_and_unpinned_since_2_104(api: Client) -> None:
     body = {"server": {"pinned_availability_zone": None}}
     fault(api("PUT", path, body, version="2.103"), "badRequest", 400)
     assert api.json("PUT", path, body, version="2.104")["server"]["pinned_availability_zone"] is None
-    assert api.asked("instance_update") == (instance.uuid, {"requested_availability_zone": None})
+    assert api.last_call("instance_update") == (instance.uuid, {"requested_availability_zone": None})
     fault(api("PUT", path, {"server": {"pinned_availability_zone": 5}}, version="2.104"), "badRequest", 400)
     api.conductor.error = exceptions.Conflict("no")
     fault(api("PUT", path, {"server": {"pinned_availability_zone": "z"}}, version="2.104"), "conflictingRequest", 409)

@@ -1,4 +1,4 @@
-"""Resources that there were once."""
+"""Resources that Nova has removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_removed_resources_are_410(api: Client, path: str, version: str) -> None
         response = api(verb, path.replace("{", "").replace("}", ""), version=version)
         message = fault(response, "computeFault", 410)
         assert message == "This resource is no longer available. No forwarding address is given."
-    assert api.conductor.asked == []
+    assert api.conductor.calls == []
 
 
 @pytest.mark.parametrize("action", GONE_ACTIONS)

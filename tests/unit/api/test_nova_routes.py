@@ -1,4 +1,4 @@
-"""Every route of Nova's is served here, or refused in JSON with a sentence that says why."""
+"""Every route of Nova is served here, or refused in JSON with a reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAXIMUM = microversions.MAXIMUM.minor
 
 
 class Row(NamedTuple):
-    """``since`` to ``until`` are minor versions."""
+    """A route of Nova. ``since`` and ``until`` are minor versions."""
 
     method: str
     path: str
@@ -45,7 +45,7 @@ ROWS = list(_rows())
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Client:
-    """One for all: nothing is looked at but the answers."""
+    """Return one client for all tests, which look at nothing but responses."""
     return make_client(make_conf(tmp_path_factory.mktemp("api")))
 
 
@@ -88,7 +88,7 @@ def test_responses_are_never_html(api: Client, path: str, accept: str) -> None:
 
 
 def test_paths_have_unique_variable_names() -> None:
-    """The router takes the first of them, and knows only its verbs."""
+    """The router uses the first match, which knows only its own verbs."""
     paths = {row.path for made in router.extension_classes() for row in made.routes}
     shapes = [re.sub(r"{\w+}", "{}", path) for path in paths]
     assert sorted(shape for shape in shapes if shapes.count(shape) > 1) == []

@@ -1,4 +1,4 @@
-"""Waiting before a worker is started again."""
+"""Delay before a worker is restarted."""
 
 from __future__ import annotations
 

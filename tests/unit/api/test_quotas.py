@@ -21,8 +21,8 @@ CLASS = "/os-quota-class-sets/default"
 @pytest.mark.parametrize(("version", "keys"), BY_VERSION)
 def test_quota_set_has_the_keys_of_its_version(api: Client, version: str, keys: set[str]) -> None:
     limits = dict.fromkeys(keys, "7")
-    answer = api.json("PUT", SET, {"quota_set": limits}, token=ADMIN, version=version)["quota_set"]
-    assert answer == dict.fromkeys(keys, 7)
+    response = api.json("PUT", SET, {"quota_set": limits}, token=ADMIN, version=version)["quota_set"]
+    assert response == dict.fromkeys(keys, 7)
     assert set(api.json("GET", f"{SET}/defaults", version=version)["quota_set"]) == keys | {"id"}
     refused = (KEYS_236 | NETWORK) - keys
     for key in refused:
@@ -36,17 +36,17 @@ def test_quota_set_has_the_keys_of_its_version(api: Client, version: str, keys: 
 def test_quota_class_set_has_the_keys_of_its_version(api: Client, version: str, keys: set[str]) -> None:
     assert set(api.json("GET", CLASS, token=ADMIN, version=version)["quota_class_set"]) == keys | {"id"}
     body = {"quota_class_set": {"cores": 5}}
-    answer = api.json("PUT", CLASS, body, token=ADMIN, version=version)["quota_class_set"]
-    assert set(answer) == keys
-    assert answer["cores"] == 5
+    response = api.json("PUT", CLASS, body, token=ADMIN, version=version)["quota_class_set"]
+    assert set(response) == keys
+    assert response["cores"] == 5
 
 
 def test_quota_update_uses_internal_names_and_force(api: Client) -> None:
     body = {"quota_set": {"injected_file_path_bytes": 9, "cores": -1, "force": "true"}}
     api.json("PUT", SET, body, token=ADMIN)
-    assert api.asked("quota_update") == ("other", {"injected_file_path_length": 9, "cores": -1}, True, None)
+    assert api.last_call("quota_update") == ("other", {"injected_file_path_length": 9, "cores": -1}, True, None)
     api.json("PUT", SET, {"quota_set": {}}, token=ADMIN)
-    assert api.asked("quota_update") == ("other", {}, False, None)
+    assert api.last_call("quota_update") == ("other", {}, False, None)
 
 
 @pytest.mark.parametrize(
@@ -75,26 +75,26 @@ def test_quota_below_usage_is_refused(api: Client) -> None:
 def test_quota_delete_restores_the_defaults(api: Client) -> None:
     response = api("DELETE", SET, token=ADMIN)
     assert (response.status_code, response.body) == (202, b"")
-    assert api.asked("quota_delete") == ("other", None)
+    assert api.last_call("quota_delete") == ("other", None)
 
 
 def test_quota_of_one_user_is_separate(api: Client) -> None:
     for path in (SET, f"{SET}/detail"):
         assert api.json("GET", f"{path}?user_id=u", token=ADMIN)["quota_set"]["id"] == "other"
-        assert api.asked("limits_get") == ("other", "u")
-    answer = api.json("PUT", f"{SET}?user_id=u", {"quota_set": {"cores": 1}}, token=ADMIN)["quota_set"]
-    assert answer["cores"] == 1
-    assert api.asked("quota_update") == ("other", {"cores": 1}, False, "u")
+        assert api.last_call("limits_get") == ("other", "u")
+    response = api.json("PUT", f"{SET}?user_id=u", {"quota_set": {"cores": 1}}, token=ADMIN)["quota_set"]
+    assert response["cores"] == 1
+    assert api.last_call("quota_update") == ("other", {"cores": 1}, False, "u")
     assert api("DELETE", f"{SET}?user_id=u", token=ADMIN).status_code == 202
-    assert api.asked("quota_delete") == ("other", "u")
+    assert api.last_call("quota_delete") == ("other", "u")
     api.json("GET", f"{SET}?user_id=", token=ADMIN)
-    assert api.asked("limits_get") == ("other", None)
+    assert api.last_call("limits_get") == ("other", None)
 
 
 @pytest.mark.parametrize(("method", "body"), [("GET", None), ("PUT", {"quota_set": {}}), ("DELETE", None)])
 def test_overlong_user_id_is_refused(api: Client, method: str, body: Any) -> None:
     fault(api(method, f"{SET}?user_id={'u' * 256}", body, token=ADMIN), "badRequest", 400)
-    assert api.conductor.asked == []
+    assert api.conductor.calls == []
 
 
 def test_user_quotas_of_other_projects_are_for_admins(api: Client) -> None:
@@ -110,7 +110,7 @@ def test_user_quota_above_the_projects_is_refused(api: Client) -> None:
 
 
 def test_other_quota_classes_are_stored_without_effect(api: Client) -> None:
-    """They keep their limits, which bind nobody."""
+    """Other classes store their limits, which have no effect."""
     gold, silver = "/os-quota-class-sets/gold", "/os-quota-class-sets/silver"
     default = api.json("GET", CLASS, token=ADMIN)["quota_class_set"]
     assert api.json("PUT", gold, {"quota_class_set": {"cores": 3}}, token=ADMIN)["quota_class_set"]["cores"] == 3

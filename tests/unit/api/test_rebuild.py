@@ -21,7 +21,7 @@ def rebuild(api: Client, body: Any, version: str = "2.1", token: str = "alice:de
 def test_rebuild_is_accepted_and_sent_to_its_host(api: Client) -> None:
     response = rebuild(api, {**MINIMAL, "adminPass": "x", "name": "other", "metadata": {"a": "b"}})
     assert response.status_code == 202
-    uuid, kind, payload = api.asked("accept_action")
+    uuid, kind, payload = api.last_call("accept_action")
     assert kind == "rebuild"
     assert payload == {
         "image_ref": IMAGE_ID,
@@ -74,7 +74,7 @@ def test_rebuild_parameters_depend_on_the_version(api: Client, version: str, bod
         "admin_password": "x",
         "reimage_boot_volume": False,
     }
-    assert api.asked("accept_action")[2] == {**expected, **payload}
+    assert api.last_call("accept_action")[2] == {**expected, **payload}
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_rebuild_parameters_depend_on_the_version(api: Client, version: str, bod
 )
 def test_malformed_rebuild_is_refused(api: Client, version: str, body: Any) -> None:
     fault(rebuild(api, body, version), "badRequest", 400)
-    assert api.compute.asked == []
+    assert api.compute.calls == []
 
 
 def test_rebuild_response_has_more_keys_in_later_versions(api: Client) -> None:

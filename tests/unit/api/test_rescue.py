@@ -21,7 +21,7 @@ def test_rescue_returns_the_password(api: Client, image: str | None) -> None:
     body = {"adminPass": "x"} | ({} if image is None else {"rescue_image_ref": image})
     response = rescue(api, body)
     assert (response.status_code, response.json) == (200, {"adminPass": "x"})
-    _, kind, payload = api.asked("accept_action")
+    _, kind, payload = api.last_call("accept_action")
     assert (kind, payload) == (
         "rescue",
         {"image_ref": image, "images": {}, "admin_password": "x", "allow_bfv_rescue": False},
@@ -32,7 +32,7 @@ def test_rescue_returns_the_password(api: Client, image: str | None) -> None:
 def test_rescue_of_volume_backed_server_is_allowed_since_2_87(api: Client, version: str, allowed: bool) -> None:
     instance = api.conductor.add()
     assert api("POST", f"/servers/{instance.uuid}/action", {"rescue": None}, version=version).status_code == 200
-    assert api.asked("accept_action")[-1]["allow_bfv_rescue"] is allowed
+    assert api.last_call("accept_action")[-1]["allow_bfv_rescue"] is allowed
 
 
 @pytest.mark.parametrize("body", [None, {}])

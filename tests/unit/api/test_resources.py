@@ -1,4 +1,4 @@
-"""All resources but servers: keys by version, verbs, validation."""
+"""Resources other than servers: keys by version, verbs, validation."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_flavor_without_swap_shows_an_empty_string_before_2_75(api: Client) -> N
 
 def test_flavor_list_parameters_reach_the_conductor(api: Client) -> None:
     api("GET", "/flavors?minRam=1&minDisk=2&sort_key=name&sort_dir=desc&is_public=None")
-    assert api.asked("flavor_list") == (True, 1, 2, 1000, None, "name", "desc", None)
+    assert api.last_call("flavor_list") == (True, 1, 2, 1000, None, "name", "desc", None)
     for query, expected in (("", True), ("?is_public=None", None), ("?is_public=false", False)):
         api("GET", f"/flavors{query}", token=ADMIN)
-        assert api.asked("flavor_list")[0] is expected
+        assert api.last_call("flavor_list")[0] is expected
     for query in ("minRam=x", "minDisk=x", "limit=x", "sort_key=x"):
         assert api("GET", f"/flavors?{query}").status_code == 400
     message = fault(api("GET", "/flavors?is_public=perhaps", token=ADMIN), "badRequest", 400)
@@ -215,7 +215,7 @@ def test_generated_key_is_returned_once_and_not_stored(api: Client) -> None:
     made = api.json("POST", "/os-keypairs", {"keypair": {"name": "k"}}, 201, version="2.10")["keypair"]
     assert made["private_key"].startswith("-----BEGIN OPENSSH PRIVATE KEY-----\n")
     assert "private_key" not in api.json("GET", "/os-keypairs/k")["keypair"]
-    assert api.asked("keypair_create")[0].private_key is None
+    assert api.last_call("keypair_create")[0].private_key is None
 
 
 def test_keypairs_are_only_imported_since_2_92(api: Client) -> None:
@@ -277,10 +277,10 @@ def test_fingerprints_equal_those_of_openssh(tmp_path, kind: str) -> None:
     if made.returncode:
         pytest.skip("no ssh-keygen")
     line = path.with_suffix(".pub").read_text()
-    told = subprocess.run(
+    output = subprocess.run(
         ["ssh-keygen", "-E", "md5", "-lf", f"{path}.pub"], capture_output=True, text=True, check=True
     ).stdout
-    assert f"MD5:{ssh_keys.fingerprint(ssh_keys.checked(line))} " in told
+    assert f"MD5:{ssh_keys.fingerprint(ssh_keys.checked(line))} " in output
 
 
 def test_generated_keys_are_readable_by_openssh(tmp_path) -> None:
@@ -288,8 +288,8 @@ def test_generated_keys_are_readable_by_openssh(tmp_path) -> None:
     path = tmp_path / "key"
     path.write_text(private)
     path.chmod(0o600)
-    told = subprocess.run(["ssh-keygen", "-y", "-f", str(path)], capture_output=True, text=True, check=True).stdout
-    assert told.split()[:2] == public.split()[:2]
+    output = subprocess.run(["ssh-keygen", "-y", "-f", str(path)], capture_output=True, text=True, check=True).stdout
+    assert output.split()[:2] == public.split()[:2]
 
 
 def test_key_type_unknown_to_the_library_is_accepted() -> None:
@@ -325,7 +325,7 @@ def test_image_is_deleted(api: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "count"),
     [
         ("status=ACTIVE", 1),
         ("status=SAVING", 0),
@@ -337,8 +337,8 @@ def test_image_is_deleted(api: Client) -> None:
         ("type=snapshot", 0),
     ],
 )
-def test_image_list_is_filtered(api: Client, query: str, found: int) -> None:
-    assert len(api.json("GET", f"/images/detail?{query}")["images"]) == found
+def test_image_list_is_filtered(api: Client, query: str, count: int) -> None:
+    assert len(api.json("GET", f"/images/detail?{query}")["images"]) == count
 
 
 def test_networks_are_listed_and_shown(api: Client) -> None:
@@ -387,7 +387,7 @@ def test_limits_have_the_keys_of_their_version(api: Client, version: str, keys: 
 def test_limits_of_others_are_for_admins(api: Client) -> None:
     assert api("GET", "/limits?tenant_id=other").status_code == 403
     api.json("GET", "/limits?tenant_id=other", token=ADMIN)
-    assert api.asked("limits_get") == ("other", None)
+    assert api.last_call("limits_get") == ("other", None)
 
 
 QUOTAS_257 = {
@@ -437,8 +437,8 @@ def test_services_are_changed_by_host_and_binary_before_2_53(api: Client) -> Non
     assert api.conductor.service.disabled
     assert api.json("PUT", f"{put}/enable", which, token=ADMIN) == {"service": which | {"status": "enabled"}}
     reason = which | {"disabled_reason": "r"}
-    answer = api.json("PUT", f"{put}/disable-log-reason", reason, token=ADMIN)
-    assert answer == {"service": reason | {"status": "disabled"}}
+    response = api.json("PUT", f"{put}/disable-log-reason", reason, token=ADMIN)
+    assert response == {"service": reason | {"status": "disabled"}}
     assert api.conductor.service.disabled_reason == "r"
     down = which | {"forced_down": True}
     assert api("PUT", f"{put}/force-down", down, token=ADMIN).status_code == 404
@@ -515,7 +515,7 @@ def test_hypervisor_vcpus_count_shared_and_dedicated_ones(api: Client) -> None:
 
 
 def test_hypervisor_name_instead_of_id_is_refused(api: Client) -> None:
-    """Clients ask by name first and count on these."""
+    """Clients try the name first, and depend on these statuses."""
     assert api("GET", "/os-hypervisors/node1", token=ADMIN, version="2.53").status_code == 400
     assert api("GET", "/os-hypervisors/node1", token=ADMIN, version="2.52").status_code == 404
     unknown = SERVICE_ID
@@ -595,7 +595,7 @@ def test_hypervisor_without_servers_shows_an_empty_list_since_2_75(api: Client) 
 
 @pytest.fixture
 def log(api: Client) -> str:
-    """URL of a log with two actions, newest first."""
+    """Return the URL of a log with two actions, the newest first."""
     instance = api.conductor.add()
     api.conductor.actions[instance.uuid] = [
         make_action(instance_uuid=instance.uuid, request_id="req-2", action="stop"),

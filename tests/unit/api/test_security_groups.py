@@ -1,4 +1,4 @@
-"""Security groups over the compute API, and which ones a server is in. Rows and rules are the real conductor's."""
+"""Security groups in the compute API, with the rows and rules of a real conductor."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def test_security_group_is_created_updated_and_deleted(api: Client) -> None:
     group = {"id": group_id, "name": "web", "description": "for tests", "tenant_id": "demo", "rules": []}
     assert api.json("GET", f"/os-security-groups/{group_id}") == {"security_group": group}
     assert api.json("GET", "/os-security-groups/web") == {"security_group": group}
-    assert [each["name"] for each in api.json("GET", "/os-security-groups")["security_groups"]] == ["default", "web"]
-    found = api.json("GET", "/os-security-groups?limit=1&offset=1")["security_groups"]
-    assert [each["name"] for each in found] == ["web"]
+    assert [item["name"] for item in api.json("GET", "/os-security-groups")["security_groups"]] == ["default", "web"]
+    groups = api.json("GET", "/os-security-groups?limit=1&offset=1")["security_groups"]
+    assert [item["name"] for item in groups] == ["web"]
     body = {"security_group": {"name": " www ", "description": "x"}}
     changed = api.json("PUT", f"/os-security-groups/{group_id}", body)["security_group"]
     assert (changed["name"], changed["description"]) == (" www ", "x")
@@ -41,9 +41,9 @@ def test_security_group_is_created_updated_and_deleted(api: Client) -> None:
 
 def test_security_group_rules_are_added_and_deleted(api: Client) -> None:
     group_id = made(api)
-    answer = api.json("POST", "/os-security-group-rules", rule(group_id, cidr="10.0.0.0/8"))["security_group_rule"]
-    rule_id = answer.pop("id")
-    assert answer == {
+    response = api.json("POST", "/os-security-group-rules", rule(group_id, cidr="10.0.0.0/8"))["security_group_rule"]
+    rule_id = response.pop("id")
+    assert response == {
         "parent_group_id": group_id,
         "ip_protocol": "tcp",
         "from_port": 80,
@@ -52,7 +52,7 @@ def test_security_group_rules_are_added_and_deleted(api: Client) -> None:
         "ip_range": {"cidr": "10.0.0.0/8"},
     }
     shown = api.json("GET", f"/os-security-groups/{group_id}")["security_group"]["rules"]
-    assert shown == [{"id": rule_id, **answer}]
+    assert shown == [{"id": rule_id, **response}]
     fault(api("POST", "/os-security-group-rules", rule(group_id, cidr="10.0.0.0/8")), "badRequest", 400)
     assert api("DELETE", f"/os-security-group-rules/{rule_id}").status_code == 202
     fault(api("DELETE", f"/os-security-group-rules/{rule_id}"), "itemNotFound", 404)
@@ -79,8 +79,8 @@ def test_security_group_rules_are_added_and_deleted(api: Client) -> None:
 def test_security_group_rules_are_shown_in_novas_form(
     api: Client, values: dict[str, Any], shown: dict[str, Any]
 ) -> None:
-    answer = api.json("POST", "/os-security-group-rules", rule(made(api), **values))["security_group_rule"]
-    assert {key: answer[key] for key in shown} == shown
+    response = api.json("POST", "/os-security-group-rules", rule(made(api), **values))["security_group_rule"]
+    assert {key: response[key] for key in shown} == shown
 
 
 @pytest.mark.parametrize(
@@ -161,16 +161,16 @@ def test_security_groups_end_with_2_35(api: Client, method: str, path: str) -> N
 
 @pytest.mark.parametrize("version", ["2.1", "2.96"])
 def test_security_groups_of_a_server_are_listed_added_and_removed(api: Client, version: str) -> None:
-    """In all versions; what becomes of the rows is the conductor's."""
-    told: list[Any] = []
+    """The actions exist in all versions. The conductor changes the rows."""
+    calls: list[Any] = []
     group = SecurityGroup(id=DEFAULT, name="default", project_id="demo")
     api.conductor.instance_security_groups = lambda context, server: [group]  # type: ignore[attr-defined]
     for name in ("instance_security_group_add", "instance_security_group_remove"):
-        setattr(api.conductor, name, lambda context, *rest, name=name: told.append((name, *rest)))
-    answer = api.json("GET", "/servers/1/os-security-groups", version=version)
-    assert [each["name"] for each in answer["security_groups"]] == ["default"]
+        setattr(api.conductor, name, lambda context, *rest, name=name: calls.append((name, *rest)))
+    response = api.json("GET", "/servers/1/os-security-groups", version=version)
+    assert [item["name"] for item in response["security_groups"]] == ["default"]
     for action in ("addSecurityGroup", "removeSecurityGroup"):
         body = {action: {"name": "web"}}
         assert api("POST", "/servers/1/action", body, version=version).status_code == 202
         fault(api("POST", "/servers/1/action", {action: {"name": ""}}, version=version), "badRequest", 400)
-    assert told == [("instance_security_group_add", "1", "web"), ("instance_security_group_remove", "1", "web")]
+    assert calls == [("instance_security_group_add", "1", "web"), ("instance_security_group_remove", "1", "web")]

@@ -1,4 +1,4 @@
-"""An action that only has an operation accepted comes from the operation's row, and from nowhere else."""
+"""Actions of operations are made entirely from the operations' definitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nova_lite.api.compute.server_actions import SERVED_ELSEWHERE, STATUS
 from nova_lite.operations import OPERATIONS
 from tests.unit.api.conftest import ADMIN, Client
 
-#: In a process of its own: a row is added before anything is made of the rows.
+#: Runs in a separate process, which adds a definition before anything else reads the definitions.
 CODE = """
 import json
 from nova_lite import operations
@@ -60,7 +60,7 @@ def test_every_operation_with_an_action_is_accepted(api: Client) -> None:
             assert api("POST", path, body, version=f"2.{row.microversion - 1}", token=ADMIN).status_code == 404
         response = api("POST", path, body, version=f"2.{row.microversion}", token=ADMIN)
         assert (response.status_code, response.body) == (STATUS.get(row.kind, 202), b"")
-        assert api.asked("accept_action")[:2] == (instance.uuid, row.kind)
+        assert api.last_call("accept_action")[:2] == (instance.uuid, row.kind)
 
 
 @pytest.mark.parametrize("body", [None, {}, {"adminPass": 1}, {"adminPass": "x", "user": "y"}])
@@ -72,7 +72,7 @@ def test_change_password_requires_a_password(api: Client, body: Any) -> None:
 def test_reboot_body_becomes_its_payload(api: Client) -> None:
     instance = api.conductor.add()
     assert api("POST", f"/servers/{instance.uuid}/action", {"reboot": {"type": "hard"}}).status_code == 202
-    assert api.asked("accept_action") == (instance.uuid, "reboot", {"reboot_type": "HARD"})
+    assert api.last_call("accept_action") == (instance.uuid, "reboot", {"reboot_type": "HARD"})
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_reboot_body_becomes_its_payload(api: Client) -> None:
 )
 def test_live_migration_body_becomes_its_payload(api: Client, version: str, body: Any, payload: Any) -> None:
     instance = api.conductor.add()
-    wanted = {"os-migrateLive": {"host": "there", **body}}
-    response = api("POST", f"/servers/{instance.uuid}/action", wanted, version=version, token=ADMIN)
+    request_body = {"os-migrateLive": {"host": "there", **body}}
+    response = api("POST", f"/servers/{instance.uuid}/action", request_body, version=version, token=ADMIN)
     assert response.status_code == 202
-    assert api.asked("accept_action")[2] == {"host": "there", **payload}
+    assert api.last_call("accept_action")[2] == {"host": "there", **payload}
 
 
 @pytest.mark.parametrize(

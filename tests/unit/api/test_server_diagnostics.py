@@ -15,9 +15,9 @@ def path(api: Client, **changes: Any) -> str:
 
 
 def test_diagnostics_have_the_standard_form_since_2_48(api: Client) -> None:
-    found = api.json("GET", path(api), version="2.48", token=ADMIN)
-    assert found.pop("uptime") > 0
-    (nic,) = found.pop("nic_details")
+    diagnostics = api.json("GET", path(api), version="2.48", token=ADMIN)
+    assert diagnostics.pop("uptime") > 0
+    (nic,) = diagnostics.pop("nic_details")
     assert nic == {
         "mac_address": "fa:16:3e:00:00:01",
         "rx_octets": 2070139,
@@ -26,7 +26,7 @@ def test_diagnostics_have_the_standard_form_since_2_48(api: Client) -> None:
         **dict.fromkeys(("tx_errors", "tx_drop", "tx_rate")),
     }
     disk = {"read_bytes": 262144, "read_requests": 112, "write_bytes": 0, "write_requests": 0, "errors_count": None}
-    assert found == {
+    assert diagnostics == {
         "state": "running",
         "driver": "libvirt",
         "hypervisor": "kvm",

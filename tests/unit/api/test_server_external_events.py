@@ -1,4 +1,4 @@
-"""What other services tell, and the code that each event gets."""
+"""External events of other services, and the code of each event."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_network_events_reach_the_conductor(api: Client, name: str, status: str)
     code, event = one(api, {"name": name, "status": status, "tag": "port"})
     assert (code, event.pop("server_uuid") in api.conductor.instances) == (200, True)
     assert event == {"name": name, "status": status, "tag": "port", "code": 200}
-    assert [asked for asked, _ in api.conductor.asked] == ["instance_list", "interfaces_event"]
-    assert api.conductor.asked[1][1][1:] == (name, "port")
-    assert api.compute.asked == []
+    assert [method for method, _ in api.conductor.calls] == ["instance_list", "interfaces_event"]
+    assert api.conductor.calls[1][1][1:] == (name, "port")
+    assert api.compute.calls == []
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_network_events_reach_the_conductor(api: Client, name: str, status: str)
 def test_unsupported_event_is_422(api: Client, event: dict[str, Any], changes: dict[str, Any], code: int) -> None:
     whole, answered = one(api, event, **changes)
     assert (whole, answered["code"], answered["status"]) == (207, code, "failed")
-    assert api.compute.asked == []
+    assert api.compute.calls == []
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_power_event_starts_or_stops_the_server(
     event = {"name": "power-update", "tag": tag}
     code, answered = one(api, event, power_state=power_state, task_state=task_state)
     assert (code, answered["code"], answered["status"]) == (200, 200, "completed")
-    accepted = [arguments[1] for name, arguments in api.conductor.asked if name == "accept_action"]
+    accepted = [arguments[1] for name, arguments in api.conductor.calls if name == "accept_action"]
     assert accepted == ([action] if action else [])
-    assert len(api.compute.asked) == len(accepted)
+    assert len(api.compute.calls) == len(accepted)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_event_names_depend_on_the_version(api: Client, name: str, since: int) -
 )
 def test_malformed_events_are_refused(api: Client, body: Any) -> None:
     fault(api("POST", PATH, body, token=ADMIN), "badRequest", 400)
-    assert api.conductor.asked == []
+    assert api.conductor.calls == []
 
 
 def test_external_events_are_for_services_only(api: Client) -> None:

@@ -66,9 +66,9 @@ def test_soft_policies_are_allowed_since_2_15(api: Client) -> None:
 
 def test_server_group_list_parameters_are_checked(api: Client) -> None:
     api("GET", f"{PATH}?limit=2&offset=1&all_projects=True")
-    assert api.asked("server_group_list") == (False, 2, 1)
+    assert api.last_call("server_group_list") == (False, 2, 1)
     api("GET", f"{PATH}?all_projects=1&limit=0", token=ADMIN)
-    assert api.asked("server_group_list") == (True, 1000, 0)
+    assert api.last_call("server_group_list") == (True, 1000, 0)
     for query in ("limit=x", "offset=-1"):
         assert api("GET", f"{PATH}?{query}").status_code == 400
     assert api("GET", f"{PATH}?more=1", version="2.74").status_code == 200

@@ -1,4 +1,4 @@
-"""Actions that make images of servers."""
+"""Actions that create images of servers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def ask(api: Client, uuid: str, body: dict[str, Any], version: str = "2.1", **mo
 
 def test_created_image_is_named_by_location_and_since_2_45_by_id(api: Client) -> None:
     instance = api.conductor.add(image_ref=IMAGE_ID, system_metadata={"image_os": "linux", "image_img_signature": "x"})
-    answer = ask(api, instance.uuid, {"createImage": {"name": "snap", "metadata": {"a": "b", "os": "mine"}}})
-    assert (answer.status_code, answer.body) == (202, b"")
-    uuid, kind, payload = api.asked("accept_action")
+    response = ask(api, instance.uuid, {"createImage": {"name": "snap", "metadata": {"a": "b", "os": "mine"}}})
+    assert (response.status_code, response.body) == (202, b"")
+    uuid, kind, payload = api.last_call("accept_action")
     assert (uuid, kind, payload["registered"]) == (instance.uuid, "createImage", False)
     image = payload["image"]
-    assert answer.headers["Location"].endswith(f"/v2.1/images/{image['id']}")
+    assert response.headers["Location"].endswith(f"/v2.1/images/{image['id']}")
     assert (image["name"], image["status"], image["visibility"]) == ("snap", "queued", "private")
     assert (image["disk_format"], image["container_format"]) == ("qcow2", "bare")
     assert (image["owner"], image["min_disk"]) == (instance.project_id, instance.flavor.root_gb)
@@ -39,9 +39,9 @@ def test_created_image_is_named_by_location_and_since_2_45_by_id(api: Client) ->
         "image_location": "snapshot",
         "base_image_ref": IMAGE_ID,
     }
-    answer = ask(api, instance.uuid, {"createImage": {"name": "snap"}}, "2.45")
-    assert (answer.status_code, "Location" in answer.headers) == (202, False)
-    assert answer.json == {"image_id": api.asked("accept_action")[2]["image"]["id"]}
+    response = ask(api, instance.uuid, {"createImage": {"name": "snap"}}, "2.45")
+    assert (response.status_code, "Location" in response.headers) == (202, False)
+    assert response.json == {"image_id": api.last_call("accept_action")[2]["image"]["id"]}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_image_of_another_projects_server_is_404(api: Client) -> None:
 
 
 class Registered:
-    """What Glance does of it."""
+    """Image service that registers images and withdraws them."""
 
     def __init__(self) -> None:
         self.images: list[str] = []
@@ -101,22 +101,22 @@ def test_registered_image_is_withdrawn_if_the_operation_is_refused(
 
     if error is not None:
         monkeypatch.setattr(api.conductor, "accept_action", refuse)
-    answer = ask(api, api.conductor.add().uuid, {"createImage": {"name": "x"}}, "2.45")
-    assert (answer.status_code, glance.images) == (status, left)
+    response = ask(api, api.conductor.add().uuid, {"createImage": {"name": "x"}}, "2.45")
+    assert (response.status_code, glance.images) == (status, left)
 
 
 def test_backup_has_type_and_rotation(api: Client) -> None:
     instance = api.conductor.add()
     body = {"createBackup": {"name": "b", "backup_type": "daily", "rotation": "2", "metadata": {"a": "b"}}}
-    answer = ask(api, instance.uuid, body, "2.45")
-    uuid, kind, payload = api.asked("accept_action")
+    response = ask(api, instance.uuid, body, "2.45")
+    uuid, kind, payload = api.last_call("accept_action")
     assert (uuid, kind, payload["backup_type"], payload["rotation"]) == (instance.uuid, "createBackup", "daily", 2)
     properties = payload["image"]["properties"]
     assert (properties["image_type"], properties["backup_type"], properties["a"]) == ("backup", "daily", "b")
-    assert (answer.status_code, answer.json) == (202, {"image_id": payload["image"]["id"]})
+    assert (response.status_code, response.json) == (202, {"image_id": payload["image"]["id"]})
     body["createBackup"]["rotation"] = 0
-    answer = ask(api, instance.uuid, body)
-    assert (answer.status_code, answer.body, "Location" in answer.headers) == (202, b"", False)
+    response = ask(api, instance.uuid, body)
+    assert (response.status_code, response.body, "Location" in response.headers) == (202, b"", False)
 
 
 @pytest.mark.parametrize("rotation", [-1, "x", None, True])
@@ -128,7 +128,7 @@ def test_backup_rotation_must_be_a_number(api: Client, rotation: Any) -> None:
 def test_shelve_names_its_image_after_the_server(api: Client) -> None:
     instance = api.conductor.add(display_name="vm")
     assert ask(api, instance.uuid, {"shelve": None}).status_code == 202
-    uuid, kind, payload = api.asked("accept_action")
+    uuid, kind, payload = api.last_call("accept_action")
     assert (uuid, kind, payload["image"]["name"]) == (instance.uuid, "shelve", "vm-shelved")
 
 
@@ -136,7 +136,7 @@ def test_shelve_offload_is_for_admins_only(api: Client) -> None:
     instance = api.conductor.add()
     assert ask(api, instance.uuid, {"shelveOffload": None}).status_code == 403
     assert ask(api, instance.uuid, {"shelveOffload": None}, token=ADMIN).status_code == 202
-    assert api.asked("accept_action") == (instance.uuid, "shelveOffload", {})
+    assert api.last_call("accept_action") == (instance.uuid, "shelveOffload", {})
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_unshelve_destination_depends_on_the_version(
     more = {"token": token} if token else {}
     assert ask(api, instance.uuid, {"unshelve": body}, version, **more).status_code == status
     if payload is not None:
-        assert api.asked("accept_action") == (instance.uuid, "unshelve", payload)
+        assert api.last_call("accept_action") == (instance.uuid, "unshelve", payload)

@@ -45,7 +45,7 @@ def test_metadata_is_added_replaced_and_deleted(api: Client) -> None:
 def test_malformed_metadata_is_refused(api: Client, method: str, path: str, body: Any) -> None:
     uuid = api.conductor.add().uuid
     fault(api(method, f"/servers/{uuid}/metadata{path}", body), "badRequest", 400)
-    assert api.conductor.asked == []
+    assert api.conductor.calls == []
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_tags_are_added_replaced_and_deleted(api: Client) -> None:
 def test_malformed_tags_are_refused(api: Client, path: str, body: Any) -> None:
     uuid = api.conductor.add().uuid
     fault(api("PUT", f"/servers/{uuid}/tags{path}", body, version="2.26"), "badRequest", 400)
-    assert api.conductor.asked == []
+    assert api.conductor.calls == []
 
 
 @pytest.mark.parametrize(("method", "path"), [("PUT", "/tags/a"), ("PUT", "/tags"), ("DELETE", "/tags")])
@@ -132,22 +132,22 @@ def test_posted_password_is_shown_and_cleared(api: Client) -> None:
 def test_lock_is_accepted(api: Client, body: Any, version: str, reason: str | None) -> None:
     uuid = api.conductor.add().uuid
     assert api("POST", f"/servers/{uuid}/action", body, version=version).status_code == 202
-    assert api.asked("instance_lock") == (uuid, reason)
-    assert len(api.conductor.asked) == 1
+    assert api.last_call("instance_lock") == (uuid, reason)
+    assert len(api.conductor.calls) == 1
 
 
 @pytest.mark.parametrize("value", [{"locked_reason": ""}, {"locked_reason": "x" * 256}, {"reason": "x"}, "x", []])
 def test_malformed_lock_is_refused(api: Client, value: Any) -> None:
     uuid = api.conductor.add().uuid
     fault(api("POST", f"/servers/{uuid}/action", {"lock": value}, version="2.73"), "badRequest", 400)
-    assert api.conductor.asked == []
+    assert api.conductor.calls == []
 
 
 @pytest.mark.parametrize(("token", "may_override"), [(MEMBER, False), (ADMIN, True)])
 def test_unlock_is_accepted(api: Client, token: str, may_override: bool) -> None:
     uuid = api.conductor.add().uuid
     assert api("POST", f"/servers/{uuid}/action", {"unlock": None}, token=token).status_code == 202
-    assert api.asked("instance_unlock") == (uuid, may_override)
+    assert api.last_call("instance_unlock") == (uuid, may_override)
 
 
 @pytest.mark.parametrize("state", ["active", "error"])
@@ -155,14 +155,14 @@ def test_reset_state_is_accepted(api: Client, state: str) -> None:
     uuid = api.conductor.add().uuid
     response = api("POST", f"/servers/{uuid}/action", {"os-resetState": {"state": state}}, token=ADMIN)
     assert (response.status_code, response.body) == (202, b"")
-    assert api.asked("instance_reset_state") == (uuid, state)
+    assert api.last_call("instance_reset_state") == (uuid, state)
 
 
 @pytest.mark.parametrize("value", [None, {}, {"state": "stopped"}, {"state": "ACTIVE"}, {"state": "error", "more": 1}])
 def test_malformed_reset_state_is_refused(api: Client, value: Any) -> None:
     uuid = api.conductor.add().uuid
     fault(api("POST", f"/servers/{uuid}/action", {"os-resetState": value}, token=ADMIN), "badRequest", 400)
-    assert api.conductor.asked == []
+    assert api.conductor.calls == []
 
 
 def test_reset_state_is_for_admins(api: Client) -> None:
@@ -226,7 +226,7 @@ def test_subresources_are_shown(api: Client, path: str, version: str, body: Any)
 
 
 def test_topology_shows_numa_cells(api: Client) -> None:
-    """Which CPUs of which host is for admins."""
+    """The CPUs of the host are for admins."""
     cells = [
         InstanceNUMACell(id=0, cell=1, cpus=[0, 1], memory_mb=64, pins=[6, 8], held=[7, 9], page_kb=2048, huge=True),
         InstanceNUMACell(id=1, cell=0, cpus=[2], memory_mb=32, page_kb=2048, huge=True),
@@ -276,8 +276,8 @@ def test_migrations_are_for_admins(api: Client) -> None:
     ],
 )
 def test_migrations_are_listed(api: Client, query: str, version: str, status: int) -> None:
-    answer = api.json("GET", f"/os-migrations{query}", version=version, token=ADMIN, status=status)
-    assert status == 400 or answer == {"migrations": []}
+    response = api.json("GET", f"/os-migrations{query}", version=version, token=ADMIN, status=status)
+    assert status == 400 or response == {"migrations": []}
     fault(api("GET", "/os-migrations", version=version), "forbidden", 403)
 
 
@@ -289,7 +289,7 @@ def test_server_shows_its_group(api: Client) -> None:
 # --- all
 
 
-#: method, path, body, version of whatever changes or tells a part
+#: Method, path, body, and version of each route of a subresource.
 PARTS: list[tuple[str, str, Any, str]] = [
     ("POST", "/metadata", {"metadata": {}}, "2.1"),
     ("PUT", "/metadata", {"metadata": {}}, "2.1"),
@@ -312,5 +312,5 @@ PARTS: list[tuple[str, str, Any, str]] = [
 @pytest.mark.parametrize(("method", "path", "body", "version"), PARTS)
 def test_subresources_of_another_project_are_404(api: Client, method: str, path: str, body: Any, version: str) -> None:
     uuid = api.conductor.add().uuid
-    answer = api(method, f"/servers/{uuid}{path}", body, version=version, token=STRANGER)
-    assert fault(answer, "itemNotFound", 404) == f"Instance {uuid} could not be found."
+    response = api(method, f"/servers/{uuid}{path}", body, version=version, token=STRANGER)
+    assert fault(response, "itemNotFound", 404) == f"Instance {uuid} could not be found."

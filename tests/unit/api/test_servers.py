@@ -1,4 +1,4 @@
-"""Servers: what they look like at each version, how they are made, listed and acted on."""
+"""Servers: keys by version, create, list, and actions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def keys_at(version: str) -> set[str]:
 
 
 def versions_around() -> list[str]:
-    """Each version that adds keys, and the one before it."""
+    """Return each version that adds keys, and the version before it."""
     minors = {1} | {int(since[2:]) + step for since, _ in ADDED for step in (-1, 0)}
     return [f"2.{minor}" for minor in sorted(minors)]
 
@@ -176,11 +176,11 @@ def test_create_is_accepted(api: Client) -> None:
     server = response.json["server"]
     assert set(server) == {"id", "links", "OS-DCF:diskConfig", "security_groups", "adminPass"}
     assert response.headers["Location"] == f"http://cloud:8774/v2.1/servers/{server['id']}"
-    (request,) = api.asked("create_instances")
+    (request,) = api.last_call("create_instances")
     assert (request.name, request.flavor_id, request.image_ref, request.networks) == ("vm", "1", IMAGE_ID, "auto")
     assert (request.min_count, request.max_count) == (1, 1)
     assert request.admin_password == server["adminPass"]
-    assert api.asked("build_instances") == ([server["id"]],)
+    assert api.last_call("build_instances") == ([server["id"]],)
     context = api.conductor.contexts[-1]
     assert (context.user_id, context.project_id, context.is_admin) == ("alice", "demo", False)
 
@@ -199,12 +199,12 @@ def test_idempotency_key_is_sent_with_a_fingerprint(api: Client) -> None:
     requests = []
     for content in (body(), body(adminPass="mine"), body(name="other")):
         api.json("POST", "/servers", content, 202, headers=key)
-        requests.append(api.asked("create_instances")[0])
+        requests.append(api.last_call("create_instances")[0])
     assert {request.idempotency_key for request in requests} == {"a wish"}
     first, with_password, other = (request.fingerprint for request in requests)
     assert first == with_password != other
     api.json("POST", "/servers", body(), 202)
-    assert api.asked("create_instances")[0].idempotency_key is None
+    assert api.last_call("create_instances")[0].idempotency_key is None
 
 
 def test_repeated_create_does_not_return_a_generated_password(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_create_accepts_the_openstack_clients_body(api: Client) -> None:
         availability_zone="nova",
     )
     assert api("POST", "/servers", server, version="2.96").status_code == 202
-    (request,) = api.asked("create_instances")
+    (request,) = api.last_call("create_instances")
     assert (request.min_count, request.max_count) == (2, 3)
     assert request.networks == [NetworkRequest(network_id=NETWORK_ID)]
     assert request.security_groups == ["default"]
@@ -261,7 +261,7 @@ def test_create_accepts_an_image_in_the_block_device_mapping_only(api: Client) -
     for image in ({}, {"imageRef": ""}):
         server = {"name": "vm", "flavorRef": 1, "block_device_mapping_v2": [device]} | image
         assert api("POST", "/servers", {"server": server}).status_code == 202
-        (request,) = api.asked("create_instances")
+        (request,) = api.last_call("create_instances")
         assert (request.image_ref, request.flavor_id) == (IMAGE_ID, "1")
 
 
@@ -280,23 +280,23 @@ def test_create_accepts_an_image_in_the_block_device_mapping_only(api: Client) -
 )
 def test_create_networks_become_requests(api: Client, networks: Any, expected: Any) -> None:
     assert api("POST", "/servers", body(networks=networks), version="2.42").status_code == 202
-    assert api.asked("create_instances")[0].networks == expected
+    assert api.last_call("create_instances")[0].networks == expected
 
 
 def test_create_counts_become_minimum_and_maximum(api: Client) -> None:
-    for given, expected in (
+    for parameters, expected in (
         ({"min_count": 2}, (2, 2)),
         ({"max_count": 3}, (1, 3)),
         ({"min_count": "1", "max_count": "2"}, (1, 2)),
     ):
-        assert api("POST", "/servers", body(**given)).status_code == 202
-        request = api.asked("create_instances")[0]
+        assert api("POST", "/servers", body(**parameters)).status_code == 202
+        request = api.last_call("create_instances")[0]
         assert (request.min_count, request.max_count) == expected
 
 
 def test_create_returns_a_reservation_id_on_request(api: Client) -> None:
-    answer = api.json("POST", "/servers", body(max_count=2, return_reservation_id=True), 202)
-    assert answer == {"reservation_id": "r-abcdefgh"}
+    response = api.json("POST", "/servers", body(max_count=2, return_reservation_id=True), 202)
+    assert response == {"reservation_id": "r-abcdefgh"}
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_forced_hosts_are_for_admins(api: Client, zone: str, expected: tuple[str
     message = fault(api("POST", "/servers", body(availability_zone=zone)), "forbidden", 403)
     assert message == "Policy doesn't allow os_compute_api:servers:create:forced_host to be performed."
     assert api("POST", "/servers", body(availability_zone=zone), token=ADMIN).status_code == 202
-    request = api.asked("create_instances")[0]
+    request = api.last_call("create_instances")[0]
     assert (request.availability_zone, request.forced_host, request.forced_node) == expected
 
 
@@ -321,33 +321,33 @@ def test_requested_destination_is_for_admins_since_2_74(api: Client) -> None:
     message = fault(api("POST", "/servers", server, version="2.74"), "forbidden", 403)
     assert message == "Policy doesn't allow compute:servers:create:requested_destination to be performed."
     assert api("POST", "/servers", server, version="2.74", token=ADMIN).status_code == 202
-    request = api.asked("create_instances")[0]
+    request = api.last_call("create_instances")[0]
     assert (request.forced_host, request.forced_node) == (None, None), "the filters are not skipped"
     assert request.requested_destination == RequestedDestination(host="h1", node="n1")
     assert api("POST", "/servers", body(networks="none", host="h1"), version="2.74", token=ADMIN).status_code == 202
-    assert api.asked("create_instances")[0].requested_destination == RequestedDestination(host="h1")
+    assert api.last_call("create_instances")[0].requested_destination == RequestedDestination(host="h1")
     both = body(networks="none", host="h1", availability_zone="nova:h2")
     assert api("POST", "/servers", both, version="2.74", token=ADMIN).status_code == 400
 
 
 def test_description_repeats_the_name_before_2_19(api: Client) -> None:
     api("POST", "/servers", body())
-    assert api.asked("create_instances")[0].description == "vm"
+    assert api.last_call("create_instances")[0].description == "vm"
     api("POST", "/servers", body(), version="2.19")
-    assert api.asked("create_instances")[0].description is None
+    assert api.last_call("create_instances")[0].description is None
 
 
 def test_create_has_scheduler_hints_and_files(api: Client) -> None:
     server = body(personality=[{"path": "/etc/motd", "contents": "aGk="}])
     server["os:scheduler_hints"] = {"same_host": [NETWORK_ID], "mine": 5}
     assert api("POST", "/servers", server).status_code == 202
-    request = api.asked("create_instances")[0]
+    request = api.last_call("create_instances")[0]
     assert request.injected_files == {"/etc/motd": "aGk="}
     assert request.scheduler_hints == {"same_host": [NETWORK_ID], "mine": "5"}
 
 
 def test_create_in_unknown_server_group_is_refused(api: Client) -> None:
-    """The conductor knows which there are."""
+    """The conductor checks the group."""
     api.conductor.error = exceptions.ServerGroupUnavailable(group_uuid=NETWORK_ID)
     server = body() | {"os:scheduler_hints": {"group": NETWORK_ID}}
     message = fault(api("POST", "/servers", server), "badRequest", 400)
@@ -356,7 +356,7 @@ def test_create_in_unknown_server_group_is_refused(api: Client) -> None:
 
 def test_create_hostname_depends_on_the_version(api: Client) -> None:
     assert api("POST", "/servers", body(networks="none", hostname="web-1"), version="2.90").status_code == 202
-    assert api.asked("create_instances")[0].hostname == "web-1"
+    assert api.last_call("create_instances")[0].hostname == "web-1"
     assert api("POST", "/servers", body(networks="none", hostname="web.example"), version="2.94").status_code == 202
 
 
@@ -415,7 +415,7 @@ def test_server_pages_are_limited(tmp_path) -> None:
 def filters_of(api: Client, query: str, **options: Any) -> Any:
     response = api("GET", f"/servers?{query}", **options)
     assert response.status_code == 200, response.text
-    return api.asked("instance_list")[0]
+    return api.last_call("instance_list")[0]
 
 
 def test_server_filters_for_all_callers_are_applied(api: Client) -> None:
@@ -486,7 +486,7 @@ def test_user_data_is_read_only_if_the_caller_may_see_it(
     api: Client, path: str, version: str, token: str, expected: bool
 ) -> None:
     assert api("GET", path, version=version, token=token).status_code == 200
-    assert api.asked("instance_list")[0].with_user_data is expected
+    assert api.last_call("instance_list")[0].with_user_data is expected
 
 
 def test_all_tenants_lists_servers_of_all_projects_for_admins(api: Client) -> None:
@@ -503,9 +503,9 @@ def test_all_tenants_lists_servers_of_all_projects_for_admins(api: Client) -> No
 
 def test_server_list_is_sorted(api: Client) -> None:
     filters_of(api, "limit=5")
-    assert api.asked("instance_list")[1:] == (5, None, ["created_at"], ["desc"])
+    assert api.last_call("instance_list")[1:] == (5, None, ["created_at"], ["desc"])
     filters_of(api, "sort_key=display_name&sort_key=uuid&sort_dir=asc")
-    assert api.asked("instance_list")[3:] == (["display_name", "uuid"], ["asc", "asc"])
+    assert api.last_call("instance_list")[3:] == (["display_name", "uuid"], ["asc", "asc"])
     assert api("GET", "/servers?sort_key=host").status_code == 403
     assert api("GET", "/servers?sort_key=host", token=ADMIN).status_code == 200
     assert api("GET", "/servers?sort_key=uuid&sort_dir=asc&sort_dir=asc").status_code == 400
@@ -522,7 +522,7 @@ def test_server_is_updated(api: Client) -> None:
     change = {"server": {"name": "new", "accessIPv4": "1.2.3.4", "accessIPv6": "", "OS-DCF:diskConfig": "AUTO"}}
     shown = api.json("PUT", path, change)["server"]
     assert (shown["name"], shown["accessIPv4"], shown["OS-DCF:diskConfig"]) == ("new", "1.2.3.4", "AUTO")
-    assert api.asked("instance_update")[1] == {
+    assert api.last_call("instance_update")[1] == {
         "display_name": "new",
         "access_ip_v4": "1.2.3.4",
         "access_ip_v6": None,
@@ -534,7 +534,7 @@ def test_server_is_updated(api: Client) -> None:
     assert api.json("PUT", path, {"server": {"description": "d"}}, version="2.19")["server"]["description"] == "d"
     assert api("PUT", path, {"server": {"hostname": "h1"}}, version="2.89").status_code == 400
     api.json("PUT", path, {"server": {"hostname": "h1"}}, version="2.90")
-    assert api.asked("instance_update")[1] == {"hostname": "h1"}
+    assert api.last_call("instance_update")[1] == {"hostname": "h1"}
 
 
 def test_update_returns_the_same_as_show_since_2_75(api: Client) -> None:
@@ -545,7 +545,7 @@ def test_update_returns_the_same_as_show_since_2_75(api: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "suffix", "body", "action", "order", "status"),
+    ("method", "suffix", "body", "action", "rpc_method", "status"),
     [
         ("DELETE", "", None, "delete", "terminate_instance", 204),
         ("POST", "/action", {"forceDelete": None}, "delete", "terminate_instance", 202),
@@ -555,21 +555,21 @@ def test_update_returns_the_same_as_show_since_2_75(api: Client) -> None:
     ],
 )
 def test_server_actions_are_accepted(
-    api: Client, method: str, suffix: str, body: Any, action: str, order: str, status: int
+    api: Client, method: str, suffix: str, body: Any, action: str, rpc_method: str, status: int
 ) -> None:
     instance = api.conductor.add()
     response = api(method, f"/servers/{instance.uuid}{suffix}", body)
     assert (response.status_code, response.body) == (status, b"")
     payload = {"reboot_type": "SOFT"} if action == "reboot" else {}
-    assert api.asked("accept_action") == (instance.uuid, action, payload)
-    ((name, (host, ticket)),) = api.compute.asked
-    assert (name, host, ticket.action) == (order, "compute1", action)
+    assert api.last_call("accept_action") == (instance.uuid, action, payload)
+    ((name, (host, command)),) = api.compute.calls
+    assert (name, host, command.action) == (rpc_method, "compute1", action)
 
 
 def test_action_without_host_sends_no_command(api: Client) -> None:
     instance = api.conductor.add(host=None)
     assert api("DELETE", f"/servers/{instance.uuid}").status_code == 204
-    assert api.compute.asked == []
+    assert api.compute.calls == []
 
 
 def test_action_succeeds_if_the_command_cannot_be_sent(api: Client) -> None:
@@ -591,7 +591,7 @@ def test_ipv6_address_is_stored_in_its_shortest_form(api: Client) -> None:
     assert api.json("PUT", f"/servers/{instance.uuid}", body)["server"]["accessIPv6"] == "::babe:dc0c:1602"
     server = {"name": "n", "imageRef": IMAGE_ID, "flavorRef": "1", "accessIPv6": "2001:0DB8::0001"}
     assert api("POST", "/servers", {"server": server}).status_code == 202
-    assert api.asked("create_instances")[0].access_ip_v6 == "2001:db8::1"
+    assert api.last_call("create_instances")[0].access_ip_v6 == "2001:db8::1"
 
 
 # --- console
@@ -603,13 +603,13 @@ def test_ipv6_address_is_stored_in_its_shortest_form(api: Client) -> None:
 def test_console_output_is_returned(api: Client, length: dict[str, Any], lines: int | None) -> None:
     instance = api.conductor.add()
     api.compute.output = "\x1b[0mlogin:\tok\r\n\x00"
-    answer = api.json("POST", f"/servers/{instance.uuid}/action", {"os-getConsoleOutput": length})
-    assert answer == {"output": "[0mlogin:\tok" + ("\r\n" if lines is None else "")}
-    assert api.compute.asked == [("get_console_output", ("compute1", instance.uuid, lines))]
+    response = api.json("POST", f"/servers/{instance.uuid}/action", {"os-getConsoleOutput": length})
+    assert response == {"output": "[0mlogin:\tok" + ("\r\n" if lines is None else "")}
+    assert api.compute.calls == [("get_console_output", ("compute1", instance.uuid, lines))]
 
 
 def test_console_output_of_n_lines_has_no_final_newline(api: Client) -> None:
-    """Clients split what they get at newlines, and count."""
+    """Clients split the output at newlines, and count."""
     instance = api.conductor.add()
     api.compute.output = "one\ntwo\n"
     path = f"/servers/{instance.uuid}/action"
@@ -671,4 +671,4 @@ def test_create_interfaces_are_limited(api: Client, version: str) -> None:
 @pytest.mark.parametrize(("token", "may"), [(ADMIN, True), (MEMBER, False)])
 def test_create_with_zero_disk_flavor_is_for_admins(api: Client, token: str, may: bool) -> None:
     assert api("POST", "/servers", body(), token=token).status_code == 202
-    assert api.asked("create_instances")[0].may_have_zero_disk is may
+    assert api.last_call("create_instances")[0].may_have_zero_disk is may

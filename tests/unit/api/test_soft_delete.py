@@ -1,4 +1,4 @@
-"""Deletes that can be taken back, over the API."""
+"""Soft deletes over the API."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nova_lite.base import exceptions
 from tests.unit.api.conftest import ADMIN, Client
 
 
-def asked(api: Client) -> list[Any]:
-    return [arguments[2] for method, arguments in api.conductor.asked if method == "accept_action"]
+def payloads(api: Client) -> list[Any]:
+    return [arguments[2] for method, arguments in api.conductor.calls if method == "accept_action"]
 
 
 def delete(api: Client, conf: cfg.ConfigOpts, interval: int) -> Any:
@@ -23,7 +23,7 @@ def delete(api: Client, conf: cfg.ConfigOpts, interval: int) -> Any:
 @pytest.mark.parametrize(("interval", "payload"), [(0, {}), (60, {"soft": True})])
 def test_delete_is_soft_if_configured(api: Client, conf: cfg.ConfigOpts, interval: int, payload: Any) -> None:
     assert delete(api, conf, interval).status_code == 204
-    assert asked(api) == [payload]
+    assert payloads(api) == [payload]
 
 
 def test_soft_delete_without_data_to_keep_is_permanent(
@@ -38,23 +38,23 @@ def test_soft_delete_without_data_to_keep_is_permanent(
 
     monkeypatch.setattr(api.conductor, "accept_action", refuse)
     assert delete(api, conf, 60).status_code == 204
-    assert asked(api) == [{}]
+    assert payloads(api) == [{}]
 
 
 def test_soft_delete_of_locked_server_is_refused(api: Client, conf: cfg.ConfigOpts) -> None:
     api.conductor.error = exceptions.InstanceIsLocked(instance_id="i")
     assert delete(api, conf, 60).status_code == 409
-    assert len(asked(api)) == 1
+    assert len(payloads(api)) == 1
 
 
 def test_forced_delete_is_never_soft(api: Client, conf: cfg.ConfigOpts) -> None:
     conf.set_override("reclaim_instance_interval", 60)
     uuid = api.conductor.add().uuid
     assert api("POST", f"/servers/{uuid}/action", {"forceDelete": None}).status_code == 202
-    assert asked(api) == [{}]
+    assert payloads(api) == [{}]
 
 
 @pytest.mark.parametrize(("token", "expected"), [(ADMIN, True), ("alice:demo", False)])
 def test_soft_deleted_servers_are_listed_for_admins_only(api: Client, token: str, expected: bool) -> None:
     assert api("GET", "/servers?soft_deleted=true", token=token).status_code == 200
-    assert api.asked("instance_list")[0].soft_deleted is expected
+    assert api.last_call("instance_list")[0].soft_deleted is expected

@@ -1,4 +1,4 @@
-"""``/os-simple-tenant-usage``."""
+"""Usage by project, and usage audits."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def test_usage_of_one_project_is_shown(api: Client) -> None:
     assert set(usage) == PROJECT | {"server_usages"}
     assert [set(server) for server in usage["server_usages"]] == [SERVER, SERVER]
     assert [server["state"] for server in usage["server_usages"]] == ["active", "terminated"]
-    assert api.asked("usage_list")[:3] == ("demo", datetime.datetime(2026, 11, 1), datetime.datetime(2026, 11, 2))
+    assert api.last_call("usage_list")[:3] == ("demo", datetime.datetime(2026, 11, 1), datetime.datetime(2026, 11, 2))
     fault(api("GET", f"{PATH}/other"), "forbidden", 403)
     assert api.json("GET", f"{PATH}/nobody", token=ADMIN) == {"tenant_usage": {}}
 
 
 def test_usage_has_pages_since_2_40(api: Client) -> None:
     assert "tenant_usages_links" not in api.json("GET", f"{PATH}?limit=1", token=ADMIN, version="2.39")
-    assert api.asked("usage_list")[3:] == (None, None)
+    assert api.last_call("usage_list")[3:] == (None, None)
     page = api.json("GET", f"{PATH}/demo?limit=1", version="2.40")
     assert page["tenant_usage_links"][0]["href"].endswith(f"{PATH}/demo?limit=1&marker=u1")
     api("GET", f"{PATH}?limit=2&marker=u1", token=ADMIN, version="2.40")
-    assert api.asked("usage_list")[3:] == (2, "u1")
+    assert api.last_call("usage_list")[3:] == (2, "u1")
 
 
 def test_invalid_usage_parameters_are_refused(api: Client) -> None:
@@ -79,7 +79,7 @@ def test_usage_audit_log_is_empty(api: Client) -> None:
     log = api.json("GET", path, token=ADMIN)["instance_usage_audit_logs"]
     assert (log["hosts_not_run"], log["num_hosts"], log["num_hosts_not_run"]) == (["compute1"], 1, 1)
     assert (log["overall_status"], log["log"], log["total_instances"]) == ("0 of 1 hosts done. 0 errors.", {}, 0)
-    assert api.asked("service_list") == (None, "nova-compute")
+    assert api.last_call("service_list") == (None, "nova-compute")
     log = api.json("GET", f"{path}/2026-01-21%2008:20:32", token=ADMIN)["instance_usage_audit_log"]
     assert (log["period_beginning"], log["period_ending"]) == ("2025-12-01 00:00:00", "2026-01-01 00:00:00")
     assert api("GET", f"{path}/2026-01-21%2008:20:32.123", token=ADMIN).status_code == 200

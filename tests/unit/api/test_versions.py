@@ -80,14 +80,14 @@ def test_proxy_headers_are_used_if_enabled(tmp_path) -> None:
     )
     text = "[oslo_middleware]\nenable_proxy_headers_parsing = true\n"
     proxied = make_client(make_conf(tmp_path, text))
-    answer = proxied("GET", "/v2.1", base="", headers=headers).json
-    assert answer["version"]["links"][0]["href"] == "https://front.example/v2.1/"
+    response = proxied("GET", "/v2.1", base="", headers=headers).json
+    assert response["version"]["links"][0]["href"] == "https://front.example/v2.1/"
 
 
 # --- microversions
 
 
-def asked_version(api: Client, headers: dict[str, str]) -> str:
+def selected_version(api: Client, headers: dict[str, str]) -> str:
     response = api("GET", "/flavors", headers=headers)
     assert response.status_code == 200, response.text
     assert response.headers["OpenStack-API-Version"] == f"compute {response.headers['X-OpenStack-Nova-API-Version']}"
@@ -109,7 +109,7 @@ def asked_version(api: Client, headers: dict[str, str]) -> str:
     ],
 )
 def test_microversion_is_read_from_both_headers(api: Client, headers: dict[str, str], version: str) -> None:
-    assert asked_version(api, headers) == version
+    assert selected_version(api, headers) == version
 
 
 @pytest.mark.parametrize("text", ["abc", "2", "2.", "2.01", "2.1.1", "-2.1", "2.x", "", "\u0662.\u0661"])
@@ -146,10 +146,10 @@ def test_version_document_of_2_1_has_microversion_headers(api: Client) -> None:
     def headers(path: str, **options: Any) -> dict[str, str]:
         return dict(api("GET", path, base="", token=None, **options).headers)
 
-    asked = headers("/v2.1/", version="2.60")
-    assert asked["OpenStack-API-Version"] == "compute 2.60"
-    assert asked["X-OpenStack-Nova-API-Version"] == "2.60"
-    assert asked["Vary"] == "OpenStack-API-Version, X-OpenStack-Nova-API-Version"
+    response_headers = headers("/v2.1/", version="2.60")
+    assert response_headers["OpenStack-API-Version"] == "compute 2.60"
+    assert response_headers["X-OpenStack-Nova-API-Version"] == "2.60"
+    assert response_headers["Vary"] == "OpenStack-API-Version, X-OpenStack-Nova-API-Version"
     assert headers("/v2.1/")["OpenStack-API-Version"] == "compute 2.1"
     assert api("GET", "/v2.1/", base="", token=None, version="2.500").status_code == 406
     assert "OpenStack-API-Version" not in headers("/")

@@ -17,7 +17,7 @@ OTHER_ID = "aaaaaaaa-0000-4000-8000-000000000002"
 
 
 def with_volume(api: Client) -> str:
-    """The path of the attachments of a server that has a volume."""
+    """Return the path of the attachments of a server with a volume."""
     server_id = api.conductor.add().uuid
     device = BlockDevice(
         uuid="bbbbbbbb-0000-4000-8000-000000000001",
@@ -52,28 +52,28 @@ def test_attachment_has_the_keys_of_its_version(api: Client, version: str, keys:
     assert api("GET", f"{path}/{OTHER_ID}", version=version).status_code == 404
     assert api("GET", path, version=version, token=STRANGER).status_code == 404
     server = api.json("GET", path.rpartition("/")[0], version=version)["server"]
-    assert [each["id"] for each in server["os-extended-volumes:volumes_attached"]] == [VOLUME_ID]
+    assert [device["id"] for device in server["os-extended-volumes:volumes_attached"]] == [VOLUME_ID]
 
 
 def test_attach_and_detach_are_accepted(api: Client) -> None:
     path = with_volume(api)
     body = {"volumeAttachment": {"volumeId": VOLUME_ID, "tag": "t", "delete_on_termination": True}}
     api.json("POST", path, body, version="2.79")
-    _, kind, payload = api.asked("accept_action")[-3:]
+    _, kind, payload = api.last_call("accept_action")[-3:]
     assert (kind, payload["volume_id"], payload["tag"]) == ("attach_volume", VOLUME_ID, "t")
     assert payload["delete_on_termination"] is True
-    answer = api("POST", path, body, version="2.101")
-    assert (answer.status_code, answer.body) == (202, b"")
+    response = api("POST", path, body, version="2.101")
+    assert (response.status_code, response.body) == (202, b"")
     assert api("POST", path, body, version="2.78").status_code == 400
     assert api("DELETE", f"{path}/{VOLUME_ID}").status_code == 202
-    assert api.asked("accept_action")[-2:] == ("detach_volume", {"volume_id": VOLUME_ID})
+    assert api.last_call("accept_action")[-2:] == ("detach_volume", {"volume_id": VOLUME_ID})
 
 
 def test_attachment_is_updated(api: Client) -> None:
     path = f"{with_volume(api)}/{VOLUME_ID}"
     body: dict[str, Any] = {"volumeAttachment": {"volumeId": VOLUME_ID, "delete_on_termination": True}}
     assert api("PUT", path, body, version="2.85").status_code == 202
-    assert api.asked("attachment_update")[-2:] == (VOLUME_ID, True)
+    assert api.last_call("attachment_update")[-2:] == (VOLUME_ID, True)
     assert api("PUT", path, body, version="2.84").status_code == 400
     other = {"volumeAttachment": {"volumeId": VOLUME_ID, "tag": "another"}}
     assert "The tag cannot be changed" in fault(api("PUT", path, other, version="2.85"), "badRequest", 400)
@@ -84,10 +84,10 @@ def test_volume_swap_is_for_admins(api: Client, version: str) -> None:
     path = f"{with_volume(api)}/{VOLUME_ID}"
     swap = {"volumeAttachment": {"volumeId": OTHER_ID}}
     fault(api("PUT", path, swap, version=version), "forbidden", 403)
-    answer = api("PUT", path, swap, version=version, token=ADMIN)
-    assert (answer.status_code, answer.body) == (202, b"")
+    response = api("PUT", path, swap, version=version, token=ADMIN)
+    assert (response.status_code, response.body) == (202, b"")
     payload = {"volume_id": VOLUME_ID, "new_volume_id": OTHER_ID}
-    assert api.asked("accept_action")[-2:] == ("swap_volume", payload)
+    assert api.last_call("accept_action")[-2:] == ("swap_volume", payload)
 
 
 def test_attachment_update_before_2_85_only_swaps(api: Client) -> None:
@@ -103,7 +103,7 @@ def create(api: Client, status: int = 202, image: str | None = IMAGE_ID, **serve
         body["imageRef"] = image
     response = api("POST", "/servers", {"server": body})
     assert response.status_code == status, response.text
-    return api.asked("create_instances")[-1] if status == 202 else response.json["badRequest"]["message"]
+    return api.last_call("create_instances")[-1] if status == 202 else response.json["badRequest"]["message"]
 
 
 def test_create_with_local_disks_is_accepted(api: Client) -> None:
@@ -116,11 +116,11 @@ def test_create_with_local_disks_is_accepted(api: Client) -> None:
         ],
     )
     assert request.image_ref == IMAGE_ID
-    assert [(each.is_swap, each.is_ephemeral, each.volume_size) for each in request.block_devices] == [
+    assert [(device.is_swap, device.is_ephemeral, device.volume_size) for device in request.block_devices] == [
         (True, False, 64),
         (False, True, None),
     ]
-    assert all(each.delete_on_termination for each in request.block_devices)
+    assert all(device.delete_on_termination for device in request.block_devices)
 
 
 def test_create_from_volume_is_accepted(api: Client) -> None:
@@ -128,23 +128,23 @@ def test_create_from_volume_is_accepted(api: Client) -> None:
     blank = {"source_type": "blank", "destination_type": "volume", "volume_size": 2, "boot_index": None}
     request = create(api, image=None, block_device_mapping_v2=[root, blank])
     assert request.image_ref == ""
-    assert [(each.volume_id, each.boot_index) for each in request.block_devices] == [(VOLUME_ID, 0), (None, None)]
+    assert [(device.volume_id, device.boot_index) for device in request.block_devices] == [(VOLUME_ID, 0), (None, None)]
 
 
 def test_boot_volume_takes_precedence_over_image(api: Client) -> None:
     blank = {"source_type": "blank", "destination_type": "volume", "volume_size": 2, "boot_index": 0}
     request = create(api, block_device_mapping_v2=[blank])
-    assert (request.image_ref, [each.is_root for each in request.block_devices]) == ("", [True])
+    assert (request.image_ref, [device.is_root for device in request.block_devices]) == ("", [True])
 
 
 def test_legacy_block_device_mapping_is_translated(api: Client) -> None:
-    asked = [
+    mapping = [
         {"device_name": "vda", "volume_id": VOLUME_ID, "delete_on_termination": True},
         {"device_name": "vdb", "snapshot_id": OTHER_ID, "volume_size": "3"},
         {"device_name": "vdc", "virtual_name": "swap", "volume_size": 8},
         {"device_name": "vdd", "no_device": True},
     ]
-    request = create(api, image=None, block_device_mapping=asked)
+    request = create(api, image=None, block_device_mapping=mapping)
     root, snapshot, swap = request.block_devices
     assert (root.volume_id, root.is_root, root.delete_on_termination) == (VOLUME_ID, True, True)
     assert (snapshot.snapshot_id, snapshot.volume_size, snapshot.boot_index) == (OTHER_ID, 3, None)

@@ -167,7 +167,7 @@ def test_create_passes_the_image_without_the_token(conf: cfg.ConfigOpts, glance:
     image = glance.add()
     api = make_client(conf)
     api.json("POST", "/servers", {"server": {"name": "vm", "flavorRef": "1", "imageRef": ID}}, 202)
-    (request,) = api.asked("create_instances")
+    (request,) = api.last_call("create_instances")
     assert request.images == {ID: image}
     assert all("auth_token" not in context.to_rpc() for context in api.conductor.contexts)
 

@@ -48,7 +48,7 @@ def test_local_delete_is_done_by_the_conductor(backend: ImageBackend) -> None:
 
 def test_local_describe_is_empty(backend: ImageBackend) -> None:
     assert backend.describe(CONTEXT, [IMAGE_ID]) == {}
-    assert backend.conductor.asked == []  # type: ignore[attr-defined]
+    assert backend.conductor.calls == []  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("changes", [{}, {"checksum": ""}, {"id": "../store/i"}])

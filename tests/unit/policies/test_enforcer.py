@@ -1,4 +1,4 @@
-"""Who may do what, by role, over the whole application; and what an operator's file changes."""
+"""Policy rules by role, over the complete application, and the operator's overrides."""
 
 from __future__ import annotations
 
@@ -104,17 +104,17 @@ def test_changed_policy_file_takes_effect_within_a_second(tmp_path: Path, monkey
 
 
 def test_decision_is_cached_for_a_second(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, asked = [1000.0], []
+    now, calls = [1000.0], []
     authorize = policy._enforcer.authorize
     monkeypatch.setattr("nova_lite.policies.enforcer.time.monotonic", lambda: now[0])
-    monkeypatch.setattr(policy._enforcer, "authorize", lambda *args: [asked.append(args), authorize(*args)][1])
+    monkeypatch.setattr(policy._enforcer, "authorize", lambda *args: [calls.append(args), authorize(*args)][1])
     for _ in range(3):
         assert policy.allows(context("member"), policies.servers.SHOW)
         assert not policy.allows(context("reader"), policies.servers.CREATE)
-    assert len(asked) == 2
+    assert len(calls) == 2
     now[0] += CACHE_SECONDS
     assert policy.allows(context("member"), policies.servers.SHOW)
-    assert len(asked) == 3
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize(
@@ -181,12 +181,12 @@ ADMIN_ONLY = [
 def test_admin_rules_refuse_members(tmp_path: Path, method: str, path: str) -> None:
     api = make_client(make_conf(tmp_path))
     assert "Policy doesn't allow" in fault(api(method, path, token=MEMBER), "forbidden", 403)
-    assert api.conductor.asked == []
+    assert api.conductor.calls == []
     assert api(method, path, token=ADMIN).status_code != 403
 
 
 def test_every_route_enforces_a_rule(tmp_path: Path) -> None:
-    """With all rules closed, every route answers 403; those that are not served here, 501 or 410."""
+    """Closed rules make each route return 403. Routes that are not served return 501 or 410."""
     closed = "".join(f'"{name}": "!"\n' for name in NAMES if name.startswith(("os_compute_api", "compute:")))
     api = make_client(write_policy(tmp_path, closed))
     instance = api.conductor.add()
@@ -203,4 +203,4 @@ def test_every_route_enforces_a_rule(tmp_path: Path) -> None:
             response = api(route.method, path, body, version=version)
             expected = {"refuse": 501, "gone": 410}.get(route.handler, 403)
             assert response.status_code == expected, (route, response.text)
-    assert api.conductor.asked == []
+    assert api.conductor.calls == []

@@ -103,7 +103,7 @@ class Service:
         return json.loads(response.body)
 
     def asked(self, name: str) -> int:
-        return sum(method == name for method, _ in self.conductor.asked)
+        return sum(method == name for method, _ in self.conductor.calls)
 
 
 @pytest.fixture

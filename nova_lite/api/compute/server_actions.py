@@ -99,6 +99,7 @@ STATUS = {"confirmResize": 204}
 
 
 def resize_payload(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the operation's payload of ``resize``."""
     config = body.get("OS-DCF:diskConfig")
     return {"flavor_id": str(body["flavorRef"]), "auto_disk_config": None if config is None else config == "AUTO"}
 
@@ -132,6 +133,7 @@ class ServerActions(Extension):
     )
 
     def accept(self, req: Request, id: str) -> Response:
+        """Request the operation of the action."""
         name = str(req.route.action)
         operation = next(operation for operation in SERVED if operation.action == name)
         payload = BODIES[operation.kind][1](req, req.data[name]) if operation.kind in BODIES else {}

@@ -126,7 +126,7 @@ def _month_before(time: datetime.datetime) -> tuple[datetime.datetime, datetime.
     try:
         return (ending - datetime.timedelta(days=1)).replace(day=1), ending
     except OverflowError as error:
-        raise exceptions.ValidationError(detail="There is no month before that.") from error
+        raise exceptions.ValidationError(detail="There is no earlier month.") from error
 
 
 # --- views

@@ -42,7 +42,7 @@ def of_server(server: dict[str, Any]) -> tuple[str, list[BlockDevice]]:
     local_root = next((device for device in roots if not device.is_volume), None)
     if local_root is not None:
         if image and image != local_root.image_id:
-            raise exceptions.InvalidBDM(reason="its image is not the one that imageRef names.")
+            raise exceptions.InvalidBDM(reason="its image differs from imageRef.")
         image = local_root.image_id or ""
         devices.remove(local_root)
     has_local_root = local_root is not None or not roots

@@ -28,10 +28,10 @@ class Flaky(FakeConductor):
     def __init__(self, *errors: Exception) -> None:
         super().__init__()
         self.errors = list(errors)
-        self.calls = 0
+        self.attempts = 0
 
     def _note(self, context: RequestContext, method: str, *arguments: Any) -> None:
-        self.calls += 1
+        self.attempts += 1
         super()._note(context, method, *arguments)
         if self.errors:
             raise self.errors.pop(0)
@@ -58,7 +58,7 @@ def test_create_is_repeated_only_once() -> None:
     api, _, context = make(conductor)
     with pytest.raises(exceptions.MessagingUnavailable):
         api.create(context, REQUEST)
-    assert conductor.calls == 2
+    assert conductor.attempts == 2
 
 
 @pytest.mark.parametrize("error", [unanswered(ConnectionRefusedError()), exceptions.DatabaseUnavailable()])
@@ -67,7 +67,7 @@ def test_create_is_not_repeated_if_broker_or_database_is_unavailable(error: Exce
     api, _, context = make(conductor)
     with pytest.raises(exceptions.ServiceUnavailable):
         api.create(context, REQUEST)
-    assert conductor.calls == 1
+    assert conductor.attempts == 1
 
 
 def test_action_after_timeout_is_repeated() -> None:
@@ -75,7 +75,7 @@ def test_action_after_timeout_is_repeated() -> None:
     api, compute, context = make(conductor)
     instance = conductor.add()
     api.accept(context, instance.uuid, "stop", {})
-    assert conductor.calls == 2
+    assert conductor.attempts == 2
     assert [name for name, _ in compute.calls] == ["stop_instance"]
 
 

@@ -49,13 +49,9 @@ def placement_request_of(
     destination = spec.requested_destination and spec.requested_destination.host
     flavor_id = spec.flavor.flavorid if "flavor" in payload else ""
     group = (row.reservation_id, spec.forced_host or "", destination or "", flavor_id, *spec.ignore_hosts)
-    is_new = action.action == operations.CREATE.kind and not tried and not _uses_ports(row)
+    uses_ports = any(network.get("port_id") for network in row.request.get("networks", ()))
+    is_new = action.action == operations.CREATE.kind and not tried and not uses_ports
     return PlacementRequest(action.id, row.uuid, str(action.lease_owner), context, uow.now, is_new, group, spec)
-
-
-def _uses_ports(row: Instance) -> bool:
-    """Return whether the instance's create request names ports that exist."""
-    return any(network.get("port_id") for network in row.request.get("networks", ()))
 
 
 def grouped(requests: list[PlacementRequest]) -> list[list[PlacementRequest]]:

@@ -9,7 +9,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.conductor.operations.create.incoming import incoming_create
-from nova_lite.conductor.operations.create.load import SecurityGroups, Snapshot
+from nova_lite.conductor.operations.create.load import NO_VOLUMES, BootVolumes, SecurityGroups, Snapshot
 from nova_lite.conductor.operations.create.validate import Plan, validate
 from nova_lite.db.models import KeyPair
 from nova_lite.db.quotas import RESOURCES, QuotaBounds
@@ -23,8 +23,7 @@ NETWORK = NetworkRequest(network_id="n1")
 SNAPSHOT = Snapshot(
     flavor=FLAVOR,
     images={IMAGE.id: IMAGE},
-    volumes={},
-    uses_cinder=False,
+    volumes=NO_VOLUMES,
     key=None,
     limits=QuotaBounds(dict.fromkeys(RESOURCES, -1), {}),
     security_groups=SecurityGroups(["default"], []),
@@ -123,7 +122,10 @@ def test_image_with_kernel_and_ramdisk_boots_with_both() -> None:
 
 @pytest.mark.parametrize("may_have_zero_disk", [True, False])
 def test_flavor_without_root_disk_needs_a_boot_volume_or_a_right(may_have_zero_disk: bool) -> None:
-    snapshot = {"flavor": Flavor(flavorid="1", name="m", vcpus=1, memory_mb=64, root_gb=0), "volumes": {"v": volume()}}
+    snapshot = {
+        "flavor": Flavor(flavorid="1", name="m", vcpus=1, memory_mb=64, root_gb=0),
+        "volumes": BootVolumes({"v": volume()}),
+    }
     boots_from_volume = boot_volume(source_type=DeviceSource.VOLUME, volume_id="v")
     assert planned(snapshot, image_ref="", may_have_zero_disk=may_have_zero_disk, block_devices=boots_from_volume)
     if may_have_zero_disk:
@@ -160,14 +162,16 @@ def test_local_disks_fit_only_within_those_of_the_flavor(disks: list[BlockDevice
 
 def test_existing_volume_is_for_one_server_only() -> None:
     devices = boot_volume(source_type=DeviceSource.VOLUME, volume_id="v")
-    assert planned({"volumes": {"v": volume()}}, image_ref="", block_devices=devices)
+    assert planned({"volumes": BootVolumes({"v": volume()})}, image_ref="", block_devices=devices)
     with pytest.raises(exceptions.InvalidInput, match="multiple instances"):
-        planned({"volumes": {"v": volume()}}, image_ref="", block_devices=devices, min_count=1, max_count=2)
+        planned(
+            {"volumes": BootVolumes({"v": volume()})}, image_ref="", block_devices=devices, min_count=1, max_count=2
+        )
 
 
 def test_boot_volume_runs_the_image_that_it_is_made_of() -> None:
     devices = boot_volume(source_type=DeviceSource.VOLUME, volume_id="v")
-    boot = planned({"volumes": {"v": volume(image=IMAGE)}}, image_ref="", block_devices=devices).boot
+    boot = planned({"volumes": BootVolumes({"v": volume(image=IMAGE)})}, image_ref="", block_devices=devices).boot
     assert (boot.image, boot.is_volume) == (IMAGE, True)
     devices = boot_volume(source_type=DeviceSource.IMAGE, image_id=IMAGE.id)
     assert planned(image_ref="", block_devices=devices).boot.image == IMAGE
@@ -184,12 +188,15 @@ def test_boot_volume_runs_the_image_that_it_is_made_of() -> None:
 )
 def test_boot_volume_without_usable_source_is_refused(volumes: dict[str, Volume], device: dict[str, Any]) -> None:
     with pytest.raises(exceptions.InvalidBDM):
-        planned({"volumes": volumes}, image_ref="", block_devices=boot_volume(**device))
+        planned({"volumes": BootVolumes(volumes)}, image_ref="", block_devices=boot_volume(**device))
 
 
 def test_volume_that_cinder_has_yet_to_describe_is_left_to_the_reservation() -> None:
     devices = boot_volume(source_type=DeviceSource.VOLUME, volume_id="v")
-    assert planned({"uses_cinder": True}, image_ref="", block_devices=devices).boot.image is None
+    assert (
+        planned({"volumes": BootVolumes({}, are_complete=False)}, image_ref="", block_devices=devices).boot.image
+        is None
+    )
 
 
 def test_image_of_a_volume_backed_server_adds_its_devices() -> None:
@@ -204,7 +211,9 @@ def test_image_of_a_volume_backed_server_adds_its_devices() -> None:
     ]
     properties = {"block_device_mapping": json.dumps(listed), "bdm_v2": "true"}
     snapshot = image(size=0, properties=properties) | {
-        "volumes": {snapshot_id: VolumeSnapshot(id=snapshot_id, volume_id="v", project_id="p1", image=IMAGE)}
+        "volumes": BootVolumes(
+            {snapshot_id: VolumeSnapshot(id=snapshot_id, volume_id="v", project_id="p1", image=IMAGE)}
+        )
     }
     plan = planned(snapshot)
     assert (plan.boot.image, plan.boot.is_volume) == (IMAGE, True)

@@ -97,6 +97,7 @@ class CreateEndpoints:
         return result
 
     def _accept_batch(self, creates: list[IncomingCreate]) -> list[CreateResult]:
+        """Accept creates in one transaction, and dispatch them. Raises if one of them is refused."""
         # The transaction locks counters of several projects, so all transactions go by the same order.
         ordered = sorted(creates, key=lambda create: create.project_id)
         write = self.db.write if len(ordered) > 1 else self.db.write_once_more

@@ -50,10 +50,12 @@ def boot_device(image: Image) -> BlockDevice | None:
 
 
 def with_devices_of(image: Image, request: CreateRequest) -> CreateRequest:
-    """Return the request with the block devices of its image. Raises `InvalidBDM`.
+    """Return the request with the block devices of its image, if the image names any. Raises `InvalidBDM`.
 
     A swap or ephemeral disk that the request names replaces those of the image.
     """
+    if not are_named(image):
+        return request
     devices = _parse(image)
     if root_volume(devices) is None:
         raise exceptions.InvalidBDM(reason=f"image {image.id} names no volume to boot from.")

@@ -17,7 +17,6 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db import actions, instances, purge
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
 from nova_lite.objects import CreateRequest, CreateResult
 
 _NAMESPACE = uuid.UUID("6d1f4f2e-4e0b-4b52-9d0c-3f1f2c8a7a10")
@@ -86,14 +85,10 @@ def find_earlier(uow: UnitOfWork, creates: Sequence[IncomingCreate]) -> dict[str
 def _earlier_result(uow: UnitOfWork, create: IncomingCreate, first_uuid: str) -> CreateResult:
     """Return the instances of the first try. Raises `IdempotencyKeyReused` if the key came with another request."""
     rows = instances.of_request(uow, first_uuid, create.project_id)
-    result = result_of(rows, instances.to_objects(uow, rows))
+    result = CreateResult(reservation_id=rows[0].reservation_id, instances=instances.to_objects(uow, rows))
     if create.request.idempotency_key is not None:
         if rows[0].system_metadata.get(FINGERPRINT, create.request.fingerprint) != create.request.fingerprint:
             raise exceptions.IdempotencyKeyReused()
         same_call = actions.find_by_request(uow, create.context.request_id, operations.CREATE.kind, rows[0].uuid)
         result.earlier = same_call is None
     return result
-
-
-def result_of(rows: Sequence[Instance], objects: list[Any]) -> CreateResult:
-    return CreateResult(reservation_id=rows[0].reservation_id, instances=objects)

@@ -29,6 +29,7 @@ from nova_lite.db import (
 )
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import KeyPair
+from nova_lite.image.snapshots import DEVICES
 from nova_lite.network.driver import NetworkBackend
 from nova_lite.objects import BlockDevice, CreateRequest, Flavor, Image, NetworkRequest, Volume, VolumeSnapshot
 from nova_lite.objects.block_device import root_volume
@@ -42,18 +43,33 @@ class SecurityGroups(NamedTuple):
     ids: list[str]
 
 
+#: The security group of servers that name none. It exists in every project, with or without a row.
+DEFAULT_GROUP = SecurityGroups([DEFAULT], [])
+
+
+class BootVolumes(NamedTuple):
+    """Volumes and snapshots that a server may boot from, by id.
+
+    ``are_complete``: a missing one does not exist. That is not known of Cinder's, which only the API has read.
+    """
+
+    by_id: Mapping[str, Volume | VolumeSnapshot]
+    are_complete: bool = True
+
+
+NO_VOLUMES = BootVolumes({})
+
+
 class Snapshot(NamedTuple):
     """The part of the database that one create request refers to, as the transaction sees it.
 
-    ``images``: by id, images of the server's disks with their kernels and ramdisks. ``volumes``: by id, volume or
-    snapshot that the server boots from; with Cinder all that the API has read. ``unknown_host``: the first host or node
-    that the request names and that does not exist.
+    ``images``: by id, images of the server's disks with their kernels and ramdisks. ``unknown_host``: the first host or
+    node that the request names and that does not exist.
     """
 
     flavor: Flavor | None
     images: Mapping[str, Image]
-    volumes: Mapping[str, Volume | VolumeSnapshot]
-    uses_cinder: bool
+    volumes: BootVolumes
     key: KeyPair | None
     limits: quotas.QuotaBounds
     security_groups: SecurityGroups | exceptions.NovaLiteException
@@ -70,7 +86,6 @@ class Loader:
     ) -> None:
         self._uow = uow
         self._network = network
-        self._uses_cinder = cinder.is_backend(uow)
         users: set[tuple[str, str | None]] = set()
         projects: set[str] = set()
         for create in creates:
@@ -83,12 +98,11 @@ class Loader:
     def load(self, create: IncomingCreate) -> Snapshot:
         context, request = create.context, create.request
         flavor = self._flavor(context, request.flavor_id)
-        images, known_volumes = self._disk_sources(context, request)
+        images, boot_volumes = self._disk_sources(context, request)
         return Snapshot(
             flavor=flavor,
             images=images,
-            volumes=known_volumes,
-            uses_cinder=self._uses_cinder,
+            volumes=boot_volumes,
             key=keypairs.find(self._uow, context.user_id or "", request.key_name) if request.key_name else None,
             limits=self._limits[create.project_id, context.user_id],
             security_groups=self._security_groups(create),
@@ -116,11 +130,9 @@ class Loader:
             self._keep(key, context, flavor, flavor.is_public)
         return flavor
 
-    def _disk_sources(
-        self, context: RequestContext, request: CreateRequest
-    ) -> tuple[Mapping[str, Image], Mapping[str, Volume | VolumeSnapshot]]:
-        """Return images and volumes that the server's disks are made of, by id."""
-        root = root_volume(request.block_devices)
+    def _disk_sources(self, context: RequestContext, request: CreateRequest) -> tuple[Mapping[str, Image], BootVolumes]:
+        """Return images that the server's disks are made of, by id, and the volumes that it may boot from."""
+        root = root_volume(request.block_devices) if request.block_devices else None
         images: Mapping[str, Image] = request.images
         if not images:
             image_ids = [request.image_ref] if root is None and request.image_ref else []
@@ -128,17 +140,17 @@ class Loader:
                 if device.image_id:
                     image_ids.append(device.image_id)
             images = self._images(context, image_ids)
-        if root is None and request.image_ref in images:
-            root = image_devices.boot_device(images[request.image_ref])
-        if self._uses_cinder:
-            known_volumes: Mapping[str, Volume | VolumeSnapshot] = request.volumes
-        else:
-            known_volumes = {} if root is None else self._volumes(context, root)
-        source = None if root is None else known_volumes.get(root.volume_id or root.snapshot_id or "")
+        image = images.get(request.image_ref)
+        if root is None and image is not None and DEVICES in image.properties:
+            root = image_devices.boot_device(image)
+        if root is None:
+            return images, NO_VOLUMES
+        boot_volumes = self._boot_volumes(context, request, root)
+        source = boot_volumes.by_id.get(root.volume_id or root.snapshot_id or "")
         if source is not None and source.image is not None and not request.images:
             part_ids = [image_id for _, image_id in source.image.boot_parts()]
             images = {**images, **self._images(context, part_ids)}
-        return images, known_volumes
+        return images, boot_volumes
 
     def _images(self, context: RequestContext, image_ids: Sequence[str]) -> Mapping[str, Image]:
         images: dict[str, Image] = {}
@@ -154,15 +166,17 @@ class Loader:
             images |= loaded
         return images
 
-    def _volumes(self, context: RequestContext, root: BlockDevice) -> Mapping[str, Volume | VolumeSnapshot]:
+    def _boot_volumes(self, context: RequestContext, request: CreateRequest, root: BlockDevice) -> BootVolumes:
+        if cinder.is_backend(self._uow):
+            return BootVolumes(request.volumes, are_complete=False)
         try:
             if root.volume_id is not None:
-                return {root.volume_id: volumes.get(self._uow, context, root.volume_id)}
+                return BootVolumes({root.volume_id: volumes.get(self._uow, context, root.volume_id)})
             if root.snapshot_id is not None:
-                return {root.snapshot_id: volumes.get_snapshot(self._uow, context, root.snapshot_id)}
+                return BootVolumes({root.snapshot_id: volumes.get_snapshot(self._uow, context, root.snapshot_id)})
         except (exceptions.VolumeNotFound, exceptions.SnapshotNotFound):
             pass
-        return {}
+        return NO_VOLUMES
 
     def _security_groups(self, create: IncomingCreate) -> SecurityGroups | exceptions.NovaLiteException:
         """Return the groups. Groups of our own are locked, so that they exist until the transaction ends."""
@@ -181,6 +195,7 @@ class Loader:
         return bool(self._cache[key])
 
     def _unknown_host(self, request: CreateRequest) -> str | None:
+        """Return the first host or node that the request names and that does not exist."""
         places = [(request.forced_host, request.forced_node)]
         if request.requested_destination is not None:
             places.append((request.requested_destination.host, request.requested_destination.node))

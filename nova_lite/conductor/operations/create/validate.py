@@ -17,6 +17,7 @@ from nova_lite.conductor.operations.create.incoming import IncomingCreate
 from nova_lite.conductor.operations.create.load import SecurityGroups, Snapshot
 from nova_lite.db.models import KeyPair
 from nova_lite.db.quotas import QuotaBounds
+from nova_lite.image.snapshots import DEVICES
 from nova_lite.objects import BlockDevice, CreateRequest, Flavor, Image, NetworkRequest
 from nova_lite.objects.block_device import root_volume
 
@@ -56,7 +57,7 @@ def validate(create: IncomingCreate, snapshot: Snapshot) -> Plan:
     if request.block_devices:
         check_devices(request, flavor)
     boot = _boot_source(request, flavor, snapshot)
-    if boot.image is not None and not boot.is_volume and image_devices.are_named(boot.image):
+    if boot.image is not None and not boot.is_volume and DEVICES in boot.image.properties:
         request = image_devices.with_devices_of(boot.image, request)
         check_devices(request, flavor)
         boot = _boot_source(request, flavor, snapshot)
@@ -71,6 +72,8 @@ def validate(create: IncomingCreate, snapshot: Snapshot) -> Plan:
     if snapshot.unknown_host is not None:
         raise exceptions.ComputeHostUnknown(host=snapshot.unknown_host)
     networks = _loaded(snapshot.networks)
+    if request.max_count > 1:
+        _check_count(networks)
     return Plan(
         create=create._replace(request=request),
         flavor=flavor,
@@ -79,7 +82,7 @@ def validate(create: IncomingCreate, snapshot: Snapshot) -> Plan:
         limits=snapshot.limits,
         security_groups=security_groups,
         networks=networks,
-        new_interfaces=_count_new_interfaces(request, networks),
+        new_interfaces=sum(not network.port_id for network in networks),
         images=snapshot.images,
     )
 
@@ -108,7 +111,7 @@ def check_devices(request: CreateRequest, flavor: Flavor) -> None:
 
 def _boot_source(request: CreateRequest, flavor: Flavor, snapshot: Snapshot) -> BootSource:
     """Return the image that the server boots from, which fits the flavor."""
-    root = root_volume(request.block_devices)
+    root = root_volume(request.block_devices) if request.block_devices else None
     if root is not None:
         image, parts = _root_image(root, snapshot)
         if image is not None and image.min_ram > flavor.memory_mb:
@@ -128,9 +131,9 @@ def _root_image(root: BlockDevice, snapshot: Snapshot) -> tuple[Image | None, di
     if root.image_id is not None:
         return device_image(snapshot.images, root.image_id)
     source_id = root.volume_id or root.snapshot_id
-    source = snapshot.volumes.get(source_id or "")
+    source = snapshot.volumes.by_id.get(source_id or "")
     if source is None:
-        if source_id is not None and not snapshot.uses_cinder:
+        if source_id is not None and snapshot.volumes.are_complete:
             kind = "snapshot" if root.volume_id is None else "volume"
             raise exceptions.InvalidBDM(reason=f"failed to get {kind} {source_id}.")
         return None, {}
@@ -149,13 +152,9 @@ def device_image(images: Mapping[str, Image], image_id: str) -> tuple[Image, dic
         raise exceptions.InvalidBDM(reason=f"failed to get image {image_id}.") from error
 
 
-def _count_new_interfaces(request: CreateRequest, networks: list[NetworkRequest]) -> int:
-    """Return how many interfaces of each server need a new address."""
-    new_interfaces = 0
-    for network in networks:
-        if network.port_id and request.max_count > 1:
-            raise exceptions.InvalidInput(reason="Unable to launch multiple instances with a single configured port ID")
-        new_interfaces += not network.port_id
-    if request.max_count > 1 and any(network.fixed_ip for network in networks):
+def _check_count(networks: list[NetworkRequest]) -> None:
+    """Check that several servers can have the requested interfaces."""
+    if any(network.port_id for network in networks):
+        raise exceptions.InvalidInput(reason="Unable to launch multiple instances with a single configured port ID")
+    if any(network.fixed_ip for network in networks):
         raise exceptions.InvalidInput(reason="max_count cannot be greater than 1 if an fixed_ip is specified.")
-    return new_interfaces

@@ -18,13 +18,13 @@ from nova_lite import operations
 from nova_lite.conductor.engine.placement_request import PlacementRequest, placement_request_of
 from nova_lite.conductor.operations import boot_images
 from nova_lite.conductor.operations.create import devices
-from nova_lite.conductor.operations.create.incoming import FINGERPRINT, instance_uuid, reservation_id, result_of
+from nova_lite.conductor.operations.create.incoming import FINGERPRINT, instance_uuid, reservation_id
 from nova_lite.conductor.operations.create.validate import Plan
 from nova_lite.db import actions, fixed_ips, instances, networks, quotas, server_groups
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction, InstanceTag
 from nova_lite.network.driver import NetworkBackend
-from nova_lite.objects import CreateRequest, CreateResult
+from nova_lite.objects import CreateResult
 from nova_lite.operations import states
 
 
@@ -49,8 +49,8 @@ def write(
     uow.session.flush()
     accepted = []
     for plan, instances_, actions_ in zip(plans, rows, opened, strict=True):
-        result = result_of(instances_, [instances.created(row) for row in instances_])
-        result.dispatched = lease
+        objects = [instances.created(row) for row in instances_]
+        result = CreateResult(reservation_id=instances_[0].reservation_id, instances=objects, dispatched=lease)
         requests = []
         if lease:
             for action, row in zip(actions_, instances_, strict=True):
@@ -82,7 +82,7 @@ def _take_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, 
                 amounts[resource] += amount * count
         quota_requests.append(quotas.QuotaRequest(project_id, user_id, amounts, users_plans[0].limits))
     quotas.take_together(uow, quota_requests)
-    if not network.remote:
+    if not network.remote and any(plan.new_interfaces > 1 for plan in plans):
         for (project_id, _), users_plans in by_user.items():
             _check_addresses(uow, conf, project_id, users_plans, counts)
     return [counts[plan.create.seed] for plan in plans]
@@ -124,9 +124,9 @@ def _instance(uow: UnitOfWork, plan: Plan, index: int, count: int) -> Instance:
         uuid=uuid,
         project_id=context.project_id,
         user_id=context.user_id,
-        display_name=request.name[: 255 - len(suffix)] + suffix,
+        display_name=_shortened(request.name, suffix),
         display_description=request.description,
-        hostname=_hostname(request, suffix, uuid),
+        hostname=_shortened(request.hostname, suffix) if request.hostname else hostname(request.name, suffix, uuid),
         reservation_id=reservation_id(plan.create.seed),
         launch_index=index,
         vm_state=states.BUILDING,
@@ -158,11 +158,9 @@ def _instance(uow: UnitOfWork, plan: Plan, index: int, count: int) -> Instance:
     )
 
 
-def _hostname(request: CreateRequest, suffix: str, uuid: str) -> str:
-    """Return the host name that the user wants, which may be fully qualified, or one made of the display name."""
-    if request.hostname:
-        return request.hostname[: 255 - len(suffix)] + suffix
-    return hostname(request.name, suffix, uuid)
+def _shortened(name: str, suffix: str) -> str:
+    """Return the name with the suffix, in at most 255 characters."""
+    return name[: 255 - len(suffix)] + suffix
 
 
 def hostname(name: str, suffix: str, uuid: str) -> str:

@@ -262,7 +262,8 @@ def _docstrings(path: Path, tree: ast.Module) -> Iterator[Finding]:
 
 
 def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    names = {getattr(item, "id", getattr(item, "attr", "")) for item in node.decorator_list}
+    decorators = [item.func if isinstance(item, ast.Call) else item for item in node.decorator_list]
+    names = {getattr(item, "id", getattr(item, "attr", "")) for item in decorators}
     return bool(names & {"property", "cached_property", "fixture"})
 
 

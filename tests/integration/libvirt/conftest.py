@@ -1,4 +1,4 @@
-"""Real guests on the real libvirtd of this machine, without broker and database. Skipped where there is no libvirtd."""
+"""Real guests on this machine's libvirtd, without broker and database. Skipped without a libvirtd."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.virt.builders import make_flavor, make_image, make_instance, mak
 
 DEVSTACK = Path(__file__).parents[3] / "devstack"
 BUILD = DEVSTACK / "guest" / "build.sh"
-#: As stack.sh does, but below a directory of the tests.
+#: Fetches the kernel as stack.sh does, into a directory of the tests.
 FETCH_KERNEL = """
 for component in common packages guest; do source {devstack}/lib/$component.sh; done
 GUEST={directory}
@@ -40,7 +40,7 @@ PATIENCE = 300.0
 
 
 def wait_for(what: str, check: Callable[[], Any], timeout: float = PATIENCE) -> Any:
-    """The first true answer of ``check``, asked until ``timeout`` seconds have passed."""
+    """Return the first true result of ``check`` within ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not (answer := check()):
         assert time.monotonic() < deadline, f"no {what} within {timeout} s"
@@ -58,7 +58,7 @@ def connection() -> Any:
 
 @pytest.fixture(scope="session")
 def directory(connection: Any) -> Iterator[Path]:
-    """For images and disks: qemu's user can get in, which it cannot below pytest's own directories."""
+    """Directory of images and disks. qemu's user can enter it, unlike pytest's own directories."""
     path = Path(tempfile.mkdtemp(prefix="nova-lite-test-", dir="/var/tmp"))
     path.chmod(0o755)
     yield path
@@ -67,8 +67,7 @@ def directory(connection: Any) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def guest(directory: Path) -> Path:
-    """The test guest's files, freshly built, of the kernel of this machine, of stack.sh's, or else of one that is
-    fetched now."""
+    """Files of the test guest, built from this machine's kernel, from stack.sh's, or from a downloaded one."""
     environment = dict(os.environ)
     if (STACK_KERNEL / "boot").is_dir():
         environment.setdefault("KERNEL_ROOT", str(STACK_KERNEL))
@@ -83,9 +82,9 @@ def guest(directory: Path) -> Path:
 def must_succeed(command: list[str], environment: dict[str, str]) -> None:
     made = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if made.returncode:
-        said = (made.stderr.strip() or made.stdout.strip()).splitlines()[-5:]
+        errors = (made.stderr.strip() or made.stdout.strip()).splitlines()[-5:]
         pytest.skip(
-            f"the guest image cannot be built here ('devstack/test.sh integration' installs what it needs): {said}"
+            f"the guest image cannot be built here ('devstack/test.sh integration' installs what it needs): {errors}"
         )
 
 
@@ -110,7 +109,7 @@ def images(guest: Path) -> Images:
 
 @pytest.fixture(scope="session")
 def blank(directory: Path) -> Image:
-    """A disk with nothing on it: its guest starts at once, and hears no power button."""
+    """An empty disk. Its guest starts at once, and ignores the power button."""
     path = directory / "blank.img"
     path.write_bytes(bytes(1024**2))
     return make_image(path, "raw")
@@ -118,7 +117,7 @@ def blank(directory: Path) -> Image:
 
 @pytest.fixture(scope="session")
 def network(connection: Any) -> Iterator[Network]:
-    """One that nobody else has; it is taken away at the end."""
+    """A network for this test only. It is removed at the end."""
     token = uuid.uuid4()
     prefix = f"10.{200 + token.bytes[0] % 50}.{token.bytes[1]}"
     yield make_network(
@@ -149,9 +148,11 @@ MakeDriver = Callable[..., LibvirtDriver]
 
 @pytest.fixture
 def make_driver(directory: Path) -> Iterator[MakeDriver]:
-    """Drivers of hosts by name, which share disks' directory and libvirtd; whatever they have left at the end goes.
+    """Makes drivers of hosts by name, which share the disk directory and libvirtd. Their remains are removed at the
+    end.
 
-    What else is named are options, as in ``network__metadata_service``."""
+    Further arguments are options, as in ``network__metadata_service``.
+    """
     drivers: list[LibvirtDriver] = []
     run = uuid.uuid4().hex[:8]
 
@@ -215,25 +216,25 @@ def boot(driver: LibvirtDriver, spec: SpawnSpec) -> None:
 
 
 def whole_lines(driver: LibvirtDriver, instance_uuid: str) -> str:
-    """The console, less the line that is being written: a busy guest is met in the middle of a word."""
+    """Return the console without its last line, which may be incomplete."""
     text = driver.get_console_output(instance_uuid, None)
     return text[: text.rfind("\n") + 1]
 
 
 def guest_lines(driver: LibvirtDriver, instance_uuid: str, count: int = 1) -> list[tuple[str, ...]]:
-    """What the guest said of itself, as soon as it has said so ``count`` times: uuid, host name, address."""
+    """Return uuid, host name and address that the guest printed, as soon as it has printed them ``count`` times."""
 
-    def said() -> list[tuple[str, ...]]:
+    def printed_lines() -> list[tuple[str, ...]]:
         lines = GUEST_LINE.findall(whole_lines(driver, instance_uuid))
         return lines if len(lines) >= count else []
 
-    lines: list[tuple[str, ...]] = wait_for("guest line", said)
+    lines: list[tuple[str, ...]] = wait_for("guest line", printed_lines)
     assert len(lines) == count
     return lines
 
 
 def traces(connection: Any, driver: LibvirtDriver, spec: SpawnSpec) -> list[str]:
-    """Whatever of an instance can still be found on this machine."""
+    """Return everything that is left of an instance on this machine."""
     instance_uuid = spec.instance.uuid
     found = [
         f"domain {domain.name()}" for domain in connection.listAllDomains() if domain.UUIDString() == instance_uuid
@@ -260,5 +261,5 @@ def traces(connection: Any, driver: LibvirtDriver, spec: SpawnSpec) -> list[str]
 
 
 def assert_nothing_left(connection: Any, driver: LibvirtDriver, spec: SpawnSpec) -> None:
-    """Leases are given back by a message, so they may take a moment."""
+    """Wait until nothing is left. Leases are released by a message, so they may take a moment."""
     wait_for("clean host", lambda: not traces(connection, driver, spec), timeout=5)

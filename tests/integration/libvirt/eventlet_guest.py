@@ -1,4 +1,4 @@
-"""Run in a process of its own, in eventlet mode: one guest's life, while a green thread watches for stalls.
+"""Runs a guest from boot to removal in a separate process in eventlet mode, while a green thread looks for stalls.
 
     python -m tests.integration.libvirt.eventlet_guest STATE_PATH IMAGE_FILE
 
@@ -28,7 +28,7 @@ from tests.unit.virt.builders import make_image, make_instance, make_spec  # noq
 
 
 class Watch:
-    """The longest time between two turns of a thread that asks for one each 10 ms."""
+    """Measures the longest time between two runs of a thread that sleeps for 10 ms."""
 
     def __init__(self) -> None:
         self.longest = 0.0

@@ -1,5 +1,7 @@
-"""Two libvirt hosts on one machine: its own libvirtd, and one that `devstack/libvirt-host.sh` starts. And an SSH daemon
-through which one may fetch the other's disks."""
+"""Two libvirt hosts on one machine: its own libvirtd, and the libvirtd of `devstack/libvirt-host.sh`.
+
+An SSH daemon lets one host fetch the other's disks.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,13 @@ from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.support.ports import free_port
 
 SCRIPT = Path(__file__).parents[3] / "devstack" / "libvirt-host.sh"
-#: Of the second host; another run of the tests beside this one has another.
+#: Number of the second host. Concurrent runs of the tests have different ones.
 NUMBER = str(20 + os.getpid() % 79)
 HERE, THERE = "169.254.76.1", f"169.254.76.{NUMBER}"
 URI = "qemu+unix:///system?socket=/run/nova-lite-hosts/%s/libvirt-sock"
 
 
-#: A third one, which knows what was mounted since the others were started.
+#: Number of a third host, which sees file systems that were mounted after the others were started.
 THIRD_NUMBER = str(int(NUMBER) + 1)
 THIRD = f"169.254.76.{THIRD_NUMBER}"
 
@@ -39,7 +41,7 @@ def second_host(action: str, number: str = NUMBER) -> subprocess.CompletedProces
 
 @contextlib.contextmanager
 def third_host() -> Iterator[Path]:
-    """Where its libvirt has what it has in /run/libvirt elsewhere."""
+    """Start a third host, and yield its directory with the files that others have in /run/libvirt."""
     started = second_host("start", THIRD_NUMBER)
     assert started.returncode == 0, started.stderr
     try:
@@ -49,8 +51,10 @@ def third_host() -> Iterator[Path]:
 
 
 def make_driver(path: Path, name: str, address: str, **options: Any) -> LibvirtDriver:
-    """A compute host's driver, with the state directory ``path``, on the libvirtd of ``address``. ``options``: of the
-    group libvirt, or of another one, as in ``compute__cpu_dedicated_set``."""
+    """Return a compute host's driver with the state directory ``path``, on the libvirtd of ``address``.
+
+    ``options``: of the group libvirt, or of another one, as in ``compute__cpu_dedicated_set``.
+    """
     conf = cfg.ConfigOpts()
     configuration.register_opts(conf)
     conf([], default_config_files=[])
@@ -68,7 +72,7 @@ def make_driver(path: Path, name: str, address: str, **options: Any) -> LibvirtD
 
 @dataclasses.dataclass
 class SshDaemon:
-    """On loopback; whoever has ``key`` may read ``directory``, and do nothing else."""
+    """An SSH daemon on loopback. The owner of ``key`` may read ``directory``, and nothing else."""
 
     port: int
     key: Path

@@ -1,4 +1,4 @@
-"""The metadata API in the test's own process, for guests of the real libvirtd."""
+"""The metadata API in the test's process, for guests of the real libvirtd."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.api.fakes import FakeCompute, FakeConductor
 
 
 class Service:
-    """The metadata API at an address that the machine does not have before a compute host gives it to it."""
+    """The metadata API on an address that the machine gets from a compute host."""
 
     def __init__(self, path: Path) -> None:
         token = uuid.uuid4().bytes
@@ -39,7 +39,7 @@ class Service:
         }
 
     def know(self, spec: SpawnSpec) -> SpawnSpec:
-        """As the conductor does as soon as its ports are allocated."""
+        """Publish a server, as the conductor does when its ports are allocated."""
         spec.instance.vifs = spec.vifs
         self.conductor.instances[spec.instance.uuid] = spec.instance
         return spec

@@ -1,5 +1,8 @@
-"""A compute host's driver in a process of its own, which runs where the libvirtd of the second host does: its bridges
-and filters are there. Told by lines of JSON; each is answered by one."""
+"""A compute host's driver in a separate process in the namespaces of the second host's libvirtd, with its bridges and
+filters.
+
+It reads requests as lines of JSON, and answers each with one line.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from tests.unit.virt.builders import make_spec
 
 
 class Remote:
-    """For the tests: ``path`` is its state directory."""
+    """Client for the tests. ``path``: its state directory."""
 
     def __init__(self, path: Path, name: str, address: str, number: str) -> None:
         command = [str(hosts.SCRIPT), "enter", number, sys.executable, "-m", __name__, str(path), name, address]

@@ -1,4 +1,4 @@
-"""A whole Debian with the real cloud-init. `devstack/guest/cloud-image.sh` makes its image; without, it is skipped."""
+"""A complete Debian with the real cloud-init. Skipped without the image of `devstack/guest/cloud-image.sh`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def make_key(path: Path) -> str:
 
 
 @pytest.mark.parametrize("source", ["OpenStack", "ConfigDrive"])
-def test_default_settings_bring_name_key_and_user_data(
+def test_cloud_init_applies_name_key_and_user_data(
     make_driver: MakeDriver, service: Service, new_vif: Callable[[], VIF], tmp_path: Path, source: str
 ) -> None:
-    """From the metadata service, and from the config drive that there is where there is no service."""
+    """The settings come from the metadata service, or from a config drive if there is no service."""
     kernel, ramdisk = make_image(IMAGE / "vmlinuz", "aki"), make_image(IMAGE / "initrd.img", "ari")
     properties = {
         "kernel_id": kernel.id,

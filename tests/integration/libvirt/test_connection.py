@@ -1,4 +1,4 @@
-"""A libvirtd that goes away and comes back, played by a relay between it and the driver."""
+"""A libvirtd that disappears and returns, simulated by a relay between it and the driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIBVIRTD = "/run/libvirt/libvirt-sock"
 
 
 class Relay:
-    """Passes bytes on between a socket of its own and libvirtd's."""
+    """Relays bytes between its own socket and libvirtd's."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -36,11 +36,11 @@ class Relay:
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def stop(self) -> None:
-        for each in [*self._sockets, self._listener]:
-            if each is not None:
+        for connection in [*self._sockets, self._listener]:
+            if connection is not None:
                 with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-                each.close()
+                    connection.shutdown(socket.SHUT_RDWR)
+                connection.close()
         self._sockets, self._listener = [], None
 
     def _accept(self, listener: socket.socket) -> None:
@@ -74,7 +74,7 @@ def relay(connection: Any) -> Iterator[Relay]:
     shutil.rmtree(directory)
 
 
-def test_a_daemon_that_went_away_is_found_again(relay: Relay) -> None:
+def test_connection_is_restored_after_a_restart_of_libvirtd(relay: Relay) -> None:
     opened: list[Any] = []
     connection = Connection(f"qemu+unix:///system?socket={relay.path}", "one", opened.append)
     assert connection.connect_call("getType") == "QEMU"
@@ -93,4 +93,4 @@ def test_a_daemon_that_went_away_is_found_again(relay: Relay) -> None:
         return False
 
     assert wait_for("answer", answers, timeout=10)
-    assert len(opened) == 2, "the new connection has to be told of, or its events would never come"
+    assert len(opened) == 2, "the new connection has to be registered, or its events would never arrive"

@@ -1,7 +1,9 @@
-"""What a guest's boot, hard reboot and end cost besides libvirt's own work: programs that are run, calls of libvirt,
-waits for the disk. Counted, so it needs no clock; who adds to it says why.
+"""Costs of a guest's boot, hard reboot and removal besides libvirt's own work: programs, calls of libvirt, and disk
+syncs.
 
-The second guest of an image and a network is looked at: the first one fills caches."""
+They are counted, so the test needs no clock. A change that adds one has to explain it here. The second guest of an
+image and a network is measured, because the first one fills caches.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Costs]:
     yield noted
 
 
-def test_what_a_guest_costs(costs: Costs, make_driver: MakeDriver, blank: Image, new_vif: Callable[[], VIF]) -> None:
+def test_costs_of_a_guest_do_not_grow(
+    costs: Costs, make_driver: MakeDriver, blank: Image, new_vif: Callable[[], VIF]
+) -> None:
     driver = make_driver("costs")
 
     def make() -> Any:

@@ -1,4 +1,4 @@
-"""Guests from power-on to the last trace."""
+"""Guests from boot to removal."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def console_line(driver: LibvirtDriver, instance_uuid: str, start: str) -> str:
     return line
 
 
-def test_a_whole_life(connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif) -> None:
+def test_guest_boots_stops_starts_and_leaves_nothing(
+    connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
+) -> None:
     vif = new_vif()
     spec = guest_spec(images, [vif], hostname="life", config_drive=True, user_data=user_data("echo user data ran"))
     instance_uuid = spec.instance.uuid
@@ -96,7 +98,7 @@ def test_a_whole_life(connection: Any, driver: LibvirtDriver, images: Images, ne
     driver.unplug_vifs(instance_uuid)
 
 
-def test_a_paused_guest_stands_still(connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif) -> None:
+def test_paused_guest_stands_still(connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif) -> None:
     spec = guest_spec(images, [], hostname="paused", memory_mb=96)
     instance_uuid = spec.instance.uuid
     boot(driver, spec)
@@ -120,7 +122,7 @@ def test_a_paused_guest_stands_still(connection: Any, driver: LibvirtDriver, ima
     driver.destroy(instance_uuid)
 
 
-def test_a_suspended_guest_goes_on_where_it_was(
+def test_suspended_guest_continues_where_it_was(
     connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
 ) -> None:
     vif = new_vif()
@@ -136,7 +138,7 @@ def test_a_suspended_guest_goes_on_where_it_was(
         assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
     assert len(guest_lines(driver, instance_uuid)) == 1, "it was not booted anew"
     driver.power_off(instance_uuid, 60)
-    assert driver.get_info(instance_uuid).power_state == PowerState.SHUTDOWN, "it heard the power button"
+    assert driver.get_info(instance_uuid).power_state == PowerState.SHUTDOWN, "it received the power button"
     driver.power_on(instance_uuid)
     guest_lines(driver, instance_uuid, 2)
 
@@ -149,14 +151,14 @@ def test_a_suspended_guest_goes_on_where_it_was(
     assert_nothing_left(connection, driver, spec)
 
 
-def test_a_bootable_disk_without_config_drive(make_driver: MakeDriver, images: Images, new_vif: NewVif) -> None:
+def test_bootable_disk_without_config_drive_boots(make_driver: MakeDriver, images: Images, new_vif: NewVif) -> None:
     driver, vif = make_driver("one", force_config_drive=False), new_vif()
     spec = guest_spec(images, [vif], image=images.disk, hostname="from-dhcp", memory_mb=96)
     boot(driver, spec)
     assert guest_lines(driver, spec.instance.uuid) == [(spec.instance.uuid, "from-dhcp", vif.address)]
 
 
-def test_a_guest_without_network(connection: Any, driver: LibvirtDriver, images: Images) -> None:
+def test_guest_without_network_boots(connection: Any, driver: LibvirtDriver, images: Images) -> None:
     spec = guest_spec(images, [], hostname="lonely", config_drive=True)
     boot(driver, spec)
     assert guest_lines(driver, spec.instance.uuid) == [(spec.instance.uuid, "lonely", "none")]
@@ -164,7 +166,7 @@ def test_a_guest_without_network(connection: Any, driver: LibvirtDriver, images:
     assert_nothing_left(connection, driver, spec)
 
 
-def test_a_guest_cannot_take_anothers_address(driver: LibvirtDriver, images: Images, new_vif: NewVif) -> None:
+def test_guest_cannot_take_the_address_of_another(driver: LibvirtDriver, images: Images, new_vif: NewVif) -> None:
     vif, other = new_vif(), new_vif()
     gateway = vif.network.gateway
     script = f"""
@@ -178,7 +180,7 @@ ping -c 1 -W 2 -I {other.address} {gateway} >/dev/null && echo other address: pa
     assert console_line(driver, spec.instance.uuid, "other address").strip() == "other address: stopped"
 
 
-def test_the_next_owner_of_an_address_gets_it(
+def test_address_is_assigned_to_its_next_owner(
     connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
 ) -> None:
     first = new_vif()
@@ -192,7 +194,9 @@ def test_the_next_owner_of_an_address_gets_it(
         assert_nothing_left(connection, driver, spec)
 
 
-def test_a_deaf_guest_is_cut_off_when_its_time_is_up(driver: LibvirtDriver, images: Images, blank: Image) -> None:
+def test_guest_that_ignores_a_shutdown_is_cut_off_after_the_timeout(
+    driver: LibvirtDriver, images: Images, blank: Image
+) -> None:
     spec = guest_spec(images, [], image=blank)
     boot(driver, spec)
     started = time.monotonic()
@@ -201,19 +205,19 @@ def test_a_deaf_guest_is_cut_off_when_its_time_is_up(driver: LibvirtDriver, imag
     assert driver.get_info(spec.instance.uuid).power_state == PowerState.SHUTDOWN
 
 
-def test_changes_of_power_are_heard(make_driver: MakeDriver, images: Images, blank: Image) -> None:
+def test_power_changes_are_reported(make_driver: MakeDriver, images: Images, blank: Image) -> None:
     driver, other = make_driver("one"), make_driver("two")
-    heard, elsewhere = threading.Event(), threading.Event()
+    reported, elsewhere = threading.Event(), threading.Event()
     spec = guest_spec(images, [], image=blank)
     boot(driver, spec)
-    driver.wait_for_events(lambda instance_uuid: heard.set() if instance_uuid == spec.instance.uuid else None)
+    driver.wait_for_events(lambda instance_uuid: reported.set() if instance_uuid == spec.instance.uuid else None)
     other.wait_for_events(lambda instance_uuid: elsewhere.set() if instance_uuid == spec.instance.uuid else None)
     driver.power_off(spec.instance.uuid, 0)
-    assert heard.wait(10)
+    assert reported.wait(10)
     assert not elsewhere.is_set()
 
 
-def test_a_domain_that_is_not_there(driver: LibvirtDriver, images: Images) -> None:
+def test_missing_domain_is_an_error(driver: LibvirtDriver, images: Images) -> None:
     instance_uuid = guest_spec(images, []).instance.uuid
     for ask in (
         lambda: driver.get_info(instance_uuid),
@@ -226,17 +230,17 @@ def test_a_domain_that_is_not_there(driver: LibvirtDriver, images: Images) -> No
             ask()
 
 
-def test_a_rebuilt_guest_begins_anew_with_its_address(
+def test_rebuilt_guest_starts_afresh_with_its_address(
     connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
 ) -> None:
-    """As the host does it: the older generation is removed, then the new one is made."""
+    """The host removes the older generation, then it creates the new one."""
     vif = new_vif()
     spec = guest_spec(images, [vif], hostname="rebuilt", config_drive=True, user_data=user_data("echo first life"))
     instance_uuid = spec.instance.uuid
     boot(driver, spec)
     console_line(driver, instance_uuid, "first life")
     disk = Path(driver._records.directory(instance_uuid), "disk")
-    with disk.open("rb") as first:  # while it is open, no other file gets its number
+    with disk.open("rb") as first:  # no other file gets its inode number while it is open
         driver.destroy(instance_uuid)
         driver.unplug_vifs(instance_uuid)
         spec.generation, spec.instance.user_data, spec.image = 2, user_data("echo second life"), images.disk
@@ -261,21 +265,21 @@ echo "disks: vda=$(mark vda) vdb=$(mark vdb)"
 
 
 def disk_lines(driver: LibvirtDriver, instance_uuid: str, count: int) -> list[str]:
-    """What the guest has said of its disks, as soon as it has said so ``count`` times."""
+    """Return what the guest printed about its disks, as soon as it has printed it ``count`` times."""
 
-    def said() -> list[str]:
+    def printed_lines() -> list[str]:
         lines = whole_lines(driver, instance_uuid).splitlines()
         found = [line.strip() for line in lines if line.startswith("disks: ")]
         return found if len(found) >= count else []
 
-    lines: list[str] = wait_for(f"line {count} about disks", said)
+    lines: list[str] = wait_for(f"line {count} about disks", printed_lines)
     return lines
 
 
-def test_a_rescued_guest_has_its_own_disk_beside_it_and_gets_it_back(
+def test_rescued_guest_sees_its_own_disk_and_returns_to_it(
     connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
 ) -> None:
-    """The guest marks the disk that it first boots from, and says where the mark is."""
+    """The guest marks the disk that it boots from first, and prints where the mark is."""
     vif = new_vif()
     spec = guest_spec(images, [vif], hostname="rescued", config_drive=True, user_data=user_data(MARKS))
     instance_uuid = spec.instance.uuid
@@ -292,11 +296,11 @@ def test_a_rescued_guest_has_its_own_disk_beside_it_and_gets_it_back(
     for image in (images.ami, images.disk):
         rescue_spec = guest_spec(images, [vif], image=image)
         rescue_spec.instance, rescue_spec.admin_password = spec.instance, "s3cret"
-        said = len(disk_lines(driver, instance_uuid, 1))
+        count = len(disk_lines(driver, instance_uuid, 1))
         driver.rescue(rescue_spec, 60)
         assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
         assert driver.get_info(instance_uuid).generation == spec.generation
-        assert disk_lines(driver, instance_uuid, said + 1)[-1] == "disks: vda= vdb=marked"
+        assert disk_lines(driver, instance_uuid, count + 1)[-1] == "disks: vda= vdb=marked"
         assert b"s3cret" in (directory / "disk.config.rescue").read_bytes()
         targets = [(disk.get("dev")) for disk in ET.fromstring(domain.XMLDesc()).iterfind("devices/disk/target")]
         assert targets == ["vda", "vdb", "vdc"]
@@ -304,17 +308,17 @@ def test_a_rescued_guest_has_its_own_disk_beside_it_and_gets_it_back(
         driver.unrescue(instance_uuid)
         assert defined() == before, "the very domain as it was"
         assert {path.name for path in directory.iterdir()} == files_before
-        assert disk_lines(driver, instance_uuid, said + 2)[-1] == "disks: vda=marked vdb="
+        assert disk_lines(driver, instance_uuid, count + 2)[-1] == "disks: vda=marked vdb="
     assert set(guest_lines(driver, instance_uuid, 5)) == {(instance_uuid, "rescued", vif.address)}
     driver.destroy(instance_uuid)
     driver.unplug_vifs(instance_uuid)
     assert_nothing_left(connection, driver, spec)
 
 
-def test_a_domain_that_vanished_is_made_anew_of_its_disks(
+def test_vanished_domain_is_recreated_from_its_disks(
     connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
 ) -> None:
-    """It is the very domain that it was, on the disk that it had; also when it vanished while it was rescued."""
+    """The domain and its disk are unchanged, also if the domain vanished during a rescue."""
     vif = new_vif()
     spec = guest_spec(images, [vif], hostname="vanished", config_drive=True, user_data=user_data(MARKS))
     instance_uuid = spec.instance.uuid
@@ -350,7 +354,7 @@ def test_a_domain_that_vanished_is_made_anew_of_its_disks(
         driver.recreate(again)
 
 
-def test_a_rescue_that_fails_leaves_the_domain_as_it_was(
+def test_failed_rescue_leaves_the_domain_unchanged(
     connection: Any, driver: LibvirtDriver, images: Images, blank: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = guest_spec(images, [], image=blank)
@@ -368,7 +372,7 @@ def test_a_rescue_that_fails_leaves_the_domain_as_it_was(
 
     spec.image = blank
     monkeypatch.setattr(driver._domains, "start", fail)
-    with pytest.raises(exceptions.VirtDriverError, match="told to fail"):
+    with pytest.raises(exceptions.VirtDriverError, match="configured to fail"):
         driver.rescue(spec, 0)
     monkeypatch.undo()
     assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before
@@ -377,7 +381,7 @@ def test_a_rescue_that_fails_leaves_the_domain_as_it_was(
         False,
     )
 
-    driver._rescue.define(spec)  # and here the daemon was killed
+    driver._rescue.define(spec)  # the daemon is killed here
     driver.power_on(instance_uuid)
     assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before, "a start ends what is left of a rescue"
     driver.rescue(spec, 0)
@@ -385,7 +389,7 @@ def test_a_rescue_that_fails_leaves_the_domain_as_it_was(
     assert_nothing_left(connection, driver, spec)
 
 
-def test_a_guest_that_is_sent_an_interrupt_says_so(connection: Any, driver: LibvirtDriver, images: Images) -> None:
+def test_crash_dump_interrupt_reaches_the_guest(connection: Any, driver: LibvirtDriver, images: Images) -> None:
     spec = guest_spec(images, [], hostname="dumped", memory_mb=96)
     instance_uuid = spec.instance.uuid
     boot(driver, spec)
@@ -399,7 +403,7 @@ def test_a_guest_that_is_sent_an_interrupt_says_so(connection: Any, driver: Libv
 
 
 @pytest.mark.parametrize("with_channel", [True, False])
-def test_a_password_needs_an_agent_that_answers(
+def test_password_needs_an_agent_that_answers(
     connection: Any, driver: LibvirtDriver, images: Images, blank: Image, with_channel: bool
 ) -> None:
     image = msgspec.structs.replace(blank, properties={"hw_qemu_guest_agent": "yes"} if with_channel else {})
@@ -418,11 +422,11 @@ def test_a_password_needs_an_agent_that_answers(
 
 
 def fail(*_: Any, **__: Any) -> None:
-    raise exceptions.VirtDriverError(reason="told to fail")
+    raise exceptions.VirtDriverError(reason="configured to fail")
 
 
 @pytest.mark.parametrize("step", ["disks", "fence", "define", "start"])
-def test_a_spawn_that_fails_leaves_only_its_interfaces(
+def test_failed_spawn_leaves_only_its_interfaces(
     connection: Any,
     driver: LibvirtDriver,
     images: Images,
@@ -443,7 +447,7 @@ def test_a_spawn_that_fails_leaves_only_its_interfaces(
         monkeypatch.setattr(*target[step], fail)
     driver.plug_vifs(spec.instance, spec.vifs)
 
-    with pytest.raises(exceptions.VirtDriverError, match="told to fail"):
+    with pytest.raises(exceptions.VirtDriverError, match="configured to fail"):
         driver.spawn(spec)
 
     assert spec.instance.uuid not in {info.uuid for info in driver.list_domains()}
@@ -452,7 +456,7 @@ def test_a_spawn_that_fails_leaves_only_its_interfaces(
     assert_nothing_left(connection, driver, spec)
 
 
-def test_a_domain_that_libvirt_refuses_to_start(
+def test_domain_that_libvirt_cannot_start_is_an_error(
     connection: Any, driver: LibvirtDriver, images: Images, blank: Image
 ) -> None:
     spec = guest_spec(images, [make_vif(network=make_network(bridge="nlt-no-such"))], image=blank)
@@ -461,7 +465,7 @@ def test_a_domain_that_libvirt_refuses_to_start(
     assert traces(connection, driver, spec) == []
 
 
-def test_a_missing_image_file(connection: Any, driver: LibvirtDriver, images: Images) -> None:
+def test_missing_image_file_is_an_error(connection: Any, driver: LibvirtDriver, images: Images) -> None:
     gone = Image(id="6d9f3b7e-0000-4000-8000-000000000000", name="/nonexistent/image", disk_format="raw")
     spec = guest_spec(images, [], image=gone)
     with pytest.raises(exceptions.ImageFileMissing, match="No such file"):
@@ -472,7 +476,7 @@ def test_a_missing_image_file(connection: Any, driver: LibvirtDriver, images: Im
 # --- generations and hosts
 
 
-def test_a_newer_generation_replaces_an_older_one_and_never_the_reverse(
+def test_newer_generation_replaces_an_older_one_and_never_the_reverse(
     driver: LibvirtDriver, images: Images, blank: Image
 ) -> None:
     spec = guest_spec(images, [], image=blank, generation=2)
@@ -512,10 +516,10 @@ def test_two_hosts_on_one_libvirtd_leave_each_other_alone(
     assert two.get_info(instance_uuid).power_state == PowerState.RUNNING
 
 
-def test_hosts_make_the_same_network_at_once(
+def test_concurrent_hosts_define_the_same_network(
     connection: Any, make_driver: MakeDriver, new_vif: NewVif, images: Images
 ) -> None:
-    """Eight at once; each has to find its address reserved."""
+    """Eight hosts start at once, and each finds its address reserved."""
     drivers = [make_driver(f"host{number}") for number in range(8)]
     specs = [guest_spec(images, [new_vif()]) for _ in drivers]
     for found in connection.listAllNetworks():
@@ -542,8 +546,8 @@ def test_hosts_make_the_same_network_at_once(
         assert_nothing_left(connection, driver, spec)
 
 
-def test_in_eventlet_mode_other_threads_run_on(directory: Path, blank: Image) -> None:
-    """A start and a stop take libvirt a second or so each; a green thread that had to wait for them would show it."""
+def test_eventlet_threads_continue_during_libvirt_calls(directory: Path, blank: Image) -> None:
+    """A start and a stop take libvirt about a second each. A blocked green thread would show that."""
     command = [
         sys.executable,
         "-W",

@@ -1,4 +1,4 @@
-"""Guests that boot on the hardware that their flavor and image ask for."""
+"""Guests that boot on the hardware that their flavor and image request."""
 
 from __future__ import annotations
 
@@ -48,11 +48,13 @@ def console(driver: LibvirtDriver, instance_uuid: str, pattern: str) -> str:
     return line
 
 
-def test_a_guest_of_two_sockets_on_scsi_and_another_interface(
+def test_guest_with_two_sockets_scsi_and_another_nic_boots(
     connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
 ) -> None:
-    """It boots from its SCSI disk, by its BIOS; takes its address with a driver that is not virtio's, and finds its
-    config drive on the SCSI bus; and is the same when it is made anew of its disks."""
+    """The guest boots from its SCSI disk by its BIOS, configures a NIC without virtio, and finds its config drive.
+
+    It is the same when it is recreated from its disks.
+    """
     vif = new_vif()
     image = with_properties(
         images.disk,
@@ -106,7 +108,7 @@ def test_a_guest_of_two_sockets_on_scsi_and_another_interface(
 
 
 @pytest.mark.parametrize("secure", ["disabled", "required"])
-def test_a_uefi_guest_reaches_its_firmware_and_keeps_its_variables(
+def test_uefi_guest_keeps_its_firmware_variables(
     connection: Any, driver: LibvirtDriver, images: Images, blank: Image, secure: str
 ) -> None:
     trait = "COMPUTE_FIRMWARE_UEFI" if secure == "disabled" else "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
@@ -133,7 +135,7 @@ def test_a_uefi_guest_reaches_its_firmware_and_keeps_its_variables(
     assert_nothing_left(connection, driver, spec)
 
 
-def test_a_host_without_what_is_asked_for_makes_nothing(
+def test_host_without_a_requested_trait_creates_nothing(
     connection: Any, driver: LibvirtDriver, images: Images, blank: Image
 ) -> None:
     spec = guest_spec(images, [], image=with_properties(blank, **{"trait:CUSTOM_GOLD": "required"}))
@@ -142,7 +144,7 @@ def test_a_host_without_what_is_asked_for_makes_nothing(
     assert_nothing_left(connection, driver, spec)
 
 
-def test_a_rescue_disk_that_leaves_the_others_in_their_places(
+def test_stable_rescue_disk_keeps_the_places_of_others(
     connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
 ) -> None:
     vif = new_vif()
@@ -168,7 +170,7 @@ def test_a_rescue_disk_that_leaves_the_others_in_their_places(
     assert_nothing_left(connection, driver, spec)
 
 
-def test_an_iso_image_is_a_drive(connection: Any, driver: LibvirtDriver, images: Images, directory: Path) -> None:
+def test_iso_image_is_a_drive(connection: Any, driver: LibvirtDriver, images: Images, directory: Path) -> None:
     path = directory / "cd.iso"
     configdrive.write_iso(str(path), {"README": b"nothing to boot"})
     spec = guest_spec(images, [], image=make_image(path, "iso"))
@@ -182,7 +184,7 @@ def test_an_iso_image_is_a_drive(connection: Any, driver: LibvirtDriver, images:
 
 
 def hardware(driver: LibvirtDriver, instance_uuid: str) -> list[tuple[str, str]]:
-    """Of a domain, what says of its hardware is the same wherever it is."""
+    """Return the elements of a domain's hardware that do not depend on its host."""
     connection = libvirt.open(driver.conf.libvirt.connection_uri)
     try:
         domain = ET.fromstring(connection.lookupByUUIDString(instance_uuid).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
@@ -193,13 +195,13 @@ def hardware(driver: LibvirtDriver, instance_uuid: str) -> list[tuple[str, str]]
 
 
 @pytest.mark.parametrize("disk_format", ["raw", "iso"])
-def test_a_uefi_guest_takes_its_variables_to_other_hosts(
+def test_uefi_guest_takes_its_variables_to_other_hosts(
     make_host: MakeHost,  # noqa: F811
     images: Images,
     directory: Path,
     disk_format: str,
 ) -> None:
-    """Alive there, off and cold back."""
+    """The guest moves by live migration, and back by cold migration."""
     path = directory / f"uefi.{disk_format}"
     if disk_format == "iso":
         configdrive.write_iso(str(path), {"README": b"nothing to boot"})

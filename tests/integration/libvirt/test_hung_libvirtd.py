@@ -1,4 +1,4 @@
-"""A libvirtd that stands still: the host notices without waiting for it, and that it goes on."""
+"""A libvirtd that hangs: the host notices it without waiting, and notices its return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nova_lite.daemon.service import Periodic
 from nova_lite.virt.libvirt import connection as libvirt_connection
 from tests.integration.libvirt.conftest import MakeDriver, wait_for
 
-#: It sees nothing of the machine's own libvirtd, and is reached by its socket alone.
+#: Configuration without access to the machine's own libvirtd. Only its socket reaches it.
 PRIVATE = """
 for directory in /run/libvirt /var/lib/libvirt /etc/libvirt; do mount -t tmpfs none $directory || exit 1; done
 exec libvirtd --config "$1/libvirtd.conf" --pid-file "$1/pid" > "$1/log" 2>&1
@@ -27,7 +27,7 @@ exec libvirtd --config "$1/libvirtd.conf" --pid-file "$1/pid" > "$1/log" 2>&1
 
 @pytest.fixture
 def libvirtd(tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """A libvirtd of the test's own: URI and process id."""
+    """A libvirtd for this test: URI and process id."""
     if shutil.which("libvirtd") is None or os.geteuid() != 0:
         pytest.skip("libvirtd is not installed, or not ours to start")
     (tmp_path / "libvirtd.conf").write_text(f'unix_sock_dir = "{tmp_path}"\nauth_unix_rw = "none"\n')
@@ -44,7 +44,7 @@ def libvirtd(tmp_path: Path) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("keepalive", [1, 60], ids=["its connection is given up", "its connection lasts"])
-def test_it_is_noticed_and_that_it_is_back(
+def test_hung_libvirtd_is_noticed_and_its_return_too(
     libvirtd: tuple[str, int], make_driver: MakeDriver, keepalive: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri, pid = libvirtd

@@ -1,4 +1,4 @@
-"""The image cache of a host with a real guest: what that begins as and boots stays as long as it is there."""
+"""The image cache of a host with a real guest, whose images stay as long as the guest exists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_old(driver: LibvirtDriver, *names: str) -> None:
 
 
 def test_images_of_a_guest_stay_until_it_is_gone(driver: LibvirtDriver, images: Images) -> None:
-    """The directory is the session's: other tests' images are young."""
+    """The directory belongs to the whole session: images of other tests are recent."""
     spec = guest_spec(images, [])
     mine = (images.ami.id, images.kernel.id, images.ramdisk.id)
     driver.spawn(spec)

@@ -1,4 +1,4 @@
-"""A real guest whose interfaces come and go while it runs, and while it is off."""
+"""Attaching and detaching interfaces of a real guest, running and off."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt.conftest import Images, assert_nothing_left, boot, guest_lines, guest_spec, wait_for
 from tests.integration.libvirt.test_guests import NewVif, console_line, user_data
 
-#: What it has, each time that changes.
+#: The guest prints its interfaces each time they change.
 WATCHES = """
 before=
 while :; do
@@ -22,16 +22,16 @@ done
 
 
 def macs(connection: Any, instance_uuid: str) -> tuple[set[str], set[str]]:
-    """Of its interfaces as it runs, and as it is started next."""
+    """Return the MAC addresses of the running guest's interfaces, and of its next start's."""
     domain = connection.lookupByUUIDString(instance_uuid)
     found = []
     for flag in (0, 2):
         elements = ElementTree.fromstring(domain.XMLDesc(flag)).iterfind("devices/interface/mac")
-        found.append({str(each.get("address")) for each in elements})
+        found.append({str(element.get("address")) for element in elements})
     return found[0], found[1]
 
 
-def test_an_interface_comes_and_goes_while_the_guest_runs(
+def test_interface_is_attached_and_detached_while_the_guest_runs(
     connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
 ) -> None:
     first, second = new_vif(), new_vif()

@@ -1,4 +1,4 @@
-"""Guests with IPv6 beside IPv4: the address that was known before they were made, and what is let through to it."""
+"""Guests with IPv6 and IPv4: the predicted address, and the traffic that their groups allow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.virt.builders import make_network, make_vif
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
 
-#: What it has by itself, as soon as nobody else has it; and the way out.
+#: The guest prints its own address after duplicate address detection, and its router.
 TELLS = """
 while :; do
     own=$(ip -6 addr show dev eth0 scope global | grep -v tentative | sed -n 's|.*inet6 \\([^/]*\\)/.*|\\1|p')
@@ -80,15 +80,15 @@ def port(network: Network, number: int) -> VIF:
 
 
 def pinged(address: str) -> bool:
-    """From the host."""
+    """Check whether a ping from the host is answered."""
     command = ["ping", "-6", "-c", "1", "-W", "2", address]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def test_a_guest_has_both_addresses_and_is_reached_by_what_its_groups_let_in(
+def test_guest_has_both_addresses_and_its_groups_filter_them(
     driver: LibvirtDriver, images: Images, dual: Network
 ) -> None:
-    """And what comes from another address than its own is not heard."""
+    """Packets from a forged address are dropped."""
     mine, other = port(dual, 1), port(dual, 2)
     own, forged = other.more[0].address, dual.cidr6.replace("::/64", "::bad")
     server = guest_spec(images, [mine], hostname="server", user_data=user_data(SERVES))
@@ -97,18 +97,18 @@ def test_a_guest_has_both_addresses_and_is_reached_by_what_its_groups_let_in(
     ids = [spec.instance.uuid for spec in (server, client)]
 
     def let_in(*open_to_all: Any) -> None:
-        known = {each.id: each for each in (group("shut"), *open_to_all)}
+        known = {member.id: member for member in (group("shut"), *open_to_all)}
         driver.set_port_filters(PortFilters(groups=known, instances={ids[0]: list(known), ids[1]: ["shut"]}))
 
     def tries() -> list[tuple[str, ...]]:
         return _TRY.findall(whole_lines(driver, ids[1]))
 
     def wait_for_answer(answer: str) -> None:
-        """All tries that begin from now on end so, and those from elsewhere with nothing."""
+        """Wait until all new attempts have this result, and attempts from a forged address have none."""
         before = len(tries()) + 1
         what = f"two tries that end with {answer}"
         found = wait_for(what, lambda: tries()[before:][:2] if len(tries()) >= before + 2 else [])
-        assert [each[1:] for each in found] == [(answer, "no")] * 2
+        assert [line[1:] for line in found] == [(answer, "no")] * 2
 
     boot(driver, server)
     boot(driver, client)

@@ -1,4 +1,4 @@
-"""A machine without udev, whose /dev/kvm is root's alone: libvirt needs many seconds for each guest there."""
+"""A machine without udev, where only root can open /dev/kvm: libvirt needs many seconds to start each guest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIBRARY = Path(__file__).parents[3] / "devstack" / "lib" / "libvirt.sh"
 
 @pytest.fixture
 def closed_device(connection: Any) -> Iterator[str]:
-    """The device as it may be without udev; afterwards as it was."""
+    """The device with the permissions that it has without udev. They are restored afterwards."""
     device = kvm.DEVICE
     if not os.path.exists(device):
         pytest.skip(f"there is no {device} here")
@@ -56,10 +56,10 @@ def seconds_to_boot(driver: LibvirtDriver, blank: Image) -> float:
 
 
 @pytest.mark.timeout(600)
-def test_a_closed_device_is_told_of_and_mended(
+def test_closed_device_is_logged_and_recovers(
     closed_device: str, make_driver: MakeDriver, blank: Image, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Through libvirtd as it runs: it needs no restart to see the change, in either direction."""
+    """libvirtd needs no restart to notice the change, in either direction."""
     driver = make_driver("closed")
 
     slow = seconds_to_boot(driver, blank)
@@ -70,12 +70,12 @@ def test_a_closed_device_is_told_of_and_mended(
 
     caplog.clear()
     command = ["bash", "-euo", "pipefail", "-c", f"source {LIBRARY}; open_kvm; open_kvm"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert said.startswith(f"{closed_device} was root:root 600, ")
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert output.startswith(f"{closed_device} was root:root 600, ")
     assert stat.filemode(os.stat(closed_device).st_mode) == "crw-rw----"
-    assert said.count("\n") == 1
+    assert output.count("\n") == 1
 
-    seconds_to_boot(driver, blank)  # libvirt asks qemu once more
+    seconds_to_boot(driver, blank)  # libvirt queries qemu once more
     fast = seconds_to_boot(driver, blank)
     logging.getLogger(__name__).info("A guest started in %.2f s, before that in %.2f s", fast, slow)
     assert fast < slow / 4

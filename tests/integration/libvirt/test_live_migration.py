@@ -1,4 +1,4 @@
-"""A guest goes from one libvirt host to another, both on this machine, and counts on its console meanwhile."""
+"""Live migration between two libvirt hosts on this machine. The guest counts on its console meanwhile."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def go_on(progress: MigrationProgress) -> MigrationControl:
 
 
 class Sampler:
-    """Looks at both hosts all the time: how many of them run the guest, and for how long none does."""
+    """Polls both hosts continuously: how many of them run the guest, and how long none does."""
 
     def __init__(self, drivers: tuple[LibvirtDriver, ...], spec: SpawnSpec) -> None:
         self._drivers, self._spec = drivers, spec
@@ -74,7 +74,7 @@ class Sampler:
 
 
 def migrate(source: LibvirtDriver, destination: LibvirtDriver, spec: SpawnSpec) -> float:
-    """The three steps as the hosts take them; seconds that the last one took."""
+    """Migrate in the three steps of the hosts. Return the seconds of the last step."""
     offered = source.check_can_live_migrate_source(spec.instance.uuid)
     ready = destination.pre_live_migration(spec, offered)
     started = time.monotonic()
@@ -83,7 +83,7 @@ def migrate(source: LibvirtDriver, destination: LibvirtDriver, spec: SpawnSpec) 
 
 
 def downtime(destination: LibvirtDriver, spec: SpawnSpec) -> float:
-    """Seconds for which it was paused, as the destination's libvirtd was told."""
+    """Return the seconds for which the guest was paused, according to the destination's libvirtd."""
     connection = libvirt.open(destination.conf.libvirt.connection_uri)
     try:
         domain = connection.lookupByUUIDString(spec.instance.uuid)
@@ -92,7 +92,7 @@ def downtime(destination: LibvirtDriver, spec: SpawnSpec) -> float:
         connection.close()
 
 
-def test_there_and_back_counting(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+def test_guest_migrates_there_and_back_while_it_counts(make_host: MakeHost, images: Images) -> None:  # noqa: F811
     options = {"live_migration_uri": hosts.URI}
     here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)
     spec = counting_guest(images)
@@ -122,7 +122,7 @@ def test_there_and_back_counting(make_host: MakeHost, images: Images) -> None:  
         assert source.leftovers() == set()
 
 
-def test_aborted_halfway_it_runs_on_where_it_was(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+def test_aborted_migration_leaves_the_guest_at_its_source(make_host: MakeHost, images: Images) -> None:  # noqa: F811
     here = make_host("here", hosts.HERE, live_migration_uri=hosts.URI, live_migration_bandwidth=1)
     there = make_host("there", hosts.THERE)
     spec = counting_guest(images)
@@ -148,8 +148,8 @@ def test_aborted_halfway_it_runs_on_where_it_was(make_host: MakeHost, images: Im
     assert there.leftovers() == set()
 
 
-def test_a_paused_guest_moves_there_and_back_and_goes_on_then(make_host: MakeHost, images: Images) -> None:  # noqa: F811
-    """QEMU ends a guest that is to go on to another host before it has run where it came to."""
+def test_paused_guest_migrates_there_and_back_and_resumes(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+    """QEMU ends a guest that is migrated again before it has run at the destination."""
     options = {"live_migration_uri": hosts.URI}
     here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)
     spec = counting_guest(images)
@@ -168,7 +168,7 @@ def test_a_paused_guest_moves_there_and_back_and_goes_on_then(make_host: MakeHos
 
 # --- guests that change their memory faster than it can be sent
 
-#: Sixteen MiB anew all the time, which takes this bandwidth (MiB per second) two seconds.
+#: The guest writes sixteen MiB again and again. At this bandwidth (MiB per second) their transfer takes two seconds.
 DIRTIES = """
 mkdir -p /dirty
 mount -t tmpfs none /dirty
@@ -183,7 +183,7 @@ def stubborn_guest(images: Images) -> SpawnSpec:
 
 
 class Stubborn:
-    """Such a guest at ``here``, and what is seen of its migration to ``there``."""
+    """A busy guest at ``here``, and observations of its migration to ``there``."""
 
     def __init__(self, make: MakeHost, images: Images, **options: object) -> None:
         options = {"live_migration_uri": hosts.URI, "live_migration_bandwidth": BANDWIDTH, **options}
@@ -196,7 +196,7 @@ class Stubborn:
         self.throttled = 0
 
     def migrate(self, wish: MigrationControl, after: int) -> None:
-        """``wish`` is what is wanted once that many times all of its memory's first round was seen to be over."""
+        """Migrate, and return ``wish`` once the transfer has processed ``after`` times the guest's memory."""
         uuid = self.spec.instance.uuid
         ready = self.there.pre_live_migration(self.moved, self.here.check_can_live_migrate_source(uuid))
         domain = self.here._domains.get(uuid)[0]
@@ -204,14 +204,14 @@ class Stubborn:
         def watch(progress: MigrationProgress) -> MigrationControl:
             if progress.memory_total and progress.memory_processed > progress.memory_total // 2:
                 self.seen.append(progress)
-            with contextlib.suppress(libvirt.libvirtError):  # it has just ended
+            with contextlib.suppress(libvirt.libvirtError):  # the job has just ended
                 self.throttled = max(self.throttled, domain.jobStats().get("auto_converge_throttle", 0))
             return wish if len(self.seen) > after else MigrationControl.GO_ON
 
         self.here.live_migration(uuid, ready, watch)
 
     def runs_there(self) -> None:
-        """It went on counting there, and is nowhere else."""
+        """Assert that the guest continued to count there, and is nowhere else."""
         last = counts(self.there, self.spec)
         wait_for_count(self.there, self.spec, (last[-1][0] if last else 10) + 10)
         numbers = [number for number, _ in counts(self.there, self.spec)]
@@ -220,7 +220,7 @@ class Stubborn:
         assert (state(self.here, self.spec), state(self.there, self.spec)) == (None, PowerState.RUNNING)
 
 
-def test_what_does_not_converge_is_forced_to_complete(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+def test_migration_that_does_not_converge_is_forced_to_complete(make_host: MakeHost, images: Images) -> None:  # noqa: F811
     guest = Stubborn(make_host, images)
     guest.migrate(MigrationControl.FORCE_COMPLETE, 6)
     assert len(guest.seen) > 6, "it converged by itself"
@@ -228,7 +228,7 @@ def test_what_does_not_converge_is_forced_to_complete(make_host: MakeHost, image
 
 
 @pytest.mark.parametrize("action", ["abort", "force_complete"])
-def test_what_takes_too_long(make_host: MakeHost, images: Images, action: str) -> None:  # noqa: F811
+def test_migration_that_takes_too_long_is_ended(make_host: MakeHost, images: Images, action: str) -> None:  # noqa: F811
     guest = Stubborn(make_host, images, live_migration_completion_timeout=6, live_migration_timeout_action=action)
     if action == "force_complete":
         guest.migrate(MigrationControl.GO_ON, 0)
@@ -240,14 +240,14 @@ def test_what_takes_too_long(make_host: MakeHost, images: Images, action: str) -
     wait_for_count(guest.here, guest.spec, counts(guest.here, guest.spec)[-1][0] + 10)
 
 
-def test_a_guest_is_slowed_down_until_it_converges(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+def test_guest_is_throttled_until_its_migration_converges(make_host: MakeHost, images: Images) -> None:  # noqa: F811
     guest = Stubborn(make_host, images, live_migration_permit_auto_converge=True)
-    with contextlib.suppress(exceptions.MigrationAborted):  # on a slow machine it has converged before
+    with contextlib.suppress(exceptions.MigrationAborted):  # on a slow machine it may have converged before
         guest.migrate(MigrationControl.ABORT, 25)
     assert guest.throttled > 0
 
 
-def test_post_copy_starts_it_there_at_once(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+def test_post_copy_starts_the_guest_at_the_destination_at_once(make_host: MakeHost, images: Images) -> None:  # noqa: F811
     if Path("/proc/sys/vm/unprivileged_userfaultfd").read_text().strip() != "1":
         pytest.skip("qemu, which is not root, may not fetch memory on demand here (vm.unprivileged_userfaultfd)")
     guest = Stubborn(make_host, images, live_migration_permit_post_copy=True)

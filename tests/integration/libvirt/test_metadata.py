@@ -1,4 +1,4 @@
-"""Real guests that ask who they are, at 169.254.169.254, and what else of their host they reach."""
+"""Real guests that query 169.254.169.254, and their access to the rest of their host."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def driver(make_driver: MakeDriver, service: Service) -> LibvirtDriver:
 
 
 def script(*lines: str) -> str:
-    """User data that can ``get`` a path of the service, and say ``reaches ADDRESS PORT``."""
+    """Return user data that can ``get`` a path of the service, and print ``reaches ADDRESS PORT``."""
     helpers = """
 get() {
     printf 'GET %s HTTP/1.0\\r\\n%b\\r\\n' "$1" "$2" | timeout 20 nc -w 10 169.254.169.254 80 | sed '1,/^\\r*$/d'
@@ -40,7 +40,7 @@ reaches() {
     return user_data("\n".join([helpers, *lines, "echo; echo script ended"]))
 
 
-def test_a_guest_learns_all_without_a_config_drive(
+def test_guest_reads_its_metadata_without_a_config_drive(
     driver: LibvirtDriver, service: Service, images: Images, new_vif: NewVif
 ) -> None:
     vif = new_vif()
@@ -49,10 +49,10 @@ def test_a_guest_learns_all_without_a_config_drive(
         "echo address: $(get /latest/meta-data/local-ipv4)",
         "echo names: $(get /latest/meta-data/)",
     )
-    spec = guest_spec(images, [vif], hostname="told", key_name="mine", key_data=KEY, user_data=asks)
+    spec = guest_spec(images, [vif], hostname="from-metadata", key_name="mine", key_data=KEY, user_data=asks)
     boot(driver, service.know(spec))
     uuid_ = spec.instance.uuid
-    assert guest_lines(driver, uuid_) == [(uuid_, "told", vif.address)]
+    assert guest_lines(driver, uuid_) == [(uuid_, "from-metadata", vif.address)]
     assert console_line(driver, uuid_, "nova-lite-guest-source").strip() == "nova-lite-guest-source: metadata-service"
     assert console_line(driver, uuid_, "keys:").strip() == f"keys: {KEY}"
     assert console_line(driver, uuid_, "address:").strip() == f"address: {vif.address}"
@@ -60,10 +60,10 @@ def test_a_guest_learns_all_without_a_config_drive(
     assert driver.get_instance_diagnostics(uuid_).config_drive is False
 
 
-def test_a_guest_is_itself_whatever_it_says(
+def test_guest_cannot_impersonate_another(
     driver: LibvirtDriver, service: Service, images: Images, new_vif: NewVif
 ) -> None:
-    """It names another in headers, and takes the address of the other, which is off."""
+    """The guest names another one in headers, and takes the address of the other guest, which is off."""
     vif, other = new_vif(), new_vif()
     victim = service.know(guest_spec(images, [other], hostname="victim"))
     asks = script(
@@ -83,7 +83,7 @@ def test_a_guest_is_itself_whatever_it_says(
 
 @pytest.fixture
 def surroundings() -> Iterator[str]:
-    """An address of the machine's own link-local surroundings, where something listens: a namespace behind a link."""
+    """A listening address in the machine's own link-local network: a namespace behind a link."""
     name = f"nlt{uuid.uuid4().hex[:8]}"
     number = uuid.uuid4().bytes[0]
     here, there = f"169.254.200.{number & 252 | 1}", f"169.254.200.{number & 252 | 2}"
@@ -116,10 +116,10 @@ def can_connect(address: str, port: int) -> bool:
     return True
 
 
-def test_a_guest_reaches_nothing_else_of_its_host_and_its_surroundings(
+def test_guest_reaches_nothing_else_of_its_host_and_its_surroundings(
     driver: LibvirtDriver, service: Service, images: Images, new_vif: NewVif, surroundings: str
 ) -> None:
-    """A listener on every address stands for broker, database and API; another for the machine's own cloud."""
+    """A listener on all addresses represents broker, database and API; another one the machine's own cloud."""
     vif = new_vif()
     gateway = str(vif.network.gateway)
     with socket.create_server(("0.0.0.0", 0)) as listener:
@@ -137,24 +137,28 @@ def test_a_guest_reaches_nothing_else_of_its_host_and_its_surroundings(
     ]
 
 
-def test_ports_of_the_host_that_the_operator_opens(make_driver: MakeDriver, images: Images, new_vif: NewVif) -> None:
+def test_host_ports_opened_by_the_operator_are_reachable(
+    make_driver: MakeDriver, images: Images, new_vif: NewVif
+) -> None:
     vif = new_vif()
     with socket.create_server(("0.0.0.0", 0)) as opened, socket.create_server(("0.0.0.0", 0)) as shut:
-        ports = [each.getsockname()[1] for each in (opened, shut)]
+        ports = [listener.getsockname()[1] for listener in (opened, shut)]
         driver = make_driver("one", network__host_ports=ports[:1])
         asks = script(*(f"reaches {vif.network.gateway} {port}" for port in ports))
         spec = guest_spec(images, [vif], user_data=asks)
         boot(driver, spec)
         console_line(driver, spec.instance.uuid, "script ended")
     assert console_line(driver, spec.instance.uuid, "nova-lite-guest-source").strip().endswith(": config-drive")
-    said = [console_line(driver, spec.instance.uuid, f"reaches {vif.network.gateway} {port}").strip() for port in ports]
-    assert [line.rpartition(" ")[2] for line in said] == ["yes", "no"]
+    lines = [
+        console_line(driver, spec.instance.uuid, f"reaches {vif.network.gateway} {port}").strip() for port in ports
+    ]
+    assert [line.rpartition(" ")[2] for line in lines] == ["yes", "no"]
 
 
-def test_the_rules_come_back_with_the_daemon(
+def test_rules_are_restored_by_the_daemon(
     make_driver: MakeDriver, driver: LibvirtDriver, service: Service, images: Images, new_vif: NewVif
 ) -> None:
-    """As after a restart of the machine, when libvirt has its networks again and nobody has the tables."""
+    """The state is that after a reboot: libvirt has restored its networks, and the tables are missing."""
     vif = new_vif()
     spec = service.know(guest_spec(images, [vif], hostname="again"))
     driver.plug_vifs(spec.instance, spec.vifs)
@@ -166,7 +170,7 @@ def test_the_rules_come_back_with_the_daemon(
     assert name in subprocess.run(tables, capture_output=True, text=True, check=True).stdout
 
 
-def test_who_is_not_reached_gets_a_config_drive(
+def test_guest_without_metadata_service_gets_a_config_drive(
     driver: LibvirtDriver, service: Service, images: Images, new_vif: NewVif
 ) -> None:
     alone = guest_spec(images, [], hostname="alone")
@@ -174,6 +178,6 @@ def test_who_is_not_reached_gets_a_config_drive(
     personal.injected_files["/etc/motd"] = base64.b64encode(b"hello").decode()
     for spec in (alone, service.know(personal)):
         boot(driver, spec)
-        said = console_line(driver, spec.instance.uuid, "nova-lite-guest-source").strip()
-        assert said == "nova-lite-guest-source: config-drive"
+        source_line = console_line(driver, spec.instance.uuid, "nova-lite-guest-source").strip()
+        assert source_line == "nova-lite-guest-source: config-drive"
         driver.destroy(spec.instance.uuid)

@@ -1,4 +1,4 @@
-"""Guests that go from one libvirt host to another, both on this machine, while they are off."""
+"""Guests that move between two libvirt hosts on this machine while they are off."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MakeHost = Callable[..., LibvirtDriver]
 
 @pytest.fixture(scope="session")
 def second_host(connection: Any) -> Iterator[None]:
-    """The libvirtd of `hosts.THERE`; nothing of it is left at the end."""
+    """The libvirtd of `hosts.THERE`. It is removed at the end."""
     started = hosts.second_host("start")
     if started.returncode:
         pytest.fail(f"the second libvirt host does not start: {started.stderr}")
@@ -44,7 +44,7 @@ def second_host(connection: Any) -> Iterator[None]:
 
 @pytest.fixture
 def make_host(directory: Path, second_host: None) -> Iterator[MakeHost]:
-    """Compute hosts by name and address; what they have left at the end goes."""
+    """Makes compute hosts by name and address. Their remains are removed at the end."""
     drivers: list[LibvirtDriver] = []
     run = uuid.uuid4().hex[:8]
 
@@ -93,7 +93,7 @@ def instance_path(driver: LibvirtDriver, spec: SpawnSpec) -> Path:
     return Path(driver.conf.state_path, "instances", spec.instance.uuid)
 
 
-def test_a_guest_moves_with_its_disks_and_returns(make_host: MakeHost, images: Images) -> None:
+def test_guest_moves_with_its_disks_and_returns(make_host: MakeHost, images: Images) -> None:
     here, there = make_host("here", hosts.HERE), make_host("there", hosts.THERE)
     spec = marking_guest(images)
     here.spawn(spec)
@@ -118,7 +118,7 @@ def test_a_guest_moves_with_its_disks_and_returns(make_host: MakeHost, images: I
 
 
 @pytest.mark.parametrize("word", ["confirm", "revert"])
-def test_a_guest_is_resized_on_its_host(make_host: MakeHost, images: Images, word: str) -> None:
+def test_guest_is_resized_on_its_host(make_host: MakeHost, images: Images, word: str) -> None:
     here = make_host("here", hosts.HERE)
     spec = marking_guest(images)
     uuid = spec.instance.uuid
@@ -152,7 +152,7 @@ def test_a_guest_is_resized_on_its_host(make_host: MakeHost, images: Images, wor
     assert lines(here, spec, "on disk:")[-1] == f"on disk: marked-by-a-guest, sectors {1024**3 // 512}"
 
 
-def test_hosts_that_share_a_directory_have_one_of_their_own_for_each(make_host: MakeHost, images: Images) -> None:
+def test_hosts_that_share_a_path_have_separate_directories(make_host: MakeHost, images: Images) -> None:
     here = make_host("here", hosts.HERE, path="shared")
     there = make_host("there", hosts.THERE, path="shared")
     spec = marking_guest(images)
@@ -169,7 +169,7 @@ def test_hosts_that_share_a_directory_have_one_of_their_own_for_each(make_host: 
 
 @pytest.fixture
 def over_ssh(make_host: MakeHost, directory: Path) -> Iterator[tuple[LibvirtDriver, LibvirtDriver, hosts.SshDaemon]]:
-    """Two hosts of which the second can get at the first one's disks by SSH."""
+    """Two hosts. The second can fetch the first one's disks by SSH."""
     if shutil.which("sshd", path="/usr/sbin") is None or not os.path.exists("/usr/bin/rrsync"):
         pytest.skip("no sshd, or no rrsync, here")
     here = make_host("here", hosts.HERE)
@@ -180,7 +180,7 @@ def over_ssh(make_host: MakeHost, directory: Path) -> Iterator[tuple[LibvirtDriv
 
 
 def distant(source: DiskSource, **changes: Any) -> DiskSource:
-    """As another machine would see it: without the marker, over loopback."""
+    """Return the source as another machine would see it: without the marker, over loopback."""
     files = [file for file in source.files if file.name != transfer.MARKER]
     return msgspec.structs.replace(source, host="127.0.0.1", **{"files": files, **changes})
 
@@ -195,7 +195,7 @@ def test_disks_travel_over_ssh(over_ssh: tuple[LibvirtDriver, LibvirtDriver, hos
     run_and_mark(there, spec, "marked-by-a-guest")
 
 
-def test_what_is_not_as_offered_is_refused_and_leaves_the_source_as_it_was(
+def test_file_that_differs_from_the_offer_is_rejected(
     over_ssh: tuple[LibvirtDriver, LibvirtDriver, hosts.SshDaemon], images: Images, blank: Image
 ) -> None:
     here, there, _ = over_ssh
@@ -221,7 +221,7 @@ def test_what_is_not_as_offered_is_refused_and_leaves_the_source_as_it_was(
     assert state(here, spec) == PowerState.RUNNING
 
 
-def test_an_image_that_is_gone_comes_from_the_source(
+def test_deleted_image_is_fetched_from_the_source(
     over_ssh: tuple[LibvirtDriver, LibvirtDriver, hosts.SshDaemon], images: Images, directory: Path
 ) -> None:
     here, there, _ = over_ssh
@@ -243,7 +243,7 @@ def test_an_image_that_is_gone_comes_from_the_source(
     assert sorted(os.listdir(disk.parent)) == ["disk", "disk.config", "instance.json"]
 
 
-def test_a_killed_fetch_is_a_leftover_and_goes_on_where_it_was(
+def test_killed_fetch_is_a_leftover_and_is_resumed(
     over_ssh: tuple[LibvirtDriver, LibvirtDriver, hosts.SshDaemon], images: Images, blank: Image
 ) -> None:
     here, there, _ = over_ssh
@@ -262,5 +262,5 @@ def test_a_killed_fetch_is_a_leftover_and_goes_on_where_it_was(
     assert there.leftovers() == set()
 
 
-def test_flavors_are_kept(images: Images) -> None:
+def test_flavor_disks_are_adapted(images: Images) -> None:
     assert arriving(guest_spec(images, []), root_gb=5).instance.flavor == make_flavor(root_gb=5)

@@ -1,4 +1,4 @@
-"""Guests on the CPUs and in the memory that are theirs: what libvirt and the kernel say of where they run."""
+"""Guests with dedicated CPUs and memory, verified by libvirt and the kernel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
 
 @pytest.fixture
 def cpus(make_driver: MakeDriver) -> list[int]:
-    """Of the first cell, at least two."""
+    """CPUs of the first cell, two or more."""
     found = sorted(cpu_sets.parse(make_driver("cpus").get_inventory().numa[0].shared_cpus))
     if len(found) < 2:
         pytest.skip("this machine has one CPU")
@@ -41,10 +41,10 @@ def cpus(make_driver: MakeDriver) -> list[int]:
 
 
 def place(driver: LibvirtDriver, spec: SpawnSpec) -> InstanceNUMATopology:
-    """As the conductor's claim would, on a host with nothing else."""
-    wanted = hardware.numa_of(spec.instance.flavor, spec.image)
-    assert wanted is not None
-    return fitting.fit(wanted, driver.get_inventory().numa, {}, fitting.Ratios(cpu=4.0))
+    """Return the placement that the conductor's claim would choose on an empty host."""
+    requested = hardware.numa_of(spec.instance.flavor, spec.image)
+    assert requested is not None
+    return fitting.fit(requested, driver.get_inventory().numa, {}, fitting.Ratios(cpu=4.0))
 
 
 def pinned(images: Images, driver: LibvirtDriver, vcpus: int = 1, **specs: str) -> SpawnSpec:
@@ -56,7 +56,8 @@ def pinned(images: Images, driver: LibvirtDriver, vcpus: int = 1, **specs: str) 
 
 
 def may_run_on(domain: Any) -> dict[str, str]:
-    """By the kernel, of each thread of its emulator: vCPUs by their numbers, all others together."""
+    """Return the allowed CPUs of guest thread of the emulator, from the kernel: by vCPU number, and all others
+    together."""
     found: dict[str, str] = {}
     for task in Path(f"/proc/{_pid(domain)}/task").iterdir():
         name = (task / "comm").read_text().strip()
@@ -71,10 +72,10 @@ def _pid(domain: Any, run: Path = Path("/run/libvirt")) -> int:
     return int((run / "qemu" / f"{domain.name()}.pid").read_text())
 
 
-def test_a_guest_runs_on_the_cpus_that_are_its_own(
+def test_guest_runs_on_its_dedicated_cpus(
     connection: Any, make_driver: MakeDriver, images: Images, cpus: list[int]
 ) -> None:
-    """And another one on the shared ones; both still do when they are made anew."""
+    """Another guest runs on the shared CPUs. Both are unchanged after they are recreated."""
     shared, own = str(cpus[0]), str(cpus[1])
     driver = make_driver("one", compute__cpu_dedicated_set=own, compute__cpu_shared_set=shared)
     inventory = driver.get_inventory()
@@ -82,8 +83,8 @@ def test_a_guest_runs_on_the_cpus_that_are_its_own(
     assert [cell.dedicated_cpus for cell in inventory.numa][:1] == [own]
     spec = pinned(images, driver, cpu_policy="dedicated")
     floating = guest_spec(images, [], hostname="floating")
-    for each in (spec, floating):
-        boot(driver, each)
+    for guest in (spec, floating):
+        boot(driver, guest)
     domain = connection.lookupByUUIDString(spec.instance.uuid)
     other = connection.lookupByUUIDString(floating.instance.uuid)
     assert may_run_on(domain) == {"0": own, "emulator": own}
@@ -93,17 +94,17 @@ def test_a_guest_runs_on_the_cpus_that_are_its_own(
     driver.reboot(spec.instance.uuid, "HARD", 0)
     assert may_run_on(domain) == {"0": own, "emulator": own}
     assert len(guest_lines(driver, spec.instance.uuid, 2)) == 2
-    for each in (spec, floating):
-        driver.destroy(each.instance.uuid)
-        assert_nothing_left(connection, driver, each)
+    for guest in (spec, floating):
+        driver.destroy(guest.instance.uuid)
+        assert_nothing_left(connection, driver, guest)
 
 
-def test_a_guest_takes_to_the_cpus_of_the_host_that_it_goes_to(
+def test_migrated_guest_runs_on_the_destinations_cpus(
     make_host: MakeHost,  # noqa: F811
     images: Images,
     cpus: list[int],
 ) -> None:
-    """While it runs."""
+    """The guest moves while it runs."""
     here = make_host("here", hosts.HERE, live_migration_uri=hosts.URI, compute__cpu_dedicated_set=str(cpus[0]))
     there = make_host("there", hosts.THERE, live_migration_uri=hosts.URI, compute__cpu_dedicated_set=str(cpus[1]))
     spec = pinned(images, here, cpu_policy="dedicated")
@@ -124,7 +125,7 @@ def test_a_guest_takes_to_the_cpus_of_the_host_that_it_goes_to(
 
 @pytest.fixture
 def large_pages() -> Iterator[None]:
-    """Enough for a guest of 128 MB, while the test runs, and the file system for them where hosts have it."""
+    """Large pages for a guest of 128 MB during the test, and their file system."""
     if not PAGES.exists():
         pytest.skip("this machine has no pages of 2 MiB")
     before, mounted = int(PAGES.read_text()), os.path.ismount(PAGES_MOUNT)
@@ -142,8 +143,8 @@ def large_pages() -> Iterator[None]:
         PAGES.write_text(str(before))
 
 
-def test_a_guest_in_large_pages(connection: Any, directory: Path, images: Images, large_pages: None) -> None:
-    """On a libvirtd that was started when there were some."""
+def test_guest_uses_large_pages(connection: Any, directory: Path, images: Images, large_pages: None) -> None:
+    """The libvirtd was started after the pages were reserved."""
     with hosts.third_host() as run:
         driver = hosts.make_driver(directory / "paged", "paged", hosts.THIRD)
         spec = pinned(images, driver, vcpus=1, mem_page_size="2MB")

@@ -1,4 +1,4 @@
-"""A real guest that tries to reach another, while what lets it in comes and goes; and one that forges an address."""
+"""Real guests with changing security groups, and with a forged address."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not 
 
 DEFAULT = default_group("p")
 
-#: How many pings have come in, ever.
+#: The guest prints the number of pings that it has received.
 SERVES = """
 (while :; do nc -l -p 80 -e /bin/true; done) &
 while :; do echo "pings: $(grep '^Icmp:' /proc/net/snmp | tail -n 1 | cut -d' ' -f10)"; sleep 1; done
 """
-#: A neighbour that is known needs no ARP, which would be dropped too.
+#: The neighbour is static, because ARP requests of a forged address would be dropped, too.
 FORGES = """
 arp -s {server} {mac}
 ip addr flush dev eth0; ip addr add {forged}/24 dev eth0
@@ -48,10 +48,10 @@ def group(name: str, *rules: SecurityGroupRule) -> SecurityGroup:
     return SecurityGroup(id=name, name=name, rules=[*DEFAULT.rules[:2], *rules])
 
 
-def test_a_port_is_opened_and_closed_while_another_guest_tries(
+def test_port_is_opened_and_closed_while_another_guest_tries(
     driver: LibvirtDriver, images: Images, new_vif: NewVif
 ) -> None:
-    """And what comes from a forged address is not heard, whatever is open."""
+    """Packets from a forged address are dropped, whatever the groups allow."""
     mine, other, forged = (msgspec.structs.replace(new_vif(), port_security_enabled=True) for _ in range(3))
     server = guest_spec(images, [mine], hostname="server", user_data=user_data(SERVES))
     values = {"server": mine.address, "mac": mine.mac_address, "own": other.address, "forged": forged.address}
@@ -64,7 +64,7 @@ def test_a_port_is_opened_and_closed_while_another_guest_tries(
     ids = [spec.instance.uuid for spec in (server, client)]
 
     def let_in(*groups: SecurityGroup) -> None:
-        known = {each.id: each for each in (shut, *groups)}
+        known = {group.id: group for group in (shut, *groups)}
         driver.set_port_filters(PortFilters(groups=known, instances={ids[0]: list(known), ids[1]: ["shut"]}))
 
     boot(driver, server)
@@ -81,12 +81,12 @@ def test_a_port_is_opened_and_closed_while_another_guest_tries(
         return _TRY.findall(whole_lines(driver, ids[1]))
 
     def wait_for_answer(answer: str) -> None:
-        """All tries that begin from now on end so."""
+        """Wait until all new attempts have this result."""
         before = len(tries()) + 1
         found = wait_for(
             f"three tries that end with {answer}", lambda: tries()[before:][:3] if len(tries()) >= before + 3 else []
         )
-        assert [each for _, each in found] == [answer] * 3
+        assert [result for _, result in found] == [answer] * 3
 
     wait_for_answer("no")
     assert pings() == "2", "those of the forged address did not come in"

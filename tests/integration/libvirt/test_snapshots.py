@@ -1,4 +1,4 @@
-"""Images of real guests' disks: looked at with qemu-img, and booted."""
+"""Images of real guests' disks, inspected by qemu-img and booted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READ = 'echo "marker is $(busybox dd if=/dev/vda bs=512 skip=100 count=1 2>/dev/
 
 @pytest.fixture
 def target(directory: Path, driver: LibvirtDriver) -> Iterator[Path]:
-    """A file that the snapshot goes to; nothing else stays in its directory."""
+    """Target file of a snapshot. Nothing else may remain in its directory."""
     path = Path(snapshots_path(driver.conf, driver.host))
     path.mkdir(parents=True)
     path.chmod(0o711)
@@ -36,7 +36,7 @@ def target(directory: Path, driver: LibvirtDriver) -> Iterator[Path]:
 
 
 def go_on() -> None:
-    """Nobody wants it to end."""
+    """Return, so that the snapshot continues."""
 
 
 def info(path: Path) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def info(path: Path) -> dict[str, Any]:
 
 
 def image_of(path: Path, images: Images) -> Image:
-    """As Nova has it: with the properties of the image that its server was made of."""
+    """Return the image with the properties that it would have in Nova."""
     assert (info(path)["format"], info(path).get("backing-filename")) == ("qcow2", None)
     assert subprocess.run(["qemu-img", "check", "-q", str(path)], check=False).returncode == 0
     return make_image(path, "qcow2", properties=images.ami.properties)
@@ -58,7 +58,7 @@ def mirrors(connection: Any, instance_uuid: str) -> list[ET.Element]:
 
 
 def says_its_marker(driver: LibvirtDriver, images: Images, image: Image) -> str:
-    """What a new guest, made of the image, finds in it."""
+    """Boot a new guest from the image, and return the marker that it finds."""
     spec = guest_spec(images, [], image=image, hostname="second", config_drive=True, user_data=user_data(READ))
     boot(driver, spec)
     assert guest_lines(driver, spec.instance.uuid)[0][0] == spec.instance.uuid
@@ -74,7 +74,7 @@ def writer(driver: LibvirtDriver, images: Images) -> SpawnSpec:
     return spec
 
 
-def test_a_snapshot_of_a_running_guest_boots_with_what_it_had_written(
+def test_snapshot_of_a_running_guest_boots_with_its_data(
     connection: Any, driver: LibvirtDriver, images: Images, target: Path
 ) -> None:
     spec = writer(driver, images)
@@ -103,7 +103,7 @@ def off(driver: LibvirtDriver, instance_uuid: str) -> None:
         (LibvirtDriver.suspend, PowerState.SHUTDOWN),
     ],
 )
-def test_a_snapshot_leaves_the_guest_as_it_is(
+def test_snapshot_leaves_the_guest_unchanged(
     connection: Any,
     driver: LibvirtDriver,
     images: Images,
@@ -121,10 +121,10 @@ def test_a_snapshot_leaves_the_guest_as_it_is(
 
 
 class Enough(Exception):
-    """Raised in the middle."""
+    """Raised by the check to cancel a snapshot."""
 
 
-def test_what_is_ended_in_the_middle_leaves_nothing(
+def test_cancelled_snapshot_leaves_nothing(
     connection: Any, driver: LibvirtDriver, images: Images, target: Path
 ) -> None:
     spec = guest_spec(images, [], hostname="ended")
@@ -143,7 +143,7 @@ def test_what_is_ended_in_the_middle_leaves_nothing(
     driver.destroy(spec.instance.uuid)
 
 
-def test_the_copy_of_a_killed_daemon_ends_with_its_next_start(
+def test_copy_of_a_killed_daemon_ends_at_its_next_start(
     connection: Any, make_driver: MakeDriver, driver: LibvirtDriver, images: Images, target: Path
 ) -> None:
     spec = guest_spec(images, [], hostname="killed")

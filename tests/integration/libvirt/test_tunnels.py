@@ -1,4 +1,4 @@
-"""Guests of two libvirt hosts on one network: each gets its address from its own host, and they meet by VXLAN."""
+"""Guests of two libvirt hosts on one network: each gets its address from its own host, and VXLAN connects them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def remote_boot(there: Remote, spec: SpawnSpec) -> None:
     there.ask("boot", instance=spec.instance, vifs=spec.vifs, image=spec.image, images=spec.images)
 
 
-def test_a_port_is_opened_and_closed_to_a_guest_of_another_host(
+def test_port_is_opened_and_closed_to_a_guest_of_another_host(
     here: LibvirtDriver, there: Remote, images: Images, wide: Network
 ) -> None:
     mine, other = port(wide, 1), port(wide, 2)
@@ -89,30 +89,30 @@ def test_a_port_is_opened_and_closed_to_a_guest_of_another_host(
     device = f"nlvx{wide.vni}"
 
     def let_in(*open_to_all: Any) -> None:
-        """What the conductor tells both hosts."""
-        known = {each.id: each for each in (group("shut"), *open_to_all)}
-        told = PortFilters(groups=known, instances={ids[0]: ["shut"], ids[1]: list(known)})
-        here.set_port_filters(msgspec.structs.replace(told, peers={wide.id: [hosts.THERE]}))
-        there.ask("filters", filters=msgspec.structs.replace(told, peers={wide.id: [hosts.HERE]}))
+        """Set the filters and peers on both hosts."""
+        known = {member.id: member for member in (group("shut"), *open_to_all)}
+        filters = PortFilters(groups=known, instances={ids[0]: ["shut"], ids[1]: list(known)})
+        here.set_port_filters(msgspec.structs.replace(filters, peers={wide.id: [hosts.THERE]}))
+        there.ask("filters", filters=msgspec.structs.replace(filters, peers={wide.id: [hosts.HERE]}))
 
     def answers() -> list[tuple[str, str]]:
         return TRY.findall(whole_lines(here, ids[0]))
 
     def wait_for_answer(answer: str) -> None:
-        """All tries that begin from now on end so."""
+        """Wait until all new attempts have this result."""
         before = len(answers()) + 1
         found = wait_for(
             f"three tries that end with {answer}",
             lambda: answers()[before:][:3] if len(answers()) >= before + 3 else [],
         )
-        assert [each for _, each in found] == [answer] * 3
+        assert [result for _, result in found] == [answer] * 3
 
     remote_boot(there, server)
     boot(here, client)
     let_in()
     assert guest_lines(here, ids[0])[0][2] == mine.address
-    said = wait_for("the server's line", lambda: GUEST_LINE.findall(there.ask("console", uuid=ids[1])))
-    assert said == [(ids[1], "server", other.address)]
+    lines = wait_for("the server's line", lambda: GUEST_LINE.findall(there.ask("console", uuid=ids[1])))
+    assert lines == [(ids[1], "server", other.address)]
     assert "mtu 1450" in wait_for("its MTU", lambda: re.findall("mtu [0-9]+", there.ask("console", uuid=ids[1])))
     assert os.path.exists(f"/sys/class/net/{device}") and device in there.ask("links")
     wait_for_answer("no")

@@ -1,4 +1,4 @@
-"""Volumes of real guests: booted from, attached to and detached from a guest that runs, read by another one."""
+"""Volumes of real guests: boot, attach, detach, and read by another guest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from tests.integration.libvirt.test_moves import (  # noqa: F401 fixtures
     second_host,
 )
 
-#: Waits for a disk with the serial number, says what is on it and its size, leaves a mark, and says when it is gone.
+#: The guest waits for a disk with the serial number, prints its content and size, writes a mark, and prints its
+#: removal.
 WATCHES = """
 while :; do
     for disk in /sys/class/block/vd[a-z]; do
@@ -90,41 +91,43 @@ def watching(images: Images, volume_id: str, name: str, **changes: Any) -> Spawn
     return guest_spec(images, [], config_drive=True, user_data=scripts.user_data(script), **changes)
 
 
-def says(driver: LibvirtDriver, spec: SpawnSpec, text: str) -> None:
+def wait_for_line(driver: LibvirtDriver, spec: SpawnSpec, text: str) -> None:
     wait_for(f"{text!r} on the console", lambda: text in driver.get_console_output(spec.instance.uuid, None))
 
 
-def test_attach_write_detach_and_read_elsewhere(driver: LibvirtDriver, images: Images, volumes: LocalVolumes) -> None:
+def test_volume_is_attached_written_detached_and_read_elsewhere(
+    driver: LibvirtDriver, images: Images, volumes: LocalVolumes
+) -> None:
     volume_id = make_volume(volumes)
     path = volumes.require(volume_id)
     one, two = watching(images, volume_id, "one"), watching(images, volume_id, "two")
     driver.spawn(one)
     driver.spawn(two)
-    says(driver, one, "nova-lite-guest: instance=")
+    wait_for_line(driver, one, "nova-lite-guest: instance=")
     driver.attach_volume(one.instance.uuid, device(volume_id, "/dev/vdc"), path)
     driver.attach_volume(one.instance.uuid, device(volume_id, "/dev/vdc"), path)
-    says(driver, one, f"volume: nothing, sectors {GIB // 512}")
-    says(driver, one, "volume marked")
+    wait_for_line(driver, one, f"volume: nothing, sectors {GIB // 512}")
+    wait_for_line(driver, one, "volume marked")
 
     volumes.extend(volume_id, 2)
     driver.extend_volume(one.instance.uuid, volume_id, 2 * GIB)
-    says(driver, one, f"volume has {2 * GIB // 512} sectors")
+    wait_for_line(driver, one, f"volume has {2 * GIB // 512} sectors")
 
     driver.detach_volume(one.instance.uuid, volume_id, 60)
     driver.detach_volume(one.instance.uuid, volume_id, 60)
-    says(driver, one, "volume released")
+    wait_for_line(driver, one, "volume released")
 
-    says(driver, two, "nova-lite-guest: instance=")
+    wait_for_line(driver, two, "nova-lite-guest: instance=")
     driver.power_off(two.instance.uuid, 0)
     driver.attach_volume(two.instance.uuid, device(volume_id, "/dev/vdc"), path)
     driver.power_on(two.instance.uuid)
-    says(driver, two, f"volume: marked-by-one, sectors {2 * GIB // 512}")
+    wait_for_line(driver, two, f"volume: marked-by-one, sectors {2 * GIB // 512}")
     driver.destroy(two.instance.uuid)
     assert volumes.require(volume_id) == path, "a guest's end takes no volume along"
 
 
-def test_boot_from_a_volume(driver: LibvirtDriver, images: Images, volumes: LocalVolumes) -> None:
-    """Of an image: what the guest has written is there when another guest boots from the same volume."""
+def test_guest_boots_from_a_volume(driver: LibvirtDriver, images: Images, volumes: LocalVolumes) -> None:
+    """The volume is made from an image. Another guest that boots from it finds the data of the first one."""
     volume_id = make_volume(volumes, image=images.disk)
     for found in ("nothing", "marked-by-a-guest"):
         plain = guest_spec(images, [], images.disk, config_drive=True, user_data=scripts.user_data(scripts.MARKS))
@@ -133,14 +136,13 @@ def test_boot_from_a_volume(driver: LibvirtDriver, images: Images, volumes: Loca
         spec = msgspec.structs.replace(plain, instance=instance, volumes={volume_id: volumes.require(volume_id)})
         driver.spawn(spec)
         assert driver.get_info(spec.instance.uuid).power_state == PowerState.RUNNING
-        says(driver, spec, f"on disk: {found}, sectors {GIB // 512}")
-        says(driver, spec, "mark written")
+        wait_for_line(driver, spec, f"on disk: {found}, sectors {GIB // 512}")
+        wait_for_line(driver, spec, "mark written")
         driver.destroy(spec.instance.uuid)
 
 
-def test_a_live_migration_takes_volumes_along(make_host: MakeHost, images: Images, volumes: LocalVolumes) -> None:  # noqa: F811
-    """One that it boots from, whose bytes are not copied, and one beside it; what it writes at the destination is in
-    the same file."""
+def test_live_migration_includes_volumes(make_host: MakeHost, images: Images, volumes: LocalVolumes) -> None:  # noqa: F811
+    """The content of volumes is not copied. Writes at the destination go to the same files."""
     options = {"live_migration_uri": hosts.URI}
     here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)
     root_id, data_id = make_volume(volumes, image=images.disk), make_volume(volumes)
@@ -151,10 +153,10 @@ def test_a_live_migration_takes_volumes_along(make_host: MakeHost, images: Image
     )
     devices = [device(root_id, "/dev/vda", boot_index=0), device(data_id, "/dev/vdc")]
     instance = msgspec.structs.replace(plain.instance, block_devices=devices)
-    paths = {each: volumes.require(each) for each in (root_id, data_id)}
+    paths = {volume_id: volumes.require(volume_id) for volume_id in (root_id, data_id)}
     spec = msgspec.structs.replace(plain, instance=instance, volumes=paths)
     here.spawn(spec)
-    says(here, spec, "volume marked")
+    wait_for_line(here, spec, "volume marked")
     wait_for_count(here, spec, 10)
 
     moved = arriving(spec, 2)
@@ -162,7 +164,7 @@ def test_a_live_migration_takes_volumes_along(make_host: MakeHost, images: Image
     wait_for_count(there, spec, counts(there, spec)[-1][0] + 10 if counts(there, spec) else 20)
     here.destroy(spec.instance.uuid)
     there.detach_volume(spec.instance.uuid, data_id, 60)
-    says(there, spec, "volume released")
+    wait_for_line(there, spec, "volume released")
     with open(paths[data_id], "rb") as file:
         file.seek(1024 * 512)
         assert file.read(12) == b"marked-by-it"
@@ -175,31 +177,31 @@ def marks(path: str) -> str:
         return file.read(32).rstrip(b"\0\n").decode()
 
 
-def test_copied_and_swapped_while_the_guest_writes(
+def test_volumes_are_copied_and_swapped_while_the_guest_writes(
     driver: LibvirtDriver, images: Images, volumes: LocalVolumes
 ) -> None:
-    """Two volumes are copied at one moment; one then takes the place of another, is grown, and is what the guest has
-    after it was off and on."""
+    """Two volumes are copied at one moment. Then a new volume replaces one of them, is extended, and stays after a
+    restart."""
     old_id, other_id, new_id = (make_volume(volumes) for _ in range(3))
     volumes.extend(new_id, 2)
     spec = watching(images, old_id, "it")
     driver.spawn(spec)
     uuid_ = spec.instance.uuid
-    says(driver, spec, "nova-lite-guest: instance=")
+    wait_for_line(driver, spec, "nova-lite-guest: instance=")
     old = device(old_id, "/dev/vdc")
     driver.attach_volume(uuid_, old, volumes.require(old_id))
     driver.attach_volume(uuid_, device(other_id, "/dev/vdd"), volumes.require(other_id))
-    says(driver, spec, "volume marked")
+    wait_for_line(driver, spec, "volume marked")
 
     def copy(parts: Mapping[str, str]) -> None:
-        copies = {each: (volumes.require(each), part) for each, part in parts.items()}
+        copies = {volume_id: (volumes.require(volume_id), part) for volume_id, part in parts.items()}
         driver.copy_volumes(uuid_, copies, lambda: None)
 
-    wanted = {old_id: str(uuid.uuid4()), other_id: str(uuid.uuid4())}
-    volumes.create_snapshots_in_use(wanted, copy)
-    again = make_volume(volumes, source_snapshot=wanted[old_id])
+    snapshots = {old_id: str(uuid.uuid4()), other_id: str(uuid.uuid4())}
+    volumes.create_snapshots_in_use(snapshots, copy)
+    again = make_volume(volumes, source_snapshot=snapshots[old_id])
     assert (marks(volumes.require(again)), driver.get_info(uuid_).power_state) == ("marked-by-it", PowerState.RUNNING)
-    assert marks(volumes.require(make_volume(volumes, source_snapshot=wanted[other_id]))) == ""
+    assert marks(volumes.require(make_volume(volumes, source_snapshot=snapshots[other_id]))) == ""
 
     calls: list[str] = []
     path = volumes.require(new_id)
@@ -213,27 +215,27 @@ def test_copied_and_swapped_while_the_guest_writes(
     driver.swap_volume(uuid_, old, new_id, path, 2 * GIB, lambda: None, lambda: calls.append("copied"))
     driver.swap_volume(uuid_, old, new_id, path, 2 * GIB, lambda: None, lambda: calls.append("again"))
     assert (calls, driver.end_swap(uuid_, old_id, new_id, 2 * GIB), marks(path)) == (["copied"], True, "marked-by-it")
-    says(driver, spec, f"volume has {2 * GIB // 512} sectors")
+    wait_for_line(driver, spec, f"volume has {2 * GIB // 512} sectors")
 
     driver.attach_volume(uuid_, device(old_id, "/dev/vdc"), volumes.require(old_id))
     driver.detach_volume(uuid_, old_id, 60)
     driver.detach_volume(uuid_, new_id, 60)
-    says(driver, spec, "volume released")
+    wait_for_line(driver, spec, "volume released")
     driver.detach_volume(uuid_, other_id, 60)
 
 
-def test_rescue_of_a_guest_that_boots_from_a_volume(
+def test_guest_that_boots_from_a_volume_is_rescued(
     connection: Any, driver: LibvirtDriver, images: Images, volumes: LocalVolumes
 ) -> None:
-    """The volume stays vda, with what the guest wrote to it; the rescue system boots from a disk of its own, and the
-    guest from its volume again."""
+    """The volume stays vda with the guest's data. The rescue system boots from its own disk, then the guest from its
+    volume."""
     volume_id = make_volume(volumes, image=images.disk)
     plain = guest_spec(images, [], images.disk, config_drive=True, user_data=scripts.user_data(scripts.MARKS))
     root = device(volume_id, "/dev/vda", boot_index=0)
     instance = msgspec.structs.replace(plain.instance, block_devices=[root])
     spec = msgspec.structs.replace(plain, instance=instance, volumes={volume_id: volumes.require(volume_id)})
     driver.spawn(spec)
-    says(driver, spec, "mark written")
+    wait_for_line(driver, spec, "mark written")
     properties = {"hw_rescue_bus": "scsi", "hw_rescue_device": "disk"}
     stable = msgspec.structs.replace(images.disk, properties={**images.disk.properties, **properties})
     driver.rescue(msgspec.structs.replace(spec, image=stable), 0)
@@ -244,7 +246,7 @@ def test_rescue_of_a_guest_that_boots_from_a_volume(
         if disk.find("readonly") is None
     ]
     assert boots == [(volume_id, "vda", False), (None, "sda", True)]
-    says(driver, spec, "on disk: marked-by-a-guest")
+    wait_for_line(driver, spec, "on disk: marked-by-a-guest")
     driver.unrescue(instance.uuid)
     assert driver.get_info(instance.uuid).power_state == PowerState.RUNNING
     wait_for(

@@ -1,4 +1,4 @@
-"""A host and its guests as network namespaces: real packets and the kernel's own filter, and nobody else's network."""
+"""A host and its guests as network namespaces: real packets and the kernel's own filter, without other networks."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ selector = selectors.DefaultSelector()
 for port in sys.argv[1:]:
     tcp, udp = socket.create_server(("0.0.0.0", int(port))), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.bind(("0.0.0.0", int(port)))
-    for each in tcp, udp:
-        selector.register(each, selectors.EVENT_READ)
+    for server in tcp, udp:
+        selector.register(server, selectors.EVENT_READ)
 print("serving", flush=True)
 while True:
     for key, _ in selector.select():
@@ -48,8 +48,11 @@ while True:
 
 
 def within_patience(attempt: Callable[[], bool]) -> bool:
-    """Whether one of several attempts succeeds. After one that was in vain the kernel may still hold that there is no
-    such neighbour, and a busy machine may be late with a packet. What is to fail is tried once."""
+    """Check whether one of several attempts succeeds.
+
+    After a failure the kernel may still regard a neighbour as missing, and a busy machine may delay a packet. Attempts
+    that are expected to fail are made once.
+    """
     deadline = time.monotonic() + PATIENCE
     while not (succeeded := attempt()) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -63,7 +66,7 @@ def run(*command: str, text: str | None = None) -> str:
 
 
 class Room:
-    """Namespaces of one test: a host with a bridge, guests on it, and somebody outside whom the host routes to."""
+    """Namespaces of one test: a host with a bridge, guests on it, and an outside machine that the host routes to."""
 
     def __init__(self) -> None:
         self.name = f"nlt{uuid.uuid4().hex[:6]}"
@@ -97,7 +100,7 @@ class Room:
         self.in_space(space, "ip", "route", "add", "10.9.0.0/24", "via", "192.0.2.1")
 
     def guest(self, name: str, number: int) -> VIF:
-        """One at 10.9.0.``number``."""
+        """Add a guest with the address 10.9.0.``number``."""
         vif = VIF(
             id=str(uuid.uuid4()),
             mac_address=f"fa:16:3e:00:00:{number:02x}",
@@ -126,19 +129,19 @@ class Room:
         assert server.stdout.readline() == "serving\n"
 
     def reaches(self, who: str, address: str, port: int) -> bool:
-        """Whether a TCP connection comes to be."""
+        """Check whether a TCP connection is established."""
         return within_patience(lambda: not self.cut_off(who, address, port))
 
     def cut_off(self, who: str, address: str, port: int) -> bool:
-        """Whether one attempt at a TCP connection fails."""
+        """Check whether one attempt at a TCP connection fails."""
         return self._asks(_CONNECT, who, address, port) is None
 
     def answered(self, who: str, address: str, port: int) -> bool:
-        """Whether a datagram is answered."""
+        """Check whether a datagram is answered."""
         return within_patience(lambda: not self.unanswered(who, address, port))
 
     def unanswered(self, who: str, address: str, port: int) -> bool:
-        """Whether one datagram gets no answer."""
+        """Check whether one datagram remains unanswered."""
         return self._asks(_TALK, who, address, port) != "heard\n"
 
     def _asks(self, script: str, who: str, address: str, port: int) -> str | None:

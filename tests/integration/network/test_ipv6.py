@@ -1,4 +1,4 @@
-"""IPv6 beside IPv4, on real packets: groups, and guests that say they were somebody else."""
+"""IPv6 and IPv4 with real packets: groups, and guests that announce forged addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DUAL = msgspec.structs.replace(NETWORK, cidr6="fd00:9::/64")
 ECHO = SecurityGroupRule(id="r", security_group_id="echo", ethertype="IPv6", protocol="icmp", port_range_min=128)
 SHUT = SecurityGroup(id="shut", name="shut", rules=default_group("p").rules[:2])
 
-#: To all on the link: where an address is ("neighbour"), or that there is a way out here ("router").
+#: The guest announces to the whole link an address ("neighbour") or itself as a router ("router").
 _SAYS = """
 import socket, struct, sys
 kind, target, mac = sys.argv[1], socket.inet_pton(socket.AF_INET6, sys.argv[2]), bytes.fromhex(sys.argv[3])
@@ -34,7 +34,7 @@ with socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6) as s
 
 
 def dual(room: Room, name: str, number: int) -> VIF:
-    """A guest with the address that it makes of its MAC address."""
+    """Add a guest with the address that is derived from its MAC address."""
     vif = room.guest(name, number)
     more = ipv6.further(DUAL, ipv6.address_on(DUAL, vif.mac_address))
     room.guests[name] = vif = msgspec.structs.replace(vif, network=DUAL, more=more)
@@ -47,10 +47,12 @@ def address(vif: VIF) -> str:
 
 
 def apply(room: Room, **members: list[SecurityGroup]) -> None:
-    groups = {each.id: each for mine in members.values() for each in mine}
-    filters = PortFilters(groups=groups, instances={name: [each.id for each in mine] for name, mine in members.items()})
-    for each in groups.values():
-        each.members = [address(room.guests[name]) for name, mine in members.items() if each in mine]
+    groups = {group.id: group for mine in members.values() for group in mine}
+    filters = PortFilters(
+        groups=groups, instances={name: [group.id for group in mine] for name, mine in members.items()}
+    )
+    for group in groups.values():
+        group.members = [address(room.guests[name]) for name, mine in members.items() if group in mine]
     text = ruleset("t", {name: [vif] for name, vif in room.guests.items()}, filters)
     room.in_space(room.host, "nft", "-f", "-", text=text)
     switches = ("nf_call_iptables", "1", "nf_call_ip6tables", "1")
@@ -62,24 +64,24 @@ def pinged(room: Room, who: str, to: str) -> bool:
 
 
 def unpinged(room: Room, who: str, to: str) -> bool:
-    """Whether one ping gets no answer."""
+    """Check whether one ping remains unanswered."""
     script = f"ping -6 -c 1 -W 1 {to} >/dev/null 2>&1 && echo yes || echo no"
     return room.in_space(room.space(who), "sh", "-c", script) == "no\n"
 
 
-def says(room: Room, who: str, kind: str, about: str) -> None:
+def announce(room: Room, who: str, kind: str, about: str) -> None:
     mac_address = room.guests[who].mac_address.replace(":", "")
     room.in_space(room.space(who), sys.executable, "-c", _SAYS, kind, about, mac_address)
 
 
 def believed(check: Callable[[], bool], say: Callable[[], None]) -> bool:
-    """Whether what is said twice is true then. The link takes no notice of time, so what is heard is heard at once."""
+    """Check whether an announcement, sent twice, has an effect. The link has no delay, so the effect is immediate."""
     say()
     say()
     return check()
 
 
-def test_a_guest_is_reached_by_what_its_groups_let_in(room: Room) -> None:
+def test_guest_is_reachable_as_its_groups_allow(room: Room) -> None:
     a, b = dual(room, "a", 10), dual(room, "b", 11)
     room.in_space(room.host, "ip", "-6", "address", "add", "fd00:9::1/64", "dev", BRIDGE, "nodad")
     wait_for("both are there", lambda: pinged(room, "b", address(a)) and pinged(room, "host", address(b)))
@@ -100,7 +102,7 @@ def test_a_guest_is_reached_by_what_its_groups_let_in(room: Room) -> None:
     assert unpinged(room, "b", address(a))
 
 
-def test_no_guest_says_where_anothers_address_is(room: Room) -> None:
+def test_guest_cannot_announce_the_address_of_another(room: Room) -> None:
     a, _ = dual(room, "a", 10), dual(room, "b", 11)
     c = dual(room, "c", 12)
     wait_for("b knows a", lambda: pinged(room, "b", address(a)))
@@ -110,7 +112,7 @@ def test_no_guest_says_where_anothers_address_is(room: Room) -> None:
         return str(known[0].get("lladdr"))
 
     def forge() -> None:
-        says(room, "c", "neighbour", address(a))
+        announce(room, "c", "neighbour", address(a))
 
     assert where() == a.mac_address
     wait_for("nobody looks", lambda: believed(lambda: where() == c.mac_address, forge))
@@ -118,11 +120,11 @@ def test_no_guest_says_where_anothers_address_is(room: Room) -> None:
     apply(room, a=[SHUT, SecurityGroup(id="echo", name="echo", rules=[ECHO])], b=[SHUT], c=[SHUT])
     assert pinged(room, "b", address(a))
     assert not believed(lambda: where() != a.mac_address, forge)
-    says(room, "a", "neighbour", address(a))
+    announce(room, "a", "neighbour", address(a))
     assert pinged(room, "b", address(a))
 
 
-def test_no_guest_is_a_router(room: Room) -> None:
+def test_guest_cannot_act_as_a_router(room: Room) -> None:
     dual(room, "b", 11)
     dual(room, "c", 12)
 
@@ -130,7 +132,7 @@ def test_no_guest_is_a_router(room: Room) -> None:
         return room.in_space(room.space("b"), "ip", "-6", "route", "show", "default")
 
     def offer() -> None:
-        says(room, "c", "router", "::")
+        announce(room, "c", "router", "::")
 
     wait_for("c speaks", lambda: believed(lambda: bool(routes()), offer))
     room.in_space(room.space("b"), "ip", "-6", "route", "flush", "default")

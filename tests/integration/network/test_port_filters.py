@@ -1,4 +1,4 @@
-"""The rules that hosts make of security groups, on real packets."""
+"""The rules of security groups with real packets."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def tcp(port: int, **values: object) -> SecurityGroupRule:
 def apply(
     room: Room, groups: list[SecurityGroup], floating: dict[str, str] | None = None, **members: list[str]
 ) -> None:
-    """``members``: of each guest, the groups; ``floating``: its address outside."""
-    filters = PortFilters(groups={each.id: each for each in groups}, instances=members)
-    for each in groups:
-        each.members = [room.guests[name].address for name, mine in members.items() if each.id in mine]
+    """Apply the groups. ``members``: groups by guest; ``floating``: outside address by guest."""
+    filters = PortFilters(groups={group.id: group for group in groups}, instances=members)
+    for group in groups:
+        group.members = [room.guests[name].address for name, mine in members.items() if group.id in mine]
     ports = {name: [vif] for name, vif in room.guests.items()}
     leads = {address: room.guests[name] for name, address in (floating or {}).items()}
     text = ruleset("t", ports, filters) + floating_ruleset("t", leads)
     room.in_space(room.host, "nft", "-f", "-", text=text)
 
 
-def test_a_port_is_opened_and_closed_for_everybody(room: Room) -> None:
-    """From another guest on the bridge, from the host itself and from outside."""
+def test_port_is_opened_and_closed_for_everybody(room: Room) -> None:
+    """The attempts come from another guest, from the host, and from outside."""
     a, _ = room.guest("a", 10), room.guest("b", 11)
     room.serve("a", 80, 81)
     everybody = ("b", "host", "out")
@@ -55,7 +55,7 @@ def test_a_port_is_opened_and_closed_for_everybody(room: Room) -> None:
     assert all(room.cut_off(who, a.address, 80) for who in everybody)
 
 
-def test_what_a_guest_asks_for_is_answered(room: Room) -> None:
+def test_replies_reach_the_guest(room: Room) -> None:
     a = room.guest("a", 10)
     room.serve("out", 53)
     room.serve("host", 54)
@@ -81,7 +81,7 @@ def test_rules_by_address_and_by_group(room: Room) -> None:
     assert b.address in friends.members
 
 
-def test_what_guests_reach(room: Room) -> None:
+def test_egress_rules_limit_what_guests_reach(room: Room) -> None:
     room.guest("a", 10)
     room.serve("out", 80, 81)
     only = SecurityGroup(id="only", name="only", rules=[tcp(80, direction="egress", remote_ip_prefix=f"{OUTSIDE}/32")])
@@ -90,7 +90,7 @@ def test_what_guests_reach(room: Room) -> None:
     assert room.cut_off("a", OUTSIDE, 81)
 
 
-def test_a_port_of_which_nothing_is_known_is_shut(room: Room) -> None:
+def test_port_without_filters_is_blocked(room: Room) -> None:
     a = room.guest("a", 10)
     room.serve("a", 80)
     apply(room, [], a=[])
@@ -106,8 +106,8 @@ def test_broadcasts_of_guests_reach_nobody(room: Room) -> None:
     assert room.unanswered("b", "10.9.0.255", 9999)
 
 
-def test_a_floating_address_leads_in_and_out(room: Room) -> None:
-    """Groups hold for what comes by it; outside, the guest is known by it."""
+def test_floating_address_works_in_both_directions(room: Room) -> None:
+    """Groups apply to incoming connections. Outgoing ones have the floating address."""
     room.guest("a", 10)
     floating = "192.0.2.50"
     room.in_space(room.host, "ip", "address", "add", f"{floating}/32", "dev", "lo")
@@ -128,7 +128,7 @@ def test_a_floating_address_leads_in_and_out(room: Room) -> None:
 
 
 def test_ping_has_type_and_code(room: Room) -> None:
-    """As rules of ICMP have them in place of ports."""
+    """ICMP rules have them in place of ports."""
     a = room.guest("a", 10)
     echo = group("echo", rule(protocol="icmp", port_range_min=8, port_range_max=0))
     other = group("other", rule(protocol="icmp", port_range_min=13))
@@ -157,18 +157,18 @@ def pinged(room: Room, address: str, who: str = "out") -> bool:
 
 
 def unpinged(room: Room, address: str, who: str = "out") -> bool:
-    """Whether one ping gets no answer."""
+    """Check whether one ping remains unanswered."""
     return room.in_space(room.space(who), sys.executable, "-c", _PING, address) != "0\n"
 
 
-def test_a_bridge_is_told_to_show_its_packets(room: Room) -> None:
-    """Whatever the machine's default is."""
+def test_bridge_is_configured_to_show_its_packets(room: Room) -> None:
+    """The machine's default does not matter."""
     a = room.guest("a", 10)
     room.guest("b", 11)
     room.serve("a", 80)
     room.in_space(room.host, "sysctl", "-q", "-w", "net.bridge.bridge-nf-call-iptables=0")
     apply(room, [group("shut")], a=["shut"], b=["shut"])
     assert room.reaches("b", a.address, 80), "nobody looks"
-    script = f"from nova_lite.virt.libvirt import security_groups; security_groups.show_packets_of({BRIDGE!r})"
+    script = f"from nova_lite.virt.libvirt.net import security_groups; security_groups.show_packets_of({BRIDGE!r})"
     room.in_space(room.host, sys.executable, "-c", script)
     assert room.cut_off("b", a.address, 80)

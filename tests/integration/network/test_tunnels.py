@@ -1,4 +1,4 @@
-"""Two hosts whose guests meet on a network with a VNI: the kernel's VXLAN, and what keeps hosts and forgers out."""
+"""Two hosts whose guests are on one network with a VNI: the kernel's VXLAN, and protection against forgeries."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from tests.integration.network.test_port_filters import pinged, tcp, unpinged
 WIDE = msgspec.structs.replace(NETWORK, vni=77, mtu=1450)
 TABLE = "nova_lite_tunnels_t"
 
-#: What a compute daemon does there.
+#: Program that acts as a compute daemon there.
 _DRIVE = """
 import json, sys
 from types import SimpleNamespace
 import msgspec
 from nova_lite.objects import VIF
 from nova_lite.virt.libvirt.net.tunnels import Tunnels
-wanted = json.load(sys.stdin)
-conf = SimpleNamespace(my_ip="127.0.0.1", vxlan=SimpleNamespace(local_ip=wanted["local_ip"], dstport=4789))
-tunnels = Tunnels(conf, "t", wanted["directory"])
-vifs = msgspec.convert(wanted["vifs"], list[VIF])
+settings = json.load(sys.stdin)
+conf = SimpleNamespace(my_ip="127.0.0.1", vxlan=SimpleNamespace(local_ip=settings["local_ip"], dstport=4789))
+tunnels = Tunnels(conf, "t", settings["directory"])
+vifs = msgspec.convert(settings["vifs"], list[VIF])
 tunnels.prepare({"i": vifs} if vifs else {})
 if vifs:
     tunnels.plug("i", vifs)
-    tunnels.set(wanted["peers"])
-if wanted["unplug"]:
+    tunnels.set(settings["peers"])
+if settings["unplug"]:
     tunnels.unplug("i")
 """
-#: A frame of somebody else's within VXLAN: a datagram for port 9999.
+#: A forged frame within VXLAN: a datagram for port 9999.
 _FORGE = """
 import socket, struct, sys
 to, vni, mac, address = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3].replace(":", "")), sys.argv[4]
@@ -84,18 +84,18 @@ class Host(Room):
         return self.guests[name]
 
     def span(self, *peers: str, unplug: bool = False) -> None:
-        wanted = {
+        settings = {
             "local_ip": self.local_ip,
             "directory": str(self._directory),
             "vifs": msgspec.to_builtins(list(self.guests.values())),
             "peers": {WIDE.id: list(peers)},
             "unplug": unplug,
         }
-        self.in_space(self.host, sys.executable, "-c", _DRIVE, text=json.dumps(wanted))
+        self.in_space(self.host, sys.executable, "-c", _DRIVE, text=json.dumps(settings))
 
     def devices(self) -> set[str]:
         shown = json.loads(self.in_space(self.host, "ip", "-json", "link", "show", "type", "vxlan"))
-        return {each["ifname"] for each in shown if each}
+        return {device["ifname"] for device in shown if device}
 
 
 @pytest.fixture
@@ -116,19 +116,19 @@ def hosts(room: Room, tmp_path: Path) -> Iterator[tuple[Host, Host]]:
 
 
 def filters(host: Host, *groups: SecurityGroup) -> None:
-    """All guests of the host are in these."""
-    known = PortFilters(groups={each.id: each for each in groups}, instances={"i": [each.id for each in groups]})
+    """Set these groups for all guests of the host."""
+    known = PortFilters(groups={group.id: group for group in groups}, instances={"i": [group.id for group in groups]})
     text = ruleset("nova_lite_ports_t", {"i": list(host.guests.values())}, known)
     host.in_space(host.host, "nft", "-f", "-", text=text)
     host.in_space(host.host, "ip", "link", "set", "dev", BRIDGE, "type", "bridge", "nf_call_iptables", "1")
 
 
-def test_guests_of_two_hosts_meet_as_long_as_both_are_there(hosts: tuple[Host, Host]) -> None:
+def test_guests_of_two_hosts_are_connected_while_both_exist(hosts: tuple[Host, Host]) -> None:
     one, two = hosts
     one.wide_guest("a", 10)
     b = two.wide_guest("b", 20)
     two.serve("b", 80)
-    assert one.cut_off("a", b.address, 80), "each is alone"
+    assert one.cut_off("a", b.address, 80), "guests of separate hosts are not connected"
     one.span(two.local_ip)
     two.span(one.local_ip)
     assert one.devices() == two.devices() == {"nlvx77"}
@@ -140,7 +140,7 @@ def test_guests_of_two_hosts_meet_as_long_as_both_are_there(hosts: tuple[Host, H
     assert TABLE not in two.in_space(two.host, "nft", "list", "tables")
     one.span()
     known = json.loads(one.in_space(one.host, "bridge", "-json", "fdb", "show", "dev", "nlvx77"))
-    assert not [each for each in known if each["mac"] == "00:00:00:00:00:00"]
+    assert not [entry for entry in known if entry["mac"] == "00:00:00:00:00:00"]
 
 
 def test_security_groups_hold_across_hosts(hosts: tuple[Host, Host]) -> None:
@@ -162,8 +162,8 @@ def test_security_groups_hold_across_hosts(hosts: tuple[Host, Host]) -> None:
     assert one.cut_off("a", b.address, 80)
 
 
-def test_each_host_is_the_gateway_of_its_own_guests_alone(hosts: tuple[Host, Host]) -> None:
-    """Both have the gateway's address; neither hears of the other, nor of the other's guests."""
+def test_host_is_the_gateway_of_its_own_guests_only(hosts: tuple[Host, Host]) -> None:
+    """The hosts both have the gateway's address. Neither receives packets of the other, or of the other's guests."""
     one, two = hosts
     one.wide_guest("a", 10)
     b = two.wide_guest("b", 20)
@@ -177,7 +177,7 @@ def test_each_host_is_the_gateway_of_its_own_guests_alone(hosts: tuple[Host, Hos
     assert pinged(one, b.address, "a")
 
 
-def test_dhcp_stays_at_home(hosts: tuple[Host, Host]) -> None:
+def test_dhcp_stays_on_the_host(hosts: tuple[Host, Host]) -> None:
     one, two = hosts
     one.wide_guest("a", 10)
     two.wide_guest("b", 20)
@@ -190,9 +190,9 @@ def test_dhcp_stays_at_home(hosts: tuple[Host, Host]) -> None:
 
 
 @pytest.mark.parametrize("guarded", ["hers", "his"])
-def test_a_guest_cannot_send_into_the_tunnel(hosts: tuple[Host, Host], guarded: str) -> None:
-    """What it wraps itself leaves its host, if at all, with its host's address. Where the sender's host would let it
-    out, the receiver's takes it from hosts that have guests on the network alone."""
+def test_guest_cannot_send_into_the_tunnel(hosts: tuple[Host, Host], guarded: str) -> None:
+    """A guest's VXLAN packets have its host's address, if they leave at all. If the sender's host lets them out, the
+    receiver's host accepts them only from hosts that have guests on the network."""
     one, two = hosts
     one.wide_guest("a", 10)
     b = two.wide_guest("b", 20)
@@ -203,14 +203,14 @@ def test_a_guest_cannot_send_into_the_tunnel(hosts: tuple[Host, Host], guarded: 
     one.in_space(one.host, "nft", shared)
     if guarded == "his":
         one.in_space(one.host, "nft", "delete", "table", "inet", TABLE)
-    assert heard(one, two, b) == "nothing"
+    assert received(one, two, b) == "nothing"
     unguarded = one if guarded == "hers" else two
     unguarded.in_space(unguarded.host, "nft", "delete", "table", "inet", TABLE)
-    assert heard(one, two, b) == "forged"
+    assert received(one, two, b) == "forged"
 
 
-def heard(one: Host, two: Host, b: VIF) -> str:
-    """What b hears while a, a guest of the other host, sends."""
+def received(one: Host, two: Host, b: VIF) -> str:
+    """Return what b receives while a, a guest of the other host, sends."""
     command = ["ip", "netns", "exec", two.space("b"), sys.executable, "-c", _HEARS]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as listener:
         assert listener.stdin is not None and listener.stdout is not None

@@ -118,7 +118,7 @@ class NetworkStore(Protocol):
         ...
 
     def usable(self, project_id: str | None) -> list[Network]:
-        """Return the shared networks and the project's own ones that have a subnet, sorted by name."""
+        """Return the shared networks and the project's networks, if they have a subnet, sorted by name."""
         ...
 
     def taken(self, network_id: str, addresses: Collection[str] | None = None) -> set[str]:

@@ -1,4 +1,4 @@
-"""Requests to Neutron's v2.0 API, by keystoneauth."""
+"""Requests to Neutron's v2.0 API with keystoneauth."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nova_lite.conf.neutron import GROUP, register_opts
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds of a call's time that are left to its caller, to write down what came of it.
+#: Seconds of a call's time limit that remain for its caller, to store the result.
 MARGIN = 2.0
 
 
 class NeutronRefusal(Exception):
-    """Neutron says no: ``status``, the ``kind`` of its error, and its sentence."""
+    """Neutron refuses a request. ``kind``: type of its error."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
@@ -30,9 +30,9 @@ class NeutronRefusal(Exception):
 
 
 class NeutronClient:
-    """Several threads may use it. Neutron away, or in trouble of its own, is `NetworkServiceUnavailable`.
+    """Client of Neutron, for use by several threads. Raises `NetworkServiceUnavailable` if Neutron is down or fails.
 
-    Where Neutron is, the catalog of the user in ``[neutron]`` says, or ``endpoint_override``.
+    The URL is ``endpoint_override``, or comes from the catalog of the user in ``[neutron]``.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
@@ -41,20 +41,20 @@ class NeutronClient:
         self._timeout = float(conf.neutron.timeout)
 
     def within(self, seconds: float, started_at: float | None = None) -> NeutronSession:
-        """Requests that all together end within this time, since ``started_at`` (None: since now)."""
+        """Return a session whose requests together end ``seconds`` after ``started_at`` (None: now)."""
         since = time.monotonic() if started_at is None else started_at
         return NeutronSession(self, since + max(seconds - MARGIN, 1.0))
 
     def send(self, method: str, path: str, deadline: float, **options: Any) -> requests.Response:
         left = deadline - time.monotonic()
         if left <= 0:
-            LOG.error("Neutron was too slow: there is no time left for %s %s", method, path)
+            LOG.error("Neutron was too slow: no time is left for %s %s", method, path)
             raise exceptions.NetworkServiceUnavailable()
         point = ("neutron", method.lower(), path.partition("/")[0])
         if failpoints.reach(*point, "before") == failpoints.ERROR:
             raise exceptions.NetworkServiceUnavailable()
         try:
-            answer: requests.Response = self._adapter.request(
+            response: requests.Response = self._adapter.request(
                 f"{self._root()}/v2.0/{path}",
                 method,
                 raise_exc=False,
@@ -63,17 +63,17 @@ class NeutronClient:
                 **options,
             )
         except keystone_errors.ClientException as error:
-            LOG.error("Neutron cannot be asked: %s", error)
+            LOG.error("Request to Neutron failed: %s", error)
             raise exceptions.NetworkServiceUnavailable() from error
-        if answer.status_code >= 500 or answer.status_code in (401, 403):
-            LOG.error("Neutron answers %d to %s %s", answer.status_code, method, path)
+        if response.status_code >= 500 or response.status_code in (401, 403):
+            LOG.error("Neutron returned %d to %s %s", response.status_code, method, path)
             raise exceptions.NetworkServiceUnavailable()
         if failpoints.reach(*point, "after") == failpoints.ERROR:
             raise exceptions.NetworkServiceUnavailable()
-        return answer
+        return response
 
     def _root(self) -> str:
-        """Neutron's URL, without the version that some catalogs have in it."""
+        """Return Neutron's URL, without the version that some catalogs include."""
         root = self._adapter.get_endpoint(skip_discovery=True)
         if not root:
             raise keystone_errors.EndpointNotFound("the catalog has no endpoint of the network service")
@@ -81,22 +81,22 @@ class NeutronClient:
 
 
 class NeutronSession:
-    """Several requests, with one deadline (of the monotonic clock). Refusals are `NeutronRefusal`."""
+    """Sequence of requests with one deadline by the monotonic clock. Raises `NeutronRefusal`."""
 
     def __init__(self, client: NeutronClient, deadline: float) -> None:
         self._client = client
         self._deadline = deadline
 
     def list(self, what: str, **query: Any) -> list[dict[str, Any]]:
-        """``what`` in the plural, with ``_`` for ``-`` as in the answer's key. A list in the query: any of it."""
+        """List resources. ``what``: key of the response, in the plural. A list in the query means any of it."""
         path = what.replace("_", "-")
-        found: list[dict[str, Any]] = self._ask("GET", path, params=query)[what]
+        found: list[dict[str, Any]] = self._request("GET", path, params=query)[what]
         return found
 
     def get(self, what: str, id: str) -> dict[str, Any] | None:
-        """None if there is none (any more)."""
+        """Return a resource, or None if it does not exist."""
         try:
-            found: dict[str, Any] = self._ask("GET", f"{what}s/{id}")[what]
+            found: dict[str, Any] = self._request("GET", f"{what}s/{id}")[what]
         except NeutronRefusal as error:
             if error.status == 404:
                 return None
@@ -104,44 +104,44 @@ class NeutronSession:
         return found
 
     def create(self, what: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        made: dict[str, Any] = self._ask("POST", f"{what}s", json={what: values})[what]
+        made: dict[str, Any] = self._request("POST", f"{what}s", json={what: values})[what]
         return made
 
     def update(self, what: str, id: str, values: Mapping[str, Any], revision: int | None = None) -> dict[str, Any]:
-        """``revision``: refused (412) if it is not what is there any more."""
+        """Update a resource. With a ``revision``, Neutron refuses (412) if the resource has another one."""
         headers = {} if revision is None else {"If-Match": f"revision_number={revision}"}
-        made: dict[str, Any] = self._ask("PUT", f"{what}s/{id}", json={what: values}, headers=headers)[what]
+        made: dict[str, Any] = self._request("PUT", f"{what}s/{id}", json={what: values}, headers=headers)[what]
         return made
 
     def delete(self, what: str, id: str) -> None:
-        """Quiet if there is none."""
+        """Delete a resource. Does nothing if it does not exist."""
         try:
-            self._ask("DELETE", f"{what}s/{id}")
+            self._request("DELETE", f"{what}s/{id}")
         except NeutronRefusal as error:
             if error.status != 404:
                 raise
 
-    def _ask(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        answer = self._client.send(method, path, self._deadline, **options)
-        if answer.status_code >= 400:
-            kind, message = _kind(answer)
-            raise NeutronRefusal(answer.status_code, kind, message or f"Neutron answers {answer.status_code}.")
-        if answer.status_code == 204:
+    def _request(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        response = self._client.send(method, path, self._deadline, **options)
+        if response.status_code >= 400:
+            kind, message = _kind(response)
+            raise NeutronRefusal(response.status_code, kind, message or f"Neutron returned {response.status_code}.")
+        if response.status_code == 204:
             return {}
         try:
-            body = answer.json()
+            body = response.json()
         except ValueError:
             body = None
         if not isinstance(body, dict):
-            LOG.error("Neutron's answer to %s is no JSON object", answer.url)
+            LOG.error("Neutron's response to %s is not a JSON object", response.url)
             raise exceptions.NetworkServiceUnavailable()
         return body
 
 
-def _kind(answer: requests.Response) -> tuple[str, str]:
-    """Type and sentence of an error of Neutron's; empty if it is none."""
+def _kind(response: requests.Response) -> tuple[str, str]:
+    """Return type and message of Neutron's error. Both are empty if the response is not in Neutron's form."""
     try:
-        error = answer.json().get("NeutronError", {})
+        error = response.json().get("NeutronError", {})
     except (ValueError, AttributeError):
         return "", ""
     if not isinstance(error, dict):

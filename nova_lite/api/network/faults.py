@@ -1,4 +1,4 @@
-"""Errors in Neutron's form, with its names and status codes."""
+"""Errors in Neutron's form, with Neutron's names and status codes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import webob.exc
 from nova_lite.api.http import wsgi
 from nova_lite.base import exceptions
 
-#: Neutron's name and status of those errors of ours to which it has other ones than the rest of the cloud.
-_NEUTRONS: dict[type[exceptions.NovaLiteException], tuple[str, int]] = {
+#: Errors that have another name or status in Neutron than in the other APIs.
+_NAMES: dict[type[exceptions.NovaLiteException], tuple[str, int]] = {
     exceptions.QuotaExceeded: ("OverQuota", 409),
     exceptions.FixedIpInUse: ("IpAddressAlreadyAllocated", 409),
     exceptions.FixedIpInvalid: ("InvalidIpForSubnet", 400),
@@ -30,18 +30,17 @@ _NEUTRONS: dict[type[exceptions.NovaLiteException], tuple[str, int]] = {
 }
 
 
-def of(error: exceptions.NovaLiteException) -> tuple[str, int]:
-    """Name and status. One that came from another daemon is of a class that oslo.messaging has made of ours."""
-    kind = next(each for each in type(error).__mro__ if getattr(exceptions, each.__name__, None) is each)
-    return _NEUTRONS.get(kind, (kind.__name__, error.code))
+def name_and_status(error: exceptions.NovaLiteException) -> tuple[str, int]:
+    """Return name and status. The class of a remote error is a subclass that oslo.messaging derives from ours."""
+    kind = next(base for base in type(error).__mro__ if getattr(exceptions, base.__name__, None) is base)
+    return _NAMES.get(kind, (kind.__name__, error.code))
 
 
 def response(kind: str, code: int, message: str) -> webob.Response:
-    answer = wsgi.Response({"NeutronError": {"type": kind, "message": message, "detail": ""}}, code)
-    return wsgi.to_response(answer)
+    return wsgi.to_response(wsgi.Response({"NeutronError": {"type": kind, "message": message, "detail": ""}}, code))
 
 
 def name_of(code: int) -> str:
-    """Of an error that is HTTP's own."""
-    found: type[webob.exc.HTTPException] | None = webob.exc.status_map.get(code)
-    return "HTTPInternalServerError" if found is None else found.__name__
+    """Return the name of an HTTP error."""
+    error: type[webob.exc.HTTPException] | None = webob.exc.status_map.get(code)
+    return "HTTPInternalServerError" if error is None else error.__name__

@@ -1,4 +1,4 @@
-"""Floating addresses. The network that they come from is the operator's pool."""
+"""Floating addresses. Their network is a pool of the operator."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _FIXED = ("dns_name", "dns_domain", "qos_policy_id", "subnet_id", "tags")
 
 
 class FloatingIpResource(Resource):
+    """Handlers of ``/floatingips``."""
+
     def floating_ips(self, req: ServiceRequest) -> Response:
         found = self.conductor.floating_ip_list(req.context, True)
         return self.listed(req, "floatingips", self._views(req, found))
@@ -29,40 +31,40 @@ class FloatingIpResource(Resource):
         return self._views(req, [floating_ip])[0]
 
     def _views(self, req: ServiceRequest, found: list[FloatingIp]) -> list[dict[str, Any]]:
-        ids = [each.port_id for each in found if each.port_id is not None]
+        ids = [address.port_id for address in found if address.port_id is not None]
         ports = {port.id: port for port in self.conductor.port_list(req.context, {"id": ids})} if ids else {}
-        return [views.floating_ip(each, ports.get(each.port_id or "")) for each in found]
+        return [views.floating_ip(address, ports.get(address.port_id or "")) for address in found]
 
     def create_floating_ip(self, req: ServiceRequest) -> Response:
-        wanted = requests.body(req, "floatingip", _KNOWN, _FIXED)
-        said = FloatingIp(
+        fields = requests.body(req, "floatingip", _KNOWN, _FIXED)
+        requested = FloatingIp(
             id="",
             pool="",
-            pool_id=requests.needed_id(wanted, "floating_network_id"),
-            address=_address(wanted, "floating_ip_address") or "",
-            project_id=requests.project(req, wanted),
-            port_id=requests.an_id(wanted, "port_id"),
-            fixed_address=_address(wanted, "fixed_ip_address"),
-            description=requests.text(wanted, "description"),
+            pool_id=requests.required_id(fields, "floating_network_id"),
+            address=_address(fields, "floating_ip_address") or "",
+            project_id=requests.project(req, fields),
+            port_id=requests.an_id(fields, "port_id"),
+            fixed_address=_address(fields, "fixed_ip_address"),
+            description=requests.text(fields, "description"),
         )
-        made = self.conductor.floating_ip_create(req.context, None, said)
-        return Response({"floatingip": self._one(req, made)}, 201)
+        created = self.conductor.floating_ip_create(req.context, None, requested)
+        return Response({"floatingip": self._one(req, created)}, 201)
 
     def update_floating_ip(self, req: ServiceRequest, id: str) -> Response:
-        """Without a port (null, or none said with a fixed address) it leads nowhere."""
-        wanted = requests.body(req, "floatingip", ("port_id", "fixed_ip_address", "description"), _FIXED)
-        changes: dict[str, Any] = dict(requests.texts(wanted, "description"))
-        if "port_id" in wanted:
-            changes["port_id"] = requests.an_id(wanted, "port_id")
-            changes["fixed_address"] = _address(wanted, "fixed_ip_address")
+        """Change the description or the port. Without a port (null), the address is disassociated."""
+        fields = requests.body(req, "floatingip", ("port_id", "fixed_ip_address", "description"), _FIXED)
+        changes: dict[str, Any] = dict(requests.texts(fields, "description"))
+        if "port_id" in fields:
+            changes["port_id"] = requests.an_id(fields, "port_id")
+            changes["fixed_address"] = _address(fields, "fixed_ip_address")
         found = self.conductor.floating_ip_get(req.context, id)
-        made = self.conductor.floating_ip_update(req.context, found.id, changes)
-        return Response({"floatingip": self._one(req, made)})
+        updated = self.conductor.floating_ip_update(req.context, found.id, changes)
+        return Response({"floatingip": self._one(req, updated)})
 
     def delete_floating_ip(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.floating_ip_delete(req.context, self.conductor.floating_ip_get(req.context, id).id)
         return Response(status=204)
 
 
-def _address(wanted: dict[str, Any], name: str) -> str | None:
-    return requests.address(wanted[name], name) if wanted.get(name) else None
+def _address(fields: dict[str, Any], name: str) -> str | None:
+    return requests.address(fields[name], name) if fields.get(name) else None

@@ -1,4 +1,4 @@
-"""Lists as Neutron gives them: filtered by any attribute, sorted, in pages, with the fields that are asked for."""
+"""Lists in Neutron's form: filtered by any attribute, sorted, in pages, with the requested fields."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ View = dict[str, Any]
 
 _PAGING = ("fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir")
 
-#: What clients may narrow a list by although nothing here has it: nothing is found by it.
-_NOBODYS = ("tags", "tags-any", "changed_since")
+#: Filters that clients may use although no resource has the attribute. They match nothing.
+_UNMATCHED = ("tags", "tags-any", "changed_since")
+#: Filters that exclude tags. No resource has tags, so they match everything.
 _NEGATIVE = ("not-tags", "not-tags-any")
 
 
 def shown(req: ServiceRequest, key: str, view: View) -> Response:
-    """One thing, with the fields that are asked for."""
+    """Return the response for one resource, with the requested fields."""
     return Response({key: _cut(req, view)})
 
 
 def listed(req: ServiceRequest, key: str, views: list[View], attributes: set[str], max_limit: int) -> Response:
-    """``key``: the collection's; ``attributes``: those that its things have, also where there are none. Raises a 400
-    for a filter or a sort key that there is not."""
-    found = [view for view in views if all(_passes(view, *each) for each in _filters(req, attributes))]
+    """Return the response for a list. Raises a 400 for an unknown filter or sort key.
+
+    ``key``: name of the collection. ``attributes``: of its resources, needed for an empty list.
+    """
+    found = [view for view in views if all(_passes(view, *condition) for condition in _filters(req, attributes))]
     found = _sorted(req, found, attributes)
     page, links = _page(req, key, found, max_limit)
     return Response({key: [_cut(req, view) for view in page], **links})
@@ -40,7 +43,7 @@ def _cut(req: ServiceRequest, view: View) -> View:
 
 def _filters(req: ServiceRequest, attributes: set[str]) -> list[tuple[str, list[str]]]:
     names = [name for name in dict.fromkeys(req.GET) if name not in (*_PAGING, *_NEGATIVE)]
-    unknown = [name for name in names if name not in attributes and name not in _NOBODYS]
+    unknown = [name for name in names if name not in attributes and name not in _UNMATCHED]
     if unknown:
         raise exceptions.ValidationError(
             detail=f"{', '.join(repr(name[:64]) for name in unknown)} is invalid attribute for filtering"
@@ -49,27 +52,27 @@ def _filters(req: ServiceRequest, attributes: set[str]) -> list[tuple[str, list[
 
 
 def _passes(view: View, name: str, values: list[str]) -> bool:
-    """Whether the attribute is one of ``values``; several parts (``ip_address=…``) of a list have all to be there."""
-    if name in _NOBODYS:
+    """Return whether the attribute has one of ``values``. Conditions on parts (``ip_address=…``) must all match."""
+    if name in _UNMATCHED:
         return not any(values)
-    has = view.get(name)
-    if isinstance(has, list):
-        if any(isinstance(each, dict) for each in has) or name == "fixed_ips":
-            return all(_has_part(has, value) for value in values)
-        return any(value in map(_text, has) for value in values)
-    return any(_text(has) == _text(value) for value in values)
+    actual = view.get(name)
+    if isinstance(actual, list):
+        if any(isinstance(part, dict) for part in actual) or name == "fixed_ips":
+            return all(_has_part(actual, value) for value in values)
+        return any(value in map(_text, actual) for value in values)
+    return any(_text(actual) == _text(value) for value in values)
 
 
-def _has_part(has: list[Any], value: str) -> bool:
-    """``value``: "attribute=value", of one of the parts; ``…_substr`` for a part of it."""
-    name, _, wanted = value.partition("=")
+def _has_part(parts: list[Any], condition: str) -> bool:
+    """Return whether a part matches "attribute=value", or contains the value if the name ends in ``_substr``."""
+    name, _, value = condition.partition("=")
     if name.endswith("_substr"):
-        return any(wanted in _text(part.get(name.removesuffix("_substr"))) for part in has)
-    return any(_text(part.get(name)) == wanted for part in has)
+        return any(value in _text(part.get(name.removesuffix("_substr"))) for part in parts)
+    return any(_text(part.get(name)) == value for part in parts)
 
 
 def _text(value: Any) -> str:
-    """As texts are compared: truth in one form, and nothing as nothing."""
+    """Return the text for comparisons: booleans in lower case, an empty text for null."""
     if isinstance(value, bool) or (isinstance(value, str) and value.lower() in ("true", "false")):
         return str(value).lower()
     return "" if value is None or value == "null" else str(value)
@@ -77,8 +80,8 @@ def _text(value: Any) -> str:
 
 def _sorted(req: ServiceRequest, found: list[View], attributes: set[str]) -> list[View]:
     keys, directions = req.GET.getall("sort_key"), req.GET.getall("sort_dir")
-    if len(directions) not in (0, len(keys)) or any(each not in ("asc", "desc") for each in directions):
-        raise exceptions.ValidationError(detail="Each sort_key has one sort_dir, asc or desc, or none has one.")
+    if len(directions) not in (0, len(keys)) or any(direction not in ("asc", "desc") for direction in directions):
+        raise exceptions.ValidationError(detail="Give one sort_dir (asc or desc) for each sort_key, or none.")
     for key in keys:
         if key not in attributes:
             raise exceptions.ValidationError(detail=f"{key[:64]} is invalid attribute for sort keys")
@@ -88,7 +91,7 @@ def _sorted(req: ServiceRequest, found: list[View], attributes: set[str]) -> lis
 
 
 def _sort_value(key: str, view: View) -> tuple[bool, float, str]:
-    """Nothing first, numbers as numbers."""
+    """Return the value for sorting: null first, numbers by value."""
     value = view.get(key)
     number = float(value) if isinstance(value, int) else 0.0
     return value is not None, number, "" if isinstance(value, int) else str(value)
@@ -117,7 +120,7 @@ def _page(req: ServiceRequest, key: str, found: list[View], max_limit: int) -> t
 
 
 def _limit(req: ServiceRequest) -> int:
-    """0: not said."""
+    """Return the limit of the query, 0 if there is none."""
     text = req.GET.get("limit", "0")
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise exceptions.ValidationError(detail="limit must be an integer of 0 or above.")

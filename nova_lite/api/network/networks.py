@@ -1,5 +1,7 @@
-"""Networks and their subnets. A network has one subnet of IPv4 at most, whose id is the network's, and may have one of
-IPv6 from the first."""
+"""Networks and subnets.
+
+A network has at most one IPv4 subnet, whose id is the network's id. It may have an IPv6 subnet from its creation on.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,17 @@ _SUBNET_FIXED = (
     *("ip_version", "enable_dhcp", "host_routes", "service_types", "subnetpool_id", "segment_id", "tags"),
     *("ipv6_ra_mode", "ipv6_address_mode", "use_default_subnetpool"),
 )
-_UNCHANGEABLE = "Hosts have been told of it: make another one instead"
+_UNCHANGEABLE = "Hosts already use it: make another one instead"
 
 
 class NetworkResource(Resource):
+    """Handlers of ``/networks`` and ``/subnets``."""
+
     def networks(self, req: ServiceRequest) -> Response:
-        """The networks of servers, and those of floating addresses."""
+        """List the networks of servers and the pools of floating addresses."""
         for_admin = req.allows(policies.PROVIDER_GET)
-        shown = [views.network(each, for_admin) for each in self.conductor.network_record_list(req.context)]
-        shown += [views.pool(each, for_admin) for each in self.conductor.floating_ip_pool_list(req.context)]
+        shown = [views.network(network, for_admin) for network in self.conductor.network_record_list(req.context)]
+        shown += [views.pool(pool, for_admin) for pool in self.conductor.floating_ip_pool_list(req.context)]
         return self.listed(req, "networks", shown)
 
     def network(self, req: ServiceRequest, id: str) -> Response:
@@ -54,31 +58,31 @@ class NetworkResource(Resource):
         raise exceptions.NetworkNotFound(network_id=id[:64])
 
     def create_network(self, req: ServiceRequest) -> Response:
-        wanted = requests.body(req, "network", _NETWORK, _NETWORK_FIXED)
-        project_id: str | None = requests.project(req, wanted)
-        if requests.flag(wanted, "shared"):
+        fields = requests.body(req, "network", _NETWORK, _NETWORK_FIXED)
+        project_id: str | None = requests.project(req, fields)
+        if requests.flag(fields, "shared"):
             req.authorize(policies.NETWORK_CREATE_SHARED)
             project_id = None
         elif not project_id:
-            raise exceptions.Forbidden("A network belongs to a project; this token is for none.")
+            raise exceptions.Forbidden("A network belongs to a project; this token has none.")
         network = NetworkRecord(
             id=str(uuid.uuid4()),
-            name=requests.text(wanted, "name") or "",
-            description=requests.text(wanted, "description") or "",
+            name=requests.text(fields, "name") or "",
+            description=requests.text(fields, "description") or "",
             cidr="",
-            mtu=requests.number(wanted, "mtu", 68, 9000) or 1500,
+            mtu=requests.number(fields, "mtu", 68, 9000) or 1500,
             project_id=project_id,
         )
-        made = self.conductor.network_create(req.context, network)
-        return Response({"network": views.network(made, req.allows(policies.PROVIDER_GET))}, 201)
+        created = self.conductor.network_create(req.context, network)
+        return Response({"network": views.network(created, req.allows(policies.PROVIDER_GET))}, 201)
 
     def update_network(self, req: ServiceRequest, id: str) -> Response:
-        wanted = requests.body(req, "network", _NETWORK, _NETWORK_FIXED)
+        fields = requests.body(req, "network", _NETWORK, _NETWORK_FIXED)
         found = self._changeable(req, id)
         now: dict[str, Any] = {"mtu": found.mtu, "shared": found.project_id is None}
-        _require_same(wanted, now | dict.fromkeys(("project_id", "tenant_id"), found.project_id or ""))
-        made = self.conductor.network_update(req.context, id, requests.texts(wanted, "name", "description"))
-        return Response({"network": views.network(made, req.allows(policies.PROVIDER_GET))})
+        _require_same(fields, now | dict.fromkeys(("project_id", "tenant_id"), found.project_id or ""))
+        updated = self.conductor.network_update(req.context, id, requests.texts(fields, "name", "description"))
+        return Response({"network": views.network(updated, req.allows(policies.PROVIDER_GET))})
 
     def delete_network(self, req: ServiceRequest, id: str) -> Response:
         self._changeable(req, id)
@@ -98,8 +102,8 @@ class NetworkResource(Resource):
 
     def _subnets(self, req: ServiceRequest) -> list[views.View]:
         networks = self.conductor.network_record_list(req.context)
-        shown = [view for each in networks for view in views.subnets(each)]
-        return shown + [views.subnet_of_pool(each) for each in self.conductor.floating_ip_pool_list(req.context)]
+        shown = [view for network in networks for view in views.subnets(network)]
+        return shown + [views.subnet_of_pool(pool) for pool in self.conductor.floating_ip_pool_list(req.context)]
 
     def subnet(self, req: ServiceRequest, id: str) -> Response:
         for view in self._subnets(req):
@@ -108,44 +112,44 @@ class NetworkResource(Resource):
         raise exceptions.SubnetNotFound(subnet_id=id[:64])
 
     def _find_subnet(self, req: ServiceRequest, id: str) -> NetworkRecord | FloatingIpPool:
-        """One that may be changed; that of IPv6 may not."""
+        """Return the network or pool of an IPv4 subnet. Raises `Forbidden` for an IPv6 subnet, which cannot change."""
         try:
             found = self._find(req, id)
         except exceptions.NetworkNotFound as error:
             if any(view["id"] == id for view in self._subnets(req)):
-                raise exceptions.Forbidden("A subnet of IPv6 comes with its network, and goes with it.") from error
+                raise exceptions.Forbidden("An IPv6 subnet is created and deleted with its network.") from error
             raise exceptions.SubnetNotFound(subnet_id=id[:64]) from error
         if not found.cidr:
             raise exceptions.SubnetNotFound(subnet_id=id[:64])
         return found
 
     def create_subnet(self, req: ServiceRequest) -> Response:
-        wanted = requests.body(req, "subnet", _SUBNET, _SUBNET_FIXED)
-        network = self._changeable(req, requests.needed_id(wanted, "network_id"))
-        cidr = requests.text(wanted, "cidr")
+        fields = requests.body(req, "subnet", _SUBNET, _SUBNET_FIXED)
+        network = self._changeable(req, requests.required_id(fields, "network_id"))
+        cidr = requests.text(fields, "cidr")
         if not cidr:
-            raise exceptions.ValidationError(detail="A subnet has to be told its cidr: there are no subnet pools here.")
-        start, end = _pool(wanted)
+            raise exceptions.ValidationError(detail="A subnet needs a cidr: this cloud has no subnet pools.")
+        start, end = _pool(fields)
         subnet = NetworkRecord(
             id=network.id,
             name="",
             cidr=cidr,
-            gateway=_gateway(wanted),
-            dns=_name_servers(wanted),
+            gateway=_gateway(fields),
+            dns=_name_servers(fields),
             start=start,
             end=end,
-            subnet_name=requests.text(wanted, "name") or "",
-            subnet_description=requests.text(wanted, "description") or "",
+            subnet_name=requests.text(fields, "name") or "",
+            subnet_description=requests.text(fields, "description") or "",
         )
         return Response({"subnet": views.subnet(self.conductor.subnet_create(req.context, subnet))}, 201)
 
     def update_subnet(self, req: ServiceRequest, id: str) -> Response:
-        wanted = requests.body(req, "subnet", _SUBNET, _SUBNET_FIXED)
+        fields = requests.body(req, "subnet", _SUBNET, _SUBNET_FIXED)
         found = self._find_subnet(req, id)
         if isinstance(found, FloatingIpPool):
             found = self._changeable(req, id)
-        _require_same(wanted, views.subnet(found))
-        changes = {f"subnet_{name}": value for name, value in requests.texts(wanted, "name", "description").items()}
+        _require_same(fields, views.subnet(found))
+        changes = {f"subnet_{name}": value for name, value in requests.texts(fields, "name", "description").items()}
         return Response({"subnet": views.subnet(self.conductor.network_update(req.context, id, changes))})
 
     def delete_subnet(self, req: ServiceRequest, id: str) -> Response:
@@ -155,36 +159,36 @@ class NetworkResource(Resource):
         return Response(status=204)
 
 
-def _require_same(wanted: dict[str, Any], now: dict[str, Any]) -> None:
-    """What cannot be changed may be said as it is."""
-    for name in wanted.keys() & now.keys() - {"name", "description"}:
-        if wanted[name] != now[name]:
+def _require_same(fields: dict[str, Any], now: dict[str, Any]) -> None:
+    """Check that fields that cannot change have their current values."""
+    for name in fields.keys() & now.keys() - {"name", "description"}:
+        if fields[name] != now[name]:
             raise exceptions.ValidationError(detail=f"{name} cannot be changed. {_UNCHANGEABLE}.")
 
 
-def _pool(wanted: dict[str, Any]) -> tuple[str | None, str | None]:
-    """First and last address to give out, if they are said."""
-    said = wanted.get("allocation_pools") or []
-    if not isinstance(said, list) or len(said) > 1 or not all(isinstance(each, dict) for each in said):
+def _pool(fields: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Return the first and last address to allocate, None if the request does not set them."""
+    pools = fields.get("allocation_pools") or []
+    if not isinstance(pools, list) or len(pools) > 1 or not all(isinstance(pool, dict) for pool in pools):
         raise exceptions.ValidationError(
-            detail="Invalid input for allocation_pools. It has to be a list of one object: one range of addresses."
+            detail="Invalid input for allocation_pools. It must be a list of one object, the range of addresses."
         )
-    if not said:
+    if not pools:
         return None, None
-    start, end = (requests.address(said[0].get(name), "allocation_pools") for name in ("start", "end"))
+    start, end = (requests.address(pools[0].get(name), "allocation_pools") for name in ("start", "end"))
     return start, end
 
 
-def _gateway(wanted: dict[str, Any]) -> str | None:
-    """None: which is chosen."""
-    if "gateway_ip" not in wanted:
+def _gateway(fields: dict[str, Any]) -> str | None:
+    """Return the gateway. None leaves the choice to the service, `factory.NO_GATEWAY` is no gateway."""
+    if "gateway_ip" not in fields:
         return None
-    said = wanted["gateway_ip"]
-    return factory.NO_GATEWAY if said is None else requests.address(said, "gateway_ip")
+    gateway = fields["gateway_ip"]
+    return factory.NO_GATEWAY if gateway is None else requests.address(gateway, "gateway_ip")
 
 
-def _name_servers(wanted: dict[str, Any]) -> list[str]:
-    said = wanted.get("dns_nameservers") or []
-    if not isinstance(said, list) or len(said) > 5:
-        raise exceptions.ValidationError(detail="Invalid input for dns_nameservers. It has to be a list of up to five.")
-    return [requests.address(each, "dns_nameservers") for each in said]
+def _name_servers(fields: dict[str, Any]) -> list[str]:
+    servers = fields.get("dns_nameservers") or []
+    if not isinstance(servers, list) or len(servers) > 5:
+        raise exceptions.ValidationError(detail="Invalid input for dns_nameservers. It must be a list of up to five.")
+    return [requests.address(server, "dns_nameservers") for server in servers]

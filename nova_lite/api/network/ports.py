@@ -1,4 +1,4 @@
-"""Ports: those of servers, and those that users make and give to servers through the compute API."""
+"""Ports: of servers, and of users, who assign them to servers through the compute API."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ _PORT_FIXED = (
     *("numa_affinity_policy", "tags"),
 )
 
-#: Filters that the conductor counts by, so that not all ports come here.
-_NARROW = {
+#: Filters that the conductor applies, so that it does not send all ports.
+_CONDUCTOR_FILTERS = {
     **{name: name for name in ("id", "network_id", "device_id", "mac_address", "name", "project_id")},
     "tenant_id": "project_id",
 }
 
 
 class PortResource(Resource):
+    """Handlers of ``/ports``."""
+
     def ports(self, req: ServiceRequest) -> Response:
         filters: dict[str, list[str]] = {}
-        for asked, known in _NARROW.items():
-            if values := [value for value in req.GET.getall(asked) if value]:
-                filters.setdefault(known, values)
+        for name, field in _CONDUCTOR_FILTERS.items():
+            if values := [value for value in req.GET.getall(name) if value]:
+                filters.setdefault(field, values)
         for_admin = req.allows(policies.PORT_GET_BINDING)
         found = self.conductor.port_list(req.context, filters)
-        return self.listed(req, "ports", [views.port(each, for_admin) for each in found])
+        return self.listed(req, "ports", [views.port(port, for_admin) for port in found])
 
     def port(self, req: ServiceRequest, id: str) -> Response:
         return listing.shown(req, "port", self._view(req, self.conductor.port_get(req.context, id)))
@@ -47,33 +49,33 @@ class PortResource(Resource):
         return views.port(port, req.allows(policies.PORT_GET_BINDING))
 
     def create_port(self, req: ServiceRequest) -> Response:
-        wanted = requests.body(req, "port", _PORT, _PORT_FIXED)
-        _require_no_device(wanted, "", "", "")
-        network_id = requests.needed_id(wanted, "network_id")
+        fields = requests.body(req, "port", _PORT, _PORT_FIXED)
+        _require_no_device(fields, "", "", "")
+        network_id = requests.required_id(fields, "network_id")
         port = Port(
             id=str(uuid.uuid4()),
             network_id=network_id,
-            project_id=requests.project(req, wanted),
-            name=requests.text(wanted, "name") or "",
-            description=requests.text(wanted, "description") or "",
-            address=requests.fixed_address(wanted, network_id) or "",
-            mac_address=requests.mac_address(wanted),
-            security_groups=requests.ids(wanted, "security_groups"),
+            project_id=requests.project(req, fields),
+            name=requests.text(fields, "name") or "",
+            description=requests.text(fields, "description") or "",
+            address=requests.fixed_address(fields, network_id) or "",
+            mac_address=requests.mac_address(fields),
+            security_groups=requests.ids(fields, "security_groups"),
         )
         return Response({"port": self._view(req, self.conductor.port_create(req.context, port))}, 201)
 
     def update_port(self, req: ServiceRequest, id: str) -> Response:
-        wanted = requests.body(req, "port", _PORT, _PORT_FIXED)
+        fields = requests.body(req, "port", _PORT, _PORT_FIXED)
         found = self.conductor.port_get(req.context, id)
         now = views.port(found, for_admin=True)
-        _require_no_device(wanted, now["device_id"], now["device_owner"], now["binding:host_id"])
-        for name in wanted.keys() & {"network_id", "mac_address", "project_id", "tenant_id"}:
-            if wanted[name] != now[name]:
-                raise exceptions.ValidationError(detail=f"{name} of a port cannot be changed: make another one.")
-        changes: dict[str, Any] = dict(requests.texts(wanted, "name", "description"))
-        if (groups := requests.ids(wanted, "security_groups")) is not None:
+        _require_no_device(fields, now["device_id"], now["device_owner"], now["binding:host_id"])
+        for name in fields.keys() & {"network_id", "mac_address", "project_id", "tenant_id"}:
+            if fields[name] != now[name]:
+                raise exceptions.ValidationError(detail=f"{name} of a port cannot be changed: make another port.")
+        changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
+        if (groups := requests.ids(fields, "security_groups")) is not None:
             changes["security_groups"] = groups
-        if address := requests.fixed_address(wanted, found.network_id):
+        if address := requests.fixed_address(fields, found.network_id):
             changes["address"] = address
         return Response({"port": self._view(req, self.conductor.port_update(req.context, id, changes))})
 
@@ -82,15 +84,15 @@ class PortResource(Resource):
         return Response(status=204)
 
 
-def _require_no_device(wanted: dict[str, Any], device_id: str, device_owner: str, host: str) -> None:
-    """What has a port is for the compute API to say; here it may be said as it is."""
+def _require_no_device(fields: dict[str, Any], device_id: str, device_owner: str, host: str) -> None:
+    """Check that a request does not change the device of a port, which only the compute API does."""
     now = {"device_id": device_id, "device_owner": device_owner, "binding:host_id": host}
-    for name in wanted.keys() & now.keys():
-        if (wanted[name] or "") == now[name]:
+    for name in fields.keys() & now.keys():
+        if (fields[name] or "") == now[name]:
             continue
-        if now[name] and not wanted[name]:
-            raise exceptions.Conflict(f"Server {device_id} has the port: the compute API detaches it.")
+        if now[name] and not fields[name]:
+            raise exceptions.Conflict(f"Server {device_id} has the port: detach it with the compute API.")
         raise exceptions.ValidationError(
-            detail=f"Invalid input for {name}. A server is given a port by the compute API: when it is created, or by "
+            detail=f"Invalid input for {name}. Use the compute API to give a server a port: when it is created, or by "
             "attaching an interface."
         )

@@ -1,4 +1,4 @@
-"""What clients may say about networks and what belongs to them, checked."""
+"""Validation of requests about networks, ports, security groups and floating addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nova_lite.objects import ipv6
 
 _MAC_ADDRESS = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
-#: What every body may have, and what is the same whatever it says: the only value that each may have.
+#: Attributes that requests may contain, but that cannot vary: their only allowed values, besides null.
 _FIXED: dict[str, tuple[Any, ...]] = {
     "admin_state_up": (True,),
     "port_security_enabled": (True,),
@@ -48,56 +48,57 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "subnet_id": (),
 }
 
-#: Why another value is refused, where that is not plain.
+#: Reasons to refuse other values.
 _WHY = {
-    "admin_state_up": "What is there is up here",
-    "port_security_enabled": "Ports are always filtered here, by their security groups and by their addresses",
-    "allowed_address_pairs": "A port speaks for its own address alone here",
-    "router:external": "Networks that floating addresses come from are made by the operator (nova-lite-manage "
-    "floating-pool create)",
-    "enable_dhcp": "Addresses are always told by DHCP here",
-    "ip_version": "A network is given IPv6 when it is made, by the operator (nova-lite-manage network create --cidr6)",
-    "subnetpool_id": "There are no subnet pools here: a subnet says its cidr",
-    "stateful": "Security groups follow connections here",
-    "subnet_id": "A floating address is of a network here, whichever is free or the one that is said",
+    "admin_state_up": "Resources of this cloud are always up",
+    "port_security_enabled": "This cloud always filters ports by security groups and addresses",
+    "allowed_address_pairs": "A port of this cloud may only use its own address",
+    "router:external": "The operator makes networks of floating addresses (nova-lite-manage floating-pool create)",
+    "enable_dhcp": "This cloud always uses DHCP",
+    "ip_version": "The operator makes networks with IPv6 (nova-lite-manage network create --cidr6)",
+    "subnetpool_id": "This cloud has no subnet pools: a subnet needs a cidr",
+    "stateful": "Security groups of this cloud are always stateful",
+    "subnet_id": "A floating address belongs to a network, not to a subnet",
 }
 
 
 def body(req: ServiceRequest, key: str, known: Collection[str], fixed: Collection[str]) -> dict[str, Any]:
-    """The object under the one key of the body: only ``known`` attributes, and those of ``fixed`` with the value that
-    they have here. Raises a 400."""
-    wanted = req.json_object().get(key)
-    if not isinstance(wanted, dict):
+    """Return the object under ``key`` in the body. Raises a 400.
+
+    It may have the attributes ``known``, and the attributes ``fixed`` with the only value that they have.
+    """
+    fields = req.json_object().get(key)
+    if not isinstance(fields, dict):
         raise exceptions.ValidationError(detail=f"Unable to find '{key}' in request body")
-    for name, value in wanted.items():
+    for name, value in fields.items():
         if name in fixed:
-            if value is not None and not any(value == each and type(value) is type(each) for each in _FIXED[name]):
-                reason = _WHY.get(name, "This cloud's networks do not have that")
+            if value is not None and not any(value == only and type(value) is type(only) for only in _FIXED[name]):
+                reason = _WHY.get(name, "This cloud's networks do not support it")
                 raise exceptions.ValidationError(detail=f"Invalid input for {name}. {reason}.")
         elif name not in known:
             raise exceptions.ValidationError(detail=f"Unrecognized attribute(s) '{name[:64]}'")
-    return wanted
+    return fields
 
 
-def text(wanted: dict[str, Any], name: str) -> str | None:
-    """None: not said."""
-    value = wanted.get(name)
+def text(fields: dict[str, Any], name: str) -> str | None:
+    """Return a text, or None if the request has none."""
+    value = fields.get(name)
     if value is None:
         return None
     if not isinstance(value, str) or len(value) > 255 or not value.isprintable():
         raise exceptions.ValidationError(
-            detail=f"Invalid input for {name}. It has to be a text of at most 255 printable characters."
+            detail=f"Invalid input for {name}. It must be a text of at most 255 printable characters."
         )
     return value
 
 
-def texts(wanted: dict[str, Any], *names: str) -> dict[str, str]:
-    """Those that are said; null is empty."""
-    return {name: text(wanted, name) or "" for name in names if name in wanted}
+def texts(fields: dict[str, Any], *names: str) -> dict[str, str]:
+    """Return the named fields that are in the request. Null becomes an empty text."""
+    return {name: text(fields, name) or "" for name in names if name in fields}
 
 
-def an_id(wanted: dict[str, Any], name: str) -> str | None:
-    value = wanted.get(name)
+def an_id(fields: dict[str, Any], name: str) -> str | None:
+    value = fields.get(name)
     if value is None or value == "":
         return None
     if not isinstance(value, str) or not validation.is_uuid(value):
@@ -105,20 +106,20 @@ def an_id(wanted: dict[str, Any], name: str) -> str | None:
     return value
 
 
-def needed_id(wanted: dict[str, Any], name: str) -> str:
-    found = an_id(wanted, name)
-    if found is None:
+def required_id(fields: dict[str, Any], name: str) -> str:
+    value = an_id(fields, name)
+    if value is None:
         raise exceptions.ValidationError(detail=f"Failed to parse request. Required attribute '{name}' not specified")
-    return found
+    return value
 
 
-def ids(wanted: dict[str, Any], name: str) -> list[str] | None:
-    """None: not said."""
-    value = wanted.get(name)
+def ids(fields: dict[str, Any], name: str) -> list[str] | None:
+    """Return a list of ids without duplicates, or None if the request has none."""
+    value = fields.get(name)
     if value is None:
         return None
-    if not isinstance(value, list) or not all(isinstance(each, str) and validation.is_uuid(each) for each in value):
-        raise exceptions.ValidationError(detail=f"Invalid input for {name}. It has to be a list of UUIDs.")
+    if not isinstance(value, list) or not all(isinstance(item, str) and validation.is_uuid(item) for item in value):
+        raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be a list of UUIDs.")
     return list(dict.fromkeys(value))
 
 
@@ -131,63 +132,67 @@ def address(value: Any, name: str) -> str:
         ) from error
 
 
-def mac_address(wanted: dict[str, Any]) -> str:
-    """ "": not said."""
-    value = wanted.get("mac_address")
+def mac_address(fields: dict[str, Any]) -> str:
+    """Return a MAC address in lower case, or an empty text if the request has none."""
+    value = fields.get("mac_address")
     if value is None:
         return ""
     if not isinstance(value, str) or not _MAC_ADDRESS.fullmatch(value) or int(value[:2], 16) & 1:
         raise exceptions.ValidationError(
-            detail="Invalid input for mac_address. It has to be six pairs of hexadecimal digits, of one interface."
+            detail="Invalid input for mac_address. It must be six pairs of hexadecimal digits, and not a group address."
         )
     return value.lower()
 
 
-def number(wanted: dict[str, Any], name: str, lowest: int, highest: int) -> int | None:
-    """None: not said."""
-    value = wanted.get(name)
+def number(fields: dict[str, Any], name: str, lowest: int, highest: int) -> int | None:
+    """Return a number within the limits, or None if the request has none."""
+    value = fields.get(name)
     if isinstance(value, str) and value.lstrip("-").isdecimal() and value.isascii() and len(value) < 10:
         value = int(value)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
         raise exceptions.ValidationError(
-            detail=f"Invalid input for {name}. It has to be a number from {lowest} to {highest}."
+            detail=f"Invalid input for {name}. It must be a number from {lowest} to {highest}."
         )
     return value
 
 
-def flag(wanted: dict[str, Any], name: str) -> bool:
-    value = wanted.get(name) or False
+def flag(fields: dict[str, Any], name: str) -> bool:
+    value = fields.get(name) or False
     if not isinstance(value, bool):
-        raise exceptions.ValidationError(detail=f"Invalid input for {name}. It has to be true or false.")
+        raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be true or false.")
     return value
 
 
-def project(req: ServiceRequest, wanted: dict[str, Any]) -> str:
-    """Whose it is to be: the asker's, or what an admin says. Raises a 403."""
-    said = text(wanted, "project_id") or text(wanted, "tenant_id")
+def project(req: ServiceRequest, fields: dict[str, Any]) -> str:
+    """Return the project of a new resource: the caller's, or another one if an admin names it. Raises a 403."""
+    requested = text(fields, "project_id") or text(fields, "tenant_id")
     own = req.context.project_id or ""
-    if said and said != own and not req.context.is_admin:
-        raise exceptions.Forbidden("Things are made for one's own project; an admin may name another.")
-    return said or own
+    if requested and requested != own and not req.context.is_admin:
+        raise exceptions.Forbidden("Only an admin may create resources of another project.")
+    return requested or own
 
 
-def fixed_address(wanted: dict[str, Any], network_id: str | None) -> str | None:
-    """The IPv4 address that ``fixed_ips`` asks for: "" for any one; None: not said. ``network_id``: of the port, with
-    which its subnet has the id in common. One in its subnet of IPv6 comes besides, and follows from the MAC address."""
-    said = wanted.get("fixed_ips")
-    if said is None:
+def fixed_address(fields: dict[str, Any], network_id: str | None) -> str | None:
+    """Return the IPv4 address that ``fixed_ips`` requests, "" for any address, or None without ``fixed_ips``.
+
+    ``network_id``: network of the port, whose IPv4 subnet has the same id. A request for its IPv6 subnet is accepted
+    without effect, since the IPv6 address follows from the MAC address.
+    """
+    items = fields.get("fixed_ips")
+    if items is None:
         return None
-    if not isinstance(said, list) or not all(isinstance(each, dict) for each in said):
-        raise exceptions.ValidationError(detail="Invalid input for fixed_ips. It has to be a list of objects.")
-    if network_id is not None and {"subnet_id": ipv6.subnet_id(network_id)} in said:
-        said = [each for each in said if each != {"subnet_id": ipv6.subnet_id(network_id)}] or [{}]
-    if len(said) != 1:
-        raise exceptions.ValidationError(detail="Invalid input for fixed_ips. A port has one IPv4 address here.")
-    subnet_id = an_id(said[0], "subnet_id")
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise exceptions.ValidationError(detail="Invalid input for fixed_ips. It must be a list of objects.")
+    if network_id is not None and {"subnet_id": ipv6.subnet_id(network_id)} in items:
+        items = [item for item in items if item != {"subnet_id": ipv6.subnet_id(network_id)}] or [{}]
+    if len(items) != 1:
+        raise exceptions.ValidationError(detail="Invalid input for fixed_ips. A port has one IPv4 address.")
+    (item,) = items
+    subnet_id = an_id(item, "subnet_id")
     if subnet_id is not None and network_id is not None and subnet_id != network_id:
         raise exceptions.SubnetNotFound(subnet_id=subnet_id)
-    if said[0].keys() - {"subnet_id", "ip_address"}:
-        raise exceptions.ValidationError(detail="Invalid input for fixed_ips. It says subnet_id and ip_address.")
-    return address(said[0]["ip_address"], "fixed_ips") if said[0].get("ip_address") else ""
+    if item.keys() - {"subnet_id", "ip_address"}:
+        raise exceptions.ValidationError(detail="Invalid input for fixed_ips. Allowed are subnet_id and ip_address.")
+    return address(item["ip_address"], "fixed_ips") if item.get("ip_address") else ""

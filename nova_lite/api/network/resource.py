@@ -21,7 +21,7 @@ class Resource(rest.ServiceApplication):
 
     def _fault_of(self, req: ServiceRequest, error: Exception) -> webob.Response:
         if isinstance(error, exceptions.NovaLiteException):
-            kind, code = faults.of(error)
+            kind, code = faults.name_and_status(error)
             if code != 500:
                 return faults.response(kind, code, error.message)
         return super()._fault_of(req, error)

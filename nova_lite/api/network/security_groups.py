@@ -20,46 +20,48 @@ _RULE = (
 )
 _RULE_FIXED = ("remote_address_group_id", "tags")
 
-#: Numbers and other names of the protocols that rules know.
+#: Numbers and alternative names of protocols.
 _PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "icmp", "icmpv6": "icmp", "ipv6-icmp": "icmp"}
 _ANY = ("", "any", "0")
 
 
 class SecurityGroupResource(Resource):
+    """Handlers of ``/security-groups`` and ``/security-group-rules``."""
+
     def security_groups(self, req: ServiceRequest) -> Response:
-        return self.listed(req, "security_groups", [views.security_group(each) for each in self._groups(req)])
+        return self.listed(req, "security_groups", [views.security_group(group) for group in self._groups(req)])
 
     def _groups(self, req: ServiceRequest) -> list[SecurityGroup]:
-        """The project's own, its default one in any case; and to an admin, everybody's."""
+        """Return the groups of the project, including its default group. An admin gets the groups of all projects."""
         found = {group.id: group for group in self.conductor.security_group_list(req.context, False, None, 0)}
         if req.context.is_admin:
-            everybodys = self.conductor.security_group_list(req.context, True, None, 0)
-            found = {group.id: group for group in everybodys} | found
+            of_all = self.conductor.security_group_list(req.context, True, None, 0)
+            found = {group.id: group for group in of_all} | found
         return list(found.values())
 
     def security_group(self, req: ServiceRequest, id: str) -> Response:
         return listing.shown(req, "security_group", views.security_group(self._group(req, id)))
 
     def _group(self, req: ServiceRequest, id: str) -> SecurityGroup:
-        """By its id alone, although the conductor knows it by name, too."""
+        """Return a group by its id. The conductor also accepts names, which this API does not."""
         found = self.conductor.security_group_get(req.context, id)
         if found.id != id:
             raise exceptions.SecurityGroupNotFound(group_id=id[:64])
         return found
 
     def create_security_group(self, req: ServiceRequest) -> Response:
-        wanted = requests.body(req, "security_group", _GROUP, _GROUP_FIXED)
-        _require_own(req, wanted)
-        name = _name(wanted)
-        made = self.conductor.security_group_create(req.context, name, requests.text(wanted, "description") or "")
-        return Response({"security_group": views.security_group(made)}, 201)
+        fields = requests.body(req, "security_group", _GROUP, _GROUP_FIXED)
+        _require_own(req, fields)
+        name = _name(fields)
+        created = self.conductor.security_group_create(req.context, name, requests.text(fields, "description") or "")
+        return Response({"security_group": views.security_group(created)}, 201)
 
     def update_security_group(self, req: ServiceRequest, id: str) -> Response:
-        wanted = requests.body(req, "security_group", _GROUP, _GROUP_FIXED)
-        name = _name(wanted) if "name" in wanted else None
-        description = requests.texts(wanted, "description").get("description")
-        made = self.conductor.security_group_update(req.context, self._group(req, id).id, name, description)
-        return Response({"security_group": views.security_group(made)})
+        fields = requests.body(req, "security_group", _GROUP, _GROUP_FIXED)
+        name = _name(fields) if "name" in fields else None
+        description = requests.texts(fields, "description").get("description")
+        updated = self.conductor.security_group_update(req.context, self._group(req, id).id, name, description)
+        return Response({"security_group": views.security_group(updated)})
 
     def delete_security_group(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.security_group_delete(req.context, self._group(req, id).id)
@@ -68,60 +70,60 @@ class SecurityGroupResource(Resource):
     # --- rules
 
     def security_group_rules(self, req: ServiceRequest) -> Response:
-        shown = [views.rule(each, group.project_id) for group in self._groups(req) for each in group.rules]
+        shown = [views.rule(rule, group.project_id) for group in self._groups(req) for rule in group.rules]
         return self.listed(req, "security_group_rules", shown)
 
     def security_group_rule(self, req: ServiceRequest, id: str) -> Response:
         for group in self._groups(req):
-            for each in group.rules:
-                if each.id == id:
-                    return listing.shown(req, "security_group_rule", views.rule(each, group.project_id))
+            for rule in group.rules:
+                if rule.id == id:
+                    return listing.shown(req, "security_group_rule", views.rule(rule, group.project_id))
         raise exceptions.SecurityGroupRuleNotFound(rule_id=id[:64])
 
     def create_security_group_rule(self, req: ServiceRequest) -> Response:
-        wanted = requests.body(req, "security_group_rule", _RULE, _RULE_FIXED)
-        group = self._group(req, requests.needed_id(wanted, "security_group_id"))
-        made = self.conductor.security_group_rule_create(req.context, _rule(wanted, group.id))
-        return Response({"security_group_rule": views.rule(made, group.project_id)}, 201)
+        fields = requests.body(req, "security_group_rule", _RULE, _RULE_FIXED)
+        group = self._group(req, requests.required_id(fields, "security_group_id"))
+        created = self.conductor.security_group_rule_create(req.context, _rule(fields, group.id))
+        return Response({"security_group_rule": views.rule(created, group.project_id)}, 201)
 
     def delete_security_group_rule(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.security_group_rule_delete(req.context, id)
         return Response(status=204)
 
 
-def _require_own(req: ServiceRequest, wanted: dict[str, Any]) -> None:
-    if requests.project(req, wanted) != (req.context.project_id or ""):
-        raise exceptions.ValidationError(detail="A security group is made by its own project here.")
+def _require_own(req: ServiceRequest, fields: dict[str, Any]) -> None:
+    if requests.project(req, fields) != (req.context.project_id or ""):
+        raise exceptions.ValidationError(detail="Only its own project can create a security group.")
 
 
-def _name(wanted: dict[str, Any]) -> str:
-    found = requests.text(wanted, "name")
-    if not found or not found.strip():
-        raise exceptions.ValidationError(detail="Invalid input for name. A security group is known by its name here.")
-    return found
+def _name(fields: dict[str, Any]) -> str:
+    name = requests.text(fields, "name")
+    if not name or not name.strip():
+        raise exceptions.ValidationError(detail="Invalid input for name. A security group needs a name.")
+    return name
 
 
-def _rule(wanted: dict[str, Any], group_id: str) -> SecurityGroupRule:
-    direction, ethertype = wanted.get("direction"), wanted.get("ethertype") or IPV4
+def _rule(fields: dict[str, Any], group_id: str) -> SecurityGroupRule:
+    direction, ethertype = fields.get("direction"), fields.get("ethertype") or IPV4
     if not isinstance(direction, str):
         raise exceptions.ValidationError(detail="Failed to parse request. Required attribute 'direction' not specified")
-    known = {each.lower(): each for each in (IPV4, IPV6)}
+    known = {ethertype.lower(): ethertype for ethertype in (IPV4, IPV6)}
     return SecurityGroupRule(
         id="",
         security_group_id=group_id,
         direction=direction,
         ethertype=known.get(str(ethertype).lower(), str(ethertype)[:16]),
-        protocol=_protocol(wanted.get("protocol")),
-        port_range_min=requests.number(wanted, "port_range_min", 0, 65535),
-        port_range_max=requests.number(wanted, "port_range_max", 0, 65535),
-        remote_ip_prefix=requests.text(wanted, "remote_ip_prefix") or None,
-        remote_group_id=requests.an_id(wanted, "remote_group_id"),
-        description=requests.text(wanted, "description"),
+        protocol=_protocol(fields.get("protocol")),
+        port_range_min=requests.number(fields, "port_range_min", 0, 65535),
+        port_range_max=requests.number(fields, "port_range_max", 0, 65535),
+        remote_ip_prefix=requests.text(fields, "remote_ip_prefix") or None,
+        remote_group_id=requests.an_id(fields, "remote_group_id"),
+        description=requests.text(fields, "description"),
     )
 
 
-def _protocol(said: Any) -> str | None:
-    if said is None or str(said).lower() in _ANY:
+def _protocol(value: Any) -> str | None:
+    if value is None or str(value).lower() in _ANY:
         return None
-    name = str(said).lower()[:64]
+    name = str(value).lower()[:64]
     return _PROTOCOLS.get(name, name)

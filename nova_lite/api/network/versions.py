@@ -1,4 +1,4 @@
-"""Versions of the network API: its documents, which need no authentication. There is one, without minor ones."""
+"""Version documents of the network API, which need no authentication. The only version is v2.0."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> NetworkVersio
 
 
 class NetworkVersions:
-    """At ``/`` what versions there are, at ``/v2.0/`` what resources the one has."""
+    """WSGI application. ``/`` lists the versions, ``/v2.0/`` the resources."""
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ.get("PATH_INFO", "").rstrip("/")

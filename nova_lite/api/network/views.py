@@ -1,4 +1,4 @@
-"""Networks, ports, groups and floating addresses as Neutron shows them."""
+"""Responses of the network API in Neutron's form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def network(shown: NetworkRecord, for_admin: bool) -> View:
         **_project(shown.project_id),
         "shared": shown.project_id is None,
         "router:external": False,
-        "subnets": [each["id"] for each in subnets(shown)],
+        "subnets": [view["id"] for view in subnets(shown)],
         "mtu": shown.mtu,
         **_network(),
         **_times(shown.created_at, shown.updated_at),
@@ -42,7 +42,7 @@ def network(shown: NetworkRecord, for_admin: bool) -> View:
 
 
 def pool(shown: FloatingIpPool, for_admin: bool) -> View:
-    """The network that floating addresses come from."""
+    """Return a pool of floating addresses as an external network."""
     view = {
         "id": shown.id,
         "name": shown.name,
@@ -77,7 +77,7 @@ def _network() -> View:
 
 
 def _kind(shown: NetworkRecord) -> tuple[str, int | None]:
-    """With a VNI its guests meet wherever they are."""
+    """Return Neutron's network type and segment. A network with a VNI spans hosts."""
     return ("local", None) if shown.vni is None else ("vxlan", shown.vni)
 
 
@@ -86,7 +86,7 @@ def _provider(kind: str, number: int | None = None) -> View:
 
 
 def subnet(shown: NetworkRecord) -> View:
-    """A network has one range of IPv4 addresses, so its id is that of the subnet, too."""
+    """Return the IPv4 subnet of a network. Both have the same id."""
     return _subnet(
         shown.id, shown.subnet_name, shown.subnet_description, shown.project_id, shown.cidr, shown.gateway
     ) | {
@@ -98,15 +98,15 @@ def subnet(shown: NetworkRecord) -> View:
 
 
 def subnets(shown: NetworkRecord) -> list[View]:
-    """All that a network has."""
+    """Return all subnets of a network."""
     return [*([subnet(shown)] if shown.cidr else []), *([subnet6(shown)] if shown.cidr6 else [])]
 
 
 def subnet6(shown: NetworkRecord) -> View:
-    """The one that a network may have besides."""
+    """Return the IPv6 subnet of a network."""
     prefix = ipaddress.IPv6Network(shown.cidr6)
-    named = (f"{shown.name}-ipv6", "", shown.project_id, shown.cidr6, ipv6.gateway(shown))
-    return _subnet(shown.id, *named) | {
+    values = (f"{shown.name}-ipv6", "", shown.project_id, shown.cidr6, ipv6.gateway(shown))
+    return _subnet(shown.id, *values) | {
         "id": ipv6.subnet_id(shown.id),
         "ip_version": 6,
         "ipv6_ra_mode": "slaac",
@@ -191,10 +191,10 @@ def port(shown: Port, for_admin: bool) -> View:
 
 
 def _fixed_ips(shown: Port) -> list[View]:
-    found = [{"subnet_id": shown.network_id, "ip_address": shown.address}]
+    fixed_ips = [{"subnet_id": shown.network_id, "ip_address": shown.address}]
     if shown.address6 is not None:
-        found.append({"subnet_id": ipv6.subnet_id(shown.network_id), "ip_address": shown.address6})
-    return found
+        fixed_ips.append({"subnet_id": ipv6.subnet_id(shown.network_id), "ip_address": shown.address6})
+    return fixed_ips
 
 
 def _status(shown: Port) -> str:
@@ -213,7 +213,7 @@ def security_group(shown: SecurityGroup) -> View:
         **_project(shown.project_id),
         "stateful": True,
         "shared": False,
-        "security_group_rules": [rule(each, shown.project_id) for each in shown.rules],
+        "security_group_rules": [rule(one, shown.project_id) for one in shown.rules],
         "tags": [],
         "revision_number": 1,
         **_times(shown.created_at, shown.updated_at),
@@ -245,13 +245,13 @@ def _normalized(prefix: str | None) -> str | None:
     return None if prefix is None else str(ipaddress.ip_network(prefix, strict=False))
 
 
-def floating_ip(shown: FloatingIp, leads_to: Port | None) -> View:
-    """``leads_to``: the port of its ``port_id``."""
+def floating_ip(shown: FloatingIp, associated: Port | None) -> View:
+    """Return a floating address. ``associated``: its port."""
     details = None
-    if leads_to is not None:
-        seen = port(leads_to, for_admin=False)
+    if associated is not None:
+        port_view = port(associated, for_admin=False)
         names = ("name", "network_id", "mac_address", "admin_state_up", "status", "device_id", "device_owner")
-        details = {name: seen[name] for name in names}
+        details = {name: port_view[name] for name in names}
     return {
         "id": shown.id,
         "floating_ip_address": shown.address,
@@ -273,7 +273,7 @@ def floating_ip(shown: FloatingIp, leads_to: Port | None) -> View:
 
 
 def agent(shown: Service) -> View:
-    """The compute daemon of a host is what connects its guests."""
+    """Return a compute daemon as an agent, since it connects the guests of its host."""
     return {
         "id": str(uuid.uuid5(_AGENTS, shown.host)),
         "agent_type": "Compute host",
@@ -293,19 +293,19 @@ def agent(shown: Service) -> View:
 
 
 def quota(limits: ProjectLimits) -> View:
-    return {name: each.limit for name, each in limits.quotas.items()} | dict.fromkeys(_NONE_OF, 0)
+    return {name: quota.limit for name, quota in limits.quotas.items()} | dict.fromkeys(_UNSUPPORTED, 0)
 
 
 def quota_details(limits: ProjectLimits) -> View:
     known = {
-        name: {"limit": each.limit, "used": each.used, "reserved": each.reserved}
-        for name, each in limits.quotas.items()
+        name: {"limit": quota.limit, "used": quota.used, "reserved": quota.reserved}
+        for name, quota in limits.quotas.items()
     }
-    return known | {name: {"limit": 0, "used": 0, "reserved": 0} for name in _NONE_OF}
+    return known | {name: {"limit": 0, "used": 0, "reserved": 0} for name in _UNSUPPORTED}
 
 
-#: What Neutron has quotas of, and this cloud has none of.
-_NONE_OF = ("router", "rbac_policy", "subnetpool")
+#: Resources with quotas in Neutron that this cloud does not have.
+_UNSUPPORTED = ("router", "rbac_policy", "subnetpool")
 
 
 def _project(project_id: str | None) -> View:
@@ -325,7 +325,7 @@ def _agent_time(moment: datetime.datetime | None) -> str | None:
     return None if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
-#: The attributes that things of each kind have.
+#: Attributes of each kind of resource.
 ATTRIBUTES: dict[str, set[str]] = {
     "networks": set(network(NetworkRecord(id="", name="", cidr=""), for_admin=True)),
     "subnets": set(subnet(NetworkRecord(id="", name="", cidr=""))),

@@ -10,13 +10,16 @@ from nova_lite.objects import VIF, Network
 
 
 class MemoryStore:
-    """``reads`` counts the addresses that lookups handed out; ``faster`` are addresses that somebody else takes right
-    before we do; ``kept`` are ports that project p1 made; ``ipv6`` are the addresses that came besides."""
+    """Networks and ports in memory.
+
+    ``reads``: number of addresses that lookups returned. ``faster``: addresses that another transaction takes first.
+    ``of_users``: ports that project p1 made. ``ipv6``: IPv6 addresses of ports.
+    """
 
     def __init__(self, *networks: Network) -> None:
         self._networks = {network.id: network for network in networks}
         self.ports: dict[str, list[VIF]] = {}
-        self.kept: list[VIF] = []
+        self.of_users: list[VIF] = []
         self.free: dict[str, list[str]] = {}
         self.reads = 0
         self.faster: set[str] = set()
@@ -26,7 +29,9 @@ class MemoryStore:
         return [network for network in self._networks.values() if ids is None or network.id in ids]
 
     def usable(self, project_id: str | None) -> list[Network]:
-        return [each for each in self._networks.values() if each.cidr and each.project_id in (None, project_id)]
+        return [
+            network for network in self._networks.values() if network.cidr and network.project_id in (None, project_id)
+        ]
 
     def locked(self, ids: Collection[str]) -> dict[str, Network]:
         return {network.id: network for network in self.networks(ids)}
@@ -41,7 +46,7 @@ class MemoryStore:
         return found
 
     def port(self, port_id: str) -> StoredPort | None:
-        found = next((vif for vif in self.kept if vif.id == port_id), None)
+        found = next((vif for vif in self.of_users if vif.id == port_id), None)
         if found is None:
             return None
         has_it = (uuid for uuid, vifs in self.ports.items() if found in vifs)
@@ -51,7 +56,7 @@ class MemoryStore:
         port = self.port(port_id)
         if port is None or port.instance_uuid is not None:
             return False
-        vif = next(vif for vif in self.kept if vif.id == port_id)
+        vif = next(vif for vif in self.of_users if vif.id == port_id)
         vif.position, vif.tag = position, tag
         self.ports.setdefault(instance_uuid, []).append(vif)
         return True

@@ -1,4 +1,4 @@
-"""The built-in backend: which network, which address, and never one twice."""
+"""Backend ``local``: the choice of networks and addresses."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ def chosen(store: MemoryStore, networks: str | list[NetworkRequest] = "auto") ->
 # --- which network
 
 
-def test_auto_takes_the_default() -> None:
+def test_auto_is_the_default_network() -> None:
     store = MemoryStore(network("a"), network("b", is_default=True), network("c"))
     assert chosen(store) == ["b"]
 
 
-def test_auto_prefers_the_projects_own_default() -> None:
+def test_auto_prefers_the_default_of_the_project() -> None:
     store = MemoryStore(network("a", is_default=True), network("b", is_default=True, project_id="p1"))
     assert chosen(store) == ["b"]
 
 
-def test_auto_takes_the_only_one_that_is_visible() -> None:
+def test_auto_is_the_only_visible_network() -> None:
     assert chosen(MemoryStore(network("a", project_id="p2", is_default=True), network("b"))) == ["b"]
     assert chosen(MemoryStore(network("a", project_id="p2"))) == []
     assert chosen(MemoryStore()) == []
@@ -77,14 +77,14 @@ def test_auto_is_ambiguous_among_several() -> None:
         chosen(MemoryStore(network("a"), network("b")))
 
 
-def test_none_and_nonsense() -> None:
+def test_none_and_invalid_words() -> None:
     store = MemoryStore(network("a", is_default=True))
     assert chosen(store, "none") == chosen(store, []) == []
     with pytest.raises(exceptions.InvalidInput):
         chosen(store, "some")
 
 
-def test_named_network_has_to_be_visible() -> None:
+def test_named_network_must_be_visible() -> None:
     store = MemoryStore(network("a", project_id="p2"), network("b"))
     assert chosen(store, [NetworkRequest(network_id="b"), NetworkRequest(network_id="b")]) == ["b", "b"]
     for name in ("a", "x"):
@@ -93,19 +93,22 @@ def test_named_network_has_to_be_visible() -> None:
     assert LOCAL.resolve(store, ADMIN, [NetworkRequest(network_id="a")])[0].network_id == "a"
 
 
-def test_request_without_a_network_means_the_default() -> None:
+def test_request_without_a_network_is_for_the_default() -> None:
     assert chosen(MemoryStore(network("a")), [NetworkRequest(tag="t")]) == ["a"]
     with pytest.raises(exceptions.InvalidInput):
         chosen(MemoryStore(), [NetworkRequest()])
 
 
-def test_a_port_that_a_user_made_is_given_to_one_instance() -> None:
+def test_port_of_a_user_is_assigned_to_one_instance() -> None:
     store = MemoryStore(network("a"))
     mac_address = "fa:16:3e:00:00:01"
-    store.kept.append(VIF(id="p", mac_address=mac_address, address="10.0.0.3", network=network("a")))
-    wanted = [NetworkRequest(network_id="a"), NetworkRequest(port_id="p", tag="x")]
-    resolved = LOCAL.resolve(store, ME, wanted)
-    assert [(each.network_id, each.port_id, each.tag) for each in resolved] == [("a", None, None), ("a", "p", "x")]
+    store.of_users.append(VIF(id="p", mac_address=mac_address, address="10.0.0.3", network=network("a")))
+    requests = [NetworkRequest(network_id="a"), NetworkRequest(port_id="p", tag="x")]
+    resolved = LOCAL.resolve(store, ME, requests)
+    assert [(request.network_id, request.port_id, request.tag) for request in resolved] == [
+        ("a", None, None),
+        ("a", "p", "x"),
+    ]
     LOCAL.reserve(store, "i1", resolved)
     made = LOCAL.allocate(store, "i1", resolved)
     assert [(vif.position, vif.id == "p") for vif in made] == [(0, False), (1, True)]
@@ -119,33 +122,33 @@ def test_a_port_that_a_user_made_is_given_to_one_instance() -> None:
         LOCAL.allocate(store, "i2", [NetworkRequest(network_id="a", port_id="p")])
 
 
-def test_ports_that_are_not_ones_own_are_not_there() -> None:
+def test_port_of_another_project_is_not_found() -> None:
     store = MemoryStore(network("a"))
-    store.kept.append(VIF(id="p", mac_address="fa:16:3e:00:00:01", address="10.0.0.3", network=network("a")))
+    store.of_users.append(VIF(id="p", mac_address="fa:16:3e:00:00:01", address="10.0.0.3", network=network("a")))
     for context, port_id in ((OTHER, "p"), (ME, "q")):
         with pytest.raises(exceptions.PortUnavailable, match=f"Port {port_id} could not be found"):
             LOCAL.resolve(store, context, [NetworkRequest(port_id=port_id)])
 
 
-def test_a_network_without_a_subnet_is_of_no_use() -> None:
+def test_network_without_a_subnet_is_refused() -> None:
     store = MemoryStore(network("a"))
     store.networks()[0].cidr = ""
     assert chosen(store, "auto") == []
-    for wanted in (LOCAL.resolve, None):
+    for method in (LOCAL.resolve, None):
         with pytest.raises(exceptions.NetworkRequiresSubnet, match="requires a subnet"):
-            if wanted is None:
+            if method is None:
                 LOCAL.allocate(store, "i1", [NetworkRequest(network_id="a")])
             else:
                 chosen(store, [NetworkRequest(network_id="a")])
 
 
 @pytest.mark.parametrize("address", ["10.0.0.0", "10.0.0.7", "10.0.0.1", "10.0.1.2", "fd00::1", "x", "10.0.0.2 "])
-def test_fixed_ip_that_cannot_be(address: str) -> None:
+def test_invalid_fixed_ip_is_refused(address: str) -> None:
     with pytest.raises(exceptions.FixedIpInvalid):
         chosen(MemoryStore(network("a")), [NetworkRequest(network_id="a", fixed_ip=address)])
 
 
-def test_fixed_ip() -> None:
+def test_fixed_ip_is_allocated() -> None:
     store = MemoryStore(network("a", start="10.0.0.4"))
     requests = LOCAL.resolve(store, ME, [NetworkRequest(network_id="a", fixed_ip="10.0.0.2", tag="t")])
     (vif,) = LOCAL.allocate(store, "i1", requests)
@@ -159,7 +162,7 @@ def test_fixed_ip() -> None:
 # --- which address
 
 
-def test_every_address_once_and_never_a_reserved_one() -> None:
+def test_every_address_is_allocated_once() -> None:
     store = MemoryStore(network("a", start="10.0.0.0", end="10.0.0.7"))
     given = [LOCAL.allocate(store, f"i{n}", [NetworkRequest(network_id="a")])[0] for n in range(5)]
     assert sorted(vif.address for vif in given) == [f"10.0.0.{n}" for n in range(2, 7)]
@@ -172,7 +175,7 @@ def test_every_address_once_and_never_a_reserved_one() -> None:
     assert LOCAL.allocate(store, "i9", [NetworkRequest(network_id="a")])[0].address == given[3].address
 
 
-def test_repeat_returns_what_there_is() -> None:
+def test_repeated_allocation_returns_the_same_interfaces() -> None:
     store = MemoryStore(network("a"), network("b"))
     requests = [NetworkRequest(network_id="b"), NetworkRequest(network_id="a")]
     vifs = LOCAL.allocate(store, "i1", requests)
@@ -181,7 +184,7 @@ def test_repeat_returns_what_there_is() -> None:
     assert LOCAL.allocate(store, "i2", []) == []
 
 
-def test_somebody_else_is_faster() -> None:
+def test_allocation_retries_after_a_collision() -> None:
     store = MemoryStore(network("a"))
     store.faster = {"10.0.0.3"}
     request = [NetworkRequest(network_id="a", fixed_ip="10.0.0.3")]
@@ -192,14 +195,14 @@ def test_somebody_else_is_faster() -> None:
     assert len({*given, "10.0.0.2", "10.0.0.3"}) == 5
 
 
-def test_a_large_network_is_not_read_for_each_boot() -> None:
+def test_allocation_does_not_read_a_large_network() -> None:
     store = MemoryStore(network("a", "10.0.0.0/16"))
     for number in range(2000):
         LOCAL.allocate(store, f"i{number}", [NetworkRequest(network_id="a")])
     assert store.reads < 2000 * SAMPLE
 
 
-def test_a_nearly_full_network_still_gives_its_last_address() -> None:
+def test_nearly_full_network_allocates_its_last_address() -> None:
     store = MemoryStore(network("a", "10.0.0.0/22"))
     given = [LOCAL.allocate(store, f"i{n}", [NetworkRequest(network_id="a")])[0].address for n in range(1021)]
     assert len(set(given)) == 1021
@@ -207,19 +210,19 @@ def test_a_nearly_full_network_still_gives_its_last_address() -> None:
         LOCAL.allocate(store, "late", [NetworkRequest(network_id="a")])
 
 
-def test_network_is_gone() -> None:
+def test_allocation_in_a_deleted_network_is_refused() -> None:
     with pytest.raises(exceptions.NetworkUnavailable):
         LOCAL.allocate(MemoryStore(), "i1", [NetworkRequest(network_id="a")])
 
 
-def test_ipv6() -> None:
+def test_allocation_with_ipv6() -> None:
     store = MemoryStore(network("a", "fd00::/64"))
     (vif,) = LOCAL.allocate(store, "i1", [NetworkRequest(network_id="a")])
     assert ipaddress.ip_address(vif.address) in ipaddress.ip_network("fd00::/64")
 
 
 class Addresses(RuleBasedStateMachine):
-    """Any order of boots and deletes: no address twice, none outside of the pool, refusal only when it is empty."""
+    """Allocations and releases in any order: no address twice, none outside the pool, refusal only if it is empty."""
 
     SIZE = 13
 
@@ -258,7 +261,7 @@ TestAddresses.settings = settings(max_examples=40, stateful_step_count=40, deadl
 # --- the others
 
 
-def test_no_networks() -> None:
+def test_backend_none_has_no_networks() -> None:
     backend, store = NoNetworks(make_conf("none")), MemoryStore(network("a", is_default=True))
     for networks in ("auto", "none", []):
         assert backend.resolve(store, ME, networks) == []  # type: ignore[arg-type]
@@ -270,15 +273,15 @@ def test_no_networks() -> None:
     assert store.ports == {}
 
 
-def test_backend_by_name() -> None:
+def test_backend_is_loaded_by_its_name() -> None:
     assert isinstance(load_backend(make_conf("local")), LocalNetworks)
     assert isinstance(load_backend(make_conf("none")), NoNetworks)
     with pytest.raises(exceptions.ConfigurationError, match=r"\[network\] backend: unknown x"):
         load_backend(make_conf("x"))
 
 
-def test_an_interface_has_the_ipv6_address_of_its_mac_address() -> None:
-    """As a guest makes it for itself, and the same wherever it is asked for."""
+def test_ipv6_address_follows_from_the_mac_address() -> None:
+    """The guest generates the same address."""
     store = MemoryStore(network("a", cidr6="fd00:1::/64"))
     (vif,) = LOCAL.allocate(store, "i1", [NetworkRequest(network_id="a")])
     (further,) = vif.more

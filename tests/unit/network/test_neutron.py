@@ -1,4 +1,4 @@
-"""Neutron as network backend, over HTTP: whose ports are made, bound and given back, and never one twice."""
+"""Backend ``neutron``, over HTTP: ports are made, bound and released, and never made twice."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def allocate(backend: NeutronNetworks, *networks: NetworkRequest, **more: Any) -
 # --- what a user asks for
 
 
-def test_auto_is_the_only_network_that_the_project_may_use(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_auto_is_the_only_usable_network(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     neutron.network("theirs", "p2")
     neutron.network("outside", "p2", shared=False, **{"router:external": True})
     assert resolve(backend).requests == []
@@ -77,11 +77,11 @@ def test_auto_is_the_only_network_that_the_project_may_use(backend: NeutronNetwo
         resolve(backend)
 
 
-def test_a_network_that_was_shared_with_the_project_alone(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_network_shared_with_the_project_is_usable(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     network = neutron.network("theirs", "p2")
-    asked = [NetworkRequest(network_id=network["id"])]
+    requests = [NetworkRequest(network_id=network["id"])]
     with pytest.raises(exceptions.NetworkUnavailable):
-        resolve(backend, asked)
+        resolve(backend, requests)
     neutron.add(
         "rbac-policies",
         object_type="network",
@@ -89,11 +89,11 @@ def test_a_network_that_was_shared_with_the_project_alone(backend: NeutronNetwor
         target_tenant="p1",
         object_id=network["id"],
     )
-    assert resolve(backend, asked).requests == asked
-    assert resolve(backend).requests == asked
+    assert resolve(backend, requests).requests == requests
+    assert resolve(backend).requests == requests
 
 
-def test_another_projects_things_are_not_there(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_resources_of_another_project_are_not_found(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     theirs = neutron.network("theirs", "p2")
     port = neutron.port(theirs, "p2")
     for request in (NetworkRequest(network_id=theirs["id"]), NetworkRequest(network_id=str(uuid.uuid4()))):
@@ -105,13 +105,13 @@ def test_another_projects_things_are_not_there(backend: NeutronNetworks, neutron
     assert resolve(backend, [NetworkRequest(port_id=port["id"])], ADMIN).requests
 
 
-def test_external_networks_are_nobodys_to_boot_on(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_external_network_is_refused(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     outside = neutron.network("outside", "p2", **{"router:external": True})
     with pytest.raises(exceptions.ExternalNetworkForbidden):
         resolve(backend, [NetworkRequest(network_id=outside["id"])])
 
 
-def test_addresses_and_ports_that_are_taken(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_address_and_port_in_use_are_refused(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     network = neutron.network()
     port = neutron.port(network, device_id=OTHER)
     address = port["fixed_ips"][0]["ip_address"]
@@ -124,7 +124,7 @@ def test_addresses_and_ports_that_are_taken(backend: NeutronNetworks, neutron: F
         resolve(backend, [NetworkRequest(port_id=bare["id"])])
 
 
-def test_security_groups_by_name_or_id(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_security_group_is_found_by_name_or_id(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     web = neutron.add("security-groups", name="web", project_id="p1")
     neutron.add("security-groups", name="db", project_id="p2")
     for reference in ("web", web["id"]):
@@ -140,7 +140,7 @@ def test_security_groups_by_name_or_id(backend: NeutronNetworks, neutron: FakeNe
 # --- ports
 
 
-def test_a_port_is_made_for_its_instance(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_port_is_made_for_its_instance(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     network = neutron.network("blue", cidr="10.1.0.0/24")
     group = neutron.add("security-groups", name="web", project_id="p1")
     request = NetworkRequest(network_id=network["id"], fixed_ip="10.1.0.9", tag="nic")
@@ -159,15 +159,15 @@ def test_a_port_is_made_for_its_instance(backend: NeutronNetworks, neutron: Fake
     assert not vif.port_security_enabled
 
 
-def test_all_addresses_of_a_port(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_interface_has_all_addresses_of_its_port(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     network = neutron.network()
     network["subnets"].insert(0, neutron.subnet(network, "fd00::/120")["id"])
     (vif,) = allocate(backend, NetworkRequest(network_id=network["id"]))
     assert (vif.version, vif.address) == (4, "10.0.0.2")
-    assert [(each.address, each.cidr, each.gateway) for each in vif.more] == [("fd00::2", "fd00::/120", "fd00::1")]
+    assert [(fixed.address, fixed.cidr, fixed.gateway) for fixed in vif.more] == [("fd00::2", "fd00::/120", "fd00::1")]
 
 
-def test_a_repeat_finds_the_same_ports(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_repeated_allocation_finds_the_same_ports(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     network = neutron.network()
     requests = [NetworkRequest(network_id=network["id"])] * 2
     first = allocate(backend, *requests)
@@ -175,7 +175,7 @@ def test_a_repeat_finds_the_same_ports(backend: NeutronNetworks, neutron: FakeNe
     assert len(neutron.ports) == 2
 
 
-def test_an_answer_that_never_came_makes_no_second_port(tmp_path: Path, neutron: FakeNeutron) -> None:
+def test_lost_response_makes_no_second_port(tmp_path: Path, neutron: FakeNeutron) -> None:
     backend = backend_of(tmp_path, neutron.url, "[network]\ncall_timeout = 1\n")
     request = NetworkRequest(network_id=neutron.network()["id"])
     neutron.late = {"POST": 1}
@@ -186,10 +186,10 @@ def test_an_answer_that_never_came_makes_no_second_port(tmp_path: Path, neutron:
     assert (vif.id, len(neutron.ports)) == (port["id"], 1)
 
 
-def test_a_first_request_that_is_carried_out_late_is_met(
+def test_late_first_request_makes_no_second_port(
     backend: NeutronNetworks, neutron: FakeNeutron, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It comes between our look and our own request."""
+    """The late request takes effect between the lookup and the second request."""
     request = NetworkRequest(network_id=neutron.network()["id"])
     monkeypatch.setattr("nova_lite.network.neutron._ports_of", lambda *_: [])
     first = allocate(backend, request)
@@ -197,7 +197,7 @@ def test_a_first_request_that_is_carried_out_late_is_met(
     assert len(neutron.ports) == 1
 
 
-def test_a_mac_address_that_is_anothers_by_chance(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_mac_address_collision_is_retried(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     network = neutron.network()
     neutron.port(network, mac_address=mac_of(UUID, "0"), device_id=OTHER)
     (vif,) = allocate(backend, NetworkRequest(network_id=network["id"]))
@@ -212,7 +212,7 @@ def test_a_mac_address_that_is_anothers_by_chance(backend: NeutronNetworks, neut
         ({}, exceptions.NoMoreFixedIps),
     ],
 )
-def test_what_neutron_refuses(
+def test_refusal_of_neutron_is_translated(
     backend: NeutronNetworks, neutron: FakeNeutron, request_: dict[str, str], raised: type[Exception]
 ) -> None:
     network = neutron.network(cidr="10.0.0.0/30")
@@ -221,15 +221,15 @@ def test_what_neutron_refuses(
         allocate(backend, NetworkRequest(network_id=network["id"], **request_))
 
 
-def test_no_agent_at_the_host(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_port_without_an_agent_fails(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     request = NetworkRequest(network_id=neutron.network()["id"])
     with pytest.raises(exceptions.PortBindingFailed, match="host9"):
         allocate(backend, request, host="host9")
     (vif,) = allocate(backend, request, host="host2")
-    assert ([vif.id], neutron.ports[0]["binding:host_id"]) == ([each["id"] for each in neutron.ports], "host2")
+    assert ([vif.id], neutron.ports[0]["binding:host_id"]) == ([port["id"] for port in neutron.ports], "host2")
 
 
-def test_a_users_port_is_taken_and_given_back(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_port_of_a_user_is_assigned_and_released(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     network = neutron.network()
     port = neutron.port(network)
     made = NetworkRequest(network_id=network["id"])
@@ -241,7 +241,7 @@ def test_a_users_port_is_taken_and_given_back(backend: NeutronNetworks, neutron:
     assert (port["device_id"], port["device_owner"], port["binding:host_id"]) == ("", "", "")
 
 
-def test_of_two_servers_one_gets_a_port(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_port_is_assigned_to_one_of_two_servers(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     network = neutron.network()
     port = neutron.port(network)
     allocate(backend, NetworkRequest(network_id=network["id"], port_id=port["id"]))
@@ -250,10 +250,10 @@ def test_of_two_servers_one_gets_a_port(backend: NeutronNetworks, neutron: FakeN
     assert port["device_id"] == UUID
 
 
-def test_a_port_that_another_server_takes_meanwhile(
+def test_port_that_another_server_takes_first_is_refused(
     backend: NeutronNetworks, neutron: FakeNeutron, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between our look and our update."""
+    """The other server takes the port between the lookup and the update."""
     network = neutron.network()
     port = neutron.port(network)
     handle = neutron.handle
@@ -269,7 +269,7 @@ def test_a_port_that_another_server_takes_meanwhile(
     assert port["device_id"] == OTHER
 
 
-def test_what_was_made_and_never_recorded_is_given_back(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_unrecorded_ports_are_deleted(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     network = neutron.network()
     port = neutron.port(network)
     requests = [NetworkRequest(network_id=network["id"], port_id=port["id"]), NetworkRequest(network_id=network["id"])]
@@ -280,7 +280,7 @@ def test_what_was_made_and_never_recorded_is_given_back(backend: NeutronNetworks
     backend.call(call(NetworkMethod.DEALLOCATE, requests))
 
 
-def test_a_move_binds_to_the_other_host(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_move_binds_ports_to_the_other_host(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     vifs = allocate(backend, NetworkRequest(network_id=neutron.network()["id"], tag="t"))
     moved = backend.call(call(NetworkMethod.BIND, vifs=vifs, host="host2"))
     assert neutron.ports[0]["binding:host_id"] == "host2"
@@ -289,19 +289,19 @@ def test_a_move_binds_to_the_other_host(backend: NeutronNetworks, neutron: FakeN
     assert ([vif.id for vif in again], neutron.ports[0]["binding:host_id"]) == ([vifs[0].id], "host1")
 
 
-def test_attach_and_detach(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_attach_and_detach_of_a_port(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     network = neutron.network()
     first = allocate(backend, NetworkRequest(network_id=network["id"]))
-    asked = call(NetworkMethod.ATTACH, [NetworkRequest(network_id=network["id"])], vifs=first)
-    second = backend.call(asked)
-    assert backend.call(asked).id == second.id
+    attach = call(NetworkMethod.ATTACH, [NetworkRequest(network_id=network["id"])], vifs=first)
+    second = backend.call(attach)
+    assert backend.call(attach).id == second.id
     assert {port["id"] for port in neutron.ports} == {first[0].id, second.id}
     backend.call(call(NetworkMethod.DETACH, vifs=[second]))
     assert [port["id"] for port in neutron.ports] == [first[0].id]
     backend.call(call(NetworkMethod.DETACH, vifs=[second]))
 
 
-def test_a_look_tells_what_is_connected_and_what_is_gone(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_look_shows_connected_ports_without_deleted_ones(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     network = neutron.network()
     vifs = allocate(backend, *[NetworkRequest(network_id=network["id"])] * 2)
     neutron.rows["ports"][vifs[0].id]["status"] = "ACTIVE"
@@ -310,20 +310,20 @@ def test_a_look_tells_what_is_connected_and_what_is_gone(backend: NeutronNetwork
     assert [(vif.id, vif.active) for vif in looked] == [(vifs[0].id, True)]
 
 
-def test_each_port_keeps_the_groups_that_it_has(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_join_keeps_the_other_groups_of_each_port(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     web, db, shut = (neutron.add("security-groups", name=name, project_id="p1")["id"] for name in ("web", "db", "shut"))
     network = neutron.network()
     vifs = allocate(backend, *(NetworkRequest(network_id=network["id"]) for _ in range(3)))
     for port, groups, is_filtered in zip(neutron.ports, ([web], [db], [shut]), (True, True, False), strict=True):
         port.update(security_groups=groups, port_security_enabled=is_filtered)
-    told = backend.call(call(NetworkMethod.JOIN, vifs=vifs, security_groups=[db]))
+    joined = backend.call(call(NetworkMethod.JOIN, vifs=vifs, security_groups=[db]))
     assert [port["security_groups"] for port in neutron.ports] == [[web, db], [db], [shut]]
-    assert [vif.security_groups for vif in told] == [["web", "db"], ["db"], ["shut"]]
+    assert [vif.security_groups for vif in joined] == [["web", "db"], ["db"], ["shut"]]
     backend.call(call(NetworkMethod.LEAVE, vifs=vifs, security_groups=[db]))
     assert [port["security_groups"] for port in neutron.ports] == [[web], [], [shut]]
 
 
-def test_a_change_of_somebody_elses_in_between_is_not_lost(
+def test_concurrent_change_of_groups_is_not_lost(
     backend: NeutronNetworks, neutron: FakeNeutron, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web, db = (neutron.add("security-groups", name=name, project_id="p1")["id"] for name in ("web", "db"))
@@ -341,7 +341,7 @@ def test_a_change_of_somebody_elses_in_between_is_not_lost(
     assert port["security_groups"] == [web, db]
 
 
-def test_networks_that_are_listed(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+def test_visible_networks_are_listed(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     neutron.network("theirs", "p2")
     neutron.network("mine")
     (found,) = backend.call(NetworkCall(method=NetworkMethod.NETWORKS, context=ME))
@@ -352,18 +352,18 @@ def test_networks_that_are_listed(backend: NeutronNetworks, neutron: FakeNeutron
 
 
 @pytest.mark.parametrize("status", [500, 503, 401, 403])
-def test_trouble_of_neutrons_own_is_a_503(backend: NeutronNetworks, neutron: FakeNeutron, status: int) -> None:
+def test_failure_of_neutron_is_a_503(backend: NeutronNetworks, neutron: FakeNeutron, status: int) -> None:
     neutron.status = status
     with pytest.raises(exceptions.NetworkServiceUnavailable):
         resolve(backend)
 
 
-def test_neutron_away(tmp_path: Path) -> None:
+def test_neutron_down_is_a_503(tmp_path: Path) -> None:
     with pytest.raises(exceptions.NetworkServiceUnavailable):
         resolve(backend_of(tmp_path, "http://127.0.0.1:9"))
 
 
-def test_a_call_ends_in_its_time(
+def test_call_ends_within_its_time_limit(
     backend: NeutronNetworks, neutron: FakeNeutron, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(neutron_client, "MARGIN", 0.0)
@@ -374,8 +374,8 @@ def test_a_call_ends_in_its_time(
     assert not neutron.asked
 
 
-def test_a_call_that_comes_too_late_is_not_made(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
-    """Others count its time from when it was written down."""
+def test_late_call_is_not_sent(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    """The time limit starts when the call is recorded."""
     started_at = time.monotonic() - backend.conf.network.call_timeout
     with pytest.raises(exceptions.NetworkServiceUnavailable):
         backend.call(
@@ -384,6 +384,6 @@ def test_a_call_that_comes_too_late_is_not_made(backend: NeutronNetworks, neutro
     assert not neutron.asked
 
 
-def test_who_asks_has_to_be_said(tmp_path: Path) -> None:
+def test_missing_credentials_are_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(exceptions.ConfigurationError, match="auth_type"):
         load_backend(make_conf(tmp_path, "[network]\nbackend = neutron\n"))

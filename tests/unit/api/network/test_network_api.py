@@ -1,4 +1,4 @@
-"""The network API over the real conductor's rows: shapes, queries, what is refused, and whom."""
+"""The network API with a real conductor: responses, queries and refusals."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def api(tmp_path: Path) -> Iterator[Api]:
 # --- networks and subnets
 
 
-def test_what_everybody_sees(api: Api) -> None:
-    found = {each["name"]: each for each in api.get("/networks")["networks"]}
+def test_shared_networks_and_pools_are_visible_to_all(api: Api) -> None:
+    found = {network["name"]: network for network in api.get("/networks")["networks"]}
     assert found.keys() == {"private", "public"}
     assert (found["private"]["router:external"], found["public"]["router:external"]) == (False, True)
     assert (found["private"]["shared"], found["private"]["subnets"]) == (True, [api.shared.id])
@@ -106,7 +106,7 @@ def test_what_everybody_sees(api: Api) -> None:
     assert api.get(f"/subnets?network_id={api.pool.id}")["subnets"][0]["gateway_ip"] is None
 
 
-def test_a_network_that_spans_hosts_and_has_ipv6(api: Api) -> None:
+def test_network_that_spans_hosts_and_has_ipv6(api: Api) -> None:
     wide = factory.new_network("wide", "10.1.0.0/24", vni=77, cidr6="fd00:1::/64")
     api.manager.db.write(networks.create, wide)
     shown = api.get(f"/networks/{wide.id}", ADMIN)["network"]
@@ -117,13 +117,13 @@ def test_a_network_that_spans_hosts_and_has_ipv6(api: Api) -> None:
     assert api.get("/subnets?ip_version=6")["subnets"] == [subnet]
     assert (subnet["network_id"], subnet["cidr"], subnet["gateway_ip"]) == (wide.id, "fd00:1::/64", "fd00:1::1")
     assert (subnet["ipv6_ra_mode"], subnet["ipv6_address_mode"], subnet["ip_version"]) == ("slaac", "slaac", 6)
-    api.refused("DELETE", f"/subnets/{six}", None, 403, "Forbidden", "comes with its network", ADMIN)
+    api.refused("DELETE", f"/subnets/{six}", None, 403, "Forbidden", "created and deleted with its network", ADMIN)
     body = {"subnet": {"network_id": wide.id, "ip_version": 6, "cidr": "fd00:2::/64"}}
     api.refused("POST", "/subnets", body, 400, "HTTPBadRequest", "--cidr6")
     port = api.make("/ports", "port", network_id=wide.id, mac_address="fa:16:3e:00:00:01")
     assert port["fixed_ips"][1] == {"subnet_id": six, "ip_address": "fd00:1::f816:3eff:fe00:1"}
     found = api.get("/ports?fixed_ips=ip_address=fd00:1::f816:3eff:fe00:1")["ports"]
-    assert [each["id"] for each in found] == [port["id"]]
+    assert [item["id"] for item in found] == [port["id"]]
     both = [{"subnet_id": wide.id, "ip_address": "10.1.0.9"}, {"subnet_id": six}]
     made = api.make("/ports", "port", network_id=wide.id, fixed_ips=both)
     assert made["fixed_ips"][0]["ip_address"] == "10.1.0.9" and len(made["fixed_ips"]) == 2
@@ -132,7 +132,7 @@ def test_a_network_that_spans_hosts_and_has_ipv6(api: Api) -> None:
     api.refused("POST", "/ports", chosen, 404, "SubnetNotFound", six)
 
 
-def test_a_network_and_then_its_subnet(api: Api) -> None:
+def test_network_and_then_its_subnet(api: Api) -> None:
     made = api.make("/networks", "network", name="back", mtu=1400, admin_state_up=True)
     assert (made["subnets"], made["mtu"], made["project_id"], made["tenant_id"]) == ([], 1400, "demo", "demo")
     api.refused("GET", f"/subnets/{made['id']}", None, 404, "SubnetNotFound", "could not be found")
@@ -140,7 +140,7 @@ def test_a_network_and_then_its_subnet(api: Api) -> None:
     api.refused("POST", "/ports", port, 400, "InvalidInput", "has no subnet")
     subnet = {"network_id": made["id"], "ip_version": 4}
     for cidr, kind, text in (
-        (None, "HTTPBadRequest", "has to be told its cidr"),
+        (None, "HTTPBadRequest", "needs a cidr"),
         ("fd00::/64", "InvalidInput", "is not an IPv4 network"),
         ("10.65.0.0/24", "InvalidInput", "is not within 10.64.0.0/16"),
         ("10.64.0.1/24", "InvalidInput", "host bits"),
@@ -175,25 +175,25 @@ def test_a_network_and_then_its_subnet(api: Api) -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"admin_state_up": False}, "is up here"),
+        ({"admin_state_up": False}, "always up"),
         ({"router:external": True}, "floating-pool create"),
-        ({"port_security_enabled": False}, "always filtered"),
+        ({"port_security_enabled": False}, "always filters"),
         ({"provider:network_type": "vlan"}, "Unrecognized attribute(s) 'provider:network_type'"),
         ({"mtu": 10}, "from 68 to 9000"),
         ({"name": "a\nb"}, "printable"),
-        ({"name": 1}, "has to be a text"),
+        ({"name": 1}, "must be a text"),
     ],
 )
-def test_networks_that_there_are_not(api: Api, values: dict[str, Any], text: str) -> None:
+def test_unsupported_network_is_refused(api: Api, values: dict[str, Any], text: str) -> None:
     api.refused("POST", "/networks", {"network": values}, 400, "HTTPBadRequest", text)
 
 
-def test_whose_networks(api: Api) -> None:
+def test_network_belongs_to_its_project(api: Api) -> None:
     shared = {"network": {"name": "x", "shared": True}}
     api.refused("POST", "/networks", shared, 403, "PolicyNotAuthorized", "create_network:shared")
     assert api.make("/networks", "network", ADMIN, shared=True)["shared"] is True
     foreign = {"network": {"project_id": "other"}}
-    api.refused("POST", "/networks", foreign, 403, "Forbidden", "an admin may name another")
+    api.refused("POST", "/networks", foreign, 403, "Forbidden", "Only an admin may create")
     assert api.make("/networks", "network", ADMIN, tenant_id="other")["project_id"] == "other"
     api.refused("DELETE", f"/networks/{api.shared.id}", None, 403, "Forbidden", "All projects share")
     api.refused("DELETE", f"/networks/{api.pool.id}", None, 403, "Forbidden", "nova-lite-manage", ADMIN)
@@ -205,7 +205,7 @@ def test_whose_networks(api: Api) -> None:
 # --- ports
 
 
-def test_a_port_of_ones_own(api: Api) -> None:
+def test_port_of_a_user(api: Api) -> None:
     made = api.port(name="p", fixed_ips=[{"ip_address": "10.0.0.9"}], mac_address="FA:16:3E:00:00:09")
     assert made["fixed_ips"] == [{"subnet_id": api.shared.id, "ip_address": "10.0.0.9"}]
     assert (made["mac_address"], made["status"], made["device_id"]) == ("fa:16:3e:00:00:09", "DOWN", "")
@@ -230,9 +230,9 @@ def test_a_port_of_ones_own(api: Api) -> None:
     [
         ({"network_id": None}, 400, "HTTPBadRequest", "'network_id' not specified"),
         ({"network_id": NOBODY}, 404, "NetworkNotFound", NOBODY),
-        ({"allowed_address_pairs": [{"ip_address": "1.2.3.4"}]}, 400, "HTTPBadRequest", "its own address alone"),
-        ({"port_security_enabled": False}, 400, "HTTPBadRequest", "always filtered"),
-        ({"device_id": NOBODY}, 400, "HTTPBadRequest", "by the compute API"),
+        ({"allowed_address_pairs": [{"ip_address": "1.2.3.4"}]}, 400, "HTTPBadRequest", "only use its own address"),
+        ({"port_security_enabled": False}, 400, "HTTPBadRequest", "always filters"),
+        ({"device_id": NOBODY}, 400, "HTTPBadRequest", "Use the compute API"),
         ({"fixed_ips": [{"ip_address": "10.0.1.9"}]}, 400, "InvalidIpForSubnet", "not a valid ip address"),
         ({"fixed_ips": [{"subnet_id": NOBODY}]}, 404, "SubnetNotFound", NOBODY),
         ({"fixed_ips": [{}, {}]}, 400, "HTTPBadRequest", "has one IPv4 address"),
@@ -240,14 +240,14 @@ def test_a_port_of_ones_own(api: Api) -> None:
         ({"mac_address": "01:00:00:00:00:00"}, 400, "HTTPBadRequest", "mac_address"),
         ({"security_groups": [NOBODY]}, 404, "SecurityGroupNotFound", NOBODY),
         ({"security_groups": ["default"]}, 400, "HTTPBadRequest", "list of UUIDs"),
-        ({"binding:vnic_type": "direct"}, 400, "HTTPBadRequest", "do not have that"),
+        ({"binding:vnic_type": "direct"}, 400, "HTTPBadRequest", "do not support it"),
     ],
 )
-def test_ports_that_there_are_not(api: Api, values: dict[str, Any], status: int, kind: str, text: str) -> None:
+def test_unsupported_port_is_refused(api: Api, values: dict[str, Any], status: int, kind: str, text: str) -> None:
     api.refused("POST", "/ports", {"port": {"network_id": api.shared.id, **values}}, status, kind, text)
 
 
-def test_how_many_ports(api: Api) -> None:
+def test_ports_are_limited_by_the_quota(api: Api) -> None:
     for _ in range(4):
         api.port()
     too_many = {"port": {"network_id": api.shared.id}}
@@ -259,19 +259,19 @@ def test_how_many_ports(api: Api) -> None:
 # --- groups
 
 
-def test_groups_and_rules(api: Api) -> None:
+def test_security_groups_and_rules(api: Api) -> None:
     made = api.make("/security-groups", "security_group", name="web", description="HTTP")
-    assert [each["direction"] for each in made["security_group_rules"]] == ["egress", "egress"]
-    wanted = {"security_group_id": made["id"], "direction": "ingress", "protocol": "6", "description": "why"}
-    rule = api.make("/security-group-rules", "security_group_rule", **wanted, port_range_min=80, port_range_max=80)
+    assert [item["direction"] for item in made["security_group_rules"]] == ["egress", "egress"]
+    fields = {"security_group_id": made["id"], "direction": "ingress", "protocol": "6", "description": "why"}
+    rule = api.make("/security-group-rules", "security_group_rule", **fields, port_range_min=80, port_range_max=80)
     assert (rule["protocol"], rule["ethertype"], rule["description"]) == ("tcp", "IPv4", "why")
     assert api.get(f"/security-group-rules/{rule['id']}")["security_group_rule"] == rule
-    again = {"security_group_rule": {**wanted, "port_range_min": 80, "port_range_max": 80}}
+    again = {"security_group_rule": {**fields, "port_range_min": 80, "port_range_max": 80}}
     api.refused("POST", "/security-group-rules", again, 409, "SecurityGroupRuleExists", "already exists")
-    sctp = {"security_group_rule": {**wanted, "protocol": "sctp"}}
+    sctp = {"security_group_rule": {**fields, "protocol": "sctp"}}
     api.refused("POST", "/security-group-rules", sctp, 400, "SecurityGroupRuleInvalid", "Invalid IP protocol")
     port = api.port(security_groups=[made["id"]])
-    assert [each["id"] for each in api.get(f"/ports?security_groups={made['id']}")["ports"]] == [port["id"]]
+    assert [item["id"] for item in api.get(f"/ports?security_groups={made['id']}")["ports"]] == [port["id"]]
     api.refused("DELETE", f"/security-groups/{made['id']}", None, 409, "SecurityGroupInUse", f"port {port['id']}")
     renamed = api("PUT", f"/security-groups/{made['id']}", {"security_group": {"name": "www"}})
     assert renamed.json["security_group"]["name"] == "www"
@@ -288,7 +288,7 @@ def test_groups_and_rules(api: Api) -> None:
 # --- floating addresses
 
 
-def test_where_a_floating_address_leads(api: Api) -> None:
+def test_floating_address_is_associated_with_a_port(api: Api) -> None:
     one, two = api.port(), api.port()
     made = api.make("/floatingips", "floatingip", floating_network_id=api.pool.id, port_id=one["id"])
     fixed = one["fixed_ips"][0]["ip_address"]
@@ -307,7 +307,7 @@ def test_where_a_floating_address_leads(api: Api) -> None:
         api("PUT", path, {"floatingip": {"port_id": two["id"], "description": "d"}}).json["floatingip"]["port_id"]
         == two["id"]
     )
-    assert [each["id"] for each in api.get(f"/floatingips?port_id={two['id']}")["floatingips"]] == [other["id"]]
+    assert [item["id"] for item in api.get(f"/floatingips?port_id={two['id']}")["floatingips"]] == [other["id"]]
     assert api("DELETE", f"/ports/{two['id']}").status_code == 204
     left = api.get(path)["floatingip"]
     assert (left["status"], left["port_id"], left["description"]) == ("DOWN", None, "d")
@@ -315,33 +315,33 @@ def test_where_a_floating_address_leads(api: Api) -> None:
     api.refused("POST", "/floatingips", taken, 409, "Conflict", "is in use")
     nowhere = {"floatingip": {"floating_network_id": NOBODY}}
     api.refused("POST", "/floatingips", nowhere, 404, "NetworkNotFound", NOBODY)
-    for each in (made, other):
-        assert api("DELETE", f"/floatingips/{each['id']}").status_code == 204
+    for address in (made, other):
+        assert api("DELETE", f"/floatingips/{address['id']}").status_code == 204
 
 
 # --- lists
 
 
-def test_filters_fields_order_and_pages(api: Api) -> None:
+def test_lists_have_filters_fields_order_and_pages(api: Api) -> None:
     for name in ("b", "a", "c"):
         api.port(name=name)
     query = "/ports?fields=name&sort_key=name&sort_dir=desc"
     assert api.get(query)["ports"] == [{"name": "c"}, {"name": "b"}, {"name": "a"}]
-    assert {each["name"] for each in api.get("/ports?name=a&name=c")["ports"]} == {"a", "c"}
+    assert {item["name"] for item in api.get("/ports?name=a&name=c")["ports"]} == {"a", "c"}
     assert api.get("/ports?device_id=x")["ports"] == api.get("/ports?project_id=other")["ports"] == []
     assert len(api.get("/ports?tenant_id=demo&admin_state_up=True")["ports"]) == 3
     (address,) = api.get("/ports?name=a")["ports"][0]["fixed_ips"]
     by_address = f"/ports?fixed_ips=ip_address={address['ip_address']}&fixed_ips=subnet_id={api.shared.id}"
-    assert [each["name"] for each in api.get(by_address)["ports"]] == ["a"]
+    assert [item["name"] for item in api.get(by_address)["ports"]] == ["a"]
     first = api.get("/ports?sort_key=name&limit=2")
-    assert [each["name"] for each in first["ports"]] == ["a", "b"]
+    assert [item["name"] for item in first["ports"]] == ["a", "b"]
     (link,) = first["ports_links"]
     second = api.get(link["href"].removeprefix("http://cloud:9696/v2.0"))
-    assert [each["name"] for each in second["ports"]] == ["c"]
+    assert [item["name"] for item in second["ports"]] == ["c"]
     (back,) = second["ports_links"]
     assert back["rel"] == "previous"
     again = api.get(back["href"].removeprefix("http://cloud:9696/v2.0"))
-    assert [each["name"] for each in again["ports"]] == ["a", "b"]
+    assert [item["name"] for item in again["ports"]] == ["a", "b"]
     for query, text in (
         ("flavour=x", "invalid attribute for filtering"),
         ("sort_key=flavour", "invalid attribute for sort"),
@@ -355,7 +355,7 @@ def test_filters_fields_order_and_pages(api: Api) -> None:
 # --- the rest
 
 
-def test_quotas(api: Api) -> None:
+def test_quotas_are_shown_and_changed(api: Api) -> None:
     assert api.get("/quotas/demo")["quota"] == {
         "network": 3,
         "subnet": 3,
@@ -380,7 +380,7 @@ def test_quotas(api: Api) -> None:
 
 
 def test_extensions_agents_and_routers(api: Api) -> None:
-    assert "security-group" in {each["alias"] for each in api.get("/extensions")["extensions"]}
+    assert "security-group" in {item["alias"] for item in api.get("/extensions")["extensions"]}
     assert api.get("/extensions/quotas")["extension"]["alias"] == "quotas"
     assert api("GET", "/extensions/trunk").status_code == 404
     assert api.get("/routers") == {"routers": []}
@@ -390,7 +390,7 @@ def test_extensions_agents_and_routers(api: Api) -> None:
     assert api.get("/availability_zones")["availability_zones"] == []
 
 
-def test_nobody_sees_what_is_others(api: Api) -> None:
+def test_resources_of_another_project_are_not_found(api: Api) -> None:
     things = {
         "networks": api.make("/networks", "network", name="mine"),
         "ports": api.port(),
@@ -418,14 +418,14 @@ def test_nobody_sees_what_is_others(api: Api) -> None:
     api.refused("POST", "/ports", in_mine, 404, "SecurityGroupNotFound", "not found", STRANGER)
 
 
-def test_what_is_no_request(api: Api) -> None:
+def test_malformed_request_is_a_400(api: Api) -> None:
     api.refused("POST", "/networks", {}, 400, "HTTPBadRequest", "Unable to find 'network'")
     assert api("POST", "/networks", [1]).status_code == 400
     assert api("GET", "/nothing").status_code == 404
     assert api("PATCH", "/networks").status_code == 405
 
 
-def test_a_backend_without_rows_is_not_served(tmp_path: Path) -> None:
+def test_api_needs_the_local_backend(tmp_path: Path) -> None:
     conf = make_conf(tmp_path, "enabled_apis = network\n[network]\nbackend = none\n")
     with pytest.raises(exceptions.ConfigurationError, match="backend = local, which is none"):
         deploy.load_app("network", wsgi.ApiServices(conf, Policy(conf), API()))

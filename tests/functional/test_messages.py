@@ -17,7 +17,7 @@ BOOT = {
 }
 
 
-def test_a_boot_takes_these_messages_and_no_more(tidy: Cloud) -> None:
+def test_boot_needs_these_messages_only(tidy: Cloud) -> None:
     with Listener(tidy.vhost) as heard:
         answer = tidy.request(
             "POST", "/servers", {"server": {"name": "vm", "imageRef": tidy.image_id, "flavorRef": "1"}}
@@ -29,7 +29,7 @@ def test_a_boot_takes_these_messages_and_no_more(tidy: Cloud) -> None:
     assert sum(sent.values()) == 8
 
 
-def test_a_delete_takes_one_call_one_cast_one_report(tidy: Cloud) -> None:
+def test_delete_needs_one_call_one_cast_and_one_report(tidy: Cloud) -> None:
     ids = tidy.create()
     tidy.wait_active(ids)
     with Listener(tidy.vhost) as heard:

@@ -1,4 +1,4 @@
-"""What the conductor's endpoints do besides calling one query."""
+"""Endpoints of the conductor that do more than one query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nova_lite.objects import Image
 from tests.support import make
 
 
-def test_deleting_an_image_removes_its_file(db: Database, conductor: ConductorRPC, tmp_path: Path) -> None:
+def test_image_delete_removes_its_file(db: Database, conductor: ConductorRPC, tmp_path: Path) -> None:
     store = tmp_path / "images"
     store.mkdir()
     theirs = db.write(images.create, make.image(owner="p2"))
@@ -34,7 +34,7 @@ def test_deleting_an_image_removes_its_file(db: Database, conductor: ConductorRP
     conductor.image_delete(make.ADMIN, without_file.id)
 
 
-def test_a_file_that_cannot_be_removed_is_told(
+def test_image_delete_logs_a_file_that_cannot_be_removed(
     db: Database, conductor: ConductorRPC, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     image = db.write(images.create, make.image())
@@ -54,7 +54,7 @@ def lease(db: Database, action_id: int) -> datetime.datetime:
     return db.read(read)
 
 
-def test_heartbeat_keeps_the_work_it_names(db: Database, conductor: ConductorRPC) -> None:
+def test_heartbeat_renews_the_leases_of_its_work(db: Database, conductor: ConductorRPC) -> None:
     conductor.register_host(make.ADMIN, make.report())
 
     def fill(uow: UnitOfWork) -> tuple[str, list[int]]:
@@ -74,7 +74,7 @@ def test_heartbeat_keeps_the_work_it_names(db: Database, conductor: ConductorRPC
 
 
 class Hypervisor:
-    """Serves the orders of a compute host, as far as it knows them."""
+    """A compute host that can cache images."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -83,7 +83,7 @@ class Hypervisor:
         self.told += [image.id for image in images]
 
 
-def test_an_aggregates_hosts_are_told_to_cache_images(
+def test_cache_images_reaches_the_hosts_of_an_aggregate(
     db: Database, conf: cfg.ConfigOpts, bus: rpc.InProcess, conductor: ConductorRPC
 ) -> None:
     for host in ("h1", "h2", "h3"):

@@ -1,4 +1,4 @@
-"""Who waits, who is first, who has to go."""
+"""Order, limits and refusals of the admission queue, and the throttle of clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def taken(line: AdmissionQueue[str]) -> list[str]:
     return names
 
 
-def test_the_most_important_is_first_and_equals_keep_their_order() -> None:
+def test_queue_takes_the_most_important_first_and_equals_in_order() -> None:
     line: AdmissionQueue[str] = AdmissionQueue(10, threads=2)
     for name, priority in (
         ("l", "LIST"),
@@ -39,7 +39,7 @@ def test_the_most_important_is_first_and_equals_keep_their_order() -> None:
     assert taken(line) == ["o", "d", "c1", "c2", "r", "l"]
 
 
-def test_one_too_many_is_the_newest_of_the_least_important() -> None:
+def test_full_queue_refuses_the_newest_of_the_least_important() -> None:
     line: AdmissionQueue[str] = AdmissionQueue(2, threads=1)
     line.put(entry("busy", Priority.CHANGE))
     busy = line.take()
@@ -56,7 +56,7 @@ def test_one_too_many_is_the_newest_of_the_least_important() -> None:
     assert taken(line) == ["d", "r"]
 
 
-def test_a_delete_that_a_thread_is_free_for_has_nobody_refused() -> None:
+def test_delete_with_a_free_thread_refuses_no_other_request() -> None:
     line: AdmissionQueue[str] = AdmissionQueue(1, threads=2)
     line.put(entry("busy", Priority.LIST))
     assert line.take() is not None
@@ -65,7 +65,7 @@ def test_a_delete_that_a_thread_is_free_for_has_nobody_refused() -> None:
     assert line.put(entry("another", Priority.DELETE)).item == "list"  # type: ignore[union-attr]
 
 
-def test_the_control_planes_own_and_casts_are_never_refused() -> None:
+def test_own_requests_and_casts_are_never_refused() -> None:
     line: AdmissionQueue[str] = AdmissionQueue(1, threads=1)
     for number in range(3):
         assert line.put(entry(f"cast{number}", Priority.CHANGE, refusable=False)) is None
@@ -94,7 +94,7 @@ def test_lists_leave_threads_to_deletes() -> None:
     assert line.running == 7
 
 
-def test_a_throttle_opens_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_throttle_opens_after_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr(admission.time, "monotonic", lambda: now[0])
     throttle = Throttle()
@@ -108,15 +108,15 @@ def test_a_throttle_opens_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("answered", "refused"), [(100, 0.0), (50, 0.0), (25, 0.45), (10, 0.75), (0, 0.95)])
-def test_a_throttle_refuses_by_what_the_other_side_does(answered: int, refused: float) -> None:
-    """``answered``: of a hundred."""
+def test_throttle_refuses_the_share_that_the_server_refuses(answered: int, refused: float) -> None:
+    """``answered``: the requests of a hundred that the server accepts."""
     throttle = Throttle()
     for number in range(100):
         throttle.record(Priority.LIST, accepted=number < answered)
     assert throttle._refused(Priority.LIST) == pytest.approx(refused, abs=0.02)
 
 
-def test_a_few_calls_that_go_wrong_shut_nobody_out() -> None:
+def test_throttle_few_failures_refuse_nobody() -> None:
     throttle = Throttle()
     for _ in range(Throttle.FREE):
         throttle.record(Priority.READ, accepted=False)
@@ -125,7 +125,7 @@ def test_a_few_calls_that_go_wrong_shut_nobody_out() -> None:
     assert throttle._refused(Priority.READ) > 0
 
 
-def test_what_it_refuses_itself_keeps_it_shut_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_throttle_own_refusals_do_not_keep_it_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr(admission.time, "monotonic", lambda: now[0])
     throttle = Throttle()
@@ -139,7 +139,7 @@ def test_what_it_refuses_itself_keeps_it_shut_no_longer(monkeypatch: pytest.Monk
     assert throttle._refused(Priority.LIST) == 0
 
 
-def test_so_many_calls_are_under_way_and_casts_and_deletes_beside_them() -> None:
+def test_queue_limits_running_calls_but_not_casts_and_deletes() -> None:
     line: AdmissionQueue[str] = AdmissionQueue(100, threads=8, at_once=2)
     for name in ("read1", "read2", "read3"):
         line.put(entry(name, Priority.READ))
@@ -150,8 +150,8 @@ def test_so_many_calls_are_under_way_and_casts_and_deletes_beside_them() -> None
     assert line.waiting == 1
 
 
-def test_the_thread_that_was_idle_last_is_taken_first() -> None:
-    """However many there are: those that are not needed never begin."""
+def test_thread_that_became_idle_last_is_woken_first() -> None:
+    """Threads that are not needed never start to work, however many there are."""
     line: AdmissionQueue[str] = AdmissionQueue(10, threads=3)
     got: list[str] = []
 
@@ -178,7 +178,7 @@ def test_the_thread_that_was_idle_last_is_taken_first() -> None:
         thread.join(30)
 
 
-def test_a_thread_is_done_with_the_last_one_as_it_takes_the_next() -> None:
+def test_take_ends_the_last_request_of_the_thread() -> None:
     line: AdmissionQueue[str] = AdmissionQueue(10, threads=2)
     for name in "ab":
         line.put(entry(name, Priority.LIST))

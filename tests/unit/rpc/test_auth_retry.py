@@ -1,4 +1,4 @@
-"""A broker that refuses a daemon which runs is asked now and then, not all the time."""
+"""A daemon that the broker refuses tries again after a pause."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nova_lite.rpc import patches
 
 @pytest.fixture
 def consume(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """oslo.messaging's, as `refusals.be_patient` has made it of one that ends as is said."""
+    """Return the patched ``consume``, and the list of results that the original one gives."""
     ends: list[Exception | None] = []
 
     def original(connection: Any, timeout: float | None = None) -> str:
@@ -44,7 +44,7 @@ def connection(stopped: bool = False) -> Any:
     return types.SimpleNamespace(_consume_loop_stopped=stopped)
 
 
-def test_after_a_refusal_it_waits(consume: Any, slept: list[float]) -> None:
+def test_refused_consumer_waits(consume: Any, slept: list[float]) -> None:
     ends, patient = consume
     ends[:] = [messaging.MessageDeliveryFailure("403 ACCESS_REFUSED"), None]
     assert patient(connection(), timeout=1) is None
@@ -53,14 +53,14 @@ def test_after_a_refusal_it_waits(consume: Any, slept: list[float]) -> None:
     assert sum(slept) == patches.AUTH_RETRY_SECONDS
 
 
-def test_who_stops_does_not_wait(consume: Any, slept: list[float]) -> None:
+def test_refused_consumer_that_stops_does_not_wait(consume: Any, slept: list[float]) -> None:
     ends, patient = consume
     ends[:] = [messaging.MessageDeliveryFailure("403 ACCESS_REFUSED")]
     assert patient(connection(stopped=True)) is None
     assert slept == []
 
 
-def test_other_ends_are_as_ever(consume: Any, slept: list[float]) -> None:
+def test_other_errors_of_a_consumer_are_raised(consume: Any, slept: list[float]) -> None:
     ends, patient = consume
     ends[:] = [messaging.MessagingTimeout("nothing came")]
     with pytest.raises(messaging.MessagingTimeout):

@@ -1,4 +1,4 @@
-"""What has come from the broker is read at once, and acknowledged at once."""
+"""Patches that read from the broker: few system calls, and grouped acknowledgements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def frame(payload: bytes, kind: int = 1, channel: int = 1) -> bytes:
 
 
 class Counted:
-    """A socket that counts what gives the interpreter's lock away."""
+    """A socket that counts calls which release the interpreter's lock."""
 
     def __init__(self, used: socket.socket) -> None:
         self._used = used
@@ -65,7 +65,7 @@ def patched() -> Iterator[None]:
 
 
 class Ends:
-    """``timeout``: of the socket, as oslo.messaging sets it; None where its heartbeats are off."""
+    """The ends of a connection. ``timeout``: of the socket; None if oslo.messaging's heartbeats are off."""
 
     def __init__(self, timeout: float | None = 60.0) -> None:
         mine, self.broker = socket.socketpair()
@@ -88,7 +88,7 @@ class Ends:
         amqp.channel.Channel.basic_ack(self.channel(number), tag)
 
     def heard(self) -> bytes:
-        """By the broker."""
+        """Return the data that the broker has received."""
         self.broker.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             return self.broker.recv(65536)
@@ -103,7 +103,7 @@ def ends(patched: None, request: pytest.FixtureRequest) -> Iterator[Ends]:
     made.broker.close()
 
 
-def test_frames_that_have_come_are_read_by_one_call(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_that_have_arrived_are_read_by_one_call(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     wait, receive = patches._wait, patches._receive
     monkeypatch.setattr(patches, "_wait", lambda *args: (asked.append("wait"), wait(*args)))
@@ -114,7 +114,7 @@ def test_frames_that_have_come_are_read_by_one_call(ends: Ends, monkeypatch: pyt
     assert "settimeout" not in ends.sock.calls
 
 
-def test_what_is_sent_is_written_and_only_waited_with_if_there_is_no_room(patched: None) -> None:
+def test_data_is_written_and_waits_only_without_room(patched: None) -> None:
     ends = Ends(0.2)
     ends.used.write(memoryview(b"short"))
     assert (ends.heard(), ends.sock.calls) == (b"short", [])
@@ -130,7 +130,7 @@ def test_what_is_sent_is_written_and_only_waited_with_if_there_is_no_room(patche
         ends.used.write(large)
 
 
-def test_a_socket_that_is_closed_is_told_to_who_waits_and_who_writes(ends: Ends) -> None:
+def test_closed_socket_raises_in_readers_and_writers(ends: Ends) -> None:
     ends.sock.close()
     with pytest.raises(OSError, match="closed"):
         ends.read()
@@ -142,7 +142,7 @@ def test_a_socket_that_is_closed_is_told_to_who_waits_and_who_writes(ends: Ends)
         ends.read()
 
 
-def test_eventlets_sockets_are_left_alone(monkeypatch: pytest.MonkeyPatch, patched: None) -> None:
+def test_sockets_of_eventlet_are_not_patched(monkeypatch: pytest.MonkeyPatch, patched: None) -> None:
     amqp.connection.Connection.blocking_read = patches._blocking_read
     amqp.transport.TCPTransport._setup_transport = None
     monkeypatch.setattr(patches.concurrency, "is_eventlet", lambda: True)
@@ -151,7 +151,7 @@ def test_eventlets_sockets_are_left_alone(monkeypatch: pytest.MonkeyPatch, patch
     assert amqp.transport.TCPTransport._setup_transport is None
 
 
-def test_a_frame_that_has_come_in_part_is_waited_for(ends: Ends) -> None:
+def test_partial_frame_is_waited_for(ends: Ends) -> None:
     whole = frame(b"first") + frame(b"second")
     for cut in range(1, len(whole)):
         ends.broker.sendall(whole[:cut])
@@ -164,14 +164,14 @@ def test_a_frame_that_has_come_in_part_is_waited_for(ends: Ends) -> None:
         assert got + [ends.read() for _ in range(2 - len(got))] == [b"first", b"second"]
 
 
-def test_a_frame_that_is_larger_than_what_is_asked_for_is_whole(ends: Ends) -> None:
+def test_frame_larger_than_one_read_is_complete(ends: Ends) -> None:
     large = bytes(range(256)) * 400
     assert len(large) > patches.AHEAD
     ends.broker.sendall(frame(large) + frame(b"next"))
     assert [ends.read(), ends.read()] == [large, b"next"]
 
 
-def test_a_connection_that_is_closed_is_told(ends: Ends) -> None:
+def test_closed_connection_raises_after_its_last_frame(ends: Ends) -> None:
     ends.broker.sendall(frame(b"last"))
     ends.broker.close()
     assert ends.read() == b"last"
@@ -181,13 +181,13 @@ def test_a_connection_that_is_closed_is_told(ends: Ends) -> None:
 
 
 def acks(heard: bytes) -> list[tuple[int, int, bool]]:
-    """Of each: its channel, its tag, whether it is for those before as well."""
+    """Return the acknowledgements: channel, tag, and whether each includes all earlier tags."""
     told = [ACK.unpack_from(heard, start) for start in range(0, len(heard), ACK.size)]
     assert all((each[0], *each[2:5], each[7]) == (1, 13, 60, 80, 0xCE) for each in told)
     return [(each[1], each[5], bool(each[6])) for each in told]
 
 
-def test_messages_that_are_read_together_are_acknowledged_together_before_the_next_is_waited_for(ends: Ends) -> None:
+def test_messages_read_together_are_acknowledged_together_before_a_wait(ends: Ends) -> None:
     ends.broker.sendall(frame(b"one") + frame(b"two") + frame(b"three"))
     for tag, content in enumerate([b"one", b"two"], 1):
         assert ends.read() == content
@@ -201,7 +201,7 @@ def test_messages_that_are_read_together_are_acknowledged_together_before_the_ne
     assert ends.heard() == b""
 
 
-def test_what_comes_next_may_be_no_message(ends: Ends) -> None:
+def test_ack_is_sent_when_the_next_frame_is_no_message(ends: Ends) -> None:
     ends.broker.sendall(frame(b"message") + frame(b"", kind=8))
     ends.read()
     ends.ack(7)
@@ -212,7 +212,7 @@ def test_what_comes_next_may_be_no_message(ends: Ends) -> None:
     assert acks(ends.heard()) == [(1, 7, True)]
 
 
-def test_each_channel_has_its_own_and_all_go_before_what_is_sent(ends: Ends) -> None:
+def test_acks_of_every_channel_are_sent_before_other_data(ends: Ends) -> None:
     ends.broker.sendall(frame(b"one") * 3)
     ends.read()
     ends.ack(4, number=1)
@@ -223,7 +223,7 @@ def test_each_channel_has_its_own_and_all_go_before_what_is_sent(ends: Ends) -> 
     assert sorted(acks(heard[: -len(b"sent")])) == [(1, 4, True), (2, 9, True)]
 
 
-def test_what_is_left_is_acknowledged_at_the_end(ends: Ends) -> None:
+def test_acknowledge_sends_the_remaining_acks(ends: Ends) -> None:
     ends.broker.sendall(frame(b"one") * 2)
     ends.read()
     ends.ack(1)
@@ -233,8 +233,8 @@ def test_what_is_left_is_acknowledged_at_the_end(ends: Ends) -> None:
     assert ends.heard() == b""
 
 
-def test_an_ack_is_what_py_amqp_sends(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But that it is for those before as well."""
+def test_ack_has_the_format_of_amqp(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flag for all earlier tags is the only difference."""
     from amqp.method_framing import frame_writer
 
     sent: list[bytes] = []

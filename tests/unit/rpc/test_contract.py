@@ -1,4 +1,4 @@
-"""Each service serves its Protocol, and what does not is refused before the daemon serves anything."""
+"""Contracts: declarations are checked, and endpoints serve all methods of their Protocol."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Things:
     def put(self, context: RequestContext, name: str, value: int) -> None: ...
 
     def helper(self, name: str) -> None:
-        """No context: not an RPC method."""
+        """Do nothing: without a context this is not an RPC method."""
 
 
 def turn(context: RequestContext, ticket: str) -> None: ...
 
 
-def test_what_fits_is_served() -> None:
+def test_endpoint_serves_fitting_functions() -> None:
     endpoint: Any = rpc.Endpoint(ThingRPC, Things(), commands={"turn": turn})
     assert (endpoint.topic, endpoint.target.version) == ("thing", "1.2")
     assert endpoint.get(RequestContext(), name="four") == 4
@@ -84,12 +84,12 @@ class OneMore(Things):
         ((Things(),), {"turn": lambda context: None}, "turn is "),
     ],
 )
-def test_what_does_not_fit_is_refused(targets: Any, orders: Any, told: str) -> None:
+def test_endpoint_refuses_functions_that_do_not_fit(targets: Any, orders: Any, told: str) -> None:
     with pytest.raises(exceptions.ConfigurationError, match=told):
         rpc.Endpoint(ThingRPC, *targets, commands=orders)
 
 
-def test_a_part_may_be_played() -> None:
+def test_partial_endpoint_serves_some_methods() -> None:
     rpc.Endpoint(ThingRPC, Misses(), partial=True)
     with pytest.raises(exceptions.ConfigurationError):
         rpc.Endpoint(ThingRPC, OtherAnswer(), partial=True)
@@ -142,7 +142,7 @@ def test_own_that_names_no_argument_is_refused() -> None:
 
 
 def test_own_argument_with_two_names_is_refused() -> None:
-    """Else a sender could put its own host under one name, and another host under the other."""
+    """A sender could put its own host under one name, and another host under the other."""
 
     @rpc.report(rpc.COMPUTE, own="host")
     def get(self: Any, context: RequestContext, host: Annotated[str, rpc.WireName("node")]) -> int: ...  # type: ignore
@@ -201,17 +201,17 @@ def test_class_of_methods_has_its_defaults(declare: Any, priority: Priority, rep
     assert not contract.is_replay_safe("unknown")
 
 
-def test_schedulers_serve_theirs() -> None:
+def test_scheduler_manager_serves_its_protocol() -> None:
     rpc.Endpoint(SchedulerRPC, SchedulerManager.__new__(SchedulerManager))
 
 
-def test_orders_are_those_of_the_operations() -> None:
+def test_commands_are_those_of_the_operations() -> None:
     order = rpc.contract_of(ComputeRPC).command
     assert order is not None and order.arguments == {"command": ActionCommand}
     assert not set(operations.command_methods()) & set(rpc.contract_of(ComputeRPC).methods)
 
 
-def test_nobody_pins_what_there_is_not() -> None:
+def test_upgrade_levels_are_the_topics_of_the_services() -> None:
     topics = {rpc.contract_of(protocol).topic for protocol in (ConductorRPC, SchedulerRPC, ComputeRPC)}
     from nova_lite.conf import upgrade_levels
 

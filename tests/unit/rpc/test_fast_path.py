@@ -1,4 +1,4 @@
-"""What is done on a connection is just done; what fails goes oslo.messaging's own way, as if it had begun there."""
+"""Patches that act on a connection without preparations; a failure takes oslo.messaging's own path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ensure = Callable[..., Any]
 
 @pytest.fixture
 def long_way(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What it was told, each time; it tries twice."""
+    """Return the options of each call of the original ``ensure``, which tries twice."""
     told: list[dict[str, Any]] = []
 
     def original(connection: Any, method: Callable[[], Any], **options: Any) -> Any:
@@ -37,14 +37,14 @@ def connection(channel: object = "a channel", pid: int | None = None) -> Any:
     return types.SimpleNamespace(channel=channel, _initial_pid=pid or os.getpid())
 
 
-def test_what_works_is_done_once_and_goes_no_long_way(long_way: list[dict[str, Any]]) -> None:
+def test_ensure_success_needs_no_preparation(long_way: list[dict[str, Any]]) -> None:
     done: list[int] = []
     impl_rabbit.Connection.ensure(connection(), lambda: done.append(1), retry=0)
     assert (done, long_way) == ([1], [])
 
 
-def test_what_fails_is_the_long_ways_first_try(long_way: list[dict[str, Any]]) -> None:
-    """It is told as it was raised, and not done a second time for that."""
+def test_ensure_failure_counts_as_the_first_attempt(long_way: list[dict[str, Any]]) -> None:
+    """The original function gets the error, without a further attempt."""
     tried: list[int] = []
 
     def method() -> None:
@@ -56,7 +56,7 @@ def test_what_fails_is_the_long_ways_first_try(long_way: list[dict[str, Any]]) -
     assert (len(tried), long_way) == (2, [{"retry": 3}, {"again": True}])
 
 
-def test_what_is_no_matter_of_the_connection_is_raised(long_way: list[dict[str, Any]]) -> None:
+def test_ensure_other_error_is_raised_after_one_attempt(long_way: list[dict[str, Any]]) -> None:
     tried: list[int] = []
 
     def method() -> None:
@@ -69,7 +69,7 @@ def test_what_is_no_matter_of_the_connection_is_raised(long_way: list[dict[str, 
 
 
 @pytest.mark.parametrize("broken", [connection(channel=None), connection(pid=-1)])
-def test_a_connection_that_is_none_goes_the_long_way_at_once(long_way: list[dict[str, Any]], broken: Any) -> None:
+def test_ensure_unusable_connection_is_prepared_first(long_way: list[dict[str, Any]], broken: Any) -> None:
     impl_rabbit.Connection.ensure(broken, lambda: None, retry=0)
     assert long_way == [{"retry": 0}]
 
@@ -89,7 +89,7 @@ class Socket:
 
 
 @pytest.mark.parametrize(("heartbeats", "first", "second"), [(True, 60, 5), (False, None, 5)])
-def test_a_timeout_is_told_to_the_socket_once(
+def test_socket_timeout_is_set_only_when_it_changes(
     heartbeats: bool, first: float | None, second: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = impl_rabbit.Connection.set_transport_socket_timeout

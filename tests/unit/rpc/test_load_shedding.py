@@ -1,4 +1,4 @@
-"""What becomes of messages when there are too many: who is dropped, who is told, and that a busy server is not deaf."""
+"""Servers with too many messages: dropped and refused calls, and throttled clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ USER = RequestContext(user_id="u", project_id="p")
 
 
 class Incoming:
-    """As oslo.messaging's driver hands over a message; ``ttl``: the AMQP expiration of a call, in ms."""
+    """A message as oslo.messaging's driver delivers it. ``ttl``: the AMQP expiration of a call, in ms."""
 
     def __init__(self, method: str, ttl: str | None = "20000", call: bool = True, **arguments: Any) -> None:
         self.message = _Body(method=method, args=arguments)
@@ -45,7 +45,7 @@ class _Body(dict[str, Any]):
 
 
 class Pool:
-    """Workers whose work waits until it may end."""
+    """Workers whose work waits for an event."""
 
     def __init__(self, limit: int = 4, threads: int = 1, longest: float = 60.0) -> None:
         self.may_end = threading.Event()
@@ -80,12 +80,12 @@ def pool() -> Iterator[Callable[..., Pool]]:
 
 
 def occupied(pool: Pool) -> None:
-    """The only thread has something to do."""
+    """Provide workers whose only thread is busy."""
     pool.send(Incoming("report_state"))
     wait_for("it is begun", lambda: pool.workers.queue.running == 1)
 
 
-def test_a_call_whose_caller_has_given_up_is_not_carried_out(pool: Callable[..., Pool]) -> None:
+def test_call_after_its_deadline_is_dropped(pool: Callable[..., Pool]) -> None:
     made = pool()
     occupied(made)
     given_up = Incoming("instance_get", ttl="50")
@@ -96,7 +96,7 @@ def test_a_call_whose_caller_has_given_up_is_not_carried_out(pool: Callable[...,
     assert given_up.failures == [], "nobody listens any more"
 
 
-def test_a_cast_holds_for_good(pool: Callable[..., Pool]) -> None:
+def test_cast_never_expires(pool: Callable[..., Pool]) -> None:
     made = pool(limit=1, longest=0.01)
     occupied(made)
     made.send(*(Incoming("build_instances", ttl=None, call=False) for _ in range(3)))
@@ -104,7 +104,7 @@ def test_a_cast_holds_for_good(pool: Callable[..., Pool]) -> None:
     assert made.end().count("build_instances") == 3
 
 
-def test_who_has_to_go_is_told_so_and_deletes_are_done(pool: Callable[..., Pool]) -> None:
+def test_refused_callers_get_an_error_and_deletes_are_done(pool: Callable[..., Pool]) -> None:
     made = pool(limit=3)
     occupied(made)
     lists = [Incoming("instance_list") for _ in range(5)]
@@ -121,7 +121,7 @@ def test_who_has_to_go_is_told_so_and_deletes_are_done(pool: Callable[..., Pool]
     assert made.end() == ["report_state"] + ["accept_action"] * 3
 
 
-def test_what_waited_too_long_is_refused_before_it_is_begun(pool: Callable[..., Pool]) -> None:
+def test_call_that_waited_too_long_is_refused(pool: Callable[..., Pool]) -> None:
     made = pool(longest=0.05)
     occupied(made)
     late, own = Incoming("instance_list"), Incoming("finish_build")
@@ -131,8 +131,8 @@ def test_what_waited_too_long_is_refused_before_it_is_begun(pool: Callable[..., 
     wait_for("it is told", lambda: late.failures)
 
 
-def test_more_casts_than_can_wait_slow_down_who_reads_them(pool: Callable[..., Pool]) -> None:
-    """They stay in the broker then: its prefetch count is for what is not acknowledged, which is at once."""
+def test_too_many_casts_slow_the_reader_down(pool: Callable[..., Pool]) -> None:
+    """The casts then stay in the broker, although messages are acknowledged at once."""
     made = pool(limit=1)
     occupied(made)
     started = time.monotonic()
@@ -140,7 +140,7 @@ def test_more_casts_than_can_wait_slow_down_who_reads_them(pool: Callable[..., P
     assert time.monotonic() - started > 1
 
 
-def test_what_came_is_read_before_more_of_users_calls_is_begun(pool: Callable[..., Pool]) -> None:
+def test_last_user_call_waits_until_messages_are_read(pool: Callable[..., Pool]) -> None:
     made = pool()
     unread, looked = [True], threading.Event()
 
@@ -160,7 +160,7 @@ def test_what_came_is_read_before_more_of_users_calls_is_begun(pool: Callable[..
     wait_for("it is done, however much comes", lambda: len(made.done) == 2)
 
 
-def test_users_calls_that_leave_room_for_others_wait_for_nothing_to_be_read(pool: Callable[..., Pool]) -> None:
+def test_user_calls_with_room_for_others_do_not_wait(pool: Callable[..., Pool]) -> None:
     made = pool(threads=4)
     looked: list[bool] = []
 
@@ -175,7 +175,7 @@ def test_users_calls_that_leave_room_for_others_wait_for_nothing_to_be_read(pool
     assert looked == []
 
 
-def test_every_message_has_its_priority() -> None:
+def test_conductor_method_has_its_priority() -> None:
     conductor = contract.contract_of(ConductorRPC)
     priority = conductor.priority
     found: dict[Priority, set[str]] = {level: set() for level in Priority}
@@ -192,7 +192,7 @@ def test_every_message_has_its_priority() -> None:
 
 
 class Overloaded:
-    """A way to a conductor that refuses all lists."""
+    """A transport to a conductor that refuses all lists."""
 
     conf: Any = None
 
@@ -208,7 +208,7 @@ class Overloaded:
         self.asked.append(message.method)
 
 
-def test_an_api_refuses_by_itself_what_is_refused_anyway() -> None:
+def test_throttled_client_refuses_what_the_server_would_refuse() -> None:
     conductor = Overloaded()
     throttled = Throttled(conductor, ConductorRPC)
     for _ in range(300):
@@ -232,7 +232,7 @@ class Silent:
         raise exceptions.MessagingUnavailable(what=message.method)
 
 
-def test_an_api_that_has_no_answers_does_not_say_that_there_is_too_much_to_do() -> None:
+def test_throttled_client_without_replies_does_not_report_overload() -> None:
     throttled = Throttled(Silent(), ConductorRPC)
     said = set()
     for _ in range(300):
@@ -254,7 +254,7 @@ class Busy:
 
 
 @pytest.mark.parametrize("progress", [True, False])
-def test_a_server_that_is_merely_busy_is_not_deaf(
+def test_busy_server_is_not_deaf(
     transport: rpc.Transport,  # noqa: F811
     no_answer: Any,  # noqa: F811
     progress: bool,
@@ -279,7 +279,7 @@ def test_a_server_that_is_merely_busy_is_not_deaf(
         server.wait()
 
 
-def test_one_that_is_told_how_important_messages_are_asks(transport: rpc.Transport) -> None:  # noqa: F811
+def test_workers_use_the_priorities_of_their_endpoint(transport: rpc.Transport) -> None:  # noqa: F811
     def classify(method: str, arguments: Mapping[str, Any], context: RequestContext) -> Priority:
         return Priority.LIST
 

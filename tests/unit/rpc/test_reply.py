@@ -1,4 +1,4 @@
-"""Answers to compute hosts are sent without the broker's word, all others as ever; and some come later."""
+"""Replies to compute hosts are not confirmed by the broker, and futures are sent later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOST = Peer(COMPUTE, "h1")
 
 
 class Channel:
-    """Of the broker's; `basic_publish` waits for its word."""
+    """A channel of the broker. `basic_publish` waits for the confirmation."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -42,7 +42,7 @@ class Channel:
 
 
 class Connection:
-    """``others``: its channels beside the first one."""
+    """A connection to the broker. ``others``: its channels after the first."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
@@ -54,7 +54,7 @@ class Connection:
 
 
 class Oslo:
-    """A connection of oslo.messaging's, and what it has sent by itself."""
+    """A connection of oslo.messaging. ``own``: the replies that oslo.messaging has sent."""
 
     def __init__(self) -> None:
         self.broker = Connection()
@@ -107,7 +107,7 @@ class Message:
         connection.direct_send("reply_h1", failure or answer)
 
 
-def test_a_host_is_answered_on_a_channel_that_does_not_wait(oslo: Oslo) -> None:
+def test_reply_to_a_host_is_not_confirmed(oslo: Oslo) -> None:
     for answer in ("a", "b"):
         Message(oslo).reply(answer)
     Message(oslo).reply(failure="c")
@@ -115,7 +115,7 @@ def test_a_host_is_answered_on_a_channel_that_does_not_wait(oslo: Oslo) -> None:
     assert len(oslo.broker.others) == 1
 
 
-def test_after_another_connection_it_is_another_channel(oslo: Oslo) -> None:
+def test_reply_channel_is_replaced_with_its_connection(oslo: Oslo) -> None:
     Message(oslo).reply("a")
     oslo.broker = Connection()
     oslo.channel = Channel(oslo.broker)
@@ -124,13 +124,13 @@ def test_after_another_connection_it_is_another_channel(oslo: Oslo) -> None:
 
 
 @pytest.mark.parametrize("sender", [None, Peer(API, "api")])
-def test_others_are_answered_as_ever(oslo: Oslo, sender: Peer | None) -> None:
+def test_reply_to_others_is_confirmed(oslo: Oslo, sender: Peer | None) -> None:
     Message(oslo, sender).reply("a")
     assert (oslo.own, oslo.plain) == ([("a", None)], [])
 
 
 @pytest.mark.parametrize("why", ["no connection", "another process", "no call"])
-def test_oslo_does_it_where_there_is_more_to_do(oslo: Oslo, why: str) -> None:
+def test_reply_that_needs_more_is_sent_by_oslo_messaging(oslo: Oslo, why: str) -> None:
     if why == "no connection":
         oslo.channel = None
     if why == "another process":
@@ -139,14 +139,14 @@ def test_oslo_does_it_where_there_is_more_to_do(oslo: Oslo, why: str) -> None:
     assert (oslo.own, oslo.plain) == ([("a", None)], [])
 
 
-def test_what_fails_is_sent_by_oslo(oslo: Oslo) -> None:
+def test_failed_reply_is_sent_again_by_oslo_messaging(oslo: Oslo) -> None:
     oslo.broker.error = ConnectionResetError("reset by the broker")
     Message(oslo).reply("a", None)
     assert (oslo.own, oslo.plain) == ([("a", None)], [])
 
 
 @pytest.mark.parametrize("sender", [HOST, Peer(API, "api")])
-def test_what_comes_later_is_sent_then(oslo: Oslo, sender: Peer) -> None:
+def test_future_is_sent_when_it_has_its_result(oslo: Oslo, sender: Peer) -> None:
     later: ResponseFuture[str] = ResponseFuture()
     Message(oslo, sender).reply(later)
     assert not oslo.own and not oslo.plain
@@ -154,7 +154,7 @@ def test_what_comes_later_is_sent_then(oslo: Oslo, sender: Peer) -> None:
     assert (oslo.plain, oslo.own) == (([("reply_h1", "a")], []) if sender is HOST else ([], [("a", None)]))
 
 
-def test_so_is_an_error(oslo: Oslo) -> None:
+def test_future_with_an_error_is_sent_as_a_failure(oslo: Oslo) -> None:
     def expected() -> str:
         try:
             raise exceptions.HostForcedDown(host="h1")

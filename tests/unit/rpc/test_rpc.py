@@ -62,7 +62,7 @@ class NewRPC(Protocol):
 
 
 def told_later(get: Callable[[], T]) -> ResponseFuture[T]:
-    """By another thread, when whoever was asked has gone on."""
+    """Return a future whose result another thread sets later."""
     later: ResponseFuture[T] = ResponseFuture()
     threading.Timer(0.05, later.set_result, [get]).start()
     return later
@@ -106,7 +106,7 @@ class New:
 
 @rpc.service("scheduler", version="1.0")
 class OldRPC(Protocol):
-    """What a daemon of last year serves."""
+    """The Protocol of an older daemon."""
 
     def echo_flavor(self, context: RequestContext, flavor: objects.Flavor) -> list[Any]: ...
 
@@ -183,7 +183,7 @@ def bus(request: pytest.FixtureRequest, conf: cfg.ConfigOpts) -> Iterator[Bus]:
 
 
 def heard(host: New | Old, count: int) -> list[Any]:
-    """What it was told, once that is as much as ``count``."""
+    """Wait until the host has received ``count`` messages, and return them."""
     deadline = time.monotonic() + 10
     while len(host.heard) < count and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -194,7 +194,7 @@ def heard(host: New | Old, count: int) -> list[Any]:
 # --- types
 
 
-def test_arguments_and_answers_are_typed_on_both_sides(bus: Bus) -> None:
+def test_arguments_and_results_are_typed_on_both_sides(bus: Bus) -> None:
     bus.client.tell(CONTEXT, "new", "hello")
     assert heard(bus.new, 1) == [("hello", "loud")]
     bus.client.order(CONTEXT, "new", "turn", ticket=7)
@@ -210,7 +210,7 @@ def test_values_are_plain_on_the_wire() -> None:
     assert answer == [rpc.to_plain(FLAVOR), "2026-01-02T03:04:05.000006"]
 
 
-def test_a_context_travels_without_its_token() -> None:
+def test_context_is_sent_without_its_token() -> None:
     wire = ContextSerializer().serialize_context(CONTEXT)
     assert "secret" not in json.dumps(wire)
     back = ContextSerializer().deserialize_context(wire)
@@ -231,7 +231,7 @@ def test_our_errors_cross_the_bus_as_themselves(conf: cfg.ConfigOpts) -> None:
     assert "Traceback" not in str(away.value), "no log of a caller has the server's"
 
 
-def test_nobody_there(bus: Bus) -> None:
+def test_call_without_a_server_is_unavailable(bus: Bus) -> None:
     client = rpc.proxy(NewRPC, bus.transport)
     with pytest.raises(exceptions.MessagingUnavailable):
         client.ask(CONTEXT, "nowhere", timeout=0.5)
@@ -240,7 +240,7 @@ def test_nobody_there(bus: Bus) -> None:
 @pytest.mark.parametrize(
     "error", [value for value in vars(exceptions).values() if isinstance(value, type) and issubclass(value, Exception)]
 )
-def test_every_error_has_a_status_and_a_format(error: type[exceptions.NovaLiteException]) -> None:
+def test_error_has_a_status_and_a_format(error: type[exceptions.NovaLiteException]) -> None:
     assert 400 <= error.code < 600
     assert error("a sentence").message == "a sentence"
     assert error.__doc__ or error.msg_fmt
@@ -249,13 +249,13 @@ def test_every_error_has_a_status_and_a_format(error: type[exceptions.NovaLiteEx
 # --- versions
 
 
-def test_what_an_old_server_knows_is_sent_to_it(bus: Bus) -> None:
+def test_message_that_an_old_server_knows_is_sent(bus: Bus) -> None:
     bus.client.tell(CONTEXT, "old", "hello")
     bus.client.tell(CONTEXT, "old", "again", how="loud")
     assert heard(bus.old, 2) == ["hello", "again"]
 
 
-def test_a_method_that_the_server_is_too_old_for(bus: Bus) -> None:
+def test_call_that_a_server_is_too_old_for_raises(bus: Bus) -> None:
     with pytest.raises(exceptions.ServiceTooOld) as caught:
         bus.client.ask(CONTEXT, "old", timeout=5)
     assert caught.value.code == 503
@@ -271,14 +271,14 @@ def test_a_method_that_the_server_is_too_old_for(bus: Bus) -> None:
         lambda client: client.order(CONTEXT, "old", "turn", 7, version="1.2"),
     ],
 )
-def test_a_cast_that_the_server_is_too_old_for_is_not_lost_silently(bus: Bus, send: Any) -> None:
+def test_cast_that_a_server_is_too_old_for_raises(bus: Bus, send: Any) -> None:
     with pytest.raises(exceptions.ServiceTooOld, match="on host old is too old for"):
         send(bus.client)
     bus.client.tell(CONTEXT, "old", "still there")
     assert heard(bus.old, 1) == ["still there"]
 
 
-def test_a_server_is_asked_once_whether_it_speaks_a_version(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_of_a_server_is_probed_once(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     call = bus.transport.call
     monkeypatch.setattr(bus.transport, "call", lambda message: calls.append(message.method) or call(message))
@@ -288,7 +288,7 @@ def test_a_server_is_asked_once_whether_it_speaks_a_version(bus: Bus, monkeypatc
     assert calls == ["echo"]
 
 
-def test_a_pinned_client_sends_nothing_newer(tmp_path: Path) -> None:
+def test_pinned_client_sends_nothing_newer(tmp_path: Path) -> None:
     bus = Bus(make_conf(tmp_path, "[upgrade_levels]\nscheduler = 1.1\n"), "in process")
     bus.client.tell(CONTEXT, "new", "hello", how="low")
     assert bus.new.heard == [("hello", "low")]
@@ -298,22 +298,22 @@ def test_a_pinned_client_sends_nothing_newer(tmp_path: Path) -> None:
     assert len(bus.new.heard) == 1
 
 
-def test_a_pin_is_a_version(tmp_path: Path) -> None:
+def test_pin_that_is_no_version_is_refused(tmp_path: Path) -> None:
     conf = make_conf(tmp_path, "[upgrade_levels]\ncompute = newest\n")
     with pytest.raises(ValueError, match="newest"):
         _ = conf.upgrade_levels.compute
 
 
 @pytest.mark.parametrize("protocol", [(NewRPC, New), (OldRPC, Old)])
-def test_what_a_newer_sender_adds_is_not_in_the_way(protocol: Any) -> None:
-    """An argument and fields that the receiver does not know, at a version that it speaks."""
+def test_additions_of_a_newer_sender_are_ignored(protocol: Any) -> None:
+    """The receiver ignores unknown arguments and fields of a version that it speaks."""
     endpoint: Any = rpc.Endpoint(protocol[0], protocol[1](), partial=True)
     flavor = rpc.to_plain(FLAVOR) | {"from_the_future": True}
     (echoed, _) = endpoint.echo_flavor(CONTEXT, flavor=flavor, from_the_future={"much": ["more"]})
     assert echoed == rpc.to_plain(FLAVOR)
 
 
-def test_an_answer_with_more_in_it_is_read(conf: cfg.ConfigOpts) -> None:
+def test_reply_with_additional_fields_is_read(conf: cfg.ConfigOpts) -> None:
     @rpc.service("scheduler", version="1.0")
     class PlainRPC(Protocol):
         def get(self, context: RequestContext) -> dict[str, Any]: ...
@@ -333,7 +333,7 @@ def test_an_answer_with_more_in_it_is_read(conf: cfg.ConfigOpts) -> None:
 # --- the transport of tests
 
 
-def test_casts_are_lost_doubled_and_turned_around(conf: cfg.ConfigOpts) -> None:
+def test_held_casts_can_be_lost_doubled_and_reordered(conf: cfg.ConfigOpts) -> None:
     bus = Bus(conf, "in process")
     bus.transport.hold_casts = True
     for what in ("a", "b", "c"):
@@ -345,7 +345,7 @@ def test_casts_are_lost_doubled_and_turned_around(conf: cfg.ConfigOpts) -> None:
     assert [what for what, _ in bus.new.heard] == ["c", "a", "a"]
 
 
-def test_a_fanout_reaches_all_that_know_it(conf: cfg.ConfigOpts) -> None:
+def test_fanout_reaches_all_servers_that_know_it(conf: cfg.ConfigOpts) -> None:
     bus = Bus(conf, "in process")
     other = New()
     bus.transport.serve(rpc.Endpoint(NewRPC, other, partial=True), "other")
@@ -353,7 +353,7 @@ def test_a_fanout_reaches_all_that_know_it(conf: cfg.ConfigOpts) -> None:
     assert (bus.new.heard, other.heard, bus.old.heard) == (["HEY"], ["HEY"], [])
 
 
-def test_a_daemon_takes_only_so_many_messages_ahead(tmp_path: Path) -> None:
+def test_prefetch_of_a_daemon_is_limited(tmp_path: Path) -> None:
     """The library's default is without limit."""
     transport = rpc.Transport(make_conf(tmp_path, "[DEFAULT]\ntransport_url = rabbit://nobody@127.0.0.1:1/\n"))
     try:

@@ -1,4 +1,4 @@
-"""When a server counts as deaf, and what becomes of what it is at."""
+"""Deaf servers: how they are noticed, and what happens to their running messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SlowRPC(Protocol):
 
 
 class Slow:
-    """Answers ``work`` when it may."""
+    """Replies to ``work`` after an event."""
 
     def __init__(self) -> None:
         self.begun, self.may_end = threading.Event(), threading.Event()
@@ -37,7 +37,7 @@ class Slow:
 
 @pytest.fixture
 def transport(tmp_path: Path) -> Iterator[rpc.Transport]:
-    """Messages within this process."""
+    """Provide a transport within this process."""
     file = tmp_path / "bus.conf"
     file.write_text("[DEFAULT]\ntransport_url = fake:/\n[rpc]\nself_check_interval = 1\nself_check_misses = 2\n")
     conf = cfg.CONF
@@ -61,7 +61,7 @@ def server(transport: rpc.Transport) -> Iterator[SelfCheckingServer]:
 
 @pytest.fixture
 def no_answer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Call it to lose all messages from then on."""
+    """Return a function that makes the transport lose all further messages."""
 
     def lose() -> None:
         def call(*_: Any, **__: Any) -> None:
@@ -72,13 +72,13 @@ def no_answer(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lose
 
 
-def test_a_server_hears_itself(server: SelfCheckingServer) -> None:
+def test_server_receives_its_own_call(server: SelfCheckingServer) -> None:
     for _ in range(3):
         server.check()
     assert not server.deaf.is_set()
 
 
-def test_only_misses_in_a_row_count(
+def test_server_is_deaf_after_consecutive_misses(
     server: SelfCheckingServer, no_answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(3):
@@ -93,7 +93,7 @@ def test_only_misses_in_a_row_count(
     assert server.deaf.is_set()
 
 
-def test_an_answer_that_comes_after_all_makes_it_whole(
+def test_late_reply_clears_deafness(
     server: SelfCheckingServer, no_answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_answer()
@@ -104,7 +104,7 @@ def test_an_answer_that_comes_after_all_makes_it_whole(
     assert not server.deaf.is_set()
 
 
-def test_a_broker_that_is_away_is_no_deafness(
+def test_absent_broker_is_no_deafness(
     server: SelfCheckingServer, no_answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: Any) -> None:
@@ -117,7 +117,7 @@ def test_a_broker_that_is_away_is_no_deafness(
     assert not server.deaf.is_set()
 
 
-def test_what_it_is_at_goes_on_over_the_old_connections(transport: rpc.Transport) -> None:
+def test_running_messages_end_over_the_old_connections(transport: rpc.Transport) -> None:
     slow, answers = Slow(), []
     server = SelfCheckingServer(transport, "host", rpc.Endpoint(SlowRPC, slow))
     server.start()
@@ -142,7 +142,7 @@ def test_what_it_is_at_goes_on_over_the_old_connections(transport: rpc.Transport
     server.wait()
 
 
-def test_a_transport_is_closed_when_its_last_user_is_done(
+def test_replaced_transport_is_closed_with_its_last_user(
     transport: rpc.Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = transport.take()

@@ -1,4 +1,4 @@
-"""Messages that are signed: who is believed, what is refused, and that keys change while all goes on."""
+"""Signed messages: verification, refusals, and the replacement of keys."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Bench:
         return made
 
     def begin(self) -> None:
-        """As if nobody else had been here."""
+        """Remove all senders and their keys, and the messages that were received."""
         for path in self.keys.glob("*.key"):
             if path.name != "conductor.controller.key":
                 path.unlink()
@@ -174,7 +174,7 @@ CONTEXT = RequestContext(user_id="u", project_id="p", request_id="req-1", overwr
 # --- what is taken
 
 
-def test_a_signed_call_is_answered_and_its_sender_known(bench: Bench) -> None:
+def test_signed_call_gets_a_reply_and_its_sender_is_known(bench: Bench) -> None:
     what = {"text": "é€\U0001f600", "float": 0.1, "big": 2**70, "none": None, "list": [1, [2]], "1": {"b": 1, "a": 2}}
     assert bench.client(rpc.API, "web").ask(CONTEXT, what) == {"again": what}
     context = bench.things.context
@@ -182,13 +182,13 @@ def test_a_signed_call_is_answered_and_its_sender_known(bench: Bench) -> None:
     assert (context.user_id, context.request_id) == ("u", "req-1")
 
 
-def test_errors_cross_as_themselves(bench: Bench) -> None:
+def test_signed_errors_cross_as_themselves(bench: Bench) -> None:
     client = bench.client(rpc.API, "web")
     with pytest.raises(exceptions.InstanceNotFound, match="i1 could not be found"):
         client.fail(CONTEXT)
 
 
-def test_what_nobody_serves_is_told_as_ever(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_method_that_is_not_served_is_too_old(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     sender = bench.sender(rpc.API, "web")
     with pytest.raises(exceptions.ServiceTooOld):
         sender.call(Message("conductor", "fly", CONTEXT))
@@ -197,7 +197,7 @@ def test_what_nobody_serves_is_told_as_ever(bench: Bench, caplog: pytest.LogCapt
     assert "Traceback" not in caplog.text
 
 
-def test_a_message_that_its_sender_sends_twice_is_taken_twice(bench: Bench) -> None:
+def test_message_that_its_sender_repeats_is_taken_twice(bench: Bench) -> None:
     client = bench.client(rpc.API, "web")
     for _ in range(2):
         client.tell(CONTEXT, "hello")
@@ -206,7 +206,7 @@ def test_a_message_that_its_sender_sends_twice_is_taken_twice(bench: Bench) -> N
     assert bench.things.heard == ["hello", "hello"]
 
 
-def test_a_host_is_no_admin_and_no_user_whatever_its_message_says(bench: Bench) -> None:
+def test_context_of_a_host_is_no_admin_and_no_user(bench: Bench) -> None:
     bench.client(rpc.COMPUTE, "host-1").ask(get_admin_context("req-7"), {})
     context = bench.things.context
     assert context is not None and context.sender == ("compute", "host-1")
@@ -217,7 +217,7 @@ def test_a_host_is_no_admin_and_no_user_whatever_its_message_says(bench: Bench) 
 
 
 def refused(bench: Bench, caplog: pytest.LogCaptureFixture, send: Any, why: str) -> None:
-    """The call has no answer, no function has run, and there is one line that says why."""
+    """Check that the call has no reply, no function has run, and one log line has the cause."""
     caplog.clear()
     before = list(bench.things.heard)
     with pytest.raises(exceptions.MessagingUnavailable):
@@ -237,19 +237,19 @@ def replayed(bench: Bench, message: Message, context: dict[str, Any]) -> Any:
 ASK = Message("conductor", "ask", CONTEXT, arguments={"what": {"a": 1}})
 
 
-def test_unsigned(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_unsigned_message_is_refused(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     refused(bench, caplog, lambda: replayed(bench, ASK, CONTEXT.to_rpc()), "Message ask is refused: it is not signed")
 
 
-def test_replayed(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_replayed_message_is_refused(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     context, _ = bench.sender(rpc.API, "web").signing.signed(ASK)
     replayed(bench, ASK, context)
     refused(bench, caplog, lambda: replayed(bench, ASK, context), "of api on web is refused: it was taken before")
     assert bench.things.heard == [{"a": 1}]
 
 
-def test_replayed_to_one_that_has_just_started(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """It remembers nothing; what all of its kind share does."""
+def test_message_replayed_to_a_new_process_is_refused(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """The new process has an empty cache; the shared cache refuses the message."""
     shared: set[str] = set()
 
     def once(sender: keys.Peer, method: str, message_id: str) -> bool:
@@ -266,7 +266,7 @@ def test_replayed_to_one_that_has_just_started(bench: Bench, caplog: pytest.LogC
         bench.endpoint.once = None
 
 
-def test_when_it_cannot_be_known_whether_it_was_taken(bench: Bench) -> None:
+def test_message_is_refused_when_the_shared_cache_is_unavailable(bench: Bench) -> None:
     def once(sender: keys.Peer, method: str, message_id: str) -> bool:
         raise exceptions.DatabaseUnavailable()
 
@@ -287,7 +287,7 @@ def test_when_it_cannot_be_known_whether_it_was_taken(bench: Bench) -> None:
         {"version": "1.1"},
     ],
 )
-def test_altered_message(bench: Bench, caplog: pytest.LogCaptureFixture, change: dict[str, Any]) -> None:
+def test_altered_message_is_refused(bench: Bench, caplog: pytest.LogCaptureFixture, change: dict[str, Any]) -> None:
     import dataclasses
 
     context, _ = bench.sender(rpc.API, "web").signing.signed(ASK)
@@ -296,7 +296,7 @@ def test_altered_message(bench: Bench, caplog: pytest.LogCaptureFixture, change:
 
 
 @pytest.mark.parametrize("change", [{"is_admin": True}, {"user_id": "other"}, {"more": 1}])
-def test_altered_context(bench: Bench, caplog: pytest.LogCaptureFixture, change: dict[str, Any]) -> None:
+def test_altered_context_is_refused(bench: Bench, caplog: pytest.LogCaptureFixture, change: dict[str, Any]) -> None:
     context, _ = bench.sender(rpc.API, "web").signing.signed(ASK)
     refused(bench, caplog, lambda: replayed(bench, ASK, context | change), "its signature is wrong")
 
@@ -317,31 +317,33 @@ def test_altered_context(bench: Bench, caplog: pytest.LogCaptureFixture, change:
         ({"id": 7}, "its signature is wrong"),
     ],
 )
-def test_altered_signature(bench: Bench, caplog: pytest.LogCaptureFixture, change: dict[str, Any], why: str) -> None:
+def test_altered_signature_is_refused(
+    bench: Bench, caplog: pytest.LogCaptureFixture, change: dict[str, Any], why: str
+) -> None:
     context, _ = bench.sender(rpc.API, "web").signing.signed(ASK)
     context[SIGNATURE] |= change
     refused(bench, caplog, lambda: replayed(bench, ASK, context), why)
 
 
 @pytest.mark.parametrize("header", ["text", 7, [], {}])
-def test_a_signature_that_is_none(bench: Bench, caplog: pytest.LogCaptureFixture, header: Any) -> None:
+def test_malformed_signature_is_refused(bench: Bench, caplog: pytest.LogCaptureFixture, header: Any) -> None:
     context = CONTEXT.to_rpc() | {SIGNATURE: header}
     refused(bench, caplog, lambda: replayed(bench, ASK, context), "its signature cannot be read")
 
 
-def test_a_sender_is_not_believed_from_the_wire(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_sender_in_a_context_is_ignored(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     context = CONTEXT.to_rpc() | {signing.SENDER: ["api", "web"]}
     refused(bench, caplog, lambda: replayed(bench, ASK, context), "it is not signed")
 
 
-def test_for_another_server(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_message_for_another_server_is_refused(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     import dataclasses
 
     context, _ = bench.sender(rpc.API, "web").signing.signed(dataclasses.replace(ASK, server="elsewhere"))
     refused(bench, caplog, lambda: replayed(bench, ASK, context), "it is for conductor on elsewhere")
 
 
-def test_for_another_topic(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_message_for_another_topic_is_refused(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     import dataclasses
 
     context, _ = bench.sender(rpc.API, "web").signing.signed(dataclasses.replace(ASK, topic="scheduler"))
@@ -357,7 +359,7 @@ def test_for_another_topic(bench: Bench, caplog: pytest.LogCaptureFixture) -> No
         (float("inf"), "its signature cannot be read"),
     ],
 )
-def test_a_wrong_clock_is_named_with_its_skew(
+def test_wrong_clock_is_reported_with_its_skew(
     bench: Bench, caplog: pytest.LogCaptureFixture, wrong_by: float, why: str
 ) -> None:
     sender = bench.sender(rpc.API, "web")
@@ -367,26 +369,26 @@ def test_a_wrong_clock_is_named_with_its_skew(
 
 
 @pytest.mark.parametrize("wrong_by", [25, -250])
-def test_a_clock_that_is_somewhat_wrong_is_tolerated(bench: Bench, wrong_by: float) -> None:
+def test_small_clock_skew_is_tolerated(bench: Bench, wrong_by: float) -> None:
     sender = bench.sender(rpc.API, "web")
     sender.signing.clock.time = lambda: time.time() + wrong_by  # type: ignore[method-assign]
     assert sender.call(ASK) == {"again": {"a": 1}}
 
 
-def test_roles(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_role_without_access_is_refused(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     host = bench.client(rpc.COMPUTE, "host-1")
     refused(bench, caplog, lambda: host.secret(CONTEXT), "compute on host-1 is refused: role compute may not call it")
     assert bench.client(rpc.API, "web").secret(CONTEXT) == "s3cret"
 
 
-def test_a_host_speaks_of_itself_alone(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_host_in_another_hosts_name_is_refused(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     host = bench.client(rpc.COMPUTE, "host-1")
     for report in ({"host": "host-2"}, {}, {"host": None}):
         refused(bench, caplog, lambda report=report: host.report(CONTEXT, report), "it may speak of itself alone")
     assert host.report(CONTEXT, {"host": "host-1"}) == "noted"
 
 
-def test_orders_have_the_row_of_the_method_that_stands_for_them(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_commands_have_the_access_rule_of_their_method(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     turn = Message("conductor", "turn", CONTEXT, server="controller", arguments={"ticket": 1})
     refused(bench, caplog, lambda: bench.sender(rpc.COMPUTE, "host-1").call(turn), "role compute may not call it")
     bench.sender(rpc.API, "web").call(turn)
@@ -397,7 +399,7 @@ def test_orders_have_the_row_of_the_method_that_stands_for_them(bench: Bench, ca
 
 
 def answered(bench: Bench, change: Any) -> None:
-    """A call whose answer is changed on the way is as one without an answer."""
+    """Change the reply of a call on its way: the caller gets no reply."""
     sender = bench.sender(rpc.API, "web")
     opened = sender.signing.opened
     sender.signing.opened = lambda *about: opened(*about[:2], change(about[2]))  # type: ignore[method-assign]
@@ -405,7 +407,7 @@ def answered(bench: Bench, change: Any) -> None:
         sender.call(ASK)
 
 
-def test_an_answer_is_believed_of_whom_was_asked_alone(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_reply_of_another_daemon_is_not_trusted(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     answered(bench, lambda answer: {"again": "mine"})
     assert "is not trusted: it is not signed" in caplog.text
     for change in ({"text": "{}"}, {"text": None, "result": {"again": {"a": 1}}}, {"text": None, "failure": "{}"}):
@@ -437,8 +439,8 @@ def test_an_answer_is_believed_of_whom_was_asked_alone(bench: Bench, caplog: pyt
     assert "is not trusted: it is signed by compute on host-1" in caplog.text
 
 
-def test_earlier_versions_are_answered_with_values_and_answer_with_them(bench: Bench) -> None:
-    """Who does not ask for text gets none, and whoever is answered with a value reads it."""
+def test_older_daemons_get_and_send_replies_as_values(bench: Bench) -> None:
+    """A caller that does not accept text gets a value, and every caller reads values."""
     answers: list[Any] = []
     sender = bench.sender(rpc.API, "web")
     opened, signed = sender.signing.opened, sender.signing.signed
@@ -457,20 +459,20 @@ def test_earlier_versions_are_answered_with_values_and_answer_with_them(bench: B
     assert of_before.keys() == {"result", SIGNED}
 
 
-def test_what_is_no_utf8_is_answered_with_a_value(bench: Bench) -> None:
-    """As the name of a file may be, which the system has in other bytes."""
+def test_result_that_is_not_utf8_is_sent_as_a_value(bench: Bench) -> None:
+    """A file name may have bytes that are not UTF-8."""
     what = {"name": b"disk-\xff".decode(errors="surrogateescape")}
     ask = Message("conductor", "ask", CONTEXT, arguments={"what": what})
     assert bench.sender(rpc.API, "web").call(ask) == {"again": what}
 
 
-def test_an_answer_as_text_is_about_one_id(bench: Bench) -> None:
+def test_signed_text_is_unique_for_id_and_reply(bench: Bench) -> None:
     """No other id with the beginning of the text makes the same bytes."""
     made = {signing._reply_text(message_id, text) for message_id, text in (("a", '"b'), ('a"', "b"), ('a""', ""))}
     assert len(made) == 3
 
 
-def test_an_answer_to_another_call_is_none(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_reply_to_another_call_is_not_trusted(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     kept: list[Any] = []
     sender = bench.sender(rpc.API, "web")
     opened = sender.signing.opened
@@ -481,8 +483,8 @@ def test_an_answer_to_another_call_is_none(bench: Bench, caplog: pytest.LogCaptu
     assert "its signature is wrong" in caplog.text
 
 
-def test_of_unsigned_failures_only_unavailability_is_believed(bench: Bench) -> None:
-    """What is overloaded may say so without a signature; what is told of an instance may not."""
+def test_unsigned_failure_is_trusted_only_if_unavailable(bench: Bench) -> None:
+    """An overload may be reported without a signature, the state of an instance may not."""
     about = bench.sender(rpc.API, "web").signing
     gone, busy = exceptions.InstanceGone(instance_id="i"), exceptions.ServiceUnavailable()
     assert isinstance(about.unsigned_failure(ASK, "id", gone), exceptions.MessagingUnavailable)
@@ -494,7 +496,7 @@ def test_of_unsigned_failures_only_unavailability_is_believed(bench: Bench) -> N
 # --- keys change
 
 
-def test_revoked_and_expired_and_early_keys(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_keys_revoked_expired_or_early_are_refused(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     client = bench.client(rpc.API, "web")
     client.ask(CONTEXT, {})
     bench.trusted = [each for each in bench.trusted if each.role != rpc.API]
@@ -508,8 +510,8 @@ def test_revoked_and_expired_and_early_keys(bench: Bench, caplog: pytest.LogCapt
     refused(bench, caplog, lambda: bench.client(rpc.API, "early").ask(CONTEXT, {}), "is not valid now")
 
 
-def test_a_key_is_replaced_while_messages_go_on(bench: Bench) -> None:
-    """Both are trusted for a while; what the old one has signed and is on its way is taken."""
+def test_key_is_replaced_while_messages_are_sent(bench: Bench) -> None:
+    """The old and the new key are trusted for a while, so that messages on their way are accepted."""
     sender = bench.sender(rpc.API, "web")
     under_way, _ = sender.signing.signed(ASK)
     assert sender.call(ASK)
@@ -521,9 +523,7 @@ def test_a_key_is_replaced_while_messages_go_on(bench: Bench) -> None:
     assert replayed(bench, ASK, under_way)
 
 
-def test_a_list_that_is_broken_by_a_change_leaves_the_keys_as_they_were(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_corrupt_list_leaves_the_keys_as_they_were(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     client = bench.client(rpc.API, "web")
     client.ask(CONTEXT, {})
     (bench.keys / keys.TRUSTED).write_text("{")
@@ -535,14 +535,14 @@ def test_a_list_that_is_broken_by_a_change_leaves_the_keys_as_they_were(
 # --- settings
 
 
-def test_without_keys_nothing_is_signed(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_without_keys_are_not_signed(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     conf = bench.conf(keys_directory="")
     made = signing.Signing(conf)
     assert made.mode == signing.OFF
     assert made.signed(ASK) == (CONTEXT.to_rpc(), None)
 
 
-def test_permissive_takes_what_is_unsigned_and_says_so_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_permissive_mode_accepts_and_logs_unsigned_messages(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.transport.signing.mode = signing.PERMISSIVE
     for _ in range(2):
         replayed(bench, ASK, CONTEXT.to_rpc())
@@ -560,12 +560,12 @@ def test_permissive_takes_what_is_unsigned_and_says_so_once(bench: Bench, caplog
         ({"keys_directory": "/nowhere"}, rpc.CONDUCTOR, "No such file"),
     ],
 )
-def test_settings_that_cannot_work_are_told(bench: Bench, options: dict[str, Any], role: str | None, told: str) -> None:
+def test_contradicting_settings_are_refused(bench: Bench, options: dict[str, Any], role: str | None, told: str) -> None:
     with pytest.raises(exceptions.ConfigurationError, match=told):
         signing.Signing(bench.conf(**options), role)
 
 
-def test_files_that_others_may_read_or_write_are_refused(bench: Bench) -> None:
+def test_key_files_with_open_permissions_are_refused(bench: Bench) -> None:
     bench.add(rpc.API, "web")
     path = keys.private_path(str(bench.keys), rpc.API, "web")
     os.chmod(path, 0o640)
@@ -588,7 +588,7 @@ def an_id(number: int) -> bytes:
     return hashlib.md5(str(number).encode()).digest()
 
 
-def test_ids_are_remembered_as_long_as_they_could_be_replayed() -> None:
+def test_replay_cache_keeps_ids_for_their_lifetime() -> None:
     seen = ReplayCache(80, limit=1000)
     assert seen.add(an_id(1), 100.0, 20.0)
     assert not seen.add(an_id(1), 100.0, 20.0)
@@ -598,7 +598,7 @@ def test_ids_are_remembered_as_long_as_they_could_be_replayed() -> None:
     assert not seen.add(an_id(3), 100.0, 220.0)
 
 
-def test_each_of_many_ids_of_one_moment_is_remembered() -> None:
+def test_replay_cache_keeps_many_ids_of_one_moment() -> None:
     seen = ReplayCache(80, limit=10_000)
     for number in range(3000):
         assert seen.add(an_id(number), 100.0, 20.0)
@@ -607,7 +607,7 @@ def test_each_of_many_ids_of_one_moment_is_remembered() -> None:
     assert not any(seen.add(an_id(number), 100.0, 20.0) for number in range(3000))
 
 
-def test_a_sender_does_not_choose_how_many_ids_are_looked_through() -> None:
+def test_replay_cache_buckets_cannot_be_chosen_by_a_sender() -> None:
     seen = ReplayCache(80, limit=10_000)
     alike = [bytes(12) + number.to_bytes(4, "big") for number in range(4000)]
     assert all(seen.add(each, 100.0, 20.0) for each in alike)
@@ -616,8 +616,8 @@ def test_a_sender_does_not_choose_how_many_ids_are_looked_through() -> None:
     assert max(map(len, ids._buckets)) < 16 * 100, "some sixteen ids each, and not thousands"
 
 
-def test_a_sender_of_few_messages_takes_little_memory() -> None:
-    """There may be thousands of them."""
+def test_replay_cache_of_few_messages_is_small() -> None:
+    """A conductor has thousands of such senders."""
     seen = ReplayCache(80, limit=1000)
     for number in range(48):
         assert seen.add(an_id(number), 100.0 + number * 80 / 48, 20.0)
@@ -626,7 +626,7 @@ def test_a_sender_of_few_messages_takes_little_memory() -> None:
     assert sum(map(sys.getsizeof, seen._parts.values())) < 48 * 16 + 9 * 40, "the ids, and a string for each part"
 
 
-def test_the_end_of_one_id_and_the_beginning_of_the_next_are_none() -> None:
+def test_replay_cache_ignores_matches_across_ids() -> None:
     seen = ReplayCache(80, limit=1000)
     first, second = bytes(range(16)), bytes(range(16, 32))
     for each in (first, second, first[8:] + second[:8]):
@@ -634,7 +634,7 @@ def test_the_end_of_one_id_and_the_beginning_of_the_next_are_none() -> None:
     assert not seen.add(first[8:] + second[:8], 100.0, 20.0)
 
 
-def test_memory_is_bounded_and_what_was_forgotten_is_refused() -> None:
+def test_replay_cache_beyond_its_limit_refuses_old_messages() -> None:
     seen = ReplayCache(80, limit=100)
     taken = [number for number in range(1000) if seen.add(an_id(number), 1000.0 + number / 20, 920.0)]
     assert len(taken) == 1000
@@ -642,7 +642,7 @@ def test_memory_is_bounded_and_what_was_forgotten_is_refused() -> None:
     assert not any(seen.add(an_id(number), 1000.0 + number / 20, 920.0) for number in range(1000))
 
 
-def test_a_clock_that_jumps_is_not_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_jump_counts_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(patience=0.2)
     right = time.time
     assert abs(clock.time() - right()) < 1
@@ -683,7 +683,7 @@ def test_access_rule_arguments_that_are_no_mapping_are_refused() -> None:
     assert rule.refusal(keys.Peer("compute", "h"), {"report": {"host": "h"}}) is None
 
 
-def test_one_process_may_be_many_hosts(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_process_can_act_as_many_hosts(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """Over one transport, with one list of keys, each with a key and a server of its own."""
     for number in range(20):
         bench.add(rpc.COMPUTE, f"host-{number}")
@@ -696,6 +696,6 @@ def test_one_process_may_be_many_hosts(bench: Bench, caplog: pytest.LogCaptureFi
     assert first.signing._ring._trusted is bench.transport.signing._ring._trusted
 
 
-def test_no_line_of_the_log_is_forged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_line_cannot_be_forged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     message = Message("conductor", "ask\n2026 INFO all is well", CONTEXT)
     refused(bench, caplog, lambda: replayed(bench, message, CONTEXT.to_rpc()), r"Message 'ask\n2026 INFO all is well'")

@@ -1,4 +1,4 @@
-"""The API's documents describe exactly what is served."""
+"""The documents of the API say what is served, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.api.conftest import ROOT
 
 
 def test_reference_page_is_up_to_date() -> None:
-    """Regenerate the page with ``nova-lite-manage api reference > docs/reference/api.md``."""
+    """If not: ``nova-lite-manage api reference > docs/reference/api.md``."""
     assert (ROOT / "docs/reference/api.md").read_text() == reference.markdown()
 
 
@@ -28,7 +28,7 @@ def test_documented_maximum_version_is_the_announced_one() -> None:
 
 
 def test_operations_page_is_up_to_date() -> None:
-    """CONTRIBUTING.md ("A new operation") has the command that regenerates the page."""
+    """If not, run ``tools/pages``."""
     head, mark, made = (ROOT / "docs/reference/operations.md").read_text().partition(operations_page.MARK)
     assert mark + made == operations_page.markdown()
     assert head.strip()
@@ -36,7 +36,7 @@ def test_operations_page_is_up_to_date() -> None:
 
 def test_operations_page_has_every_operation_and_step() -> None:
     sections = operations_page.markdown().split("\n## ")
-    for operation in operations.OPERATIONS.values():
-        for form in (operation, *(variant for _, _, variant in operation.variants)):
-            matches = [text for text in sections if text.split(" ")[0].split("\n")[0] == operation.kind]
-            assert any(all(f"{step.name} |" in text for step in form.all_steps()) for text in matches)
+    for row in operations.OPERATIONS.values():
+        for each in (row, *(variant for _, _, variant in row.variants)):
+            found = [text for text in sections if text.split(" ")[0].split("\n")[0] == row.kind]
+            assert any(all(f"{step.name} |" in text for step in each.all_steps()) for text in found)

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from nova_lite import operations
 from nova_lite.api.http import inventory, reference
+from nova_lite.base import markdown
 from nova_lite.operations import HostRole, HostStep, Operation, ScheduleStep, Step
 
-#: The text above this line of the page is written by hand.
+#: The page is handwritten above this line.
 MARK = "<!-- Made by `nova-lite-manage api operations` from here on. -->\n"
 
-#: Route and action of operations whose definitions name no action of `/servers/{id}/action`.
+#: The requests of operations whose definitions name no action of `/servers/{id}/action`, as route and action.
 _REQUESTS = {
     "create": ("POST /servers", None),
     "delete": ("DELETE /servers/{id}", None),
@@ -32,33 +33,36 @@ _REQUESTS = {
 }
 
 
-def markdown() -> str:
-    """Return the generated part of the page, with the mark above it."""
-    definitions = list(_definitions())
-    rows = (f"| {title} | {_allowed(item)} | {_becomes(item)} | {_failed(item)} |\n" for title, item in definitions)
-    head = "| operation | allowed in | task states, then vm state | after a failure |\n|---|---|---|---|\n"
-    return "\n".join([MARK, f"## All of them\n\n{head}{''.join(rows)}", *(_section(*pair) for pair in definitions)])
+def page() -> str:
+    """Return the generated part of the page, with its mark."""
+    forms = list(_forms())
+    overview = "".join(
+        f"| {title} | {_allowed(form)} | {_becomes(form)} | {_failed(form)} |\n" for title, form in forms
+    )
+    head = "| operation | allowed in | meanwhile, then | if it fails |\n|---|---|---|---|\n"
+    return "\n".join([MARK, f"## All of them\n\n{head}{overview}", *(_section(*form) for form in forms)])
 
 
-def _definitions() -> Iterator[tuple[str, Operation]]:
+def _forms() -> Iterator[tuple[str, Operation]]:
+    """Yield each operation and its variants, with their titles."""
     for definition in operations.OPERATIONS.values():
         yield definition.kind, definition
-        yield from ((f"{definition.kind} ({key}: {value})", variant) for key, value, variant in definition.variants)
+        for key, value, variant in definition.variants:
+            yield f"{definition.kind} ({key}: {value})", variant
 
 
 def _section(title: str, definition: Operation) -> str:
-    facts = [f"- Request: {_request(definition)}."]
+    facts = [markdown.item(f"Request: {_request(definition)}.")]
     if definition.kind != operations.CREATE.kind:
+        facts.append(markdown.item(f"Refused (409): {', '.join(_refusals(definition)) or 'never by its definition'}."))
         if definition.during:
-            facts.append(f"- Accepted during the tasks {', '.join(definition.during)}.")
-        refusals = list(_refusals(definition))
-        facts.append("- Refused with 409:" if refusals else "- The definition never refuses it.")
-        facts += [f"  - {refusal}" for refusal in refusals]
-        facts.append(f"- Acceptance {'closes' if definition.supersedes else 'does not change'} open actions.")
+            facts.append(markdown.item(f"Accepted during the tasks {', '.join(definition.during)}."))
+        open_action = "closed" if definition.supersedes else "left as it is"
+        facts.append(f"- When it is accepted, an open action is {open_action}.")
     if definition.deduplicates:
         facts.append("- A request while such an action is open returns that action.")
     if definition.steps:
-        columns = ("step", "where", "RPC method", "task state", "event", "deadline", "vm state", "undo", "notes")
+        columns = ("step", "where", "RPC method", "task state", "event", "deadline", "then it is", "undo", "notes")
         table = "".join(_line(definition, step) for step in definition.all_steps())
         facts.append("")
         facts.append(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n{table}".rstrip())
@@ -68,30 +72,28 @@ def _section(title: str, definition: Operation) -> str:
 
 
 def _request(definition: Operation) -> str:
-    """Return the route, and the policy rule with its default."""
+    """Return the route, the rule, and who passes it by default."""
     kind = operations.OPERATIONS[definition.kind]
     route, action = _REQUESTS.get(definition.kind, ("POST /servers/{id}/action", kind.action))
     entry = next(
-        entry
-        for entry in inventory.route_entries()
-        if (f"{entry.method} {entry.path}", entry.action) == (route, action)
+        each for each in inventory.route_entries() if (f"{each.method} {each.path}", each.action) == (route, action)
     )
     rule = kind.rule or entry.declared.policy
     return f"`{route}`" + (f" `{action}`" if action else "") + f", `{rule}` ({reference.who_may(rule)})"
 
 
 def _refusals(definition: Operation) -> Iterator[str]:
-    wrong = f"\"Cannot '{definition.method}' instance {{id}} while it is in"
+    """Yield the causes of a refusal, as the head of the page explains them."""
     if not definition.despite_lock:
-        yield '"Instance {id} is locked" (admins pass)'
+        yield "locked"
     if definition.allowed is not None:
-        yield f'{wrong} vm_state {{state}}"'
+        yield "vm state"
     if definition.during is not None:
-        yield f'{wrong} task_state {{state}}"'
+        yield "task state"
     if definition.supersedes and not definition.preempts:
-        yield f'{wrong} unfinished action {{operation}}" (a failed one is being undone)'
+        yield "undo"
     if definition.needs_host:
-        yield '"Instance {id} is not ready" (it has no host)'
+        yield "no host"
 
 
 def _line(definition: Operation, step: Step) -> str:
@@ -122,20 +124,20 @@ def _line(definition: Operation, step: Step) -> str:
 
 _WHERE = {
     HostRole.CURRENT: "its host",
-    HostRole.ALL: "every host with an allocation",
+    HostRole.ALL: "every host where it holds something",
     HostRole.SOURCE: "source",
     HostRole.DESTINATION: "destination",
 }
 
 
 def _deadline(step: Step, is_undo: bool) -> str:
-    """Return the time limit of a step."""
+    """Return the deadline that ends the step if nothing else does."""
     if isinstance(step, HostStep) and step.retry_forever:
         return "none" if is_undo or step.at in operations.MOVE_ROLES else "only reported"
     if isinstance(step, operations.ImageStep) and step.outlives_action:
         return "none"
     if isinstance(step, ScheduleStep | HostStep | operations.ImageStep):
-        return _code(step.deadline) if step.deadline else "the action's"
+        return _code(f"[conductor] {step.deadline}") if step.deadline else "the action's"
     return ""
 
 
@@ -143,7 +145,7 @@ def _notes(step: Step) -> Iterator[str]:
     if step.commits:
         yield "point of no return"
     if step.moves_to:
-        yield f"moves to the {_WHERE[step.moves_to]}"
+        yield f"then it is at the {_WHERE[step.moves_to]}"
     if isinstance(step, ScheduleStep) and not step.moves:
         yield "claims the destination"
     if isinstance(step, operations.ReleaseStep) and step.at in operations.MOVE_ROLES:
@@ -151,12 +153,12 @@ def _notes(step: Step) -> Iterator[str]:
     if step.only_if:
         yield f"only if `{step.only_if}`"
     if isinstance(step, operations.ImageStep) and step.outlives_action:
-        yield "retried forever, beside later operations"
+        yield "until it has worked, beside later operations"
     if isinstance(step, HostStep):
         if step.fences:
-            yield "revokes the generation first"
+            yield "fenced first"
         if step.retry_forever:
-            yield "retried forever"
+            yield "until it has worked"
         if step.offline_step:
             yield f"`{step.offline_step}` while the host is away"
         if step.driver:
@@ -166,23 +168,22 @@ def _notes(step: Step) -> Iterator[str]:
 
 
 def _allowed(definition: Operation) -> str:
-    """Return the vm states in which the operation is accepted."""
     if definition.kind == operations.CREATE.kind:
         return "(new)"
-    during = " (during any task)" if definition.during is None else ""
+    during = "; any task" if definition.during is None else "; during tasks, see below" if definition.during else ""
     return ("any" if definition.allowed is None else ", ".join(definition.allowed)) + during
 
 
 def _becomes(definition: Operation) -> str:
-    """Return the task states in order, followed by the vm state."""
+    """Return the task states in their order, then the vm state."""
     tasks = [state for step in definition.steps for state in _tasks(step)]
-    steps = [step for step in definition.steps if step.becomes]
-    vm_states = [f"{step.becomes} (if `{step.only_if}`)" if step.only_if else str(step.becomes) for step in steps]
-    return " → ".join([*tasks, f"**{' or '.join(vm_states)}**"] if vm_states else tasks)
+    ends = [f"{step.becomes} (if `{step.only_if}`)" if step.only_if else step.becomes for step in definition.steps]
+    named = [end for end in ends if end]
+    return " → ".join([*tasks, f"**{' or '.join(named)}**"] if named else tasks)
 
 
 def _tasks(step: Step) -> list[str]:
-    """Return the task states of a step, in order."""
+    """Return the step's task states, in order."""
     on_host = (step.begun, *step.tasks) if isinstance(step, HostStep) else ()
     return [state for state in (step.task, *on_host) if state]
 
@@ -192,10 +193,10 @@ def _failed(definition: Operation) -> str:
         return definition.failed
     retry_forever = [step for step in definition.steps if isinstance(step, HostStep) and step.retry_forever]
     if retry_forever:
-        return "retried forever" if retry_forever[0].at in operations.MOVE_ROLES else "error, retried forever"
+        return "it goes on" if retry_forever[0].at in operations.MOVE_ROLES else "error, and it goes on"
     if any(step.undo for step in definition.steps):
-        return "unchanged"
-    return "that of the guest" if definition.steps else ""
+        return "as it was"
+    return "as its guest is" if definition.steps else ""
 
 
 def _code(text: str | None) -> str:

@@ -62,7 +62,7 @@ def operations(app: App, args: argparse.Namespace) -> None:
     with warnings.catch_warnings(action="ignore"):
         from nova_lite.api.http import operations_page as made
 
-    print(made.markdown(), end="")
+    print(made.page(), end="")
 
 
 def hardware(app: App, args: argparse.Namespace) -> None:
@@ -71,7 +71,7 @@ def hardware(app: App, args: argparse.Namespace) -> None:
     """
     from nova_lite.virt.libvirt.domain import hardware_page as made
 
-    print(made.markdown(), end="")
+    print(made.page(), end="")
 
 
 def metrics(app: App, args: argparse.Namespace) -> None:

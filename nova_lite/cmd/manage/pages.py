@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from oslo_config import cfg
 
 from nova_lite import operations, rpc
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, markdown
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.rpc.contract import Method
@@ -78,7 +78,7 @@ def _option(opt: cfg.Opt) -> str:
         facts.append("formerly " + ", ".join(f"`{former.name}`" for former in opt.deprecated_opts))
     # A placeholder such as <state_path> is no HTML.
     text = re.sub(r"<(\w+)>", r"`<\1>`", " ".join((opt.help or "").split()))
-    return _item(f"**`{opt.dest}`** ({'; '.join(facts)}): {text}".rstrip(": "))
+    return markdown.item(f"**`{opt.dest}`** ({'; '.join(facts)}): {text}".rstrip(": "))
 
 
 def _type(opt: cfg.Opt) -> str:
@@ -107,23 +107,13 @@ def _default(opt: cfg.Opt) -> str:
     return f"`{value}`"
 
 
-def _paragraph(text: str | None) -> str:
-    return textwrap.fill(text or "", _WIDTH, break_long_words=False, break_on_hyphens=False)
-
-
-def _item(text: str) -> str:
-    return textwrap.fill(
-        text, _WIDTH, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )
-
-
 def commands(parser: argparse.ArgumentParser) -> str:
     """Return reference/cli.md for the whole command line."""
     parts = [_COMMANDS]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, noun in action.choices.items():
-                parts.append(f"## {name}\n\n{_paragraph(noun.description)}\n")
+                parts.append(f"## {name}\n\n{markdown.paragraph(noun.description or '')}\n")
                 parts += _verbs(noun)
     return "\n".join(parts)
 
@@ -135,7 +125,8 @@ def _verbs(noun: argparse.ArgumentParser) -> Iterator[str]:
         yield _arguments(noun)
     for action in nested:
         for verb in action.choices.values():
-            yield f"### {verb.prog.partition(' ')[2]}\n\n{_paragraph(verb.description)}\n\n{_arguments(verb)}"
+            description = markdown.paragraph(verb.description or "")
+            yield f"### {verb.prog.partition(' ')[2]}\n\n{description}\n\n{_arguments(verb)}"
 
 
 def _arguments(verb: argparse.ArgumentParser) -> str:
@@ -143,7 +134,7 @@ def _arguments(verb: argparse.ArgumentParser) -> str:
     own = [action for action in verb._actions if action.dest not in common]
     usage = " ".join([verb.prog, *(_usage(action) for action in own)])
     wrapped = textwrap.fill(usage, _WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-    items = "".join(f"{_item(f'`{_name(action)}`: {_help(action)}')}\n" for action in own if action.help)
+    items = "".join(f"{markdown.item(f'`{_name(action)}`: {_help(action)}')}\n" for action in own if action.help)
     return f"```\n{wrapped}\n```\n" + (f"\n{items}" if items else "")
 
 
@@ -174,7 +165,7 @@ def errors() -> str:
             by_status.setdefault(kind.code, []).append(kind)
     parts = [_ERRORS]
     for status, kinds in sorted(by_status.items()):
-        rows = "\n".join(_item(f"**`{kind.__name__}`**: {_text(kind)}") for kind in kinds)
+        rows = "\n".join(markdown.item(f"**`{kind.__name__}`**: {_text(kind)}") for kind in kinds)
         parts.append(f"## {status}\n\n{rows}\n")
     return "\n".join(parts)
 

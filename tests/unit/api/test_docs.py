@@ -30,12 +30,12 @@ def test_documented_maximum_version_is_the_announced_one() -> None:
 def test_operations_page_is_up_to_date() -> None:
     """If not, run ``tools/pages``."""
     head, mark, made = (ROOT / "docs/reference/operations.md").read_text().partition(operations_page.MARK)
-    assert mark + made == operations_page.markdown()
+    assert mark + made == operations_page.page()
     assert head.strip()
 
 
 def test_operations_page_has_every_operation_and_step() -> None:
-    sections = operations_page.markdown().split("\n## ")
+    sections = operations_page.page().split("\n## ")
     for row in operations.OPERATIONS.values():
         for each in (row, *(variant for _, _, variant in row.variants)):
             found = [text for text in sections if text.split(" ")[0].split("\n")[0] == row.kind]

@@ -85,4 +85,4 @@ def test_wrong_usage(tool: Tool, arguments: list[str]) -> None:
 def test_documents_of_the_api(tool: Tool) -> None:
     assert json.loads(tool("api", "openapi")) == json.loads(json.dumps(openapi.document()))
     assert tool("api", "reference") == reference.markdown().strip()
-    assert tool("api", "operations") == operations_page.markdown().strip()
+    assert tool("api", "operations") == operations_page.page().strip()

@@ -94,7 +94,7 @@ def test_definition_has_the_effect_on_its_page(definition: Definition, libvirtd:
     )
     effect = hardware_page.effect(definition)
     CHECKS[definition.outcome](definition, effect, libvirtd)
-    assert hardware_page._line(definition) in PAGE.read_text()
+    assert hardware_page.entry(definition) in PAGE.read_text()
 
 
 def check_refused(definition: Definition, effect: str, libvirtd: Any) -> None:
@@ -217,4 +217,4 @@ OTHER_CHECKS: dict[str, Callable[[Definition], None]] = {
 
 def test_page_is_up_to_date() -> None:
     _, mark, generated = PAGE.read_text().partition(hardware_page.MARK)
-    assert mark + generated == hardware_page.markdown(), f"run nova-lite-manage api hardware for {PAGE}"
+    assert mark + generated == hardware_page.page(), f"run nova-lite-manage api hardware for {PAGE}"

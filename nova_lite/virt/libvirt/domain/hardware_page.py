@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from nova_lite import hardware
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, markdown
 from nova_lite.hardware import fitting, table
 from nova_lite.hardware.definition import Definition, Outcome
 from nova_lite.objects import VIF, Flavor, Image, Instance, Network, NUMACell, NUMAPages
@@ -49,25 +49,25 @@ _CELLS = [
 _FORMAT = "disk_format"
 
 
-def markdown() -> str:
+def page() -> str:
     """Return the generated part of the page, with its mark."""
     return "\n".join([MARK, *(_section(title, definitions) for title, definitions in _SECTIONS)])
 
 
 def _section(title: str, definitions: tuple[Definition, ...]) -> str:
-    head = "| extra spec | image property | takes | outcome | example and its effect |\n|---|---|---|---|---|\n"
-    return f"## {title}\n\n{head}" + "".join(_line(definition) for definition in definitions)
+    return f"## {title}\n\n" + "".join(f"{entry(definition)}\n" for definition in definitions)
 
 
-def _line(definition: Definition) -> str:
-    cells = (
-        _code(definition.flavor),
-        _code(definition.image),
-        definition.values.description,
+def entry(definition: Definition) -> str:
+    """Return the heading of one definition, and a list of what it takes, its outcome, and its example."""
+    names = ", ".join(_code(name) for name in (definition.flavor, definition.image) if name)
+    example = " ".join(f"`{key}={value}`" for key, value in {**definition.specs, **definition.properties}.items())
+    facts = (
+        f"Takes {definition.values.description}",
         _outcome(definition),
-        _shown(definition),
+        f"Example: {example}: {effect(definition)}",
     )
-    return f"| {' | '.join(cells)} |\n"
+    return "\n".join([f"### {names}\n", *map(markdown.item, facts), ""])
 
 
 def _code(text: str) -> str:
@@ -88,11 +88,6 @@ def _outcome(definition: Definition) -> str:
     ):
         description += f"; {definition.precedence.value}"
     return description
-
-
-def _shown(definition: Definition) -> str:
-    example = " ".join(f"`{key}={value}`" for key, value in {**definition.specs, **definition.properties}.items())
-    return f"{example}: {effect(definition)}"
 
 
 def effect(definition: Definition) -> str:

@@ -55,7 +55,7 @@ def page() -> str:
 
 
 def _section(title: str, definitions: tuple[Definition, ...]) -> str:
-    return f"## {title}\n\n" + "".join(f"{entry(definition)}\n" for definition in definitions)
+    return f"## {title}\n\n" + "\n".join(map(entry, definitions))
 
 
 def entry(definition: Definition) -> str:

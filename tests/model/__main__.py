@@ -1,6 +1,6 @@
-"""``python -m tests.model``: what holds, and the shortest counterexample to each protection left out.
+"""Prints what holds in the model, and the shortest counterexample without each protection.
 
-``--full``: larger bounds as well; minutes.
+Usage: ``python -m tests.model [--full]``. ``--full`` adds larger bounds, which take minutes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A small explicit-state model checker.
 
-Breadth-first, so every counterexample is a shortest one. Two kinds of properties:
+It searches breadth-first, so every counterexample is a shortest one. It checks two kinds of properties:
 
-- `Model.violation` is looked at in every state that can be reached.
-- From every reachable state a settled one must stay within reach by *progress* steps alone: what daemons do by
-  themselves; no user, no fault, no message that nobody would send again. With strong fairness that means that every
-  run settles once faults stop.
+- `Model.violation` is evaluated in every reachable state
+- From every reachable state a settled state must be reachable by *progress* steps alone: steps that daemons take
+  automatically, without users, faults, or messages that nobody would send again. With strong fairness this means that
+  every run settles once faults stop.
 """
 
 from __future__ import annotations
@@ -27,22 +27,25 @@ class Model(Protocol):
     def steps(self, state: State) -> Iterable[Step]: ...
 
     def violation(self, state: State) -> str | None:
-        """What must never be, if it is so in this state."""
+        """Return what is wrong with this state, if anything."""
 
     def unsettled(self, state: State) -> str | None:
-        """What is still to happen in this state; None if nothing has to."""
+        """Return what still has to happen in this state, or None."""
 
     def canonical(self, state: State) -> State:
-        """One representative of all states that differ only in names."""
+        """Return the representative of all states that differ only in names."""
 
 
 class TooManyStates(Exception):
-    """The bounds are larger than the limit: nothing was proven."""
+    """Raised if there are more states than the limit, so that nothing is proven."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """``kind``: "" (all holds), "violation" or "stuck". ``trace``: labels from the start to the bad state."""
+    """Result of a search.
+
+    ``kind``: "" (everything holds), "violation" or "stuck". ``trace``: labels from the start to the bad state.
+    """
 
     states: int
     steps: int
@@ -122,7 +125,7 @@ def explore(model: Model, limit: int = 5_000_000) -> Result:
 
 
 def _to_the_end(model: Model, trace: tuple[str, ...], state: State) -> tuple[tuple[str, ...], State]:
-    """Let the daemons go on by themselves until nothing new happens, to show what it comes to."""
+    """Let the daemons go on automatically until nothing new happens, to show the outcome."""
     seen = set()
     while state not in seen:
         seen.add(state)
@@ -134,7 +137,7 @@ def _to_the_end(model: Model, trace: tuple[str, ...], state: State) -> tuple[tup
 
 
 def _replay(model: Model, chain: list[State]) -> tuple[tuple[str, ...], State]:
-    """The labels of a path of representatives, as one run whose hosts keep their names."""
+    """Return the labels of a path of representatives, as one run whose hosts keep their names."""
     if not chain:
         return (), None
     current, labels = model.initial(), []

@@ -1,4 +1,4 @@
-"""Claims: several conductors place instances on one host at the same time (`nova_lite.db.claims`)."""
+"""Model of claims: several conductors place instances on one host at the same time (`nova_lite.db.claims`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Placing(NamedTuple):
 
 @dataclass(frozen=True)
 class Claims:
-    """``conditional``: room is asked for in the update itself; otherwise it is read first, and written after."""
+    """Threads that claim places. ``conditional``: the update itself checks the room; otherwise a read before does."""
 
     conditional: bool = True
     instances: int = 4

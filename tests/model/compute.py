@@ -1,7 +1,7 @@
-"""The steps of a compute daemon, each one atomic: between any two of them it may be killed, and others may go on.
+"""The steps of a compute daemon, named after the functions in `nova_lite.compute`.
 
-Named after the functions in `nova_lite.compute`. A `Job` stands before the step that its ``at`` names. What holds the
-instance's lock is in `_LOCKED`.
+Each step is atomic. Between any two of them the daemon may be killed, and others may go on. A `Job` is about to do the
+step that its ``at`` names. `_LOCKED` has the steps that hold the instance's lock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_locked(host: Host, rules: Rules) -> bool:
     return "instance lock" in rules and any(job.at in _LOCKED for job in jobs)
 
 
-# --- fences.py
+# --- fencing.py
 
 
 def forbids(host: Host, gen: int) -> bool:
@@ -55,7 +55,7 @@ def note_complete(host: Host) -> Host:
 
 
 def remove(host: Host) -> Host:
-    """`LocalHost.remove`"""
+    """Remove the instance, as `LocalHost.remove` does."""
     return host._replace(domain=0, power=0, built=0)
 
 
@@ -95,7 +95,7 @@ def crash(state: State, index: int, rules: Rules) -> State:
 
 
 def deliver(state: State, message: Message, rules: Rules) -> Iterator[Step]:
-    """A message arrives. It is progress only if the conductor would send it again."""
+    """Deliver a message. It is progress only if the conductor would send the message again."""
     index, host, action = message.host, state.hosts[message.host], state.action
     label = f"{'AB'[index]} gets {message.kind} {message.what} generation {message.gen}"
     if message.kind in ("report", "answer"):
@@ -128,7 +128,7 @@ def _deliver_to_conductor(state: State, message: Message, rules: Rules) -> Itera
     yield label, would_say_so and "reconciler" in rules, after
 
 
-# --- builds.py
+# --- operations/create.py
 
 
 def _build_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator[Step]:
@@ -202,7 +202,7 @@ def _report(state: State, index: int, gen: int, outcome: str = "built") -> State
 
 
 def _attempt(state: State, index: int, host: Host, rules: Rules) -> State:
-    """The lock is taken; what the fence file and the hypervisor say decides."""
+    """Take the lock, and decide by the fence file and the hypervisor."""
     job = host.build
     gen = job.gen
 
@@ -229,7 +229,7 @@ def _reporting(state: State, index: int, host: Host, job: Job, to, rules: Rules)
     yield f"build: finish_build({job.what}), accepted: {accepted}", True, at_host(after, index, build=following)
 
 
-# --- operations/engine.py
+# --- executor.py
 
 
 def _admit(host: Host, message: Message, rules: Rules) -> Host:
@@ -314,7 +314,10 @@ def _fence_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator
 
 
 def _scan_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator[Step]:
-    """Snapshot, question, answer, act. A daemon serves once its first scan is through. ``id`` of the job: power."""
+    """Take a snapshot, call the conductor, receive its verdicts, and act on them.
+
+    A daemon serves after its first scan. ``id`` of the job is the power state.
+    """
     job = host.scan
     over = host._replace(scan=IDLE, touched=False, daemon="serving")
     if not job.at:

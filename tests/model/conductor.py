@@ -1,6 +1,6 @@
-"""The conductor's transactions, each one atomic step, named after the functions in `nova_lite.conductor`.
+"""The conductor's transactions, named after the functions in `nova_lite.conductor`. Each one is an atomic step.
 
-``rules`` are the protections that are in force; without one, the step does what code without it would do.
+``rules`` are the protections in force. Without one of them the step does what code without it would do.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ CAPACITY = 1
 
 Rules = frozenset[str]
 
-#: Operations that build; those that need not wait for an undo; and the vm states that allow an operation.
+#: Operations that build, operations that need not wait for an undo, and the vm states that allow an operation.
 BUILDS = ("create", "rebuild")
 TAKE_OVER = ("delete", "rebuild")
 ALLOWED = {"stop": ("active", "error"), "start": ("stopped",), "rebuild": ("active", "stopped", "error")}
 
 
-# --- operations/engine.py, db/claims.py
+# --- engine/compensate.py, db/claims.py
 
 
 def release(state: State) -> State:
@@ -36,7 +36,7 @@ def _close(state: State) -> State:
 
 
 def failed(state: State) -> State:
-    """A rebuild keeps its place, with nothing there."""
+    """Set ERROR. A rebuild keeps its host, where nothing is left."""
     if state.action.kind == "rebuild":
         return _close(state._replace(row=state.row._replace(vm="error", task="")))
     state = _close(release(state))
@@ -55,11 +55,11 @@ def built(state: State) -> State:
     return _close(state._replace(row=state.row._replace(vm="active", task="", launched=True)))
 
 
-# --- operations/engine.py: accept
+# --- engine/accept.py
 
 
 def accept_action(state: State, kind: str, rules: Rules) -> State | None:
-    """None: refused, the state does not allow it."""
+    """Accept an action. Returns None if the state does not allow it."""
     row, action = state.row, state.action
     if row.deleted:
         return None
@@ -81,7 +81,7 @@ def accept_action(state: State, kind: str, rules: Rules) -> State | None:
 
 
 def _rebuild(state: State) -> State | None:
-    """The next generation at the same host, at once."""
+    """Give the instance the next generation on the same host."""
     row = state.row._replace(gen=state.row.gen + 1, task="rebuilding")
     if row.host == NONE:
         return None
@@ -96,18 +96,18 @@ def _send_ticket(state: State) -> State:
 
 
 def delete_without_host(state: State, rules: Rules) -> State:
-    """The host counts as down, rightly or not: gone for the owner, the cleanup stays open."""
+    """Delete for the owner while the host counts as down, rightly or not. The cleanup stays open."""
     if "cleanup" not in rules:
         return deleted(state)
     state = mark_deleted(state)
     return state._replace(action=state.action._replace(step="cleanup"))
 
 
-# --- operations/scheduling.py
+# --- engine/scheduling.py
 
 
 def lease(state: State) -> State:
-    """`lease_creates` or `take_due`: a new owner's token, and a thread that will schedule."""
+    """Lease the action to a new owner, and add a thread that will schedule it (`lease_creates` or `take_due`)."""
     busy = {token for token, _ in state.drives}
     token = min({0, 1, 2} - busy)
     drives = tuple(sorted((*state.drives, (token, state.action.tried))))
@@ -123,7 +123,7 @@ def _locked(state: State, token: int, rules: Rules) -> bool:
 
 
 def claim(state: State, drive: tuple[int, tuple[int, ...]], host: int, rules: Rules) -> State:
-    """`_claim_all` for one instance: the thread ends, with a claim if the build is still its own."""
+    """End the thread, with a claim if the build is still its own (`_claim_all` for one instance)."""
     token, _ = drive
     state = state._replace(drives=tuple(item for item in state.drives if item != drive))
     if not _locked(state, token, rules) or state.used[host] >= CAPACITY:
@@ -136,7 +136,7 @@ def claim(state: State, drive: tuple[int, tuple[int, ...]], host: int, rules: Ru
     return send(state, Message("build", host, gen, action.id))
 
 
-# --- operations/building.py, operations/engine.py: records
+# --- engine/build_reports.py, engine/command_reports.py
 
 
 def _building(state: State, host: int, gen: int, rules: Rules) -> bool:
@@ -148,14 +148,14 @@ def _building(state: State, host: int, gen: int, rules: Rules) -> bool:
 
 
 def start_build(state: State, host: int, gen: int, rules: Rules) -> tuple[State, bool]:
-    """Second value: whether the build is wanted."""
+    """Start a build. The second value is whether the build is still wanted."""
     if not _building(state, host, gen, rules):
         return state, False
     return state._replace(row=state.row._replace(task="spawning")), True
 
 
 def finish_build(state: State, host: int, gen: int, outcome: str, rules: Rules) -> tuple[State, bool]:
-    """Second value: False is `StaleReport` or `InstanceGone`, which only a BUILT report is told."""
+    """Finish a build. The second value is False for `StaleReport` or `InstanceGone`, the replies to a late BUILT."""
     row, action = state.row, state.action
     if outcome == "built":
         known = row.launched and not row.deleted and row.task != "deleting" and (row.host, row.gen) == (host, gen)
@@ -181,7 +181,7 @@ def _reschedule(state: State, host: int) -> State:
 
 
 def finish_action(state: State, host: int, action_id: int, result: str, rules: Rules) -> State:
-    """``result``: "ok", or "error" when no domain was there to act on."""
+    """Finish an action. ``result``: "ok", or "error" if there was no domain to act on."""
     row, action = state.row, state.action
     if action.id != action_id:
         return state
@@ -194,7 +194,10 @@ def finish_action(state: State, host: int, action_id: int, result: str, rules: R
 
 
 def reconcile_domains(state: State, host: int, gen: int, power: int) -> tuple[State, str]:
-    """The verdict on one domain: "keep", "destroy", or "" (left alone); and the power state it brings."""
+    """Return the verdict on one domain, and the state with its power state.
+
+    Verdicts are "keep", "destroy", and "" (left alone).
+    """
     row = state.row
     belongs = not row.deleted and (row.host, row.gen) == (host, gen)
     if not belongs:
@@ -205,7 +208,7 @@ def reconcile_domains(state: State, host: int, gen: int, power: int) -> tuple[St
     return state, "keep"
 
 
-# --- reconciler.py
+# --- engine/reconciler.py
 
 
 def past_deadline(state: State, rules: Rules) -> State:
@@ -224,7 +227,7 @@ def past_deadline(state: State, rules: Rules) -> State:
 
 
 def fence_answered(state: State, host: int, gen: int, fenced: bool) -> State:
-    """`_compensated` or `_revived`."""
+    """Record the reply to a fence, as `Reconciler._fenced` and `Reconciler._revived` do."""
     action = state.action
     if action.step != "compensate" or (action.host, action.gen) != (host, gen) or state.row.deleted:
         return state
@@ -232,7 +235,7 @@ def fence_answered(state: State, host: int, gen: int, fenced: bool) -> State:
 
 
 def steps(state: State, rules: Rules, users: tuple[str, ...], max_actions: int) -> Iterator[tuple[str, bool, State]]:
-    """What users, conductors and time may do."""
+    """Yield the steps of users, conductors and time."""
     row, action = state.row, state.action
     reconciled = "reconciler" in rules
     for kind in users:
@@ -260,7 +263,7 @@ def _name(host: int) -> str:
 
 
 def problem(state: State) -> str | None:
-    """Invariants between rows."""
+    """Return a broken invariant between rows, if any."""
     row = state.row
     if state.used != tuple(int(row.alloc == host) for host in (0, 1)):
         return "used counters differ from allocations"

@@ -1,8 +1,8 @@
-"""Live migration: a guest that runs on A is handed over to B by A's hypervisor.
+"""Model of a live migration: A's hypervisor hands a running guest over to B.
 
-One instance at generation 1 on A. Daemons, and whole machines, fail between any two steps; hypervisors go on without
-their daemons. The guest passes over in one moment (``wire``); A's hypervisor removes its part after that, in another.
-An order to a host is looked at and carried out; what is not the hand-over itself is done in one step.
+One instance at generation 1 is on A. Daemons and whole machines fail between any two steps, and hypervisors go on
+without their daemons. The guest moves in one moment (``wire``); A's hypervisor removes its part in a later one. A host
+first looks at a command and then carries it out. Everything except the hand-over itself is one step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.model.checker import Step
 from tests.model.moves import NOWHERE, A, B, Order, Rules
 from tests.model.state import OFF, RUNNING
 
-#: Power of a domain that is only there to be filled.
+#: Power state of a domain that only waits for the guest.
 INCOMING = 3
 
 LIVE: Rules = frozenset(
@@ -33,7 +33,7 @@ LIVE: Rules = frozenset(
     }
 )
 
-#: Where each step of the action is done, and each undo.
+#: The host of each step and undo.
 AT = {
     "check": A,
     "prepare": B,
@@ -44,13 +44,16 @@ AT = {
     "settle": B,
     "clear": A,
 }
-#: The place of each order among all; one that comes after a later one is dropped.
+#: Sequence numbers of commands. A command is dropped after one with a higher number.
 PLACES = {name: place for place, name in enumerate(("start", *AT, "delete"))}
 
 
 class End(NamedTuple):
-    """A host. Durable: ``seen`` (place of the newest order), ``fenced``, what was made ``ready``, domain; power ends
-    with the machine."""
+    """A host.
+
+    Durable: ``seen`` (sequence number of the newest command), ``fenced``, ``ready`` (prepared), and the domain. Its
+    power ends with the machine.
+    """
 
     daemon: str = "serving"
     seen: int = 0
@@ -63,9 +66,12 @@ class End(NamedTuple):
 
 
 class Guest(NamedTuple):
-    """``wire``: "" or how far the hand-over is: "going", or "passed" (it runs at B, and A has not heard it). ``moved``:
-    it has run at B. ``forced``: A is forced down, which is switched off. ``crashes`` of daemons, ``outages`` of
-    machines: how many are left. ``dark``: hosts that lost their power with the guest, which stays off."""
+    """The state of the model.
+
+    ``wire``: "" or the progress of the hand-over: "going", or "passed" (the guest runs at B, and A does not know it
+    yet). ``moved``: the guest has run at B. ``forced``: A is forced down and switched off. ``crashes`` of daemons,
+    ``outages`` of machines: how many are left. ``dark``: hosts that lost their power with the guest, which stays off.
+    """
 
     vm: str = "active"
     host: int = A
@@ -102,7 +108,7 @@ def _hold(state: Guest, index: int, held: int) -> Guest:
 
 
 def _cut(state: Guest) -> Guest:
-    """A hand-over that goes on is ended: B's hypervisor rids itself of what has come."""
+    """Abort a hand-over: B's hypervisor removes what has arrived."""
     return _end(state, B, domain=0, power=0)._replace(wire="") if state.wire == "going" else state
 
 
@@ -114,7 +120,10 @@ class LiveMigration:
     only_twice: bool = False
 
     def initial(self) -> Guest:
-        """An old order to start the guest is still in A's queue: it was repeated, and nobody waits for it."""
+        """Return the first state.
+
+        A repeated command to start the guest is still in A's queue, and nobody waits for it.
+        """
         return Guest(crashes=self.crashes, outages=self.outages)
 
     def canonical(self, state: Guest) -> Guest:
@@ -168,7 +177,7 @@ class LiveMigration:
             return "active, but its guest does not run"
         return None
 
-    # --- people
+    # --- users and operators
 
     def _people(self, state: Guest) -> Iterator[Step]:
         if not state.step and state.vm == "active" and state.host == A and not state.asked:
@@ -182,7 +191,10 @@ class LiveMigration:
             yield "A is let in again", False, state._replace(forced=False)
 
     def _power_off(self, state: Guest, index: int) -> Guest:
-        """The machine stops. What was coming from it never comes, and what was coming to it goes on where it was."""
+        """Stop the machine.
+
+        A guest on its way from there never arrives; one on its way to there goes on at its source.
+        """
         end = state.ends[index]
         guest_was_here = end.power == RUNNING
         state = state._replace(outages=state.outages - 1, dark=state.dark or guest_was_here)
@@ -215,7 +227,7 @@ class LiveMigration:
         return state
 
     def _current(self, state: Guest) -> set[Order]:
-        """What the reconciler sends again."""
+        """Return the command that the reconciler repeats."""
         if state.step == "delete":
             gens = {state.host: state.gen, state.other: state.other_gen}
             held = [index for index in (A, B) if state.allocs[index]]
@@ -245,12 +257,12 @@ class LiveMigration:
         return self._go(state, "roll_back" if "source is asked" in self.rules else "drop")
 
     def _back(self, state: Guest) -> Guest:
-        """B has nothing: the guest is where it was, if that is not lost."""
+        """Record that B has nothing, so that the guest is where it was, unless it is lost."""
         vm = "error" if state.forced else state.vm
         return _hold(state, B, 0)._replace(step="", other=NOWHERE, other_gen=0, vm=vm)
 
     def report(self, state: Guest, order: Order, answer: str) -> Guest:
-        """A host says how an order ended; one that is not current any more changes nothing."""
+        """Record how a command has ended. A stale report changes nothing."""
         if order not in self._current(state):
             return state
         if state.step == "delete":
@@ -334,7 +346,7 @@ class LiveMigration:
         return _end(state, index, daemon="serving")
 
     def _remove(self, state: Guest, index: int, gen: int) -> Guest:
-        """The domain, up to this generation, and files; ends a hand-over that goes on."""
+        """Remove files and the domain up to this generation, and abort a hand-over."""
         end = state.ends[index]
         if end.domain and end.domain <= gen:
             state = _cut(state)._replace(wire="")
@@ -342,7 +354,7 @@ class LiveMigration:
         return _end(state, index, fenced=max(end.fenced, gen), ready=False)
 
     def _look_around(self, state: Guest, index: int, end: End) -> Iterator[Step]:
-        """Domain reconciliation; and after a boot the guests that are to run are started."""
+        """Reconcile domains. After a boot, start the guests that have to run."""
         if end.domain and end.power != INCOMING and not self.belongs(state, index, end.domain):
             yield "domain reconciliation destroys", True, self._remove(state, index, end.domain)
         idle = not state.step or "no start while it moves" not in self.rules
@@ -384,13 +396,13 @@ class LiveMigration:
         return _end(state, index, at="done" if end.power == RUNNING else "failed")
 
     def _prepare(self, state: Guest, index: int, end: End, order: Order) -> Guest | None:
-        """It asks the conductor whether that is still wanted."""
+        """Prepare the destination, after the conductor has confirmed that the command is current."""
         if order.gen <= end.fenced or order not in self._current(state):
             return _end(state, index, at="failed") if order.gen <= end.fenced else None
         return _end(state, index, ready=True, at="done")
 
     def _hand_over(self, state: Guest, index: int, end: End, order: Order) -> Guest:
-        """What a killed daemon has left going on is ended first."""
+        """Hand the guest over, after the hand-over of a killed daemon has been aborted."""
         state = _cut(state)
         if self._has_moved(state):
             return _end(state, A, at="moved")
@@ -411,8 +423,10 @@ class LiveMigration:
             yield "the hand-over has ended", True, _end(state, A, at="moved" if moved else "failed")
 
     def _has_moved(self, state: Guest) -> bool | None:
-        """What A's daemon finds out; None: cannot, as B is away. A guest that is off, or was stopped at the end of the
-        hand-over, may be at B."""
+        """Return whether the guest has moved, as A's daemon finds it. None: B is away, so it cannot be found out.
+
+        A guest that is off, or was stopped at the end of the hand-over, may be at B.
+        """
         here, there = state.ends
         if not here.domain:
             return True
@@ -425,7 +439,7 @@ class LiveMigration:
         return there.power in (RUNNING, INCOMING)
 
     def _roll_back(self, state: Guest, index: int, end: End, order: Order) -> Guest | None:
-        """Not while it cannot be told: it is asked again."""
+        """Undo the hand-over. While its outcome is unknown the command is repeated."""
         if "later order ends it" in self.rules:
             state = _cut(state)
         moved = self._has_moved(state)
@@ -436,7 +450,7 @@ class LiveMigration:
         return _end(state, A, at="moved" if moved else "here")
 
     def _find(self, state: Guest, index: int, end: End, order: Order) -> Guest | None:
-        """Not while something still comes: it is asked again."""
+        """Look for the guest at B. While something still arrives the command is repeated."""
         if end.power == INCOMING:
             return None
         return _end(state, B, at="moved" if end.domain == order.gen else "here")

@@ -1,8 +1,8 @@
-"""Moves: evacuation after ``forced_down``, and resize or cold migration.
+"""Model of moves: evacuation after ``forced_down``, and resize or cold migration.
 
-One instance that runs at generation 1 on host A. The steps of hosts are coarser than in `compute`: what protects a
-single build is checked there. An order to a host is done in two steps, look and act, with its report after that; the
-daemon may be killed between any two.
+One instance runs at generation 1 on host A. The steps of hosts are coarser than in `compute`, which checks the
+protections of a single build. A host first looks at a command and then acts and reports. The daemon may be killed
+between any two steps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOVING: Rules = frozenset(
 
 
 class Order(NamedTuple):
-    """``gen``: what it is about. ``place``: its place among all orders: action by action, step by step."""
+    """A command. ``gen``: the generation that it is about. ``place``: its sequence number across all actions."""
 
     kind: str
     host: int
@@ -46,13 +46,16 @@ class Order(NamedTuple):
     place: int = 0
 
 
-#: The place of each order; those of a confirm or a revert come after those of the resize, a delete's after all.
+#: Sequence numbers of commands. A confirm or a revert comes after the resize, and a delete after all others.
 PLACES = {"start": 0, "leave": 10, "arrive": 11, "drop": 12, "return": 13, "remove": 20, "back": 21, "delete": 30}
 
 
 class End(NamedTuple):
-    """A host. Durable: ``fenced``, ``held`` (may not be started at or below it, but is kept), ``seen`` (place of the
-    newest order), domain and power."""
+    """A host.
+
+    Durable: ``fenced``, ``held`` (a guest up to this generation must not be started, but stays), ``seen`` (sequence
+    number of the newest command), domain, and power.
+    """
 
     daemon: str = "serving"
     fenced: int = 0
@@ -65,9 +68,11 @@ class End(NamedTuple):
 
 
 class Move(NamedTuple):
-    """``allocs``: what the instance holds on A and B. ``other``: the far end of a resize, where it comes from or
-    goes to, ``other_gen`` its generation there. ``last``: the highest generation that was given out. ``forced``: A is
-    forced down. ``crashes``: how many are left.
+    """The state of the model.
+
+    ``allocs``: the instance's allocations on A and B. ``other``: the other host of a resize, ``other_gen`` its
+    generation there. ``last``: the highest generation so far. ``forced``: A is forced down. ``crashes``: how many are
+    left.
     """
 
     vm: str = "active"
@@ -103,7 +108,7 @@ def _hold(state: Move, index: int, held: int) -> Move:
 
 @dataclass(frozen=True)
 class Moves:
-    """``story``: "evacuate" or "resize"."""
+    """A model of moves. ``story``: "evacuate" or "resize"."""
 
     story: str
     rules: Rules = MOVING
@@ -111,7 +116,10 @@ class Moves:
     only_twice: bool = False
 
     def initial(self) -> Move:
-        """An old order to start the guest is still in A's queue: it was repeated, and nobody waits for it."""
+        """Return the first state.
+
+        A repeated command to start the guest is still in A's queue, and nobody waits for it.
+        """
         return Move(crashes=self.crashes, net=(Order("start", A, 1),))
 
     def steps(self, state: Move) -> Iterable[Step]:
@@ -168,7 +176,7 @@ class Moves:
     # --- the conductor
 
     def _operator(self, state: Move) -> Iterator[Step]:
-        """The operator forces A down, has the instance built elsewhere, and lets A back in."""
+        """Force A down, evacuate the instance, or let A back in, as the operator does."""
         if not state.forced and "forced" not in state.used_up:
             down = state._replace(forced=True, used_up=(*state.used_up, "forced"))
             if "forced_down is true" in self.rules:
@@ -217,19 +225,19 @@ class Moves:
         return state
 
     def _give_up(self, state: Move) -> Move:
-        """B may have got its order: it has to confirm first that it will not."""
+        """Undo a step at B. B may have its command, so it has to confirm first that it will not carry it out."""
         if state.step == "leave" or "destination fenced first" not in self.rules:
             return self._way_back(state)
         return _send(state._replace(step="drop"), self._order("drop", B, state))
 
     def _way_back(self, state: Move) -> Move:
-        """B has nothing: A goes on, as it was."""
+        """Record that B has nothing, so that A goes on with the guest."""
         gen = state.gen if state.host == A else state.other_gen
         state = _hold(state, B, 0)._replace(step="return", host=A, gen=gen, other=NOWHERE, other_gen=0)
         return _send(state, self._order("return", A, state))
 
     def _current(self, state: Move) -> set[Order]:
-        """What the reconciler sends again."""
+        """Return the command that the reconciler repeats."""
         orders = {
             "leave": [self._order("leave", A, state)],
             "arrive": [self._order("arrive", B, state)],
@@ -257,7 +265,7 @@ class Moves:
             yield "B is claimed", "reconciler" in self.rules, _send(target, order)
 
     def report(self, state: Move, order: Order, answer: str) -> Move:
-        """A host says how an order ended; one that is not current any more changes nothing."""
+        """Record how a command has ended. A stale report changes nothing."""
         if order not in self._current(state):
             return state
         step = state.step
@@ -326,7 +334,7 @@ class Moves:
             yield "domain reconciliation destroys", True, gone
 
     def _boot(self, state: Move, index: int, end: End) -> Iterator[Step]:
-        """The host was rebooted, and starts what is to run there, so far as it does not hold it back."""
+        """Reboot the host, and start the guests that have to run and are not held."""
         runs_here = state.vm == "active" and (state.host, state.gen) == (index, end.domain)
         held = "source holds back" in self.rules and end.domain <= end.held
         if self.story == "resize" and runs_here and end.power == OFF and not held:
@@ -342,7 +350,7 @@ class Moves:
             yield f"reports {order.kind} {order.gen}: {end.at}", True, after
 
     def _look(self, state: Move, index: int, end: End, order: Order) -> Move:
-        """Write what is promised, or drop the order."""
+        """Write the revoked generation, or drop the command."""
         dropped = _end(state, index, job=None, at="")
         if self.story == "resize" and "order of steps" in self.rules:
             if order.place < end.seen:

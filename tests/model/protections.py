@@ -1,4 +1,4 @@
-"""Every protection, what it upholds, and the smallest model in which leaving it out shows."""
+"""Every protection of the protocol, its purpose, and the smallest model that fails without it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.model.moves import Moves
 from tests.model.protocol import Protocol
 from tests.model.state import RUNNING, Action, Host, Message, Row, State
 
-#: An instance that runs on host A; the order to build it may come again.
+#: An instance that runs on host A. The command to build it may be repeated.
 ACTIVE = State(
     row=Row("active", "", 0, 1, 0, True),
     action=Action(1, "create", ""),
@@ -30,10 +30,10 @@ EVACUATE = Moves("evacuate")
 RESIZE = Moves("resize")
 LIVE_MIGRATE = LiveMigration()
 
-#: What has to hold, with all rules in force.
+#: Models that must hold with all rules in force.
 HOLDS: dict[str, Model] = {
     "boot and delete, a crash": BOOT,
-    "boot and delete, a host lost for good": HOST_LOST,
+    "boot and delete, a host lost permanently": HOST_LOST,
     "stop, start, delete, a crash": POWER,
     "rebuild, stop, a crash": REBUILD,
     "claims of four instances for two places": Claims(),
@@ -42,7 +42,7 @@ HOLDS: dict[str, Model] = {
     "live migration, delete, a crash, a machine off": LIVE_MIGRATE,
 }
 
-#: The same with more of everything; minutes.
+#: The same models with larger bounds, which take minutes.
 FULL: dict[str, Model] = {
     "boot and delete, two crashes": Protocol(crashes=2),
     "boot and delete, three crashes": Protocol(crashes=3),
@@ -59,8 +59,10 @@ FULL: dict[str, Model] = {
 
 @dataclass(frozen=True)
 class Protection:
-    """``code``: where it is in `nova_lite`. ``upholds``: what for. ``twice``: without it a
-    guest can run twice."""
+    """A protection.
+
+    ``upholds``: its purpose. ``code``: its place in `nova_lite`. ``twice``: without it a guest can run twice.
+    """
 
     rule: str
     upholds: str
@@ -307,6 +309,6 @@ PROTECTIONS = [
     ),
 ]
 
-#: Not needed by any property here: with the lock held since the check at the order, it only makes a delete or a fence
-#: wait less. Kept as a second line.
+#: No property here needs this rule. The lock is held since the check of the command, so the rule only shortens the wait
+#: of a delete or a fence.
 REDUNDANT = "fence check at creation"

@@ -12,7 +12,7 @@ from tests.model.state import NONE, OFF, RUNNING, Message, State, swapped
 
 BLANK = State()
 
-#: What `nova_lite` does.
+#: The rules of `nova_lite`.
 IMPLEMENTED: Rules = frozenset(
     {
         "late success",
@@ -37,8 +37,11 @@ IMPLEMENTED: Rules = frozenset(
 
 @dataclass(frozen=True)
 class Protocol:
-    """``users``: kinds of actions that users ask for; ``max_actions``: how many in all, the create included.
-    ``crashes`` of daemons, ``losses`` of whole hosts. ``only_twice``: look for nothing but a guest that runs twice."""
+    """The model of the protocol.
+
+    ``users``: kinds of actions that users request. ``max_actions``: how many of them, with the create. ``crashes`` of
+    daemons, ``losses`` of whole hosts. ``only_twice``: check only that no guest runs twice.
+    """
 
     rules: Rules = IMPLEMENTED
     users: tuple[str, ...] = ("delete",)
@@ -85,7 +88,7 @@ class Protocol:
         return "a host is at work" if busy else None
 
     def _wrong_on_host(self, state: State) -> str | None:
-        """What the row says, and what its host has."""
+        """Return a contradiction between the row and its host, if any."""
         row, host = state.row, state.hosts[state.row.host]
         if row.vm == "error":
             empty = not host.domain and "rebuild" not in self.users
@@ -105,11 +108,11 @@ class Protocol:
 
 
 def without_dead(state: State, rules: Rules) -> State:
-    """The same state without what cannot have any effect any more, as long as the rules that make it so are in force.
+    """Return the state without everything that cannot have an effect any more under these rules.
 
-    A thread that lost its lease finds out at its claim, and leases are never given back to it. A report or an answer on
-    a generation that is over changes nothing: generations only grow, and a build that is closed stays so. An order
-    that its host would drop or refuse, with nothing there to remove, is dropped or refused for good.
+    A thread that lost its lease finds that out at its claim, and never gets the lease again. A report or reply about an
+    old generation changes nothing, because generations only grow and a closed build stays closed. A command that its
+    host would drop or refuse, with nothing there to remove, will always be dropped or refused.
     """
     action = state.action
     if "one driver" in rules and state.drives:

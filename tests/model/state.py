@@ -1,6 +1,6 @@
-"""What the model of the protocol knows: rows of the conductor, two hosts, and every message ever sent.
+"""State of the protocol's model: rows of the conductor, two hosts, and every message ever sent.
 
-All values are tuples of numbers and short strings, so that states can be hashed, compared and have their hosts swapped.
+All values are tuples of numbers and short strings, so that states can be hashed and compared, and their hosts swapped.
 Host -1 and generation 0 mean none.
 """
 
@@ -13,7 +13,7 @@ OFF, RUNNING = 1, 2
 
 
 class Row(NamedTuple):
-    """The instance. ``alloc``: host of its allocation; ``launched``: a build was reported and believed."""
+    """The instance. ``alloc``: host of its allocation. ``launched``: a build was reported and accepted."""
 
     vm: str = "building"
     task: str = "scheduling"
@@ -25,7 +25,7 @@ class Row(NamedTuple):
 
 
 class Action(NamedTuple):
-    """The open action; step "" once it is closed (supersede leaves at most one open). ``owner``: token of the lease."""
+    """The open action, of which there is at most one. ``step``: "" once it is closed. ``owner``: token of the lease."""
 
     id: int = 1
     kind: str = "create"
@@ -37,7 +37,10 @@ class Action(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A thread of a compute daemon. ``at``: the step it does next; ``gen``: of its order; ``what``: outcome or kind."""
+    """A thread of a compute daemon.
+
+    ``at``: its next step. ``gen``: generation of its command. ``what``: outcome or kind.
+    """
 
     at: str = ""
     gen: int = 0
@@ -49,12 +52,12 @@ IDLE = Job()
 
 
 class Host(NamedTuple):
-    """One compute host. Durable: the fence file (``fenced`` to ``result``) and the domain; the rest ends with its
-    daemon.
+    """A compute host.
 
-    ``daemon``: "down", "starting" (before its first domain reconciliation), "serving", or "lost" with the whole host.
-    ``result``: outcome of action ``last``, "" while it is not finished. ``touched``: the instance had a job since the
-    snapshot of ``scan``.
+    Durable: the fence file (``fenced`` to ``result``) and the domain. Everything else ends with its daemon. ``daemon``:
+    "down", "starting" (before its first domain reconciliation), "serving", or "lost" with the whole host. ``result``:
+    outcome of action ``last``, "" while it is not finished. ``touched``: the instance had a job since the snapshot of
+    ``scan``.
     """
 
     daemon: str = "serving"
@@ -72,7 +75,7 @@ class Host(NamedTuple):
 
 
 class Message(NamedTuple):
-    """In flight for good: it may be delivered at any later time, any number of times, or never."""
+    """A message. It stays in flight: it may be delivered at any later time, any number of times, or never."""
 
     kind: str
     host: int
@@ -82,9 +85,11 @@ class Message(NamedTuple):
 
 
 class State(NamedTuple):
-    """``drives``: (token, tried) of conductor threads that schedule. ``asked``: what the user asked for last.
+    """A state of the model.
 
-    ``crashes`` of daemons and ``losses`` of whole hosts: how many are left."""
+    ``drives``: (token, tried) of conductor threads that schedule. ``asked``: the user's last request. ``crashes`` of
+    daemons and ``losses`` of whole hosts: how many are left.
+    """
 
     row: Row = Row()
     action: Action = Action()
@@ -113,7 +118,7 @@ _OTHER = {NONE: NONE, 0: 1, 1: 0}
 
 
 def swapped(state: State) -> State:
-    """The same state with the two hosts' names exchanged."""
+    """Return the state with the two hosts' names exchanged."""
     row, action = state.row, state.action
     return state._replace(
         row=row._replace(host=_OTHER[row.host], alloc=_OTHER[row.alloc]),

@@ -1,4 +1,4 @@
-"""The checker finds what is there to be found."""
+"""The checker finds violations and states that cannot settle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.model.checker import Step, TooManyStates, explore
 
 
 class Counter:
-    """Counts to ``top``; ``trap``: from 2 one may also go to where nothing leads out."""
+    """Counts to ``top``. With ``trap`` a state after 2 leads nowhere."""
 
     def __init__(self, top: int, bad: int = -1, trap: bool = False) -> None:
         self.top, self.bad, self.trap = top, bad, trap
@@ -34,22 +34,22 @@ class Counter:
         return state
 
 
-def test_what_holds() -> None:
+def test_model_that_holds_is_explored_completely() -> None:
     result = explore(Counter(5))
     assert result.holds
     assert result.states == 6
 
 
-def test_a_violation_has_the_shortest_trace() -> None:
+def test_violation_has_the_shortest_trace() -> None:
     result = explore(Counter(5, bad=3))
     assert (result.kind, result.reason, result.trace) == ("violation", "bad", ("to 1", "to 2", "to 3"))
 
 
-def test_a_state_that_cannot_settle_is_found() -> None:
+def test_trap_state_is_found_as_stuck() -> None:
     result = explore(Counter(5, trap=True))
     assert (result.kind, result.trace[-1]) == ("stuck", "into the trap")
 
 
-def test_too_many_states_prove_nothing() -> None:
+def test_search_over_the_limit_raises_too_many_states() -> None:
     with pytest.raises(TooManyStates):
         explore(Counter(100), limit=50)

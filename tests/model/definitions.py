@@ -1,8 +1,8 @@
-"""What the model models of each operation, to be held against `nova_lite.operations` and against what the model does.
+"""The model's view of each operation, compared with `nova_lite.operations` and with the model's behaviour.
 
-`MODEL` is compared with the rows (`of_row`): the same steps, in the same order, at the same end, with the same undo.
-And the ways from step to step that it implies (`ways`) are compared with those that are seen in every state of the
-model (`seen`). So neither the table nor the model can say anything else than the rows.
+`MODEL` is compared with the definitions (`of_definition`): equal steps, in the same order, in the same host roles, with
+the same undo. The transitions that it implies (`ways`) are compared with the transitions in every state of the model
+(`seen`). So table, model, and definitions cannot contradict each other.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from typing import Any
 from nova_lite import operations
 from tests.model.checker import Model, Step, explore
 
-#: From this step to that one; "": the action is closed.
+#: A transition: a step and the next one. "" stands for a closed action.
 Way = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class ModelStep:
-    """A step of the model. ``what``: its effect and where. ``undo``: its compensation. ``offline_step``: its name while
-    its host is away. ``retry_forever``: only success ends it. ``may_complete_late``: an undo that may find the step
-    done. ``again``: the step that follows a failure which another host may not meet."""
+    """A step of the model.
+
+    ``what``: its effect and host role. ``undo``: its compensation. ``offline_step``: its name while its host is away.
+    ``retry_forever``: only success ends it. ``may_complete_late``: the undo may find the step done. ``again``: the step
+    that follows a failure that another host may avoid.
+    """
 
     name: str
     what: str = ""
@@ -34,7 +37,10 @@ class ModelStep:
 
     @property
     def acts(self) -> bool:
-        """Whether it is a step of the action; what is only recorded is in the transaction before."""
+        """True if it is a step of the action in the model.
+
+        A step without an effect is part of the transaction before it.
+        """
         return not self.what.startswith(("network", "release"))
 
 
@@ -116,18 +122,21 @@ MODEL: dict[str, tuple[ModelStep, ...]] = {
 NOT_MODELLED = ("shelve", "shelveOffload", "attach_volume", "swap_volume", "attach_interface", "detach_interface")
 
 
-def of_row(row: operations.Operation) -> tuple[ModelStep, ...]:
-    """Optional steps are left out: one that is wanted is like an operation of its own. So are those of the image
-    backend, which hold nothing of hosts."""
+def of_definition(definition: operations.Operation) -> tuple[ModelStep, ...]:
+    """Return the steps of a definition as the model sees them.
+
+    Optional steps are left out, because a requested one is like an operation of its own. So are steps of the image
+    backend, which hold nothing of hosts.
+    """
     found: list[ModelStep] = []
-    for step in row.steps:
+    for step in definition.steps:
         if step.only_if is None and not isinstance(step, operations.ImageStep):
             found.append(_of_step(step, found[-1] if found else None))
     return tuple(found)
 
 
 def _of_step(step: operations.Step, before: ModelStep | None = None) -> ModelStep:
-    undo = tuple(_of_step(each) for each in step.undo if not isinstance(each, operations.ImageStep))
+    undo = tuple(_of_step(undo) for undo in step.undo if not isinstance(undo, operations.ImageStep))
     if isinstance(step, operations.ScheduleStep):
         return ModelStep(step.name, "schedule", undo)
     if isinstance(step, operations.HostStep):
@@ -142,45 +151,55 @@ def _of_step(step: operations.Step, before: ModelStep | None = None) -> ModelSte
     return ModelStep(step.name, "network", undo)
 
 
-def is_like_stop(row: operations.Operation) -> bool:
-    """One order to the host that the instance is on, and nothing to take back: what holds for stop holds for it. One
-    without any order is done when it is accepted."""
-    if not row.steps:
+def is_like_stop(definition: operations.Operation) -> bool:
+    """Check whether the operation is one command to the instance's host without undo, like stop.
+
+    Then everything proven for stop holds. An operation without any command is done when it is accepted.
+    """
+    if not definition.steps:
         return True
-    (first, *more) = of_row(row)
+    (first, *more) = of_definition(definition)
     return not more and first == ModelStep("perform", first.what) and first.what.endswith(" at current")
 
 
-def is_like_one_that_is(row: operations.Operation) -> bool:
-    """Also a build on another host, of a server that holds nothing anywhere."""
-    return is_like_stop(row) or of_row(row) == MODEL["evacuate"]
+def is_like_a_modelled_one(definition: operations.Operation) -> bool:
+    """Check whether the operation is like a modelled one.
+
+    It is like stop, or a build on another host of a server that holds nothing.
+    """
+    return is_like_stop(definition) or of_definition(definition) == MODEL["evacuate"]
 
 
 def ways(steps: Iterable[ModelStep], end: str = "") -> set[Way]:
-    """From step to step: one is done, is given up (what was begun is undone, newest first), or is found to be done
-    after all. ``end``: where the last one leads."""
+    """Return all transitions from step to step.
+
+    A step is done, or given up (everything begun is undone, newest first), or found to be done after all. ``end``: the
+    state after the last step.
+    """
     acting = [step for step in steps if step.acts]
     found: set[Way] = set()
     older: list[str] = []
     for index, step in enumerate(acting):
         done = acting[index + 1].name if index + 1 < len(acting) else end
-        undo = [each for each in step.undo if each.acts]
-        back = [*(each.name for each in undo), *older, ""]
+        undo = [item for item in step.undo if item.acts]
+        back = [*(item.name for item in undo), *older, ""]
         found |= {(step.name, done)}
         if not step.retry_forever:
             found |= set(zip([step.name, *back], back, strict=False))
-        found |= {(each.name, done) for each in undo if each.may_complete_late}
+        found |= {(item.name, done) for item in undo if item.may_complete_late}
         if step.again:
             found.add((step.name, step.again))
         if step.offline_step:
             found |= {(step.name, step.offline_step), (step.offline_step, "")}
-        older = [*(each.name for each in undo), *older]
+        older = [*(item.name for item in undo), *older]
     return {(before, after) for before, after in found if before}
 
 
 class Watched:
-    """A model, and the ways that its action goes. ``step``: the operation and step of a state, None if there is none;
-    what belongs together has the same operation."""
+    """A model that records the transitions of its action.
+
+    ``step``: returns the operation and step of a state, or None without one. Related states have the same operation.
+    """
 
     def __init__(self, model: Model, step: Callable[[Any], tuple[Any, str] | None]) -> None:
         self._model = model
@@ -200,7 +219,7 @@ class Watched:
 
 
 def seen(model: Model, step: Callable[[Any], tuple[Any, str] | None]) -> dict[Any, set[Way]]:
-    """Every way that is gone in any state, by operation."""
+    """Return every transition in any state of the model, by operation."""
     watched = Watched(model, step)
     result = explore(watched)
     assert result.holds, str(result)

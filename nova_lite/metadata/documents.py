@@ -1,6 +1,7 @@
-"""The documents that a guest reads, in all their dated versions: OpenStack's and EC2's.
+"""Documents that a guest reads, in all dated versions of OpenStack's and EC2's metadata.
 
-Guests ask for the newest version that they know, so what a version has is never changed; what is new gets a new date.
+Guests request the newest version that they know. So the content of a version never changes, and new content gets a new
+date.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ OPENSTACK_VERSIONS = (
 META_DATA, NETWORK_DATA, USER_DATA = "meta_data.json", "network_data.json", "user_data"
 VENDOR_DATA, VENDOR_DATA2, PASSWORD = "vendor_data.json", "vendor_data2.json", "password"
 
-#: Since which OpenStack version each document is there, in the order in which they are listed.
+#: First OpenStack version of each document, in the order of lists.
 SINCE = {
     META_DATA: "2012-08-10",
     USER_DATA: "2012-08-10",
@@ -42,15 +43,18 @@ SINCE = {
     VENDOR_DATA2: "2016-10-06",
 }
 
-#: In EC2's tree: what a node is listed as.
+#: Key of a node in EC2's tree for its name in lists.
 NAME = "_name"
 
 _SEED_BYTES = 512
 
 
 class MetadataDocuments:
-    """All of one guest. ``injected_files`` (path to base64) and ``admin_password`` are known while it is built only, so
-    they are on its config drive alone. Raises `ValueError` for data that are not base64."""
+    """All documents of one guest. Raises `ValueError` for invalid base64.
+
+    ``injected_files`` (path to base64) and ``admin_password`` are known only during a build, so only config drives have
+    them.
+    """
 
     def __init__(
         self,
@@ -66,7 +70,7 @@ class MetadataDocuments:
         self._admin_password = admin_password
         self.user_data = _decode(USER_DATA, instance.user_data) if instance.user_data else None
         self._paths = sorted(injected_files or {})
-        #: Path below ``openstack`` to the bytes of each injected file.
+        #: Data of each injected file by its path below ``openstack``.
         self.files = {
             f"content/{number:04d}": _decode(path, (injected_files or {})[path])
             for number, path in enumerate(self._paths)
@@ -79,12 +83,12 @@ class MetadataDocuments:
     # --- OpenStack
 
     def names(self, version: str) -> list[str]:
-        """The documents of a dated version."""
-        there = [name for name, since in SINCE.items() if version >= since]
-        return [name for name in there if name != USER_DATA or self.user_data is not None]
+        """Return the names of the documents of a version."""
+        names = [name for name, since in SINCE.items() if version >= since]
+        return [name for name in names if name != USER_DATA or self.user_data is not None]
 
     def document(self, version: str, name: str) -> bytes:
-        """One of `names` but the password; raises `KeyError` for what is not there in this version."""
+        """Return a document, except the password. Raises `KeyError` if this version does not have it."""
         if name not in self.names(version):
             raise KeyError(name)
         makers: dict[str, Callable[[], Any]] = {
@@ -126,7 +130,7 @@ class MetadataDocuments:
     # --- EC2
 
     def ec2(self, version: str) -> dict[str, Any]:
-        """The tree of a dated version: ``meta-data``, and ``user-data`` if there is one."""
+        """Return the tree of a version: ``meta-data``, and ``user-data`` if there are some."""
         instance = self._instance
         data: dict[str, Any] = {
             "ami-id": instance.image_ref,
@@ -162,7 +166,7 @@ class MetadataDocuments:
         return tree
 
 
-#: Later fields of ``meta_data.json``: since when, name, value.
+#: Later fields of ``meta_data.json``: first version, name, value.
 _NEWER: tuple[tuple[str, str, Callable[[Instance], Any]], ...] = (
     ("2013-04-04", "random_seed", lambda instance: base64.b64encode(os.urandom(_SEED_BYTES)).decode()),
     ("2015-10-15", "project_id", lambda instance: instance.project_id),
@@ -171,15 +175,15 @@ _NEWER: tuple[tuple[str, str, Callable[[Instance], Any]], ...] = (
 )
 
 
-def _decode(what: str, data: str) -> bytes:
+def _decode(name: str, data: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except binascii.Error as error:
-        raise ValueError(f"{what} is not valid base64") from error
+        raise ValueError(f"{name} is not valid base64") from error
 
 
 def network_data(vifs: list[VIF]) -> dict[str, Any]:
-    """``network_data.json``: links, their addresses, and name servers. Also right where nobody answers DHCP."""
+    """Return ``network_data.json``: links, addresses and name servers. Guests without DHCP use it."""
     links: list[dict[str, Any]] = []
     networks: list[dict[str, Any]] = []
     services: list[dict[str, str]] = []
@@ -196,9 +200,9 @@ def network_data(vifs: list[VIF]) -> dict[str, Any]:
         first = FixedIp(
             address=vif.address, subnet_id="", cidr=vif.network.cidr, gateway=vif.network.gateway, dns=vif.network.dns
         )
-        for each in (first, *vif.more):
-            name_servers = [{"type": "dns", "address": address} for address in each.dns]
-            networks.append(_network(f"network{len(networks)}", f"interface{number}", vif, each, name_servers))
+        for fixed in (first, *vif.more):
+            name_servers = [{"type": "dns", "address": address} for address in fixed.dns]
+            networks.append(_network(f"network{len(networks)}", f"interface{number}", vif, fixed, name_servers))
             services.extend(service for service in name_servers if service not in services)
     return {"links": links, "networks": networks, "services": services}
 
@@ -220,16 +224,16 @@ def _network(name: str, link: str, vif: VIF, fixed: FixedIp, name_servers: list[
 
 
 def _devices(instance: Instance) -> list[dict[str, Any]]:
-    """Volumes with a tag. Where on a bus they are only the guest knows, which finds them by their serial number."""
-    tagged = [each for each in instance.block_devices if each.tag is not None and each.volume_id is not None]
+    """Return the volumes with a tag. The guest finds them by their serial number, since their bus is unknown here."""
+    tagged = [device for device in instance.block_devices if device.tag is not None and device.volume_id is not None]
     return [
         {
             "type": "disk",
             "bus": "none",
             "address": "none",
-            "serial": each.volume_id,
-            "path": each.device_name,
-            "tags": [each.tag],
+            "serial": device.volume_id,
+            "path": device.device_name,
+            "tags": [device.tag],
         }
-        for each in tagged
+        for device in tagged
     ]

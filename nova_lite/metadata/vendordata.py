@@ -1,4 +1,4 @@
-"""Vendor data: what the operator tells every guest, from a file and from services that are asked about each guest."""
+"""Vendor data: the operator's data for every guest, from a file and from HTTP services."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from nova_lite.objects import Instance
 
 LOG = logging.getLogger(__name__)
 
-#: Under which key of ``vendor_data2.json`` the file's content is.
+#: Key of the file's content in ``vendor_data2.json``.
 STATIC = "static"
 
-MAX_ANSWER_BYTES = 1024 * 1024
+MAX_RESPONSE_BYTES = 1024 * 1024
 
 
 class VendorData:
-    """A source that fails is left out, with a line in the log: no guest is kept from booting by it."""
+    """Sources of vendor data. A failing source is logged and left out, so that it does not stop a guest's boot."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._path = conf.api.vendordata_jsonfile_path
@@ -39,11 +39,12 @@ class VendorData:
             return {}
 
     def all(self, instance: Instance) -> dict[str, Any]:
-        """``vendor_data2.json``: the file's, and each service's under its name."""
-        return {STATIC: self.static()} | {name: self._ask(name, url, instance) for name, url in self._targets.items()}
+        """Return ``vendor_data2.json``: the data of the file, and of each service under its name."""
+        of_services = {name: self._request(name, url, instance) for name, url in self._targets.items()}
+        return {STATIC: self.static()} | of_services
 
-    def _ask(self, name: str, url: str, instance: Instance) -> dict[str, Any]:
-        question = {
+    def _request(self, name: str, url: str, instance: Instance) -> dict[str, Any]:
+        body = {
             "project-id": instance.project_id,
             "instance-id": instance.uuid,
             "image-id": instance.image_ref,
@@ -53,15 +54,13 @@ class VendorData:
             "boot-roles": "",
         }
         try:
-            with requests.post(
-                url, json=question, timeout=self._timeouts, allow_redirects=False, stream=True
-            ) as answer:
-                if answer.status_code != 200:
-                    raise ValueError(f"it answers {answer.status_code}")
-                body = answer.raw.read(MAX_ANSWER_BYTES + 1, decode_content=True)
-            if len(body) > MAX_ANSWER_BYTES:
-                raise ValueError(f"it answers more than {MAX_ANSWER_BYTES} bytes")
-            return _object(body)
+            with requests.post(url, json=body, timeout=self._timeouts, allow_redirects=False, stream=True) as response:
+                if response.status_code != 200:
+                    raise ValueError(f"it returned {response.status_code}")
+                data = response.raw.read(MAX_RESPONSE_BYTES + 1, decode_content=True)
+            if len(data) > MAX_RESPONSE_BYTES:
+                raise ValueError(f"it returned more than {MAX_RESPONSE_BYTES} bytes")
+            return _object(data)
         except (requests.RequestException, ValueError, OSError) as error:
             LOG.error("Vendor data %s of instance %s are left out: %s", name, instance.uuid, error)
             return {}
@@ -70,7 +69,7 @@ class VendorData:
 def _object(data: bytes) -> dict[str, Any]:
     value = json.loads(data)
     if not isinstance(value, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return value
 
 
@@ -78,6 +77,6 @@ def _target(text: str) -> tuple[str, str]:
     name, at, url = text.partition("@")
     if not at or not name or name == STATIC or not url.startswith(("http://", "https://")):
         raise exceptions.ConfigurationError(
-            reason=f"[api] vendordata_dynamic_targets: {text!r} has to be NAME@URL, and NAME not {STATIC}."
+            reason=f"[api] vendordata_dynamic_targets: {text!r} must be NAME@URL, and NAME not {STATIC}."
         )
     return name, url

@@ -1,4 +1,4 @@
-"""The metadata API: paths to what a guest may read, in EC2's tree and in OpenStack's."""
+"""The metadata API: the documents of a guest, in EC2's and in OpenStack's tree."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from nova_lite.metadata.vendordata import VendorData
 from nova_lite.objects import Instance
 from nova_lite.objects.instance import POSTED_PASSWORD
 
-#: Servers that are remembered, and callers that are counted.
+#: Largest number of cached servers, and of callers with a request count.
 MAX_REMEMBERED = 10_000
 
-#: What four of Nova's columns hold.
+#: Size of the four columns that Nova has for a password.
 MAX_PASSWORD_BYTES = 4 * 255
 
 TEXT, JSON = "text/plain", "application/json"
@@ -37,7 +37,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> MetadataApp:
 
 
 class MetadataApp:
-    """WSGI application. Answers are plain text, as scripts of guests expect them, but the OpenStack documents."""
+    """WSGI application. Responses are plain text for scripts of guests, except OpenStack's JSON documents."""
 
     def __init__(self, services: wsgi.ApiServices, clock: Callable[[], float] = time.monotonic) -> None:
         conf = services.conf
@@ -47,12 +47,12 @@ class MetadataApp:
         self._limit = RateLimit(conf.api.metadata_requests_per_minute, clock)
         self._lock = threading.Lock()
         seconds = conf.api.metadata_cache_expiration
-        self._known: cachetools.TTLCache[Caller, Instance] = cachetools.TTLCache(MAX_REMEMBERED, seconds, timer=clock)
+        self._cache: cachetools.TTLCache[Caller, Instance] = cachetools.TTLCache(MAX_REMEMBERED, seconds, timer=clock)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         req = webob.Request(environ)
         try:
-            response = self._answer(req)
+            response = self._respond(req)
         except exceptions.NovaLiteException as error:
             if error.code == 500:
                 raise
@@ -61,7 +61,7 @@ class MetadataApp:
                 response.headers["Retry-After"] = "60" if error.code == 429 else "2"
         return response(environ, start_response)
 
-    def _answer(self, req: webob.Request) -> webob.Response:
+    def _respond(self, req: webob.Request) -> webob.Response:
         caller = self._callers.of(req)
         self._limit.count(caller.name)
         path = posixpath.normpath("/" + req.environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace"))
@@ -70,7 +70,7 @@ class MetadataApp:
             first, rest = "ec2", [first, *rest] if first else []
         is_password = first == "openstack" and rest[1:] == [documents.PASSWORD]
         if req.method not in ("GET", "HEAD") and not (is_password and req.method == "POST"):
-            response = _text("Only GET is supported here.", 405)
+            response = _text("Only GET is supported.", 405)
             response.headers["Allow"] = "GET, HEAD"
             return response
         if first == "ec2" and not rest:
@@ -85,20 +85,20 @@ class MetadataApp:
 
     def _instance(self, caller: Caller) -> Instance | None:
         with self._lock:
-            instance = self._known.get(caller)
+            instance = self._cache.get(caller)
         if instance is None:
             instance = self._callers.find(self._services.conductor, caller)
             if instance is not None:
                 with self._lock:
-                    self._known[caller] = instance
+                    self._cache[caller] = instance
         return instance
 
-    def _content(self, instance: Instance) -> MetadataDocuments:
+    def _documents(self, instance: Instance) -> MetadataDocuments:
         return MetadataDocuments(instance, instance.vifs, self._vendor)
 
     def _ec2(self, instance: Instance, path: list[str]) -> webob.Response:
-        """Raises `KeyError` for what is not there."""
-        node: Any = self._content(instance).ec2(_dated(EC2_VERSIONS, path[0]))
+        """Return a node of EC2's tree. Raises `KeyError` if there is none."""
+        node: Any = self._documents(instance).ec2(_known_version(EC2_VERSIONS, path[0]))
         for name in path[1:]:
             if not isinstance(node, dict) or name == documents.NAME:
                 raise KeyError(name)
@@ -106,18 +106,18 @@ class MetadataApp:
         return _text(node if isinstance(node, bytes) else _listing(node))
 
     def _openstack(self, req: webob.Request, caller: Caller, instance: Instance, path: list[str]) -> webob.Response:
-        """Raises `KeyError` for what is not there."""
+        """Return a node of OpenStack's tree. Raises `KeyError` if there is none."""
         if not path:
             return _text(_listing([*OPENSTACK_VERSIONS, LATEST]))
-        version = _dated(OPENSTACK_VERSIONS, path[0])
-        made = self._content(instance)
+        version = _known_version(OPENSTACK_VERSIONS, path[0])
+        instance_documents = self._documents(instance)
         if len(path) == 1:
-            return _text(_listing(made.names(version)))
+            return _text(_listing(instance_documents.names(version)))
         name = "/".join(path[1:])
-        if name == documents.PASSWORD and name in made.names(version):
+        if name == documents.PASSWORD and name in instance_documents.names(version):
             return self._password(req, caller, instance)
-        data = made.document(version, name)
-        return _text(data) if name == documents.USER_DATA else _reply(data, JSON)
+        data = instance_documents.document(version, name)
+        return _text(data) if name == documents.USER_DATA else _response(data, JSON)
 
     def _password(self, req: webob.Request, caller: Caller, instance: Instance) -> webob.Response:
         if req.method != "POST":
@@ -127,16 +127,16 @@ class MetadataApp:
         try:
             password = req.body.decode("ascii")
         except UnicodeDecodeError as error:
-            raise exceptions.Invalid("A password is encrypted with the key pair and told in base64.") from error
+            raise exceptions.Invalid("A password must be encrypted with the key pair and encoded in base64.") from error
         context = RequestContext(project_id=instance.project_id, overwrite=False)
         self._services.conductor.instance_password_set(context, instance.uuid, password)
         with self._lock:
-            self._known.pop(caller, None)
+            self._cache.pop(caller, None)
         return _text("")
 
 
 class RateLimit:
-    """Requests of each caller in windows of a minute; in this process alone, and bounded in memory."""
+    """Counts the requests of each caller in windows of a minute, in this process. Memory is bounded."""
 
     WINDOW = 60.0
 
@@ -148,7 +148,7 @@ class RateLimit:
         )
 
     def count(self, name: str) -> None:
-        """Raises `TooManyRequests`."""
+        """Count a request. Raises `TooManyRequests`."""
         if not self._limit:
             return
         with self._lock:
@@ -160,7 +160,7 @@ class RateLimit:
             raise exceptions.TooManyRequests(limit=self._limit)
 
 
-def _dated(versions: tuple[str, ...], version: str) -> str:
+def _known_version(versions: tuple[str, ...], version: str) -> str:
     if version == LATEST:
         return versions[-1]
     if version not in versions:
@@ -169,7 +169,7 @@ def _dated(versions: tuple[str, ...], version: str) -> str:
 
 
 def _listing(node: Any) -> str:
-    """A node of the tree as EC2 prints it: names one a line, those that lead on with a slash."""
+    """Return a node of the tree in EC2's form: one name per line, with a slash after names of directories."""
     if isinstance(node, dict):
         return "\n".join(_entry(name, node[name]) for name in sorted(node) if name != documents.NAME)
     return "\n".join(node) if isinstance(node, list) else str(node)
@@ -182,13 +182,13 @@ def _entry(name: str, child: Any) -> str:
     return shown
 
 
-def _reply(body: bytes, content_type: str, status: int = 200) -> webob.Response:
+def _response(body: bytes, content_type: str, status: int = 200) -> webob.Response:
     charset = "utf-8" if content_type == TEXT else None
     return webob.Response(body=body, status=status, content_type=content_type, charset=charset)
 
 
 def _text(body: str | bytes, status: int = 200) -> webob.Response:
-    return _reply(body.encode() if isinstance(body, str) else body, TEXT, status)
+    return _response(body.encode() if isinstance(body, str) else body, TEXT, status)
 
 
 def _not_found() -> webob.Response:

@@ -1,6 +1,7 @@
-"""Whose request it is. A guest is never asked: either its address tells, or Neutron's metadata agent, which signs.
+"""Identification of the server that sends a request.
 
-Which of the two is the operator's choice; the other is then not looked at.
+A guest has no credentials. Its server is found by the address of the request (`ByAddress`), or Neutron's metadata agent
+signs the server's id (`BySignature`). ``[neutron] service_metadata_proxy`` selects one of them.
 """
 
 from __future__ import annotations
@@ -24,17 +25,22 @@ NEIGHBOURS = "/proc/net/arp"
 
 
 class Caller(NamedTuple):
-    """What is known before the conductor is asked: an address and who has it on the link, or what was signed."""
+    """Sender of a request: address and MAC address, or signed server and project id."""
 
     name: str
     proof: str
 
 
 class Callers(Protocol):
-    def of(self, req: webob.Request) -> Caller:
-        """Raises a `NovaLiteException` for a request that nobody vouches for."""
+    """Way to identify callers."""
 
-    def find(self, conductor: ConductorRPC, caller: Caller) -> Instance | None: ...
+    def of(self, req: webob.Request) -> Caller:
+        """Return the caller. Raises a `NovaLiteException` if the request has no valid proof."""
+        ...
+
+    def find(self, conductor: ConductorRPC, caller: Caller) -> Instance | None:
+        """Return the caller's server, or None if there is none."""
+        ...
 
 
 def load(conf: cfg.ConfigOpts) -> Callers:
@@ -42,12 +48,14 @@ def load(conf: cfg.ConfigOpts) -> Callers:
         return ByAddress(conf.api.use_forwarded_for)
     if not conf.neutron.metadata_proxy_shared_secret:
         raise exceptions.ConfigurationError(
-            reason="[neutron] service_metadata_proxy needs metadata_proxy_shared_secret: without, anybody signs."
+            reason="[neutron] service_metadata_proxy needs metadata_proxy_shared_secret, which signs requests."
         )
     return BySignature(conf.neutron.metadata_proxy_shared_secret)
 
 
 class ByAddress:
+    """Identifies servers by IP address, and by MAC address if the guest is on a link of this machine."""
+
     def __init__(self, use_forwarded_for: bool, neighbours: str = NEIGHBOURS) -> None:
         self._use_forwarded_for = use_forwarded_for
         self._neighbours = neighbours
@@ -59,7 +67,7 @@ class ByAddress:
         return Caller(address, self._mac_address(address))
 
     def _mac_address(self, address: str) -> str:
-        """Who has the address on a link of this machine; empty for one that is on none, as behind a proxy."""
+        """Return the MAC address from the ARP table, empty if the address is on no link, as behind a proxy."""
         try:
             with open(self._neighbours, encoding="ascii") as file:
                 rows = [line.split() for line in file]
@@ -68,7 +76,7 @@ class ByAddress:
         return next((row[3].lower() for row in rows if len(row) == 6 and row[0] == address), "")
 
     def find(self, conductor: ConductorRPC, caller: Caller) -> Instance | None:
-        """Networks may have the same addresses, so the interface decides where it is known, and has to fit."""
+        """Return the server with this address. Networks may share addresses, so a known MAC address must match."""
         found = [
             instance
             for instance in conductor.instances_at_address(get_admin_context(), caller.name)
@@ -78,12 +86,15 @@ class ByAddress:
         ]
         if len(found) == 1:
             return found[0]
-        what = "several servers have" if found else "no server has"
-        LOG.warning("A metadata request from %s (%s) is refused: %s it", caller.name, caller.proof or "no MAC", what)
+        reason = "several servers have" if found else "no server has"
+        mac_address = caller.proof or "no MAC"
+        LOG.warning("A metadata request from %s (%s) is refused: %s it", caller.name, mac_address, reason)
         return None
 
 
 class BySignature:
+    """Identifies servers by the signature of Neutron's metadata agent."""
+
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
 

@@ -1,4 +1,4 @@
-"""The documents themselves."""
+"""Documents of the metadata service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nova_lite.objects.block_device import DeviceSource
 from tests.unit.virt.builders import make_instance, make_network, make_vif
 
 
-def test_network_data_holds_all_that_a_static_setup_needs() -> None:
+def test_network_data_suffice_for_a_static_configuration() -> None:
     vif = make_vif(network=make_network(dns=["9.9.9.9"], mtu=1450))
     data = documents.network_data([vif])
     (link,), (network,) = data["links"], data["networks"]
@@ -21,12 +21,12 @@ def test_network_data_holds_all_that_a_static_setup_needs() -> None:
     assert data["services"] == [{"type": "dns", "address": "9.9.9.9"}]
 
 
-def test_a_network_without_gateway_has_no_route() -> None:
+def test_network_without_a_gateway_has_no_route() -> None:
     assert documents.network_data([make_vif(network=make_network(gateway=None))])["networks"][0]["routes"] == []
 
 
-def test_volumes_with_a_tag_are_told() -> None:
-    """By their serial number; in no document from before there were such."""
+def test_volume_with_a_tag_is_listed() -> None:
+    """The guest finds volumes by serial number. Versions before 2016-06-30 do not have them."""
     device = BlockDevice(
         uuid="a",
         source_type=DeviceSource.VOLUME,
@@ -37,11 +37,11 @@ def test_volumes_with_a_tag_are_told() -> None:
     )
     untagged = msgspec.structs.replace(device, volume_id="w", tag=None)
     instance = make_instance(block_devices=[device, untagged])
-    (told,) = documents._devices(instance)
-    assert (told["type"], told["serial"], told["path"], told["tags"]) == ("disk", "v", "/dev/vdc", ["data"])
+    (device,) = documents._devices(instance)
+    assert (device["type"], device["serial"], device["path"], device["tags"]) == ("disk", "v", "/dev/vdc", ["data"])
 
 
-def test_network_data_has_ipv6_beside_ipv4() -> None:
+def test_network_data_have_ipv6_and_ipv4() -> None:
     network = make_network(cidr6="fd00:76::/64")
     vif = make_vif(network=network, more=ipv6.further(network, "fd00:76::f816:3eff:fe00:7601"))
     (link,), (first, second) = (documents.network_data([vif])[name] for name in ("links", "networks"))

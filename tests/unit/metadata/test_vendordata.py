@@ -1,4 +1,4 @@
-"""Vendor data: a file, and services that are asked."""
+"""Vendor data from a file and from services."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def vendor(**options: Any) -> VendorData:
     return VendorData(conf)
 
 
-class Answers(http.server.BaseHTTPRequestHandler):
-    asked: list[dict[str, Any]] = []
+class VendorService(http.server.BaseHTTPRequestHandler):
+    requests: list[dict[str, Any]] = []
     body = b"{}"
     status = 200
 
     def do_POST(self) -> None:
-        self.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(self.status)
         self.send_header("Content-Length", str(len(self.body)))
         self.end_headers()
@@ -43,19 +43,19 @@ class Answers(http.server.BaseHTTPRequestHandler):
             self.wfile.write(self.body)
 
     def log_message(self, *args: Any) -> None:
-        """Not on the terminal."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def target() -> Iterator[str]:
-    Answers.asked, Answers.body, Answers.status = [], b'{"role": "web"}', 200
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+    VendorService.requests, VendorService.body, VendorService.status = [], b'{"role": "web"}', 200
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), VendorService) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"roles@http://127.0.0.1:{server.server_port}/"
         server.shutdown()
 
 
-def test_a_file_is_told_to_all(tmp_path: Path) -> None:
+def test_vendor_file_is_for_all_guests(tmp_path: Path) -> None:
     path = tmp_path / "vendor.json"
     path.write_text('{"a": [1]}')
     made = vendor(vendordata_jsonfile_path=str(path))
@@ -63,9 +63,7 @@ def test_a_file_is_told_to_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", '"x"'])
-def test_a_file_that_is_no_object_is_left_out(
-    tmp_path: Path, text: str | None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_invalid_vendor_file_is_left_out(tmp_path: Path, text: str | None, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "vendor.json"
     if text is not None:
         path.write_text(text)
@@ -73,32 +71,32 @@ def test_a_file_that_is_no_object_is_left_out(
     assert f"vendordata_jsonfile_path = {path} is left out" in caplog.text
 
 
-def test_a_service_is_asked_about_each_guest(target: str) -> None:
+def test_vendor_service_receives_the_guest(target: str) -> None:
     instance = make_instance(metadata={"k": "v"}, image_ref="i")
     assert vendor(vendordata_dynamic_targets=[target]).all(instance) == {"static": {}, "roles": {"role": "web"}}
-    (asked,) = Answers.asked
-    assert (asked["instance-id"], asked["project-id"]) == (instance.uuid, instance.project_id)
-    assert (asked["hostname"], asked["image-id"], asked["metadata"]) == ("web-one", "i", {"k": "v"})
+    (request,) = VendorService.requests
+    assert (request["instance-id"], request["project-id"]) == (instance.uuid, instance.project_id)
+    assert (request["hostname"], request["image-id"], request["metadata"]) == ("web-one", "i", {"k": "v"})
 
 
 @pytest.mark.parametrize(
     ("status", "body"),
-    [(500, b"{}"), (302, b"{}"), (200, b"nonsense"), (200, b"[]"), (200, b" " * (vendordata.MAX_ANSWER_BYTES + 1))],
+    [(500, b"{}"), (302, b"{}"), (200, b"nonsense"), (200, b"[]"), (200, b" " * (vendordata.MAX_RESPONSE_BYTES + 1))],
 )
-def test_one_that_fails_keeps_no_guest_from_booting(
+def test_failing_vendor_service_is_left_out(
     target: str, status: int, body: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Answers.status, Answers.body = status, body
+    VendorService.status, VendorService.body = status, body
     assert vendor(vendordata_dynamic_targets=[target]).all(make_instance()) == {"static": {}, "roles": {}}
     assert "Vendor data roles of instance" in caplog.text
 
 
-def test_nor_one_that_is_not_there() -> None:
+def test_unreachable_vendor_service_is_left_out() -> None:
     made = vendor(vendordata_dynamic_targets=["gone@http://127.0.0.1:1/"])
     assert made.all(make_instance()) == {"static": {}, "gone": {}}
 
 
 @pytest.mark.parametrize("text", ["http://x/", "static@http://x/", "@http://x/", "a@ftp://x"])
-def test_a_malformed_target_is_told_at_start(text: str) -> None:
-    with pytest.raises(exceptions.ConfigurationError, match="has to be NAME@URL"):
+def test_malformed_target_is_a_configuration_error(text: str) -> None:
+    with pytest.raises(exceptions.ConfigurationError, match="must be NAME@URL"):
         vendor(vendordata_dynamic_targets=[text])

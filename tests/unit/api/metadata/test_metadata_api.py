@@ -1,4 +1,4 @@
-"""The metadata API: whose request it is, both trees, the password, and the limit of requests."""
+"""The metadata API: identification of callers, both trees, the password, and the limit of requests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ OPENSTACK = [
 
 
 class Service:
-    """The application behind its whole pipeline, with a server at `ADDRESS`. ``link``: its machine's neighbours."""
+    """The application with its complete pipeline, and a server at `ADDRESS`. ``link``: ARP table of its machine."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, text: str = "") -> None:
         self.link = path / "arp"
@@ -102,7 +102,7 @@ class Service:
         assert (response.status_code, response.content_type) == (200, "application/json"), response.text
         return json.loads(response.body)
 
-    def asked(self, name: str) -> int:
+    def calls(self, name: str) -> int:
         return sum(method == name for method, _ in self.conductor.calls)
 
 
@@ -115,12 +115,12 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
 
 
 @pytest.mark.parametrize("path", ["/", "", "/ec2", "//"])
-def test_the_root_lists_ec2_versions(service: Service, path: str) -> None:
+def test_root_lists_ec2_versions(service: Service, path: str) -> None:
     assert service.text(path).split("\n") == EC2
 
 
 @pytest.mark.parametrize("version", EC2)
-def test_every_ec2_version_is_there(service: Service, version: str) -> None:
+def test_ec2_version_is_served(service: Service, version: str) -> None:
     assert service.text(f"/{version}").split("\n") == ["meta-data/", "user-data"]
     assert service.text(f"/ec2/{version}/") == service.text(f"/{version}")
     names = service.text(f"/{version}/meta-data/").split("\n")
@@ -135,7 +135,7 @@ def test_every_ec2_version_is_there(service: Service, version: str) -> None:
     assert service.text(f"/{version}/user-data") == "#!/bin/sh\n"
 
 
-def test_what_a_guest_reads_of_itself(service: Service) -> None:
+def test_ec2_tree_of_a_guest(service: Service) -> None:
     top = "/latest/meta-data"
     assert service.text(f"{top}/instance-id") == service.instance.uuid
     assert service.text(f"{top}/hostname") == service.text(f"{top}/local-hostname") == "vm"
@@ -162,11 +162,11 @@ def test_what_a_guest_reads_of_itself(service: Service) -> None:
         *("/openstack/content/0000", "/openstack/latest/..%2f..%2fx"),
     ],
 )
-def test_what_is_not_there_is_a_404(service: Service, path: str) -> None:
+def test_unknown_path_is_a_404(service: Service, path: str) -> None:
     service.text(path, 404)
 
 
-def test_without_key_and_user_data_there_is_no_word_of_them(service: Service) -> None:
+def test_guest_without_key_and_user_data_has_no_such_nodes(service: Service) -> None:
     service.add(address="10.0.0.6")
     assert service.text("/latest", address="10.0.0.6") == "meta-data/"
     assert "public-keys" not in service.text("/latest/meta-data", address="10.0.0.6")
@@ -184,7 +184,7 @@ def test_openstack_versions_are_listed(service: Service, path: str) -> None:
 
 
 @pytest.mark.parametrize("version", OPENSTACK)
-def test_every_openstack_version_is_there(service: Service, version: str) -> None:
+def test_openstack_version_is_served(service: Service, version: str) -> None:
     names = service.text(f"/openstack/{version}").split("\n")
     assert names[:2] == ["meta_data.json", "user_data"]
     for since, name in (
@@ -200,7 +200,7 @@ def test_every_openstack_version_is_there(service: Service, version: str) -> Non
     assert (data["uuid"], data["hostname"], data["public_keys"]) == (service.instance.uuid, "vm", {"mine": KEY})
 
 
-def test_the_openstack_documents(service: Service) -> None:
+def test_openstack_documents_of_a_guest(service: Service) -> None:
     assert service.text("/openstack/latest/user_data") == "#!/bin/sh\n"
     (network,) = service.json("/openstack/latest/network_data.json")["networks"]
     assert network["ip_address"] == ADDRESS
@@ -211,7 +211,7 @@ def test_the_openstack_documents(service: Service) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_other_verbs_are_refused(service: Service, method: str) -> None:
+def test_other_http_methods_are_refused(service: Service, method: str) -> None:
     for path in ("/", "/latest/api/token", "/openstack/latest/meta_data.json"):
         response = service(path, method=method, body=b"x")
         assert (response.status_code, response.headers["Allow"]) == (405, "GET, HEAD")
@@ -220,7 +220,7 @@ def test_other_verbs_are_refused(service: Service, method: str) -> None:
 # --- the password
 
 
-def test_a_password_is_posted_once(service: Service) -> None:
+def test_password_is_posted_once(service: Service) -> None:
     path = "/openstack/latest/password"
     assert service.text(path) == ""
     assert service(path, "POST", body=b"c2VjcmV0").status_code == 200
@@ -231,26 +231,26 @@ def test_a_password_is_posted_once(service: Service) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"x" * 1021, "ü".encode()])
-def test_a_password_that_is_none_is_refused(service: Service, body: bytes) -> None:
+def test_invalid_password_is_refused(service: Service, body: bytes) -> None:
     service.text("/openstack/2013-04-04/password", 400, method="POST", body=body)
-    assert service.asked("instance_password_set") == 0
+    assert service.calls("instance_password_set") == 0
 
 
 # --- by address
 
 
-def test_a_stranger_is_told_nothing(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_address_is_a_404(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     for path in ("/latest/meta-data/", "/openstack", "/openstack/latest/meta_data.json"):
         service.text(path, 404, address="10.0.0.77")
     assert "A metadata request from 10.0.0.77 (no MAC) is refused: no server has it" in caplog.text
 
 
-def test_a_deleted_server_is_not_served(service: Service) -> None:
+def test_deleted_server_is_not_served(service: Service) -> None:
     service.instance.deleted = True
     service.text("/latest/meta-data/", 404)
 
 
-def test_what_a_guest_says_of_itself_counts_for_nothing(service: Service) -> None:
+def test_headers_of_a_guest_are_ignored(service: Service) -> None:
     other = service.add(address="10.0.0.6")
     signature = hmac.new(b"", other.uuid.encode(), hashlib.sha256).hexdigest()
     headers = {"X_Instance_ID": other.uuid, "X_Tenant_ID": "demo", "X_Instance_ID_Signature": signature}
@@ -258,7 +258,7 @@ def test_what_a_guest_says_of_itself_counts_for_nothing(service: Service) -> Non
     assert service.text("/latest/meta-data/instance-id", **headers) == service.instance.uuid
 
 
-def test_networks_with_the_same_addresses_are_told_apart_by_the_interface(service: Service) -> None:
+def test_server_is_found_by_its_mac_address_if_networks_share_addresses(service: Service) -> None:
     twin = service.add(mac_address="fa:16:3e:00:00:02")
     path = "/latest/meta-data/instance-id"
     service.text(path, 404)
@@ -270,7 +270,7 @@ def test_networks_with_the_same_addresses_are_told_apart_by_the_interface(servic
     service.text(path, 404)
 
 
-def test_a_server_that_takes_anothers_address_is_not_taken_for_it(service: Service) -> None:
+def test_server_with_the_address_of_another_is_refused(service: Service) -> None:
     service.set_link((ADDRESS, "fa:16:3e:00:00:01"))
     path = "/latest/meta-data/instance-id"
     assert service.text(path) == service.instance.uuid
@@ -280,7 +280,7 @@ def test_a_server_that_takes_anothers_address_is_not_taken_for_it(service: Servi
     assert service.text(path) == heir.uuid
 
 
-def test_a_proxy_that_is_trusted_says_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trusted_proxy_forwards_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(tmp_path, monkeypatch, "use_forwarded_for = true\n")
     path = "/latest/meta-data/instance-id"
     forged = {"address": "192.0.2.1", "X_Forwarded_For": f"10.0.0.6, {ADDRESS}"}
@@ -301,14 +301,14 @@ def signed(instance_uuid: str, project_id: str = "demo", secret: str = SECRET) -
     return {"X_Instance_ID": instance_uuid, "X_Tenant_ID": project_id, "X_Instance_ID_Signature": signature}
 
 
-def test_neutrons_agent_says_whose_request_it_is(proxied: Service) -> None:
+def test_signed_request_of_neutrons_agent_is_served(proxied: Service) -> None:
     other = proxied.add(address="10.0.0.6")
     path = "/latest/meta-data/instance-id"
     assert proxied.text(path, **signed(other.uuid)) == other.uuid
     assert proxied.text(path, **signed(proxied.instance.uuid)) == proxied.instance.uuid
 
 
-def test_a_signature_counts_for_one_instance_and_project(proxied: Service, caplog: pytest.LogCaptureFixture) -> None:
+def test_signature_is_valid_for_one_instance_and_project(proxied: Service, caplog: pytest.LogCaptureFixture) -> None:
     path = "/latest/meta-data/instance-id"
     good = signed(proxied.instance.uuid)
     assert proxied.text(path, **good) == proxied.instance.uuid
@@ -321,14 +321,14 @@ def test_a_signature_counts_for_one_instance_and_project(proxied: Service, caplo
 
 
 @pytest.mark.parametrize("missing", ["X_Instance_ID", "X_Tenant_ID", "X_Instance_ID_Signature"])
-def test_then_the_address_alone_says_nothing(proxied: Service, missing: str) -> None:
+def test_unsigned_request_is_refused_behind_neutrons_agent(proxied: Service, missing: str) -> None:
     headers = {name: value for name, value in signed(proxied.instance.uuid).items() if name != missing}
-    told = proxied.text("/latest/meta-data/instance-id", 400, **headers)
-    assert told == f"{missing.replace('_', '-')} header is missing from request."
-    assert proxied.asked("instances_at_address") == 0
+    message = proxied.text("/latest/meta-data/instance-id", 400, **headers)
+    assert message == f"{missing.replace('_', '-')} header is missing from request."
+    assert proxied.calls("instances_at_address") == 0
 
 
-def test_an_empty_secret_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_secret_is_a_configuration_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(exceptions.ConfigurationError, match="metadata_proxy_shared_secret"):
         Service(tmp_path, monkeypatch, "[neutron]\nservice_metadata_proxy = true\n")
 
@@ -336,24 +336,24 @@ def test_an_empty_secret_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 # --- what it costs
 
 
-def test_a_server_is_remembered_for_some_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_is_cached_for_some_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service, now = clocked(tmp_path, monkeypatch)
     for _ in range(5):
         service.text("/latest/meta-data/hostname")
-    assert service.asked("instances_at_address") == 1
+    assert service.calls("instances_at_address") == 1
     service.instance.deleted = True
     now[0] += 15.1
     service.text("/latest/meta-data/hostname", 404)
 
 
-def test_it_may_be_asked_for_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_can_be_disabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(tmp_path, monkeypatch, "metadata_cache_expiration = 0\n")
     for _ in range(3):
         service.text("/latest/meta-data/hostname")
-    assert service.asked("instances_at_address") == 3
+    assert service.calls("instances_at_address") == 3
 
 
-def test_too_many_requests_of_one_guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_requests_of_one_guest_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service, now = clocked(tmp_path, monkeypatch, "metadata_requests_per_minute = 3\n")
     service.add(address="10.0.0.6")
     for _ in range(3):
@@ -366,14 +366,14 @@ def test_too_many_requests_of_one_guest(tmp_path: Path, monkeypatch: pytest.Monk
     service.text("/latest/meta-data/hostname")
 
 
-def test_a_control_plane_that_is_away_is_a_503(service: Service) -> None:
+def test_control_plane_down_is_a_503(service: Service) -> None:
     service.conductor.error = exceptions.MessagingUnavailable(what="the conductor")
     response = service("/latest/meta-data/")
     assert (response.status_code, response.headers["Retry-After"]) == (503, "2")
 
 
 def clocked(path: Path, monkeypatch: pytest.MonkeyPatch, text: str = "") -> tuple[Service, list[float]]:
-    """A service whose time is in the list."""
+    """Return a service whose time is in the list."""
     now = [1000.0]
     monkeypatch.setattr(MetadataApp.__init__, "__defaults__", (lambda: now[0],))
     return Service(path, monkeypatch, text), now

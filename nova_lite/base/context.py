@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from oslo_context import context
 
 if TYPE_CHECKING:
-    from nova_lite.rpc.keys import Peer
+    from nova_lite.rpc.keys import DaemonIdentity
 
 
 class RequestContext(context.RequestContext):
@@ -18,7 +18,7 @@ class RequestContext(context.RequestContext):
     not carry this field.
     """
 
-    sender: Peer | None = None
+    sender: DaemonIdentity | None = None
 
     @classmethod
     def from_rpc(cls, values: dict[str, Any]) -> RequestContext:

@@ -18,7 +18,7 @@ from nova_lite.db import replay_cache
 from nova_lite.db.engine import Database, translate
 from nova_lite.rpc.client import ECHO
 from nova_lite.rpc.contract import contract_of
-from nova_lite.rpc.keys import Peer
+from nova_lite.rpc.keys import DaemonIdentity
 
 LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
 
@@ -41,7 +41,7 @@ class SharedReplayCache:
         self._last_expiry = time.monotonic()
         self._batcher: Batcher[str, bool] = Batcher(self._accept, LIMITS)
 
-    def __call__(self, sender: Peer, method: str, message_id: str) -> bool:
+    def __call__(self, sender: DaemonIdentity, method: str, message_id: str) -> bool:
         """Return False if the message was accepted before. Raises `DatabaseUnavailable`."""
         if method == ECHO or self._contract.is_replay_safe(method):
             return True

@@ -38,7 +38,7 @@ from nova_lite.rpc.contract import (
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.fallbacks import one_by_one, result
 from nova_lite.rpc.in_process import InProcess
-from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, SCHEDULER, Peer
+from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, SCHEDULER, DaemonIdentity
 from nova_lite.rpc.load_shedding import Throttled
 from nova_lite.rpc.transport import RpcServer, Transport, require_broker
 
@@ -53,11 +53,11 @@ __all__ = [
     "FANOUT",
     "MANAGE",
     "SCHEDULER",
+    "DaemonIdentity",
     "Endpoint",
     "InProcess",
     "Message",
     "MethodName",
-    "Peer",
     "Receiver",
     "RpcServer",
     "Sender",

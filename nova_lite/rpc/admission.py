@@ -76,14 +76,14 @@ class AdmissionQueue(Generic[T]):
         """
         with self._lock:
             is_full = self.waiting >= self.limit and not self._begins_at_once(entry)
-            gone = self._least_important(entry) if is_full else None
-            if gone is entry:
+            refused = self._least_important(entry) if is_full else None
+            if refused is entry:
                 return entry
-            if gone is not None:
-                self._waiting[gone.priority].remove(gone)
+            if refused is not None:
+                self._waiting[refused.priority].remove(refused)
             self._waiting[entry.priority].append(entry)
             self._wake(1)
-        return gone
+        return refused
 
     def take(self, last: QueuedRequest[T] | None = None) -> QueuedRequest[T] | None:
         """Wait for the next request. Return None once the queue is closed and empty.

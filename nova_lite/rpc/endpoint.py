@@ -17,14 +17,14 @@ from nova_lite.base.context import RequestContext
 from nova_lite.rpc.admission import Priority
 from nova_lite.rpc.client import ECHO, to_plain, to_typed
 from nova_lite.rpc.contract import Method, contract_of
-from nova_lite.rpc.keys import Peer
+from nova_lite.rpc.keys import DaemonIdentity
 
 LOG = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
 Translate = Callable[[Exception], Exception]
 #: Takes the sender, method and id of a verified message. Returns False if the message was taken before.
-Once = Callable[[Peer, str, str], bool]
+Once = Callable[[DaemonIdentity, str, str], bool]
 
 
 class Endpoint:

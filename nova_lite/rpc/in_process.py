@@ -62,10 +62,10 @@ class InProcess:
 
     def _receivers(self, message: Message) -> list[Endpoint]:
         servers = self._served.get(message.topic, {})
-        found = [each for name, each in servers.items() if message.server in (None, name)]
-        if not found and not message.fanout:
+        receivers = [endpoint for name, endpoint in servers.items() if message.server in (None, name)]
+        if not receivers and not message.fanout:
             raise exceptions.MessagingUnavailable(what=message.method)
-        return found if message.fanout else found[:1]
+        return receivers if message.fanout else receivers[:1]
 
 
 def _dispatch(endpoint: Endpoint, message: Message) -> Any:

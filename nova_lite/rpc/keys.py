@@ -54,7 +54,7 @@ LOOK_INTERVAL = 1.0
 T = TypeVar("T")
 
 
-class Peer(NamedTuple):
+class DaemonIdentity(NamedTuple):
     """A daemon: the owner of a key."""
 
     role: str
@@ -75,8 +75,8 @@ class TrustedKey(msgspec.Struct, kw_only=True):
     not_after: datetime.datetime | None = None
 
     @property
-    def peer(self) -> Peer:
-        return Peer(self.role, self.host)
+    def peer(self) -> DaemonIdentity:
+        return DaemonIdentity(self.role, self.host)
 
     def is_valid(self, at: float, skew: float = 0.0) -> bool:
         """Check whether the key is valid. ``at``: seconds since 1970. ``skew``: how far ahead the key's maker's clock
@@ -167,14 +167,14 @@ def read_trusted(path: str) -> list[TrustedKey]:
     if mode & 0o022:
         raise exceptions.ConfigurationError(reason=f"{path} can be written by others (mode {mode:04o}): chmod 0644")
     try:
-        found = msgspec.json.decode(content, type=_List).keys
-        for each in found:
-            if key_id(base64.b64decode(each.key, validate=True)) != each.id:
-                raise ValueError(f"the id of key {each.id} does not match it")
-            check_name(each.role, each.host)
+        trusted = msgspec.json.decode(content, type=_List).keys
+        for entry in trusted:
+            if key_id(base64.b64decode(entry.key, validate=True)) != entry.id:
+                raise ValueError(f"the id of key {entry.id} does not match it")
+            check_name(entry.role, entry.host)
     except (msgspec.DecodeError, ValueError, exceptions.InvalidInput) as error:
         raise exceptions.ConfigurationError(reason=f"{path} is not a list of trusted keys: {error}") from error
-    return found
+    return trusted
 
 
 def write_trusted(path: str, keys: list[TrustedKey]) -> None:
@@ -211,10 +211,10 @@ class _WatchedFile(Generic[T]):
 
     def _look(self) -> tuple[int, int, int] | None:
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_ino, found.st_size
+        return status.st_mtime_ns, status.st_ino, status.st_size
 
 
 class Keyring:
@@ -239,13 +239,14 @@ class Keyring:
         return self._private.get()
 
     def find(self, key: str) -> tuple[TrustedKey, Ed25519PublicKey] | None:
-        found = self._trusted.get().get(key)
-        return found if found is not None else self._trusted.get(at_once=True).get(key)
+        entry = self._trusted.get().get(key)
+        return entry if entry is not None else self._trusted.get(at_once=True).get(key)
 
 
 def _by_id(path: str) -> dict[str, tuple[TrustedKey, Ed25519PublicKey]]:
     return {
-        each.id: (each, Ed25519PublicKey.from_public_bytes(base64.b64decode(each.key))) for each in read_trusted(path)
+        entry.id: (entry, Ed25519PublicKey.from_public_bytes(base64.b64decode(entry.key)))
+        for entry in read_trusted(path)
     }
 
 

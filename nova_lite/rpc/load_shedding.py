@@ -111,9 +111,9 @@ class Workers:
         now = time.monotonic()
         timeout = _timeout(message) if is_call else None
         deadline = None if timeout is None else now + timeout
-        gone = self.queue.put(QueuedRequest((process, incoming), priority, now, deadline, is_call))
-        if gone is not None:
-            self._refuse(gone)
+        refused = self.queue.put(QueuedRequest((process, incoming), priority, now, deadline, is_call))
+        if refused is not None:
+            self._refuse(refused)
         elif not is_call:
             self.queue.wait_for_room(1.0)
 

@@ -56,10 +56,10 @@ class Target:
     def mismatch(self) -> str | None:
         """Return how the installed library differs, or None."""
         where = f"{self.owner.__module__}.{self.owner.__name__}.{self.name}"
-        found = inspect.getattr_static(self.owner, self.name, None)
-        if found is None:
+        attribute = inspect.getattr_static(self.owner, self.name, None)
+        if attribute is None:
             return f"{where} does not exist"
-        function = found.__func__ if isinstance(found, staticmethod) else found
+        function = attribute.__func__ if isinstance(attribute, staticmethod) else attribute
         parameters = tuple(inspect.signature(function).parameters)
         return None if parameters == self.parameters else f"{where} takes ({', '.join(parameters)})"
 

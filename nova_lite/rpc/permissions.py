@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from nova_lite.rpc.keys import Peer
+from nova_lite.rpc.keys import DaemonIdentity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,7 @@ class AccessRule:
     roles: frozenset[str]
     own: str | None = None
 
-    def refusal(self, sender: Peer, arguments: Mapping[str, Any]) -> str | None:
+    def refusal(self, sender: DaemonIdentity, arguments: Mapping[str, Any]) -> str | None:
         """Return why ``sender`` may not make this call, or None. ``arguments`` are plain values."""
         if sender.role not in self.roles:
             return f"role {sender.role} may not call it"

@@ -38,7 +38,7 @@ from nova_lite.base.batching import ResponseFuture, wait_for
 from nova_lite.rpc import keys
 from nova_lite.rpc.client import ECHO, Message, to_typed
 from nova_lite.rpc.endpoint import Endpoint
-from nova_lite.rpc.keys import ROLES, Keyring, Peer, TrustedKey
+from nova_lite.rpc.keys import ROLES, DaemonIdentity, Keyring, TrustedKey
 from nova_lite.rpc.permissions import AccessRule
 
 LOG = logging.getLogger(__name__)
@@ -281,7 +281,7 @@ class Signing:
 
     # --- who receives
 
-    def sender_of(self, topic: str, server: str, incoming: Any) -> Peer | None:
+    def sender_of(self, topic: str, server: str, incoming: Any) -> DaemonIdentity | None:
         """Verify a message and return its sender, or None for an unsigned message that is let through. Raises
         `_Refused`.
         """
@@ -336,7 +336,7 @@ class Signing:
             self._unsigned.add(method)
             LOG.warning("Unsigned messages arrive (%s); [rpc] signing = permissive accepts them", method)
 
-    def _check_time(self, peer: Peer, sent: float) -> float:
+    def _check_time(self, peer: DaemonIdentity, sent: float) -> float:
         """Return the time before which messages are refused. Raises `_Refused`."""
         now = self.clock.time()
         if sent > now + self._skew:
@@ -357,10 +357,10 @@ class Signing:
     def _verified(self, header: Mapping[str, Any], data: bytes) -> TrustedKey:
         """Return the key that has signed ``data``. Raises `_Refused`."""
         assert self._ring is not None
-        found: tuple[TrustedKey, Ed25519PublicKey] | None = self._ring.find(str(header["key"]))
-        if found is None:
+        known: tuple[TrustedKey, Ed25519PublicKey] | None = self._ring.find(str(header["key"]))
+        if known is None:
             raise _Refused(f"its key {str(header['key'])[:16]!r} is not trusted")
-        entry, public = found
+        entry, public = known
         if not entry.is_valid(self.clock.time(), self._skew):
             raise _Refused(f"its key {entry.id} is not valid now", entry.peer)
         try:
@@ -375,7 +375,7 @@ class Signing:
 class _Refused(Exception):
     """A refused message. ``peer``: its sender, if known."""
 
-    def __init__(self, why: str, peer: Peer | None = None) -> None:
+    def __init__(self, why: str, peer: DaemonIdentity | None = None) -> None:
         super().__init__(why)
         self.peer = peer
 
@@ -427,7 +427,7 @@ class SignatureVerifier:
         encoded = None if failure is None else common.serialize_remote_exception(failure)
         return self._signing.reply(incoming, result, encoded)
 
-    def _check(self, method: str, sender: Peer, arguments: Mapping[str, Any]) -> None:
+    def _check(self, method: str, sender: DaemonIdentity, arguments: Mapping[str, Any]) -> None:
         rules = self._endpoint.access
         if rules is None or method == ECHO:
             return
@@ -435,7 +435,7 @@ class SignatureVerifier:
         if why := rule.refusal(sender, arguments):
             raise _Refused(why, sender)
 
-    def _check_once(self, method: str, sender: Peer, incoming: Any) -> None:
+    def _check_once(self, method: str, sender: DaemonIdentity, incoming: Any) -> None:
         once = self._endpoint.once
         try:
             if once is not None and not once(sender, method, str(incoming.ctxt[SIGNATURE]["id"])):

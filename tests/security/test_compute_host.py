@@ -314,7 +314,7 @@ def test_captured_messages_are_taken_once(
         attacker.send(order.message, order.context, queue=f"compute.{VICTIM}")
 
 
-def signer_of(cloud: SecuredCloud, context: dict[str, Any]) -> keys.Peer:
+def signer_of(cloud: SecuredCloud, context: dict[str, Any]) -> keys.DaemonIdentity:
     trusted = keys.read_trusted(str(cloud.path / "keys" / keys.TRUSTED))
     return next(each.peer for each in trusted if each.id == context[SIGNATURE]["key"])
 

@@ -48,10 +48,10 @@ class ImageEndpoints:
     def aggregate_cache_images(
         self, context: RequestContext, aggregate_id: str, image_ids: list[str], described: dict[str, Image]
     ) -> None:
-        hosts, found = self.db.read(_hosts_and_images, context, aggregate_id, image_ids, described)
+        hosts, images_to_cache = self.db.read(_hosts_and_images, context, aggregate_id, image_ids, described)
         for host in hosts:
             try:
-                self.compute.cache_images(context, host, found)
+                self.compute.cache_images(context, host, images_to_cache)
             except exceptions.MessagingUnavailable as error:
                 LOG.warning("Host %s could not be asked to cache images: %s", host, error.message)
 
@@ -67,9 +67,9 @@ def _hosts_and_images(
 ) -> tuple[list[str], list[Image]]:
     hosts = aggregates.get(uow, aggregate_id).hosts
     try:
-        found = [described.get(image_id) or images.get(uow, context, image_id) for image_id in image_ids]
+        chosen = [described.get(image_id) or images.get(uow, context, image_id) for image_id in image_ids]
     except exceptions.ImageNotFound as error:
         raise exceptions.ImageUnavailable() from error
-    if any(image.status != "active" for image in found):
+    if any(image.status != "active" for image in chosen):
         raise exceptions.ImageUnavailable()
-    return hosts, found
+    return hosts, chosen

@@ -86,12 +86,12 @@ class NetworkServiceEndpoints:
             return vifs
         store = networks.Store(uow)
         updated = {vif.id: vif for vif in vifs}
-        gone = {vif.id for vif in call.vifs} - updated.keys()
-        now = [vif for vif in store.recorded(call.instance_uuid) if vif.id not in gone]
-        for vif in now:
+        deleted = {vif.id for vif in call.vifs} - updated.keys()
+        remaining = [vif for vif in store.recorded(call.instance_uuid) if vif.id not in deleted]
+        for vif in remaining:
             if vif.id in updated:
                 updated[vif.id].state, updated[vif.id].position = vif.state, vif.position
-        store.record(call.instance_uuid, [updated.get(vif.id, vif) for vif in now])
+        store.record(call.instance_uuid, [updated.get(vif.id, vif) for vif in remaining])
         return vifs
 
 
@@ -102,8 +102,8 @@ class PortEndpoints(NetworkServiceEndpoints):
 
     def instance_security_groups(self, context: RequestContext, instance_uuid: str) -> list[SecurityGroup]:
         call = self.db.read(self._of_anybody, context, instance_uuid, NetworkMethod.LOOK)
-        found = _groups_of(self._call_service(call))
-        return [SecurityGroup(id=group_id, name=name, project_id=call.project_id) for group_id, name in found.items()]
+        groups = _groups_of(self._call_service(call))
+        return [SecurityGroup(id=group_id, name=name, project_id=call.project_id) for group_id, name in groups.items()]
 
     def instance_security_group_add(self, context: RequestContext, instance_uuid: str, name: str) -> None:
         call = self._to_regroup(context, instance_uuid, name)
@@ -129,12 +129,12 @@ class PortEndpoints(NetworkServiceEndpoints):
         owner = get_admin_context()
         owner.project_id = call.project_id
         try:
-            found: ResolvedNetworks = self.network.call(
+            resolved: ResolvedNetworks = self.network.call(
                 NetworkCall(method=NetworkMethod.RESOLVE, context=owner, networks=[], security_groups=[name])
             )
         except exceptions.SecurityGroupUnavailable as error:
             raise exceptions.SecurityGroupNotFound(group_id=name) from error
-        call.security_groups = found.security_groups
+        call.security_groups = resolved.security_groups
         return call
 
     def _changeable(self, uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> NetworkCall:
@@ -145,8 +145,10 @@ class PortEndpoints(NetworkServiceEndpoints):
     # --- networks
 
     def network_list(self, context: RequestContext) -> list[NetworkObject]:
-        found: list[NetworkObject] = self.network.call(NetworkCall(method=NetworkMethod.NETWORKS, context=context))
-        return found
+        networks_of_service: list[NetworkObject] = self.network.call(
+            NetworkCall(method=NetworkMethod.NETWORKS, context=context)
+        )
+        return networks_of_service
 
 
 def _groups_of(vifs: list[VIF]) -> dict[str, str]:

@@ -173,10 +173,10 @@ class VolumeEndpoints:
     ) -> None:
         instance = instances.get_row(uow, context, instance_uuid, lock=True)
         devices = block_devices.of(instance)
-        found = next((device for device in devices if device.volume_id == volume_id), None)
-        if found is None:
+        attached = next((device for device in devices if device.volume_id == volume_id), None)
+        if attached is None:
             raise exceptions.VolumeBDMNotFound(instance_uuid=instance_uuid, volume_id=volume_id)
-        found.delete_on_termination = flag
+        attached.delete_on_termination = flag
         block_devices.keep(instance, devices)
 
     def _accept(

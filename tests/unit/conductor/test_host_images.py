@@ -12,7 +12,7 @@ from nova_lite.conductor.endpoints.images import ImageEndpoints
 from nova_lite.db import host_images, images
 from nova_lite.db.engine import Database
 from nova_lite.objects import Image
-from nova_lite.rpc.keys import API, COMPUTE, Peer
+from nova_lite.rpc.keys import API, COMPUTE, DaemonIdentity
 from tests.support import make
 
 
@@ -69,9 +69,9 @@ def test_who_asks_is_who_signed(db: Database, image: Image) -> None:
     served = ImageEndpoints(db, None, None)  # type: ignore[arg-type]
     context = RequestContext(is_admin=True, overwrite=False)
     assert served.image_get(context, image.id) == image
-    context.sender = Peer(API, "controller")
+    context.sender = DaemonIdentity(API, "controller")
     assert served.image_get(context, image.id) == image
-    context.sender = Peer(COMPUTE, "h2")
+    context.sender = DaemonIdentity(COMPUTE, "h2")
     with pytest.raises(exceptions.ImageNotFound):
         served.image_get(context, image.id)
     with pytest.raises(exceptions.ImageNotFound):

@@ -19,10 +19,10 @@ from nova_lite.db.models import SeenMessage
 from nova_lite.rpc import keys
 from tests.unit.conductor.test_statements import counting
 
-API = keys.Peer(rpc.API, "controller")
+API = keys.DaemonIdentity(rpc.API, "controller")
 CONTRACT = rpc.contract_of(ConductorRPC)
 METHODS = sorted(CONTRACT.methods)
-HOST = keys.Peer(rpc.COMPUTE, "host")
+HOST = keys.DaemonIdentity(rpc.COMPUTE, "host")
 #: Methods whose repeated message does no harm, and why. Methods named ``x_get`` or ``x_list`` are not listed.
 HARMLESS = {
     "build_instances": "has the conductor look for rows that wait to be built",

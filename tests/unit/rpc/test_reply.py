@@ -15,10 +15,10 @@ from oslo_messaging._drivers import amqpdriver
 from nova_lite.base import exceptions
 from nova_lite.base.batching import ResponseFuture
 from nova_lite.rpc import patches
-from nova_lite.rpc.keys import API, COMPUTE, Peer
+from nova_lite.rpc.keys import API, COMPUTE, DaemonIdentity
 from nova_lite.rpc.signing import SENDER
 
-HOST = Peer(COMPUTE, "h1")
+HOST = DaemonIdentity(COMPUTE, "h1")
 
 
 class Channel:
@@ -95,7 +95,7 @@ class Producer:
 
 
 class Message:
-    def __init__(self, oslo: Oslo, sender: Peer | None = HOST, is_call: bool = True) -> None:
+    def __init__(self, oslo: Oslo, sender: DaemonIdentity | None = HOST, is_call: bool = True) -> None:
         self.ctxt = {SENDER: sender}
         self.orig_msg_id = "m1" if is_call else None
         self.listener = types.SimpleNamespace(driver=types.SimpleNamespace(_get_connection=oslo.get))
@@ -123,8 +123,8 @@ def test_reply_channel_is_replaced_with_its_connection(oslo: Oslo) -> None:
     assert oslo.plain == [("reply_h1", "b")]
 
 
-@pytest.mark.parametrize("sender", [None, Peer(API, "api")])
-def test_reply_to_others_is_confirmed(oslo: Oslo, sender: Peer | None) -> None:
+@pytest.mark.parametrize("sender", [None, DaemonIdentity(API, "api")])
+def test_reply_to_others_is_confirmed(oslo: Oslo, sender: DaemonIdentity | None) -> None:
     Message(oslo, sender).reply("a")
     assert (oslo.own, oslo.plain) == ([("a", None)], [])
 
@@ -145,8 +145,8 @@ def test_failed_reply_is_sent_again_by_oslo_messaging(oslo: Oslo) -> None:
     assert (oslo.own, oslo.plain) == ([("a", None)], [])
 
 
-@pytest.mark.parametrize("sender", [HOST, Peer(API, "api")])
-def test_future_is_sent_when_it_has_its_result(oslo: Oslo, sender: Peer) -> None:
+@pytest.mark.parametrize("sender", [HOST, DaemonIdentity(API, "api")])
+def test_future_is_sent_when_it_has_its_result(oslo: Oslo, sender: DaemonIdentity) -> None:
     later: ResponseFuture[str] = ResponseFuture()
     Message(oslo, sender).reply(later)
     assert not oslo.own and not oslo.plain
@@ -166,6 +166,6 @@ def test_future_with_an_error_is_sent_as_a_failure(oslo: Oslo) -> None:
 
     for get in (expected, unexpected):
         later: ResponseFuture[str] = ResponseFuture()
-        Message(oslo, Peer(API, "api")).reply(later)
+        Message(oslo, DaemonIdentity(API, "api")).reply(later)
         later.set_result(get)
     assert [failure[0] for _, failure in oslo.own] == [exceptions.HostForcedDown, LookupError]

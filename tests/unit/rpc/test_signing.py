@@ -252,7 +252,7 @@ def test_message_replayed_to_a_new_process_is_refused(bench: Bench, caplog: pyte
     """The new process has an empty cache; the shared cache refuses the message."""
     shared: set[str] = set()
 
-    def once(sender: keys.Peer, method: str, message_id: str) -> bool:
+    def once(sender: keys.DaemonIdentity, method: str, message_id: str) -> bool:
         assert (sender.role, method) == (rpc.API, "ask")
         return message_id not in shared and not shared.add(message_id)  # type: ignore[func-returns-value]
 
@@ -267,7 +267,7 @@ def test_message_replayed_to_a_new_process_is_refused(bench: Bench, caplog: pyte
 
 
 def test_message_is_refused_when_the_shared_cache_is_unavailable(bench: Bench) -> None:
-    def once(sender: keys.Peer, method: str, message_id: str) -> bool:
+    def once(sender: keys.DaemonIdentity, method: str, message_id: str) -> bool:
         raise exceptions.DatabaseUnavailable()
 
     bench.endpoint.once = once
@@ -678,9 +678,9 @@ def test_access_rule_of_a_compute_host_names_its_own_host() -> None:
 
 def test_access_rule_arguments_that_are_no_mapping_are_refused() -> None:
     rule = permissions.AccessRule(frozenset({rpc.COMPUTE}), own="report.host")
-    assert rule.refusal(keys.Peer("compute", "h"), {"report": "h"})
-    assert rule.refusal(keys.Peer("compute", "h"), {"report": {"host": ["h"]}})
-    assert rule.refusal(keys.Peer("compute", "h"), {"report": {"host": "h"}}) is None
+    assert rule.refusal(keys.DaemonIdentity("compute", "h"), {"report": "h"})
+    assert rule.refusal(keys.DaemonIdentity("compute", "h"), {"report": {"host": ["h"]}})
+    assert rule.refusal(keys.DaemonIdentity("compute", "h"), {"report": {"host": "h"}}) is None
 
 
 def test_process_can_act_as_many_hosts(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

@@ -142,12 +142,12 @@ class FakeDriver(driver.ComputeDriver):
         super().__init__(conf, host, fetch_image)
         self.path = state_path(conf, host)
         self._mutex = threading.Lock()
-        self._told_filters: set[str] = set()
+        self._filtered: set[str] = set()
         self._played = 0
         self._played_for: bytes = b""
 
     def init_host(self) -> None:
-        topology.given_out(self.conf, _machine(self._step("init_host")))
+        topology.available_cells(self.conf, _machine(self._step("init_host")))
         for name in ("domains", "disks", "vifs", "images", "aside"):
             files.remove_unfinished(files.private_directory(os.path.join(self.path, name)))
 
@@ -158,7 +158,7 @@ class FakeDriver(driver.ComputeDriver):
         return Inventory(
             node=self.host,
             vcpus=len(shared) if cells else control.vcpus,
-            numa=topology.given_out(self.conf, cells),
+            numa=topology.available_cells(self.conf, cells),
             memory_mb=control.memory_mb,
             disk_gb=control.disk_gb,
             hypervisor_type="fake",
@@ -216,15 +216,15 @@ class FakeDriver(driver.ComputeDriver):
         return sorted(self._uuids("vifs"))
 
     def lacks_port_filters(self) -> bool:
-        return not self._uuids("vifs") <= self._told_filters
+        return not self._uuids("vifs") <= self._filtered
 
     def set_port_filters(self, filters: PortFilters) -> None:
         self._step("set_port_filters")
         files.write_atomically(self._filters_path, msgspec.json.encode(filters), durable=False)
-        self._told_filters = set(filters.instances)
+        self._filtered = set(filters.instances)
 
     def port_filters(self) -> PortFilters:
-        """Filters that were set last."""
+        """Return the filters that were set last."""
         try:
             with open(self._filters_path, "rb") as file:
                 return msgspec.json.decode(file.read(), type=PortFilters)
@@ -744,7 +744,7 @@ def _source(host: str, disks: str) -> DiskSource:
 def _machine(control: Control) -> list[NUMACell]:
     if control.vcpus >= BEYOND_MACHINES:
         return []
-    return topology.alike(CELLS if control.vcpus >= CELLS else 1, control.vcpus, control.memory_mb)
+    return topology.equal_cells(CELLS if control.vcpus >= CELLS else 1, control.vcpus, control.memory_mb)
 
 
 def _images(spec: driver.SpawnSpec) -> list[Image]:

@@ -12,7 +12,7 @@ from nova_lite.base import cpu_sets, exceptions
 from nova_lite.objects import NUMACell, NUMAPages
 
 
-def given_out(conf: cfg.ConfigOpts, cells: Sequence[NUMACell]) -> list[NUMACell]:
+def available_cells(conf: cfg.ConfigOpts, cells: Sequence[NUMACell]) -> list[NUMACell]:
     """Return the cells with the configured CPUs and pages. ``cells``: all CPUs as shared.
 
     Raises `ConfigurationError`.
@@ -48,15 +48,15 @@ def cpus(conf: cfg.ConfigOpts, cells: Iterable[NUMACell]) -> tuple[frozenset[int
     return shared, dedicated or frozenset()
 
 
-def divides(conf: cfg.ConfigOpts) -> bool:
+def restricts_cpus(conf: cfg.ConfigOpts) -> bool:
     """Check whether the options restrict the CPUs of guests at all."""
     return conf.compute.cpu_shared_set is not None or conf.compute.cpu_dedicated_set is not None
 
 
-def shared_of(conf: cfg.ConfigOpts, cells: Sequence[NUMACell]) -> dict[str, str]:
+def shared_cpus(conf: cfg.ConfigOpts, cells: Sequence[NUMACell]) -> dict[str, str]:
     """Return the shared CPUs of each cell by its id, and of the host by "" if these are not all of its CPUs."""
-    of_host = cpu_sets.show(cpus(conf, cells)[0]) if divides(conf) else ""
-    return {"": of_host, **{str(cell.id): cell.shared_cpus for cell in given_out(conf, cells)}}
+    of_host = cpu_sets.show(cpus(conf, cells)[0]) if restricts_cpus(conf) else ""
+    return {"": of_host, **{str(cell.id): cell.shared_cpus for cell in available_cells(conf, cells)}}
 
 
 def _option(conf: cfg.ConfigOpts, name: str, there: frozenset[int]) -> frozenset[int] | None:
@@ -98,7 +98,7 @@ def _size_kb(text: str) -> int:
     return int(text) if text.isdigit() else int(strutils.string_to_bytes(text, return_int=True)) // 1024
 
 
-def alike(count: int, vcpus: int, memory_mb: int, threads: int = 2, large_kb: int = 2048) -> list[NUMACell]:
+def equal_cells(count: int, vcpus: int, memory_mb: int, threads: int = 2, large_kb: int = 2048) -> list[NUMACell]:
     """Return ``count`` equal cells for an imaginary machine: cores of ``threads`` CPUs, a quarter of the memory in
     large pages."""
     cpus_per_cell, memory = vcpus // count, memory_mb // count

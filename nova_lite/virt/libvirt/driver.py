@@ -100,7 +100,7 @@ class LibvirtDriver(ComputeDriver):
         self._volume_copies = VolumeCopies(self._connection, self._domains, self._volumes, self._snapshots)
         self._virt_type = conf.libvirt.virt_type
         self._capabilities: str | None = None
-        self._given = guest_xml.Host(machine=conf.libvirt.hw_machine_type)
+        self._host_properties = guest_xml.Host(machine=conf.libvirt.hw_machine_type)
         self._traits: list[str] = []
         self._cells: list[NUMACell] = []
         self._monitor = cpu_monitor.CpuMonitor(self._connection) if cpu_monitor.NAME in conf.compute_monitors else None
@@ -146,11 +146,11 @@ class LibvirtDriver(ComputeDriver):
                 reason=f"libvirt cannot run {self._virt_type} guests on host {self.host}: {error.kwargs['reason']}"
             ) from error
         model = cpu_model.choose(self.conf, self._virt_type, capabilities[0])
-        found = host_traits.of_domains(capabilities) | set(self.conf.custom_traits)
-        found |= host_traits.of_cpu(self._connection, self._virt_type, model, capabilities[0])
+        found = host_traits.domain_traits(capabilities) | set(self.conf.custom_traits)
+        found |= host_traits.cpu_traits(self._connection, self._virt_type, model, capabilities[0])
         self._traits = sorted(found)
         machine = self.conf.libvirt.hw_machine_type
-        self._given = guest_xml.Host(cpu=model, machine=machine, secure_boot=traits.SECURE_BOOT in found)
+        self._host_properties = guest_xml.Host(cpu=model, machine=machine, secure_boot=traits.SECURE_BOOT in found)
 
     def get_inventory(self) -> Inventory:
         running = sum(info.power_state == PowerState.RUNNING for info in self._domains.all())
@@ -166,15 +166,17 @@ class LibvirtDriver(ComputeDriver):
             metrics={} if self._monitor is None else self._monitor.metrics(),
             traits=self._traits,
             cells=self._cells,
-            vcpus=len(cpu_sets.parse(self._given.shared_cpus[""])) if topology.divides(self.conf) else None,
+            vcpus=len(cpu_sets.parse(self._host_properties.shared_cpus[""]))
+            if topology.restricts_cpus(self.conf)
+            else None,
         )
 
     def _find_topology(self) -> None:
         """Find out the NUMA cells, and the parts of them that are available. Pages are counted at the start."""
         machine = host_topology.parse(self._host_capabilities())
-        self._cells = topology.given_out(self.conf, machine)
-        shared = topology.shared_of(self.conf, machine)
-        self._given = msgspec.structs.replace(self._given, shared_cpus=shared)
+        self._cells = topology.available_cells(self.conf, machine)
+        shared = topology.shared_cpus(self.conf, machine)
+        self._host_properties = msgspec.structs.replace(self._host_properties, shared_cpus=shared)
 
     def _host_capabilities(self) -> str:
         """Return libvirt's description of this host. Queried once, because libvirt may start qemu for it."""
@@ -274,11 +276,11 @@ class LibvirtDriver(ComputeDriver):
         return guest_xml.guest_xml(
             *(spec, self.host, directory, disks, self._virt_type, cache, networks, listeners),
             hardware=_hardware(spec),
-            given=self._given,
+            given=self._host_properties,
         )
 
     def _start(self, domain: Any, instance_uuid: str, paused: bool = False) -> None:
-        self._consoles.make_room(domain)
+        self._consoles.ensure_free_port(domain)
         self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout, paused)
 
     def _is_running(self, spec: SpawnSpec) -> bool:
@@ -327,10 +329,10 @@ class LibvirtDriver(ComputeDriver):
         """Set the guest aside. Its definition is stored with its disks before it is removed from libvirt."""
         with _files_errors():
             if self._records.aside(instance_uuid) is None:
-                self._take_apart(instance_uuid, timeout)
+                self._store_and_remove_domain(instance_uuid, timeout)
             return transfer.offer(self.conf, self._records.set_aside(instance_uuid))
 
-    def _take_apart(self, instance_uuid: str, timeout: int) -> None:
+    def _store_and_remove_domain(self, instance_uuid: str, timeout: int) -> None:
         try:
             domain, _ = self._domains.get(instance_uuid)
         except exceptions.DomainNotFound:
@@ -385,7 +387,7 @@ class LibvirtDriver(ComputeDriver):
         if info.power_state not in (PowerState.RUNNING, PowerState.PAUSED):
             raise exceptions.MigrationPreCheckError(reason="the guest does not run")
         with _files_errors():
-            found = live_migration.source_of(
+            found = live_migration.describe_source(
                 self.conf, self._connection.call(domain.XMLDesc, 0), self._records.directory(instance_uuid)
             )
         sizes = {name: self._capacity(domain, instance_uuid, name) for name in found.disks}
@@ -420,7 +422,7 @@ class LibvirtDriver(ComputeDriver):
             serial_listen=listeners.serial.host if listeners.serial else "",
             serial_port=listeners.serial.port if listeners.serial else None,
             numa=spec.instance.numa,
-            shared_cpus=self._given.shared_cpus,
+            shared_cpus=self._host_properties.shared_cpus,
         )
 
     def live_migration(
@@ -438,7 +440,7 @@ class LibvirtDriver(ComputeDriver):
 
     def take_over_paused(self, instance_uuid: str) -> None:
         domain, _ = self._domains.get(instance_uuid)
-        live_migration.take_over(self._connection.call, domain)
+        live_migration.run_briefly(self._connection.call, domain)
 
     # --- power
 
@@ -578,7 +580,7 @@ class LibvirtDriver(ComputeDriver):
 
     def _used_images(self) -> set[str]:
         """Return the images in use, also by domains without a record, which start their kernels themselves."""
-        used = disk_usage.bases(self._records.instances_path)
+        used = disk_usage.used_images(self._records.instances_path)
         for info in self._domains.all():
             with contextlib.suppress(exceptions.DomainNotFound):
                 domain, _ = self._domains.get(info.uuid)

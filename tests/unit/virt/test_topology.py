@@ -29,19 +29,19 @@ MACHINE = [
 
 
 def sets(conf: cfg.ConfigOpts) -> list[tuple[str, str]]:
-    return [(cell.shared_cpus, cell.dedicated_cpus) for cell in topology.given_out(conf, MACHINE)]
+    return [(cell.shared_cpus, cell.dedicated_cpus) for cell in topology.available_cells(conf, MACHINE)]
 
 
 def test_cpus_are_all_shared_by_default() -> None:
     conf = configured()
     assert sets(conf) == [("0-3", ""), ("4-7", "")]
-    assert topology.shared_of(conf, MACHINE) == {"": "", "0": "0-3", "1": "4-7"}
+    assert topology.shared_cpus(conf, MACHINE) == {"": "", "0": "0-3", "1": "4-7"}
 
 
 def test_dedicated_cpus_are_not_shared() -> None:
     conf = configured(cpu_dedicated_set="2-5", cpu_shared_set="0,6-7")
     assert sets(conf) == [("0", "2-3"), ("6-7", "4-5")]
-    assert topology.shared_of(conf, MACHINE) == {"": "0,6-7", "0": "0", "1": "6-7"}
+    assert topology.shared_cpus(conf, MACHINE) == {"": "0,6-7", "0": "0", "1": "6-7"}
     assert sets(configured(cpu_dedicated_set="2-5,^3")) == [("", "2"), ("", "4-5")]
     assert sets(configured(cpu_shared_set="2-5")) == [("2-3", ""), ("4-5", "")]
 
@@ -65,7 +65,7 @@ def test_invalid_cpu_set_is_rejected_as_an_option() -> None:
 
 
 def test_reserved_large_pages_are_not_available() -> None:
-    cells = topology.given_out(configured("node:1,size:2048,count:3", "node:0,size:2MB,count:1"), MACHINE)
+    cells = topology.available_cells(configured("node:1,size:2048,count:3", "node:0,size:2MB,count:1"), MACHINE)
     assert [cell.pages[0].reserved for cell in cells] == [1, 3]
     assert [cell.pages[0].total for cell in cells] == [8, 8]
 
@@ -81,12 +81,12 @@ def test_reserved_large_pages_are_not_available() -> None:
 )
 def test_missing_pages_cannot_be_reserved(pages: str, says: str) -> None:
     with pytest.raises(exceptions.ConfigurationError, match=says):
-        topology.given_out(configured(pages), MACHINE)
+        topology.available_cells(configured(pages), MACHINE)
 
 
 @pytest.mark.parametrize(("count", "vcpus"), [(2, 16), (2, 5), (1, 1), (1, 0)])
 def test_imaginary_machine_has_each_cpu_once(count: int, vcpus: int) -> None:
-    cells = topology.alike(count, vcpus, 1024)
+    cells = topology.equal_cells(count, vcpus, 1024)
     assert len(cells) == count
     every = [cpu for cell in cells for cpu in cpu_sets.parse(cell.shared_cpus)]
     assert sorted(every) == list(range(vcpus))

@@ -135,7 +135,7 @@ def test_rbd_image_in_the_domain() -> None:
     )
     domain = f"<domain><devices>{ET.tostring(element, encoding='unicode')}</devices></domain>"
     assert volumes.local_targets(domain) == ([], True), "a live migration does not bring it"
-    assert volumes.are_direct(domain)
+    assert volumes.all_direct(domain)
 
 
 def test_rbd_image_without_authentication() -> None:

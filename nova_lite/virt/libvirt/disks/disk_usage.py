@@ -45,7 +45,7 @@ def _growth(path: str) -> int:
     return max(0, size - found.st_blocks * _SECTOR)
 
 
-def bases(instances_path: str) -> set[str]:
+def used_images(instances_path: str) -> set[str]:
     """Return the names of cached images that instances there are based on, boot, or are being built from.
 
     Raises OSError if that is unknown.

@@ -82,10 +82,10 @@ class DiskMaker:
             assert spec.image is not None
             disks.append(self._root(directory, spec.image, flavor.root_gb, next(names)))
         for name, size, kind in ephemerals(spec.instance.flavor, requested):
-            disks.append(formatted(directory, name, size, next(names), kind))
+            disks.append(make_formatted(directory, name, size, next(names), kind))
         swap = devices.swap_mb(flavor, requested)
         if swap:
-            disks.append(formatted(directory, SWAP, swap * _MIB, next(names), SWAP_AREA))
+            disks.append(make_formatted(directory, SWAP, swap * _MIB, next(names), SWAP_AREA))
         if self.config_drives.is_wanted(spec):
             path = os.path.join(directory, CONFIG_DRIVE)
             self.config_drives.make(path, spec)
@@ -141,7 +141,7 @@ EXT4 = FORMATS["ext4"]
 SWAP_AREA = ("mkswap", "-L", "swap")
 
 
-def formatted(directory: str, name: str, size: int, device: str, command: tuple[str, ...]) -> Disk:
+def make_formatted(directory: str, name: str, size: int, device: str, command: tuple[str, ...]) -> Disk:
     """Make a sparse file of ``size`` bytes with an empty file system or swap area."""
     path = os.path.join(directory, name)
     with open(path, "wb", opener=files.private_opener) as file:
@@ -184,11 +184,11 @@ def volume_disk(device: BlockDevice, source: VolumeSource) -> Disk:
         format="raw",
         bus=device.disk_bus or "virtio",
         serial=device.volume_id,
-        direct=network is not None or path.startswith("/dev/") or takes_direct(os.path.dirname(path)),
+        direct=network is not None or path.startswith("/dev/") or supports_direct_io(os.path.dirname(path)),
     )
 
 
-def takes_direct(directory: str) -> bool:
+def supports_direct_io(directory: str) -> bool:
     """Check whether files there can bypass the page cache. Not every file system supports that."""
     try:
         with tempfile.NamedTemporaryFile(dir=directory, prefix=".direct-") as file:

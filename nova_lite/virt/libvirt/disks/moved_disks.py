@@ -180,7 +180,7 @@ def _header(qemu_img: images.QemuImg, path: str) -> qcow2.Header:
 def _ephemeral(directory: str, name: str, size: int, device: str, kind: tuple[str, ...]) -> Disk:
     path = os.path.join(directory, name)
     if not os.path.exists(path):
-        return disks.formatted(directory, name, size, device, kind)
+        return disks.make_formatted(directory, name, size, device, kind)
     if os.path.getsize(path) < size:
         os.truncate(path, size)
     return Disk(path=path, device=device, format="raw")
@@ -191,4 +191,4 @@ def _swap(directory: str, size: int, device: str) -> Disk:
     if os.path.exists(path) and os.path.getsize(path) == size:
         return Disk(path=path, device=device, format="raw")
     files.remove(path)
-    return disks.formatted(directory, disks.SWAP, size, device, disks.SWAP_AREA)
+    return disks.make_formatted(directory, disks.SWAP, size, device, disks.SWAP_AREA)

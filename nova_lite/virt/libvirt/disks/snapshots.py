@@ -134,7 +134,7 @@ class Snapshotter:
         except LibvirtFailure as error:
             LOG.debug("No copy of %s of %s is running: %s", device, domain.UUIDString(), error.message)
 
-    def _has_to_bequiesced(self, domain: Any) -> bool:
+    def _requires_quiesce(self, domain: Any) -> bool:
         metadata = self._connection.call(
             domain.metadata, libvirt.VIR_DOMAIN_METADATA_ELEMENT, guest_xml.NAMESPACE, libvirt.VIR_DOMAIN_AFFECT_CURRENT
         )
@@ -146,7 +146,7 @@ class Snapshotter:
         try:
             self._connection.call(domain.fsFreeze, None, 0)
         except LibvirtFailure as error:
-            if self._has_to_bequiesced(domain):
+            if self._requires_quiesce(domain):
                 raise exceptions.VirtDriverError(
                     reason="its image has os_require_quiesce, and its guest agent does not freeze its file systems: "
                     f"{error.kwargs['reason']}"

@@ -109,14 +109,14 @@ class Fetcher:
         self._check_room(offered)
         for file in offered:
             path = os.path.join(self._directory, file.name)
-            self._bring(os.path.join(self._name, file.name), path)
+            self._fetch_file(os.path.join(self._name, file.name), path)
             _verify(path, file)
 
     def fetch_base(self, image_id: str, path: str) -> None:
         """Fetch the source's cached image, if the image service does not have it any more."""
         if not _PLAIN_NAME.fullmatch(image_id):
             raise exceptions.ImageUnacceptable(image_id=image_id, reason="its id is not a plain name")
-        self._bring(os.path.join(records.BASE, image_id), path)
+        self._fetch_file(os.path.join(records.BASE, image_id), path)
 
     def _check_room(self, offered: list[DiskFile]) -> None:
         """Check the free space. Sparse files need less than their size, so only an obvious lack of space is an
@@ -127,7 +127,7 @@ class Fetcher:
         if missing > shutil.disk_usage(self._directory).free:
             raise exceptions.VirtDriverError(reason=f"no space for {largest} bytes in {self._directory}")
 
-    def _bring(self, remote: str, path: str) -> None:
+    def _fetch_file(self, remote: str, path: str) -> None:
         """Fetch one file. ``remote``: a path relative to the source's instances directory."""
         with open(path, "ab", opener=files.private_opener):
             pass

@@ -22,10 +22,10 @@ from nova_lite.virt.libvirt.disks.volumes import (
     CONFIG,
     CONFIG_XML,
     VolumeDevices,
-    id_in,
     is_on,
     is_volume,
     target_of,
+    volume_id_in,
     volume_of,
 )
 from nova_lite.virt.libvirt.domain import guest_xml
@@ -55,7 +55,7 @@ class VolumeCopies:
                 domain, _ = self._domains.get(info.uuid)
                 for disk in self._volumes.disks(domain, 0):
                     mirror = disk.find("mirror/source")
-                    if is_volume(disk) and mirror is not None and id_in(mirror) is None:
+                    if is_volume(disk) and mirror is not None and volume_id_in(mirror) is None:
                         self._mirrors.abort(domain, target_of(disk))
 
     # --- copies of one moment
@@ -122,7 +122,7 @@ class VolumeCopies:
         if disk is None:
             raise exceptions.VirtDriverError(reason=f"the guest does not run with volume {old.volume_id}")
         device = target_of(disk)
-        if id_in(disk.find("mirror/source")) != new_id:
+        if volume_id_in(disk.find("mirror/source")) != new_id:
             self._mirrors.abort(domain, device)
             new = msgspec.structs.replace(old, volume_id=new_id)
             # qemu mirrors to a file of exactly the same size. The guest gets the rest once it has the volume.

@@ -138,10 +138,10 @@ def volume_of(disk: ET.Element) -> str | None:
     """Return the id of the volume that a domain's disk is, if any."""
     if not is_volume(disk):
         return None
-    return id_in(disk.find("source")) or disk.findtext("serial")
+    return volume_id_in(disk.find("source")) or disk.findtext("serial")
 
 
-def id_in(source: ET.Element | None) -> str | None:
+def volume_id_in(source: ET.Element | None) -> str | None:
     """Return the volume's id from its file, device or name, if possible."""
     places = [] if source is None else [source.get(name, "") for name in _PLACES]
     found = next(filter(None, map(_ID.search, places)), None)
@@ -179,7 +179,7 @@ def local_targets(xml: str) -> tuple[list[str], bool]:
     return names, any(is_volume(disk) for disk in disks)
 
 
-def are_direct(xml: str) -> bool:
+def all_direct(xml: str) -> bool:
     """Check whether the guest bypasses the page cache for all its volumes, so that another host can take over."""
     drivers = [disk.find("driver") for disk in disks_of(xml) if is_volume(disk)]
     return all(driver is not None and driver.get("cache") == "none" for driver in drivers)

@@ -81,7 +81,7 @@ class Consoles:
 
     # --- before the start of a guest
 
-    def make_room(self, domain: Any) -> None:
+    def ensure_free_port(self, domain: Any) -> None:
         """Give a domain that is off another port for its serial console if its port is in use."""
         if self._connection.call(domain.isActive):
             return
@@ -163,7 +163,7 @@ def with_serial(xml: str, address: ConsoleAddress) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def at_destination(domain: ET.Element, destination: LiveDestination) -> None:
+def set_destination(domain: ET.Element, destination: LiveDestination) -> None:
     """Set the listen addresses of a guest that moves to another host to those of the destination."""
     if destination.vnc_listen:
         for graphics in domain.iterfind("devices/graphics[@type='vnc']"):

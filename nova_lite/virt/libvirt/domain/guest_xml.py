@@ -44,7 +44,7 @@ class Host(msgspec.Struct, frozen=True):
 
     ``cpu``: the CPU model; None: libvirt's default of the virtualization type. ``machine``: used if the image names
     none. ``secure_boot``: whether the firmware can enforce signed systems. ``shared_cpus``: see
-    `nova_lite.virt.topology.shared_of`.
+    `nova_lite.virt.topology.shared_cpus`.
     """
 
     cpu: CpuModel | None = None

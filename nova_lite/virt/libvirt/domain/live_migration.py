@@ -53,7 +53,7 @@ _PAUSED_BY_MIGRATION = (
 )
 
 
-def source_of(conf: cfg.ConfigOpts, xml: str, directory: str) -> LiveSource:
+def describe_source(conf: cfg.ConfigOpts, xml: str, directory: str) -> LiveSource:
     """Return the disks and files of the guest with this XML. A migration does not copy read-only disks."""
     sizes: dict[str, int] = {}
     read_only = []
@@ -95,7 +95,7 @@ def destination_xml(xml: str, destination: LiveDestination) -> str:
             source.set("file", _path(destination, os.path.basename(source.get("file", ""))))
     for log in (*root.iterfind("devices/serial/log"), *root.iterfind("devices/console/log")):
         log.set("file", _path(destination, guest_xml.CONSOLE_LOG))
-    consoles.at_destination(root, destination)
+    consoles.set_destination(root, destination)
     for interface in root.iterfind("devices/interface/source"):
         for name in ("portid", "bridge"):
             if interface.get("network") is not None and name in interface.attrib:
@@ -114,7 +114,7 @@ def _path(destination: LiveDestination, name: str) -> str:
         raise exceptions.MigrationPreCheckError(reason=f"{destination.host} has no {name} ready") from None
 
 
-def progress_of(stats: dict[str, Any]) -> MigrationProgress:
+def to_progress(stats: dict[str, Any]) -> MigrationProgress:
     return MigrationProgress(
         memory_total=stats.get("memory_total", 0),
         memory_processed=stats.get("memory_processed", 0),
@@ -138,7 +138,7 @@ def has_arrived(call: Callable[..., Any], domain: Any) -> bool:
     raise exceptions.MigrationFailed(instance_uuid=domain.UUIDString(), reason="it is still incoming")
 
 
-def take_over(call: Callable[..., Any], domain: Any) -> None:
+def run_briefly(call: Callable[..., Any], domain: Any) -> None:
     """Let a guest that arrived paused run for an instant.
 
     Until it runs, QEMU treats its disks as the source's. QEMU before 10 ends if such a guest is migrated again
@@ -210,7 +210,7 @@ class LiveMigrator:
         local, has_volumes = volumes.local_targets(xml)
         if has_volumes:
             parameters[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = local
-            if volumes.are_direct(
+            if volumes.all_direct(
                 xml
             ):  # The destination has checked the files. libvirt knows only some shared file systems.
                 flags |= libvirt.VIR_MIGRATE_UNSAFE
@@ -242,7 +242,7 @@ class LiveMigrator:
                 downtime = self._conf.live_migration_downtime
                 self._connection.call_unless(_IDLE, domain.migrateSetMaxDowntime, downtime)
                 prepared = True
-            progress = progress_of(stats)
+            progress = to_progress(stats)
             self._execute(domain, watch(progress), "as requested")
             if self._is_late(progress, started):
                 action = self._conf.live_migration_timeout_action

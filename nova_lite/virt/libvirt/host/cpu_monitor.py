@@ -60,7 +60,7 @@ class CpuMonitor:
         mhz = self._connection.connect_call("getInfo")[3]
         found = cpu_metrics(self._times, times, mhz)
         self._times = times
-        if differs(self._reported, found):
+        if has_changed(self._reported, found):
             self._reported = found
 
 
@@ -76,7 +76,7 @@ def cpu_metrics(before: Mapping[str, int], now: Mapping[str, int], mhz: int) -> 
     return metrics
 
 
-def differs(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
+def has_changed(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
     """Check for a noticeable change. The times always grow, so they are ignored."""
     if before.keys() != now.keys():
         return True

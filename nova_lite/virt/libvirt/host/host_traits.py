@@ -20,7 +20,7 @@ ARCHITECTURE = "x86_64"
 MACHINES = ("pc", "q35")
 
 
-def of_domains(capabilities: Iterable[str]) -> set[str]:
+def domain_traits(capabilities: Iterable[str]) -> set[str]:
     """Return the traits of devices and firmware, from libvirt's domain capabilities of each machine type."""
     found = set(traits.ALWAYS)
     for text in capabilities:
@@ -40,7 +40,7 @@ def _values(described: ET.Element, path: str) -> list[str]:
     return [element.text or "" for element in described.iterfind(f"{path}/value")]
 
 
-def of_cpu(connection: Connection, virt_type: str, model: CpuModel, capabilities: str) -> set[str]:
+def cpu_traits(connection: Connection, virt_type: str, model: CpuModel, capabilities: str) -> set[str]:
     """Return the traits of the CPU that guests see. ``capabilities``: of domains. If libvirt cannot expand the model:
     none."""
     described = ET.fromstring(capabilities)  # noqa: S314 libvirt's own

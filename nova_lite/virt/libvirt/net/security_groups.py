@@ -71,7 +71,7 @@ class PortFirewall:
                 "need not be."
             )
         with self._lock:
-            self._ports = {uuid: filtered(vifs) for uuid, vifs in ports.items()}
+            self._ports = {uuid: filtered_vifs(vifs) for uuid, vifs in ports.items()}
             self._filters = self._read()
             self._apply()
 
@@ -85,7 +85,7 @@ class PortFirewall:
             nft.apply(beside)
             return
         with self._lock:
-            self._ports[instance_uuid] = filtered(vifs)
+            self._ports[instance_uuid] = filtered_vifs(vifs)
             self._apply(beside)
 
     def unplug(self, instance_uuid: str) -> None:
@@ -134,7 +134,7 @@ class PortFirewall:
             return PortFilters()
 
 
-def filtered(vifs: Iterable[VIF]) -> list[VIF]:
+def filtered_vifs(vifs: Iterable[VIF]) -> list[VIF]:
     return [vif for vif in vifs if vif.port_security_enabled and vif.vif_type is None]
 
 
@@ -206,7 +206,7 @@ def ruleset(table: str, ports: dict[str, list[VIF]], filters: PortFilters) -> st
             "ingress_forward",
             "forward",
             -5,
-            [*_no_broadcasts([vif for vif, _ in vifs]), *_verdicts([vif for vif, _ in vifs], INGRESS)],
+            [*_broadcast_rules([vif for vif, _ in vifs]), *_verdicts([vif for vif, _ in vifs], INGRESS)],
         ),
         _hook("ingress_output", "output", -5, _verdicts([vif for vif, _ in vifs], INGRESS)),
     ]
@@ -239,13 +239,13 @@ def _group(group: SecurityGroup, known: Collection[str]) -> list[str]:
     return [
         _chain(
             f"{name}_{_plain(group.id)}",
-            [rule_text(rule) for rule in group.rules if rule.direction == direction and _is_whole(rule, known)],
+            [rule_text(rule) for rule in group.rules if rule.direction == direction and _is_complete(rule, known)],
         )
         for name, direction in (("in", INGRESS), ("out", EGRESS))
     ]
 
 
-def _is_whole(rule: SecurityGroupRule, known: Collection[str]) -> bool:
+def _is_complete(rule: SecurityGroupRule, known: Collection[str]) -> bool:
     """Check whether the rule's remote group is known. A rule with an unknown group matches nobody."""
     return rule.remote_group_id is None or rule.remote_group_id in known
 
@@ -287,7 +287,7 @@ def _port(vif: VIF, groups: list[str]) -> list[str]:
     both = ["ct state established,related accept", "ct state invalid drop"]
     own6 = dual_stack.addresses(vif)
     inward = [*(_NEIGHBOURS_IN if own6 else []), "udp sport 67 udp dport 68 accept", *both]
-    outward = [*_neighbours_out(own6), "udp sport 67 drop", "udp sport 68 udp dport 67 accept", *both]
+    outward = [*_neighbour_rules(own6), "udp sport 67 drop", "udp sport 68 udp dport 67 accept", *both]
     return [
         _chain(f"port_in_{name}", [*inward, *(f"jump in_{_plain(group)}" for group in groups), "drop"]),
         _chain(f"port_out_{name}", [*outward, *(f"jump out_{_plain(group)}" for group in groups), "drop"]),
@@ -297,7 +297,7 @@ def _port(vif: VIF, groups: list[str]) -> list[str]:
 _NEIGHBOURS_IN = ["icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert } accept"]
 
 
-def _neighbours_out(own: list[str]) -> list[str]:
+def _neighbour_rules(own: list[str]) -> list[str]:
     """Return the rules for outgoing neighbour discovery. ``own``: the port's IPv6 addresses.
 
     The target of an advertisement are the 16 bytes after the first 8 of ICMPv6.
@@ -332,7 +332,7 @@ def _verdicts(vifs: list[VIF], direction: str) -> list[str]:
     return lines
 
 
-def _no_broadcasts(vifs: list[VIF]) -> list[str]:
+def _broadcast_rules(vifs: list[VIF]) -> list[str]:
     """Return rules that drop broadcasts, except DHCP and IPv6 neighbour discovery."""
     lines = []
     for bridge, network in sorted({bridge_name(vif.network): vif.network for vif in vifs if vif.version == 4}.items()):

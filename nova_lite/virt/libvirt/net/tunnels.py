@@ -64,7 +64,7 @@ class Tunnels:
     def prepare(self, ports: dict[str, list[VIF]]) -> None:
         """Restore the devices. ``ports``: of this host's guests, by instance. Raises `VirtDriverError`."""
         with self._lock:
-            self._used = {uuid: networks for uuid, vifs in ports.items() if (networks := spanning(vifs))}
+            self._used = {uuid: networks for uuid, vifs in ports.items() if (networks := spanning_networks(vifs))}
             self._peers = self._read()
             if self._used or self._peers:
                 self._apply()
@@ -73,7 +73,7 @@ class Tunnels:
         """Connect an instance's networks. ``vifs``: all its interfaces. The bridges exist. Raises `VirtDriverError`."""
         with self._lock:
             before = self._used.pop(instance_uuid, [])
-            if networks := spanning(vifs):
+            if networks := spanning_networks(vifs):
                 self._used[instance_uuid] = networks
             if networks != before:
                 self._remove_unused(before)
@@ -184,7 +184,7 @@ class Tunnels:
             return {}
 
 
-def spanning(vifs: list[VIF]) -> list[Network]:
+def spanning_networks(vifs: list[VIF]) -> list[Network]:
     """Return the networks with a VNI among those of built-in interfaces."""
     found = {vif.network.id: vif.network for vif in vifs if vif.vif_type is None and vif.network.vni is not None}
     return [network for _, network in sorted(found.items())]

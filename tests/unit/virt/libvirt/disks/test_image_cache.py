@@ -59,7 +59,7 @@ class World:
         self.qemu_img.create_overlay(str(directory / name), str(self.path / "_base" / image_id), "raw", size)
 
     def age(self) -> list[str]:
-        return self.cache.age(HOUR, lambda: disk_usage.bases(str(self.path)))
+        return self.cache.age(HOUR, lambda: disk_usage.used_images(str(self.path)))
 
     def files(self) -> set[str]:
         return {path.name for path in (self.path / "_base").iterdir() if path.is_file()}

@@ -81,8 +81,8 @@ def test_volume_is_identified_by_its_serial_number(tmp_path: Path) -> None:
     assert element.findtext("serial") == VOLUME_ID
     assert target is not None and (target.get("dev"), target.get("bus")) == ("vdc", "virtio")
     assert source is not None and source.get("file") == str(tmp_path / VOLUME_ID)
-    assert made.direct == disks.takes_direct(str(tmp_path))
-    assert not disks.takes_direct(str(tmp_path / "nowhere"))
+    assert made.direct == disks.supports_direct_io(str(tmp_path))
+    assert not disks.supports_direct_io(str(tmp_path / "nowhere"))
 
 
 def test_live_migration_copies_local_disks() -> None:
@@ -94,8 +94,8 @@ def test_live_migration_copies_local_disks() -> None:
     assert volumes.local_targets(domain(root, config)) == (["vda"], False)
     assert volumes.local_targets(domain(root, config, direct)) == (["vda"], True)
     assert volumes.local_targets(domain(config, direct)) == ([], True)
-    assert volumes.are_direct(domain(root, direct))
-    assert not volumes.are_direct(domain(root, direct, cached))
+    assert volumes.all_direct(domain(root, direct))
+    assert not volumes.all_direct(domain(root, direct, cached))
 
 
 def test_used_disk_name_is_not_assigned() -> None:

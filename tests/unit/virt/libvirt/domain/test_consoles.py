@@ -174,16 +174,16 @@ def test_guest_with_a_used_port_gets_another_at_its_start(
 ) -> None:
     xml = ET.tostring(build(host.listeners()), encoding="unicode")
     domain = Domain(xml, saved=saved)
-    host.make_room(domain)
+    host.ensure_free_port(domain)
     assert connection.defined == []
     with socket.socket() as other:
         other.bind(("127.0.0.1", ports[0]))
         other.listen()
-        host.make_room(domain)
+        host.ensure_free_port(domain)
         assert [serial_port(xml) for xml in connection.defined] == [ports[1]]
         assert serial_port(domain.saved_xml) == (ports[1] if saved else ports[0])
-        host.make_room(Domain(xml, active=True))
-        host.make_room(Domain(ET.tostring(build(), encoding="unicode")))
+        host.ensure_free_port(Domain(xml, active=True))
+        host.ensure_free_port(Domain(ET.tostring(build(), encoding="unicode")))
         assert len(connection.defined) == 1
 
 
@@ -200,7 +200,7 @@ GOING = """<domain><devices>
 def going_to(**values: Any) -> ET.Element:
     root = ET.fromstring(GOING)
     there = LiveDestination(driver="libvirt", host="two", generation=2, address="192.0.2.2", **values)
-    consoles.at_destination(root, there)
+    consoles.set_destination(root, there)
     return root
 
 

@@ -96,8 +96,8 @@ def test_invalid_cpu_options_are_reported_in_one_line(
 
 def test_traits_of_devices_and_firmware() -> None:
     own = {"COMPUTE_STORAGE_BUS_SCSI", "COMPUTE_GRAPHICS_MODEL_QXL"}
-    assert host_traits.of_domains([PLAIN]) == own | set(traits.ALWAYS)
-    assert host_traits.of_domains([PLAIN, SECURE]) == own | {traits.UEFI, traits.SECURE_BOOT, *traits.ALWAYS}
+    assert host_traits.domain_traits([PLAIN]) == own | set(traits.ALWAYS)
+    assert host_traits.domain_traits([PLAIN, SECURE]) == own | {traits.UEFI, traits.SECURE_BOOT, *traits.ALWAYS}
 
 
 class FakeConnection:
@@ -118,16 +118,16 @@ class FakeConnection:
 def test_traits_of_the_guests_cpu() -> None:
     connection = FakeConnection()
     model = CpuModel("maximum", flags={"vmx": "require", "mmx": "disable"})
-    assert host_traits.of_cpu(connection, "qemu", model, PLAIN) == {"HW_CPU_X86_AVX2", "HW_CPU_X86_VMX"}  # type: ignore[arg-type]
+    assert host_traits.cpu_traits(connection, "qemu", model, PLAIN) == {"HW_CPU_X86_AVX2", "HW_CPU_X86_VMX"}  # type: ignore[arg-type]
     assert "<model>EPYC</model>" in connection.model
     assert '<feature policy="disable" name="sha-ni"' in connection.model
     custom = CpuModel("custom", "Nehalem")
-    host_traits.of_cpu(connection, "qemu", custom, PLAIN)  # type: ignore[arg-type]
+    host_traits.cpu_traits(connection, "qemu", custom, PLAIN)  # type: ignore[arg-type]
     assert connection.model == "<cpu><arch>x86_64</arch><model>Nehalem</model></cpu>"
-    shown = host_traits.of_cpu(connection, "kvm", CpuModel("host-passthrough"), PLAIN)  # type: ignore[arg-type]
+    shown = host_traits.cpu_traits(connection, "kvm", CpuModel("host-passthrough"), PLAIN)  # type: ignore[arg-type]
     assert "COMPUTE_ADDRESS_SPACE_PASSTHROUGH" in shown
 
 
 def test_traits_unknown_to_libvirt_are_left_out() -> None:
     connection = FakeConnection(LibvirtFailure(libvirt.libvirtError("no")))
-    assert host_traits.of_cpu(connection, "qemu", CpuModel("maximum"), PLAIN) == set()  # type: ignore[arg-type]
+    assert host_traits.cpu_traits(connection, "qemu", CpuModel("maximum"), PLAIN) == set()  # type: ignore[arg-type]

@@ -44,7 +44,7 @@ def test_port_of_an_unsupported_type_is_rejected(vif_type: str) -> None:
 def test_port_is_not_filtered_by_us() -> None:
     ours = make_vif(port_security_enabled=True)
     theirs = make_vif(2, port_security_enabled=True, vif_type="bridge")
-    assert security_groups.filtered([ours, theirs]) == [ours]
+    assert security_groups.filtered_vifs([ours, theirs]) == [ours]
 
 
 def test_bridge_that_cannot_be_created_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def make(conf: cfg.ConfigOpts, parts: Parts) -> LibvirtDriver:
     for name in ("_domains", "_connection", "_records", "_moved", "_rescue", "_networks", "_consoles"):
         setattr(driver, name, parts)
     driver._virt_type = "qemu"
-    driver._given = guest_xml.Host(machine="q35")
+    driver._host_properties = guest_xml.Host(machine="q35")
     made: LibvirtDriver = driver
     return made
 

@@ -16,7 +16,7 @@ from nova_lite.db.models import ComputeNode
 from nova_lite.hardware import fitting
 from nova_lite.hardware.numa import NUMARequest
 from nova_lite.objects import InstanceNUMATopology
-from nova_lite.objects.numa import given_back, taken
+from nova_lite.objects.numa import usage_with, usage_without
 
 _LOCKED = (
     sa.select(
@@ -36,11 +36,11 @@ def place(uow: UnitOfWork, node_id: int, wanted: NUMARequest) -> tuple[InstanceN
         topology = fitting.fit(wanted, compute_nodes.numa_cells(inventory), usage, fitting.Ratios(cpu_ratio, ram_ratio))
     except fitting.FitError:
         return None
-    return topology, msgspec.to_builtins(taken(usage, topology))
+    return topology, msgspec.to_builtins(usage_with(usage, topology))
 
 
 def without(uow: UnitOfWork, node_id: int, numa: dict[str, Any]) -> dict[str, Any] | None:
     """Return the node's ``numa_used`` without an allocation's ``numa``."""
     _, used, *_ = uow.session.connection().execute(_LOCKED, {"node_id": node_id}).one()
-    left = given_back(compute_nodes.numa_used(used), msgspec.convert(numa, InstanceNUMATopology))
+    left = usage_without(compute_nodes.numa_used(used), msgspec.convert(numa, InstanceNUMATopology))
     return msgspec.to_builtins(left) or None

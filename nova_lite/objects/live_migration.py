@@ -57,6 +57,6 @@ class MigrationProgress(msgspec.Struct, kw_only=True, frozen=True):
 class MigrationControl(enum.StrEnum):
     """User's control of a running live migration."""
 
-    GO_ON = "go_on"
+    CONTINUE = "go_on"
     ABORT = "abort"
     FORCE_COMPLETE = "force_complete"

@@ -98,12 +98,12 @@ def usage_of(topologies: Iterable[InstanceNUMATopology]) -> NUMAUsage:
     return usage
 
 
-def taken(usage: NUMAUsage, topology: InstanceNUMATopology) -> NUMAUsage:
+def usage_with(usage: NUMAUsage, topology: InstanceNUMATopology) -> NUMAUsage:
     """Return a copy of ``usage`` with the topology added."""
     return _changed(usage, topology, 1)
 
 
-def given_back(usage: NUMAUsage, topology: InstanceNUMATopology) -> NUMAUsage:
+def usage_without(usage: NUMAUsage, topology: InstanceNUMATopology) -> NUMAUsage:
     """Return a copy of ``usage`` with the topology removed."""
     return _changed(usage, topology, -1)
 

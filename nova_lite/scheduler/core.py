@@ -20,7 +20,7 @@ from nova_lite import hardware
 from nova_lite.base.exceptions import NoValidHost
 from nova_lite.hardware import fitting
 from nova_lite.objects import Destination, HostState, RequestedDestination, RequestSpec, Selection
-from nova_lite.objects.numa import taken
+from nova_lite.objects.numa import usage_with
 from nova_lite.scheduler import reasons, uuids
 from nova_lite.scheduler.filters.base import HostFilter
 from nova_lite.scheduler.weights.base import HostWeigher
@@ -125,7 +125,7 @@ def _take_cpus(after: HostState, spec: RequestSpec) -> None:
         after.vcpus_used += spec.flavor.vcpus
     if topology is not None:
         with contextlib.suppress(fitting.FitError):
-            after.numa_used = taken(after.numa_used, fitting.fit_host(topology, after))
+            after.numa_used = usage_with(after.numa_used, fitting.fit_host(topology, after))
 
 
 def selection(host: HostState) -> Selection:
@@ -211,13 +211,13 @@ class HostPool:
 
         Members of an anti-affinity group get different alternates, because two of them cannot share one.
         """
-        taken: list[Candidate] = []
+        alternates: list[Candidate] = []
         skipped: list[Candidate] = []
-        while len(taken) < count and (best := self._pop(1)):
-            (skipped if best[0][2].host == selected.host else taken).extend(best)
+        while len(alternates) < count and (best := self._pop(1)):
+            (skipped if best[0][2].host == selected.host else alternates).extend(best)
         apart = self.spec.instance_group is not None and self.spec.instance_group.policy == "anti-affinity"
-        self._push(skipped if apart else skipped + taken)
-        return [host for _, _, host in taken]
+        self._push(skipped if apart else skipped + alternates)
+        return [host for _, _, host in alternates]
 
     def _fitting(self, hosts: list[HostState], filters: Sequence[HostFilter]) -> list[HostState]:
         """Return the hosts that pass all filters. Each other host is recorded for the first filter that rejects it."""

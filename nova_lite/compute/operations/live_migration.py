@@ -67,7 +67,7 @@ def _wish(host: LocalHost, command: ActionCommand, progress: MigrationProgress) 
             get_admin_context(), host.name, command.action_id, command.sequence, progress
         )
     except exceptions.ServiceUnavailable:
-        return MigrationControl.GO_ON
+        return MigrationControl.CONTINUE
 
 
 def rollback_live_migration(host: LocalHost, command: ActionCommand) -> dict[str, Any]:

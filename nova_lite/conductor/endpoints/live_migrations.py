@@ -47,7 +47,7 @@ class LiveMigrationEndpoints:
         total, remaining = progress.memory_total, progress.memory_remaining
         ctx.instance.progress = 0 if not total else max(0, min(100, 100 - 100 * remaining // total))
         actions.extend(uow, self.conf, ctx.action, self.conf.conductor.live_migration_deadline)
-        return MigrationControl(ctx.action.payload.get("wish", MigrationControl.GO_ON))
+        return MigrationControl(ctx.action.payload.get("wish", MigrationControl.CONTINUE))
 
     def live_migration_abort(
         self, context: RequestContext, instance_uuid: str, migration_id: int, early: bool = False

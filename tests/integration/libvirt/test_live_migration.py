@@ -42,7 +42,7 @@ def wait_for_count(driver: LibvirtDriver, spec: SpawnSpec, beyond: int) -> None:
 
 
 def go_on(progress: MigrationProgress) -> MigrationControl:
-    return MigrationControl.GO_ON
+    return MigrationControl.CONTINUE
 
 
 class Sampler:
@@ -134,7 +134,7 @@ def test_aborted_migration_leaves_the_guest_at_its_source(make_host: MakeHost, i
 
     def abort_when_it_goes_on(progress: MigrationProgress) -> MigrationControl:
         seen.append(progress)
-        return MigrationControl.ABORT if progress.memory_processed else MigrationControl.GO_ON
+        return MigrationControl.ABORT if progress.memory_processed else MigrationControl.CONTINUE
 
     with pytest.raises(exceptions.MigrationAborted):
         here.live_migration(spec.instance.uuid, ready, abort_when_it_goes_on)
@@ -206,7 +206,7 @@ class Stubborn:
                 self.seen.append(progress)
             with contextlib.suppress(libvirt.libvirtError):  # the job has just ended
                 self.throttled = max(self.throttled, domain.jobStats().get("auto_converge_throttle", 0))
-            return wish if len(self.seen) > after else MigrationControl.GO_ON
+            return wish if len(self.seen) > after else MigrationControl.CONTINUE
 
         self.here.live_migration(uuid, ready, watch)
 
@@ -231,11 +231,11 @@ def test_migration_that_does_not_converge_is_forced_to_complete(make_host: MakeH
 def test_migration_that_takes_too_long_is_ended(make_host: MakeHost, images: Images, action: str) -> None:  # noqa: F811
     guest = Stubborn(make_host, images, live_migration_completion_timeout=6, live_migration_timeout_action=action)
     if action == "force_complete":
-        guest.migrate(MigrationControl.GO_ON, 0)
+        guest.migrate(MigrationControl.CONTINUE, 0)
         guest.runs_there()
         return
     with pytest.raises(exceptions.MigrationAborted, match="it has taken too long"):
-        guest.migrate(MigrationControl.GO_ON, 0)
+        guest.migrate(MigrationControl.CONTINUE, 0)
     assert state(guest.here, guest.spec) == PowerState.RUNNING
     wait_for_count(guest.here, guest.spec, counts(guest.here, guest.spec)[-1][0] + 10)
 

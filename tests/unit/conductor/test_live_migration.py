@@ -131,7 +131,7 @@ def test_what_had_moved_before_it_was_undone_has_moved(world: Live) -> None:
 
 def test_progress_and_abort(world: Live) -> None:
     world.prepared()
-    assert world.tell() is MigrationControl.GO_ON
+    assert world.tell() is MigrationControl.CONTINUE
     (migration,) = world.db.read(lambda uow: server_migrations.in_progress(uow, world.uuid))
     assert migration.progress["memory_remaining_bytes"] == 60
     assert world.row.progress == 40

@@ -12,7 +12,7 @@ from nova_lite.hardware import fitting
 from nova_lite.hardware.fitting import FitError, Ratios
 from nova_lite.hardware.numa import NUMACellRequest, NUMARequest
 from nova_lite.objects import Flavor, Image, InstanceNUMATopology, NUMACell, NUMACellUsage, NUMAPages, NUMAUsage
-from nova_lite.objects.numa import given_back, taken, usage_of
+from nova_lite.objects.numa import usage_of, usage_with, usage_without
 
 
 def request_for(
@@ -174,7 +174,7 @@ def test_policy_isolate_holds_whole_cores() -> None:
     request = request_for(cpu_policy="dedicated", cpu_thread_policy="isolate")
     placed = fit(request, usage={"0": NUMACellUsage(cpus=[3])})
     assert (pins(placed), placed.host_cpus) == ([4, 6], [4, 5, 6, 7])
-    usage = taken({"0": NUMACellUsage(cpus=[3])}, placed)
+    usage = usage_with({"0": NUMACellUsage(cpus=[3])}, placed)
     assert usage["0"].cpus == [3, 4, 5, 6, 7]
     with pytest.raises(FitError, match="2 whole cores requested in a NUMA cell, at most 0 free"):
         fit(request, usage=usage)
@@ -225,10 +225,10 @@ def test_page_size_word_selects_pages() -> None:
     large = request_for(1, 128, mem_page_size="large")
     placed = fit(large)
     assert (placed.cells[0].page_kb, placed.cells[0].huge) == (2048, True)
-    usage = taken({}, placed)
+    usage = usage_with({}, placed)
     assert usage["0"].pages == {"2048": 64}
     assert fit(request_for(1, 128, mem_page_size="any"), usage=usage).cells[0].page_kb == 2048
-    full = taken(usage, placed)
+    full = usage_with(usage, placed)
     with pytest.raises(FitError, match=r"128 MB in pages \(large\) requested in a NUMA cell, at most 0 MB free"):
         fit(large, usage=full, ratios=Ratios(cpu=4.0))
     some = fit(request_for(1, 128, mem_page_size="any"), usage=full, ratios=Ratios(cpu=4.0)).cells[0]
@@ -292,14 +292,14 @@ def test_released_claims_leave_no_usage() -> None:
     fitted = 0
     for _ in range(2000):
         if placed and chance.random() < 0.45:
-            usage = given_back(usage, placed.pop(chance.randrange(len(placed))))
+            usage = usage_without(usage, placed.pop(chance.randrange(len(placed))))
         else:
             try:
                 topology = fit(chance.choice(kinds), *cells, usage=usage, ratios=Ratios(cpu=8.0))
             except FitError:
                 continue
             placed.append(topology)
-            usage = taken(usage, topology)
+            usage = usage_with(usage, topology)
             fitted += 1
         held = [cpu for topology in placed for cpu in topology.host_cpus]
         assert len(held) == len(set(held))
@@ -308,5 +308,5 @@ def test_released_claims_leave_no_usage() -> None:
         assert all(used.pages.get("2048", 0) <= 128 for used in usage.values())
     assert fitted > 300
     for topology in placed:
-        usage = given_back(usage, topology)
+        usage = usage_without(usage, topology)
     assert usage == {}

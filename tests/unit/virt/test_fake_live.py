@@ -42,7 +42,7 @@ def test_live_migration_moves_the_guest(hosts: tuple[fake.FakeDriver, fake.FakeD
     spec, ready = begun(source, destination)
     reported: list[MigrationProgress] = []
     source.live_migration(
-        spec.instance.uuid, ready, lambda progress: (reported.append(progress), MigrationControl.GO_ON)[1]
+        spec.instance.uuid, ready, lambda progress: (reported.append(progress), MigrationControl.CONTINUE)[1]
     )
     assert (guests(source), guests(destination)) == ([], [(4, PowerState.RUNNING)])
     assert reported[-1].memory_remaining == 0 < reported[-1].memory_total
@@ -54,7 +54,7 @@ def test_paused_guest_is_paused_at_the_destination(hosts: tuple[fake.FakeDriver,
     source, destination = hosts
     spec, ready = begun(source, destination)
     source.pause(spec.instance.uuid)
-    source.live_migration(spec.instance.uuid, ready, lambda progress: MigrationControl.GO_ON)
+    source.live_migration(spec.instance.uuid, ready, lambda progress: MigrationControl.CONTINUE)
     for _ in range(2):
         destination.take_over_paused(spec.instance.uuid)
         assert guests(destination) == [(4, PowerState.PAUSED)]
@@ -79,7 +79,7 @@ def test_failed_live_migration_shows_where_the_guest_is(
     spec, ready = begun(source, destination)
     fake.write_control(source.conf, "one", fail_at=[step], fail_count=-1)
     with pytest.raises(exceptions.VirtDriverError):
-        source.live_migration(spec.instance.uuid, ready, lambda progress: MigrationControl.GO_ON)
+        source.live_migration(spec.instance.uuid, ready, lambda progress: MigrationControl.CONTINUE)
     moved = step == "live_migration_after_move"
     assert source.settle_live_migration(spec.instance.uuid, ready) == moved
     assert (len(guests(source)), len(guests(destination))) == ((0, 1) if moved else (1, 0))

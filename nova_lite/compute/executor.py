@@ -30,11 +30,11 @@ class CommandExecutor:
         A step that revokes a generation does so before it waits for the instance's lock: a build that holds the lock
         then stops at its next step.
         """
-        uuid, fences = command.instance.uuid, self._host.fencing
+        uuid, fencing = command.instance.uuid, self._host.fencing
         revoked = command.generation if step.fences else None
         token = (command.action_id, command.sequence, command.request_id)
-        is_open = not fences.get(uuid).is_in_order(*token) and self._host.is_command_open(uuid, *token)
-        if not fences.admit(uuid, command.action_id, revoked, command.sequence, command.request_id, is_open):
+        is_open = not fencing.get(uuid).is_in_order(*token) and self._host.is_command_open(uuid, *token)
+        if not fencing.admit(uuid, command.action_id, revoked, command.sequence, command.request_id, is_open):
             LOG.info("Instance %s: late %s of action %d is dropped", uuid, command.action, command.action_id)
             return
         with self._host.jobs.locks.hold(uuid):
@@ -48,8 +48,8 @@ class CommandExecutor:
         The result is recorded on disk before it is reported. A step that is retried forever is recorded only when it
         succeeds: the conductor repeats the command until then.
         """
-        uuid, fences = command.instance.uuid, self._host.fencing
-        record = fences.get(uuid)
+        uuid, fencing = command.instance.uuid, self._host.fencing
+        record = fencing.get(uuid)
         if not record.is_last_command(command.action_id, command.sequence, command.request_id):
             LOG.info(
                 "Instance %s: %s of action %d was overtaken by a later command", uuid, command.action, command.action_id
@@ -59,7 +59,7 @@ class CommandExecutor:
             return record.result
         result = self._perform(step, command)
         if result.error is None or not step.retry_forever:
-            fences.record_result(uuid, command.action_id, result, command.sequence, command.request_id)
+            fencing.record_result(uuid, command.action_id, result, command.sequence, command.request_id)
         return result
 
     def _perform(self, step: HostStep, command: ActionCommand) -> ActionResult:

@@ -54,7 +54,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``held_generation``: a guest of this generation or a lower one must not start here, because its disks are being
     moved to another host.
 
-    ``last_action_id`` and ``last_position``: action and sequence number of the newest command; it has finished if there
+    ``last_action_id`` and ``last_sequence``: action and sequence number of the newest command; it has finished if there
     is a ``result``. ``last_request_id``: the request that created that action. ``ids_reused``: the database has
     assigned ids again that were seen here. ``updated_at``: seconds since the epoch.
     """
@@ -67,7 +67,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     resources: Resources | None = None
     held_generation: int = NEVER
     last_action_id: int = 0
-    last_position: int = 0
+    last_sequence: int = msgspec.field(default=0, name="last_position")
     last_request_id: str = ""
     ids_reused: bool = msgspec.field(default=False, name="ids_returned")
     result: ActionResult | None = None
@@ -79,17 +79,17 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def last_command(self) -> tuple[int, int]:
-        return self.last_action_id, self.last_position
+        return self.last_action_id, self.last_sequence
 
-    def is_last_command(self, action_id: int, position: int, request_id: str) -> bool:
+    def is_last_command(self, action_id: int, sequence: int, request_id: str) -> bool:
         """Check whether this command is the newest one, and not a different command with a reused id."""
-        return self.last_command == (action_id, position) and self.last_request_id in ("", request_id)
+        return self.last_command == (action_id, sequence) and self.last_request_id in ("", request_id)
 
-    def is_in_order(self, action_id: int, position: int, request_id: str) -> bool:
+    def is_in_order(self, action_id: int, sequence: int, request_id: str) -> bool:
         """Check by the ids alone whether a command is the newest one, or comes after it."""
         if action_id != self.last_action_id:
             return action_id > self.last_action_id and not self.ids_reused
-        return position >= self.last_position and self.last_request_id in ("", request_id)
+        return sequence >= self.last_sequence and self.last_request_id in ("", request_id)
 
     @property
     def may_have_domain(self) -> bool:
@@ -263,7 +263,7 @@ class FencingTokenStore:
         instance_uuid: str,
         action_id: int,
         revoke_generation: int | None = None,
-        position: int = 0,
+        sequence: int = 0,
         request_id: str = "",
         is_open: bool = False,
     ) -> bool:
@@ -274,10 +274,10 @@ class FencingTokenStore:
         """
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
-            in_order = record.is_in_order(action_id, position, request_id)
+            in_order = record.is_in_order(action_id, sequence, request_id)
             if not (in_order or is_open):
                 return False
-            is_last = record.is_last_command(action_id, position, request_id)
+            is_last = record.is_last_command(action_id, sequence, request_id)
             if is_last and record.result is not None:
                 return True
             fenced = max(record.revoked_generation, NEVER if revoke_generation is None else revoke_generation)
@@ -285,7 +285,7 @@ class FencingTokenStore:
                 self._write(
                     record,
                     last_action_id=action_id,
-                    last_position=position,
+                    last_sequence=sequence,
                     last_request_id=request_id,
                     ids_reused=record.ids_reused or not in_order,
                     result=None,
@@ -294,12 +294,12 @@ class FencingTokenStore:
             return True
 
     def record_result(
-        self, instance_uuid: str, action_id: int, result: ActionResult, position: int = 0, request_id: str = ""
+        self, instance_uuid: str, action_id: int, result: ActionResult, sequence: int = 0, request_id: str = ""
     ) -> None:
         """Record the result of a command on disk, before it is reported. Ignore an overtaken command."""
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
-            if record.is_last_command(action_id, position, request_id):
+            if record.is_last_command(action_id, sequence, request_id):
                 self._write(record, result=result)
 
     # --- maintenance

@@ -74,10 +74,10 @@ class Jobs:
         return self._start(self._builds, context, (uuid, generation, 0), work)
 
     def start_action(
-        self, context: RequestContext, uuid: str, action_id: int, work: Callable[[], None], position: int = 0
+        self, context: RequestContext, uuid: str, action_id: int, work: Callable[[], None], sequence: int = 0
     ) -> bool:
         """Run ``work`` in a separate thread. Return False if this command is in progress already."""
-        return self._start(self._actions, context, (uuid, action_id, position), work)
+        return self._start(self._actions, context, (uuid, action_id, sequence), work)
 
     def building(self) -> dict[str, int]:
         """Return the (highest) generation that is being built or reported, by instance uuid."""

@@ -94,7 +94,7 @@ class ComputeManager:
         self._image_fetcher = ImageFetcher(driver)
         self._hypervisor_was_up = True
 
-    # --- for metrics and health
+    # --- metrics and health
 
     def states(self) -> Iterable[tuple[str, metrics.Sample]]:
         yield metrics.sample(metrics.JOBS, len(self.jobs.building()), "build")
@@ -106,7 +106,7 @@ class ComputeManager:
         if not self.heartbeat.is_hypervisor_up():
             raise exceptions.HypervisorUnavailable(host=self.host.name, reason="it does not answer")
 
-    # --- life
+    # --- start and stop
 
     def connect(self) -> None:
         """Connect to the hypervisor, restore the claims of its domains, and register the host.

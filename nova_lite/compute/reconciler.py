@@ -50,7 +50,7 @@ class DomainReconciler:
         self._next = time.monotonic() + interval
         self._power_changed = False
 
-    # --- when
+    # --- triggers
 
     def power_event(self, instance_uuid: str) -> None:
         """Note a change of a domain's power state. Unless the host caused it, the next `tick` compares.
@@ -61,7 +61,7 @@ class DomainReconciler:
             self._power_changed = True
 
     def tick(self) -> None:
-        """`run` if a power state changed, or if the interval has passed and the consistency check failed.
+        """Call `run` if a power state changed, or if the interval has passed and the consistency check failed.
 
         Call it about every second.
         """
@@ -83,7 +83,7 @@ class DomainReconciler:
             return not self._start_check()
         return not check.agrees
 
-    # --- what
+    # --- comparison
 
     def _start_check(self) -> bool:
         """Attach a check to the next heartbeat. Return False if a difference is known already, so that no check is
@@ -229,6 +229,6 @@ class DomainReconciler:
             generation=info.generation,
             power_state=int(info.power_state),
             last_action_id=record.last_action_id,
-            last_position=record.last_position,
+            last_position=record.last_sequence,
             lost_power=resumes and info.power_state == PowerState.SHUTDOWN,
         )

@@ -216,7 +216,7 @@ class Builder:
         )
         return reply.vifs
 
-    # --- the report
+    # --- report
 
     def _result(
         self, request: BuildRequest, outcome: BuildOutcome, power_state: int = 0, message: str = "", details: str = ""

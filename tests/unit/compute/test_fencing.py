@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -238,3 +239,13 @@ def test_corrupt_identity_is_not_replaced(store: FencingTokenStore) -> None:
     Path(store._directory, "identity").write_text("what")
     with pytest.raises(exceptions.ConfigurationError, match="identity"):
         store.identity()
+
+
+def test_record_file_keeps_its_field_names(store: FencingTokenStore) -> None:
+    """A daemon of another version reads the same files."""
+    store.revoke_failed_build(failure(2))
+    store.admit(UUID, 7, sequence=1, request_id="req-1")
+    (path,) = Path(store._directory).glob("*.json")
+    content = json.loads(path.read_bytes())
+    assert (content["fenced_generation"], content["last_action_id"], content["last_position"]) == (2, 7, 1)
+    assert content["refused"]["generation"] == 2

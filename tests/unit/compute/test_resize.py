@@ -30,10 +30,10 @@ def destination(tmp_path: Path) -> Host:
     return Host(tmp_path / "b", name="b")
 
 
-def execute(host: Host, position: int, generation: int, **payload: Any) -> None:
+def execute(host: Host, sequence: int, generation: int, **payload: Any) -> None:
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), **payload}
-    sent = command("resize", LATER, generation, sequence=position, payload=values, host=host.name)
-    host.manager.commands[METHODS[position]](host.context, sent)
+    sent = command("resize", LATER, generation, sequence=sequence, payload=values, host=host.name)
+    host.manager.commands[METHODS[sequence]](host.context, sent)
     host.settle()
 
 
@@ -158,7 +158,7 @@ def test_killed_destination_repeats_the_arrival(source: Host, destination: Host)
 CONFIRM, REVERT, REVERTED = 10, 11, 12
 ONE_HOST = {
     LEAVE: "resize_instance_same_host",
-    **{position: METHODS[position] for position in (ARRIVE, DROP, RETURN)},
+    **{sequence: METHODS[sequence] for sequence in (ARRIVE, DROP, RETURN)},
     CONFIRM: "confirm_resize",
     REVERT: "revert_resize",
     REVERTED: "finish_revert_resize",
@@ -166,17 +166,17 @@ ONE_HOST = {
 SMALL = Flavor(flavorid="1", name="m1", vcpus=1, memory_mb=64, root_gb=1)
 
 
-def order_here(host: Host, position: int, generation: int, **payload: Any) -> None:
+def execute_here(host: Host, sequence: int, generation: int, **payload: Any) -> None:
     ends = {end: {"host": host.name, "generation": number} for end, number in (("source", 1), ("destination", 2))}
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), **ends, **payload}
-    sent = command("resize", LATER, generation, sequence=position, payload=values, host=host.name)
+    sent = command("resize", LATER, generation, sequence=sequence, payload=values, host=host.name)
     sent.instance.flavor = SMALL
-    host.manager.commands[ONE_HOST[position]](host.context, sent)
+    host.manager.commands[ONE_HOST[sequence]](host.context, sent)
     host.settle()
 
 
 def set_aside(host: Host) -> dict[str, Any]:
-    order_here(host, LEAVE, 1)
+    execute_here(host, LEAVE, 1)
     return {"leave": next(answer for answer in reversed(host.conductor.answers) if answer)}
 
 
@@ -196,10 +196,10 @@ def test_guest_is_resized_on_its_own_host(source: Host) -> None:
     write_disk(source, "the guest's")
     answers = set_aside(source)
     assert (source.domains(), aside(source)) == ({}, True)
-    order_here(source, ARRIVE, 2, answers=answers)
+    execute_here(source, ARRIVE, 2, answers=answers)
     assert (source.domains(), source.power(), aside(source)) == ({UUID: 2}, RUNNING, True)
     assert (read_disk(source), source.manager.host.claims.used().vcpus) == ("the guest's", 2)
-    order_here(source, CONFIRM, 1)
+    execute_here(source, CONFIRM, 1)
     assert errors(source) == [None] * 3
     assert (source.domains(), source.power(), aside(source)) == ({UUID: 2}, RUNNING, False)
     assert read_disk(source) == "the guest's"
@@ -212,13 +212,13 @@ def test_resize_on_its_own_host_is_reverted(source: Host, kills: bool) -> None:
 
     write_disk(source, "before")
     answers = set_aside(source)
-    order_here(source, ARRIVE, 2, answers=answers)
+    execute_here(source, ARRIVE, 2, answers=answers)
     write_disk(source, "after")
     source = life()
-    order_here(source, REVERT, 2)
+    execute_here(source, REVERT, 2)
     assert (source.domains(), aside(source)) == ({}, True)
     source = life()
-    order_here(source, REVERTED, 1)
+    execute_here(source, REVERTED, 1)
     assert errors(source)[-1] is None
     assert (source.domains(), source.power(), aside(source)) == ({UUID: 1}, RUNNING, False)
     assert (read_disk(source), source.manager.host.claims.used().vcpus) == ("before", 1)
@@ -236,14 +236,14 @@ def test_failed_resize_on_its_own_host_is_rolled_back(source: Host, step: str) -
     write_disk(source, "before")
     source.control(fail_at=[step])
     if step in ("migrate_disk", "set_aside"):
-        order_here(source, LEAVE, 1)
+        execute_here(source, LEAVE, 1)
     else:
-        order_here(source, ARRIVE, 2, answers=set_aside(source))
+        execute_here(source, ARRIVE, 2, answers=set_aside(source))
         source.control()
-        order_here(source, DROP, 2)
+        execute_here(source, DROP, 2)
     assert f"configured to fail at {step}" in "".join(filter(None, errors(source)))
     source.control()
-    order_here(source, RETURN, 1)
+    execute_here(source, RETURN, 1)
     assert (source.domains(), source.power(), aside(source)) == ({UUID: 1}, RUNNING, False)
     assert read_disk(source) == "before"
 
@@ -255,18 +255,18 @@ def test_killed_resize_on_its_own_host_continues(source: Host, step: str) -> Non
         set_aside(source)
     source.driver.hooks[step] = gate = Gate()
     values = {"running": True, "source": {"host": source.name}, "destination": {"host": source.name}}
-    position, generation = (LEAVE, 1) if step == "set_aside" else (RETURN, 1)
-    sent = command("resize", LATER, generation, sequence=position, payload=values, host=source.name)
+    sequence, generation = (LEAVE, 1) if step == "set_aside" else (RETURN, 1)
+    sent = command("resize", LATER, generation, sequence=sequence, payload=values, host=source.name)
     sent.instance.flavor = SMALL
-    source.manager.commands[ONE_HOST[position]](source.context, sent)
+    source.manager.commands[ONE_HOST[sequence]](source.context, sent)
     gate.wait()
     again = source.next_life()
     assert again.manager.reconciler.run() == set()
     if step == "set_aside":
-        order_here(again, ARRIVE, 2, answers=set_aside(again))
+        execute_here(again, ARRIVE, 2, answers=set_aside(again))
         assert again.domains() == {UUID: 2}
     else:
-        order_here(again, RETURN, 1)
+        execute_here(again, RETURN, 1)
         assert again.domains() == {UUID: 1}
     assert read_disk(again) == "before"
 
@@ -275,12 +275,12 @@ def test_killed_resize_on_its_own_host_continues(source: Host, step: str) -> Non
 def test_delete_during_a_resize_on_its_own_host_leaves_nothing(source: Host, moment: str) -> None:
     answers = set_aside(source)
     if moment == "arrive":
-        order_here(source, ARRIVE, 2, answers=answers)
+        execute_here(source, ARRIVE, 2, answers=answers)
     for generation in (1, 2):  # one command to the source, one to the destination
         source.act(command("delete", LATER + 1, generation))
         source.settle()
     assert (source.traces(), errors(source)[-1]) == ([], None)
-    order_here(source, ARRIVE, 2, answers=answers)
+    execute_here(source, ARRIVE, 2, answers=answers)
     assert source.traces() == []
 
 
@@ -295,6 +295,6 @@ def test_set_aside_guest_without_a_domain_is_a_leftover(source: Host) -> None:
 
 def test_replacement_is_removed_when_the_original_is_restored(source: Host) -> None:
     """The host was forced down meanwhile, so it received no command to drop the replacement."""
-    order_here(source, ARRIVE, 2, answers=set_aside(source))
-    order_here(source, RETURN, 1)
+    execute_here(source, ARRIVE, 2, answers=set_aside(source))
+    execute_here(source, RETURN, 1)
     assert (source.domains(), source.power(), aside(source)) == ({UUID: 1}, RUNNING, False)

@@ -14,26 +14,30 @@ from oslo_policy import policy
 
 from nova_lite.policies import (  # noqa: F401 each import adds rules
     aggregates,
+    availability_zone,
     base,
     consoles,
     extensions,
     flavors,
     floating_ips,
     hosts,
+    hypervisors,
     identity,
     image_service,
     images,
     instance_actions,
     keypairs,
     network_service,
-    proxies,
+    networks,
     quotas,
     security_groups,
     server_external_events,
     server_groups,
     servers,
+    services,
     usage,
     volume_service,
+    volumes,
 )
 
 

@@ -9,7 +9,7 @@ from nova_lite.api.compute import view_helpers
 from nova_lite.api.compute.services import state
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.objects import AvailabilityZone
-from nova_lite.policies import hosts as policies
+from nova_lite.policies import availability_zone as policies
 
 #: The zone of the control plane's hosts. Only admins see it.
 INTERNAL = "internal"
@@ -23,13 +23,13 @@ class AvailabilityZones(Extension):
         Route("GET", "/os-availability-zone/detail", "detail"),
     )
 
-    @declares(policies.ZONES_LIST, query=t.NO_PARAMETERS, response="availabilityZoneInfo")
+    @declares(policies.LIST, query=t.NO_PARAMETERS, response="availabilityZoneInfo")
     def index(self, req: Request) -> Response:
         zones = self.conductor.availability_zone_list(req.context)
         shown = [_view(zone, with_hosts=False) for zone in zones if zone.name != INTERNAL]
         return Response({"availabilityZoneInfo": shown})
 
-    @declares(policies.ZONES_DETAIL, query=t.NO_PARAMETERS, response="availabilityZoneInfo")
+    @declares(policies.DETAIL, query=t.NO_PARAMETERS, response="availabilityZoneInfo")
     def detail(self, req: Request) -> Response:
         zones = self.conductor.availability_zone_list(req.context)
         return Response({"availabilityZoneInfo": [_view(zone, with_hosts=True) for zone in zones]})

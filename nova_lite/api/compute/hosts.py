@@ -27,7 +27,7 @@ HOST_UPDATE_BODY = t.strict(
 
 _LAST = Change.NO_HOSTS - 1
 _PATH = "/os-hosts"
-_SWITCHES = {"startup": policies.HOSTS_START, "shutdown": policies.HOSTS_SHUTDOWN, "reboot": policies.HOSTS_REBOOT}
+_SWITCHES = {"startup": policies.START, "shutdown": policies.SHUTDOWN, "reboot": policies.REBOOT}
 
 _INSTEAD = " `openstack compute service set --disable` keeps new servers away."
 
@@ -45,7 +45,7 @@ class Hosts(Extension):
         ),
     )
 
-    @declares(policies.HOSTS_LIST, query=HOSTS_QUERY, response="hosts")
+    @declares(policies.LIST, query=HOSTS_QUERY, response="hosts")
     def index(self, req: Request) -> Response:
         zone = req.query.one("zone")
         services = self.conductor.service_list(req.context, None, None)
@@ -53,14 +53,14 @@ class Hosts(Extension):
             {"hosts": [_short_view(item) for item in services if not zone or item.availability_zone == zone]}
         )
 
-    @declares(policies.HOSTS_SHOW, query=t.NO_PARAMETERS, response="host")
+    @declares(policies.SHOW, query=t.NO_PARAMETERS, response="host")
     def show(self, req: Request, id: str) -> Response:
         nodes = self._nodes(req, id)
         filters = InstanceFilters(host=id, with_user_data=False)
         instances = self.conductor.instance_list(req.context, filters, None, None, ["created_at"], ["asc"])
         return Response({"host": _resources_view(id, nodes, instances)})
 
-    @declares(policies.HOSTS_UPDATE, body=HOST_UPDATE_BODY, response=("host", "status"))
+    @declares(policies.UPDATE, body=HOST_UPDATE_BODY, response=("host", "status"))
     def update(self, req: Request, id: str) -> Response:
         """Enable or disable a host. Maintenance mode, which would move its servers away, is not supported."""
         service = self._service(req, id)

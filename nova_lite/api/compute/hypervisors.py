@@ -15,7 +15,7 @@ from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import Extension, Query, Request, Response, Route, declares
 from nova_lite.base import cpu_sets, exceptions
 from nova_lite.objects import ComputeNode, Instance, InstanceFilters
-from nova_lite.policies import hosts as policies
+from nova_lite.policies import hypervisors as policies
 
 # --- schemas
 
@@ -54,23 +54,23 @@ class Hypervisors(Extension):
         Route("GET", _PATH + "/{id}/servers", "servers", until=_BEFORE_UUIDS),
     )
 
-    @declares(policies.HYPERVISORS_LIST, query=HYPERVISORS_QUERY, response="hypervisors")
+    @declares(policies.LIST, query=HYPERVISORS_QUERY, response="hypervisors")
     def index(self, req: Request) -> Response:
         nodes, servers, links = self._list(req)
         return Response({"hypervisors": [_short_view(req, node, servers) for node in nodes], **links})
 
-    @declares(policies.HYPERVISORS_DETAIL, query=HYPERVISORS_QUERY, response="hypervisors")
+    @declares(policies.DETAIL, query=HYPERVISORS_QUERY, response="hypervisors")
     def detail(self, req: Request) -> Response:
         nodes, servers, links = self._list(req)
         return Response({"hypervisors": [_detail_view(req, node, servers) for node in nodes], **links})
 
-    @declares(policies.HYPERVISORS_SHOW, query=HYPERVISOR_QUERY, response="hypervisor")
+    @declares(policies.SHOW, query=HYPERVISOR_QUERY, response="hypervisor")
     def show(self, req: Request, id: str) -> Response:
         node = self._get(req, id)
         servers = self._servers(req) if _with_servers(req.query) else None
         return Response({"hypervisor": _detail_view(req, node, servers)})
 
-    @declares(policies.HYPERVISORS_UPTIME, query=t.NO_PARAMETERS, response="hypervisor")
+    @declares(policies.UPTIME, query=t.NO_PARAMETERS, response="hypervisor")
     def uptime(self, req: Request, id: str) -> Response:
         node = self._get(req, id)
         if not _is_up(node):
@@ -79,17 +79,17 @@ class Hypervisors(Extension):
             raise exceptions.NotImplementedByDriver(operation="uptime")
         return Response({"hypervisor": _short_view(req, node, None) | {"uptime": node.inventory.uptime}})
 
-    @declares(policies.HYPERVISORS_STATISTICS, query=t.NO_PARAMETERS, response="hypervisor_statistics")
+    @declares(policies.STATISTICS, query=t.NO_PARAMETERS, response="hypervisor_statistics")
     def statistics(self, req: Request) -> Response:
         nodes = self.conductor.compute_node_list(req.context, None, None, None)
         return Response({"hypervisor_statistics": _statistics_view(nodes)})
 
-    @declares(policies.HYPERVISORS_SEARCH, response="hypervisors")
+    @declares(policies.SEARCH, response="hypervisors")
     def search(self, req: Request, id: str) -> Response:
         nodes = self._matching(req, id)
         return Response({"hypervisors": [_short_view(req, node, None) for node in nodes]})
 
-    @declares(policies.HYPERVISORS_SERVERS, response="hypervisors")
+    @declares(policies.SERVERS, response="hypervisors")
     def servers(self, req: Request, id: str) -> Response:
         nodes, servers = self._matching(req, id), self._servers(req)
         return Response({"hypervisors": [_short_view(req, node, servers) for node in nodes]})

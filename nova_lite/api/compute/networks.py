@@ -9,7 +9,7 @@ from nova_lite.api.http.microversions import LAST_WITH_PROXIES
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import Network, ipv6
-from nova_lite.policies import proxies as policies
+from nova_lite.policies import networks as policies
 
 
 class Networks(Extension):
@@ -20,12 +20,12 @@ class Networks(Extension):
         Route("GET", "/os-networks/{id}", "show", until=LAST_WITH_PROXIES),
     )
 
-    @declares(policies.NETWORKS_LIST, response="networks")
+    @declares(policies.LIST, response="networks")
     def index(self, req: Request) -> Response:
         networks = self.conductor.network_list(req.context)
         return Response({"networks": [_view(req, network) for network in networks]})
 
-    @declares(policies.NETWORKS_SHOW, response="network")
+    @declares(policies.SHOW, response="network")
     def show(self, req: Request, id: str) -> Response:
         return Response({"network": _view(req, _find(self.conductor.network_list(req.context), id))})
 

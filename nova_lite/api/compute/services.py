@@ -13,7 +13,7 @@ from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import Service
-from nova_lite.policies import hosts as policies
+from nova_lite.policies import services as policies
 
 # --- schemas
 
@@ -56,39 +56,39 @@ class Services(Extension):
         Route("DELETE", "/os-services/{id}", "delete"),
     )
 
-    @declares(policies.SERVICES_LIST, query=SERVICES_QUERY, response="services")
+    @declares(policies.LIST, query=SERVICES_QUERY, response="services")
     def index(self, req: Request) -> Response:
         services = self.conductor.service_list(req.context, req.query.one("host"), req.query.one("binary"))
         return Response({"services": [_view(req, service) for service in services]})
 
-    @declares(policies.SERVICES_UPDATE, body=SERVICE_SWITCH_BODY, response="service")
+    @declares(policies.UPDATE, body=SERVICE_SWITCH_BODY, response="service")
     def enable(self, req: Request) -> Response:
         self._update_named(req, {"disabled": False, "disabled_reason": None})
         return Response({"service": {**req.data, "status": "enabled"}})
 
-    @declares(policies.SERVICES_UPDATE, body=SERVICE_SWITCH_BODY, response="service")
+    @declares(policies.UPDATE, body=SERVICE_SWITCH_BODY, response="service")
     def disable(self, req: Request) -> Response:
         self._update_named(req, {"disabled": True, "disabled_reason": None})
         return Response({"service": {**req.data, "status": "disabled"}})
 
-    @declares(policies.SERVICES_UPDATE, body=SERVICE_DISABLE_WITH_REASON_BODY, response="service")
+    @declares(policies.UPDATE, body=SERVICE_DISABLE_WITH_REASON_BODY, response="service")
     def disable_with_reason(self, req: Request) -> Response:
         self._update_named(req, {"disabled": True, "disabled_reason": req.data["disabled_reason"]})
         return Response({"service": {**req.data, "status": "disabled"}})
 
-    @declares(policies.SERVICES_UPDATE, body=SERVICE_FORCE_DOWN_BODY, response="service")
+    @declares(policies.UPDATE, body=SERVICE_FORCE_DOWN_BODY, response="service")
     def force_down(self, req: Request) -> Response:
         forced_down = strutils.bool_from_string(req.data["forced_down"], strict=True)
         self._update_named(req, {"forced_down": forced_down})
         return Response({"service": {**req.data, "forced_down": forced_down}})
 
-    @declares(policies.SERVICES_UPDATE, body=SERVICE_UPDATE_BODY, response="service")
+    @declares(policies.UPDATE, body=SERVICE_UPDATE_BODY, response="service")
     def update(self, req: Request, id: str) -> Response:
         _check_uuid(id)
         service = self.conductor.service_update(req.context, id, _changes(req.data))
         return Response({"service": _view(req, service)})
 
-    @declares(policies.SERVICES_DELETE, status=204)
+    @declares(policies.DELETE, status=204)
     def delete(self, req: Request, id: str) -> Response:
         if req.has(Change.UUIDS_OF_SERVICES):
             _check_uuid(id)

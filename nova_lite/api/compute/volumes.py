@@ -19,7 +19,7 @@ from nova_lite.api.http.microversions import LAST_WITH_PROXIES, Change
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import Volume, VolumeFilters, VolumeSnapshot
-from nova_lite.policies import proxies as policies
+from nova_lite.policies import volumes as policies
 
 # --- schemas
 
@@ -80,11 +80,11 @@ class Volumes(Extension):
         Route("DELETE", "/os-snapshots/{id}", "delete_snapshot", until=LAST_WITH_PROXIES),
     )
 
-    @declares(policies.VOLUMES_LIST, query=t.OFFSET_PAGING, response="volumes")
+    @declares(policies.LIST, query=t.OFFSET_PAGING, response="volumes")
     def index(self, req: Request) -> Response:
         return self._volumes(req)
 
-    @declares(policies.VOLUMES_DETAIL, query=t.OFFSET_PAGING, response="volumes")
+    @declares(policies.DETAIL, query=t.OFFSET_PAGING, response="volumes")
     def detail(self, req: Request) -> Response:
         return self._volumes(req)
 
@@ -93,13 +93,13 @@ class Volumes(Extension):
         volumes = self.conductor.volume_list(req.context, filters, None, None, [], [], 0)
         return Response({"volumes": [_volume_view(volume) for volume in _page(req, volumes)]})
 
-    @declares(policies.VOLUMES_SHOW, response="volume")
+    @declares(policies.SHOW, response="volume")
     def show(self, req: Request, id: str) -> Response:
         return Response(
             {"volume": _volume_view(self.conductor.volume_get(req.context, _id(id, exceptions.VolumeNotFound)))}
         )
 
-    @declares(policies.VOLUMES_CREATE, body=CREATE_BODY, response="volume")
+    @declares(policies.CREATE, body=CREATE_BODY, response="volume")
     def create(self, req: Request) -> Response:
         body = req.data["volume"]
         kind = self.conf.volume.default_type
@@ -122,7 +122,7 @@ class Volumes(Extension):
         created = self.conductor.volume_create(req.context, volume, {})
         return Response({"volume": _volume_view(created)}, headers={"Location": req.link("os-volumes", created.id)})
 
-    @declares(policies.VOLUMES_DELETE, status=202)
+    @declares(policies.DELETE, status=202)
     def delete(self, req: Request, id: str) -> Response:
         self.conductor.volume_delete(req.context, _id(id, exceptions.VolumeNotFound))
         return Response(status=202)

@@ -51,10 +51,10 @@ EXPECTED = {
     policies.flavors.SPECS_INDEX: (True, True, True),
     policies.flavors.SPECS_CREATE: (True, False, False),
     policies.keypairs.CREATE: (True, True, True),
-    policies.hosts.SERVICES_LIST: (True, False, False),
-    policies.hosts.HYPERVISORS_LIST: (True, False, False),
-    policies.hosts.ZONES_LIST: (True, True, True),
-    policies.hosts.ZONES_DETAIL: (True, False, False),
+    policies.services.LIST: (True, False, False),
+    policies.hypervisors.LIST: (True, False, False),
+    policies.availability_zone.LIST: (True, True, True),
+    policies.availability_zone.DETAIL: (True, False, False),
     policies.instance_actions.SHOW: (True, True, True),
     policies.instance_actions.EVENTS: (True, False, False),
     policies.quotas.LIMITS: (True, True, True),
@@ -77,7 +77,7 @@ def test_rules_refuse_other_projects_and_users(policy: Policy) -> None:
 
 def test_refusal_names_the_rule(policy: Policy) -> None:
     with pytest.raises(exceptions.PolicyNotAuthorized) as raised:
-        policy.authorize(context("member"), policies.hosts.HYPERVISORS_LIST)
+        policy.authorize(context("member"), policies.hypervisors.LIST)
     assert raised.value.message == "Policy doesn't allow os_compute_api:os-hypervisors:list to be performed."
 
 
@@ -88,8 +88,8 @@ def write_policy(tmp_path: Path, text: str) -> Any:
 
 
 def test_operator_can_override_a_rule(tmp_path: Path) -> None:
-    policy = Policy(write_policy(tmp_path, f'"{policies.hosts.HYPERVISORS_LIST}": "role:reader"\n'))
-    assert policy.allows(context("reader"), policies.hosts.HYPERVISORS_LIST)
+    policy = Policy(write_policy(tmp_path, f'"{policies.hypervisors.LIST}": "role:reader"\n'))
+    assert policy.allows(context("reader"), policies.hypervisors.LIST)
 
 
 def test_changed_policy_file_takes_effect_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from nova_lite.base import exceptions, failpoints, metrics
+from nova_lite.base.batching import send_isolated
 from nova_lite.db.errors import is_away
 from nova_lite.objects import HostState
 
@@ -261,22 +262,20 @@ class Database:
 
         The first failure is raised after the last item. An unreachable database is not retried item by item.
         """
-        try:
-            return self.write(func, items)
-        except Exception as error:
-            if len(items) < 2 or isinstance(translate(error), exceptions.DatabaseUnavailable):
-                raise
-            LOG.info("What came together is written one by one: %s", " ".join(str(error).split()))
-        done: list[T] = []
+
+        def send(batch: list[Q]) -> list[tuple[T]]:
+            return [(result,) for result in self.write(func, batch)]  # a result may be an exception itself
+
+        results: list[T] = []
         failures: list[Exception] = []
-        for item in items:
-            try:
-                done += self.write(func, [item])
-            except Exception as error:
-                failures.append(error)
+        for outcome in send_isolated(send, items, is_isolated):
+            if isinstance(outcome, Exception):
+                failures.append(outcome)
+            else:
+                results.append(outcome[0])
         if failures:
             raise failures[0]
-        return done
+        return results
 
     def write_once_more(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `write`, and run it once more if a concurrent writer took the same unique key. The second run reads the
@@ -467,6 +466,11 @@ def unavailable(error: Exception) -> exceptions.DatabaseUnavailable:
     cause = getattr(error, "orig", None) or error
     LOG.warning("The database is unavailable: %s", " ".join(str(cause).split()))
     return exceptions.DatabaseUnavailable()
+
+
+def is_isolated(error: Exception) -> bool:
+    """Check whether the error may come from one item of a batch, and not from a database that is unavailable."""
+    return not isinstance(translate(error), exceptions.DatabaseUnavailable)
 
 
 def translate(error: Exception) -> Exception:

@@ -13,11 +13,10 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from nova_lite.base import exceptions
 from nova_lite.base.batching import Batcher, BatchLimits, ResponseFuture, send_isolated
 from nova_lite.base.context import RequestContext
 from nova_lite.db import security_groups
-from nova_lite.db.engine import Database, translate
+from nova_lite.db.engine import Database, is_isolated
 from nova_lite.db.security_groups import FilterQuestion
 from nova_lite.objects import PortFilters
 
@@ -33,7 +32,7 @@ class FilterQueries:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._batcher: Batcher[FilterQuestion, PortFilters] = Batcher(self._read, LIMITS, _concerns_one_host)
+        self._batcher: Batcher[FilterQuestion, PortFilters] = Batcher(self._read, LIMITS, is_isolated)
         #: Monotonic time of each host's last query.
         self._last_queries: dict[str, float] = {}
 
@@ -56,7 +55,7 @@ class FilterQueries:
             if self._last_queries.get(host, since) > since
         ]
         try:
-            results = send_isolated(self._read, queries, _concerns_one_host)
+            results = send_isolated(self._read, queries, is_isolated)
         except Exception as error:  # the database is away
             LOG.info("%d hosts have to send a query for their packet filter rules: %s", len(queries), error)
             return {}
@@ -65,8 +64,3 @@ class FilterQueries:
 
     def _read(self, queries: list[FilterQuestion]) -> Sequence[PortFilters]:
         return self._db.read(security_groups.filters_together, queries)
-
-
-def _concerns_one_host(error: Exception) -> bool:
-    """Check whether the error may come from one host's corrupt rows, and not from a database that is away."""
-    return not isinstance(translate(error), exceptions.DatabaseUnavailable)

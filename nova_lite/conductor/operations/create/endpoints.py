@@ -15,7 +15,7 @@ from nova_lite.conductor.operations.create.incoming import IncomingCreate, find_
 from nova_lite.conductor.operations.create.load import Loader
 from nova_lite.conductor.operations.create.validate import validate
 from nova_lite.conductor.operations.create.write import Accepted, write
-from nova_lite.db.engine import Database, UnitOfWork, translate
+from nova_lite.db.engine import Database, UnitOfWork, is_isolated
 from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod, ResolvedNetworks
 from nova_lite.objects import BatchedCreate, CreateRequest, CreateResult
 
@@ -90,10 +90,10 @@ class CreateEndpoints:
         if len({create.seed for create in creates}) < len(creates):
             # A request that came twice has to find the instances of its first transaction.
             return [self._accept_one(create) for create in creates]
-        return send_isolated(self._accept_batch, creates, _concerns_one_create)
+        return send_isolated(self._accept_batch, creates, is_isolated)
 
     def _accept_one(self, create: IncomingCreate) -> CreateResult | Exception:
-        (result,) = send_isolated(self._accept_batch, [create], _concerns_one_create)
+        (result,) = send_isolated(self._accept_batch, [create], is_isolated)
         return result
 
     def _accept_batch(self, creates: list[IncomingCreate]) -> list[CreateResult]:
@@ -121,8 +121,3 @@ class CreateEndpoints:
         requests = list(itertools.chain.from_iterable(map(operator.attrgetter("placement_requests"), accepted)))
         if requests and self.dispatcher is not None:
             self.dispatcher.add(requests)
-
-
-def _concerns_one_create(error: Exception) -> bool:
-    """Check whether the error may come from one create of a batch, and not from a database that is away."""
-    return not isinstance(translate(error), exceptions.DatabaseUnavailable)

@@ -2,6 +2,7 @@
 
 - `exceptions`: every error that nova_lite raises on purpose, one module per subject
 - `batching`: the primitive that combines concurrent requests into batches
+- `futures`: responses that come later
 - `concurrency`: eventlet or native threads; the only module that knows about eventlet
 - `context`: the caller of a request, and its project
 - `metrics`: counters, histograms and gauges for Prometheus

@@ -12,8 +12,8 @@ from typing import Any
 import oslo_messaging as messaging
 
 from nova_lite.base import exceptions, failpoints, metrics
-from nova_lite.base.batching import ResponseFuture
 from nova_lite.base.context import RequestContext
+from nova_lite.base.futures import ResponseFuture
 from nova_lite.rpc.admission import Priority
 from nova_lite.rpc.client import ECHO, to_plain, to_typed
 from nova_lite.rpc.contract import Method, contract_of

@@ -16,8 +16,8 @@ from oslo_config import cfg
 from oslo_messaging._drivers import common
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import wait_for
 from nova_lite.base.context import RequestContext
+from nova_lite.base.futures import wait_for
 from nova_lite.rpc.client import Message, to_typed
 from nova_lite.rpc.contract import speaks
 from nova_lite.rpc.endpoint import Endpoint

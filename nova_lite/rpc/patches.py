@@ -35,7 +35,7 @@ from kombu.messaging import Producer
 from oslo_messaging._drivers import amqpdriver, common, impl_rabbit
 
 from nova_lite.base import concurrency, exceptions
-from nova_lite.base.batching import ResponseFuture
+from nova_lite.base.futures import ResponseFuture
 from nova_lite.rpc.keys import COMPUTE
 from nova_lite.rpc.signing import SENDER
 

@@ -34,7 +34,7 @@ from oslo_config import cfg
 from oslo_messaging._drivers import common
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import ResponseFuture, wait_for
+from nova_lite.base.futures import ResponseFuture, wait_for
 from nova_lite.rpc import keys
 from nova_lite.rpc.client import ECHO, Message, to_typed
 from nova_lite.rpc.endpoint import Endpoint

@@ -13,8 +13,9 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from nova_lite.base.batching import Batcher, BatchLimits, ResponseFuture, send_isolated
+from nova_lite.base.batching import Batcher, BatchLimits, send_isolated
 from nova_lite.base.context import RequestContext
+from nova_lite.base.futures import ResponseFuture
 from nova_lite.db import security_groups
 from nova_lite.db.engine import Database, is_isolated
 from nova_lite.db.security_groups import FilterQuestion

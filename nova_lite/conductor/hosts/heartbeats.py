@@ -17,8 +17,9 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import Batcher, BatchLimits, ResponseFuture
+from nova_lite.base.batching import Batcher, BatchLimits
 from nova_lite.base.context import RequestContext
+from nova_lite.base.futures import ResponseFuture
 from nova_lite.db import hosts, instances
 from nova_lite.db.engine import Database, translate
 from nova_lite.objects import HostReport

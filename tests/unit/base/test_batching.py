@@ -1,4 +1,4 @@
-"""`Batcher`: which requests share a batch, when a batch is sent, who gets which response. `ResponseFuture`."""
+"""`Batcher`: which requests share a batch, when a batch is sent, who gets which response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import Batcher, BatchLimits, ResponseFuture, send_isolated, wait_for
+from nova_lite.base.batching import Batcher, BatchLimits, send_isolated
+from nova_lite.base.futures import ResponseFuture, wait_for
 
 DEADLINE = 30.0
 
@@ -400,63 +401,3 @@ def test_send_isolated_failed_batch_is_logged(caplog: pytest.LogCaptureFixture, 
     ((_, logged, message),) = caplog.record_tuples
     assert logged == level
     assert message.startswith("A batch of 2 requests failed and is retried one by one: ")
-
-
-# --- ResponseFuture
-
-
-def returns(value: int) -> Callable[[], int]:
-    return lambda: value
-
-
-def fails() -> int:
-    raise LookupError("there is none")
-
-
-@pytest.mark.parametrize("delivered_first", [True, False])
-def test_future_callback_is_called_once(delivered_first: bool) -> None:
-    future: ResponseFuture[int] = ResponseFuture()
-    results: list[int] = []
-    if delivered_first:
-        future.set_result(returns(3))
-    future.add_callback(lambda get: results.append(get()))
-    if not delivered_first:
-        assert not results
-        future.set_result(returns(3))
-    assert results == [3]
-
-
-@pytest.mark.parametrize("delivered_first", [True, False])
-def test_future_map_changes_result_or_error(delivered_first: bool) -> None:
-    def describe(get: Callable[[], int]) -> str:
-        try:
-            return f"{get()}"
-        except LookupError as error:
-            return str(error)
-
-    for get, expected in ((returns(4), "4"), (fails, "there is none")):
-        future: ResponseFuture[int] = ResponseFuture()
-        if delivered_first:
-            future.set_result(get)
-        mapped = future.map(describe)
-        if not delivered_first:
-            future.set_result(get)
-        assert mapped.result() == expected
-
-
-def test_future_map_passes_an_error_on() -> None:
-    future: ResponseFuture[int] = ResponseFuture()
-    future.set_result(fails)
-    with pytest.raises(LookupError):
-        future.map(lambda get: get()).result()
-
-
-def test_wait_for_blocks_until_the_future_is_delivered(pool: ThreadPoolExecutor) -> None:
-    future: ResponseFuture[int] = ResponseFuture()
-    waiting = pool.submit(wait_for, future)
-    future.set_result(returns(5))
-    assert waiting.result(DEADLINE) == 5
-
-
-def test_wait_for_returns_a_response_immediately() -> None:
-    assert wait_for(6) == 6

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.base.batching import wait_for
+from nova_lite.base.futures import wait_for
 from nova_lite.conductor.hosts import filter_queries
 from nova_lite.conductor.hosts.filter_queries import FilterQueries
 from nova_lite.conductor.rpcapi import ConductorRPC

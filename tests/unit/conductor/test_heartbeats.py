@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import wait_for
+from nova_lite.base.futures import wait_for
 from nova_lite.conductor.hosts import heartbeats
 from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.db import compute_nodes, hosts, models, services

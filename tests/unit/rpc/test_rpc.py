@@ -16,8 +16,8 @@ from oslo_config import cfg
 from nova_lite import conf as configuration
 from nova_lite import objects, rpc
 from nova_lite.base import exceptions
-from nova_lite.base.batching import ResponseFuture
 from nova_lite.base.context import RequestContext
+from nova_lite.base.futures import ResponseFuture
 from nova_lite.conf.libraries import PREFETCH
 from nova_lite.rpc.transport import ContextSerializer
 

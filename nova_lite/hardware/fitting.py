@@ -145,10 +145,10 @@ def _dedicated(
 
 def _cores(cell: NUMACell) -> list[tuple[int, ...]]:
     """Return the cell's CPUs by core. The threads of a core are in order."""
-    found = [tuple(sorted(cpu_sets.parse(core))) for core in cell.siblings]
-    known = {cpu for core in found for cpu in core}
+    cores = [tuple(sorted(cpu_sets.parse(core))) for core in cell.siblings]
+    known = {cpu for core in cores for cpu in core}
     alone = (cpu_sets.parse(cell.dedicated_cpus) | cpu_sets.parse(cell.shared_cpus)) - known
-    return sorted([*found, *((cpu,) for cpu in alone)])
+    return sorted([*cores, *((cpu,) for cpu in alone)])
 
 
 def _threads(cores: Iterable[tuple[int, ...]], count: int) -> list[int] | None:

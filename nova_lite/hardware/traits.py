@@ -70,16 +70,16 @@ def of_bus(bus: str) -> str:
 
 def required_by(hardware: Hardware) -> set[str]:
     """Return the traits that a host must have for this hardware, besides the traits that flavor and image name."""
-    found = set()
+    traits = set()
     if hardware.uefi:
-        found.add(UEFI)
+        traits.add(UEFI)
     if hardware.secure_boot == guest.REQUIRED:
-        found.add(SECURE_BOOT)
+        traits.add(SECURE_BOOT)
     if hardware.maxphysaddr_mode:
-        found.add(ADDRESSES[hardware.maxphysaddr_mode])
+        traits.add(ADDRESSES[hardware.maxphysaddr_mode])
     if hardware.video_model:
-        found.add(of_video(hardware.video_model))
-    return found
+        traits.add(of_video(hardware.video_model))
+    return traits
 
 
 #: All traits that `required_by` can return. Drivers that emulate no hardware report all of them.

@@ -49,15 +49,15 @@ def check(path: str, disk_format: str, image_id: str = "") -> None:
 
     Raises `ImageUnacceptable` or OSError.
     """
-    found = _inspect(path, image_id or path)
+    inspectors = _inspect(path, image_id or path)
     expected = _CONTENTS.get(disk_format, frozenset())
-    unexpected = sorted({str(inspector) for inspector in found} - expected)
+    unexpected = sorted({str(inspector) for inspector in inspectors} - expected)
     if unexpected:
         actual = f"it is {', '.join(unexpected)}" if unexpected != ["raw"] else "its content is something else"
         raise exceptions.ImageUnacceptable(
             image_id=image_id or path, reason=f"it was declared as {disk_format or 'nothing'}, and {actual}"
         )
-    for inspector in found:
+    for inspector in inspectors:
         if str(inspector) not in _PLAIN:
             _check_safe(inspector, image_id or path)
     _check_head(path, disk_format, image_id or path)

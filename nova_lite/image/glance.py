@@ -58,8 +58,8 @@ class GlanceImages(ImageBackend):
 
     def list_images(self, context: RequestContext, name: str | None) -> list[Image]:
         query: dict[str, Any] = {"limit": PAGE} | ({} if name is None else {"name": name})
-        found = [image_of(body) for body in self._client.pages(_token(context), query)]
-        return [image for image in found if name in (None, image.name)]
+        images = [image_of(body) for body in self._client.pages(_token(context), query)]
+        return [image for image in images if name in (None, image.name)]
 
     def get(self, context: RequestContext, image_id: str) -> Image:
         response = self._client.request(_token(context), "GET", _path(image_id))
@@ -81,15 +81,15 @@ class GlanceImages(ImageBackend):
             raise _refusal(response, image_id)
 
     def describe(self, context: RequestContext, image_ids: Sequence[str]) -> dict[str, Image]:
-        found = {}
+        images = {}
         for image_id in image_ids:
             try:
-                image = found[image_id] = self.get(context, image_id)
+                image = images[image_id] = self.get(context, image_id)
             except exceptions.ImageNotFound as error:
                 raise exceptions.ImageUnavailable() from error
             for part, part_id in image.boot_parts():
-                found[part_id] = self._part(context, image, part, part_id)
-        return found
+                images[part_id] = self._part(context, image, part, part_id)
+        return images
 
     def _part(self, context: RequestContext, image: Image, part: str, part_id: str) -> Image:
         try:
@@ -188,8 +188,8 @@ class GlanceImages(ImageBackend):
     def rotate(self, call: ImageCall) -> None:
         query = {"limit": PAGE, "sort": "created_at:desc", "owner": call.project_id or ""}
         query |= {"instance_uuid": call.instance_uuid, "backup_type": call.backup_type, "image_type": "backup"}
-        found = [image_of(body) for body in self._client.pages(None, query)]
-        for image in found[call.rotation :]:
+        backups = [image_of(body) for body in self._client.pages(None, query)]
+        for image in backups[call.rotation :]:
             response = self._client.own("DELETE", _path(image.id))
             if response.status_code not in (204, 404):
                 LOG.warning("Backup %s could not be deleted: Glance returned %d", image.id, response.status_code)

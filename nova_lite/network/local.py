@@ -174,15 +174,15 @@ def free_address(store: NetworkStore, network: Network, rng: random.Random) -> s
     serve later calls of the same transaction. Random addresses seldom collide between conductors, and a released
     address is seldom used again at once.
     """
-    found = store.free.setdefault(network.id, [])
-    if found:
-        return found.pop()
+    addresses = store.free.setdefault(network.id, [])
+    if addresses:
+        return addresses.pop()
     pool = AddressPool(network)
     sample = pool.sample(SAMPLE, rng)
     taken = store.taken(network.id, sample) if sample else set()
-    found += [address for address in sample if address not in taken]
-    if found:
-        return found.pop()
+    addresses += [address for address in sample if address not in taken]
+    if addresses:
+        return addresses.pop()
     taken = store.taken(network.id)
     free = next((address for address in pool.all() if address not in taken), None)
     if free is None:

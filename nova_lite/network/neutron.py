@@ -153,28 +153,30 @@ def _request(session: NeutronSession, context: RequestContext, request: NetworkR
 
 def _only_network(session: NeutronSession, context: RequestContext) -> Body | None:
     """Return the only network that the project can use, or None. Raises `NetworkAmbiguous`."""
-    found = [network for network in _networks(session, context) if not network["router:external"] or network["shared"]]
-    if len(found) > 1:
+    networks = [
+        network for network in _networks(session, context) if not network["router:external"] or network["shared"]
+    ]
+    if len(networks) > 1:
         raise exceptions.NetworkAmbiguous()
-    return found[0] if found else None
+    return networks[0] if networks else None
 
 
 def _networks(session: NeutronSession, context: RequestContext) -> list[Body]:
     """Return the project's own networks, the shared ones, and the ones shared with this project."""
     project_id = context.project_id or ""
-    found = session.list("networks", project_id=project_id) + session.list("networks", shared="true")
+    networks = session.list("networks", project_id=project_id) + session.list("networks", shared="true")
     granted = _granted_networks(session, project_id)
-    found += session.list("networks", id=granted) if granted else []
-    return list({network["id"]: network for network in found}.values())
+    networks += session.list("networks", id=granted) if granted else []
+    return list({network["id"]: network for network in networks}.values())
 
 
 def _visible_networks(session: NeutronSession, call: NetworkCall) -> list[Network]:
     """Return the networks with a subnet, whose first subnet gives the range of addresses."""
-    found = [network for network in _networks(session, call.context) if network["subnets"]]
-    subnets = _by_id(session, "subnets", (network["subnets"][0] for network in found))
+    networks = [network for network in _networks(session, call.context) if network["subnets"]]
+    subnets = _by_id(session, "subnets", (network["subnets"][0] for network in networks))
     return [
         _network(network, subnets[network["subnets"][0]])
-        for network in sorted(found, key=lambda network: str(network["name"]))
+        for network in sorted(networks, key=lambda network: str(network["name"]))
         if network["subnets"][0] in subnets
     ]
 
@@ -239,12 +241,12 @@ def _group(session: NeutronSession, project_id: str, reference: str) -> Body:
     """Return the project's security group with this name or id."""
     groups = session.list("security_groups", project_id=project_id, fields=["id", "name"])
     by_id = [group for group in groups if group["id"] == reference]
-    found = by_id or [group for group in groups if group["name"] == reference]
-    if not found:
+    matches = by_id or [group for group in groups if group["name"] == reference]
+    if not matches:
         raise exceptions.SecurityGroupUnavailable(name=reference)
-    if len(found) > 1:
+    if len(matches) > 1:
         raise exceptions.SecurityGroupAmbiguous(name=reference)
-    return found[0]
+    return matches[0]
 
 
 # --- ports of an instance
@@ -295,9 +297,9 @@ def _detach(session: NeutronSession, call: NetworkCall) -> None:
         return
     assert not isinstance(call.networks, str)
     of_users = {request.port_id for request in call.networks}
-    made = {mac_of(call.instance_uuid, call.key, attempt) for attempt in range(MAC_ATTEMPTS)}
+    own_addresses = {mac_of(call.instance_uuid, call.key, attempt) for attempt in range(MAC_ATTEMPTS)}
     for port in _ports_of(session, call):
-        if port["id"] in of_users or (port["mac_address"] in made and not of_users):
+        if port["id"] in of_users or (port["mac_address"] in own_addresses and not of_users):
             _release(session, port["id"], bool(of_users))
 
 
@@ -362,9 +364,9 @@ def _port_for(
         return _assign(session, call, request.port_id)
     for attempt in range(MAC_ATTEMPTS):
         mac_address = mac_of(call.instance_uuid, key, attempt)
-        found = ports.get(mac_address)
-        if found is not None:
-            return found if found["binding:host_id"] == call.host else _bind(session, call, found)
+        port = ports.get(mac_address)
+        if port is not None:
+            return port if port["binding:host_id"] == call.host else _bind(session, call, port)
         try:
             return session.create("port", _new_port(call, request, mac_address))
         except NeutronRefusal as error:

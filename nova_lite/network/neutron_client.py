@@ -90,28 +90,28 @@ class NeutronSession:
     def list(self, what: str, **query: Any) -> list[dict[str, Any]]:
         """List resources. ``what``: key of the response, in the plural. A list in the query means any of it."""
         path = what.replace("_", "-")
-        found: list[dict[str, Any]] = self._request("GET", path, params=query)[what]
-        return found
+        items: list[dict[str, Any]] = self._request("GET", path, params=query)[what]
+        return items
 
     def get(self, what: str, id: str) -> dict[str, Any] | None:
         """Return a resource, or None if it does not exist."""
         try:
-            found: dict[str, Any] = self._request("GET", f"{what}s/{id}")[what]
+            item: dict[str, Any] = self._request("GET", f"{what}s/{id}")[what]
         except NeutronRefusal as error:
             if error.status == 404:
                 return None
             raise
-        return found
+        return item
 
     def create(self, what: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        made: dict[str, Any] = self._request("POST", f"{what}s", json={what: values})[what]
-        return made
+        created: dict[str, Any] = self._request("POST", f"{what}s", json={what: values})[what]
+        return created
 
     def update(self, what: str, id: str, values: Mapping[str, Any], revision: int | None = None) -> dict[str, Any]:
         """Update a resource. With a ``revision``, Neutron refuses (412) if the resource has another one."""
         headers = {} if revision is None else {"If-Match": f"revision_number={revision}"}
-        made: dict[str, Any] = self._request("PUT", f"{what}s/{id}", json={what: values}, headers=headers)[what]
-        return made
+        updated: dict[str, Any] = self._request("PUT", f"{what}s/{id}", json={what: values}, headers=headers)[what]
+        return updated
 
     def delete(self, what: str, id: str) -> None:
         """Delete a resource. Does nothing if it does not exist."""

@@ -111,8 +111,8 @@ class CinderClient:
     def find_made(self, made_for: str) -> str | None:
         """Return the id of the volume that was made for this block device, or None."""
         query = {"all_tenants": "1", "metadata": str({MADE_FOR: made_for})}
-        found = self._own("GET", f"/volumes/detail?{urlencode(query)}")["volumes"]
-        matches = [volume for volume in found if (volume.get("metadata") or {}).get(MADE_FOR) == made_for]
+        volumes = self._own("GET", f"/volumes/detail?{urlencode(query)}")["volumes"]
+        matches = [volume for volume in volumes if (volume.get("metadata") or {}).get(MADE_FOR) == made_for]
         return str(matches[0]["id"]) if matches else None
 
     def delete_volume(self, volume_id: str) -> None:
@@ -132,8 +132,8 @@ class CinderClient:
     def attachments(self, volume_id: str, instance_uuid: str) -> list[Attachment]:
         """Return the attachments of this volume to this server, without their ``info``."""
         query = {"all_tenants": "1", "volume_id": volume_id, "instance_id": instance_uuid}
-        found = self._own("GET", f"/attachments?{urlencode(query)}")["attachments"]
-        own = [item for item in found if (item["volume_id"], item["instance"]) == (volume_id, instance_uuid)]
+        items = self._own("GET", f"/attachments?{urlencode(query)}")["attachments"]
+        own = [item for item in items if (item["volume_id"], item["instance"]) == (volume_id, instance_uuid)]
         return [Attachment(id=str(item["id"]), status=str(item["status"])) for item in own]
 
     def attachment(self, attachment_id: str) -> Attachment:
@@ -237,8 +237,10 @@ def _message(response: requests.Response) -> str:
 
 
 def _attachment(body: dict[str, Any]) -> Attachment:
-    found = body["attachment"]
-    return Attachment(id=str(found["id"]), status=str(found["status"]), info=found.get("connection_info") or {})
+    attachment = body["attachment"]
+    return Attachment(
+        id=str(attachment["id"]), status=str(attachment["status"]), info=attachment.get("connection_info") or {}
+    )
 
 
 def volume_of(body: Mapping[str, Any]) -> Volume:

@@ -77,16 +77,16 @@ class ByAddress:
 
     def find(self, conductor: ConductorRPC, caller: Caller) -> Instance | None:
         """Return the server with this address. Networks may share addresses, so a known MAC address must match."""
-        found = [
+        instances = [
             instance
             for instance in conductor.instances_at_address(get_admin_context(), caller.name)
             if any(
                 vif.address == caller.name and caller.proof in ("", vif.mac_address.lower()) for vif in instance.vifs
             )
         ]
-        if len(found) == 1:
-            return found[0]
-        reason = "several servers have" if found else "no server has"
+        if len(instances) == 1:
+            return instances[0]
+        reason = "several servers have" if instances else "no server has"
         mac_address = caller.proof or "no MAC"
         LOG.warning("A metadata request from %s (%s) is refused: %s it", caller.name, mac_address, reason)
         return None

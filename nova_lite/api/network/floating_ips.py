@@ -21,8 +21,8 @@ class FloatingIpResource(Resource):
     """Handlers of ``/floatingips``."""
 
     def floating_ips(self, req: ServiceRequest) -> Response:
-        found = self.conductor.floating_ip_list(req.context, True)
-        return self.listed(req, "floatingips", self._views(req, found))
+        addresses = self.conductor.floating_ip_list(req.context, True)
+        return self.listed(req, "floatingips", self._views(req, addresses))
 
     def floating_ip(self, req: ServiceRequest, id: str) -> Response:
         return listing.shown(req, "floatingip", self._one(req, self.conductor.floating_ip_get(req.context, id)))
@@ -30,10 +30,10 @@ class FloatingIpResource(Resource):
     def _one(self, req: ServiceRequest, floating_ip: FloatingIp) -> dict[str, Any]:
         return self._views(req, [floating_ip])[0]
 
-    def _views(self, req: ServiceRequest, found: list[FloatingIp]) -> list[dict[str, Any]]:
-        ids = [address.port_id for address in found if address.port_id is not None]
+    def _views(self, req: ServiceRequest, addresses: list[FloatingIp]) -> list[dict[str, Any]]:
+        ids = [address.port_id for address in addresses if address.port_id is not None]
         ports = {port.id: port for port in self.conductor.port_list(req.context, {"id": ids})} if ids else {}
-        return [views.floating_ip(address, ports.get(address.port_id or "")) for address in found]
+        return [views.floating_ip(address, ports.get(address.port_id or "")) for address in addresses]
 
     def create_floating_ip(self, req: ServiceRequest) -> Response:
         fields = requests.body(req, "floatingip", _KNOWN, _FIXED)
@@ -57,8 +57,8 @@ class FloatingIpResource(Resource):
         if "port_id" in fields:
             changes["port_id"] = requests.an_id(fields, "port_id")
             changes["fixed_address"] = _address(fields, "fixed_ip_address")
-        found = self.conductor.floating_ip_get(req.context, id)
-        updated = self.conductor.floating_ip_update(req.context, found.id, changes)
+        current = self.conductor.floating_ip_get(req.context, id)
+        updated = self.conductor.floating_ip_update(req.context, current.id, changes)
         return Response({"floatingip": self._one(req, updated)})
 
     def delete_floating_ip(self, req: ServiceRequest, id: str) -> Response:

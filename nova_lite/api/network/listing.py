@@ -30,9 +30,9 @@ def listed(req: ServiceRequest, key: str, views: list[View], attributes: set[str
 
     ``key``: name of the collection. ``attributes``: of its resources, needed for an empty list.
     """
-    found = [view for view in views if all(_passes(view, *condition) for condition in _filters(req, attributes))]
-    found = _sorted(req, found, attributes)
-    page, links = _page(req, key, found, max_limit)
+    matches = [view for view in views if all(_passes(view, *condition) for condition in _filters(req, attributes))]
+    matches = _sorted(req, matches, attributes)
+    page, links = _page(req, key, matches, max_limit)
     return Response({key: [_cut(req, view) for view in page], **links})
 
 
@@ -78,7 +78,7 @@ def _text(value: Any) -> str:
     return "" if value is None or value == "null" else str(value)
 
 
-def _sorted(req: ServiceRequest, found: list[View], attributes: set[str]) -> list[View]:
+def _sorted(req: ServiceRequest, matches: list[View], attributes: set[str]) -> list[View]:
     keys, directions = req.GET.getall("sort_key"), req.GET.getall("sort_dir")
     if len(directions) not in (0, len(keys)) or any(direction not in ("asc", "desc") for direction in directions):
         raise exceptions.ValidationError(detail="Give one sort_dir (asc or desc) for each sort_key, or none.")
@@ -86,8 +86,8 @@ def _sorted(req: ServiceRequest, found: list[View], attributes: set[str]) -> lis
         if key not in attributes:
             raise exceptions.ValidationError(detail=f"{key[:64]} is invalid attribute for sort keys")
     for key, direction in reversed(list(zip(keys, directions or ["asc"] * len(keys), strict=True))):
-        found = sorted(found, key=functools.partial(_sort_value, key), reverse=direction == "desc")
-    return found
+        matches = sorted(matches, key=functools.partial(_sort_value, key), reverse=direction == "desc")
+    return matches
 
 
 def _sort_value(key: str, view: View) -> tuple[bool, float, str]:
@@ -97,26 +97,26 @@ def _sort_value(key: str, view: View) -> tuple[bool, float, str]:
     return value is not None, number, "" if isinstance(value, int) else str(value)
 
 
-def _page(req: ServiceRequest, key: str, found: list[View], max_limit: int) -> tuple[list[View], dict[str, Any]]:
+def _page(req: ServiceRequest, key: str, matches: list[View], max_limit: int) -> tuple[list[View], dict[str, Any]]:
     limit = min(_limit(req) or max_limit, max_limit)
     backwards = req.GET.get("page_reverse", "").lower() in ("true", "1")
     marker = req.GET.get("marker")
-    ids = [view["id"] for view in found]
+    ids = [view["id"] for view in matches]
     if marker and marker not in ids:
         raise exceptions.MarkerNotFound(marker=marker[:64])
     place = ids.index(marker) if marker else None
     if backwards:
-        end = len(found) if place is None else place
+        end = len(matches) if place is None else place
         start = max(0, end - limit)
     else:
         start = 0 if place is None else place + 1
-        end = min(len(found), start + limit)
+        end = min(len(matches), start + limit)
     links = []
-    if end < len(found) and end > start:
+    if end < len(matches) and end > start:
         links.append({"rel": "next", "href": _link(req, ids[end - 1], limit, False)})
     if start > 0 and end > start:
         links.append({"rel": "previous", "href": _link(req, ids[start], limit, True)})
-    return found[start:end], {f"{key}_links": links} if links else {}
+    return matches[start:end], {f"{key}_links": links} if links else {}
 
 
 def _limit(req: ServiceRequest) -> int:

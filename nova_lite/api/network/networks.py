@@ -44,8 +44,8 @@ class NetworkResource(Resource):
         return self.listed(req, "networks", shown)
 
     def network(self, req: ServiceRequest, id: str) -> Response:
-        found, for_admin = self._find(req, id), req.allows(policies.PROVIDER_GET)
-        view = views.pool(found, for_admin) if isinstance(found, FloatingIpPool) else views.network(found, for_admin)
+        item, for_admin = self._find(req, id), req.allows(policies.PROVIDER_GET)
+        view = views.pool(item, for_admin) if isinstance(item, FloatingIpPool) else views.network(item, for_admin)
         return listing.shown(req, "network", view)
 
     def _find(self, req: ServiceRequest, id: str) -> NetworkRecord | FloatingIpPool:
@@ -78,9 +78,9 @@ class NetworkResource(Resource):
 
     def update_network(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "network", _NETWORK, _NETWORK_FIXED)
-        found = self._changeable(req, id)
-        now: dict[str, Any] = {"mtu": found.mtu, "shared": found.project_id is None}
-        _require_same(fields, now | dict.fromkeys(("project_id", "tenant_id"), found.project_id or ""))
+        network = self._changeable(req, id)
+        now: dict[str, Any] = {"mtu": network.mtu, "shared": network.project_id is None}
+        _require_same(fields, now | dict.fromkeys(("project_id", "tenant_id"), network.project_id or ""))
         updated = self.conductor.network_update(req.context, id, requests.texts(fields, "name", "description"))
         return Response({"network": views.network(updated, req.allows(policies.PROVIDER_GET))})
 
@@ -90,10 +90,10 @@ class NetworkResource(Resource):
         return Response(status=204)
 
     def _changeable(self, req: ServiceRequest, id: str) -> NetworkRecord:
-        found = self._find(req, id)
-        if isinstance(found, FloatingIpPool):
+        network = self._find(req, id)
+        if isinstance(network, FloatingIpPool):
             raise exceptions.Forbidden("The operator makes and deletes pools of floating addresses (nova-lite-manage).")
-        return found
+        return network
 
     # --- subnets
 
@@ -114,14 +114,14 @@ class NetworkResource(Resource):
     def _find_subnet(self, req: ServiceRequest, id: str) -> NetworkRecord | FloatingIpPool:
         """Return the network or pool of an IPv4 subnet. Raises `Forbidden` for an IPv6 subnet, which cannot change."""
         try:
-            found = self._find(req, id)
+            network = self._find(req, id)
         except exceptions.NetworkNotFound as error:
             if any(view["id"] == id for view in self._subnets(req)):
                 raise exceptions.Forbidden("An IPv6 subnet is created and deleted with its network.") from error
             raise exceptions.SubnetNotFound(subnet_id=id[:64]) from error
-        if not found.cidr:
+        if not network.cidr:
             raise exceptions.SubnetNotFound(subnet_id=id[:64])
-        return found
+        return network
 
     def create_subnet(self, req: ServiceRequest) -> Response:
         fields = requests.body(req, "subnet", _SUBNET, _SUBNET_FIXED)
@@ -145,10 +145,10 @@ class NetworkResource(Resource):
 
     def update_subnet(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "subnet", _SUBNET, _SUBNET_FIXED)
-        found = self._find_subnet(req, id)
-        if isinstance(found, FloatingIpPool):
-            found = self._changeable(req, id)
-        _require_same(fields, views.subnet(found))
+        network = self._find_subnet(req, id)
+        if isinstance(network, FloatingIpPool):
+            network = self._changeable(req, id)
+        _require_same(fields, views.subnet(network))
         changes = {f"subnet_{name}": value for name, value in requests.texts(fields, "name", "description").items()}
         return Response({"subnet": views.subnet(self.conductor.network_update(req.context, id, changes))})
 

@@ -39,8 +39,8 @@ class PortResource(Resource):
             if values := [value for value in req.GET.getall(name) if value]:
                 filters.setdefault(field, values)
         for_admin = req.allows(policies.PORT_GET_BINDING)
-        found = self.conductor.port_list(req.context, filters)
-        return self.listed(req, "ports", [views.port(port, for_admin) for port in found])
+        ports = self.conductor.port_list(req.context, filters)
+        return self.listed(req, "ports", [views.port(port, for_admin) for port in ports])
 
     def port(self, req: ServiceRequest, id: str) -> Response:
         return listing.shown(req, "port", self._view(req, self.conductor.port_get(req.context, id)))
@@ -66,8 +66,8 @@ class PortResource(Resource):
 
     def update_port(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "port", _PORT, _PORT_FIXED)
-        found = self.conductor.port_get(req.context, id)
-        now = views.port(found, for_admin=True)
+        port = self.conductor.port_get(req.context, id)
+        now = views.port(port, for_admin=True)
         _require_no_device(fields, now["device_id"], now["device_owner"], now["binding:host_id"])
         for name in fields.keys() & {"network_id", "mac_address", "project_id", "tenant_id"}:
             if fields[name] != now[name]:
@@ -75,7 +75,7 @@ class PortResource(Resource):
         changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
         if (groups := requests.ids(fields, "security_groups")) is not None:
             changes["security_groups"] = groups
-        if address := requests.fixed_address(fields, found.network_id):
+        if address := requests.fixed_address(fields, port.network_id):
             changes["address"] = address
         return Response({"port": self._view(req, self.conductor.port_update(req.context, id, changes))})
 

@@ -33,21 +33,21 @@ class SecurityGroupResource(Resource):
 
     def _groups(self, req: ServiceRequest) -> list[SecurityGroup]:
         """Return the groups of the project, including its default group. An admin gets the groups of all projects."""
-        found = {group.id: group for group in self.conductor.security_group_list(req.context, False, None, 0)}
+        groups = {group.id: group for group in self.conductor.security_group_list(req.context, False, None, 0)}
         if req.context.is_admin:
             of_all = self.conductor.security_group_list(req.context, True, None, 0)
-            found = {group.id: group for group in of_all} | found
-        return list(found.values())
+            groups = {group.id: group for group in of_all} | groups
+        return list(groups.values())
 
     def security_group(self, req: ServiceRequest, id: str) -> Response:
         return listing.shown(req, "security_group", views.security_group(self._group(req, id)))
 
     def _group(self, req: ServiceRequest, id: str) -> SecurityGroup:
         """Return a group by its id. The conductor also accepts names, which this API does not."""
-        found = self.conductor.security_group_get(req.context, id)
-        if found.id != id:
+        group = self.conductor.security_group_get(req.context, id)
+        if group.id != id:
             raise exceptions.SecurityGroupNotFound(group_id=id[:64])
-        return found
+        return group
 
     def create_security_group(self, req: ServiceRequest) -> Response:
         fields = requests.body(req, "security_group", _GROUP, _GROUP_FIXED)

@@ -102,19 +102,19 @@ class VolumeApp(rest.ServiceApplication):
     # --- volumes
 
     def index(self, req: ServiceRequest) -> Response:
-        found, links = self._volumes(req)
-        return Response({"volumes": [views.summary(req, volume) for volume in found], **links})
+        volumes, links = self._volumes(req)
+        return Response({"volumes": [views.summary(req, volume) for volume in volumes], **links})
 
     def detail(self, req: ServiceRequest) -> Response:
-        found, links = self._volumes(req)
+        volumes, links = self._volumes(req)
         minor = versions.minor_of(req.headers)
-        return Response({"volumes": [views.volume(req, volume, minor) for volume in found], **links})
+        return Response({"volumes": [views.volume(req, volume, minor) for volume in volumes], **links})
 
     def _volumes(self, req: ServiceRequest) -> tuple[list[Volume], dict[str, Any]]:
         query = listing.query_of(req, self.conf.api.max_limit)
-        found = self.conductor.volume_list(req.context, **query)
-        last = found[-1].id if len(found) == query["limit"] and found else None
-        return found, listing.next_link(req, "volumes_links", last)
+        volumes = self.conductor.volume_list(req.context, **query)
+        last = volumes[-1].id if len(volumes) == query["limit"] and volumes else None
+        return volumes, listing.next_link(req, "volumes_links", last)
 
     def show(self, req: ServiceRequest, id: str) -> Response:
         volume = self.conductor.volume_get(req.context, id)
@@ -226,9 +226,9 @@ class VolumeApp(rest.ServiceApplication):
 
     def _snapshots(self, req: ServiceRequest, whole: bool) -> Response:
         query = listing.query_of(req, self.conf.api.max_limit)
-        found = self.conductor.snapshot_list(req.context, **query)
-        last = found[-1].id if len(found) == query["limit"] and found else None
-        shown = [views.snapshot(snapshot, whole) for snapshot in found]
+        snapshots = self.conductor.snapshot_list(req.context, **query)
+        last = snapshots[-1].id if len(snapshots) == query["limit"] and snapshots else None
+        shown = [views.snapshot(snapshot, whole) for snapshot in snapshots]
         return Response({"snapshots": shown, **listing.next_link(req, "snapshots_links", last)})
 
     def show_snapshot(self, req: ServiceRequest, id: str) -> Response:

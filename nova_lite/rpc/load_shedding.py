@@ -230,13 +230,6 @@ class SheddingServer(messaging_server.RPCServer):  # type: ignore[misc]
         """Return the broker's connection on which messages arrive."""
         return self.listener._poll_style_listener.conn.channel.connection
 
-    def acknowledge(self) -> None:
-        """Acknowledge the last messages, once no more are read."""
-        try:
-            patches.acknowledge(self._connection().transport)
-        except (AttributeError, OSError) as error:  # another driver; not connected
-            LOG.info("The last messages could not be acknowledged, and may be delivered again: %s", error)
-
     @property
     def workers(self) -> Workers | None:
         workers: Workers | None = self._work_executor

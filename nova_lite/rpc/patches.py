@@ -316,36 +316,7 @@ def _try_without_preparation() -> None:
     impl_rabbit.Connection.ensure = try_first
 
 
-# --- socket-timeouts
-
-
-def _set_changed_timeouts() -> None:
-    """Set the timeout of a socket only when it changes. oslo.messaging sets it before and after each message."""
-    set_timeout = impl_rabbit.Connection.set_transport_socket_timeout
-
-    def set_if_changed(used: Any, timeout: float | None = None) -> None:
-        try:
-            sock = used.channel.connection.sock
-        except AttributeError:
-            sock = None
-        known = used.__dict__.get("nova_lite_timeout", (None, None))
-        needed = sock, _bounded(used, timeout)
-        if sock is None or known != needed or sock.gettimeout() != needed[1]:
-            set_timeout(used, timeout)
-            used.nova_lite_timeout = needed
-
-    impl_rabbit.Connection.set_transport_socket_timeout = set_if_changed
-
-
-def _bounded(used: Any, timeout: float | None) -> float | None:
-    """Return the timeout that oslo.messaging sets: at most the time after which the connection counts as lost."""
-    if not used._heartbeat_supported_and_enabled():
-        return timeout
-    longest: float = used.heartbeat_timeout_threshold
-    return longest if timeout is None else min(longest, timeout)
-
-
-# --- read-ahead, grouped-acks, direct-sockets
+# --- read-ahead and direct-sockets
 
 #: The smallest number of bytes to read at a time.
 AHEAD = 16384
@@ -355,11 +326,8 @@ _AGAIN = {errno.EAGAIN, errno.EINTR, errno.ENOENT}
 
 #: Head of a frame: its type, its channel, and the size of its payload, without the end byte.
 _HEAD = struct.Struct(">BHI")
-#: Basic.Ack, a whole frame: head, class and method, tag, the flag for all earlier tags, end byte.
-_ACK = struct.Struct(">BHIHHQBB")
 
 _having_timeout = transport._AbstractTransport.having_timeout
-_write = transport._AbstractTransport.write
 _blocking_read = connection.Connection.blocking_read
 
 
@@ -369,23 +337,6 @@ def has_frame(used: Any) -> bool:
     return len(buffer) > _HEAD.size and len(buffer) > _HEAD.size + _HEAD.unpack_from(buffer)[2]
 
 
-def acknowledge(used: Any) -> None:
-    """Send the acknowledgements that `_group_acks` has kept back.
-
-    Raises the errors of a lost connection. The broker then delivers the messages again.
-    """
-    acks = _acks(used)
-    for channel_id in [*acks]:
-        if (tag := acks.pop(channel_id, None)) is not None:  # another thread that sends may have taken it
-            _write(used, _ACK.pack(1, channel_id, 13, 60, 80, tag, True, 0xCE))
-
-
-def _acks(used: Any) -> dict[int, int]:
-    """Return the tag of the last unacknowledged message, by channel."""
-    acks: dict[int, int] = used.__dict__.setdefault("nova_lite_acks", {})
-    return acks
-
-
 def _read_ahead() -> None:
     """Read everything that has arrived by one system call. amqp makes nine for a message, one per part of a frame.
 
@@ -393,13 +344,6 @@ def _read_ahead() -> None:
     """
     transport._AbstractTransport.having_timeout = _having_timeout_if_needed
     transport.TCPTransport._read = transport.SSLTransport._read = _read_buffered
-
-
-def _group_acks() -> None:
-    """Acknowledge messages that were read together by one frame, before the next wait or send."""
-    transport._AbstractTransport.having_timeout = _having_timeout_if_needed
-    transport._AbstractTransport.write = _write_after_acks
-    channel.Channel.basic_ack = _basic_ack
 
 
 def _use_sockets_directly() -> None:
@@ -416,7 +360,6 @@ def _use_sockets_directly() -> None:
 def _having_timeout_if_needed(self: Any, timeout: float | None) -> Any:
     if has_frame(self):
         return contextlib.nullcontext()
-    acknowledge(self)
     return _having_timeout(self, timeout)
 
 
@@ -429,7 +372,6 @@ def _blocking_read_directly(self: Any, timeout: float | None = None) -> Any:
     if not isinstance(used, transport.TCPTransport):
         return _blocking_read(self, timeout)
     if not has_frame(used):
-        acknowledge(used)
         sock = used.sock
         if sock is None:
             raise RecoverableConnectionError("connection already closed")
@@ -476,20 +418,6 @@ def _send(sock: Any, data: Any) -> None:
         sent = 0
     if sent < len(data):
         sock.sendall(data[sent:])
-
-
-def _write_after_acks(self: Any, data: Any) -> None:
-    acknowledge(self)
-    _write(self, data)
-
-
-def _basic_ack(self: Any, delivery_tag: int = 0, multiple: bool = False, argsig: str = "Lb") -> None:
-    if self.connection is None:
-        raise RecoverableConnectionError("connection already closed")
-    used = self.connection.transport
-    _acks(used)[self.channel_id] = delivery_tag
-    if not has_frame(used):
-        acknowledge(used)
 
 
 def _read_buffered(self: Any, count: int, initial: bool = False) -> bytes:
@@ -576,12 +504,6 @@ PATCHES = (
         _try_without_preparation,
     ),
     Patch(
-        "socket-timeouts",
-        "the timeout of a socket is set only when it changes",
-        (Target(_RABBIT, "set_transport_socket_timeout", ("self", "timeout")),),
-        _set_changed_timeouts,
-    ),
-    Patch(
         "read-ahead",
         "one system call reads all messages that have arrived",
         (
@@ -590,16 +512,6 @@ PATCHES = (
             Target(transport._AbstractTransport, "having_timeout", ("self", "timeout")),
         ),
         _read_ahead,
-    ),
-    Patch(
-        "grouped-acks",
-        "messages that were read together are acknowledged together",
-        (
-            Target(channel.Channel, "basic_ack", ("self", "delivery_tag", "multiple", "argsig")),
-            Target(transport._AbstractTransport, "write", ("self", "s")),
-            Target(transport._AbstractTransport, "having_timeout", ("self", "timeout")),
-        ),
-        _group_acks,
     ),
     Patch(
         "direct-sockets",

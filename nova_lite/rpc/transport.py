@@ -295,7 +295,6 @@ class RpcServer:
     def stop(self) -> None:
         """Take no more messages."""
         self._server.stop()
-        self._server.acknowledge()
 
     def wait(self) -> None:
         """Wait until the running messages have ended."""

@@ -1,4 +1,4 @@
-"""Patches that read from the broker: few system calls, and grouped acknowledgements."""
+"""Patches that read from the broker and write to it by few system calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from concurrent import futures
 from typing import Any
 
-import amqp.channel
 import amqp.connection
 import amqp.exceptions
 import amqp.transport
@@ -19,7 +18,6 @@ import pytest
 from nova_lite.rpc import patches
 
 PAYLOADS = [b"method", b"head", b"body" * 300]
-ACK = struct.Struct(">BHIHHQBB")
 
 
 def frame(payload: bytes, kind: int = 1, channel: int = 1) -> bytes:
@@ -50,16 +48,13 @@ def patched() -> Iterator[None]:
     with contextlib.ExitStack() as undo:
         for owner, name in (
             (amqp.transport._AbstractTransport, "having_timeout"),
-            (amqp.transport._AbstractTransport, "write"),
             (amqp.transport.TCPTransport, "_read"),
             (amqp.transport.TCPTransport, "_setup_transport"),
             (amqp.transport.SSLTransport, "_read"),
-            (amqp.channel.Channel, "basic_ack"),
             (amqp.connection.Connection, "blocking_read"),
         ):
             undo.callback(setattr, owner, name, getattr(owner, name))
         patches._read_ahead()
-        patches._group_acks()
         patches._use_sockets_directly()
         yield
 
@@ -79,13 +74,6 @@ class Ends:
         connection = types.SimpleNamespace(transport=self.used, on_inbound_frame=lambda frame: frame[2])
         content: bytes = amqp.connection.Connection.blocking_read(connection, timeout)
         return content
-
-    def channel(self, number: int = 1) -> Any:
-        connection = types.SimpleNamespace(transport=self.used)
-        return types.SimpleNamespace(connection=connection, channel_id=number)
-
-    def ack(self, tag: int, number: int = 1) -> None:
-        amqp.channel.Channel.basic_ack(self.channel(number), tag)
 
     def heard(self) -> bytes:
         """Return the data that the broker has received."""
@@ -178,68 +166,3 @@ def test_closed_connection_raises_after_its_last_frame(ends: Ends) -> None:
     with pytest.raises(OSError, match="closed"):
         ends.read()
     assert not ends.used.connected
-
-
-def acks(heard: bytes) -> list[tuple[int, int, bool]]:
-    """Return the acknowledgements: channel, tag, and whether each includes all earlier tags."""
-    told = [ACK.unpack_from(heard, start) for start in range(0, len(heard), ACK.size)]
-    assert all((each[0], *each[2:5], each[7]) == (1, 13, 60, 80, 0xCE) for each in told)
-    return [(each[1], each[5], bool(each[6])) for each in told]
-
-
-def test_messages_read_together_are_acknowledged_together_before_a_wait(ends: Ends) -> None:
-    ends.broker.sendall(frame(b"one") + frame(b"two") + frame(b"three"))
-    for tag, content in enumerate([b"one", b"two"], 1):
-        assert ends.read() == content
-        ends.ack(tag)
-    assert ends.heard() == b""
-    assert ends.read() == b"three"
-    ends.ack(3)
-    assert acks(ends.heard()) == [(1, 3, True)]
-    with pytest.raises(TimeoutError):
-        ends.read(0.001)
-    assert ends.heard() == b""
-
-
-def test_ack_is_sent_when_the_next_frame_is_no_message(ends: Ends) -> None:
-    ends.broker.sendall(frame(b"message") + frame(b"", kind=8))
-    ends.read()
-    ends.ack(7)
-    assert ends.heard() == b""
-    ends.read()
-    with pytest.raises(TimeoutError):
-        ends.read(0.001)
-    assert acks(ends.heard()) == [(1, 7, True)]
-
-
-def test_acks_of_every_channel_are_sent_before_other_data(ends: Ends) -> None:
-    ends.broker.sendall(frame(b"one") * 3)
-    ends.read()
-    ends.ack(4, number=1)
-    ends.ack(9, number=2)
-    ends.used.write(b"sent")
-    heard = ends.heard()
-    assert heard.endswith(b"sent")
-    assert sorted(acks(heard[: -len(b"sent")])) == [(1, 4, True), (2, 9, True)]
-
-
-def test_acknowledge_sends_the_remaining_acks(ends: Ends) -> None:
-    ends.broker.sendall(frame(b"one") * 2)
-    ends.read()
-    ends.ack(1)
-    patches.acknowledge(ends.used)
-    assert acks(ends.heard()) == [(1, 1, True)]
-    patches.acknowledge(ends.used)
-    assert ends.heard() == b""
-
-
-def test_ack_has_the_format_of_amqp(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The flag for all earlier tags is the only difference."""
-    from amqp.method_framing import frame_writer
-
-    sent: list[bytes] = []
-    connection = types.SimpleNamespace(frame_max=131072, bytes_sent=0)
-    used = types.SimpleNamespace(write=lambda data: sent.append(bytes(data)))
-    frame_writer(connection, used)(1, 5, (60, 80), amqp.serialization.dumps("Lb", (12, True)), None)
-    ends.ack(12, number=5)
-    assert [ends.heard()] == sent

@@ -33,7 +33,7 @@ NET = "/sys/class/net"
 EVERYBODY = "00:00:00:00:00:00"
 
 #: Protocols that stay on the host: DHCP, DHCPv6, router discovery, redirects.
-_OF_THE_HOST = (
+_HOST_PROTOCOLS = (
     "udp dport { 67, 68, 546, 547 } drop",
     "icmpv6 type { nd-router-solicit, nd-router-advert, nd-redirect } drop",
 )
@@ -51,7 +51,7 @@ class Tunnels:
         self._lock = threading.Lock()
         self._used: dict[str, list[Network]] = {}
         self._peers: dict[str, list[str]] = {}
-        self._asked: set[str] = set()
+        self._queried: set[str] = set()
         self._connected: dict[str, list[str]] = {}
         self._rules = ""
 
@@ -85,7 +85,7 @@ class Tunnels:
     def instances(self) -> list[str]:
         """Return the instances with interfaces on networks that span hosts."""
         with self._lock:
-            self._asked = set(self._networks())
+            self._queried = set(self._networks())
             return sorted(self._used)
 
     def lacks_peers(self) -> bool:
@@ -96,7 +96,7 @@ class Tunnels:
     def set(self, peers: dict[str, list[str]] | None) -> None:
         """Replace the peers of all networks. None: an older conductor does not know them."""
         with self._lock:
-            peers = {network_id: [] for network_id in self._asked} | (self._peers if peers is None else peers)
+            peers = {network_id: [] for network_id in self._queried} | (self._peers if peers is None else peers)
             if peers != self._peers:
                 files.write_atomically(self._path, msgspec.json.encode(peers))
             self._peers = peers
@@ -148,8 +148,8 @@ class Tunnels:
             images.run("ip", "link", "delete", device)
             found = None
         if found is None:
-            way = ("id", str(network.vni), "local", self._local_ip, "dstport", str(self._port))
-            images.run("ip", "link", "add", device, "type", "vxlan", *way, "learning")
+            options = ("id", str(network.vni), "local", self._local_ip, "dstport", str(self._port))
+            images.run("ip", "link", "add", device, "type", "vxlan", *options, "learning")
             LOG.info("Network %s is connected to other hosts: VNI %s", network.id, network.vni)
         if _master(device) != bridge:
             # The device has no addresses and sends nothing of its own.
@@ -195,7 +195,7 @@ def ruleset(table: str, port: int, peers: list[str], needed: bool) -> str:
     gone = "".join(f"add table {family} {table}\ndelete table {family} {table}\n" for family in ("bridge", "inet"))
     if not needed:
         return gone
-    of_host = "\n    ".join(_OF_THE_HOST)
+    of_host = "\n    ".join(_HOST_PROTOCOLS)
     elements = f" elements = {{ {', '.join(peers)} }}" if peers else ""
     return f"""{gone}table bridge {table} {{
   chain of_host {{

@@ -87,36 +87,36 @@ class NeutronSession:
         self._client = client
         self._deadline = deadline
 
-    def list(self, what: str, **query: Any) -> list[dict[str, Any]]:
-        """List resources. ``what``: key of the response, in the plural. A list in the query means any of it."""
-        path = what.replace("_", "-")
-        items: list[dict[str, Any]] = self._request("GET", path, params=query)[what]
+    def list(self, collection: str, **query: Any) -> list[dict[str, Any]]:
+        """List resources. ``collection``: key of the response, in the plural. A list in the query means any of it."""
+        path = collection.replace("_", "-")
+        items: list[dict[str, Any]] = self._request("GET", path, params=query)[collection]
         return items
 
-    def get(self, what: str, id: str) -> dict[str, Any] | None:
+    def get(self, kind: str, id: str) -> dict[str, Any] | None:
         """Return a resource, or None if it does not exist."""
         try:
-            item: dict[str, Any] = self._request("GET", f"{what}s/{id}")[what]
+            item: dict[str, Any] = self._request("GET", f"{kind}s/{id}")[kind]
         except NeutronRefusal as error:
             if error.status == 404:
                 return None
             raise
         return item
 
-    def create(self, what: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        created: dict[str, Any] = self._request("POST", f"{what}s", json={what: values})[what]
+    def create(self, kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        created: dict[str, Any] = self._request("POST", f"{kind}s", json={kind: values})[kind]
         return created
 
-    def update(self, what: str, id: str, values: Mapping[str, Any], revision: int | None = None) -> dict[str, Any]:
+    def update(self, kind: str, id: str, values: Mapping[str, Any], revision: int | None = None) -> dict[str, Any]:
         """Update a resource. With a ``revision``, Neutron refuses (412) if the resource has another one."""
         headers = {} if revision is None else {"If-Match": f"revision_number={revision}"}
-        updated: dict[str, Any] = self._request("PUT", f"{what}s/{id}", json={what: values}, headers=headers)[what]
+        updated: dict[str, Any] = self._request("PUT", f"{kind}s/{id}", json={kind: values}, headers=headers)[kind]
         return updated
 
-    def delete(self, what: str, id: str) -> None:
+    def delete(self, kind: str, id: str) -> None:
         """Delete a resource. Does nothing if it does not exist."""
         try:
-            self._request("DELETE", f"{what}s/{id}")
+            self._request("DELETE", f"{kind}s/{id}")
         except NeutronRefusal as error:
             if error.status != 404:
                 raise

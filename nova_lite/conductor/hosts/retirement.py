@@ -39,10 +39,10 @@ HINTS: dict[str, str] = {
     states.SHELVED: "it is in its image: --with-instances offloads it",
     states.SOFT_DELETED: "delete it for good",
 }
-OTHERWISE = "set its state to error, and evacuate or delete it"
+OTHER_HINT = "set its state to error, and evacuate or delete it"
 
 
-class _InTheWay(Exception):
+class _ServersRemain(Exception):
     """Rolls the transaction back, because ``servers`` are still on the host."""
 
     def __init__(self, servers: list[RetiredServer]) -> None:
@@ -60,11 +60,12 @@ class Retirements:
 
     def host_retire(self, context: RequestContext, host: str, with_instances: bool) -> Retirement:
         try:
-            found = self.db.write(self._retire, context, host, with_instances)
-        except _InTheWay as refusal:
+            retirement = self.db.write(self._retire, context, host, with_instances)
+        except _ServersRemain as refusal:
             return Retirement(done=False, servers=refusal.servers)
-        LOG.warning("Host %s is retired: %d action(s) closed, %d server(s)", host, found.closed, len(found.servers))
-        return found
+        closed, servers = retirement.closed, len(retirement.servers)
+        LOG.warning("Host %s is retired: %d action(s) closed, %d server(s)", host, closed, servers)
+        return retirement
 
     def _retire(self, uow: UnitOfWork, context: RequestContext, host: str, with_instances: bool) -> Retirement:
         """Retire the host in one transaction. It locks instances before the host's service, like all transactions."""
@@ -73,17 +74,17 @@ class Retirements:
         closed = 0
         for instance in rows:
             for ctx in _open(uow, instance):
-                if _names(ctx, host):
+                if _needs_host(ctx, host):
                     self.engine.transitions.retire_host(ctx, host)
                 closed += ctx.action.finish_time is not None
-        there = [row for row in rows if row.host == host and not row.deleted and not self._leaves(uow, row)]
-        if there and not with_instances:
-            raise _InTheWay([_server(row, HINTS.get(row.vm_state, OTHERWISE)) for row in there])
-        servers = [self._give_up(uow, context, row, host) for row in there]
+        remaining = [row for row in rows if row.host == host and not row.deleted and not self._leaves(uow, row)]
+        if remaining and not with_instances:
+            raise _ServersRemain([_server(row, HINTS.get(row.vm_state, OTHER_HINT)) for row in remaining])
+        servers = [self._save_or_lose(uow, context, row, host) for row in remaining]
         for instance in rows:
-            for end in claims.held_hosts(uow, instance):
-                if end.host == host:
-                    claims.release(uow, instance.uuid, end)
+            for held in claims.held_hosts(uow, instance):
+                if held.host == host:
+                    claims.release(uow, instance.uuid, held)
             if instance.host == host and not instance.deleted:
                 claims.leave(instance)
         self._check(uow, host, services.locked(uow, host, services.COMPUTE))
@@ -115,13 +116,14 @@ class Retirements:
             for ctx in _open(uow, instance)
         )
 
-    def _give_up(self, uow: UnitOfWork, context: RequestContext, instance: Instance, host: str) -> RetiredServer:
+    def _save_or_lose(self, uow: UnitOfWork, context: RequestContext, instance: Instance, host: str) -> RetiredServer:
+        """Save the server with its remedy, or set it to ERROR. Returns the outcome for the operator."""
         before = instance.vm_state
         remedy = REMEDIES.get(before)
         if remedy is not None and not _open(uow, instance):
-            row, outcome = remedy
+            operation, outcome = remedy
             try:
-                self.engine.accept_in(uow, context, instance.uuid, row.kind, {})
+                self.engine.accept_in(uow, context, instance.uuid, operation.kind, {})
             except exceptions.Conflict as error:
                 LOG.info("Instance %s is lost: %s", instance.uuid, error.message)
             else:
@@ -144,10 +146,10 @@ def _open(uow: UnitOfWork, instance: Instance) -> list[ActionContext]:
     return [ActionContext(uow, instance, action) for action in actions.all_open(uow, instance.uuid)]
 
 
-def _names(ctx: ActionContext, host: str) -> bool:
+def _needs_host(ctx: ActionContext, host: str) -> bool:
     """Check whether the action needs the host, now or at a later step."""
-    ends = [(ctx.action.payload.get(end.value) or {}).get("host") for end in operations.MOVE_ROLES]
-    return host in (ctx.action.host, ctx.instance.host, *ends)
+    hosts = [(ctx.action.payload.get(role.value) or {}).get("host") for role in operations.MOVE_ROLES]
+    return host in (ctx.action.host, ctx.instance.host, *hosts)
 
 
 def _server(instance: Instance, outcome: str, before: str | None = None) -> RetiredServer:

@@ -112,11 +112,11 @@ class Loader:
         )
 
     def _cached(self, key: Hashable, context: RequestContext) -> Any:
-        """Return a value of `_keep` that the context's project may see, else None."""
+        """Return a value of `_add_to_cache` that the context's project may see, else None."""
         return self._cache.get((key, None)) or self._cache.get((key, context.project_id, context.is_admin))
 
-    def _keep(self, key: Hashable, context: RequestContext, value: Any, is_public: bool) -> None:
-        """Keep a value for later creates: of all projects if it is public, else of the same project."""
+    def _add_to_cache(self, key: Hashable, context: RequestContext, value: Any, is_public: bool) -> None:
+        """Cache a value for later creates: of all projects if it is public, else of the same project."""
         self._cache[(key, None) if is_public else (key, context.project_id, context.is_admin)] = value
 
     def _flavor(self, context: RequestContext, flavor_id: str) -> Flavor | None:
@@ -127,7 +127,7 @@ class Loader:
                 flavor = flavors.get(self._uow, context, flavor_id)
             except exceptions.FlavorNotFound:
                 return None
-            self._keep(key, context, flavor, flavor.is_public)
+            self._add_to_cache(key, context, flavor, flavor.is_public)
         return flavor
 
     def _disk_sources(self, context: RequestContext, request: CreateRequest) -> tuple[Mapping[str, Image], BootVolumes]:
@@ -162,7 +162,7 @@ class Loader:
                 is_public = True
                 for image in loaded.values():
                     is_public = is_public and image.visibility == "public"
-                self._keep(key, context, loaded, is_public and bool(loaded))
+                self._add_to_cache(key, context, loaded, is_public and bool(loaded))
             images |= loaded
         return images
 
@@ -215,5 +215,5 @@ class Loader:
             except exceptions.NovaLiteException as error:
                 return error
             if is_shared:
-                self._keep(key, context, resolved, is_public=False)
+                self._add_to_cache(key, context, resolved, is_public=False)
         return resolved

@@ -2,7 +2,7 @@
 
 Each filter is a small class that extends `HostFilter` (`base`). Its entry point in the group
 ``nova_lite.scheduler.filters`` gives it a name, and ``[scheduler] enabled_filters`` lists the filters to use, in order.
-Cheap filters that reject many hosts come first.
+List filters first that are cheap, or that reject many hosts.
 
 - capacity: `capacity` (RAM, disk, vCPUs), `numa_topology`, and the load limits in `aggregates`
 - state of the host: `compute`, `retry`, `isolated_hosts`, `metrics`

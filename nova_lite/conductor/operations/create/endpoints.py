@@ -100,8 +100,8 @@ class CreateEndpoints:
         """Accept creates in one transaction, and dispatch them. Raises if one of them is refused."""
         # The transaction locks counters of several projects, so all transactions go by the same order.
         ordered = sorted(creates, key=lambda create: create.project_id)
-        write = self.db.write if len(ordered) > 1 else self.db.write_once_more
-        accepted = write(self._create_instances, ordered)
+        transact = self.db.write if len(ordered) > 1 else self.db.write_once_more
+        accepted = transact(self._create_instances, ordered)
         self._dispatch(accepted)
         results = {create.seed: item.result for create, item in zip(ordered, accepted, strict=True)}
         return [results[create.seed] for create in creates]

@@ -1,4 +1,7 @@
-"""Cinder driven by the conductor: whatever Cinder does, a volume is one server's at most, and nothing is left over."""
+"""Cinder's volumes in the conductor.
+
+Whatever Cinder does, a volume belongs to at most one server, and nothing is left.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,17 @@ from nova_lite.volume.cinder_client import MADE_FOR, CinderClient
 from tests.support import cinder as fake
 from tests.unit.conductor.test_lifecycle import World
 
-#: At once, and such as take the time that Cinder is waited for.
+#: Failures of Cinder: at once, or after the time that the conductor waits.
 QUICK, SLOW = (fake.ERROR_AFTER, fake.ERROR_BEFORE, fake.CUT), (fake.LATE, fake.DONE_LATE)
 RESERVE, CONNECT = ("POST", "/attachments$"), ("PUT", "/attachments/")
 CALLS = (RESERVE, CONNECT, ("GET", "/attachments"), ("POST", "/action$"), ("DELETE", "/attachments/"))
 
 
 class Cloud(World):
-    """``uuid``: an ACTIVE server on ``host``. ``driver``: what drives Cinder; ``users``: what the API asks of it."""
+    """A world with an ACTIVE server ``uuid`` on ``host``.
+
+    ``driver``: processes the rows of Cinder's volumes. ``users``: Cinder as the API calls it.
+    """
 
     def __init__(self, path: Path, cinder: fake.Cinder) -> None:
         super().__init__(path)
@@ -66,7 +72,7 @@ class Cloud(World):
         return context
 
     def accept(self, volume_id: str, server: str = "", project: str = "p1") -> objects.ActionCommand:
-        """As the API does: it looks first, with the user's token."""
+        """Accept an attach after a look at the volume with the user's token, as the API does."""
         context = self.user(project)
         volume = self.users.attachable(context, volume_id)
         return self.accept_of(context, objects.Volume(**_fields(volume)), server or self.uuid)
@@ -115,7 +121,7 @@ class Cloud(World):
         return self.count(models.CinderAttachment)
 
     def later(self, seconds: float = 60) -> None:
-        """What is due until then is due now, and done; several times, as one thing may follow from another."""
+        """Let time pass and process what is due, several times, because one change may make another one due."""
         step = datetime.timedelta(seconds=seconds)
 
         def shift(uow: UnitOfWork) -> None:
@@ -157,7 +163,7 @@ def world(tmp_path: Path, cinder: fake.Cinder, monkeypatch: pytest.MonkeyPatch) 
 # --- attach and detach
 
 
-def test_reserved_connected_attached_and_given_back(world: Cloud) -> None:
+def test_volume_is_reserved_connected_attached_and_released(world: Cloud) -> None:
     volume_id = world.cinder.volume()
     ticket = world.accept(volume_id)
     assert world.cinder.held(volume_id) == [(world.uuid, "reserved", None)]
@@ -180,13 +186,13 @@ def test_reserved_connected_attached_and_given_back(world: Cloud) -> None:
     assert world.cinder.volumes[volume_id]["status"] == "available"
 
 
-def test_cinder_is_asked_as_the_user_or_with_a_service_token(world: Cloud) -> None:
-    """Cinder deletes attachments of a server's for a service alone."""
+def test_cinder_calls_carry_the_users_or_a_service_token(world: Cloud) -> None:
+    """Cinder deletes a server's attachments only for a service."""
     world.detach(world.attached())
     assert {served for _, path, served in world.cinder.asked if "attachments" in path} == {True}
 
 
-def test_of_two_servers_one_gets_it(world: Cloud) -> None:
+def test_volume_requested_by_two_servers_goes_to_one(world: Cloud) -> None:
     volume_id = world.cinder.volume()
     other, _, _ = world.built()
     context = world.user()
@@ -197,7 +203,7 @@ def test_of_two_servers_one_gets_it(world: Cloud) -> None:
     assert world.cinder.held(volume_id) == [(world.uuid, "reserved", None)]
 
 
-def test_what_somebody_else_has_reserved_meanwhile_is_not_attached(world: Cloud) -> None:
+def test_volume_reserved_by_another_server_meanwhile_is_not_attached(world: Cloud) -> None:
     volume_id = world.cinder.volume()
     seen = world.users.attachable(world.user(), volume_id)
     world.client.reserve(volume_id, "another cloud's server")
@@ -228,14 +234,14 @@ def test_a_volume_of_another_project_is_not_there(world: Cloud) -> None:
         ({"encrypted": True}, "encrypted, which is not supported"),
     ],
 )
-def test_what_cannot_be_attached(world: Cloud, values: dict[str, Any], told: str) -> None:
+def test_volume_that_cannot_be_attached_is_refused(world: Cloud, values: dict[str, Any], told: str) -> None:
     volume_id = world.cinder.volume(**values)
     with pytest.raises(exceptions.InvalidVolume, match=told):
         world.accept(volume_id)
     assert (world.cinder.held(volume_id), world.rows()) == ([], 0)
 
 
-def test_a_host_gets_only_what_is_its_own(world: Cloud) -> None:
+def test_host_gets_only_its_own_connections(world: Cloud) -> None:
     volume_id = world.cinder.volume()
     device = world.accept(volume_id).payload["device"]
     elsewhere = "host1" if world.host == "host2" else "host2"
@@ -246,7 +252,7 @@ def test_a_host_gets_only_what_is_its_own(world: Cloud) -> None:
     assert world.cinder.held(volume_id) == [(world.uuid, "reserved", None)]
 
 
-def test_an_attachment_that_has_failed_leaves_nothing(world: Cloud) -> None:
+def test_failed_attachment_leaves_nothing(world: Cloud) -> None:
     volume_id = world.cinder.volume()
     ticket = world.accept(volume_id)
     world.connect(ticket.payload["device"])
@@ -255,7 +261,7 @@ def test_an_attachment_that_has_failed_leaves_nothing(world: Cloud) -> None:
     assert (world.devices(), world.rows()) == ([], 0)
 
 
-def test_no_log_has_the_secret(world: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+def test_logs_never_contain_the_secret(world: Cloud, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     volume_id = world.cinder.volume()
     ticket = world.accept(volume_id)
@@ -269,15 +275,15 @@ def test_no_log_has_the_secret(world: Cloud, caplog: pytest.LogCaptureFixture) -
     assert fake.SERVICE not in caplog.text
 
 
-# --- a Cinder in trouble
+# --- failures of Cinder
 
 
 @pytest.mark.parametrize(
     ("call", "trouble"),
     [*itertools.product(CALLS, QUICK), *itertools.product((RESERVE, CONNECT), SLOW)],
 )
-def test_nothing_is_attached_twice_or_left(world: Cloud, call: tuple[str, str], trouble: str) -> None:
-    """Wherever Cinder fails, once."""
+def test_failing_cinder_leaves_no_second_attachment(world: Cloud, call: tuple[str, str], trouble: str) -> None:
+    """Cinder fails once, at each of its calls."""
     method, path = call
     volume_id = world.cinder.volume()
     world.cinder.troubles.append((method, path, trouble))
@@ -302,7 +308,7 @@ def test_nothing_is_attached_twice_or_left(world: Cloud, call: tuple[str, str], 
 
 @pytest.mark.parametrize("trouble", [*QUICK, *SLOW])
 def test_a_reservation_whose_answer_was_lost_does_not_outlive_the_server(world: Cloud, trouble: str) -> None:
-    """Also one that Cinder makes after it was asked to forget all."""
+    """Even a reservation that Cinder makes after the server was deleted."""
     volume_id = world.cinder.volume()
     world.cinder.troubles.append(("POST", "/attachments$", trouble))
     asked = time.monotonic()
@@ -316,7 +322,7 @@ def test_a_reservation_whose_answer_was_lost_does_not_outlive_the_server(world: 
     assert (world.cinder.held(volume_id), world.rows()) == ([], 0)
 
 
-def test_a_cinder_that_is_away_is_told_when_it_is_back(world: Cloud) -> None:
+def test_unavailable_cinder_is_called_again_when_it_is_back(world: Cloud) -> None:
     volume_id = world.attached()
     world.cinder.stop()
     with pytest.raises(exceptions.VolumeServiceUnavailable):
@@ -330,9 +336,9 @@ def test_a_cinder_that_is_away_is_told_when_it_is_back(world: Cloud) -> None:
     assert (world.cinder.held(volume_id), world.rows()) == ([], 0)
 
 
-def test_what_a_conductor_that_died_had_leased_is_taken_up(world: Cloud) -> None:
+def test_lease_of_a_dead_conductor_is_taken_over(world: Cloud) -> None:
     volume_id = world.cinder.volume()
-    world.db.before_commit = None  # it dies right after the commit
+    world.db.before_commit = None  # it dies after the commit
     ticket = world.accept(volume_id)
     device = ticket.payload["device"]
     assert world.db.write(world.driver._take, device) is not None
@@ -345,10 +351,10 @@ def test_what_a_conductor_that_died_had_leased_is_taken_up(world: Cloud) -> None
 
 
 @pytest.mark.parametrize(("is_attached", "is_answered"), [(True, True), (True, False), (False, True)])
-def test_what_a_conductor_that_stood_still_reserves_is_not_left(
+def test_late_reservation_of_a_paused_conductor_is_deleted(
     world: Cloud, monkeypatch: pytest.MonkeyPatch, is_attached: bool, is_answered: bool
 ) -> None:
-    """Somebody else has taken its row over, and has attached the volume, or given it back."""
+    """Another conductor has taken its row over, and has attached or released the volume."""
     volume_id = world.cinder.volume()
     announce, world.db.before_commit = world.db.before_commit, None
     ticket = world.accept(volume_id)
@@ -379,7 +385,7 @@ def test_what_a_conductor_that_stood_still_reserves_is_not_left(
 
 
 def boot(world: Cloud, *devices: BlockDevice, **values: Any) -> str:
-    """Accepted, with its volumes begun, as the API does."""
+    """Accept a create, and begin to create its volumes, as the API does."""
     context = world.user()
     request = objects.CreateRequest(
         **{"name": "vm", "flavor_id": "1", "block_devices": list(devices), **values},
@@ -396,7 +402,7 @@ def device(source: DeviceSource, **values: Any) -> BlockDevice:
 
 
 def run(world: Cloud, server: str) -> list[str]:
-    """Its host builds it; the ids of its volumes."""
+    """Build the server on its host, and return the ids of its volumes."""
     host, request = world.compute.builds[-1]
     assert request.instance.uuid == server
     found = []
@@ -445,7 +451,7 @@ def test_a_volume_that_is_being_made_is_waited_for(world: Cloud) -> None:
 
 
 @pytest.mark.parametrize(("status", "told"), [("creating", "creating after"), ("error", "is error")])
-def test_one_that_does_not_come_to_be_fails_the_build(world: Cloud, status: str, told: str) -> None:
+def test_volume_that_is_not_created_fails_the_build(world: Cloud, status: str, told: str) -> None:
     world.cinder.becomes = status
     server = boot(world, device(DeviceSource.BLANK, volume_size=1, boot_index=0))
     (each,) = world.devices(server)
@@ -458,7 +464,7 @@ def test_one_that_does_not_come_to_be_fails_the_build(world: Cloud, status: str,
     assert (world.rows(), each.volume_id in world.cinder.volumes) == (0, False)
 
 
-def test_what_cinder_refuses_to_make_the_build_fails_with(world: Cloud) -> None:
+def test_volume_refused_by_cinder_fails_the_build_with_the_cause(world: Cloud) -> None:
     server = boot(world, device(DeviceSource.BLANK, volume_size=101, boot_index=0))
     (each,) = world.devices(server)
     with pytest.raises(exceptions.VolumeNotCreated, match="VolumeSizeExceedsAvailableQuota"):
@@ -468,7 +474,7 @@ def test_what_cinder_refuses_to_make_the_build_fails_with(world: Cloud) -> None:
 
 
 @pytest.mark.parametrize("trouble", [fake.ERROR_AFTER, fake.LATE, fake.CUT])
-def test_a_volume_whose_making_was_not_answered_is_found(world: Cloud, trouble: str) -> None:
+def test_volume_whose_create_reply_was_lost_is_found(world: Cloud, trouble: str) -> None:
     world.cinder.troubles.append(("POST", "/volumes$", trouble))
     server = boot(world, device(DeviceSource.BLANK, volume_size=1, boot_index=0, delete_on_termination=True))
     (volume_id,) = run(world, server)
@@ -478,7 +484,7 @@ def test_a_volume_whose_making_was_not_answered_is_found(world: Cloud, trouble: 
     assert (world.cinder.volumes, world.rows()) == ({}, 0)
 
 
-def test_one_that_nobody_made_fails_the_build_in_time(world: Cloud) -> None:
+def test_volume_that_nobody_requested_fails_the_build_in_time(world: Cloud) -> None:
     world.cinder.troubles.append(("POST", "/volumes$", fake.ERROR_BEFORE))
     server = boot(world, device(DeviceSource.BLANK, volume_size=1, boot_index=0))
     (each,) = world.devices(server)
@@ -487,7 +493,7 @@ def test_one_that_nobody_made_fails_the_build_in_time(world: Cloud) -> None:
         world.connect(each.uuid, world.compute.builds[-1][0], server)
 
 
-def test_a_server_that_is_gone_takes_what_is_made_for_it(world: Cloud) -> None:
+def test_deleted_server_deletes_the_volumes_made_for_it(world: Cloud) -> None:
     context = world.user()
     request = objects.CreateRequest(
         name="vm", flavor_id="1", block_devices=[device(DeviceSource.BLANK, volume_size=1, boot_index=0)]
@@ -553,7 +559,7 @@ def _flavor(instance: models.Instance) -> objects.Flavor:
 # --- extend
 
 
-def test_a_guest_is_told_of_a_larger_volume(world: Cloud) -> None:
+def test_extended_volume_is_reported_to_the_guest(world: Cloud) -> None:
     volume_id = world.attached()
     world.cinder.volumes[volume_id]["size"] = 5
     world.driver.volume_extended(world.context(), world.uuid, volume_id)
@@ -569,6 +575,6 @@ def test_a_guest_is_told_of_a_larger_volume(world: Cloud) -> None:
         world.driver.volume_extended(world.context(), world.uuid, world.cinder.volume())
 
 
-def test_states_of_devices(world: Cloud) -> None:
+def test_devices_show_the_state_of_their_volumes(world: Cloud) -> None:
     volume_id = world.attached()
     assert [(each.volume_id, each.state) for each in world.devices()] == [(volume_id, DeviceState.ATTACHED)]

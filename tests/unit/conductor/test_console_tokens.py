@@ -1,4 +1,4 @@
-"""Tokens of consoles: once, for a while, and for the instance as it was."""
+"""Console tokens: valid once, for a limited time, and for the instance's current generation."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_token_opens_its_console_once(conductor: ConductorRPC, uuid: str) -> N
         conductor.console_token_get(make.ADMIN, tokens.digest(token))
 
 
-def test_only_its_hash_is_kept(conductor: ConductorRPC, db: Database, uuid: str) -> None:
+def test_token_is_stored_as_a_hash(conductor: ConductorRPC, db: Database, uuid: str) -> None:
     token = create(conductor, uuid)
 
     def rows(uow: UnitOfWork) -> str:
@@ -106,7 +106,7 @@ def test_a_token_is_void_once_its_instance_is_another(
 
 
 def test_a_rebuild_gives_the_instance_another_generation(db: Database, uuid: str) -> None:
-    """Which is what voids its tokens."""
+    """The new generation voids the old tokens."""
 
     def rebuilt(uow: UnitOfWork) -> int:
         row = uow.session.scalars(sa.select(Instance).where(Instance.uuid == uuid)).one()
@@ -116,7 +116,7 @@ def test_a_rebuild_gives_the_instance_another_generation(db: Database, uuid: str
     assert db.write(rebuilt) == 4
 
 
-def test_an_instance_that_left_the_host_that_told_of_it_gets_none(
+def test_instance_that_has_left_the_reporting_host_gets_no_token(
     conductor: ConductorRPC, db: Database, uuid: str
 ) -> None:
     db.write(change, uuid, host="h2")
@@ -130,7 +130,7 @@ def test_another_projects_instance_is_not_found(conductor: ConductorRPC, uuid: s
         create(conductor, uuid, context=make.context(project="p2"))
 
 
-def test_of_too_many_the_oldest_are_void(
+def test_oldest_tokens_are_void_above_the_limit(
     conductor: ConductorRPC, db: Database, conf: cfg.ConfigOpts, uuid: str
 ) -> None:
     conf.set_override("tokens_per_instance", 2, "consoleauth")
@@ -145,7 +145,7 @@ def test_of_too_many_the_oldest_are_void(
         take(conductor, token)
 
 
-def test_old_ones_are_removed_so_many_at_a_time(
+def test_expired_tokens_are_removed_in_batches(
     conductor: ConductorRPC, db: Database, uuid: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""The short question of hosts at rest: a yes means that the long comparison would find nothing, either."""
+"""The short check of idle hosts. If it agrees, the full comparison would find nothing either."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.conductor.test_statements import counting
 
 OTHER = "22222222-2222-4222-8222-222222222222"
 
-#: What an instance may be, and what its host may have.
+#: States of an instance, and domains that its host may have.
 ROWS = itertools.product(
     (*states.HAS_DOMAIN, states.ERROR, states.RESIZED, states.SHELVED, states.BUILDING),
     (None, states.POWERING_OFF),
@@ -41,7 +41,7 @@ class World(Live):
         return self.db.read(instances.agree, {host: digest_of_domains(domains)})[host]
 
     def is_settled(self, domains: list[tuple[str, int, int]]) -> bool:
-        """By the long comparison: nothing to destroy, to change or to look for."""
+        """Run the full comparison, and check that it has nothing to destroy, to change or to look for."""
         reports = [DomainReport(uuid=uuid, generation=number, power_state=power) for uuid, number, power in domains]
         before = self.db.read(lambda uow: uow.session.execute(sa.select(models.Instance.__table__)).all())
         verdicts = self.reports.reconcile_domains(self.context(), "host1", reports, [])
@@ -53,11 +53,11 @@ class World(Live):
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """One server runs at host1."""
+    """Return a world with one server that runs at host1."""
     return World(tmp_path)
 
 
-def test_a_yes_is_what_the_comparison_would_say(world: World) -> None:
+def test_agreement_implies_an_empty_comparison(world: World) -> None:
     agreed = set()
     for vm_state, task_state, power_state, (host, generation), deleted in ROWS:
         for shape in DOMAINS:
@@ -71,7 +71,7 @@ def test_a_yes_is_what_the_comparison_would_say(world: World) -> None:
     assert (states.ACTIVE, 0) in agreed, "what is elsewhere"
 
 
-def test_more_than_one_in_any_order(world: World) -> None:
+def test_agreement_of_several_domains_is_independent_of_order(world: World) -> None:
     world.create(name="second")
     uuids = world.db.read(lambda uow: uow.session.scalars(sa.select(models.Instance.uuid)).all())
     world.put(host="host1", vm_state=states.ACTIVE, task_state=None, power_state=1, generation=1)
@@ -85,7 +85,7 @@ def test_more_than_one_in_any_order(world: World) -> None:
     assert world.agrees([], "host2")
 
 
-def test_it_reads_one_statement(world: World) -> None:
+def test_agreement_reads_by_one_statement(world: World) -> None:
     with counting() as counted:
         assert world.agrees([(world.uuid, 1, 1)])
     assert len(counted.statements) == 1, counted.statements

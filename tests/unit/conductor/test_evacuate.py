@@ -1,4 +1,4 @@
-"""What an evacuation goes through in the conductor, and what a host that was forced down is told."""
+"""Evacuation in the conductor, and registration of a host that was forced down."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rebuild(world: World, uuid: str) -> tuple[str, objects.BuildRequest]:
     return host, request
 
 
-def test_it_leaves_its_host_at_once_and_is_built_on_another(world: World) -> None:
+def test_evacuated_server_leaves_its_host_and_is_built_on_another(world: World) -> None:
     uuid, host, generation = world.built()
     address = world.instance(uuid).vifs[0].address
     force_down(world, host)
@@ -66,7 +66,7 @@ def test_it_leaves_its_host_at_once_and_is_built_on_another(world: World) -> Non
 
 
 @pytest.mark.parametrize("down", ["up", "silent"])
-def test_only_the_operators_word_is_enough(world: World, down: str) -> None:
+def test_evacuation_requires_a_forced_down_host(world: World, down: str) -> None:
     uuid, host, _ = world.built()
     if down == "silent":
         world.silence(host)
@@ -76,7 +76,7 @@ def test_only_the_operators_word_is_enough(world: World, down: str) -> None:
 
 
 @pytest.mark.parametrize("forced", [True, False])
-def test_where_to(world: World, forced: bool) -> None:
+def test_evacuation_to_a_requested_host(world: World, forced: bool) -> None:
     uuid, host, _ = world.built()
     force_down(world, host)
     with pytest.raises(exceptions.ComputeHostNotFound):
@@ -90,7 +90,7 @@ def test_where_to(world: World, forced: bool) -> None:
     assert (spec.forced_host, spec.requested_destination) == ("host2" if forced else None, wanted)
 
 
-def test_a_request_that_comes_twice_is_one_and_another_is_refused(world: World) -> None:
+def test_repeated_request_is_one_action_and_another_request_is_refused(world: World) -> None:
     uuid, host, _ = world.built()
     force_down(world, host)
     context = world.context(admin=True)
@@ -100,7 +100,7 @@ def test_a_request_that_comes_twice_is_one_and_another_is_refused(world: World) 
         evacuate(world, uuid)
 
 
-def test_a_build_report_of_the_old_host_is_stale(world: World) -> None:
+def test_build_report_of_the_old_host_is_stale(world: World) -> None:
     uuid, host, generation = world.built()
     force_down(world, host)
     evacuate(world, uuid)
@@ -110,7 +110,7 @@ def test_a_build_report_of_the_old_host_is_stale(world: World) -> None:
 
 
 @pytest.mark.parametrize(("before", "stopped"), [("stopped", False), ("active", True)])
-def test_what_is_to_be_off_is_stopped_by_its_new_host(world: World, before: str, stopped: bool) -> None:
+def test_stopped_server_is_stopped_by_its_new_host(world: World, before: str, stopped: bool) -> None:
     uuid, host, _ = world.built()
 
     def set_state(uow: Any) -> None:
@@ -130,7 +130,7 @@ def test_what_is_to_be_off_is_stopped_by_its_new_host(world: World, before: str,
     assert world.open_actions() == []
 
 
-def test_one_that_failed_keeps_its_addresses_and_may_be_tried_again(world: World) -> None:
+def test_failed_evacuation_keeps_addresses_and_may_be_repeated(world: World) -> None:
     uuid, host, _ = world.built()
     force_down(world, host)
     world.scheduler.hosts = []
@@ -146,7 +146,7 @@ def test_one_that_failed_keeps_its_addresses_and_may_be_tried_again(world: World
     assert (world.instance(uuid).vm_state, world.instance(uuid).fault) == ("active", None)
 
 
-def test_a_rescheduled_one_never_goes_back(world: World) -> None:
+def test_rescheduled_evacuation_never_returns_to_the_lost_host(world: World) -> None:
     uuid, host, _ = world.built()
     force_down(world, host)
     evacuate(world, uuid, stopped=True)
@@ -157,7 +157,7 @@ def test_a_rescheduled_one_never_goes_back(world: World) -> None:
     assert world.scheduler.specs[-1].ignore_hosts == [host, target]
 
 
-def test_past_its_deadline_the_new_host_is_asked_first(world: World) -> None:
+def test_evacuation_past_its_deadline_fences_the_new_host_first(world: World) -> None:
     uuid, host, _ = world.built()
     force_down(world, host)
     evacuate(world, uuid)
@@ -175,7 +175,7 @@ def test_past_its_deadline_the_new_host_is_asked_first(world: World) -> None:
     assert (world.instance(uuid).host, len(world.instance(uuid).vifs)) == (None, 1)
 
 
-def test_a_delete_meanwhile(world: World) -> None:
+def test_delete_during_an_evacuation(world: World) -> None:
     uuid, host, generation = world.built()
     force_down(world, host)
     evacuate(world, uuid)
@@ -190,7 +190,7 @@ def host_report(host: str, epoch: int = 0, identity: str = "") -> objects.HostRe
     return objects.HostReport(host=host, boot_id="b", inventories=[inventory], epoch=epoch, identity=identity)
 
 
-def test_a_host_serves_only_in_the_epoch_that_it_registered_in(world: World) -> None:
+def test_host_serves_only_in_the_epoch_of_its_registration(world: World) -> None:
     first = world.db.write(hosts.register_host, world.conf, host_report("host1"))
     world.db.write(hosts.report_state, world.conf, host_report("host1", first))
     force_down(world, "host1")
@@ -211,8 +211,8 @@ def test_a_host_serves_only_in_the_epoch_that_it_registered_in(world: World) -> 
     assert world.db.write(hosts.register_host, world.conf, host_report("host1")) == 0
 
 
-def test_two_machines_of_one_name_do_not_both_serve(world: World) -> None:
-    """Each would build what is ordered of the other, and their heartbeats would take turns."""
+def test_second_machine_of_the_same_name_does_not_serve(world: World) -> None:
+    """Otherwise each would receive the other's commands, and their heartbeats would alternate."""
     epoch = world.db.write(hosts.register_host, world.conf, host_report("host1", identity="first"))
     for write in (hosts.register_host, hosts.report_state):
         with pytest.raises(exceptions.HostIsAnother, match="Host host1 is registered as another machine"):
@@ -221,7 +221,7 @@ def test_two_machines_of_one_name_do_not_both_serve(world: World) -> None:
     assert world.db.write(hosts.register_host, world.conf, host_report("host1", identity="first")) == epoch
 
 
-def test_another_machine_of_the_name_serves_once_the_first_was_forced_down(world: World) -> None:
+def test_machine_of_the_same_name_serves_after_the_first_is_forced_down(world: World) -> None:
     first = world.db.write(hosts.register_host, world.conf, host_report("host1", identity="first"))
     force_down(world, "host1")
     force_down(world, "host1", False)
@@ -232,8 +232,8 @@ def test_another_machine_of_the_name_serves_once_the_first_was_forced_down(world
             world.db.write(hosts.report_state, world.conf, host_report("host1", epoch, identity="first"))
 
 
-def test_a_daemon_that_tells_no_identity_serves(world: World) -> None:
-    """Of an earlier version."""
+def test_older_daemon_without_identity_serves(world: World) -> None:
+    """Older versions report no identity."""
     epoch = world.db.write(hosts.register_host, world.conf, host_report("host1", identity="first"))
     assert world.db.write(hosts.register_host, world.conf, host_report("host1")) == epoch
     with pytest.raises(exceptions.HostIsAnother):

@@ -1,4 +1,4 @@
-"""Flavor and image together say nothing that is forgotten: at a create, a rebuild, a resize and a rescue."""
+"""Hardware that flavor and image request is supported or refused: at a create, a rebuild, a resize and a rescue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refused(world: World, message: str, **request: str) -> None:
         world.create(**request)
 
 
-def test_a_create_is_refused_with_a_sentence(world: World) -> None:
+def test_create_with_unsupported_hardware_is_refused_with_the_reason(world: World) -> None:
     refused(world, r"'hw:cpu_dedicated_mask' \(0\) is not supported", flavor_id="mask", image_ref="plain")
     refused(world, "'hw_mem_encryption'", flavor_id="fine", image_ref="encrypted")
     refused(world, "contradict each other", flavor_id="pmu", image_ref="no-pmu")
@@ -46,7 +46,7 @@ def test_a_create_is_refused_with_a_sentence(world: World) -> None:
     assert world.create(flavor_id="fine", image_ref="plain")
 
 
-def test_so_is_a_rebuild(world: World) -> None:
+def test_rebuild_with_unsupported_hardware_is_refused(world: World) -> None:
     uuid, _, _ = world.built(flavor_id="pmu", image_ref="plain")
     payload = {"image_ref": "no-pmu", "images": {}, "changes": {}, "injected_files": {}}
     with pytest.raises(exceptions.HardwareRefused, match="contradict each other"):
@@ -54,14 +54,14 @@ def test_so_is_a_rebuild(world: World) -> None:
     assert world.instance(uuid).task_state is None
 
 
-def test_so_is_a_resize(world: World) -> None:
+def test_resize_with_unsupported_hardware_is_refused(world: World) -> None:
     uuid, _, _ = world.built(image_ref="no-pmu")
     with pytest.raises(exceptions.HardwareRefused, match="contradict each other"):
         world.lifecycle.accept_action(world.context(), uuid, "resize", {"flavor_id": "pmu"})
     assert world.instance(uuid).task_state is None
 
 
-def test_so_is_a_rescue(world: World) -> None:
+def test_rescue_with_unsupported_hardware_is_refused(world: World) -> None:
     uuid, _, _ = world.built(image_ref="plain")
     with pytest.raises(exceptions.HardwareRefused, match="'hw_rescue_device' cannot be 'floppy'"):
         world.lifecycle.accept_action(world.context(), uuid, "rescue", {"image_ref": "floppy", "images": {}})

@@ -1,4 +1,4 @@
-"""What a compute host gets at of images: those that it makes, while it makes them."""
+"""Access of compute hosts to images: only to an image that they upload, while they upload it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import make
 
 @pytest.fixture
 def image(db: Database) -> Image:
-    """Host h1 is at making it."""
+    """Return an image that host h1 uploads."""
 
     def fill(uow: Any) -> Image:
         made = images.create(uow, make.image(status="queued", visibility="private", owner="p1"))
@@ -30,7 +30,7 @@ def image(db: Database) -> Image:
     return db.write(fill)
 
 
-def test_its_maker_says_how_far_it_is(db: Database, image: Image) -> None:
+def test_uploading_host_reports_the_progress_of_its_image(db: Database, image: Image) -> None:
     assert db.read(host_images.get, "h1", image.id).status == "queued"
     assert db.write(host_images.update, "h1", image.id, {"status": "saving"}).status == "saving"
     told = {"size": 5, "checksum": "0123"}
@@ -42,13 +42,13 @@ def test_its_maker_says_how_far_it_is(db: Database, image: Image) -> None:
 @pytest.mark.parametrize(
     "changes", [{"visibility": "public"}, {"status": "active"}, {"owner": "p2"}, {"properties": {"a": "b"}}]
 )
-def test_nothing_else_of_it(db: Database, image: Image, changes: dict[str, Any]) -> None:
+def test_host_cannot_change_other_fields_of_its_image(db: Database, image: Image, changes: dict[str, Any]) -> None:
     with pytest.raises(exceptions.Forbidden):
         db.write(host_images.update, "h1", image.id, changes)
     assert db.read(images.get, make.ADMIN, image.id) == image
 
 
-def test_other_hosts_do_not_know_it(db: Database, image: Image) -> None:
+def test_other_hosts_do_not_see_the_image(db: Database, image: Image) -> None:
     for act in (lambda: db.read(host_images.get, "h2", image.id), lambda: db.read(host_images.get, "h3", image.id)):
         with pytest.raises(exceptions.ImageNotFound):
             act()
@@ -56,7 +56,7 @@ def test_other_hosts_do_not_know_it(db: Database, image: Image) -> None:
         db.write(host_images.update, "h2", image.id, {"status": "saving"})
 
 
-def test_once_it_is_whole_it_is_no_hosts_business(db: Database, image: Image) -> None:
+def test_host_cannot_access_a_finished_image(db: Database, image: Image) -> None:
     db.write(images.activate, image.id)
     with pytest.raises(exceptions.ImageNotFound):
         db.read(host_images.get, "h1", image.id)
@@ -64,8 +64,8 @@ def test_once_it_is_whole_it_is_no_hosts_business(db: Database, image: Image) ->
         db.write(host_images.update, "h1", image.id, {"checksum": "forged"})
 
 
-def test_who_asks_is_who_signed(db: Database, image: Image) -> None:
-    """A message that says it is an admin's, by a host, is a host's."""
+def test_caller_is_the_host_that_signed_the_message(db: Database, image: Image) -> None:
+    """A message that a host signed is the host's, even if it claims to be from an admin."""
     served = ImageEndpoints(db, None, None)  # type: ignore[arg-type]
     context = RequestContext(is_admin=True, overwrite=False)
     assert served.image_get(context, image.id) == image

@@ -1,4 +1,4 @@
-"""Attaching and detaching interfaces, in the conductor: the port is there as long as its host may have it."""
+"""Attaching and detaching interfaces in the conductor: the port exists as long as its host may have it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def is_quiet(world: World, uuid: str) -> bool:
     return (instance.vm_state, instance.task_state, world.open_actions()) == ("active", None, [])
 
 
-def test_a_port_comes_with_the_order_and_goes_with_the_report(world: World) -> None:
+def test_port_is_written_with_the_command_and_deleted_with_the_report(world: World) -> None:
     uuid, _, _ = world.built()
     (first,) = vifs(world, uuid)
     ticket = attach(world, uuid, tag="second")
@@ -75,7 +75,7 @@ def test_a_port_comes_with_the_order_and_goes_with_the_report(world: World) -> N
 
 
 @pytest.mark.parametrize("vm_state", ["active", "paused", "stopped", "suspended", "rescued", "error"])
-def test_states(world: World, vm_state: str) -> None:
+def test_vm_states_that_allow_interface_changes(world: World, vm_state: str) -> None:
     uuid, _, _ = world.built()
     world.db.write(lambda uow: uow.session.execute(sa.update(models.Instance).values(vm_state=vm_state)))
     if vm_state in ("active", "paused", "stopped"):
@@ -87,7 +87,7 @@ def test_states(world: World, vm_state: str) -> None:
     assert world.count(models.Port) == 1
 
 
-def test_one_at_a_time(world: World) -> None:
+def test_second_interface_change_at_the_same_time_is_refused(world: World) -> None:
     uuid, _, _ = world.built()
     ticket = attach(world, uuid)
     with pytest.raises(exceptions.InstanceInvalidState, match="attaching_interface"):
@@ -97,7 +97,7 @@ def test_one_at_a_time(world: World) -> None:
     assert len(vifs(world, uuid)) == 3
 
 
-def test_what_failed_is_taken_back_at_its_host_before_the_port_goes(world: World) -> None:
+def test_failed_attach_is_undone_at_its_host_before_the_port_is_deleted(world: World) -> None:
     uuid, _, _ = world.built()
     ticket = attach(world, uuid)
     report(world, ticket, "no slot left")
@@ -109,7 +109,7 @@ def test_what_failed_is_taken_back_at_its_host_before_the_port_goes(world: World
     assert world.open_actions() == []
 
 
-def test_a_guest_that_does_not_let_go_keeps_its_interface(world: World) -> None:
+def test_failed_detach_keeps_the_interface(world: World) -> None:
     uuid, _, _ = world.built()
     (first,) = vifs(world, uuid)
     report(world, detach(world, uuid, first[0]), "the guest did not let go")
@@ -125,7 +125,7 @@ def test_a_guest_that_does_not_let_go_keeps_its_interface(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", [ATTACH, DETACH])
-def test_past_its_deadline_it_is_taken_back(world: World, kind: str) -> None:
+def test_attach_past_its_deadline_is_undone(world: World, kind: str) -> None:
     uuid, _, _ = world.built()
     (first,) = vifs(world, uuid)
     ticket = attach(world, uuid) if kind == ATTACH else detach(world, uuid, first[0])
@@ -141,7 +141,7 @@ def test_past_its_deadline_it_is_taken_back(world: World, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [ATTACH, DETACH])
-def test_a_delete_amid_it_leaves_no_port(world: World, kind: str) -> None:
+def test_delete_during_an_attach_leaves_no_port(world: World, kind: str) -> None:
     uuid, _, _ = world.built()
     (first,) = vifs(world, uuid)
     attach(world, uuid) if kind == ATTACH else detach(world, uuid, first[0])
@@ -150,7 +150,7 @@ def test_a_delete_amid_it_leaves_no_port(world: World, kind: str) -> None:
     assert (world.count(models.Port), world.open_actions()) == (0, [])
 
 
-def test_what_cannot_be_attached(world: World) -> None:
+def test_interface_that_cannot_be_attached_is_refused(world: World) -> None:
     uuid, _, _ = world.built()
     theirs = world.db.write(networks.create, make.network("theirs", project_id="p2", bridge="br9", cidr="10.9.0.0/29"))
     address = world.instance(uuid).vifs[0].address
@@ -173,7 +173,7 @@ def test_what_cannot_be_attached(world: World) -> None:
     assert (world.count(models.Port), world.open_actions()) == (2, [])
 
 
-def test_where_a_service_gives_out_interfaces_it_is_not_served(tmp_path: Path) -> None:
+def test_interface_methods_are_refused_if_a_service_allocates_interfaces(tmp_path: Path) -> None:
     world = World(tmp_path, FakeNetworks)
     world.conf.set_override("network_path", str(tmp_path / "service"), "fake")
     world.conf.set_override("backend", "fake", "network")

@@ -1,4 +1,4 @@
-"""What an accepted request goes through in the conductor, over a real database, with the other daemons played here."""
+"""The path of an accepted request through the conductor, over a real database; the other daemons are fakes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ BUILT = BuildOutcome.BUILT
 
 
 class Scheduler:
-    """Chooses from ``hosts`` in turn; raises ``error`` when one is set. ``asked``: the number of messages."""
+    """Chooses the ``hosts`` in order, or raises ``error``. ``asked`` counts the messages."""
 
     def __init__(self) -> None:
         self.hosts = ["host1", "host2"]
@@ -87,7 +87,10 @@ class Scheduler:
 
 
 class Compute:
-    """Records commands, and builds in so many ``messages``. ``fenced``: the reply to a fence, or the error."""
+    """Records commands and builds, and counts the ``messages`` with builds.
+
+    ``fenced``: the reply to a fence, or the error.
+    """
 
     def __init__(self) -> None:
         self.builds: list[tuple[str, objects.BuildRequest]] = []
@@ -139,7 +142,7 @@ def heartbeat(host: str) -> objects.HostReport:
 
 
 class Parts:
-    """The methods of several endpoints, as those who call the conductor see them."""
+    """The methods of several endpoints in one object, as callers of the conductor see them."""
 
     def __init__(self, *parts: Any) -> None:
         self.parts = parts
@@ -158,8 +161,10 @@ def _empty_database() -> bytes:
 
 
 class World:
-    """A conductor's parts, two hosts of 4 vCPUs and 1024 MB, a flavor and a network. ``told``: its hosts report which
-    action a build was for, as all but old ones do."""
+    """A conductor's parts, two hosts of 4 vCPUs and 1024 MB, a flavor and a network.
+
+    ``told``: its hosts report the action of a build, as all but older ones do.
+    """
 
     def __init__(self, path: Path, network: Callable[[cfg.ConfigOpts], NetworkBackend] = load_backend) -> None:
         conf = self.conf = cfg.ConfigOpts()
@@ -220,7 +225,7 @@ class World:
         return [i.uuid for i in self.lifecycle.create_instances(context or self.context(), request).instances]
 
     def built(self, **changes: Any) -> tuple[str, str, int]:
-        """An ACTIVE instance: its uuid, host and generation."""
+        """Return uuid, host and generation of an ACTIVE instance."""
         (uuid,) = self.create(**changes)
         self.lifecycle.build_instances(self.context(), [uuid])
         host, request = self.compute.builds[-1]
@@ -257,7 +262,7 @@ class World:
         return self.db.read(lambda uow: quotas.get(uow, self.conf, project).quotas["instances"].used)
 
     def let_time_pass(self, seconds: float) -> None:
-        """Everything that is to happen in the next ``seconds`` is due now."""
+        """Make everything due that is due within ``seconds``."""
         step = datetime.timedelta(seconds=seconds)
 
         def shift(uow: UnitOfWork) -> None:
@@ -304,8 +309,8 @@ def test_a_repeated_request_returns_the_same_instances(world: World) -> None:
     assert len(world.open_actions()) == 2
 
 
-def test_an_idempotency_key_stands_for_one_wish(world: World) -> None:
-    """A client's second request with it is another one, by its request id, and gets the servers of the first."""
+def test_idempotency_key_of_a_repeated_create_returns_the_same_servers(world: World) -> None:
+    """The second request has another request id."""
     wish = {"idempotency_key": "k", "fingerprint": "f"}
 
     def create(context: RequestContext, **changes: Any) -> objects.CreateResult:
@@ -376,7 +381,7 @@ def test_a_kernel_is_kept_as_it_was_at_create(world: World) -> None:
 
 
 def described(**changes: Any) -> dict[str, Any]:
-    """A request for an image that only the API knows."""
+    """Return a request for an image that only the API knows."""
     return {"image_ref": "i", "images": {"i": objects.Image(id="i", name="glance's", **changes)}}
 
 
@@ -414,7 +419,7 @@ def described(**changes: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_is_wrong_is_refused_and_leaves_nothing(
+def test_invalid_create_is_refused_and_leaves_nothing(
     world: World, changes: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -434,19 +439,19 @@ def test_a_build_is_claimed_sent_and_finished(world: World) -> None:
     assert row.request == {}, "what only the build needed, its password among it, is gone"
 
 
-def test_a_security_group_is_named_or_told_by_its_id(world: World) -> None:
+def test_security_group_is_found_by_name_or_id(world: World) -> None:
     (uuid,) = world.create(security_groups=["default", security_group.default_id(world.context().project_id)])
     assert world.instance(uuid).security_groups == ["default"]
 
 
-def test_an_unknown_requested_host_is_named(world: World) -> None:
+def test_unknown_requested_host_is_in_the_error(world: World) -> None:
     with pytest.raises(exceptions.ComputeHostUnknown) as caught:
         world.create(requested_destination=objects.RequestedDestination(host="host3"))
     assert caught.value.message == "Compute host host3 could not be found."
     assert caught.value.code == 400
 
 
-def test_a_requested_destination_is_asked_for_at_every_attempt(world: World) -> None:
+def test_requested_destination_is_passed_at_every_attempt(world: World) -> None:
     wanted = objects.RequestedDestination(host="host1", node="host1")
     (uuid,) = world.create(requested_destination=wanted)
     world.scheduler.error = exceptions.SchedulerNotReady()
@@ -460,7 +465,7 @@ def test_a_requested_destination_is_asked_for_at_every_attempt(world: World) -> 
     assert [spec.requested_destination for spec in world.scheduler.specs] == [wanted] * 3
 
 
-def test_a_nudge_that_comes_twice_builds_once(world: World) -> None:
+def test_repeated_wakeup_builds_once(world: World) -> None:
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
     world.lifecycle.build_instances(world.context(), [uuid])
@@ -468,7 +473,7 @@ def test_a_nudge_that_comes_twice_builds_once(world: World) -> None:
     assert world.used() == {"host1": 1, "host2": 0}
 
 
-def test_the_reconciler_builds_what_was_never_nudged(world: World) -> None:
+def test_reconciler_builds_without_a_wakeup(world: World) -> None:
     (uuid,) = world.create()
     assert world.reconciler.sweep() == 0, "the nudge has a moment to arrive"
     world.let_time_pass(3)
@@ -476,7 +481,7 @@ def test_the_reconciler_builds_what_was_never_nudged(world: World) -> None:
     assert [request.instance.uuid for _, request in world.compute.builds] == [uuid]
 
 
-def test_a_lost_build_message_is_sent_again_with_the_same_generation(world: World) -> None:
+def test_lost_build_command_is_repeated_with_the_same_generation(world: World) -> None:
     (uuid,) = world.create()
     world.compute.away = True
     world.lifecycle.build_instances(world.context(), [uuid])
@@ -503,7 +508,7 @@ def test_a_build_that_no_queue_takes_does_not_wait_for_its_lease(world: World) -
     assert world.used() == {"host1": 1, "host2": 0}
 
 
-def test_a_scheduler_that_is_away_delays_and_does_not_fail(world: World) -> None:
+def test_unavailable_scheduler_delays_the_build(world: World) -> None:
     world.scheduler.error = exceptions.MessagingUnavailable(what="select_destinations")
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
@@ -564,7 +569,7 @@ def test_retries_end_in_error_with_the_last_cause(world: World) -> None:
     assert world.used() == {"host1": 0, "host2": 0}
 
 
-def test_addresses_are_taken_with_the_place(world: World) -> None:
+def test_addresses_are_allocated_with_the_claim(world: World) -> None:
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
     instance, (_, request) = world.instance(uuid), world.compute.builds[-1]
@@ -576,7 +581,7 @@ def test_addresses_are_taken_with_the_place(world: World) -> None:
     assert (len(world.compute.builds), again.connected, again.instance.vifs) == (2, "0/", instance.vifs)
 
 
-def test_a_host_asks_and_is_told_why_there_is_no_address(world: World) -> None:
+def test_start_build_returns_the_cause_of_missing_addresses(world: World) -> None:
     full = objects.Network(
         id="22222222-2222-4222-8222-222222222222",
         name="full",
@@ -599,7 +604,7 @@ def test_a_host_asks_and_is_told_why_there_is_no_address(world: World) -> None:
         world.reports.start_build(world.context(), uuid, host, request.generation)
 
 
-def test_a_host_that_does_not_tell_which_action_it_reports_is_understood(world: World) -> None:
+def test_report_without_an_action_id_is_accepted(world: World) -> None:
     world.told = False
     uuid, host, generation = world.built()
     world.report(uuid, host, generation, BUILT)
@@ -637,7 +642,7 @@ def test_delete_before_a_host_was_chosen_is_done_at_once(world: World) -> None:
     assert world.compute.builds == []
 
 
-def test_delete_during_a_build_stops_it_and_gives_everything_back(world: World) -> None:
+def test_delete_during_a_build_stops_it_and_releases_everything(world: World) -> None:
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
     world.reports.start_build(world.context(), uuid, "host1", 1)
@@ -678,7 +683,7 @@ def test_a_delete_that_fails_on_its_host_is_tried_again(world: World) -> None:
     assert len(world.compute.tickets) == 1
 
 
-def test_the_action_table_says_which_state_allows_what(world: World) -> None:
+def test_definition_decides_which_states_allow_an_action(world: World) -> None:
     uuid, host, _ = world.built()
     with pytest.raises(
         exceptions.InstanceInvalidState, match=r"Cannot 'start' instance .* while it is in vm_state active"
@@ -693,7 +698,7 @@ def test_the_action_table_says_which_state_allows_what(world: World) -> None:
     assert world.instance(uuid).vm_state == "stopped"
 
 
-#: Operations whose only step is an order to the host that leads to a state, and which need no more than their row.
+#: Operations whose only step is a command that changes the vm state, without a handler of their own.
 ORDERS = [
     row
     for row in operations.OPERATIONS.values()
@@ -703,8 +708,8 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("row", ORDERS, ids=lambda row: row.kind)
-def test_an_operation_by_its_row(world: World, row: operations.Operation) -> None:
-    """From each state that allows it to what it becomes; refused in every other, and with a task under way."""
+def test_operation_follows_its_definition(world: World, row: operations.Operation) -> None:
+    """Every allowed state leads to the new one. Other states, and a running task, are refused."""
     uuid, host, _ = world.built()
     (step,) = row.steps
 
@@ -754,14 +759,14 @@ def test_a_failed_action_leaves_the_instance_as_its_guest_is(world: World) -> No
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("stopped", None)
 
 
-def test_a_repeated_action_request_gets_its_ticket_again(world: World) -> None:
+def test_repeated_action_request_returns_the_same_command(world: World) -> None:
     uuid, _, _ = world.built()
     context = world.context("req-stop")
     first = world.lifecycle.accept_action(context, uuid, "stop", {})
     assert world.lifecycle.accept_action(context, uuid, "stop", {}).action_id == first.action_id
 
 
-def test_other_projects_and_locked_instances(world: World) -> None:
+def test_actions_on_other_projects_and_locked_instances_are_refused(world: World) -> None:
     uuid, _, _ = world.built()
     with pytest.raises(exceptions.InstanceNotFound):
         world.lifecycle.accept_action(world.context(project="p2"), uuid, "delete", {})
@@ -872,7 +877,7 @@ def test_domains_are_judged_by_host_and_generation(world: World) -> None:
 
 
 def second_end(world: World, uuid: str) -> None:
-    """The instance holds host2 as well, at generation 7, as in the middle of a move."""
+    """Give the instance an allocation on host2, too, at generation 7, as during a move."""
 
     def claim(uow: UnitOfWork) -> None:
         row = instances.lock(uow, uuid)
@@ -886,7 +891,7 @@ def second_end(world: World, uuid: str) -> None:
     world.db.write(claim)
 
 
-def test_an_instance_belongs_to_both_of_its_ends(world: World) -> None:
+def test_domains_at_both_hosts_of_a_move_belong_there(world: World) -> None:
     uuid, host, generation = world.built()
     second_end(world, uuid)
 
@@ -900,7 +905,7 @@ def test_an_instance_belongs_to_both_of_its_ends(world: World) -> None:
     assert world.reports.reconcile_domains(world.context(), "host2", [], [uuid]) == []
 
 
-def test_a_delete_goes_to_both_ends_and_waits_for_both(world: World) -> None:
+def test_delete_goes_to_both_hosts_and_waits_for_both(world: World) -> None:
     uuid, host, _ = world.built()
     second_end(world, uuid)
     assert world.used() == {"host1": 1, "host2": 1}
@@ -918,7 +923,7 @@ def test_a_delete_goes_to_both_ends_and_waits_for_both(world: World) -> None:
     assert (world.used(), world.open_actions()) == ({"host1": 0, "host2": 0}, [])
 
 
-def test_a_delete_begins_at_the_end_that_is_up(world: World) -> None:
+def test_delete_begins_at_the_host_that_is_up(world: World) -> None:
     uuid, host, _ = world.built()
     second_end(world, uuid)
     world.silence(host)
@@ -936,7 +941,7 @@ def test_a_guest_that_shut_itself_down_is_stopped(world: World) -> None:
     assert world.instance(uuid).vm_state == "stopped"
 
 
-def test_what_was_seen_before_an_order_was_carried_out_is_no_news(world: World) -> None:
+def test_domain_report_from_before_a_command_is_ignored(world: World) -> None:
     uuid, host, generation = world.built()
     ticket = world.lifecycle.accept_action(world.context(), uuid, "stop", {})
     world.reports.finish_action(world.context(), host, ticket.action_id, 4, None, "")
@@ -961,7 +966,7 @@ def test_what_was_seen_before_an_order_was_carried_out_is_no_news(world: World) 
         ("active", 3, "active"),
     ],
 )
-def test_what_a_guest_does_by_itself(world: World, vm_state: str, power_state: int, found: str) -> None:
+def test_guests_power_state_changes_the_row(world: World, vm_state: str, power_state: int, found: str) -> None:
     uuid, host, generation = world.built()
     world.db.write(lambda uow: setattr(instances.lock(uow, uuid), "vm_state", vm_state))
     report = objects.DomainReport(uuid=uuid, generation=generation, power_state=power_state)
@@ -969,7 +974,7 @@ def test_what_a_guest_does_by_itself(world: World, vm_state: str, power_state: i
     assert (world.instance(uuid).vm_state, world.instance(uuid).power_state) == (found, power_state)
 
 
-def test_heartbeats_keep_the_lease_of_what_a_host_is_at(world: World) -> None:
+def test_heartbeats_extend_the_leases_of_running_commands(world: World) -> None:
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
     world.let_time_pass(29)
@@ -1065,7 +1070,7 @@ def a_group(world: World, policy: str) -> str:
 
 
 @pytest.mark.parametrize("hint", ["id", ["id"], "g"])
-def test_members_of_a_group_are_asked_for_with_it_and_judged_again_by_the_claim(world: World, hint: Any) -> None:
+def test_group_members_are_scheduled_together_and_checked_again_by_the_claim(world: World, hint: Any) -> None:
     group = a_group(world, "anti-affinity")
     hints = {"group": {"id": group, "g": "g"}.get(hint, group) if isinstance(hint, str) else [group]}
     uuids = world.create(scheduler_hints=hints, min_count=2, max_count=2)
@@ -1101,7 +1106,7 @@ def test_an_unknown_group_is_refused_and_leaves_nothing(world: World) -> None:
     assert world.instances_used() == 0
 
 
-# --- what faults say
+# --- texts of faults
 
 
 def test_a_long_fault_is_cut_after_a_clause_and_whole_in_the_details(world: World) -> None:
@@ -1121,7 +1126,7 @@ def test_a_long_fault_is_cut_after_a_clause_and_whole_in_the_details(world: Worl
     ("message", "short"),
     [("x" * 255, "x" * 255), ("x" * 256, "x" * 252 + "…"), ("word " * 60, "word " * 49 + "word …")],
 )
-def test_shortened(message: str, short: str) -> None:
+def test_shortened_messages_end_after_a_clause_or_word(message: str, short: str) -> None:
     assert faults.shortened(message) == short
     assert len(short) <= 255
 
@@ -1138,8 +1143,8 @@ def test_failed_builds_are_counted_for_the_host(world: World) -> None:
     assert {state.failed_builds for state in world.db.read(hosts.states)} == {0}
 
 
-def test_a_report_or_question_of_another_request_is_about_another_action(world: World) -> None:
-    """A database that lost its last commits gives an action's id again."""
+def test_report_or_check_of_another_request_does_not_concern_the_action(world: World) -> None:
+    """A database that lost its last commits assigns action ids again."""
     uuid, host, _ = world.built()
     ticket = world.lifecycle.accept_action(world.context("req-new"), uuid, "stop", {})
     order = (host, ticket.action_id)

@@ -1,4 +1,4 @@
-"""Live migration in the conductor: both ends, what is undone where, and what the user wants; hosts are played here."""
+"""Live migration in the conductor: both hosts, the undo of each step, and abort requests. The hosts are fakes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Live(Moving):
         assert (self.order.method, self.order.host, self.order.generation) == (method, host, generation)
 
     def prepared(self) -> None:
-        """On its way: the next order is to hand it over."""
+        """Take the migration to the step whose command hands the guest over."""
         self.act("live-migration", host=None)
         self.expect("check_can_live_migrate_source", "host1", 1)
         self.answer(RUNNING, answer=SOURCE)
@@ -39,7 +39,7 @@ class Live(Moving):
         self.expect("live_migration", "host1", 1)
 
     def asked(self) -> None:
-        """The source has reported a failure, and says that the guest is there."""
+        """Report a failure of the source, which then finds that the guest is still there."""
         self.expect("rollback_live_migration", "host1", 1)
         self.answer(answer={"done": False})
 
@@ -66,7 +66,7 @@ class Live(Moving):
         assert (self.open_actions(), self.problems()) == ([], [])
 
     def at_destination(self) -> None:
-        """The source has handed it over."""
+        """Take the migration to the point where the source has handed the guest over."""
         assert self.state == (states.ACTIVE, states.MIGRATING, "host2", 2)
         self.expect("post_live_migration_at_destination", "host2", 2)
         self.answer(RUNNING)
@@ -82,7 +82,7 @@ def world(tmp_path: Path) -> Live:
     return Live(tmp_path)
 
 
-def test_it_moves(world: Live) -> None:
+def test_live_migration_moves_the_guest(world: Live) -> None:
     world.prepared()
     assert world.state == (states.ACTIVE, states.MIGRATING, "host1", 1)
     assert (world.used(), world.statuses()) == ({"host1": 1, "host2": 1}, ["running"])
@@ -93,7 +93,7 @@ def test_it_moves(world: Live) -> None:
 
 
 @pytest.mark.parametrize("step", ["check", "prepare", "hand_over"])
-def test_a_failure_is_undone(world: Live, step: str) -> None:
+def test_failed_step_is_undone(world: Live, step: str) -> None:
     if step == "hand_over":
         world.prepared()
     else:
@@ -109,7 +109,7 @@ def test_a_failure_is_undone(world: Live, step: str) -> None:
     assert world.statuses() == ["error"]
 
 
-def test_who_does_not_answer_is_asked_where_the_guest_is(world: Live) -> None:
+def test_silent_source_is_called_to_find_the_guest(world: Live) -> None:
     world.prepared()
     late = world.order
     world.expire()
@@ -120,7 +120,7 @@ def test_who_does_not_answer_is_asked_where_the_guest_is(world: Live) -> None:
     world.at_source()
 
 
-def test_what_had_moved_before_it_was_undone_has_moved(world: Live) -> None:
+def test_undo_of_a_completed_move_completes_it(world: Live) -> None:
     world.prepared()
     world.expire()
     asked = world.order.sequence
@@ -129,7 +129,7 @@ def test_what_had_moved_before_it_was_undone_has_moved(world: Live) -> None:
     world.at_destination()
 
 
-def test_progress_and_abort(world: Live) -> None:
+def test_abort_is_returned_to_the_source_with_its_progress(world: Live) -> None:
     world.prepared()
     assert world.tell() is MigrationControl.CONTINUE
     (migration,) = world.db.read(lambda uow: server_migrations.in_progress(uow, world.uuid))
@@ -144,13 +144,13 @@ def test_progress_and_abort(world: Live) -> None:
     assert world.statuses() == ["cancelled"]
 
 
-def test_force_complete(world: Live) -> None:
+def test_force_complete_is_returned_to_the_source(world: Live) -> None:
     world.prepared()
     world.live.live_migration_force_complete(world.context(admin=True), world.uuid, 1)
     assert world.tell() is MigrationControl.FORCE_COMPLETE
 
 
-def test_what_nobody_waits_for_any_more_is_to_end(world: Live) -> None:
+def test_progress_of_a_closed_migration_is_answered_with_abort(world: Live) -> None:
     world.prepared()
     order = world.order
     world.act("delete")
@@ -160,7 +160,7 @@ def test_what_nobody_waits_for_any_more_is_to_end(world: Live) -> None:
     assert told is MigrationControl.ABORT
 
 
-def test_wishes_that_are_refused(world: Live) -> None:
+def test_abort_and_force_complete_are_refused_in_other_states(world: Live) -> None:
     admin: Any = world.context(admin=True)
     with pytest.raises(exceptions.InstanceInvalidState):
         world.live.live_migration_abort(admin, world.uuid, 1)
@@ -179,12 +179,12 @@ def test_wishes_that_are_refused(world: Live) -> None:
 @pytest.mark.parametrize(
     ("host", "error"), [("host1", exceptions.UnableToMigrateToSelf), ("nowhere", exceptions.ComputeHostUnknown)]
 )
-def test_hosts_that_it_cannot_go_to(world: Live, host: str, error: type[Exception]) -> None:
+def test_unusable_target_host_is_refused(world: Live, host: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         world.act("live-migration", host=host)
 
 
-# --- an end is lost: it is forced down
+# --- a host is lost: it is forced down
 
 
 def source_is_lost(world: Live) -> None:
@@ -235,7 +235,7 @@ def test_a_guest_that_was_lost_with_its_source_can_be_evacuated(world: Live) -> 
 
 
 @pytest.mark.parametrize("step", ["check", "prepare"])
-def test_a_source_that_is_lost_before_it_began(world: Live, step: str) -> None:
+def test_source_lost_before_the_migration_began(world: Live, step: str) -> None:
     world.act("live-migration", host=None)
     if step == "prepare":
         world.answer(RUNNING, answer=SOURCE)
@@ -250,7 +250,7 @@ def test_a_source_that_is_lost_before_it_began(world: Live, step: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["prepare", "hand_over"])
-def test_a_destination_that_is_lost_before_it_has_the_guest(world: Live, step: str) -> None:
+def test_destination_lost_before_it_has_the_guest(world: Live, step: str) -> None:
     if step == "prepare":
         world.act("live-migration", host=None)
         world.answer(RUNNING, answer=SOURCE)
@@ -264,7 +264,7 @@ def test_a_destination_that_is_lost_before_it_has_the_guest(world: Live, step: s
     world.at_source()
 
 
-def test_a_destination_that_is_lost_with_the_guest(world: Live) -> None:
+def test_destination_lost_with_the_guest(world: Live) -> None:
     world.prepared()
     world.answer()
     world.expect("post_live_migration_at_destination", "host2", 2)
@@ -281,7 +281,7 @@ def test_a_destination_that_is_lost_with_the_guest(world: Live) -> None:
 
 @pytest.mark.parametrize("gone", ["host1", "host2"])
 @pytest.mark.parametrize("step", ["check", "prepare", "hand_over", "settle", "clear"])
-def test_a_delete_at_any_step_with_an_end_lost(world: Live, gone: str, step: str) -> None:
+def test_delete_at_any_step_with_a_lost_host(world: Live, gone: str, step: str) -> None:
     if step in ("check", "prepare"):
         world.act("live-migration", host=None)
         if step == "prepare":

@@ -1,4 +1,4 @@
-"""Who may lock and unlock an instance, and what is written of it."""
+"""Permission to lock and unlock an instance, and the actions written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def kinds(db: Database, uuid: str) -> list[str]:
     return [action.action for action in db.read(action_log.list_, make.ADMIN, uuid)]
 
 
-def test_a_lock_and_its_actions(conductor: ConductorRPC, db: Database) -> None:
+def test_lock_and_unlock_write_actions(conductor: ConductorRPC, db: Database) -> None:
     uuid = db.write(make.instance)
     context = make.context()
     conductor.instance_lock(context, uuid, "why")
@@ -40,7 +40,7 @@ def test_a_lock_and_its_actions(conductor: ConductorRPC, db: Database) -> None:
     assert kinds(db, uuid) == ["unlock", "lock"]
 
 
-def test_an_admins_lock_is_not_the_owners_to_open(conductor: ConductorRPC, db: Database) -> None:
+def test_owner_cannot_remove_an_admins_lock(conductor: ConductorRPC, db: Database) -> None:
     uuid = db.write(make.instance)
     conductor.instance_lock(make.ADMIN, uuid, None)
     assert show(db, uuid).locked_by == "admin"
@@ -51,7 +51,7 @@ def test_an_admins_lock_is_not_the_owners_to_open(conductor: ConductorRPC, db: D
     assert not show(db, uuid).locked
 
 
-def test_a_repeated_request_is_one_action(conductor: ConductorRPC, db: Database) -> None:
+def test_repeated_lock_request_writes_one_action(conductor: ConductorRPC, db: Database) -> None:
     uuid = db.write(make.instance)
     once = make.context("admin", admin=True)
     conductor.instance_lock(once, uuid, "a")
@@ -59,7 +59,7 @@ def test_a_repeated_request_is_one_action(conductor: ConductorRPC, db: Database)
     assert kinds(db, uuid) == ["lock"]
 
 
-def test_another_projects_instance(conductor: ConductorRPC, db: Database) -> None:
+def test_lock_of_another_projects_instance_is_not_found(conductor: ConductorRPC, db: Database) -> None:
     uuid = db.write(make.instance)
     with pytest.raises(exceptions.InstanceNotFound):
         conductor.instance_lock(make.context("p2"), uuid, None)

@@ -1,4 +1,4 @@
-"""A domain that vanished: what a host is told to have, and what its word changes, over a real database."""
+"""A vanished domain: the expected domains of a host, and the effect of its report, over a real database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHUTDOWN = 4
 
 
 class World(Live):
-    """One server runs at host1."""
+    """A world with one server that runs at host1."""
 
     def expected(self, host: str = "host1") -> list[ExpectedDomain]:
         return self.reports.domains_expected(self.context(), host)  # type: ignore[no-any-return]
@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_it_ends_in_error_and_keeps_its_place(world: World) -> None:
+def test_server_without_its_domain_is_in_error_and_keeps_its_claim(world: World) -> None:
     (expected,) = world.expected()
     assert (expected.uuid, expected.generation, world.expected("host2")) == (world.uuid, 1, [])
     world.lost(expected)
@@ -43,7 +43,7 @@ def test_it_ends_in_error_and_keeps_its_place(world: World) -> None:
     assert world.row.updated_at == before, "reported twice"
 
 
-def test_a_rebuild_makes_it_anew(world: World) -> None:
+def test_rebuild_restores_a_server_without_its_domain(world: World) -> None:
     world.lost(world.expected()[0])
     images = {"i": {"id": "i", "name": "image"}}
     world.act("rebuild", image_ref="i", images=images, changes={}, injected_files={})
@@ -55,7 +55,7 @@ def test_a_rebuild_makes_it_anew(world: World) -> None:
     assert (world.row.fault, world.used()["host1"]) == (None, 1)
 
 
-def test_a_hard_reboot_tells_what_it_was_made_of(world: World) -> None:
+def test_hard_reboot_command_has_the_images(world: World) -> None:
     world.lost(world.expected()[0])
     order = world.act("reboot", reboot_type="HARD")
     assert (order.host, order.generation) == ("host1", 1)
@@ -65,7 +65,7 @@ def test_a_hard_reboot_tells_what_it_was_made_of(world: World) -> None:
 
 
 @pytest.mark.parametrize("action", ["stop", "resize", "delete"])
-def test_not_while_something_is_being_done(world: World, action: str) -> None:
+def test_missing_domain_is_ignored_while_an_action_is_open(world: World, action: str) -> None:
     (expected,) = world.expected()
     world.act(action, **({"flavor_id": "2"} if action == "resize" else {}))
     assert world.expected() == []
@@ -75,7 +75,7 @@ def test_not_while_something_is_being_done(world: World, action: str) -> None:
     assert world.row.fault is None
 
 
-def test_not_when_something_was_done_meanwhile(world: World) -> None:
+def test_missing_domain_is_ignored_after_a_later_action(world: World) -> None:
     (expected,) = world.expected()
     world.act("stop")
     world.answer(SHUTDOWN)
@@ -88,15 +88,15 @@ def test_not_when_something_was_done_meanwhile(world: World) -> None:
 @pytest.mark.parametrize(
     ("host", "changes"), [("host2", {}), ("host1", {"generation": 2}), ("host1", {"uuid": "00000000-0000-4000-8000-0"})]
 )
-def test_a_host_speaks_of_what_it_has(world: World, host: str, changes: dict[str, Any]) -> None:
+def test_host_reports_only_its_own_missing_domains(world: World, host: str, changes: dict[str, Any]) -> None:
     (expected,) = world.expected()
     fields = {"uuid": expected.uuid, "generation": 1, "last_action_id": expected.last_action_id}
     world.lost(ExpectedDomain(**{**fields, **changes}), host)
     assert world.state == (states.ACTIVE, None, "host1", 1)
 
 
-def test_what_may_be_without_a_domain(world: World) -> None:
-    """A move that waits for its owner's word can be taken back: its disks are at the other end."""
+def test_states_without_a_domain_are_not_expected(world: World) -> None:
+    """A resized server may be reverted, because its disks are at the other host."""
     world.resized()
     assert world.state == (states.RESIZED, None, "host2", 2)
     assert (world.expected("host2"), world.expected("host1")) == ([], [])

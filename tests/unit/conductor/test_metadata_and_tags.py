@@ -68,7 +68,7 @@ def test_tags(conductor: ConductorRPC, db: Database) -> None:
         assert [item.uuid for item in db.read(instances.list_, context, filters)] == found, filters
 
 
-def test_there_are_fifty_tags_at_most(conductor: ConductorRPC, db: Database) -> None:
+def test_fifty_first_tag_is_refused(conductor: ConductorRPC, db: Database) -> None:
     tags = [f"t{number}" for number in range(50)]
     uuid = db.write(make.instance)
     conductor.instance_tags_replace(make.context(), uuid, tags)
@@ -79,7 +79,7 @@ def test_there_are_fifty_tags_at_most(conductor: ConductorRPC, db: Database) -> 
         conductor.instance_tags_replace(make.context(), uuid, [*tags, "more"])
 
 
-def test_an_instance_tells_its_group(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_instance_shows_its_server_group(db: Database, conf: cfg.ConfigOpts) -> None:
     context = make.context()
     group = db.write(server_groups.create, conf, context, ServerGroup(name="g", policy="affinity"))
     inside, outside = (db.write(make.instance) for _ in range(2))
@@ -89,7 +89,7 @@ def test_an_instance_tells_its_group(db: Database, conf: cfg.ConfigOpts) -> None
     assert db.read(instances.get, context, outside).server_group is None
 
 
-def test_what_is_not_there_to_be_changed(conductor: ConductorRPC, db: Database) -> None:
+def test_changes_of_building_or_missing_servers_are_refused(conductor: ConductorRPC, db: Database) -> None:
     building, gone = (db.write(make.instance, **values) for values in ({"vm_state": "building"}, {"deleted": True}))
     for uuid, context, error in (
         (building, make.context(), exceptions.InstanceInvalidState),
@@ -102,7 +102,7 @@ def test_what_is_not_there_to_be_changed(conductor: ConductorRPC, db: Database) 
             conductor.instance_tag_add(context, uuid, "a")
 
 
-def test_a_posted_password_is_forgotten(db: Database) -> None:
+def test_posted_password_is_deleted(db: Database) -> None:
     uuid = db.write(make.instance, system_metadata={"password": "x", "image_os": "linux"})
     with pytest.raises(exceptions.InstanceNotFound):
         db.write(instance_metadata.clear_password, make.context("p2"), uuid)

@@ -1,4 +1,4 @@
-"""What the metadata service asks the conductor."""
+"""Queries of the metadata service to the conductor."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def test_instances_are_found_by_address_in_every_network(conductor: ConductorRPC
     assert conductor.instances_at_address(make.ADMIN, "10.0.0.4") == []
 
 
-def test_a_deleted_one_is_not_found(conductor: ConductorRPC, db: Database) -> None:
+def test_deleted_instance_is_not_found(conductor: ConductorRPC, db: Database) -> None:
     db.write(at, "one", "10.0.0.2", "fa:16:3e:00:00:01", deleted=True)
     assert conductor.instances_at_address(make.ADMIN, "10.0.0.2") == []
 
 
-def test_a_password_is_kept_once(conductor: ConductorRPC, db: Database) -> None:
+def test_password_is_stored_only_once(conductor: ConductorRPC, db: Database) -> None:
     uuid = db.write(make.instance, system_metadata={"image_x": "y"})
     conductor.instance_password_set(make.context(), uuid, "c2VjcmV0")
     kept = {"image_x": "y", POSTED_PASSWORD: "c2VjcmV0"}

@@ -1,4 +1,4 @@
-"""The schema: migrations make exactly the models' tables; old, new and missing ones are told apart."""
+"""The schema: migrations make exactly the models' tables. Old, new and missing schemas are distinguished."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_migrations_make_the_models(db: Database) -> None:
     assert differences == []
 
 
-def test_the_comparison_would_notice(db: Database) -> None:
+def test_comparison_finds_a_missing_column(db: Database) -> None:
     with db.engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE flavors DROP COLUMN description"))
         differences = compare_metadata(MigrationContext.configure(connection), Base.metadata)
@@ -39,12 +39,12 @@ def test_the_comparison_would_notice(db: Database) -> None:
         assert [difference[0] for difference in differences] == ["add_column"]
 
 
-def test_sync_twice(conf: cfg.ConfigOpts, db: Database) -> None:
+def test_second_sync_changes_nothing(conf: cfg.ConfigOpts, db: Database) -> None:
     assert migration.sync(conf) == migration.sync(conf) == migration.version(conf) == migration.head()
     migration.check(conf)
 
 
-def test_no_schema(tmp_path: Path) -> None:
+def test_missing_schema_is_reported(tmp_path: Path) -> None:
     conf = make.conf(f"sqlite:///{tmp_path}/new/db.sqlite")
     assert migration.version(conf) is None
     assert not os.path.exists(tmp_path / "new")
@@ -55,14 +55,14 @@ def test_no_schema(tmp_path: Path) -> None:
     assert stat.S_IMODE(os.stat(tmp_path / "new" / "db.sqlite").st_mode) == 0o600
 
 
-def test_the_version_is_told_without_alembic_as_alembic_tells_it() -> None:
+def test_version_without_alembic_is_that_of_alembic() -> None:
     scripts = ScriptDirectory.from_config(migration._config())
     assert migration.head() == scripts.get_current_head()
     assert migration._known() == {script.revision for script in scripts.walk_revisions()}
 
 
 @pytest.mark.parametrize(("version", "message"), [("0000", "newer"), (None, "db sync")])
-def test_other_schema(conf: cfg.ConfigOpts, version: str | None, message: str) -> None:
+def test_unknown_schema_is_reported(conf: cfg.ConfigOpts, version: str | None, message: str) -> None:
     database = Database(conf)
     with database.engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM alembic_version"))
@@ -81,8 +81,8 @@ def test_other_schema(conf: cfg.ConfigOpts, version: str | None, message: str) -
         "sqlite:////proc/none.sqlite",
     ],
 )
-def test_database_away(url: str) -> None:
-    """Worth another try, except for a file that cannot be made."""
+def test_unreachable_database_raises_unavailable(url: str) -> None:
+    """A SQLite file that cannot be created is a configuration error."""
     conf = make.conf(url)
     with pytest.raises((exceptions.DatabaseUnavailable, exceptions.ConfigurationError)):
         migration.sync(conf)
@@ -91,13 +91,13 @@ def test_database_away(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["nonsense", "oracle+none://x/y"])
-def test_wrong_url(url: str) -> None:
+def test_wrong_url_is_a_configuration_error(url: str) -> None:
     with pytest.raises(exceptions.ConfigurationError, match=r"\[database\] connection"):
         migration.check(make.conf(url))
 
 
-def test_events_of_what_is_under_way_move_to_its_action(tmp_path: Path) -> None:
-    """What was over keeps its own; both are read."""
+def test_events_of_open_actions_move_to_the_action(tmp_path: Path) -> None:
+    """Closed actions keep their own events. Both are read."""
     conf = make.conf(f"sqlite:///{tmp_path}/db.sqlite")
     migrate(conf, "0012")
     database = Database(conf)
@@ -131,7 +131,7 @@ def test_events_of_what_is_under_way_move_to_its_action(tmp_path: Path) -> None:
 
 
 def migrate(conf: cfg.ConfigOpts, revision: str) -> None:
-    """To a schema of before; for a database that has none yet."""
+    """Migrate a database without a schema to an older version."""
     database = Database(conf)
     with database.engine.begin() as connection:
         config = migration._config()
@@ -145,7 +145,7 @@ def tables_with_autoincrement(connection: sa.Connection) -> set[str]:
     return {row[0] for row in found}
 
 
-def test_ids_that_others_are_told_are_not_given_again(tmp_path: Path) -> None:
+def test_published_ids_are_not_assigned_again(tmp_path: Path) -> None:
     """Rows, references and indexes of an older database are kept."""
     conf = make.conf(f"sqlite:///{tmp_path}/db.sqlite")
     migrate(conf, "0010")
@@ -180,7 +180,7 @@ def test_ids_that_others_are_told_are_not_given_again(tmp_path: Path) -> None:
     database.close()
 
 
-def test_a_broken_reference_ends_the_migration(tmp_path: Path) -> None:
+def test_broken_reference_ends_the_migration(tmp_path: Path) -> None:
     conf = make.conf(f"sqlite:///{tmp_path}/db.sqlite")
     migrate(conf, "0010")
     with contextlib.closing(sqlite3.connect(tmp_path / "db.sqlite")) as connection, connection:

@@ -1,4 +1,4 @@
-"""A network backend that asks another service: outside transactions, and nothing of it is left behind."""
+"""A network backend that calls another service: outside transactions, and without leftovers there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.conductor.test_lifecycle import World
 
 
 class Service(FakeNetworks):
-    """What it was asked for; ``fails`` does so instead of an answer, ``meanwhile`` happens while it is at it."""
+    """Records its calls. ``fails``: the error that it raises. ``meanwhile``: runs during a call."""
 
     def __init__(self, conf: Any) -> None:
         super().__init__(conf)
@@ -53,7 +53,7 @@ def service(world: World) -> Service:
 
 
 def placed(world: World) -> tuple[str, str, int]:
-    """An instance that a host was told to build."""
+    """Return an instance whose host got the command to build it."""
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
     host, request = world.compute.builds[-1]
@@ -65,7 +65,7 @@ def delete(world: World, uuid: str, host: str) -> None:
     world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
 
 
-def test_a_server_comes_and_goes(world: World, service: Service) -> None:
+def test_interfaces_live_as_long_as_the_server(world: World, service: Service) -> None:
     uuid, host, _ = world.built()
     assert (service.asked, service.holds()) == (["resolve", "allocate"], [uuid])
     delete(world, uuid, host)
@@ -73,8 +73,8 @@ def test_a_server_comes_and_goes(world: World, service: Service) -> None:
     assert (world.count(models.Port), world.used()) == (0, {"host1": 0, "host2": 0})
 
 
-def test_no_transaction_is_open_while_it_is_asked(world: World, service: Service) -> None:
-    """SQLite has one writer: with a transaction open, another write would wait for good."""
+def test_service_is_called_outside_transactions(world: World, service: Service) -> None:
+    """SQLite has one writer: with an open transaction another write would wait forever."""
     for method in (NetworkMethod.RESOLVE, NetworkMethod.ALLOCATE, NetworkMethod.DEALLOCATE):
         service.meanwhile[method] = lambda: world.let_time_pass(0)
     uuid, host, _ = world.built()
@@ -82,7 +82,7 @@ def test_no_transaction_is_open_while_it_is_asked(world: World, service: Service
     assert not service.meanwhile
 
 
-def test_a_server_is_not_accepted_while_it_is_away(world: World, service: Service) -> None:
+def test_create_is_refused_while_the_service_is_away(world: World, service: Service) -> None:
     service.fails = {NetworkMethod.RESOLVE}
     with pytest.raises(exceptions.ServiceUnavailable):
         world.create()
@@ -105,7 +105,7 @@ def test_a_delete_is_done_for_its_owner_and_ends_when_the_service_is_back(world:
     assert (world.open_actions(), service.holds(), world.used()[host]) == ([], [], 0)
 
 
-def test_a_failed_build_gives_back_what_the_service_made(world: World, service: Service) -> None:
+def test_failed_build_releases_the_interfaces(world: World, service: Service) -> None:
     uuid, host, generation = placed(world)
     world.reports.start_build(world.context(), uuid, host, generation)
     world.report(uuid, host, generation, BuildOutcome.ABORTED, "the image is corrupt")
@@ -114,7 +114,7 @@ def test_a_failed_build_gives_back_what_the_service_made(world: World, service: 
     assert (fault.message, service.holds(), world.open_actions()) == ("the image is corrupt", [], [])
 
 
-def test_a_build_that_is_over_while_the_service_is_asked_leaves_nothing(world: World, service: Service) -> None:
+def test_build_that_ends_during_the_call_leaves_no_interfaces(world: World, service: Service) -> None:
     uuid, host, generation = placed(world)
     service.meanwhile[NetworkMethod.ALLOCATE] = lambda: delete(world, uuid, host)
     with pytest.raises(exceptions.InstanceGone):
@@ -125,8 +125,8 @@ def test_a_build_that_is_over_while_the_service_is_asked_leaves_nothing(world: W
     assert (world.open_actions(), service.holds()) == ([], [])
 
 
-def test_a_call_that_may_still_take_effect_is_waited_for(world: World, service: Service) -> None:
-    """The conductor that asked dies, and the service does it after the delete."""
+def test_delete_waits_for_a_call_that_may_still_take_effect(world: World, service: Service) -> None:
+    """The conductor of the call dies, and the service carries it out after the delete."""
     uuid, host, generation = placed(world)
     plan = world.db.write(world.building._plan_networks, uuid, host, generation)
     delete(world, uuid, host)

@@ -1,4 +1,4 @@
-"""Servers on Neutron's networks, through the conductor: whatever becomes of one, no port is left without an owner."""
+"""Servers on Neutron's networks in the conductor: every port has an owner, whatever happens to the server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def delete(world: World, uuid: str, host: str) -> None:
     world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
 
 
-def test_a_server_comes_and_goes(world: World, neutron: FakeNeutron) -> None:
+def test_ports_live_as_long_as_the_server(world: World, neutron: FakeNeutron) -> None:
     neutron.network("private")
     uuid, host, _ = world.built()
     (port,) = neutron.ports
@@ -56,7 +56,7 @@ def test_a_server_comes_and_goes(world: World, neutron: FakeNeutron) -> None:
     assert (neutron.ports, world.open_actions()) == ([], [])
 
 
-def test_a_create_that_fails_half_way_leaves_none(world: World, neutron: FakeNeutron) -> None:
+def test_failed_create_leaves_no_port(world: World, neutron: FakeNeutron) -> None:
     network = neutron.network()
     port = neutron.port(network)
     asked = [NetworkRequest(port_id=port["id"]), NetworkRequest(network_id=network["id"])]
@@ -69,7 +69,7 @@ def test_a_create_that_fails_half_way_leaves_none(world: World, neutron: FakeNeu
     assert ([each["id"] for each in neutron.ports], port["device_id"]) == ([port["id"]], "")
 
 
-def test_another_host_gets_the_same_ports(world: World, neutron: FakeNeutron) -> None:
+def test_rescheduled_build_keeps_its_ports(world: World, neutron: FakeNeutron) -> None:
     neutron.network()
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
@@ -84,8 +84,8 @@ def test_another_host_gets_the_same_ports(world: World, neutron: FakeNeutron) ->
     assert [(port["id"], port["binding:host_id"]) for port in neutron.ports] == [(before, other)]
 
 
-def test_a_late_start_of_an_earlier_attempt_takes_nothing_back(world: World, neutron: FakeNeutron) -> None:
-    """Its ports are the next attempt's by then."""
+def test_late_start_of_an_earlier_attempt_deletes_no_port(world: World, neutron: FakeNeutron) -> None:
+    """The next attempt uses its ports by then."""
     neutron.network()
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
@@ -124,7 +124,7 @@ def test_a_create_is_refused_while_neutron_is_away(world: World, neutron: FakeNe
         world.create()
 
 
-# --- interfaces that come and go
+# --- attach and detach
 
 
 def attach(
@@ -141,7 +141,7 @@ def attach(
     return ticket.action_id, vif
 
 
-def test_attach_and_detach(world: World, neutron: FakeNeutron) -> None:
+def test_attach_and_detach_make_and_delete_a_port(world: World, neutron: FakeNeutron) -> None:
     network = neutron.network()
     uuid, host, _ = world.built()
     action_id, vif = attach(world, uuid, network)
@@ -155,7 +155,7 @@ def test_attach_and_detach(world: World, neutron: FakeNeutron) -> None:
     assert (len(neutron.ports), world.open_actions()) == (1, [])
 
 
-def test_an_attach_that_fails_at_its_host_leaves_none(world: World, neutron: FakeNeutron) -> None:
+def test_attach_that_fails_on_its_host_leaves_no_port(world: World, neutron: FakeNeutron) -> None:
     network = neutron.network()
     uuid, host, _ = world.built()
     action_id, _ = attach(world, uuid, network)
@@ -164,7 +164,7 @@ def test_an_attach_that_fails_at_its_host_leaves_none(world: World, neutron: Fak
     assert (len(neutron.ports), len(instance(world, uuid).vifs), world.open_actions()) == (1, 1, [])
 
 
-def test_an_attach_that_is_not_allowed_makes_none(world: World, neutron: FakeNeutron) -> None:
+def test_refused_attach_makes_no_port(world: World, neutron: FakeNeutron) -> None:
     network = neutron.network()
     uuid, _, _ = world.built()
     world.lifecycle.accept_action(world.context(), uuid, "stop", {})
@@ -173,7 +173,7 @@ def test_an_attach_that_is_not_allowed_makes_none(world: World, neutron: FakeNeu
     assert len(neutron.ports) == 1
 
 
-def test_an_attach_whose_answer_was_lost_leaves_none(world: World, neutron: FakeNeutron) -> None:
+def test_attach_whose_reply_was_lost_leaves_no_port(world: World, neutron: FakeNeutron) -> None:
     network = neutron.network()
     uuid, host, _ = world.built()
     before = [port["id"] for port in neutron.ports]
@@ -197,9 +197,7 @@ def test_an_attach_whose_answer_was_lost_leaves_none(world: World, neutron: Fake
     assert (len(instance(world, uuid).vifs), world.attacher.due()) == (2, [])
 
 
-def test_a_request_that_is_repeated_gets_the_port_that_was_made_unless_that_is_being_taken_back(
-    world: World, neutron: FakeNeutron
-) -> None:
+def test_repeated_attach_gets_its_first_port_unless_that_is_being_deleted(world: World, neutron: FakeNeutron) -> None:
     network = neutron.network()
     uuid, host, _ = world.built()
     for is_late in (False, True):
@@ -220,7 +218,7 @@ def test_a_request_that_is_repeated_gets_the_port_that_was_made_unless_that_is_b
     assert {port["id"] for port in neutron.ports} == {each.id for each in instance(world, uuid).vifs}
 
 
-def test_a_users_port_whose_attach_was_not_answered_is_free_again(world: World, neutron: FakeNeutron) -> None:
+def test_users_port_of_an_attach_without_a_reply_is_released(world: World, neutron: FakeNeutron) -> None:
     port = neutron.port(neutron.network())
     uuid, _, _ = world.built()
     neutron.late["PUT"] = 1
@@ -232,10 +230,10 @@ def test_a_users_port_whose_attach_was_not_answered_is_free_again(world: World, 
     assert (port["device_id"], len(neutron.ports), len(instance(world, uuid).vifs)) == ("", 2, 1)
 
 
-def test_a_users_port_that_is_in_doubt_is_not_attached_before_it_is_let_go(
+def test_users_port_of_an_unsettled_attach_is_refused(
     world: World, neutron: FakeNeutron, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the end of the first attach would take it from the second."""
+    """Otherwise the end of the first attach would take the port from the second."""
     port = neutron.port(neutron.network())
     uuid, host, _ = world.built()
     update = neutron_client.NeutronSession.update
@@ -259,8 +257,8 @@ def test_a_users_port_that_is_in_doubt_is_not_attached_before_it_is_let_go(
     assert (vif.id, port["device_id"], world.attacher.due()) == (port["id"], uuid, [])
 
 
-def test_an_attach_that_was_given_up_is_not_accepted_later(world: World, neutron: FakeNeutron) -> None:
-    """Its answer came in the end, when its port was being taken back already."""
+def test_expired_attach_is_not_accepted_later(world: World, neutron: FakeNeutron) -> None:
+    """The reply arrives when the port is already being deleted."""
     network = neutron.network()
     uuid, _, _ = world.built()
     backend = world.engine.network
@@ -281,8 +279,8 @@ def test_an_attach_that_was_given_up_is_not_accepted_later(world: World, neutron
 
 
 @pytest.mark.parametrize("fate", ["answered", "not answered", "deleted"])
-def test_what_is_made_after_it_was_looked_for_is_taken_back(world: World, neutron: FakeNeutron, fate: str) -> None:
-    """Its conductor stood still before it asked, for longer than it may take."""
+def test_port_made_after_its_attach_expired_is_deleted(world: World, neutron: FakeNeutron, fate: str) -> None:
+    """The conductor stood still before the call, for longer than a call may take."""
     network = neutron.network()
     uuid, host, _ = world.built()
     backend = world.engine.network
@@ -308,7 +306,7 @@ def test_what_is_made_after_it_was_looked_for_is_taken_back(world: World, neutro
     assert (len(neutron.ports), world.attacher.due()) == (0 if fate == "deleted" else 1, [])
 
 
-def test_a_delete_gives_back_what_an_attach_had_begun(world: World, neutron: FakeNeutron) -> None:
+def test_delete_releases_the_port_of_an_unfinished_attach(world: World, neutron: FakeNeutron) -> None:
     port = neutron.port(neutron.network())
     uuid, host, _ = world.built()
     neutron.late["PUT"] = 1
@@ -321,10 +319,10 @@ def test_a_delete_gives_back_what_an_attach_had_begun(world: World, neutron: Fak
     assert (world.open_actions(), world.attacher.due()) == ([], [])
 
 
-# --- what hosts and Neutron say
+# --- reports of hosts and Neutron
 
 
-def test_a_port_is_connected_when_neutron_says_so_or_is_asked(world: World, neutron: FakeNeutron) -> None:
+def test_port_is_active_after_an_event_or_a_query(world: World, neutron: FakeNeutron) -> None:
     neutron.network()
     uuid, host, _ = world.built()
     interfaces = PortEndpoints(world.engine)
@@ -359,7 +357,7 @@ def test_binding_follows_the_server(world: World, neutron: FakeNeutron) -> None:
     assert (vif.id, neutron.ports[0]["binding:host_id"]) == (neutron.ports[0]["id"], host)
 
 
-def test_security_groups_of_a_server(world: World, neutron: FakeNeutron) -> None:
+def test_security_groups_of_a_server_are_those_of_its_ports(world: World, neutron: FakeNeutron) -> None:
     web = neutron.add("security-groups", name="web", project_id="p1")
     neutron.network()
     uuid, _, _ = world.built(security_groups=["web"])

@@ -35,7 +35,7 @@ def accept(world: World, kind: str, properties: dict[str, str], vm_state: str = 
     [({}, "root"), ({"os_type": "windows"}, "Administrator"), ({"os_admin_user": "adm", "os_type": "linux"}, "adm")],
 )
 @pytest.mark.parametrize("error", [None, "The guest agent does not answer."])
-def test_the_password_goes_to_the_host_and_is_then_forgotten(
+def test_password_is_sent_to_the_host_and_deleted_after_the_action(
     world: World, properties: dict[str, str], user: str, error: str | None
 ) -> None:
     ticket = accept(world, "changePassword", {**AGENT, **properties})
@@ -50,7 +50,7 @@ def test_the_password_goes_to_the_host_and_is_then_forgotten(
     assert error is None or error in str(rows)
 
 
-def test_past_its_deadline_it_is_forgotten_too(world: World) -> None:
+def test_password_is_deleted_after_the_deadline(world: World) -> None:
     accept(world, "changePassword", AGENT)
     world.let_time_pass(world.conf.conductor.action_deadline + 1)
     world.reconciler.sweep()
@@ -59,7 +59,7 @@ def test_past_its_deadline_it_is_forgotten_too(world: World) -> None:
 
 
 @pytest.mark.parametrize("properties", [{}, {"hw_qemu_guest_agent": "no"}])
-def test_without_an_agent_it_is_refused(world: World, properties: dict[str, str]) -> None:
+def test_password_change_without_an_agent_is_refused(world: World, properties: dict[str, str]) -> None:
     with pytest.raises(exceptions.GuestAgentNotEnabled, match="QEMU guest agent is not enabled") as caught:
         accept(world, "changePassword", properties)
     assert (caught.value.code, world.open_actions()) == (409, [])
@@ -75,6 +75,6 @@ def test_a_crash_dump_changes_no_state(world: World, vm_state: str, error: str |
     assert (world.instance(uuid).vm_state, world.open_actions()) == (vm_state, [])
 
 
-def test_a_stopped_server_has_nothing_to_dump(world: World) -> None:
+def test_crash_dump_of_a_stopped_server_is_refused(world: World) -> None:
     with pytest.raises(exceptions.InstanceInvalidState):
         accept(world, "trigger_crash_dump", {}, "stopped")

@@ -1,5 +1,7 @@
-"""Ports that users make: given to a server in the transaction that accepts it, free again in the one that takes its
-interfaces."""
+"""Ports that users make.
+
+The transactions that accept a server and release its interfaces also take and free its ports.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def wants(port: Port, tag: str | None = None) -> list[NetworkRequest]:
     return [NetworkRequest(port_id=port.id, tag=tag)]
 
 
-def test_a_server_has_it_from_its_create_to_its_delete(world: World) -> None:
+def test_server_has_its_users_port_from_create_to_delete(world: World) -> None:
     port = made(world, name="mine")
     other = NetworkRequest(network_id=NETWORK)
     (server,) = world.create(networks=[other, *wants(port, tag="nic")])
@@ -71,7 +73,7 @@ def test_a_repeated_create_is_the_same_server(world: World) -> None:
     assert world.create(context, networks=wants(port)) == world.create(context, networks=wants(port))
 
 
-def test_it_is_free_when_the_create_has_failed(world: World) -> None:
+def test_port_is_free_after_a_failed_create(world: World) -> None:
     port = made(world)
     (server,) = world.create(networks=wants(port))
     world.lifecycle.build_instances(world.context(), [server])
@@ -81,7 +83,7 @@ def test_it_is_free_when_the_create_has_failed(world: World) -> None:
     assert owner(world, port) is None
 
 
-def test_it_stays_while_the_create_goes_to_another_host(world: World) -> None:
+def test_port_stays_while_the_build_is_rescheduled(world: World) -> None:
     port = made(world)
     (server,) = world.create(networks=wants(port))
     world.lifecycle.build_instances(world.context(), [server])
@@ -92,7 +94,7 @@ def test_it_stays_while_the_create_goes_to_another_host(world: World) -> None:
     assert [vif.id for vif in world.instance(server).vifs] == [port.id]
 
 
-def test_one_that_cannot_be_had_takes_nothing(world: World) -> None:
+def test_create_with_an_unusable_port_takes_nothing(world: World) -> None:
     mine, theirs = made(world), made(world, project="p2")
     before = world.instances_used()
     gone = NetworkRequest(port_id=str(uuid.uuid4()))
@@ -110,7 +112,7 @@ def test_one_that_cannot_be_had_takes_nothing(world: World) -> None:
     (own,) = [vif.id for vif in _built_vifs(world, server)]
     with pytest.raises(exceptions.PortInUse):
         world.create(networks=[NetworkRequest(port_id=own)])
-    with pytest.raises(exceptions.PortUnavailable):  # nobody is told that another project's is there
+    with pytest.raises(exceptions.PortUnavailable):  # another project's port is not disclosed
         world.create(world.context(project="p2"), networks=[NetworkRequest(port_id=own)])
 
 
@@ -119,7 +121,7 @@ def _built_vifs(world: World, server: str) -> list[objects.VIF]:
     return world.instance(server).vifs
 
 
-def test_attached_and_detached(world: World) -> None:
+def test_attach_and_detach_of_a_users_port(world: World) -> None:
     port = made(world)
     server, _, _ = world.built()
     ticket = attach(world, server, port_id=port.id)
@@ -136,7 +138,7 @@ def test_attached_and_detached(world: World) -> None:
         attach(world, server, project="p1", port_id=made(world, project="p2").id)
 
 
-def test_groups_of_a_port_and_of_its_server(world: World) -> None:
+def test_security_groups_of_a_port_and_of_its_server(world: World) -> None:
     me = make.context()
     for name in ("web", "db"):
         world.db.write(security_groups.create, world.conf, me, name, None)
@@ -190,7 +192,7 @@ def test_a_floating_address_leads_to_a_port_also_after_its_server(world: World) 
     assert world.db.read(floating_ips.get, me, floating.id).port_id == port.id
 
 
-def test_audit(world: World) -> None:
+def test_audit_finds_and_repairs_wrong_ports(world: World) -> None:
     free, port = made(world), made(world)
     server, _, _ = world.built(networks=[NetworkRequest(network_id=NETWORK), *wants(port)])
     assert world.db.read(audit.find) == []
@@ -214,7 +216,7 @@ def test_audit(world: World) -> None:
     assert world.count(models.Port) == 1
 
 
-def test_the_same_id_again_is_the_same_port(world: World) -> None:
+def test_repeated_create_of_a_port_returns_the_same_port(world: World) -> None:
     port = made(world)
     again = Port(id=port.id, network_id=NETWORK)
     assert world.db.write(ports.create, world.conf, make.context(), again) == port

@@ -1,4 +1,4 @@
-"""Purging: what is over goes, what is open or not confirmed stays, and nothing that is purged comes to life again."""
+"""Purge: closed rows are deleted, open or unconfirmed ones stay, and no purged server comes back."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ OF_INSTANCES = (
 
 
 class World(Live):
-    """One server runs at host1."""
+    """A world with one server that runs at host1."""
 
     def purge(self, batch_size: int = 100, **options: Any) -> Counter[str]:
-        """As it would be tomorrow, of all that was over before that."""
+        """Purge a day later everything that had ended by then."""
         before = self.db.read(lambda uow: uow.now) + LATER
         return +purge.run(self.db, before, batch_size, **options)
 
@@ -57,10 +57,10 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-# --- what goes
+# --- purged
 
 
-def test_a_deleted_server_goes_with_all_that_belongs_to_it(world: World) -> None:
+def test_deleted_server_is_purged_with_its_rows(world: World) -> None:
     (other,) = world.create(name="other", tags=["a"])
     world.act("stop")
     world.answer()
@@ -79,7 +79,7 @@ def test_a_deleted_server_goes_with_all_that_belongs_to_it(world: World) -> None
     assert world.purge() == {}, "again, there is nothing more"
 
 
-def test_the_log_of_a_server_that_lives_is_cut(world: World) -> None:
+def test_old_actions_of_a_living_server_are_purged(world: World) -> None:
     for action in ("stop", "start", "stop"):
         world.act(action)
         world.answer()
@@ -91,7 +91,7 @@ def test_the_log_of_a_server_that_lives_is_cut(world: World) -> None:
     assert world.problems() == []
 
 
-def test_what_is_younger_stays(world: World) -> None:
+def test_younger_rows_stay(world: World) -> None:
     world.delete()
     moment = world.db.read(lambda uow: uow.session.scalar(sa.select(models.Instance.terminated_at)))
     assert +purge.run(world.db, moment, 10) == {}
@@ -99,7 +99,7 @@ def test_what_is_younger_stays(world: World) -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 100])
-def test_batches_and_a_bound(world: World, batch_size: int) -> None:
+def test_purge_runs_in_batches_up_to_its_limit(world: World, batch_size: int) -> None:
     for _ in range(4):
         uuid, _, _ = world.built()
         order = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
@@ -115,10 +115,10 @@ def test_batches_and_a_bound(world: World, batch_size: int) -> None:
     assert (world.count(models.Instance), world.count(models.PurgedInstance)) == (1, 4)
 
 
-# --- what stays
+# --- kept
 
 
-def test_what_a_silent_host_has_not_confirmed_stays(world: World) -> None:
+def test_delete_that_a_silent_host_has_not_confirmed_stays(world: World) -> None:
     world.silence("host1")
     world.act("delete")
     assert (world.row.deleted, world.open_actions()) == (True, [("delete", "cleanup")])
@@ -131,8 +131,8 @@ def test_what_a_silent_host_has_not_confirmed_stays(world: World) -> None:
 
 
 @pytest.mark.parametrize("holds", [models.Allocation, models.Port])
-def test_what_holds_something_stays(world: World, holds: type[models.Base]) -> None:
-    """It cannot be, and is `audit`'s to mend."""
+def test_server_with_an_allocation_stays(world: World, holds: type[models.Base]) -> None:
+    """Inconsistent rows are not purged, because `audit` repairs them."""
     rows = world.db.read(
         lambda uow: [
             {name.key: getattr(row, name.key) for name in sa.inspect(holds).column_attrs}
@@ -145,8 +145,8 @@ def test_what_holds_something_stays(world: World, holds: type[models.Base]) -> N
 
 
 @pytest.mark.parametrize("which", ["action", "migration", "call", "nothing"])
-def test_what_is_open_stays_though_nothing_is_held(world: World, which: str) -> None:
-    """As a delete that has to tell an image or network service, which is away."""
+def test_server_with_an_open_action_stays(world: World, which: str) -> None:
+    """Its delete waits for an unavailable image or network service."""
 
     def write(uow: UnitOfWork) -> None:
         then = uow.now - LATER
@@ -162,7 +162,7 @@ def test_what_is_open_stays_though_nothing_is_held(world: World, which: str) -> 
     assert ("instances" in world.purge()) == (which == "nothing")
 
 
-# --- what turns up after all
+# --- late messages
 
 
 def test_a_domain_of_a_purged_server_is_destroyed(world: World) -> None:
@@ -203,16 +203,16 @@ def test_an_idempotency_key_makes_no_purged_server_again(world: World) -> None:
         world.lifecycle.create_instances(world.context(), wish)
 
 
-# --- by itself
+# --- automatic
 
 
 def shift(uow: UnitOfWork) -> None:
-    """All that was, was two days ago."""
+    """Move the end of every server two days into the past."""
     for row in uow.session.scalars(sa.select(models.Instance)):
         row.terminated_at = row.terminated_at and row.terminated_at - 2 * LATER
 
 
-def test_one_conductor_purges(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_purge_runs_on_one_conductor(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.delete()
     world.db.write(shift)
     none: Any = None
@@ -236,8 +236,8 @@ def test_one_conductor_purges(world: World, monkeypatch: pytest.MonkeyPatch) -> 
         assert (world.count(models.Instance), world.count(models.PurgedInstance)) == (0, 1)
 
 
-def test_hosts_are_heard_meanwhile(world: World) -> None:
-    """Between two batches others write."""
+def test_heartbeats_are_accepted_during_a_purge(world: World) -> None:
+    """Other writers proceed between two batches."""
     world.delete()
     heard: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Quotas against a model: whatever is made and deleted, the counters are the sums, and no limit is passed."""
+"""Quotas against a model: the counters are the sums of what exists, and no limit is exceeded."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Use = dict[str, int]
 
 
 def short(wanted: Use, used: Use, limits: Use) -> list[str]:
-    """The resources that are, in the order in which they are told."""
+    """Return the exceeded resources, in the order of the error text."""
     return sorted(name for name, n in wanted.items() if n and 0 <= limits.get(name, -1) < used[name] + n)
 
 
-def test_quotas_are_the_model(empty_database: Path) -> None:
+def test_quotas_follow_the_model(empty_database: Path) -> None:
     class Quotas(RuleBasedStateMachine):
         def __init__(self) -> None:
             super().__init__()

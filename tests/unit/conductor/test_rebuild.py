@@ -1,4 +1,4 @@
-"""What a rebuild goes through in the conductor."""
+"""Rebuild in the conductor."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def generations(world: World) -> list[int]:
     return world.db.read(lambda uow: list(uow.session.scalars(sa.select(models.Allocation.generation))))
 
 
-def test_it_is_built_at_the_next_generation_where_it_is(world: World) -> None:
+def test_rebuild_builds_the_next_generation_on_the_same_host(world: World) -> None:
     uuid, host, generation = world.built(image_ref="old")
     address = world.instance(uuid).vifs[0].address
     ticket = rebuild(world, uuid, "new", admin_password="s3cret", injected_files={"/etc/motd": "aGk="})
@@ -70,7 +70,7 @@ def test_it_is_built_at_the_next_generation_where_it_is(world: World) -> None:
     assert row.request == {}, "its password is forgotten"
 
 
-def test_what_its_host_had_of_it_belongs_nowhere_from_then_on(world: World) -> None:
+def test_old_guest_belongs_nowhere_after_acceptance(world: World) -> None:
     uuid, host, generation = world.built(image_ref="old")
     rebuild(world, uuid)
     domains = [DomainReport(uuid=uuid, generation=each, power_state=1) for each in (generation, generation + 1)]
@@ -78,14 +78,14 @@ def test_what_its_host_had_of_it_belongs_nowhere_from_then_on(world: World) -> N
     assert [each.verdict for each in verdicts] == [Verdict.DESTROY, Verdict.KEEP]
 
 
-def test_what_the_request_names_is_changed_and_nothing_else(world: World) -> None:
+def test_rebuild_changes_only_the_requested_attributes(world: World) -> None:
     uuid, _, _ = world.built(image_ref="old", metadata={"a": "1"}, user_data="b2xk")
     rebuild(world, uuid, changes={"display_name": "other", "metadata_": {"b": "2"}})
     found = world.instance(uuid)
     assert (found.display_name, found.metadata, found.user_data, found.hostname) == ("other", {"b": "2"}, "b2xk", "vm")
 
 
-def test_an_unknown_key_is_refused_and_none_takes_it_away(world: World) -> None:
+def test_unknown_key_is_refused_and_null_removes_the_key(world: World) -> None:
     uuid, _, _ = world.built(image_ref="old")
     set_row(world, uuid, key_name="k1", key_data="ssh-rsa AAAA")
     with pytest.raises(exceptions.KeypairUnavailable):
@@ -95,7 +95,7 @@ def test_an_unknown_key_is_refused_and_none_takes_it_away(world: World) -> None:
     assert (world.instance(uuid).key_name, world.instance(uuid).key_data) == (None, None)
 
 
-def test_the_scheduler_is_asked_about_another_image_and_no_other(world: World) -> None:
+def test_scheduler_checks_only_a_different_image(world: World) -> None:
     uuid, host, _ = world.built(image_ref="old")
     asked = len(world.scheduler.specs)
     ticket = rebuild(world, uuid)
@@ -141,7 +141,7 @@ def test_other_states_are_refused(world: World, vm_state: str) -> None:
         rebuild(world, uuid)
 
 
-def test_a_request_that_comes_twice_is_one_and_another_is_refused(world: World) -> None:
+def test_repeated_request_is_one_action_and_another_request_is_refused(world: World) -> None:
     uuid, _, generation = world.built(image_ref="old")
     context = world.context()
     whole = {"image_ref": "old", "images": {}, "changes": {}, "injected_files": {}}
@@ -152,7 +152,7 @@ def test_a_request_that_comes_twice_is_one_and_another_is_refused(world: World) 
         rebuild(world, uuid)
 
 
-def test_what_was_stopped_is_stopped_again(world: World) -> None:
+def test_stopped_server_is_stopped_after_the_rebuild(world: World) -> None:
     uuid, host, _ = world.built(image_ref="old")
     set_row(world, uuid, vm_state="stopped", power_state=4)
     request = begin(world, rebuild(world, uuid))
@@ -165,7 +165,7 @@ def test_what_was_stopped_is_stopped_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("outcome", [BuildOutcome.RESCHEDULED, BuildOutcome.ABORTED])
-def test_one_that_failed_keeps_its_place_and_may_be_tried_again(world: World, outcome: BuildOutcome) -> None:
+def test_failed_rebuild_keeps_its_claim_and_may_be_repeated(world: World, outcome: BuildOutcome) -> None:
     uuid, host, _ = world.built(image_ref="old")
     request = begin(world, rebuild(world, uuid, admin_password="s3cret"))
     world.report(uuid, host, request.generation, outcome, "no disk")
@@ -180,7 +180,7 @@ def test_one_that_failed_keeps_its_place_and_may_be_tried_again(world: World, ou
     assert (world.instance(uuid).vm_state, world.instance(uuid).fault) == (states.ACTIVE, None)
 
 
-def test_a_lost_order_is_sent_again(world: World) -> None:
+def test_lost_command_is_repeated(world: World) -> None:
     uuid, host, generation = world.built(image_ref="old")
     sent = len(world.compute.builds)
     rebuild(world, uuid)
@@ -190,7 +190,7 @@ def test_a_lost_order_is_sent_again(world: World) -> None:
     assert (to, request.generation) == (host, generation + 1)
 
 
-def test_past_its_deadline_its_host_is_asked_and_it_stays_there(world: World) -> None:
+def test_rebuild_past_its_deadline_is_fenced_and_keeps_its_host(world: World) -> None:
     uuid, host, _ = world.built(image_ref="old")
     begin(world, rebuild(world, uuid))
     world.let_time_pass(world.conf.conductor.action_deadline + 1)
@@ -204,7 +204,7 @@ def test_past_its_deadline_its_host_is_asked_and_it_stays_there(world: World) ->
     assert (world.instance(uuid).host, world.instance(uuid).power_state) == (host, 0)
 
 
-def test_past_its_deadline_one_that_runs_is_what_was_asked_for(world: World) -> None:
+def test_rebuild_that_runs_past_its_deadline_has_succeeded(world: World) -> None:
     uuid, _, _ = world.built(image_ref="old")
     begin(world, rebuild(world, uuid))
     world.compute.fenced = False
@@ -221,8 +221,8 @@ def test_a_report_of_the_generation_before_is_stale(world: World) -> None:
     assert world.open_actions() == [("rebuild", "build")]
 
 
-def test_a_guest_that_turns_itself_off_later_is_seen(world: World) -> None:
-    """A rebuild is no order that a host's fences remember, so no report has to wait for it."""
+def test_guest_that_stops_after_a_rebuild_is_noticed(world: World) -> None:
+    """A rebuild has no sequence number in the host's fencing store, so no report has to wait for it."""
     uuid, host, _ = world.built(image_ref="old")
     request = begin(world, rebuild(world, uuid))
     world.report(uuid, host, request.generation, BUILT)
@@ -231,7 +231,7 @@ def test_a_guest_that_turns_itself_off_later_is_seen(world: World) -> None:
     assert world.instance(uuid).vm_state == "stopped"
 
 
-def test_a_delete_meanwhile(world: World) -> None:
+def test_delete_during_a_rebuild(world: World) -> None:
     uuid, host, generation = world.built(image_ref="old")
     rebuild(world, uuid)
     ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
@@ -239,8 +239,8 @@ def test_a_delete_meanwhile(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["stop", "reboot"])
-def test_while_it_is_undone_only_what_takes_over_is_accepted(world: World, kind: str) -> None:
-    """A stop would be done of what is about to be removed, and would let nobody ask the host any more."""
+def test_undo_allows_preempting_operations_only(world: World, kind: str) -> None:
+    """A stop would act on a guest that is about to be removed, and would end the undo."""
     uuid, _, generation = world.built(image_ref="old")
     begin(world, rebuild(world, uuid))
     world.compute.fenced = exceptions.MessagingUnavailable(what="fence_instance")

@@ -1,7 +1,7 @@
-"""What a compute host has reported, and is not remembered by its id, comes again at each later time: no row changes.
+"""Reports of compute hosts that the replay cache does not hold. Repeated at any later time, they change no row.
 
-A story with all that hosts report goes on step by step, and after each step everything that was reported so far is sent
-once more, as it was on the wire.
+A story with every kind of report goes on step by step. After each step all reports so far are sent again, as they were
+on the wire.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from nova_lite.objects import BuildOutcome, BuildResult, HostReport, digest_of_d
 from tests.unit.conductor.test_evacuate import force_down
 from tests.unit.conductor.test_lifecycle import BUILT, World, heartbeat
 
-#: What hosts may send that is taken as often as it comes, and does more than read by its name.
+#: Methods of hosts that may be repeated and whose names do not show that they only read.
 METHODS = {
     name
     for name, method in rpc.contract_of(ConductorRPC).methods.items()
     if rpc.COMPUTE in method.access.roles and method.replay_safe and not name.endswith("_get")
 }
-#: What may be known of them, without a row that changes: that they read.
+#: Methods among them that only read.
 READS = {"is_command_current", "is_command_open", "domains_expected", "interfaces_active"}
 
 
 class Recorder:
-    """What hosts say to the conductor, kept as JSON."""
+    """Records the reports of hosts as JSON."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -65,7 +65,7 @@ class Recorder:
 
 
 class Life:
-    """A compute daemon from its start on."""
+    """A compute daemon from its start to its end."""
 
     def __init__(self, recorder: Recorder, host: str, number: int = 1) -> None:
         self.recorder = recorder
@@ -94,7 +94,7 @@ def rows(world: World) -> dict[str, list[Any]]:
 
 
 def story(recorder: Recorder) -> Iterator[str]:
-    """What has just happened, each time."""
+    """Yield the event of each step."""
     world = recorder.world
 
     def ordered(uuid: str, outcome: BuildOutcome, batch: bool = False) -> None:
@@ -102,7 +102,7 @@ def story(recorder: Recorder) -> Iterator[str]:
         command = {"action_id": request.action_id, "sequence": 0}
         recorder.say("is_command_current", host=host, **command)
         recorder.say("is_command_open", host=host, request_id=request.request_id, **command)
-        with contextlib.suppress(exceptions.StaleReport):  # it was taken from the host meanwhile
+        with contextlib.suppress(exceptions.StaleReport):  # the host has lost it meanwhile
             recorder.say("interfaces_active", instance_uuid=uuid, host=host, refresh=True)
         what = {"instance_uuid": uuid, "generation": request.generation, "host": host, "action_id": request.action_id}
         result = BuildResult(outcome=outcome, power_state=1, message="" if outcome == BUILT else "no", **what)
@@ -194,7 +194,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(tmp_path)
 
 
-def test_no_row_changes(world: World) -> None:
+def test_repeated_reports_change_no_row(world: World) -> None:
     recorder = Recorder(world)
     for happened in story(recorder):
         before = rows(world)
@@ -206,12 +206,12 @@ def test_no_row_changes(world: World) -> None:
     assert {method for method, _ in recorder.heard} == METHODS, "each has to be in the story"
 
 
-def test_what_the_story_is_about() -> None:
-    """The rest is remembered (test_replays.py) or reads by its name."""
+def test_story_has_every_repeatable_report() -> None:
+    """The replay cache holds all others (test_replay_cache.py), or their names show that they only read."""
     assert {"report_state", "finish_build", "finish_builds"} == METHODS - READS
 
 
-def test_the_heartbeat_of_an_earlier_start_has_its_host_register(world: World) -> None:
+def test_heartbeat_of_an_earlier_start_makes_its_host_register(world: World) -> None:
     recorder = Recorder(world)
     old = Life(recorder, "host1")
     old.beat()
@@ -221,8 +221,8 @@ def test_the_heartbeat_of_an_earlier_start_has_its_host_register(world: World) -
     new.beat()
 
 
-def test_a_host_that_tells_no_number_is_heard(world: World) -> None:
-    """One of an earlier version."""
+def test_heartbeat_without_a_number_is_accepted(world: World) -> None:
+    """Older versions send no number."""
     recorder = Recorder(world)
     life = Life(recorder, "host1")
     for _ in range(2):

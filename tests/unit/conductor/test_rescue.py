@@ -1,4 +1,4 @@
-"""What a rescue goes through in the conductor."""
+"""Rescue in the conductor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def payloads(world: World) -> list[Any]:
     return world.db.read(lambda uow: list(uow.session.scalars(sa.select(models.InstanceAction.payload))))
 
 
-def test_it_boots_from_its_own_image_unless_another_is_named(world: World) -> None:
+def test_rescue_uses_the_servers_own_image_by_default(world: World) -> None:
     uuid, _, generation = world.built(image_ref="old")
     world.db.write(images.delete, world.context(admin=True), "old")
     ticket = accept(world, uuid, "rescue", image_ref=None, images={}, admin_password="s3cret")
@@ -50,7 +50,7 @@ def test_it_boots_from_its_own_image_unless_another_is_named(world: World) -> No
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("rescued", None)
 
 
-def test_its_password_is_forgotten_when_it_is_over(world: World) -> None:
+def test_password_is_deleted_after_the_rescue(world: World) -> None:
     uuid, _, _ = world.built(image_ref="old")
     ticket = accept(world, uuid, "rescue", admin_password="s3cret")
     assert ticket.payload["admin_password"] == "s3cret"
@@ -58,7 +58,7 @@ def test_its_password_is_forgotten_when_it_is_over(world: World) -> None:
     assert "s3cret" not in str(payloads(world))
 
 
-def test_another_image_needs_not_fit_the_flavor(world: World) -> None:
+def test_rescue_image_may_be_larger_than_the_flavor(world: World) -> None:
     uuid, _, _ = world.built(image_ref="old")
     described = msgspec.to_builtins({"other": OTHER, "k": KERNEL})
     payload = accept(world, uuid, "rescue", image_ref="other", images=described).payload
@@ -66,27 +66,27 @@ def test_another_image_needs_not_fit_the_flavor(world: World) -> None:
     assert msgspec.convert(payload["images"], dict[str, objects.Image]) == {"k": KERNEL}
 
 
-def test_an_image_that_is_not_there_is_refused(world: World) -> None:
+def test_missing_rescue_image_is_refused(world: World) -> None:
     uuid, _, _ = world.built(image_ref="old")
     with pytest.raises(exceptions.UnsupportedRescueImage, match="Requested rescue image 'none' is not supported"):
         accept(world, uuid, "rescue", image_ref="none", images={})
     assert world.open_actions() == []
 
 
-def test_a_server_without_an_image_needs_one(world: World) -> None:
+def test_server_without_an_image_requires_a_rescue_image(world: World) -> None:
     uuid, _, _ = world.built()
     with pytest.raises(exceptions.InstanceNotRescuable):
         accept(world, uuid, "rescue", image_ref=None)
 
 
-def test_one_that_failed_is_what_its_guest_is(world: World) -> None:
+def test_failed_rescue_leaves_the_state_of_the_guest(world: World) -> None:
     uuid, _, _ = world.built(image_ref="old")
     finish(world, accept(world, uuid, "rescue"), 4, "no disk")
     assert (world.instance(uuid).vm_state, world.open_actions()) == ("stopped", [])
 
 
 @pytest.mark.parametrize("power_state", [1, 4, None])
-def test_an_unrescue_that_failed_leaves_it_rescued(world: World, power_state: int | None) -> None:
+def test_failed_unrescue_leaves_the_server_rescued(world: World, power_state: int | None) -> None:
     uuid, _, _ = world.built(image_ref="old")
     finish(world, accept(world, uuid, "rescue"), 1)
     finish(world, accept(world, uuid, "unrescue"), power_state, "no disk")
@@ -95,7 +95,7 @@ def test_an_unrescue_that_failed_leaves_it_rescued(world: World, power_state: in
     assert world.instance(uuid).vm_state == "active"
 
 
-def test_it_stays_rescued_whatever_its_guest_does(world: World) -> None:
+def test_rescued_server_stays_rescued_whatever_its_guest_does(world: World) -> None:
     uuid, host, generation = world.built(image_ref="old")
     ticket = accept(world, uuid, "rescue")
     finish(world, ticket, 1)
@@ -105,14 +105,14 @@ def test_it_stays_rescued_whatever_its_guest_does(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["stop", "start", "reboot", "pause", "suspend", "rescue", "rebuild"])
-def test_what_a_rescued_server_refuses(world: World, kind: str) -> None:
+def test_rescued_server_refuses_other_operations(world: World, kind: str) -> None:
     uuid, _, _ = world.built(image_ref="old")
     finish(world, accept(world, uuid, "rescue"), 1)
     with pytest.raises(exceptions.InstanceInvalidState, match="while it is in vm_state rescued"):
         accept(world, uuid, kind, image_ref="old", images={}, changes={}, injected_files={}, reboot_type="HARD")
 
 
-def test_it_can_be_deleted(world: World) -> None:
+def test_rescued_server_can_be_deleted(world: World) -> None:
     uuid, _, _ = world.built(image_ref="old")
     finish(world, accept(world, uuid, "rescue"), 1)
     assert accept(world, uuid, "delete").method == "terminate_instance"

@@ -20,7 +20,7 @@ def log(db: Database, uuid: str) -> list[InstanceAction]:
 
 
 @pytest.mark.parametrize(("kind", "task"), [("stop", "powering-off"), ("evacuate", "powering-off"), ("none", None)])
-def test_the_open_action_is_closed(conductor: ConductorRPC, db: Database, kind: str, task: str | None) -> None:
+def test_reset_closes_the_open_action(conductor: ConductorRPC, db: Database, kind: str, task: str | None) -> None:
     uuid = db.write(make.instance, task_state=task)
     if task is not None:
         db.write(make.action, uuid, action=kind, step=operations.PERFORM)
@@ -47,7 +47,7 @@ def test_the_open_action_is_closed(conductor: ConductorRPC, db: Database, kind: 
         {"action": "delete", "step": operations.PERFORM},
     ],
 )
-def test_what_has_to_end_by_itself(conductor: ConductorRPC, db: Database, values: dict[str, Any]) -> None:
+def test_reset_is_refused_until_the_action_ends(conductor: ConductorRPC, db: Database, values: dict[str, Any]) -> None:
     uuid = db.write(make.instance, task_state="any")
     db.write(make.action, uuid, **values)
     with pytest.raises(exceptions.InstanceInvalidState, match=f"unfinished action {values['action']}"):
@@ -56,7 +56,7 @@ def test_what_has_to_end_by_itself(conductor: ConductorRPC, db: Database, values
     assert [action.finish_time for action in log(db, uuid)] == [None]
 
 
-def test_another_projects_instance(conductor: ConductorRPC, db: Database) -> None:
+def test_reset_of_another_projects_instance(conductor: ConductorRPC, db: Database) -> None:
     uuid = db.write(make.instance)
     with pytest.raises(exceptions.InstanceNotFound):
         conductor.instance_reset_state(make.context("p2"), uuid, "error")

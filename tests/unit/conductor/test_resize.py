@@ -1,4 +1,4 @@
-"""Resize and cold migration in the conductor: both ends, what is undone where, and quota; hosts are played here."""
+"""Resize and cold migration in the conductor: both hosts, the undo of each step, and quota. The hosts are fakes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUNNING, SHUTDOWN = 1, 4
 
 
 class Moving(World):
-    """A server of flavor 1 on host1, and flavor 2: two vCPUs."""
+    """A world with a server of flavor 1 on host1, and flavor 2 with two vCPUs."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -32,7 +32,7 @@ class Moving(World):
         self.uuid, self.source, self.generation = self.built()
 
     def act(self, kind: str, **payload: Any) -> objects.ActionCommand:
-        """Accept it, and send what the API would."""
+        """Accept an operation, and send its command as the API would."""
         ticket = self.lifecycle.accept_action(self.context(admin=True), self.uuid, kind, payload)
         if ticket.host is not None:
             self.compute.tickets.append(ticket)
@@ -44,14 +44,14 @@ class Moving(World):
         return self.compute.tickets[-1]
 
     def answer(self, power_state: int | None = None, error: str | None = None, answer: Any = None) -> None:
-        """The host of the newest order reports it."""
+        """Report the newest command from its host."""
         order = self.order
         self.reports.finish_action(
             self.context(), order.host, order.action_id, power_state, error, "", order.sequence, answer
         )
 
     def swept(self) -> None:
-        """After the first backoff step."""
+        """Sweep after the first backoff step."""
         self.let_time_pass(self.conf.conductor.retry_backoff[0] + 1)
         self.reconciler.sweep()
 
@@ -66,7 +66,7 @@ class Moving(World):
         self.answer(RUNNING)
 
     def speaks(self, host: str) -> None:
-        """A silent host is heard again."""
+        """Let a silent host send a heartbeat."""
         up = sa.update(models.Service).where(models.Service.host == host).values(up=True)
         self.db.write(lambda uow: uow.change(up))
 
@@ -138,7 +138,7 @@ def test_resize_and_revert(world: Moving) -> None:
     assert world.problems() == []
 
 
-def test_a_generation_is_never_given_twice(world: Moving) -> None:
+def test_generations_are_never_reused(world: Moving) -> None:
     world.resized()
     world.act("revertResize")
     world.answer()
@@ -160,7 +160,7 @@ def test_a_stopped_server_stays_stopped(world: Moving) -> None:
     assert world.state == (states.STOPPED, None, "host2", 2)
 
 
-def test_no_room_leaves_all_as_it_was(world: Moving) -> None:
+def test_resize_without_room_changes_nothing(world: Moving) -> None:
     world.scheduler.hosts = ["host1"]
     world.act("resize", flavor_id="2")
     assert world.state == (states.ACTIVE, None, "host1", 1)
@@ -184,8 +184,8 @@ def test_a_destination_that_fails_is_dropped_and_the_source_goes_on(world: Movin
 
 
 @pytest.mark.parametrize(("seen_at", "power_state"), [("leave", RUNNING), ("return", SHUTDOWN)])
-def test_a_look_from_before_its_return_does_not_count(world: Moving, seen_at: str, power_state: int) -> None:
-    """The source looked at its guest, was made to start it again, and only then is heard of what it saw."""
+def test_domain_report_from_before_the_undo_is_ignored(world: Moving, seen_at: str, power_state: int) -> None:
+    """The source looked at its guest and then restarted it. Its report about the look arrives only after that."""
     world.act("resize", flavor_id="2")
     leaving = world.order
     world.left()
@@ -206,8 +206,8 @@ def test_a_look_from_before_its_return_does_not_count(world: Moving, seen_at: st
     assert world.row.power_state == power_state
 
 
-def test_what_was_done_at_the_destination_is_not_thrown_away(world: Moving) -> None:
-    """It had arrived, and nobody heard of it until its time was over."""
+def test_resize_that_completed_late_is_kept(world: Moving) -> None:
+    """The guest had arrived, but the report came after the deadline."""
     world.act("resize", flavor_id="2")
     world.left()
     world.let_time_pass(world.conf.conductor.migration_deadline + 1)
@@ -219,7 +219,7 @@ def test_what_was_done_at_the_destination_is_not_thrown_away(world: Moving) -> N
     assert world.used() == {"host1": 1, "host2": 2}
 
 
-def test_a_source_that_fails_gets_no_destination(world: Moving) -> None:
+def test_failed_source_ends_the_resize(world: Moving) -> None:
     world.act("resize", flavor_id="2")
     world.answer(error="the domain does not stop")
     assert (world.order.method, world.order.host) == ("finish_revert_resize", "host1")
@@ -228,7 +228,7 @@ def test_a_source_that_fails_gets_no_destination(world: Moving) -> None:
     assert world.used() == {"host1": 1, "host2": 0}
 
 
-def test_a_destination_that_went_away_gets_no_order(world: Moving) -> None:
+def test_absent_destination_gets_no_command(world: Moving) -> None:
     world.act("resize", flavor_id="2")
     world.silence("host2")
     world.left()
@@ -238,7 +238,7 @@ def test_a_destination_that_went_away_gets_no_order(world: Moving) -> None:
     assert world.used() == {"host1": 1, "host2": 0}
 
 
-def test_a_silent_destination_is_waited_for_before_the_source_goes_on(world: Moving) -> None:
+def test_source_waits_for_a_silent_destination(world: Moving) -> None:
     world.act("resize", flavor_id="2")
     world.left()
     world.silence("host2")
@@ -255,7 +255,7 @@ def test_a_silent_destination_is_waited_for_before_the_source_goes_on(world: Mov
     assert (world.order.method, world.order.host) == ("drop_resize", "host2")
 
 
-def test_forced_down_is_the_word_that_the_destination_has_nothing(world: Moving) -> None:
+def test_forced_down_destination_needs_no_confirmation(world: Moving) -> None:
     world.act("resize", flavor_id="2")
     world.left()
     force_down(world, "host2")
@@ -268,7 +268,7 @@ def test_forced_down_is_the_word_that_the_destination_has_nothing(world: Moving)
 
 
 def test_late_reports_of_earlier_steps_change_nothing(world: Moving) -> None:
-    """Both steps of the source are the same action's."""
+    """The two steps of the source belong to the same action."""
     world.act("resize", flavor_id="2")
     leave = world.order
     world.answer(error="the domain does not stop")
@@ -277,7 +277,7 @@ def test_late_reports_of_earlier_steps_change_nothing(world: Moving) -> None:
     assert world.state == (states.ACTIVE, states.RESIZE_REVERTING, "host1", 1)
 
 
-def test_only_the_current_order_is_wanted(world: Moving) -> None:
+def test_earlier_commands_are_not_current(world: Moving) -> None:
     world.act("resize", flavor_id="2")
     world.left()
     order = world.order
@@ -288,7 +288,7 @@ def test_only_the_current_order_is_wanted(world: Moving) -> None:
 
 
 @pytest.mark.parametrize("moment", ["leave", "arrive", "resized", "confirm", "revert"])
-def test_delete_at_any_moment_goes_to_both_ends(world: Moving, moment: str) -> None:
+def test_delete_at_any_step_goes_to_both_hosts(world: Moving, moment: str) -> None:
     world.act("resize", flavor_id="2")
     if moment != "leave":
         world.left()
@@ -309,7 +309,7 @@ def test_delete_at_any_moment_goes_to_both_ends(world: Moving, moment: str) -> N
     assert world.statuses() == ["confirmed" if moment in ("resized", "confirm", "revert") else "error"]
 
 
-def test_domains_of_both_ends_belong(world: Moving) -> None:
+def test_domains_of_both_hosts_belong(world: Moving) -> None:
     world.resized()
     for host, generation, verdict in (
         ("host1", 1, Verdict.KEEP),
@@ -331,7 +331,7 @@ def test_domains_of_both_ends_belong(world: Moving) -> None:
         ({"flavorid": "5", "vcpus": 100}, exceptions.QuotaExceeded),
     ],
 )
-def test_refused(world: Moving, flavor: dict[str, Any], error: type[Exception]) -> None:
+def test_unsuitable_flavor_is_refused(world: Moving, flavor: dict[str, Any], error: type[Exception]) -> None:
     values = {"name": flavor["flavorid"], "vcpus": 1, "memory_mb": 64, "root_gb": 5, **flavor}
     if flavor["flavorid"] not in ("1", "none"):
         world.db.write(lambda uow: flavors.create(uow, objects.Flavor(**values)))
@@ -357,7 +357,7 @@ def test_migrate_to_a_host(world: Moving) -> None:
     assert world.scheduler.specs[-1].ignore_hosts == ["host1"]
 
 
-def test_what_nobody_confirms_is_confirmed_in_time(world: Moving) -> None:
+def test_resize_is_confirmed_automatically_in_time(world: Moving) -> None:
     world.conf.set_override("resize_confirm_window", 60)
     world.resized()
     world.reconciler.sweep()
@@ -374,7 +374,7 @@ def test_what_nobody_confirms_is_confirmed_in_time(world: Moving) -> None:
     assert world.state == (states.ACTIVE, None, "host2", 2)
 
 
-def test_a_server_whose_state_was_reset_amid_a_move_is_not_confirmed(world: Moving) -> None:
+def test_server_reset_during_a_move_is_not_confirmed_automatically(world: Moving) -> None:
     world.conf.set_override("resize_confirm_window", 1)
     world.resized()
     world.act("reset_state", vm_state=states.ACTIVE)
@@ -390,7 +390,7 @@ def test_a_server_whose_state_was_reset_amid_a_move_is_not_confirmed(world: Movi
     assert (world.problems(), world.used()) == ([], {"host1": 0, "host2": 2})
 
 
-def test_the_list_of_migrations(world: Moving) -> None:
+def test_list_of_migrations(world: Moving) -> None:
     def found(**filters: Any) -> list[tuple[str, str, str | None]]:
         rows = world.db.read(server_migrations.list_, objects.MigrationFilters(**filters))
         return [(row.migration_type, row.status, row.dest_compute) for row in rows]
@@ -420,7 +420,7 @@ def test_the_list_of_migrations(world: Moving) -> None:
 
 
 def rebuilt(world: Moving) -> None:
-    """The evacuation ends on the other host."""
+    """Finish the evacuation on the other host."""
     host, request = world.compute.builds[-1]
     world.reports.start_build(world.context(), world.uuid, host, request.generation)
     world.report(world.uuid, host, request.generation, objects.BuildOutcome.BUILT)
@@ -458,7 +458,7 @@ def test_a_server_whose_source_is_lost_can_be_evacuated(world: Moving, step: str
 
 
 @pytest.mark.parametrize("step", ["arrive", "drop"])
-def test_it_is_not_evacuated_while_its_destination_may_have_it(world: Moving, step: str) -> None:
+def test_evacuation_is_refused_while_the_destination_may_have_the_server(world: Moving, step: str) -> None:
     world.act("resize", flavor_id="2")
     world.left()
     if step == "drop":
@@ -494,8 +494,8 @@ def test_a_resized_server_is_reverted_and_not_evacuated(world: Moving) -> None:
 
 
 @pytest.mark.parametrize("how", ["silent", "forced down"])
-def test_nothing_is_reverted_to_a_host_that_is_down(world: Moving, how: str) -> None:
-    """The revert would begin with what runs."""
+def test_revert_to_a_host_that_is_down_is_refused(world: Moving, how: str) -> None:
+    """A revert would begin by removing the guest that runs."""
     world.resized()
     if how == "silent":
         world.silence("host1")
@@ -525,7 +525,7 @@ def test_a_revert_whose_source_is_lost_meanwhile_can_be_evacuated(world: Moving)
 
 @pytest.mark.parametrize("gone", ["host1", "host2"])
 @pytest.mark.parametrize("moment", ["leave", "arrive", "drop", "return", "resized", "confirm", "revert"])
-def test_a_delete_at_any_moment_with_an_end_lost(world: Moving, moment: str, gone: str) -> None:
+def test_delete_at_any_step_with_a_lost_host(world: Moving, moment: str, gone: str) -> None:
     world.act("resize", flavor_id="2")
     if moment != "leave":
         world.left()
@@ -559,7 +559,7 @@ def test_a_delete_at_any_moment_with_an_end_lost(world: Moving, moment: str, gon
 
 @pytest.fixture
 def small(world: Moving) -> Moving:
-    """There is no other host."""
+    """Return a world with a single host."""
     world.conf.set_override("allow_resize_to_same_host", True)
     world.scheduler.hosts = ["host1"]
     return world
@@ -573,7 +573,7 @@ def arrived(world: Moving) -> None:
     assert (world.order.method, world.order.host, world.order.generation) == ("finish_resize", "host1", 2)
 
 
-def test_a_resize_may_end_where_it_began(small: Moving) -> None:
+def test_resize_may_stay_on_its_host(small: Moving) -> None:
     arrived(small)
     small.answer(RUNNING)
     assert small.state == (states.RESIZED, None, "host1", 2)
@@ -590,8 +590,8 @@ def test_a_resize_may_end_where_it_began(small: Moving) -> None:
     assert (small.open_actions(), small.problems(), small.statuses()) == ([], [], ["confirmed"])
 
 
-def test_a_host_that_reports_is_not_away(small: Moving) -> None:
-    """It stood still so long that it counts as down, and its report is heard before its heartbeat."""
+def test_host_that_has_just_reported_is_not_away(small: Moving) -> None:
+    """The host stood still so long that it counts as down, and its report arrives before its heartbeat."""
     small.act("resize", flavor_id="2")
     small.silence("host1")
     small.answer(answer=DISKS)
@@ -600,7 +600,7 @@ def test_a_host_that_reports_is_not_away(small: Moving) -> None:
     assert small.state == (states.RESIZED, None, "host1", 2)
 
 
-def test_a_resize_that_ended_where_it_began_is_reverted(small: Moving) -> None:
+def test_resize_on_the_same_host_is_reverted(small: Moving) -> None:
     arrived(small)
     small.answer(RUNNING)
     small.act("revertResize")
@@ -613,7 +613,7 @@ def test_a_resize_that_ended_where_it_began_is_reverted(small: Moving) -> None:
     assert (small.open_actions(), small.problems(), small.statuses()) == ([], [], ["reverted"])
 
 
-def test_a_resize_that_fails_where_it_began_is_undone(small: Moving) -> None:
+def test_failed_resize_on_the_same_host_is_undone(small: Moving) -> None:
     arrived(small)
     small.answer(error="disk full")
     assert (small.order.method, small.order.generation) == ("drop_resize", 2)
@@ -626,7 +626,7 @@ def test_a_resize_that_fails_where_it_began_is_undone(small: Moving) -> None:
 
 
 @pytest.mark.parametrize("moment", ["leave", "arrive", "resized"])
-def test_a_delete_amid_it_gives_both_back(small: Moving, moment: str) -> None:
+def test_delete_during_a_resize_on_one_host_releases_both_allocations(small: Moving, moment: str) -> None:
     if moment == "leave":
         small.act("resize", flavor_id="2")
     else:
@@ -643,7 +643,7 @@ def test_a_delete_amid_it_gives_both_back(small: Moving, moment: str) -> None:
     assert (small.open_actions(), small.problems(), small.cores()) == ([], [], 0)
 
 
-def test_only_where_it_is_allowed_and_only_resizes(small: Moving) -> None:
+def test_same_host_is_chosen_only_for_resizes_and_if_allowed(small: Moving) -> None:
     small.act("migrate")
     assert small.state == (states.ACTIVE, None, "host1", 1)
     small.conf.set_override("allow_resize_to_same_host", False)
@@ -652,7 +652,7 @@ def test_only_where_it_is_allowed_and_only_resizes(small: Moving) -> None:
     assert (small.state, small.open_actions()) == ((states.ACTIVE, None, "host1", 1), [])
 
 
-def test_without_room_for_both_it_does_not_begin(small: Moving) -> None:
+def test_resize_on_one_host_needs_room_for_both(small: Moving) -> None:
     small.db.write(
         lambda uow: flavors.create(uow, objects.Flavor(flavorid="3", name="m3", vcpus=4, memory_mb=256, root_gb=2))
     )

@@ -1,4 +1,4 @@
-"""A host is gone for good, at each moment of what it was at: nothing waits for it, and its service can be deleted."""
+"""Retirement of a host at each step of its work: nothing waits for it, and its service can be deleted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Retiring(Live):
         self.db.write(services.delete, self.db.read(service_uuid, host))
 
     def is_gone(self, host: str) -> None:
-        """Nothing is held there, asked of it or left of its service."""
+        """Check that nothing refers to the host, and delete its service."""
         assert self.used()[host] == 0
         asked = sa.select(models.InstanceAction.action).where(
             models.InstanceAction.host == host, models.InstanceAction.finish_time.is_(None)
@@ -53,10 +53,10 @@ def world(tmp_path: Path) -> Retiring:
     return Retiring(tmp_path)
 
 
-# --- whether it may be
+# --- conditions
 
 
-def test_not_before_it_is_forced_down_and_silent(world: Retiring) -> None:
+def test_retirement_requires_a_forced_down_and_silent_host(world: Retiring) -> None:
     retirements = Retirements(world.engine)
     with pytest.raises(exceptions.HostNotFound):
         retirements.host_retire(world.context(admin=True), "none", True)
@@ -70,7 +70,7 @@ def test_not_before_it_is_forced_down_and_silent(world: Retiring) -> None:
     assert world.state == (states.ACTIVE, None, "host1", 1)
 
 
-def test_servers_are_in_the_way_and_nothing_is_changed(world: Retiring) -> None:
+def test_host_with_servers_is_refused_and_unchanged(world: Retiring) -> None:
     (other,) = world.create(name="other")
     world.act("stop")
     found = world.retire("host1")
@@ -88,12 +88,12 @@ def test_servers_are_in_the_way_and_nothing_is_changed(world: Retiring) -> None:
     world.is_gone("host1")
 
 
-def test_an_empty_host(world: Retiring) -> None:
+def test_empty_host_is_retired(world: Retiring) -> None:
     assert world.retire("host2") == objects.Retirement(done=True)
     world.is_gone("host2")
 
 
-# --- what becomes of what was on it
+# --- its servers
 
 
 @pytest.mark.parametrize("task", [None, "stop", "reboot", "rebuild"])
@@ -141,8 +141,8 @@ def test_a_cleanup_of_a_deleted_server_is_closed(world: Retiring) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_build_there_has_failed(world: Retiring, late: bool) -> None:
-    """Whether or not it was past its deadline, and the host was asked to promise that it would not be made."""
+def test_build_on_a_retired_host_has_failed(world: Retiring, late: bool) -> None:
+    """The build is before or after its deadline, when the host has to confirm a fence."""
     world.scheduler.hosts = ["host2"]
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
@@ -158,7 +158,7 @@ def test_a_build_there_has_failed(world: Retiring, late: bool) -> None:
     world.is_gone("host2")
 
 
-def test_what_another_service_is_told_of_holds_nothing_up(world: Retiring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_network_call_does_not_delay_the_retirement(world: Retiring, monkeypatch: pytest.MonkeyPatch) -> None:
     world.scheduler.hosts = ["host2"]
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
@@ -224,7 +224,7 @@ def test_a_server_that_was_resized_away_can_only_be_confirmed(world: Retiring) -
 
 
 @pytest.mark.parametrize("moment", ["confirm", "revert"])
-def test_the_end_that_was_to_be_given_up_is_gone(world: Retiring, moment: str) -> None:
+def test_retirement_of_the_released_host_ends_a_confirm_or_revert(world: Retiring, moment: str) -> None:
     world.resized()
     world.act(f"{moment}Resize")
     gone, left = ("host1", "host2") if moment == "confirm" else ("host2", "host1")
@@ -237,7 +237,7 @@ def test_the_end_that_was_to_be_given_up_is_gone(world: Retiring, moment: str) -
 
 
 @pytest.mark.parametrize("moment", ["leave", "arrive", "drop"])
-def test_a_destination_that_is_gone(world: Retiring, moment: str) -> None:
+def test_retired_destination_ends_the_move(world: Retiring, moment: str) -> None:
     world.act("resize", flavor_id="2")
     if moment != "leave":
         world.left()
@@ -255,7 +255,7 @@ def test_a_destination_that_is_gone(world: Retiring, moment: str) -> None:
 
 
 @pytest.mark.parametrize("moment", ["leave", "arrive", "return"])
-def test_a_source_that_is_gone(world: Retiring, moment: str) -> None:
+def test_retired_source_ends_the_move(world: Retiring, moment: str) -> None:
     world.act("resize", flavor_id="2")
     if moment == "arrive":
         world.left()
@@ -272,7 +272,7 @@ def test_a_source_that_is_gone(world: Retiring, moment: str) -> None:
     world.is_gone("host1")
 
 
-def test_both_ends_of_a_resize_on_it(world: Retiring) -> None:
+def test_resize_on_a_retired_host_ends(world: Retiring) -> None:
     world.conf.set_override("allow_resize_to_same_host", True)
     world.scheduler.hosts = ["host1"]
     world.act("resize", flavor_id="2")
@@ -284,7 +284,7 @@ def test_both_ends_of_a_resize_on_it(world: Retiring) -> None:
     world.is_gone("host1")
 
 
-def test_what_had_arrived_before_its_source_was_gone_is_not_lost(world: Retiring) -> None:
+def test_guest_that_had_left_the_retired_source_is_not_lost(world: Retiring) -> None:
     world.act("resize", flavor_id="2")
     world.left()
     world.retire("host1", with_instances=True)
@@ -298,7 +298,7 @@ def test_what_had_arrived_before_its_source_was_gone_is_not_lost(world: Retiring
 
 @pytest.mark.parametrize("gone", ["host1", "host2"])
 @pytest.mark.parametrize("step", ["check", "prepare", "hand_over", "settle"])
-def test_an_end_of_a_live_migration_is_gone(world: Retiring, gone: str, step: str) -> None:
+def test_retired_host_ends_a_live_migration(world: Retiring, gone: str, step: str) -> None:
     if step in ("check", "prepare"):
         world.act("live-migration", host=None)
         if step == "prepare":
@@ -319,7 +319,7 @@ def test_an_end_of_a_live_migration_is_gone(world: Retiring, gone: str, step: st
     assert (world.open_actions(), world.problems()) == ([], [])
 
 
-def test_a_guest_that_was_handed_over_to_it_meanwhile_is_lost(world: Retiring) -> None:
+def test_guest_handed_over_to_a_retired_host_is_lost(world: Retiring) -> None:
     world.prepared()
     assert world.retire("host2").servers == []
     world.answer(RUNNING)
@@ -329,7 +329,7 @@ def test_a_guest_that_was_handed_over_to_it_meanwhile_is_lost(world: Retiring) -
     world.is_gone("host2")
 
 
-def test_a_server_that_was_reverted_to_it_meanwhile_is_lost(world: Retiring) -> None:
+def test_server_reverted_to_a_retired_host_is_lost(world: Retiring) -> None:
     world.resized()
     world.act("revertResize")
     assert world.retire("host1").servers == []
@@ -339,7 +339,7 @@ def test_a_server_that_was_reverted_to_it_meanwhile_is_lost(world: Retiring) -> 
 
 
 @pytest.mark.parametrize("gone", ["host1", "host2"])
-def test_a_delete_amid_a_move(world: Retiring, gone: str) -> None:
+def test_delete_during_a_move_from_a_retired_host(world: Retiring, gone: str) -> None:
     world.resized()
     world.act("delete")
     assert world.retire(gone).done
@@ -349,10 +349,10 @@ def test_a_delete_amid_a_move(world: Retiring, gone: str) -> None:
     world.is_gone(gone)
 
 
-# --- it comes back
+# --- a new machine
 
 
-def test_a_machine_of_its_name_is_a_new_host(world: Retiring) -> None:
+def test_machine_of_the_same_name_is_a_new_host(world: Retiring) -> None:
     old = heartbeat("host1")
     old.identity = "old"
     world.db.write(hosts.register_host, world.conf, old)
@@ -372,7 +372,7 @@ def test_a_machine_of_its_name_is_a_new_host(world: Retiring) -> None:
     assert (host, world.used()["host1"], world.instance(uuid).vm_state) == ("host1", 1, states.ACTIVE)
 
 
-def test_it_leaves_its_aggregates(world: Retiring) -> None:
+def test_retired_host_leaves_its_aggregates(world: Retiring) -> None:
     def add(uow: Any) -> None:
         uow.session.add(models.Aggregate(id=1, uuid="a", name="a", metadata_={}, created_at=datetime.datetime.min))
         uow.session.add(models.AggregateHost(aggregate_id=1, host="host2"))

@@ -1,4 +1,4 @@
-"""Images of servers in the conductor: their rows, what becomes of their files, and how each ending leaves both."""
+"""Images of servers in the conductor: their rows and files after each outcome."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DATA = QCOW2_HEADER + b"data"
 
 
 class Snapshots(World):
-    """``uuid``: an ACTIVE server."""
+    """A world with an ACTIVE server ``uuid``."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -39,7 +39,7 @@ class Snapshots(World):
         return self.lifecycle.accept_action(self.context(), self.uuid, kind, payload)
 
     def upload(self, image_id: str = IMAGE, data: bytes = DATA) -> Path:
-        """As the host does."""
+        """Upload the image, as the host does."""
         path = Path(store.prepare_below(self.store, store.UPLOADS, self.host), image_id)
         path.write_bytes(data)
         changes = {"status": "saving", "size": len(data), "checksum": "c"}
@@ -56,7 +56,7 @@ class Snapshots(World):
         return sorted(name for _, _, names in os.walk(self.store) for name in names)
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        """Of the last action of this kind."""
+        """Return the events of the last action of this kind."""
 
         def read(uow: Any) -> list[dict[str, Any]]:
             rows = uow.session.query(models.InstanceAction).filter_by(action=kind).order_by(models.InstanceAction.id)
@@ -65,7 +65,7 @@ class Snapshots(World):
         return self.db.read(read)
 
     def result(self, kind: str = "createImage") -> list[tuple[str, str | None]]:
-        """Those events, and how each ended."""
+        """Return these events with their results."""
         return [(event["event"], event["result"]) for event in self.events(kind)]
 
     def causes(self, kind: str) -> list[str]:
@@ -102,7 +102,7 @@ def test_an_image_is_made(world: Snapshots) -> None:
     assert world.result() == [("compute_snapshot_instance", "Success")]
 
 
-def test_nobody_else_says_how_far_it_is(world: Snapshots) -> None:
+def test_task_reports_of_other_hosts_are_ignored(world: Snapshots) -> None:
     ticket = world.snapshot()
     for host, action, task in (("other", ticket.action_id, states.IMAGE_UPLOADING), (world.host, 99, states.DELETING)):
         assert not world.reports.report_task(world.context(), host, action, task)
@@ -129,7 +129,7 @@ def test_a_failure_on_the_host_leaves_no_image(world: Snapshots, uploaded: bool)
     assert not world.reports.report_task(world.context(), world.host, ticket.action_id, states.IMAGE_UPLOADING)
 
 
-def test_an_image_that_is_not_done_in_time_goes_away(world: Snapshots) -> None:
+def test_image_past_its_deadline_is_discarded(world: Snapshots) -> None:
     world.snapshot()
     world.upload()
     world.let_time_pass(world.conf.conductor.action_deadline + 1)
@@ -172,7 +172,7 @@ def link(path: Path) -> None:
         lambda path: path.write_bytes(QCOW2_HEADER[:8] + b"\x01" * 504),
     ],
 )
-def test_what_a_host_must_not_upload_is_no_image(world: Snapshots, spoil: Callable[[Path], Any]) -> None:
+def test_invalid_uploaded_file_is_no_image(world: Snapshots, spoil: Callable[[Path], Any]) -> None:
     ticket = world.snapshot()
     spoil(world.upload())
     world.finish(ticket)
@@ -206,7 +206,7 @@ def test_an_image_that_goes_while_it_is_published_leaves_no_file(world: Snapshot
     discard = world.engine.images.discard
 
     def late(call: Any) -> None:
-        """The file comes back after the discard, as a publication that is under way has it."""
+        """Write the file after the discard, as a late publication does."""
         discard(call)
         if not Path(world.store, IMAGE).exists() and not path.exists() and data:
             world.engine.images.discard = discard  # type: ignore[method-assign]
@@ -217,7 +217,7 @@ def test_an_image_that_goes_while_it_is_published_leaves_no_file(world: Snapshot
     assert world.files() == ["other"]
 
 
-def test_an_image_service_that_is_away_is_asked_again(world: Snapshots) -> None:
+def test_unavailable_image_service_is_called_again(world: Snapshots) -> None:
     ticket = world.snapshot()
     world.upload()
     publish, world.engine.images.publish = world.engine.images.publish, _away  # type: ignore[method-assign]
@@ -237,15 +237,15 @@ def _away(call: Any) -> None:
     raise exceptions.ImageServiceUnavailable
 
 
-def test_why_an_image_could_not_be_published_is_said(world: Snapshots) -> None:
-    """The host's own part is well and ended; what fails after it has its cause all the same."""
+def test_action_shows_why_an_image_could_not_be_published(world: Snapshots) -> None:
+    """The host's own part has succeeded. A later failure still has its cause."""
     ticket = world.snapshot()
     world.upload().unlink()
     world.finish(ticket)
     assert world.result() == [("compute_snapshot_instance", "Success"), ("conductor_publish", "Error")]
 
 
-def test_what_overtook_a_shelve_while_it_was_published_is_said(world: Snapshots) -> None:
+def test_action_shows_what_superseded_a_shelve_during_publication(world: Snapshots) -> None:
     ticket = world.snapshot("shelve")
     world.upload()
     world.engine.images.publish = _away  # type: ignore[method-assign]
@@ -257,7 +257,7 @@ def test_what_overtook_a_shelve_while_it_was_published_is_said(world: Snapshots)
     assert (world.image(), world.open_actions()) == (None, [("delete", "perform")])
 
 
-def test_what_cannot_be_removed_now_is_removed_later_and_holds_nothing_up(world: Snapshots) -> None:
+def test_failed_discard_is_repeated_and_delays_nothing(world: Snapshots) -> None:
     ticket = world.snapshot()
     world.upload()
     discard, world.engine.images.discard = world.engine.images.discard, _away  # type: ignore[method-assign]
@@ -288,7 +288,7 @@ def test_a_state_without_a_disk_to_copy_is_a_409(world: Snapshots, kind: str, vm
     assert world.image() is None
 
 
-def test_two_at_once_are_a_409_and_one_image(world: Snapshots) -> None:
+def test_second_snapshot_at_the_same_time_is_a_409(world: Snapshots) -> None:
     world.snapshot()
     with pytest.raises(exceptions.InstanceInvalidState, match="task_state image_snapshot_pending"):
         world.snapshot(image_id="99999999-9999-4999-8999-999999999998")
@@ -301,7 +301,7 @@ def test_a_registered_image_has_no_row(world: Snapshots) -> None:
     assert world.count(models.Image) == 0
 
 
-def test_the_order_is_sent_again_with_the_same_image(world: Snapshots) -> None:
+def test_repeated_command_has_the_same_image(world: Snapshots) -> None:
     ticket = world.snapshot()
     world.let_time_pass(60)
     world.reconciler.sweep()
@@ -311,7 +311,7 @@ def test_the_order_is_sent_again_with_the_same_image(world: Snapshots) -> None:
 
 
 def backup(world: Snapshots, number: int, rotation: int, backup_type: str = "daily") -> str:
-    """Made and ended; returns the image's id."""
+    """Make a backup, and return its image's id."""
     image_id = f"99999999-9999-4999-8999-99999999990{number}"
     properties = {"image_type": "backup", "backup_type": backup_type, "instance_uuid": world.uuid}
     image = objects.Image(id=image_id, name="b", status="queued", owner="p1", properties=properties)
@@ -325,7 +325,7 @@ def backup(world: Snapshots, number: int, rotation: int, backup_type: str = "dai
     return image_id
 
 
-def test_the_oldest_backups_go_when_a_new_one_is_there(world: Snapshots) -> None:
+def test_new_backup_deletes_the_oldest(world: Snapshots) -> None:
     other = backup(world, 0, 1, "weekly")
     made = [backup(world, number, 2) for number in (1, 2, 3)]
     assert world.files() == sorted([other, *made[1:]])
@@ -334,7 +334,7 @@ def test_the_oldest_backups_go_when_a_new_one_is_there(world: Snapshots) -> None
     assert world.files() == [other], "a rotation of 0 keeps none"
 
 
-def test_a_backup_that_fails_takes_no_other_one_with_it(world: Snapshots) -> None:
+def test_failed_backup_deletes_no_other_backup(world: Snapshots) -> None:
     first = backup(world, 1, 1)
     ticket = world.snapshot("createBackup", backup_type="daily", rotation=1)
     world.finish(ticket, "It broke.")
@@ -342,7 +342,7 @@ def test_a_backup_that_fails_takes_no_other_one_with_it(world: Snapshots) -> Non
     assert world.image() is None
 
 
-def test_a_rotation_goes_on_beside_what_is_asked_next(world: Snapshots) -> None:
+def test_rotation_goes_on_beside_the_next_operation(world: Snapshots) -> None:
     first = backup(world, 1, 1)
     ticket = world.snapshot(
         "createBackup",
@@ -368,7 +368,7 @@ def test_a_rotation_goes_on_beside_what_is_asked_next(world: Snapshots) -> None:
 
 @pytest.fixture
 def shelved(world: Snapshots) -> Snapshots:
-    """Not offloaded."""
+    """Return a server that is shelved and not offloaded."""
     world.conf.set_override("shelved_offload_time", 3600)
     ticket = world.snapshot("shelve")
     assert (ticket.method, world.instance(world.uuid).task_state) == ("shelve_instance", states.SHELVING)
@@ -394,7 +394,7 @@ def offloaded(shelved: Snapshots) -> Snapshots:
     return shelved
 
 
-def test_what_is_shelved_is_offloaded_when_its_time_has_come(shelved: Snapshots) -> None:
+def test_shelved_server_is_offloaded_automatically(shelved: Snapshots) -> None:
     shelved.reconciler.sweep()
     assert shelved.open_actions() == []
     shelved.conf.set_override("shelved_offload_time", -1)
@@ -412,7 +412,7 @@ def test_what_is_shelved_is_offloaded_when_its_time_has_come(shelved: Snapshots)
     assert shelved.open_actions() == [], "it is tried again, but not at once"
 
 
-def test_what_the_conductor_offloads_anyway_may_be_asked_for(shelved: Snapshots) -> None:
+def test_offload_may_be_requested_although_it_is_automatic(shelved: Snapshots) -> None:
     shelved.conf.set_override("shelved_offload_time", 0)
     shelved.reconciler.sweep()
     (begun,) = shelved.compute.tickets[-1:]
@@ -457,7 +457,7 @@ def test_an_offloaded_server_is_built_of_its_image(offloaded: Snapshots, wanted:
     assert after.image_ref == ""
 
 
-def test_an_offloaded_server_for_which_there_is_no_room_stays_so(offloaded: Snapshots) -> None:
+def test_offloaded_server_without_room_stays_offloaded(offloaded: Snapshots) -> None:
     world = offloaded
     world.lifecycle.accept_action(world.context(), world.uuid, "unshelve", {})
     world.scheduler.error = exceptions.NoValidHost(reason="full", details="")
@@ -485,7 +485,7 @@ def test_an_offloaded_server_for_which_there_is_no_room_stays_so(offloaded: Snap
         ({"availability_zone": None, "host": "host1"}, None),
     ],
 )
-def test_where_it_cannot_go_is_a_400(
+def test_unsuitable_unshelve_target_is_a_400(
     offloaded: Snapshots, wanted: dict[str, Any], error: type[Exception] | None
 ) -> None:
     if error is None:
@@ -497,7 +497,7 @@ def test_where_it_cannot_go_is_a_400(
     assert offloaded.open_actions() == []
 
 
-def test_a_server_that_is_on_its_host_goes_nowhere_else(shelved: Snapshots) -> None:
+def test_unshelve_target_for_a_server_on_a_host_is_refused(shelved: Snapshots) -> None:
     with pytest.raises(exceptions.UnshelveInstanceInvalidState):
         shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "unshelve", {"host": "host2"})
 
@@ -509,7 +509,7 @@ def test_a_delete_takes_the_image_of_a_shelved_server_with_it(offloaded: Snapsho
     assert offloaded.count(models.Port) == 0
 
 
-def test_a_delete_of_one_that_is_not_offloaded_does_too(shelved: Snapshots) -> None:
+def test_delete_of_a_server_that_is_not_offloaded_deletes_its_image(shelved: Snapshots) -> None:
     ticket = shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "delete", {})
     shelved.finish(ticket, power_state=None)
     assert shelved.instance(shelved.uuid).deleted

@@ -32,7 +32,7 @@ def finish(world: World, ticket: objects.ActionCommand, power_state: int | None 
 
 
 def soft_deleted(world: World) -> tuple[str, str]:
-    """Its uuid and its host."""
+    """Return uuid and host of a soft-deleted server."""
     uuid, host, _ = world.built()
     finish(world, accept(world, uuid, "delete", soft=True))
     return uuid, host
@@ -51,7 +51,7 @@ def grow_older(world: World, seconds: int) -> None:
     world.db.write(shift)
 
 
-def test_it_is_off_keeps_its_place_and_gives_back_its_quota(world: World) -> None:
+def test_soft_deleted_server_is_off_and_releases_only_its_quota(world: World) -> None:
     uuid, host, _ = world.built()
     ticket = accept(world, uuid, "delete", soft=True)
     assert (ticket.method, world.instance(uuid).task_state) == ("soft_delete_instance", "soft-deleting")
@@ -63,7 +63,7 @@ def test_it_is_off_keeps_its_place_and_gives_back_its_quota(world: World) -> Non
     assert world.db.read(lambda uow: list(audit.quota_counters(uow))) == []
 
 
-def test_lists_leave_it_out_unless_it_is_asked_for(world: World) -> None:
+def test_lists_show_soft_deleted_servers_only_on_request(world: World) -> None:
     uuid, _ = soft_deleted(world)
     assert listed(world) == []
     assert listed(world, vm_states=["soft-delete"]) == []
@@ -83,12 +83,12 @@ def test_another_delete_changes_nothing(world: World) -> None:
     assert world.db.read(instances.to_reclaim, 100, 9) == [uuid]
 
 
-def test_two_at_once_are_one(world: World) -> None:
+def test_two_soft_deletes_at_once_are_one_action(world: World) -> None:
     uuid, _, _ = world.built()
     assert accept(world, uuid, "delete", soft=True).action_id == accept(world, uuid, "delete", soft=True).action_id
 
 
-def test_a_restore_takes_quota_and_starts_it(world: World) -> None:
+def test_restore_takes_quota_and_starts_the_server(world: World) -> None:
     uuid, host = soft_deleted(world)
     ticket = accept(world, uuid, "restore")
     assert (ticket.method, ticket.host, world.instances_used()) == ("restore_instance", host, 1)
@@ -100,13 +100,13 @@ def test_a_restore_takes_quota_and_starts_it(world: World) -> None:
     assert world.db.read(lambda uow: list(audit.quota_counters(uow))) == []
 
 
-def test_a_restore_that_could_not_start_it_is_no_delete(world: World) -> None:
+def test_failed_restore_does_not_delete_the_server(world: World) -> None:
     uuid, _ = soft_deleted(world)
     finish(world, accept(world, uuid, "restore"), 4, "no disk")
     assert (world.instance(uuid).vm_state, world.instances_used()) == ("stopped", 1)
 
 
-def test_without_quota_there_is_no_restore(world: World) -> None:
+def test_restore_without_quota_is_refused(world: World) -> None:
     uuid, _ = soft_deleted(world)
     world.create(min_count=10, max_count=10)
     with pytest.raises(exceptions.QuotaExceeded):
@@ -114,7 +114,7 @@ def test_without_quota_there_is_no_restore(world: World) -> None:
     assert (world.instance(uuid).vm_state, world.instances_used()) == ("soft-delete", 10)
 
 
-def test_it_is_reclaimed_when_it_is_old_enough(world: World) -> None:
+def test_old_soft_deleted_server_is_reclaimed(world: World) -> None:
     uuid, host = soft_deleted(world)
     world.reconciler.sweep()
     assert world.open_actions() == []
@@ -132,7 +132,7 @@ def test_it_is_reclaimed_when_it_is_old_enough(world: World) -> None:
     assert world.open_actions() == []
 
 
-def test_no_sweep_reclaims_more_than_its_share(world: World) -> None:
+def test_sweep_reclaims_at_most_one_batch(world: World) -> None:
     world.conf.set_override("reconcile_batch", 2, "conductor")
     for _ in range(3):
         soft_deleted(world)
@@ -143,7 +143,7 @@ def test_no_sweep_reclaims_more_than_its_share(world: World) -> None:
     assert len(world.open_actions()) == 3
 
 
-def test_nothing_is_reclaimed_without_the_option(world: World) -> None:
+def test_reclaim_needs_the_option(world: World) -> None:
     soft_deleted(world)
     grow_older(world, 10**6)
     world.conf.set_override("reclaim_instance_interval", 0)
@@ -151,20 +151,20 @@ def test_nothing_is_reclaimed_without_the_option(world: World) -> None:
     assert world.open_actions() == []
 
 
-def test_a_delete_for_good_gives_nothing_back_twice(world: World) -> None:
+def test_delete_after_a_soft_delete_releases_quota_once(world: World) -> None:
     uuid, _ = soft_deleted(world)
     world.create()
     finish(world, accept(world, uuid, "delete"), None)
     assert (world.instance(uuid).deleted, world.instances_used()) == (True, 1)
 
 
-def test_what_was_never_launched_cannot_be_kept(world: World) -> None:
+def test_soft_delete_of_a_server_that_never_ran_is_refused(world: World) -> None:
     (uuid,) = world.create()
     with pytest.raises(exceptions.InstanceInvalidState):
         accept(world, uuid, "delete", soft=True)
 
 
-def test_while_its_host_is_away_it_is_deleted_for_its_owner(world: World) -> None:
+def test_soft_delete_with_an_absent_host_is_done_for_the_owner(world: World) -> None:
     uuid, host, _ = world.built()
     world.silence(host)
     accept(world, uuid, "delete", soft=True)
@@ -174,7 +174,7 @@ def test_while_its_host_is_away_it_is_deleted_for_its_owner(world: World) -> Non
     assert (world.open_actions(), world.instances_used()) == ([("restore", "perform")], 1)
 
 
-def test_an_admin_cannot_set_its_state_by_hand(world: World) -> None:
+def test_reset_state_of_a_soft_deleted_server_is_refused(world: World) -> None:
     uuid, _ = soft_deleted(world)
     with pytest.raises(exceptions.InstanceInvalidState):
         world.lifecycle.accept_action(world.context(admin=True), uuid, "reset_state", {"vm_state": "active"})

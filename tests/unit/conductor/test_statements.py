@@ -1,4 +1,4 @@
-"""How many statements the conductor needs: what does not grow by accident need not be measured by the clock."""
+"""Limits for the number of the conductor's statements, so that an accidental increase is found without timing."""
 
 from __future__ import annotations
 
@@ -30,24 +30,23 @@ from tests.support import make
 
 ME = make.context()
 
-#: What one server in a POST of its own takes: to accept it and lease its action 9, to claim a place and addresses 10,
-#: to take in the report 3.
+#: Statements of one create: 9 to accept it and lease its action, 10 to claim a host and addresses, 3 for the report.
 BOOT = 22
-#: What its delete takes: to accept it 5, to take in the report 7.
+#: Statements of its delete: 5 to accept it, 7 for the report.
 DELETE = 12
-#: What places take that are claimed together: this once, and this for each of them.
+#: Statements of claims in one batch: once, and for each claim.
 TOGETHER = 7
 OF_EACH = 3
-#: What reports of builds take that come together, however many: all are locked, then written.
+#: Statements of build reports in one batch, however many: all rows are locked, then written.
 SETTLED = 3
-#: A sweep that finds nothing: the time, and whether anything is due.
+#: Statements of an idle sweep: the time, and whether anything is due.
 SWEEP = 2
-#: To announce hosts, whatever has changed of them meanwhile.
+#: Statements of publishing the changes of hosts.
 ANNOUNCEMENT = 1
 
 
 class Cloud:
-    """A scheduler that knows one host, and that host, which only keeps what it is told to do."""
+    """A scheduler with one host, and that host, which only records its commands."""
 
     def __init__(self) -> None:
         self.builds: list[BuildRequest] = []
@@ -78,7 +77,7 @@ class Counted:
 
 @contextlib.contextmanager
 def counting() -> Iterator[Counted]:
-    """What is sent to any database meanwhile; how a transaction begins and ends is not among the statements."""
+    """Count the statements sent to any database, except for BEGIN."""
     counted = Counted()
 
     def executed(connection: object, cursor: object, statement: str, *_: object) -> None:
@@ -100,7 +99,7 @@ def counting() -> Iterator[Counted]:
 
 @pytest.fixture
 def cloud(db: Database, conf: cfg.ConfigOpts, bus: rpc.InProcess, manager: ConductorManager) -> Cloud:
-    """One host, a flavor, an image and a network. What is accepted is driven at once."""
+    """Return a world of one host, a flavor, an image and a network. Accepted requests are dispatched at once."""
     served = Cloud()
     manager.dispatcher.start(lambda run: run())
     bus.serve(
@@ -151,7 +150,7 @@ def report(build: BuildRequest) -> objects.BuildResult:
     )
 
 
-def test_a_server_is_read_with_its_parts(db: Database, conductor: ConductorRPC, cloud: Cloud) -> None:
+def test_server_is_read_with_its_parts_by_two_statements(db: Database, conductor: ConductorRPC, cloud: Cloud) -> None:
     image = db.write(images.create, make.image())
     (uuid,) = create(conductor, image)
     finish(conductor, cloud.builds.pop())
@@ -161,7 +160,7 @@ def test_a_server_is_read_with_its_parts(db: Database, conductor: ConductorRPC, 
     assert len(read.statements) == 2, read.statements
 
 
-def test_several_that_are_asked_for_together_need_no_more_than_one(db: Database, conductor: ConductorRPC) -> None:
+def test_concurrent_reads_of_servers_need_the_statements_of_one(db: Database, conductor: ConductorRPC) -> None:
     db.write(fill, 5)
     uuids = [each.uuid for each in conductor.instance_list(ME, InstanceFilters(project_id="p1"), 5, None, [], [])]
     mine = [objects.InstanceQuery(uuid=uuid, project_id="p1") for uuid in [*uuids[:4], uuids[0], "no-such"]]
@@ -172,7 +171,7 @@ def test_several_that_are_asked_for_together_need_no_more_than_one(db: Database,
     assert len(read.statements) == 2, read.statements
 
 
-def test_a_list_needs_no_more_than_one_server(db: Database, conductor: ConductorRPC, cloud: Cloud) -> None:
+def test_list_needs_the_statements_of_one_server(db: Database, conductor: ConductorRPC, cloud: Cloud) -> None:
     db.write(fill, 50)
     arguments = (ME, InstanceFilters(project_id="p1"), 50)
     with counting() as read:
@@ -200,7 +199,7 @@ def fill(uow: UnitOfWork, count: int) -> None:
         lambda conductor: conductor.image_list(ME, None, None, 50, None),
     ],
 )
-def test_other_things_are_read_at_once(
+def test_other_resources_are_read_by_one_statement(
     conductor: ConductorRPC, cloud: Cloud, read: Callable[[ConductorRPC], object]
 ) -> None:
     with counting() as counted:
@@ -208,11 +207,11 @@ def test_other_things_are_read_at_once(
     assert len(counted.statements) == 1, counted.statements
 
 
-def test_a_boot_and_a_delete(
+def test_statements_of_a_boot_and_a_delete(
     db: Database, manager: ConductorManager, conductor: ConductorRPC, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = db.write(images.create, make.image())
-    create(conductor, image)  # the first one of a project has to make its rows of quota
+    create(conductor, image)  # the first server of a project inserts its quota rows
     finish(conductor, cloud.builds.pop())
     announce = manager.host_publisher.publish
     monkeypatch.setattr(manager.host_publisher, "publish", lambda: None)
@@ -231,10 +230,10 @@ def test_a_boot_and_a_delete(
     assert len(announced.statements) == ANNOUNCEMENT, announced.statements
 
 
-def test_what_waits_together_is_placed_by_one_transaction(
+def test_waiting_boots_are_placed_by_one_transaction(
     db: Database, manager: ConductorManager, conductor: ConductorRPC, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each boot has its own statements still; what does not grow is the transactions, each synced to disk."""
+    """Each boot has its own statements. The number of transactions, each synced to disk, does not grow."""
     image = db.write(images.create, make.image())
     held: list[Callable[[], None]] = []
     manager.dispatcher.start(held.append)
@@ -249,10 +248,10 @@ def test_what_waits_together_is_placed_by_one_transaction(
         idle()
 
 
-def test_places_of_many_requests_share_what_they_read_and_lock(
+def test_claims_of_many_requests_share_reads_and_locks(
     db: Database, manager: ConductorManager, conductor: ConductorRPC, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each has statements of its own only where something is decided: its place, and its address."""
+    """Each request has statements of its own only for its claim and its address."""
     image = db.write(images.create, make.image())
     wide = {"cidr": "10.1.0.0/16", "gateway": "10.1.0.1", "start": "10.1.0.2", "end": "10.1.255.254"}
     db.write(networks.create, make.network(name="wide", is_default=True, **wide))
@@ -274,7 +273,7 @@ def test_places_of_many_requests_share_what_they_read_and_lock(
     assert (settled.transactions, len(settled.statements)) == (1, SETTLED), settled.statements
 
 
-def test_a_sweep_with_nothing_to_do(manager: ConductorManager, cloud: Cloud) -> None:
+def test_idle_sweep_needs_two_statements(manager: ConductorManager, cloud: Cloud) -> None:
     with counting() as swept:
         assert manager.reconciler.sweep() == 0
     assert len(swept.statements) == SWEEP, swept

@@ -1,4 +1,4 @@
-"""What the reconciler takes, and that nobody who does not answer holds up others."""
+"""The reconciler takes due actions, and a daemon that does not answer delays no others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def free(world: World) -> Iterator[threading.Event]:
-    """With the reconciler's own threads; who waits for this event is let go at the end."""
+    """Return an event, with the reconciler's own threads. Threads that wait for the event are released at the end."""
     event = threading.Event()
     for executor in world.reconciler.executors:
         executor.pool = futures.ThreadPoolExecutor(4)
@@ -36,7 +36,7 @@ def free(world: World) -> Iterator[threading.Event]:
 
 
 def stopping(world: World) -> int:
-    """A server whose order to stop was lost; returns the action's id."""
+    """Lose a server's stop command, and return the action's id."""
     uuid, _, _ = world.built()
     return world.lifecycle.accept_action(world.context(), uuid, "stop", {}).action_id
 
@@ -45,7 +45,7 @@ def orders(world: World) -> list[int]:
     return [sent.action_id for sent in world.compute.tickets]
 
 
-def test_a_host_that_is_away_is_sent_nothing_until_it_is_heard_again(world: World) -> None:
+def test_absent_host_gets_no_command_until_its_next_heartbeat(world: World) -> None:
     uuid, host, _ = world.built()
     world.silence(host)
     ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
@@ -58,7 +58,7 @@ def test_a_host_that_is_away_is_sent_nothing_until_it_is_heard_again(world: Worl
     assert orders(world) == [ticket.action_id]
 
 
-def test_a_build_is_not_sent_again_to_a_host_that_is_away(world: World) -> None:
+def test_build_is_not_repeated_to_an_absent_host(world: World) -> None:
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
     host = world.compute.builds[-1][0]
@@ -72,7 +72,7 @@ def test_a_build_is_not_sent_again_to_a_host_that_is_away(world: World) -> None:
     assert len(world.compute.builds) == 2
 
 
-def test_hosts_that_do_not_answer_a_fence_hold_up_no_order(world: World, free: threading.Event) -> None:
+def test_hosts_that_do_not_answer_a_fence_delay_no_command(world: World, free: threading.Event) -> None:
     asked = threading.Semaphore(0)
 
     def silent(*_: Any, **__: Any) -> bool:
@@ -96,7 +96,7 @@ def test_hosts_that_do_not_answer_a_fence_hold_up_no_order(world: World, free: t
     assert sent.wait(DEADLINE), f"the order of action {stop.action_id} waits for others' fences"
 
 
-def test_each_host_is_asked_for_one_fence_at_a_time(world: World, free: threading.Event) -> None:
+def test_host_gets_one_fence_at_a_time(world: World, free: threading.Event) -> None:
     asked: list[str] = []
 
     def silent(_: Any, host: str, *__: Any, **___: Any) -> bool:
@@ -113,7 +113,7 @@ def test_each_host_is_asked_for_one_fence_at_a_time(world: World, free: threadin
     assert sorted(asked) == sorted(set(asked))
 
 
-def test_a_scheduler_that_does_not_answer_holds_up_no_order(world: World, free: threading.Event) -> None:
+def test_scheduler_that_does_not_answer_delays_no_command(world: World, free: threading.Event) -> None:
     def silent(*_: Any) -> Any:
         assert free.wait(2 * DEADLINE)
         return []
@@ -132,7 +132,7 @@ def test_a_scheduler_that_does_not_answer_holds_up_no_order(world: World, free: 
     assert sent.wait(DEADLINE), f"the order of action {stop} waits for the scheduler"
 
 
-def test_a_row_that_makes_no_sense_is_put_off_and_the_others_are_driven(world: World) -> None:
+def test_corrupt_row_is_put_off_and_other_actions_are_repeated(world: World) -> None:
     broken, whole = stopping(world), stopping(world)
     world.let_time_pass(31)
     world.db.write(
@@ -145,7 +145,7 @@ def test_a_row_that_makes_no_sense_is_put_off_and_the_others_are_driven(world: W
     assert world.db.read(actions.due, world.conf) == [], "the broken one is not looked at all the time"
 
 
-def test_one_sweep_takes_more_than_a_batch(world: World) -> None:
+def test_sweep_takes_several_batches(world: World) -> None:
     world.conf.set_override("reconcile_batch", 2, "conductor")
     expected = sorted(stopping(world) for _ in range(5))
     world.let_time_pass(31)
@@ -154,7 +154,7 @@ def test_one_sweep_takes_more_than_a_batch(world: World) -> None:
 
 
 def test_a_host_whose_hypervisor_does_not_answer_is_alive_and_not_up(world: World) -> None:
-    """Nothing is placed on it, what is open there waits, and its report moves a build that waits there."""
+    """The host gets no servers and its open actions wait, but its report about a build is accepted."""
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
     host, request = world.compute.builds[-1]
@@ -179,7 +179,7 @@ def test_a_host_whose_hypervisor_does_not_answer_is_alive_and_not_up(world: Worl
     assert world.compute.builds[-1][0] == host
 
 
-def test_its_return_makes_due_what_waits_there(world: World) -> None:
+def test_returning_host_makes_its_waiting_actions_due(world: World) -> None:
     uuid, host, _ = world.built()
     hung = heartbeat(host)
     hung.hypervisor_up = False

@@ -217,7 +217,7 @@ class Signing:
         ring = shared._ring if shared else None
         self._ring = Keyring(options.keys_directory, role, host or conf.host, _report_file, ring)
 
-    # --- who sends
+    # --- sending
 
     def signed(self, message: Message) -> tuple[dict[str, Any], str | None]:
         """Return the message's context with a signature, and the id that the reply will be signed for."""
@@ -279,7 +279,7 @@ class Signing:
         LOG.error("The reply of %s to %s is not trusted: %s", message.topic, message.method, why)
         raise exceptions.MessagingUnavailable(what=message.method)
 
-    # --- who receives
+    # --- receiving
 
     def sender_of(self, topic: str, server: str, incoming: Any) -> DaemonIdentity | None:
         """Verify a message and return its sender, or None for an unsigned message that is let through. Raises

@@ -188,9 +188,10 @@ def messages() -> str:
             for step in form.all_steps():
                 if isinstance(step, operations.HostStep):
                     names.setdefault(step.method, set()).add(form.kind)
+    steps = {step.method: step for step in operations.command_methods().values()}
     rows = [
-        f"| `{method}` | cast | {step.since} | {', '.join(sorted(names.get(method, ())))} |"
-        for method, step in sorted(operations.command_methods().items())
+        f"| {_with_wire_name(method, step.wire_method)} | cast | {step.since} | {', '.join(sorted(names[method]))} |"
+        for method, step in sorted(steps.items())
     ]
     head = "| method | kind | since | operations |\n|---|---|---|---|\n"
     text = "A conductor or the API sends the command of a step to a compute host.\n\n"
@@ -206,5 +207,9 @@ def _message(method: Method, access: Mapping[str, AccessRule] | None) -> str:
     rule = None if access is None else access[method.name]
     senders = "all" if rule is None else ", ".join(sorted(rule.roles))
     own = " (own host)" if rule is not None and rule.own else ""
-    name = f"`{method.name}`" + (f" (on the wire: `{method.wire_name}`)" if method.wire_name != method.name else "")
+    name = _with_wire_name(method.name, method.wire_name)
     return f"| {name} | {method.kind.value} | {method.since} | {senders}{own} |"
+
+
+def _with_wire_name(name: str, wire_name: str) -> str:
+    return f"`{name}`" + (f" (on the wire: `{wire_name}`)" if wire_name != name else "")

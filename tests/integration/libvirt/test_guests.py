@@ -78,7 +78,7 @@ def test_guest_boots_stops_starts_and_leaves_nothing(
 
     started = time.monotonic()
     driver.power_off(instance_uuid, 60)
-    assert time.monotonic() - started < 30, "the guest did not hear the power button"
+    assert time.monotonic() - started < 30, "the guest did not receive the power button"
     assert driver.get_info(instance_uuid).power_state == PowerState.SHUTDOWN
     driver.power_off(instance_uuid, 60)
 
@@ -136,7 +136,7 @@ def test_suspended_guest_continues_where_it_was(
     for _ in range(2):
         driver.resume(instance_uuid)
         assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
-    assert len(guest_lines(driver, instance_uuid)) == 1, "it was not booted anew"
+    assert len(guest_lines(driver, instance_uuid)) == 1, "it was not booted again"
     driver.power_off(instance_uuid, 60)
     assert driver.get_info(instance_uuid).power_state == PowerState.SHUTDOWN, "it received the power button"
     driver.power_on(instance_uuid)
@@ -306,7 +306,7 @@ def test_rescued_guest_sees_its_own_disk_and_returns_to_it(
         assert targets == ["vda", "vdb", "vdc"]
 
         driver.unrescue(instance_uuid)
-        assert defined() == before, "the very domain as it was"
+        assert defined() == before, "the original domain, unchanged"
         assert {path.name for path in directory.iterdir()} == files_before
         assert disk_lines(driver, instance_uuid, count + 2)[-1] == "disks: vda=marked vdb="
     assert set(guest_lines(driver, instance_uuid, 5)) == {(instance_uuid, "rescued", vif.address)}
@@ -383,7 +383,7 @@ def test_failed_rescue_leaves_the_domain_unchanged(
 
     driver._rescue.define(spec)  # the daemon is killed here
     driver.power_on(instance_uuid)
-    assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before, "a start ends what is left of a rescue"
+    assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before, "a start completes an interrupted rescue"
     driver.rescue(spec, 0)
     driver.destroy(instance_uuid)
     assert_nothing_left(connection, driver, spec)
@@ -395,7 +395,7 @@ def test_crash_dump_interrupt_reaches_the_guest(connection: Any, driver: Libvirt
     boot(driver, spec)
     guest_lines(driver, instance_uuid)
     driver.trigger_crash_dump(instance_uuid)
-    wait_for("word of an NMI", lambda: "NMI" in driver.get_console_output(instance_uuid, None))
+    wait_for("the guest's message about the NMI", lambda: "NMI" in driver.get_console_output(instance_uuid, None))
     driver.power_off(instance_uuid, 0)
     with pytest.raises(exceptions.VirtDriverError):
         driver.trigger_crash_dump(instance_uuid)

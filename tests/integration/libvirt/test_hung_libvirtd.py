@@ -61,7 +61,7 @@ def test_hung_libvirtd_is_noticed_and_its_return_too(
         wait_for("silence", lambda: not heartbeat.is_hypervisor_up(), 15)
         started = time.monotonic()
         assert not heartbeat.report().hypervisor_up
-        assert time.monotonic() - started < 1, "a heartbeat waits for nobody"
+        assert time.monotonic() - started < 1, "a heartbeat does not wait for the hypervisor"
         os.kill(pid, signal.SIGCONT)
         wait_for("answer", heartbeat.is_hypervisor_up, 30)
         assert heartbeat.report().hypervisor_up

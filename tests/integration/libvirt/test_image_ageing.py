@@ -30,9 +30,9 @@ def test_images_of_a_guest_stay_until_it_is_gone(driver: LibvirtDriver, images: 
 
     record = Path(driver._records.directory(spec.instance.uuid), "instance.json")
     content = json.loads(record.read_text())
-    assert content.pop("images"), "the record names them"
+    assert content.pop("images"), "the record contains them"
     record.write_text(json.dumps(content))
-    assert driver.age_images(AGE) == [], "nor of a guest from before records named them"
+    assert driver.age_images(AGE) == [], "images of a guest without such a record stay, too"
 
     driver.destroy(spec.instance.uuid)
     assert sorted(driver.age_images(AGE)) == sorted(mine)

@@ -115,8 +115,8 @@ def test_guest_migrates_there_and_back_while_it_counts(make_host: MakeHost, imag
         )
         assert sampler.twice == 0
         numbers = [number for number, _ in after]
-        assert numbers == list(range(numbers[0], numbers[-1] + 1)), "it did not count through"
-        assert numbers[0] > before[-1][0], "it began anew"
+        assert numbers == list(range(numbers[0], numbers[-1] + 1)), "it did not count without a gap"
+        assert numbers[0] > before[-1][0], "it started again from zero"
         source.destroy(spec.instance.uuid)
         assert not instance_path(source, spec).exists()
         assert source.leftovers() == set()
@@ -215,15 +215,15 @@ class Stubborn:
         last = counts(self.there, self.spec)
         wait_for_count(self.there, self.spec, (last[-1][0] if last else 10) + 10)
         numbers = [number for number, _ in counts(self.there, self.spec)]
-        assert numbers == list(range(numbers[0], numbers[-1] + 1)), "it did not count through"
-        assert numbers[0] > 10, "it began anew"
+        assert numbers == list(range(numbers[0], numbers[-1] + 1)), "it did not count without a gap"
+        assert numbers[0] > 10, "it started again from zero"
         assert (state(self.here, self.spec), state(self.there, self.spec)) == (None, PowerState.RUNNING)
 
 
 def test_migration_that_does_not_converge_is_forced_to_complete(make_host: MakeHost, images: Images) -> None:  # noqa: F811
     guest = Stubborn(make_host, images)
     guest.migrate(MigrationControl.FORCE_COMPLETE, 6)
-    assert len(guest.seen) > 6, "it converged by itself"
+    assert len(guest.seen) > 6, "it converged without throttling"
     guest.runs_there()
 
 

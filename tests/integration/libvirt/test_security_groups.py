@@ -89,7 +89,7 @@ def test_port_is_opened_and_closed_while_another_guest_tries(
         assert [result for _, result in found] == [answer] * 3
 
     wait_for_answer("no")
-    assert pings() == "2", "those of the forged address did not come in"
+    assert pings() == "2", "pings from the forged address did not arrive"
     let_in(ping, web)
     wait_for_answer("yes")
     let_in(ping)

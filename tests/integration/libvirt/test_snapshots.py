@@ -84,7 +84,7 @@ def test_snapshot_of_a_running_guest_boots_with_its_data(
     assert set(checks) <= {PowerState.RUNNING}
     assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
     assert mirrors(connection, instance_uuid) == []
-    assert len(guest_lines(driver, instance_uuid)) == 1, "it was booted anew"
+    assert len(guest_lines(driver, instance_uuid)) == 1, "it was booted again"
     assert says_its_marker(driver, images, image_of(target, images)) == "marker is first"
     driver.reboot(instance_uuid, "HARD", 0)
     guest_lines(driver, instance_uuid, 2)

@@ -123,7 +123,7 @@ def test_volume_is_attached_written_detached_and_read_elsewhere(
     driver.power_on(two.instance.uuid)
     wait_for_line(driver, two, f"volume: marked-by-one, sectors {2 * GIB // 512}")
     driver.destroy(two.instance.uuid)
-    assert volumes.require(volume_id) == path, "a guest's end takes no volume along"
+    assert volumes.require(volume_id) == path, "a removed guest leaves its volumes"
 
 
 def test_guest_boots_from_a_volume(driver: LibvirtDriver, images: Images, volumes: LocalVolumes) -> None:

@@ -84,11 +84,11 @@ def believed(check: Callable[[], bool], say: Callable[[], None]) -> bool:
 def test_guest_is_reachable_as_its_groups_allow(room: Room) -> None:
     a, b = dual(room, "a", 10), dual(room, "b", 11)
     room.in_space(room.host, "ip", "-6", "address", "add", "fd00:9::1/64", "dev", BRIDGE, "nodad")
-    wait_for("both are there", lambda: pinged(room, "b", address(a)) and pinged(room, "host", address(b)))
+    wait_for("both exist", lambda: pinged(room, "b", address(a)) and pinged(room, "host", address(b)))
     apply(room, a=[SHUT], b=[SHUT])
     for who in ("b", "host"):
         assert unpinged(room, who, address(a))
-    assert pinged(room, "a", "fd00:9::1"), "what it asks for is answered"
+    assert pinged(room, "a", "fd00:9::1"), "replies arrive"
     echo = SecurityGroup(id="echo", name="echo", rules=[ECHO])
     apply(room, a=[SHUT, echo], b=[SHUT])
     for who in ("b", "host"):
@@ -115,7 +115,7 @@ def test_guest_cannot_announce_the_address_of_another(room: Room) -> None:
         announce(room, "c", "neighbour", address(a))
 
     assert where() == a.mac_address
-    wait_for("nobody looks", lambda: believed(lambda: where() == c.mac_address, forge))
+    wait_for("packets are not filtered", lambda: believed(lambda: where() == c.mac_address, forge))
     room.in_space(room.space("b"), "ip", "-6", "neigh", "flush", "all")
     apply(room, a=[SHUT, SecurityGroup(id="echo", name="echo", rules=[ECHO])], b=[SHUT], c=[SHUT])
     assert pinged(room, "b", address(a))
@@ -134,7 +134,7 @@ def test_guest_cannot_act_as_a_router(room: Room) -> None:
     def offer() -> None:
         announce(room, "c", "router", "::")
 
-    wait_for("c speaks", lambda: believed(lambda: bool(routes()), offer))
+    wait_for("c has sent", lambda: believed(lambda: bool(routes()), offer))
     room.in_space(room.space("b"), "ip", "-6", "route", "flush", "default")
     apply(room, b=[SHUT], c=[SHUT])
     assert not believed(lambda: bool(routes()), offer)

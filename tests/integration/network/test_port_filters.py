@@ -120,8 +120,8 @@ def test_floating_address_works_in_both_directions(room: Room) -> None:
     assert all(room.reaches(who, floating, 80) for who in ("out", "host"))
     assert room.cut_off("out", floating, 81)
     room.in_space(room.space("out"), "ip", "route", "del", "10.9.0.0/24")
-    assert room.reaches("out", floating, 80), "its answers have the floating address"
-    assert room.reaches("a", OUTSIDE, 53), "what it asks for, too"
+    assert room.reaches("out", floating, 80), "its replies have the floating address"
+    assert room.reaches("a", OUTSIDE, 53), "its own connections, too"
     apply(room, [web], a=["web"])
     assert room.cut_off("a", OUTSIDE, 53)
     assert room.cut_off("out", floating, 80)
@@ -168,7 +168,7 @@ def test_bridge_is_configured_to_show_its_packets(room: Room) -> None:
     room.serve("a", 80)
     room.in_space(room.host, "sysctl", "-q", "-w", "net.bridge.bridge-nf-call-iptables=0")
     apply(room, [group("shut")], a=["shut"], b=["shut"])
-    assert room.reaches("b", a.address, 80), "nobody looks"
+    assert room.reaches("b", a.address, 80), "packets are not filtered"
     script = f"from nova_lite.virt.libvirt.net import security_groups; security_groups.show_packets_of({BRIDGE!r})"
     room.in_space(room.host, sys.executable, "-c", script)
     assert room.cut_off("b", a.address, 80)

@@ -237,7 +237,7 @@ class Gate:
         self._open.wait()
 
     def wait(self) -> None:
-        assert self.reached.wait(DEADLINE), "nobody came to the gate"
+        assert self.reached.wait(DEADLINE), "no thread reached the gate"
 
     def open(self) -> None:
         self._open.set()

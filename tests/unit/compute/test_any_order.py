@@ -46,7 +46,7 @@ class History:
         if generation is None:
             assert host.traces() == []
             return
-        assert generation > self.given_up, "a generation that was given up on exists"
+        assert generation > self.given_up, "a revoked generation exists"
         assert not self.deleted, "a deleted instance exists"
         assert host.manager.host.claims.used().memory_mb == 512
 
@@ -103,5 +103,5 @@ def test_revocations_without_the_fencing_check_do_not_hold(
         "nova_lite.compute.operations.create.Builder._repeat_failure",
         lambda self, request: self._build_or_undo(None, request),
     )
-    with pytest.raises(AssertionError, match="given up on exists"):
+    with pytest.raises(AssertionError, match="revoked generation exists"):
         play(tmp_path_factory.mktemp, [[("fence", 1)], [("build", 1)]])

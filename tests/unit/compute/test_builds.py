@@ -313,7 +313,9 @@ def test_delete_stops_a_build_at_any_step(host: Host, step: str) -> None:
     gate.open()
     host.settle()
     assert host.traces() == []
-    assert ("spawn_after_domain" in host.driver.steps) == (step == "spawn_after_domain"), "fenced, it may not go on"
+    assert ("spawn_after_domain" in host.driver.steps) == (step == "spawn_after_domain"), (
+        "a revoked build may not continue"
+    )
     assert host.conductor.of("finish_build") == []
     assert host.conductor.of("finish_action") == [(LATER, None, None)]
 

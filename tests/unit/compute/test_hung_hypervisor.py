@@ -33,7 +33,7 @@ def hang(host: Host) -> None:
 
 def answer_again(host: Host) -> None:
     host.control()
-    eventually(host.manager.heartbeat.is_hypervisor_up, "the call that hung has come back")
+    eventually(host.manager.heartbeat.is_hypervisor_up, "the hanging call has returned")
     host.manager.watch_hypervisor()
 
 

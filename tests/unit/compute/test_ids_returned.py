@@ -38,7 +38,7 @@ def test_command_with_a_reused_id_is_executed(ahead: Host) -> None:
     assert (ahead.power(), reports(ahead)[1:]) == (SHUTDOWN, [(LATER, SHUTDOWN)])
     life = ahead.next_life()
     execute(life, "stop", LATER, "req-new")
-    assert reports(life)[2:] == [(LATER, SHUTDOWN)], "once more: only reported again, also by a later life"
+    assert reports(life)[2:] == [(LATER, SHUTDOWN)], "a repeated command is only reported again, also after a restart"
     assert ahead.driver.steps.count("power_off") == 1
 
 

@@ -244,7 +244,7 @@ def test_filters_of_a_build_command_are_not_queried(synced: Synced) -> None:
     sync.tick()
     assert driver.applied[-1].groups == {"p-default": group("p", "a"), "q-default": group("q", "b", "c")}
     assert driver.applied[-1].instances == {"a": ["p-default"], "b": ["q-default"], "c": ["q-default"]}
-    assert driver.applied[-1].read_at is None, "or it would differ each time"
+    assert driver.applied[-1].read_at is None, "otherwise it would differ each time"
     plug(driver, sync, "c", "q")
     sync.tick()
     sync.tick()

@@ -28,7 +28,7 @@ def test_domains_and_their_power_states_are_reported(host: Host) -> None:
     host.manager.reconciler.run()
     report = DomainReport(uuid=UUID, generation=1, power_state=PowerState.SHUTDOWN, last_action_id=0, last_position=0)
     assert host.conductor.of("reconcile_domains") == [([report], [])]
-    assert host.domains() == {UUID: 1}, "no verdict, nothing done"
+    assert host.domains() == {UUID: 1}, "without a verdict nothing is done"
 
 
 def test_verdict_keep_changes_nothing(host: Host) -> None:
@@ -91,7 +91,7 @@ def test_verdict_is_ignored_after_a_job_on_the_instance(host: Host) -> None:
     during_the_call(host, stop)
     assert host.power() == PowerState.SHUTDOWN
     host.manager.reconciler.run()
-    assert host.traces() == [], "the next look is a new one"
+    assert host.traces() == [], "the next reconciliation lists again"
 
 
 def test_instances_with_a_job_are_not_reported_or_changed(host: Host) -> None:

@@ -83,7 +83,7 @@ def test_reverted_guest_ignores_a_late_command_to_leave(source: Host) -> None:
     execute(source, RETURN, 1)
     assert source.power() == RUNNING
     execute(source, LEAVE, 1)
-    assert source.power() == RUNNING, "an earlier step of the same action came late"
+    assert source.power() == RUNNING, "a late command of an earlier step"
 
 
 def test_revert_overtakes_the_command_to_leave(source: Host) -> None:
@@ -223,7 +223,7 @@ def test_resize_on_its_own_host_is_reverted(source: Host, kills: bool) -> None:
     assert (source.domains(), source.power(), aside(source)) == ({UUID: 1}, RUNNING, False)
     assert (read_disk(source), source.manager.host.claims.used().vcpus) == ("before", 1)
     source = source.next_life()
-    assert source.manager.reconciler.run() == set(), "the promise about the later generation is not about this one"
+    assert source.manager.reconciler.run() == set(), "the revocation of the later generation does not affect this one"
     assert source.domains() == {UUID: 1}
     assert source.manager.host.claims.used().vcpus == 1
     source.act(command("reboot", LATER + 1))

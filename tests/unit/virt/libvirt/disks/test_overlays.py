@@ -45,7 +45,7 @@ def test_second_overlay_of_a_kind_is_a_copy_without_qemu_img(tmp_path: Path, qem
     a, b = tmp_path / "a", tmp_path / "b"
     assert a.read_bytes() == b.read_bytes()
     assert b.stat().st_mode & 0o777 == 0o600
-    assert b.stat().st_blocks * 512 < b.stat().st_size / 2, "zeros take room"
+    assert b.stat().st_blocks * 512 < b.stat().st_size / 2, "zeros use disk space"
     subprocess.run(["qemu-img", "check", "-q", "-f", "qcow2", str(b)], check=True)
     made.make(str(tmp_path / "small"), str(base), "raw", MIB)
     made.make(str(tmp_path / "like it"), str(base), "raw", MIB)
@@ -63,4 +63,4 @@ def test_overlay_cache_is_bounded(tmp_path: Path, qemu: Counting, base: Path, mo
     monkeypatch.setattr(overlays, "BIGGEST", 1000)
     for name in ("e", "f"):
         made.make(str(tmp_path / name), str(base), "raw", 3 * MIB)
-    assert qemu.made[3:] == ["e", "f"], "too big to be kept"
+    assert qemu.made[3:] == ["e", "f"], "too big for the cache"

@@ -126,7 +126,7 @@ class Domain:
         found = (self.definition if where == volumes.CONFIG else self.running).find("devices")
         assert found is not None
         disk = ET.fromstring(xml)
-        assert volumes.target_of(disk) not in {volumes.target_of(other) for other in found}, "libvirt refuses it"
+        assert volumes.target_of(disk) not in {volumes.target_of(other) for other in found}, "libvirt rejects it"
         found.append(disk)
 
 

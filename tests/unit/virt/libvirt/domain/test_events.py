@@ -17,11 +17,11 @@ def domain(name: str) -> types.SimpleNamespace:
 
 
 def test_relevant_events_are_relayed_despite_a_failing_callback() -> None:
-    heard: list[str] = []
+    delivered: list[str] = []
     done = threading.Event()
 
     def callback(uuid: str) -> None:
-        heard.append(uuid)
+        delivered.append(uuid)
         if uuid == "bad":
             raise RuntimeError(uuid)
         if uuid == "last":
@@ -38,7 +38,7 @@ def test_relevant_events_are_relayed_despite_a_failing_callback() -> None:
     ):
         relay._on_event(None, domain(name), event, 0, None)
     assert done.wait(10)
-    assert heard == ["a", "bad", "last"]
+    assert delivered == ["a", "bad", "last"]
 
 
 def test_event_wakes_a_waiting_thread_at_once() -> None:

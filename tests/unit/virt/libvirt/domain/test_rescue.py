@@ -64,7 +64,7 @@ def test_stable_rescue_disk_is_last_and_boots_first() -> None:
     last = domain.findall("devices/disk")[-1]
     assert last.find("boot[@order='1']") is not None
     assert domain.find("os/boot") is None
-    assert domain.find("devices/disk/address") is not None, "the own disk's place"
+    assert domain.find("devices/disk/address") is not None, "the place of its own disk"
     assert domain.find("devices/controller[@type='usb'][@model='qemu-xhci']") is not None
 
 

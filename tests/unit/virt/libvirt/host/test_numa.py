@@ -97,7 +97,7 @@ def test_emulator_threads_use_all_cpus_of_a_host_that_shares_them() -> None:
 def test_guest_with_shared_cpus_is_bound_to_its_cell() -> None:
     domain = placed(InstanceNUMATopology(cells=[guest(0, 1, page_kb=4)]), SHARED)
     assert (pins(domain), emulator(domain)) == ({"0": "2-3", "1": "2-3"}, "2-3")
-    assert domain.find("memoryBacking") is None, "the host's smallest pages are no others than without"
+    assert domain.find("memoryBacking") is None, "the host's smallest pages are the default"
 
 
 def test_large_pages_by_size() -> None:

@@ -104,7 +104,7 @@ def test_filters_stay_valid_after_a_restart(tmp_path: Path, nft: Nft) -> None:
     firewall = make(tmp_path)
     firewall.prepare({})
     firewall.set(PortFilters(groups={"web": WEB}, instances={"i": ["web"]}))
-    assert "chain" not in nft.texts[-1], "nobody is here"
+    assert "chain" not in nft.texts[-1], "the host has no guests"
     make(tmp_path).prepare({"i": [make_port()]})
     assert "jump in_web" in nft.texts[-1]
     (tmp_path / "_port-filters@host-a.json").write_text("{")
@@ -163,7 +163,7 @@ def test_additional_rules_are_loaded_in_the_same_run(tmp_path: Path, nft: Nft) -
     off = make(tmp_path, enabled=False)
     off.plug("i", [make_port()], "add table inet network\n")
     off.plug("j", [make_port()])
-    assert nft.texts[done + 1 :] == ["add table inet network\n"], "and by themselves where nothing else is filtered"
+    assert nft.texts[done + 1 :] == ["add table inet network\n"], "and alone if nothing else is filtered"
 
 
 def test_configured_bridge_is_not_configured_again(monkeypatch: pytest.MonkeyPatch) -> None:

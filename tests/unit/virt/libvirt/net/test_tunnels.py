@@ -101,7 +101,7 @@ def test_tunnel_exists_from_the_first_to_the_last_guest(tmp_path: Path, kernel: 
     assert "chain" not in kernel.rules[-1]
     here.unplug("j")
     make(tmp_path).prepare({})
-    assert "chain" not in kernel.rules[-1] and len(kernel.rules) == 4, "what a killed daemon has left goes"
+    assert "chain" not in kernel.rules[-1] and len(kernel.rules) == 4, "remains of a killed daemon are removed"
 
 
 def test_tunnel_reaches_exactly_the_published_hosts(tmp_path: Path, kernel: Kernel) -> None:
@@ -111,7 +111,7 @@ def test_tunnel_reaches_exactly_the_published_hosts(tmp_path: Path, kernel: Kern
     assert (here.instances(), here.lacks_peers()) == (["i"], True)
     here.set({"net-1": ["10.9.9.2", "10.9.9.3", HERE, "nonsense", "127.0.0.1", "224.0.0.1"], "other": ["10.9.9.4"]})
     assert not here.lacks_peers()
-    assert kernel.flooded == {"10.9.9.2", "10.9.9.3"}, "not itself, and not those of other networks"
+    assert kernel.flooded == {"10.9.9.2", "10.9.9.3"}, "neither itself nor hosts of other networks"
     assert "elements = { 10.9.9.2, 10.9.9.3 }" in kernel.rules[-1]
     here.set({"net-1": ["10.9.9.2", "10.9.9.3", HERE], "other": ["10.9.9.4"]})
     done = len(kernel.commands), len(kernel.rules)
@@ -121,7 +121,7 @@ def test_tunnel_reaches_exactly_the_published_hosts(tmp_path: Path, kernel: Kern
     here.set({"net-1": ["10.9.9.3"]})
     assert kernel.flooded == {"10.9.9.3"}
     here.set(None)
-    assert kernel.flooded == {"10.9.9.3"}, "a conductor of before says nothing"
+    assert kernel.flooded == {"10.9.9.3"}, "an older conductor sends no peers"
 
 
 def test_unknown_peers_are_queried_once(tmp_path: Path, kernel: Kernel) -> None:

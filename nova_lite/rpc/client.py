@@ -130,14 +130,14 @@ class _Client:
         given = frozenset(bound.arguments)
         bound.apply_defaults()
         values = bound.arguments
-        try:
-            return self._send(method, values, given)
-        except exceptions.ServiceTooOld as error:
-            if given & method.optional:
-                return self._send(method, values, given - method.optional)
-            if method.fallback is None:
-                raise
-            self._report(method, values, error)
+        for arguments in dict.fromkeys((given, given - method.optional)):
+            try:
+                return self._send(method, values, arguments)
+            except exceptions.ServiceTooOld as error:
+                too_old = error
+        if method.fallback is None:
+            raise too_old
+        self._report(method, values, too_old)
         result = method.fallback(self, **values)
         return None if method.returns is type(None) else result
 

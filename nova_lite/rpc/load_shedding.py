@@ -69,7 +69,7 @@ class Workers:
     """The executor of a `SheddingServer`: its threads, and the queue in front of them.
 
     A waiting call is dropped once its caller has given up. A call below `Priority.OWN` is refused when there is no
-    room, or when it has waited for ``longest_wait`` seconds. A cast is never dropped or refused, because it is not
+    room, or when it has waited for ``max_wait`` seconds. A cast is never dropped or refused, because it is not
     repeated. When many casts wait, the server takes messages from the broker more slowly, so that other servers get
     them.
 
@@ -91,7 +91,7 @@ class Workers:
         self._unread = unread
         self.expired = 0
         self.refused: collections.Counter[Priority] = collections.Counter()
-        self._longest_wait = max_wait
+        self._max_wait = max_wait
         self._classify = classify
         self._logged = 0.0
         self._counting = threading.Lock()
@@ -144,7 +144,7 @@ class Workers:
                         self.expired += 1
                     metrics.RPC_EXPIRED.inc()
                     self._log_overload()
-                elif entry.refusable and entry.priority > Priority.OWN and now - entry.since > self._longest_wait:
+                elif entry.refusable and entry.priority > Priority.OWN and now - entry.since > self._max_wait:
                     self._refuse(entry)
                 else:
                     process(incoming)

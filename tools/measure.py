@@ -143,12 +143,14 @@ def _batching() -> str:
 
 
 def _too_old() -> str:
-    return str(sum(path.read_text().count("except exceptions.ServiceTooOld") for path in _sources()))
+    call_sites = [path for path in _sources() if path.parent != PACKAGE / "rpc"]
+    return str(sum(path.read_text().count("except exceptions.ServiceTooOld") for path in call_sites))
 
 
 def _patchers() -> str:
     pattern = re.compile(r"^(?:import|from) (?:amqp|kombu|oslo_messaging\._drivers)\b", re.MULTILINE)
-    assigns = re.compile(r"^\s*(?:[A-Za-z_]+\.)+[A-Za-z_]+ = |setattr\(", re.MULTILINE)
+    modules = "impl_rabbit|amqpdriver|transport|connection|channel"
+    assigns = re.compile(rf"^\s*(?:{modules})\.[A-Z_]\w*\.\w+ = ", re.MULTILINE)
     found = [path for path in _sources() if pattern.search(path.read_text()) and assigns.search(path.read_text())]
     return f"{len(found)} ({', '.join(str(path.relative_to(PACKAGE)) for path in found)})"
 

@@ -256,7 +256,7 @@ def _send_wake_up(what: str, instance_uuids: list[str], cast: Callable[[], None]
     """Send a cast. A failure is logged only, because the reconciler replaces the cast."""
     try:
         cast()
-    except (exceptions.MessagingUnavailable, exceptions.ServiceTooOld) as error:
+    except exceptions.ServiceUnavailable as error:
         LOG.warning(
             "%s of %s is accepted, but the wake-up could not be sent (%s); the reconciler will start it.",
             what,

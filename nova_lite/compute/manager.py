@@ -132,10 +132,10 @@ class ComputeManager:
             )
         self.host.images.sweep_uploads(self.host.name)
         self.host.volumes.sweep()
-        kept = self.reconciler.run()
-        if kept:
+        remaining = self.reconciler.run()
+        if remaining:
             raise exceptions.ServiceUnavailable(
-                f"{len(kept)} domain(s) that do not belong here could not be destroyed: {', '.join(sorted(kept))}."
+                f"{len(remaining)} foreign domain(s) could not be destroyed: {', '.join(sorted(remaining))}."
             )
 
     def watch_hypervisor(self) -> None:

@@ -124,10 +124,10 @@ class DomainReconciler:
             listed = set(domains)
             leftovers = host.driver.leftovers() - set(domains)
             revoked = [info for info in domains.values() if host.fencing.get(info.uuid).is_revoked(info.generation)]
-            kept = {info.uuid for info in revoked}
+            remaining = {info.uuid for info in revoked}
             for info in revoked:
                 del domains[info.uuid]
-                self._destroy_revoked(info, touched, kept)
+                self._destroy_revoked(info, touched, remaining)
             verdicts = host.conductor.reconcile_domains(
                 get_admin_context(),
                 host.name,
@@ -136,23 +136,25 @@ class DomainReconciler:
             )
             self._boot.mark_reconciled()
             to_destroy = [verdict for verdict in verdicts if verdict.verdict == Verdict.DESTROY]
-            kept |= {verdict.uuid for verdict in to_destroy if verdict.uuid in domains}
+            remaining |= {verdict.uuid for verdict in to_destroy if verdict.uuid in domains}
             with concurrent.futures.ThreadPoolExecutor(WORKERS, thread_name_prefix="verdict") as pool:
-                list(pool.map(lambda verdict: self._destroy(verdict, domains, leftovers, touched, kept), to_destroy))
+                list(
+                    pool.map(lambda verdict: self._destroy(verdict, domains, leftovers, touched, remaining), to_destroy)
+                )
             self._report_lost(listed, touched)
-        return kept
+        return remaining
 
-    def _destroy_revoked(self, info: DomainInfo, touched: set[str], kept: set[str]) -> None:
+    def _destroy_revoked(self, info: DomainInfo, touched: set[str], remaining: set[str]) -> None:
         """Destroy a domain of a revoked generation that an earlier run of this daemon has left.
 
         The host must destroy it whatever became of the report. The conductor might take a reported domain for a
         success.
         """
         LOG.warning("Instance %s: destroying the remains of revoked generation %d", info.uuid, info.generation)
-        with self._attempt(info.uuid), self._untouched(info.uuid, touched) as free:
+        with self._log_errors(info.uuid), self._untouched(info.uuid, touched) as free:
             if free:
                 self._host.remove(info.uuid)
-                kept.discard(info.uuid)
+                remaining.discard(info.uuid)
 
     def _report_lost(self, listed: set[str], touched: set[str]) -> None:
         """Report domains that the conductor expects here and that were not ``listed``.
@@ -169,13 +171,13 @@ class DomainReconciler:
         for missing in expected:
             if missing.uuid in listed:
                 continue
-            with self._attempt(missing.uuid), self._untouched(missing.uuid, touched) as free:
+            with self._log_errors(missing.uuid), self._untouched(missing.uuid, touched) as free:
                 if free and self._host.domain(missing.uuid) is None:
                     LOG.warning("Instance %s: its domain of generation %d is missing", missing.uuid, missing.generation)
                     self._host.conductor.domain_lost(get_admin_context(), self._host.name, missing)
 
     @contextlib.contextmanager
-    def _attempt(self, instance_uuid: str) -> Iterator[None]:
+    def _log_errors(self, instance_uuid: str) -> Iterator[None]:
         """Log an error of one instance and continue with the others. The next run repeats it."""
         try:
             yield
@@ -204,11 +206,11 @@ class DomainReconciler:
         domains: dict[str, DomainInfo],
         leftovers: set[str],
         touched: set[str],
-        kept: set[str],
+        remaining: set[str],
     ) -> None:
         """Execute one verdict, if the domain has not changed since the report."""
         host, uuid = self._host, verdict.uuid
-        with self._attempt(uuid), self._untouched(uuid, touched) as free:
+        with self._log_errors(uuid), self._untouched(uuid, touched) as free:
             if not free:
                 return
             found = host.domain(uuid)
@@ -219,7 +221,7 @@ class DomainReconciler:
                 LOG.warning("Instance %s: generation %d does not belong here, destroying it", uuid, found.generation)
                 host.fencing.revoke(uuid, found.generation)
                 host.remove(uuid)
-            kept.discard(uuid)
+            remaining.discard(uuid)
 
     def _report(self, info: DomainInfo, booted: bool) -> DomainReport:
         resumes = booted and self._host.conf.resume_guests_state_on_host_boot

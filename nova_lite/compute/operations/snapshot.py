@@ -45,7 +45,7 @@ def upload_snapshot(host: LocalHost, command: ActionCommand) -> None:
     if not isinstance(driver, Snapshots):
         raise exceptions.NotImplementedByDriver(operation="snapshot")
     image = msgspec.convert(command.payload["image"], Image)
-    progress = Progress(host, command)
+    progress = CommandProgress(host, command)
     *first_tasks, pending, uploading = progress.tasks
     with _slot(host, progress), _file(host, image) as path:
         for task_state in first_tasks:
@@ -72,7 +72,7 @@ def upload_snapshot(host: LocalHost, command: ActionCommand) -> None:
         failpoints.reach("upload", "after")
 
 
-class Progress:
+class CommandProgress:
     """Reports the progress of a command to the conductor, and checks whether the command is still current."""
 
     def __init__(self, host: LocalHost, command: ActionCommand) -> None:
@@ -133,7 +133,7 @@ def clean(host: LocalHost) -> None:
 
 
 @contextlib.contextmanager
-def _slot(host: LocalHost, progress: Progress) -> Iterator[None]:
+def _slot(host: LocalHost, progress: CommandProgress) -> Iterator[None]:
     while not host.snapshot_slots.acquire(timeout=WAIT_SECONDS):
         progress.check()
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from nova_lite.base import exceptions, failpoints
 from nova_lite.compute.host import LocalHost
-from nova_lite.compute.operations.snapshot import Progress
+from nova_lite.compute.operations.snapshot import CommandProgress
 from nova_lite.objects import ActionCommand, BlockDevice, VolumeSource
 from nova_lite.virt.driver import VolumeAttaching, VolumeCopying
 
@@ -52,7 +52,7 @@ def snapshot_volumes(host: LocalHost, command: ActionCommand) -> None:
     """Make snapshots of volumes in use. ``payload["snapshots"]``: snapshot ids by volume id."""
     host.require_domain(command)
     driver = _copying(host)
-    progress = Progress(host, command)
+    progress = CommandProgress(host, command)
     for task in progress.tasks:
         progress.enter(task)
 
@@ -73,7 +73,7 @@ def swap_volume(host: LocalHost, command: ActionCommand) -> None:
     host.require_domain(command)
     driver = _copying(host)
     old, new = _device(command), str(command.payload["new_volume_id"])
-    progress = Progress(host, command)
+    progress = CommandProgress(host, command)
 
     def on_copied() -> None:
         """Report that the new volume has all the content: from now on a rollback keeps it."""

@@ -53,15 +53,15 @@ class ImageCache:
         """Return the image's file, and fetch it if necessary. Raises `ImageUnacceptable` and errors of the fetch."""
         if not _PLAIN_NAME.fullmatch(image.id) or image.id.endswith((_PART, _CONVERTED)):
             raise exceptions.ImageUnacceptable(image_id=image.id, reason="its id is not a plain name")
-        kept = images.qemu_format(image) if images.qemu_format(image) in images.KEPT_FORMATS else "raw"
+        disk_format = images.qemu_format(image) if images.qemu_format(image) in images.KEPT_FORMATS else "raw"
         path = os.path.join(self._directory, image.id)
         with self._lock(image.id):
             if os.path.exists(path):
                 os.utime(path)
             else:
                 self._fetch(image, path)
-        size = os.path.getsize(path) if kept == "raw" else self._qcow2_size(path)
-        return CachedImage(path=path, format=kept, virtual_size=size)
+        size = os.path.getsize(path) if disk_format == "raw" else self._qcow2_size(path)
+        return CachedImage(path=path, format=disk_format, virtual_size=size)
 
     def _qcow2_size(self, path: str) -> int:
         """Return the size from the header: qemu-img has checked the whole file when it was fetched."""

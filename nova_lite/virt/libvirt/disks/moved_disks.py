@@ -151,12 +151,12 @@ class MovedDisks:
 
     def _flatten(self, directory: str, path: str, image: Image, fetcher: Fetcher) -> None:
         base = os.path.join(directory, BASE)
-        kept = images.qemu_format(image) if images.qemu_format(image) in images.KEPT_FORMATS else "raw"
+        disk_format = images.qemu_format(image) if images.qemu_format(image) in images.KEPT_FORMATS else "raw"
         try:
             fetcher.fetch_base(image.id, base)
-            if kept != "raw" and self._qemu_img.info(base, kept).data_files:
+            if disk_format != "raw" and self._qemu_img.info(base, disk_format).data_files:
                 raise exceptions.ImageUnacceptable(image_id=image.id, reason="it refers to other files")
-            _rebase(path, CachedImage(path=base, format=kept, virtual_size=0))
+            _rebase(path, CachedImage(path=base, format=disk_format, virtual_size=0))
             images.run("qemu-img", "rebase", "-q", "-f", "qcow2", "-b", "", path)
         finally:
             files.remove(base)

@@ -14,7 +14,7 @@ from nova_lite.base import files
 from nova_lite.virt import images
 
 #: Number of cached kinds, and size in bytes of the biggest cached overlay: that of a disk of 40 TiB.
-KEPT = 64
+MAX_CACHED = 64
 BIGGEST = 1024**2
 
 _BLOCK = 4096
@@ -27,7 +27,7 @@ class Overlays:
     def __init__(self, qemu_img: images.QemuImg) -> None:
         self._qemu_img = qemu_img
         self._lock = threading.Lock()
-        self._kept: dict[Kind, bytes] = {}
+        self._cache: dict[Kind, bytes] = {}
 
     def make(self, path: str, backing: str, backing_format: str, size: int) -> None:
         """Write a qcow2 file (mode 0600) of ``size`` bytes on top of ``backing``. It survives a power cut.
@@ -36,9 +36,9 @@ class Overlays:
         """
         kind = (backing, backing_format, size)
         with self._lock:
-            kept = self._kept.get(kind)
-        if kept is not None:
-            _write(path, zlib.decompress(kept))
+            cached = self._cache.get(kind)
+        if cached is not None:
+            _write(path, zlib.decompress(cached))
             return
         self._qemu_img.create_overlay(path, backing, backing_format, size)
         os.chmod(path, 0o600)
@@ -48,9 +48,9 @@ class Overlays:
 
     def _keep(self, kind: Kind, data: bytes) -> None:
         with self._lock:
-            self._kept[kind] = data
-            if len(self._kept) > KEPT:
-                del self._kept[next(iter(self._kept))]
+            self._cache[kind] = data
+            if len(self._cache) > MAX_CACHED:
+                del self._cache[next(iter(self._cache))]
 
 
 def _write(path: str, data: bytes) -> None:

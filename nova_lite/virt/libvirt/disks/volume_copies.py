@@ -157,11 +157,11 @@ class VolumeCopies:
         disk = self._find(domain, 0, new_id)
         if is_on(power_state) and disk is not None:
             self._connection.call(domain.blockResize, target_of(disk), size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
-        kept = self._find(domain, CONFIG_XML, new_id)
-        serial = None if kept is None else kept.find("serial")
-        if kept is not None and serial is not None and serial.text != new_id:
+        element = self._find(domain, CONFIG_XML, new_id)
+        serial = None if element is None else element.find("serial")
+        if element is not None and serial is not None and serial.text != new_id:
             serial.text = new_id
-            self._connection.call(domain.updateDeviceFlags, ET.tostring(kept, encoding="unicode"), CONFIG)
+            self._connection.call(domain.updateDeviceFlags, ET.tostring(element, encoding="unicode"), CONFIG)
 
     def _find(self, domain: Any, flags: int, volume_id: str) -> ET.Element | None:
         return next((disk for disk in self._volumes.disks(domain, flags) if volume_of(disk) == volume_id), None)

@@ -91,13 +91,13 @@ def rescue_xml(domain_xml: str, rescue: DiskSet, how: RescueDisk) -> str:
     own = devices.findall("disk")
     for disk in own:
         devices.remove(disk)
-    kept = [disk for disk in own if not (config_drives and _file_name(disk) == CONFIG_DRIVE)]
+    original = [disk for disk in own if not (config_drives and _file_name(disk) == CONFIG_DRIVE)]
     first_bus = _bus(own[0]) if own else guest.VIRTIO
     bus = how.bus or _drive_bus(os_element)
     for element in (root, *config_drives):
         _target(element).set("bus", bus if element is root else first_bus)
-    every = [*kept, *config_drives, root] if how.stable else [root, *kept, *config_drives]
-    _name(every, keep=kept if how.stable else [])
+    every = [*original, *config_drives, root] if how.stable else [root, *original, *config_drives]
+    _name(every, keep=original if how.stable else [])
     for position, disk in enumerate(every):
         devices.insert(position, disk)
     if how.stable and rescue.direct_boot is None:

@@ -56,7 +56,7 @@ def test_second_overlay_of_a_kind_is_a_copy_without_qemu_img(tmp_path: Path, qem
 
 def test_overlay_cache_is_bounded(tmp_path: Path, qemu: Counting, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Overlays(qemu)  # type: ignore[arg-type]
-    monkeypatch.setattr(overlays, "KEPT", 1)
+    monkeypatch.setattr(overlays, "MAX_CACHED", 1)
     for name, size in (("a", 1), ("b", 2), ("c", 2), ("d", 1)):
         made.make(str(tmp_path / name), str(base), "raw", size * MIB)
     assert qemu.made == ["a", "b", "d"]

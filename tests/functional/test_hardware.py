@@ -17,11 +17,11 @@ def refusal(cloud: Cloud, flavor_id: str) -> str:
     return str(message)
 
 
-def test_hardware_is_had_or_refused(tidy: Cloud) -> None:
+def test_hardware_is_honoured_or_refused(tidy: Cloud) -> None:
     body = {"extra_specs": {"hw:mem_encryption": "true"}}
     answer = ask(tidy, "POST", "/flavors/1/os-extra_specs", body, status=400)
     assert answer["badRequest"]["message"] == (
-        "Extra spec 'hw:mem_encryption' (true) is not supported here: no host here encrypts guests' memory."
+        "Extra spec 'hw:mem_encryption' (true) is not supported here: this cloud does not encrypt guests' memory."
     )
     flavor(tidy, "masked", **{"hw:cpu_dedicated_mask": "0-1"})
     assert refusal(tidy, "masked").startswith("Extra spec 'hw:cpu_dedicated_mask' (0-1) is not supported here: ")

@@ -107,7 +107,7 @@ def _line(definition: Operation, step: Step) -> str:
         where = "image backend"
     elif isinstance(step, HostStep):
         where, method = _WHERE[step.at], step.method
-    task = " then ".join(map(_code, _tasks(step)))
+    task = ", ".join(map(_code, _tasks(step)))
     cells = (
         f"(undo) {step.name}" if is_undo else step.name,
         where,

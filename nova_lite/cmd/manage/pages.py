@@ -101,9 +101,9 @@ def _default(opt: cfg.Opt) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, list):
-        return f"`{', '.join(map(str, value))}`" if value else "empty"
+        return ", ".join(f"`{entry}`" for entry in value) or "empty"
     if isinstance(value, dict):
-        return f"`{', '.join(f'{key}:{item}' for key, item in value.items())}`" if value else "empty"
+        return ", ".join(f"`{key}:{entry}`" for key, entry in value.items()) or "empty"
     return f"`{value}`"
 
 

@@ -17,7 +17,7 @@ TOP = pathlib.Path(__file__).parents[3]
 PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+@pytest.mark.parametrize("page", [*PAGES, TOP / "CHANGELOG.md"], ids=lambda page: str(page.relative_to(TOP)))
 def test_links_lead_somewhere(page: pathlib.Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if "://" not in target:

@@ -38,7 +38,7 @@ QEMU_FORMATS = {
 FLATTEN_MEMORY = 2 * GIB
 
 #: Formats that guests' disks may have. Other formats are converted to raw.
-KEPT_FORMATS = ("raw", "qcow2")
+DISK_FORMATS = ("raw", "qcow2")
 
 
 class DiskInfo(msgspec.Struct, frozen=True):

@@ -53,7 +53,7 @@ class ImageCache:
         """Return the image's file, and fetch it if necessary. Raises `ImageUnacceptable` and errors of the fetch."""
         if not _PLAIN_NAME.fullmatch(image.id) or image.id.endswith((_PART, _CONVERTED)):
             raise exceptions.ImageUnacceptable(image_id=image.id, reason="its id is not a plain name")
-        disk_format = images.qemu_format(image) if images.qemu_format(image) in images.KEPT_FORMATS else "raw"
+        disk_format = images.qemu_format(image) if images.qemu_format(image) in images.DISK_FORMATS else "raw"
         path = os.path.join(self._directory, image.id)
         with self._lock(image.id):
             if os.path.exists(path):
@@ -122,7 +122,7 @@ class ImageCache:
             formats.check(part, image.disk_format, image.id)
             info = self._info(image, part)
             images.check_acceptable(image, info)
-            if info.format in images.KEPT_FORMATS:
+            if info.format in images.DISK_FORMATS:
                 os.rename(part, path)
             else:
                 self._convert(image, part, info, converted)

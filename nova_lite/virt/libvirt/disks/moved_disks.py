@@ -151,7 +151,7 @@ class MovedDisks:
 
     def _flatten(self, directory: str, path: str, image: Image, fetcher: Fetcher) -> None:
         base = os.path.join(directory, BASE)
-        disk_format = images.qemu_format(image) if images.qemu_format(image) in images.KEPT_FORMATS else "raw"
+        disk_format = images.qemu_format(image) if images.qemu_format(image) in images.DISK_FORMATS else "raw"
         try:
             fetcher.fetch_base(image.id, base)
             if disk_format != "raw" and self._qemu_img.info(base, disk_format).data_files:

@@ -199,7 +199,7 @@ class ControlPlane(RuleBasedStateMachine):
         uuid = data.draw(st.sampled_from(self.uuids))
         first = len(self.post.sent)
         try:
-            ticket = self.world.lifecycle.accept_action(self.world.context(admin=True), uuid, kind, {})
+            command = self.world.lifecycle.accept_action(self.world.context(admin=True), uuid, kind, {})
         except exceptions.NovaLiteException as error:
             assert error.code < 500
             return
@@ -207,8 +207,8 @@ class ControlPlane(RuleBasedStateMachine):
             return
         if kind == "evacuate":
             self.world.lifecycle.build_instances(self.world.context(), [uuid])
-        elif ticket.host is not None:
-            self.post.sent.append((ticket.host, ticket))
+        elif command.host is not None:
+            self.post.sent.append((command.host, command))
         if far == DELIVERED:
             self.hand_over_from(first, cut)
 
@@ -232,15 +232,15 @@ class ControlPlane(RuleBasedStateMachine):
             self.hand_over(index, cut)
 
     def hand_over(self, index: int, cut: str = "") -> None:
-        name, order = self.post.sent[index]
+        name, command = self.post.sent[index]
         life = self.post.alive.get(name)
         if life is None:
             return
         self.links[name].cut = cut
-        if isinstance(order, BuildRequest):
-            life.manager.build_and_run_instance(life.context, order)
+        if isinstance(command, BuildRequest):
+            life.manager.build_and_run_instance(life.context, command)
         else:
-            life.act(order)
+            life.act(command)
         life.settle()
         self.links[name].cut = ""
         if life.manager._stopping.is_set():

@@ -46,10 +46,10 @@ class Restored(ControlPlane):
 
     def do(self, uuid: str, kind: str) -> ActionCommand:
         """Accept it, and deliver its order."""
-        ticket = self.world.lifecycle.accept_action(self.world.context(admin=True), uuid, kind, {})
-        self.post.sent.append((str(ticket.host), ticket))
+        command = self.world.lifecycle.accept_action(self.world.context(admin=True), uuid, kind, {})
+        self.post.sent.append((str(command.host), command))
         self.hand_over(len(self.post.sent) - 1)
-        return ticket
+        return command
 
     def row(self, uuid: str) -> models.Instance:
         query = sa.select(models.Instance).where(models.Instance.uuid == uuid)

@@ -93,26 +93,26 @@ class Cloud(World):
             self.context(), host or self.host, server or self.uuid, device_uuid, connector
         )
 
-    def finish(self, ticket: objects.ActionCommand, error: str | None = None) -> None:
-        self.reports.finish_action(self.context(), str(ticket.host), ticket.action_id, 1, error, "", 0)
+    def finish(self, command: objects.ActionCommand, error: str | None = None) -> None:
+        self.reports.finish_action(self.context(), str(command.host), command.action_id, 1, error, "", 0)
 
     def attached(self, **values: Any) -> str:
         volume_id = self.cinder.volume(**values)
-        ticket = self.accept(volume_id)
-        self.connect(ticket.payload["device"])
-        self.finish(ticket)
+        command = self.accept(volume_id)
+        self.connect(command.payload["device"])
+        self.finish(command)
         assert self.cinder.held(volume_id) == [(self.uuid, "attached", self.host)]
         return volume_id
 
     def detach(self, volume_id: str) -> None:
-        ticket = self.lifecycle.accept_action(self.context(), self.uuid, "detach_volume", {"volume_id": volume_id})
-        self.finish(ticket)
+        command = self.lifecycle.accept_action(self.context(), self.uuid, "detach_volume", {"volume_id": volume_id})
+        self.finish(command)
 
     def delete(self, server: str = "") -> None:
         server = server or self.uuid
-        ticket = self.lifecycle.accept_action(self.context(), server, "delete", {})
-        if ticket.host is not None:
-            self.finish(ticket)
+        command = self.lifecycle.accept_action(self.context(), server, "delete", {})
+        if command.host is not None:
+            self.finish(command)
 
     def devices(self, server: str = "") -> list[BlockDevice]:
         return self.instance(server or self.uuid).block_devices
@@ -165,16 +165,16 @@ def world(tmp_path: Path, cinder: fake.Cinder, monkeypatch: pytest.MonkeyPatch) 
 
 def test_volume_is_reserved_connected_attached_and_released(world: Cloud) -> None:
     volume_id = world.cinder.volume()
-    ticket = world.accept(volume_id)
+    command = world.accept(volume_id)
     assert world.cinder.held(volume_id) == [(world.uuid, "reserved", None)]
-    device = ticket.payload["device"]
+    device = command.payload["device"]
     connection = world.connect(device)
     assert (connection.volume_id, connection.size) == (volume_id, 1)
     assert connection.info["driver_volume_type"] == "rbd"
     assert world.cinder.held(volume_id) == [(world.uuid, "attaching", world.host)]
     assert world.connect(device).info == connection.info
     assert world.cinder.count("PUT", "/attachments/") == 1, "what is connected is not connected again"
-    world.finish(ticket)
+    world.finish(command)
     assert world.cinder.held(volume_id) == [(world.uuid, "attached", world.host)]
     (shown,) = world.devices()
     assert shown.attachment_id in world.cinder.attachments
@@ -207,10 +207,10 @@ def test_volume_reserved_by_another_server_meanwhile_is_not_attached(world: Clou
     volume_id = world.cinder.volume()
     seen = world.users.attachable(world.user(), volume_id)
     world.client.reserve(volume_id, "another cloud's server")
-    ticket = world.accept_of(world.user(), seen, world.uuid)
+    command = world.accept_of(world.user(), seen, world.uuid)
     with pytest.raises(exceptions.VolumeNotCreated, match="must be available"):
-        world.connect(ticket.payload["device"])
-    world.finish(ticket, "The volume is not to be had.")
+        world.connect(command.payload["device"])
+    world.finish(command, "The volume is not to be had.")
     assert world.cinder.held(volume_id) == [("another cloud's server", "reserved", None)]
     assert (world.devices(), world.rows()) == ([], 0)
 
@@ -254,9 +254,9 @@ def test_host_gets_only_its_own_connections(world: Cloud) -> None:
 
 def test_failed_attachment_leaves_nothing(world: Cloud) -> None:
     volume_id = world.cinder.volume()
-    ticket = world.accept(volume_id)
-    world.connect(ticket.payload["device"])
-    world.finish(ticket, "The guest does not want it.")
+    command = world.accept(volume_id)
+    world.connect(command.payload["device"])
+    world.finish(command, "The guest does not want it.")
     assert world.cinder.held(volume_id) == []
     assert (world.devices(), world.rows()) == ([], 0)
 
@@ -264,11 +264,11 @@ def test_failed_attachment_leaves_nothing(world: Cloud) -> None:
 def test_logs_never_contain_the_secret(world: Cloud, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     volume_id = world.cinder.volume()
-    ticket = world.accept(volume_id)
+    command = world.accept(volume_id)
     world.cinder.troubles.append(("PUT", "/attachments/", fake.ERROR_AFTER))
     with pytest.raises(exceptions.VolumeServiceUnavailable):
-        world.connect(ticket.payload["device"])
-    connection = world.connect(ticket.payload["device"])
+        world.connect(command.payload["device"])
+    connection = world.connect(command.payload["device"])
     assert connection.info["keyring"] == fake.SECRET
     assert fake.SECRET not in repr(connection)
     assert fake.SECRET not in caplog.text
@@ -287,15 +287,15 @@ def test_failing_cinder_leaves_no_second_attachment(world: Cloud, call: tuple[st
     method, path = call
     volume_id = world.cinder.volume()
     world.cinder.troubles.append((method, path, trouble))
-    ticket = world.accept(volume_id)
+    command = world.accept(volume_id)
     for _ in range(4):
         try:
-            world.connect(ticket.payload["device"])
+            world.connect(command.payload["device"])
             break
         except exceptions.ServiceUnavailable:
             time.sleep(world.cinder.seconds if trouble in SLOW else 0)
             world.later(15)
-    world.finish(ticket)
+    world.finish(command)
     time.sleep(world.cinder.seconds if trouble in SLOW else 0)
     world.later(15)
     assert world.cinder.held(volume_id) == [(world.uuid, "attached", world.host)]
@@ -339,8 +339,8 @@ def test_unavailable_cinder_is_called_again_when_it_is_back(world: Cloud) -> Non
 def test_lease_of_a_dead_conductor_is_taken_over(world: Cloud) -> None:
     volume_id = world.cinder.volume()
     world.db.before_commit = None  # it dies after the commit
-    ticket = world.accept(volume_id)
-    device = ticket.payload["device"]
+    command = world.accept(volume_id)
+    device = command.payload["device"]
     assert world.db.write(world.driver._take, device) is not None
     world.client.reserve(volume_id, world.uuid)  # and another one after this
     with pytest.raises(exceptions.VolumeNotReady):
@@ -357,7 +357,7 @@ def test_late_reservation_of_a_paused_conductor_is_deleted(
     """Another conductor has taken its row over, and has attached or released the volume."""
     volume_id = world.cinder.volume()
     announce, world.db.before_commit = world.db.before_commit, None
-    ticket = world.accept(volume_id)
+    command = world.accept(volume_id)
     world.db.before_commit = announce
     real = world.client.reserve
 
@@ -365,8 +365,8 @@ def test_late_reservation_of_a_paused_conductor_is_deleted(
         monkeypatch.setattr(world.client, "reserve", real)
         world.later()
         if is_attached:
-            world.connect(ticket.payload["device"])
-        world.finish(ticket, None if is_attached else "its guest does not take it")
+            world.connect(command.payload["device"])
+        world.finish(command, None if is_attached else "its guest does not take it")
         world.later()
         assert (len(world.cinder.held(volume_id)), world.is_settled()) == (int(is_attached), True)
         if not is_answered:
@@ -375,7 +375,7 @@ def test_late_reservation_of_a_paused_conductor_is_deleted(
 
     monkeypatch.setattr(world.client, "reserve", late)
     with contextlib.suppress(exceptions.VolumeServiceUnavailable):
-        world.driver.process(ticket.payload["device"])
+        world.driver.process(command.payload["device"])
     world.later()
     held = [(world.uuid, "attached", world.host)] if is_attached else []
     assert (world.cinder.held(volume_id), world.rows(), world.is_settled()) == (held, len(held), True)

@@ -94,8 +94,8 @@ def test_repeated_request_is_one_action_and_another_request_is_refused(world: Wo
     uuid, host, _ = world.built()
     force_down(world, host)
     context = world.context(admin=True)
-    tickets = [world.lifecycle.accept_action(context, uuid, "evacuate", {}).action_id for _ in range(2)]
-    assert tickets[0] == tickets[1]
+    commands = [world.lifecycle.accept_action(context, uuid, "evacuate", {}).action_id for _ in range(2)]
+    assert commands[0] == commands[1]
     with pytest.raises(exceptions.InstanceInvalidState):
         evacuate(world, uuid)
 
@@ -123,9 +123,9 @@ def test_stopped_server_is_stopped_by_its_new_host(world: World, before: str, st
     world.report(uuid, target, request.generation, BUILT)
     world.report(uuid, target, request.generation, BUILT)
     assert world.open_actions() == [("evacuate", "perform")]
-    (ticket,) = world.compute.tickets
-    assert (ticket.action, ticket.host, ticket.generation) == ("evacuate", target, request.generation)
-    world.reports.finish_action(world.context(), target, ticket.action_id, 4, None, "")
+    (command,) = world.compute.commands
+    assert (command.action, command.host, command.generation) == ("evacuate", target, request.generation)
+    world.reports.finish_action(world.context(), target, command.action_id, 4, None, "")
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("stopped", None)
     assert world.open_actions() == []
 

@@ -33,9 +33,9 @@ def test_server_that_ran_is_started_again_after_a_power_loss(world: World) -> No
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("stopped", "powering-on")
     world.let_time_pass(3)
     world.reconciler.sweep()
-    (ticket,) = world.compute.tickets
-    assert (ticket.method, ticket.host) == ("start_instance", host)
-    world.reports.finish_action(world.context(), host, ticket.action_id, 1, None, "")
+    (command,) = world.compute.commands
+    assert (command.method, command.host) == ("start_instance", host)
+    world.reports.finish_action(world.context(), host, command.action_id, 1, None, "")
     assert (world.instance(uuid).vm_state, world.open_actions()) == ("active", [])
 
 

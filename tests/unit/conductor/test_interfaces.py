@@ -34,9 +34,9 @@ def detach(world: World, uuid: str, port_id: str) -> objects.ActionCommand:
     return world.lifecycle.accept_action(world.context(), uuid, DETACH, {"port_id": port_id})
 
 
-def report(world: World, ticket: objects.ActionCommand, error: str | None = None) -> None:
+def report(world: World, command: objects.ActionCommand, error: str | None = None) -> None:
     world.reports.finish_action(
-        world.context(), str(ticket.host), ticket.action_id, 1, error, "", sequence=ticket.sequence
+        world.context(), str(command.host), command.action_id, 1, error, "", sequence=command.sequence
     )
 
 
@@ -52,16 +52,16 @@ def is_quiet(world: World, uuid: str) -> bool:
 def test_port_is_written_with_the_command_and_deleted_with_the_report(world: World) -> None:
     uuid, _, _ = world.built()
     (first,) = vifs(world, uuid)
-    ticket = attach(world, uuid, tag="second")
-    assert (ticket.method, world.instance(uuid).task_state) == (ATTACH, "attaching_interface")
-    second = ticket.payload["port_id"]
+    command = attach(world, uuid, tag="second")
+    assert (command.method, world.instance(uuid).task_state) == (ATTACH, "attaching_interface")
+    second = command.payload["port_id"]
     assert vifs(world, uuid) == [first, (second, "attaching")]
-    assert [vif.tag for vif in ticket.instance.vifs] == [None, "second"]
-    report(world, ticket)
+    assert [vif.tag for vif in command.instance.vifs] == [None, "second"]
+    report(world, command)
     assert vifs(world, uuid) == [first, (second, None)]
-    ticket = detach(world, uuid, first[0])
+    command = detach(world, uuid, first[0])
     assert vifs(world, uuid) == [(first[0], "detaching"), (second, None)]
-    report(world, ticket)
+    report(world, command)
     assert vifs(world, uuid) == [(second, None)]
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state, world.open_actions()) == (
         "active",
@@ -89,20 +89,20 @@ def test_vm_states_that_allow_interface_changes(world: World, vm_state: str) -> 
 
 def test_second_interface_change_at_the_same_time_is_refused(world: World) -> None:
     uuid, _, _ = world.built()
-    ticket = attach(world, uuid)
+    command = attach(world, uuid)
     with pytest.raises(exceptions.InstanceInvalidState, match="attaching_interface"):
         attach(world, uuid)
-    report(world, ticket)
+    report(world, command)
     report(world, attach(world, uuid))
     assert len(vifs(world, uuid)) == 3
 
 
 def test_failed_attach_is_undone_at_its_host_before_the_port_is_deleted(world: World) -> None:
     uuid, _, _ = world.built()
-    ticket = attach(world, uuid)
-    report(world, ticket, "no slot left")
-    undo = world.compute.tickets[-1]
-    assert (undo.method, undo.payload["port_id"]) == ("take_back_interface", ticket.payload["port_id"])
+    command = attach(world, uuid)
+    report(world, command, "no slot left")
+    undo = world.compute.commands[-1]
+    assert (undo.method, undo.payload["port_id"]) == ("take_back_interface", command.payload["port_id"])
     assert len(vifs(world, uuid)) == 2
     report(world, undo)
     assert len(vifs(world, uuid)) == 1
@@ -113,7 +113,7 @@ def test_failed_detach_keeps_the_interface(world: World) -> None:
     uuid, _, _ = world.built()
     (first,) = vifs(world, uuid)
     report(world, detach(world, uuid, first[0]), "the guest did not let go")
-    undo = world.compute.tickets[-1]
+    undo = world.compute.commands[-1]
     assert undo.method == "give_back_interface"
     report(world, undo)
     assert vifs(world, uuid) == [first]
@@ -128,15 +128,15 @@ def test_failed_detach_keeps_the_interface(world: World) -> None:
 def test_attach_past_its_deadline_is_undone(world: World, kind: str) -> None:
     uuid, _, _ = world.built()
     (first,) = vifs(world, uuid)
-    ticket = attach(world, uuid) if kind == ATTACH else detach(world, uuid, first[0])
+    command = attach(world, uuid) if kind == ATTACH else detach(world, uuid, first[0])
     world.let_time_pass(world.conf.conductor.action_deadline + 1)
     world.reconciler.sweep()
     assert world.open_actions() == [(kind, "take_back")]
-    report(world, ticket)
+    report(world, command)
     assert world.open_actions() == [(kind, "take_back")], "the report came too late"
     world.let_time_pass(60)
     world.reconciler.sweep()
-    report(world, world.compute.tickets[-1])
+    report(world, world.compute.commands[-1])
     assert (vifs(world, uuid), world.open_actions()) == ([first], [])
 
 
@@ -145,8 +145,8 @@ def test_delete_during_an_attach_leaves_no_port(world: World, kind: str) -> None
     uuid, _, _ = world.built()
     (first,) = vifs(world, uuid)
     attach(world, uuid) if kind == ATTACH else detach(world, uuid, first[0])
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    report(world, ticket)
+    command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    report(world, command)
     assert (world.count(models.Port), world.open_actions()) == (0, [])
 
 

@@ -94,7 +94,7 @@ class Compute:
 
     def __init__(self) -> None:
         self.builds: list[tuple[str, objects.BuildRequest]] = []
-        self.tickets: list[objects.ActionCommand] = []
+        self.commands: list[objects.ActionCommand] = []
         self.fenced: bool | Exception = True
         self.away = False
         self.messages = 0
@@ -113,7 +113,7 @@ class Compute:
     def run_command(
         self, context: Any, host: str, method: str, command: objects.ActionCommand, version: str = "1.0"
     ) -> None:
-        self.tickets.append(command)
+        self.commands.append(command)
 
     def fence_instance(self, context: Any, host: str, uuid: str, generation: int, timeout: float) -> bool:
         if isinstance(self.fenced, Exception):
@@ -235,8 +235,8 @@ class World:
         return uuid, host, request.generation
 
     def report(self, uuid: str, host: str, generation: int, outcome: BuildOutcome, message: str = "") -> None:
-        orders = [each for _, each in self.compute.builds if each.instance.uuid == uuid]
-        told = next((each.action_id for each in orders if each.generation == generation), 0)
+        commands = [each for _, each in self.compute.builds if each.instance.uuid == uuid]
+        told = next((each.action_id for each in commands if each.generation == generation), 0)
         result = BuildResult(
             instance_uuid=uuid, host=host, generation=generation, outcome=outcome, power_state=1, message=message
         )
@@ -634,8 +634,8 @@ def test_reports_that_come_twice_change_nothing(world: World) -> None:
 
 def test_delete_before_a_host_was_chosen_is_done_at_once(world: World) -> None:
     (uuid,) = world.create()
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    assert ticket.host is None
+    command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    assert command.host is None
     assert world.instance(uuid).deleted
     assert world.instances_used() == 0
     world.lifecycle.build_instances(world.context(), [uuid])
@@ -646,11 +646,11 @@ def test_delete_during_a_build_stops_it_and_releases_everything(world: World) ->
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
     world.reports.start_build(world.context(), uuid, "host1", 1)
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    assert (ticket.host, ticket.generation) == ("host1", 1)
+    command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    assert (command.host, command.generation) == ("host1", 1)
     with pytest.raises(exceptions.InstanceGone):
         world.report(uuid, "host1", 1, BUILT)
-    world.reports.finish_action(world.context(), "host1", ticket.action_id, None, None, "")
+    world.reports.finish_action(world.context(), "host1", command.action_id, None, None, "")
     assert world.instance(uuid).deleted
     assert world.used() == {"host1": 0, "host2": 0}
     assert (world.count(models.Port), world.count(models.Allocation), world.instances_used()) == (0, 0, 0)
@@ -659,7 +659,7 @@ def test_delete_during_a_build_stops_it_and_releases_everything(world: World) ->
 def test_delete_while_the_host_is_down_is_done_for_its_owner_and_cleaned_up_later(world: World) -> None:
     uuid, host, _ = world.built()
     world.silence(host)
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
     with pytest.raises(exceptions.InstanceNotFound):
         world.lifecycle.accept_action(world.context(), uuid, "stop", {})
     assert world.instances_used() == 0
@@ -667,20 +667,20 @@ def test_delete_while_the_host_is_down_is_done_for_its_owner_and_cleaned_up_late
     assert world.open_actions() == [("delete", "cleanup")]
     world.is_heard(host)
     world.reconciler.sweep()
-    assert [sent.action_id for sent in world.compute.tickets] == [ticket.action_id]
-    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    assert [sent.action_id for sent in world.compute.commands] == [command.action_id]
+    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
     assert world.used() == {"host1": 0, "host2": 0}
     assert world.open_actions() == []
 
 
 def test_a_delete_that_fails_on_its_host_is_tried_again(world: World) -> None:
     uuid, host, _ = world.built()
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    world.reports.finish_action(world.context(), host, ticket.action_id, None, "the disk is busy", "")
+    command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    world.reports.finish_action(world.context(), host, command.action_id, None, "the disk is busy", "")
     assert world.open_actions() == [("delete", "perform")]
     world.let_time_pass(3)
     world.reconciler.sweep()
-    assert len(world.compute.tickets) == 1
+    assert len(world.compute.commands) == 1
 
 
 def test_definition_decides_which_states_allow_an_action(world: World) -> None:
@@ -727,12 +727,12 @@ def test_operation_follows_its_definition(world: World, row: operations.Operatio
             with pytest.raises(exceptions.InstanceInvalidState, match=f"Cannot '{row.kind}' .* vm_state {vm_state}"):
                 world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
             continue
-        ticket = world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
-        assert (world.instance(uuid).task_state, ticket.host, ticket.method) == (step.task, host, step.method)
+        command = world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
+        assert (world.instance(uuid).task_state, command.host, command.method) == (step.task, host, step.method)
         with pytest.raises(exceptions.InstanceInvalidState, match=f"task_state {step.task}"):
             world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
         power_state = states.GUEST_IS[step.becomes][0]
-        world.reports.finish_action(world.context(), host, ticket.action_id, power_state, None, "")
+        world.reports.finish_action(world.context(), host, command.action_id, power_state, None, "")
         found = world.instance(uuid)
         assert (found.vm_state, found.task_state, found.power_state) == (step.becomes, None, power_state)
 
@@ -754,8 +754,8 @@ def test_an_operation_past_its_deadline_leaves_the_server_as_it_is(world: World,
 
 def test_a_failed_action_leaves_the_instance_as_its_guest_is(world: World) -> None:
     uuid, host, _ = world.built()
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "reboot", {"reboot_type": "HARD"})
-    world.reports.finish_action(world.context(), host, ticket.action_id, 4, "it did not come up", "")
+    command = world.lifecycle.accept_action(world.context(), uuid, "reboot", {"reboot_type": "HARD"})
+    world.reports.finish_action(world.context(), host, command.action_id, 4, "it did not come up", "")
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("stopped", None)
 
 
@@ -833,13 +833,13 @@ def test_a_build_that_is_reported_after_its_deadline_and_before_its_fence_is_act
 
 def test_a_delete_past_its_deadline_shows_and_still_ends(world: World) -> None:
     uuid, host, _ = world.built()
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
     world.let_time_pass(1000)
     world.reconciler.sweep()
     instance = world.instance(uuid)
     assert (instance.vm_state, instance.task_state) == ("error", "deleting")
-    assert world.lifecycle.accept_action(world.context(), uuid, "delete", {}).action_id == ticket.action_id
-    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    assert world.lifecycle.accept_action(world.context(), uuid, "delete", {}).action_id == command.action_id
+    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
     assert world.instance(uuid).deleted
     assert world.used() == {"host1": 0, "host2": 0}
     assert world.open_actions() == []
@@ -859,8 +859,8 @@ def test_a_create_that_cannot_be_scheduled_until_its_deadline_says_why(world: Wo
 def test_domains_are_judged_by_host_and_generation(world: World) -> None:
     uuid, host, generation = world.built()
     gone, _, _ = world.built()
-    ticket = world.lifecycle.accept_action(world.context(), gone, "delete", {})
-    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    command = world.lifecycle.accept_action(world.context(), gone, "delete", {})
+    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
 
     def judge(reporter: str, found: str, number: int) -> list[str]:
         report = objects.DomainReport(uuid=found, generation=number, power_state=1)
@@ -909,16 +909,16 @@ def test_delete_goes_to_both_hosts_and_waits_for_both(world: World) -> None:
     uuid, host, _ = world.built()
     second_end(world, uuid)
     assert world.used() == {"host1": 1, "host2": 1}
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    assert (ticket.host, ticket.generation) == (host, 1)
-    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    assert (command.host, command.generation) == (host, 1)
+    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
     assert not world.instance(uuid).deleted
     assert world.used() == {"host1": 0, "host2": 1}
-    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
     assert not world.instance(uuid).deleted, "the first one's answer again is none of the second's"
     world.reconciler.sweep()
-    assert [(sent.host, sent.generation) for sent in world.compute.tickets] == [("host2", 7)]
-    world.reports.finish_action(world.context(), "host2", ticket.action_id, None, None, "")
+    assert [(sent.host, sent.generation) for sent in world.compute.commands] == [("host2", 7)]
+    world.reports.finish_action(world.context(), "host2", command.action_id, None, None, "")
     assert world.instance(uuid).deleted
     assert (world.used(), world.open_actions()) == ({"host1": 0, "host2": 0}, [])
 
@@ -927,9 +927,9 @@ def test_delete_begins_at_the_host_that_is_up(world: World) -> None:
     uuid, host, _ = world.built()
     second_end(world, uuid)
     world.silence(host)
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    assert ticket.host == "host2"
-    world.reports.finish_action(world.context(), "host2", ticket.action_id, None, None, "")
+    command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    assert command.host == "host2"
+    world.reports.finish_action(world.context(), "host2", command.action_id, None, None, "")
     assert (world.instance(uuid).deleted, world.open_actions()) == (True, [("delete", "cleanup")])
     assert world.used() == {"host1": 1, "host2": 0}
 
@@ -943,8 +943,8 @@ def test_a_guest_that_shut_itself_down_is_stopped(world: World) -> None:
 
 def test_domain_report_from_before_a_command_is_ignored(world: World) -> None:
     uuid, host, generation = world.built()
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "stop", {})
-    world.reports.finish_action(world.context(), host, ticket.action_id, 4, None, "")
+    command = world.lifecycle.accept_action(world.context(), uuid, "stop", {})
+    world.reports.finish_action(world.context(), host, command.action_id, 4, None, "")
 
     def tell(last_action_id: int | None) -> str:
         report = objects.DomainReport(uuid=uuid, generation=generation, power_state=1, last_action_id=last_action_id)
@@ -952,7 +952,7 @@ def test_domain_report_from_before_a_command_is_ignored(world: World) -> None:
         return world.instance(uuid).vm_state
 
     assert tell(0) == "stopped"
-    assert tell(ticket.action_id) == "active", "somebody has started it since"
+    assert tell(command.action_id) == "active", "somebody has started it since"
 
 
 @pytest.mark.parametrize(
@@ -1094,8 +1094,8 @@ def test_a_deleted_member_makes_room(world: World) -> None:
     hints = {"group": a_group(world, "anti-affinity")}
     world.scheduler.hosts = ["host1"]
     uuid, host, _ = world.built(scheduler_hints=hints)
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
     assert world.built(scheduler_hints=hints)[1] == "host1"
 
 
@@ -1146,15 +1146,15 @@ def test_failed_builds_are_counted_for_the_host(world: World) -> None:
 def test_report_or_check_of_another_request_does_not_concern_the_action(world: World) -> None:
     """A database that lost its last commits assigns action ids again."""
     uuid, host, _ = world.built()
-    ticket = world.lifecycle.accept_action(world.context("req-new"), uuid, "stop", {})
-    order = (host, ticket.action_id)
-    assert not world.reports.is_command_open(world.context(), *order, ticket.sequence, "req-lost")
-    assert not world.reports.is_command_open(world.context(), "host9", ticket.action_id, ticket.sequence, "req-new")
-    assert not world.reports.is_command_open(world.context(), *order, ticket.sequence + 1, "req-new")
-    assert world.reports.is_command_open(world.context(), *order, ticket.sequence, "req-new")
-    assert world.reports.is_command_open(world.context(), *order, None, "req-new")
-    world.reports.finish_action(world.context(), *order, 4, None, "", ticket.sequence, request_id="req-lost")
+    command = world.lifecycle.accept_action(world.context("req-new"), uuid, "stop", {})
+    address = (host, command.action_id)
+    assert not world.reports.is_command_open(world.context(), *address, command.sequence, "req-lost")
+    assert not world.reports.is_command_open(world.context(), "host9", command.action_id, command.sequence, "req-new")
+    assert not world.reports.is_command_open(world.context(), *address, command.sequence + 1, "req-new")
+    assert world.reports.is_command_open(world.context(), *address, command.sequence, "req-new")
+    assert world.reports.is_command_open(world.context(), *address, None, "req-new")
+    world.reports.finish_action(world.context(), *address, 4, None, "", command.sequence, request_id="req-lost")
     assert world.open_actions() == [("stop", "perform")]
-    world.reports.finish_action(world.context(), *order, 4, None, "", ticket.sequence, request_id="req-new")
+    world.reports.finish_action(world.context(), *address, 4, None, "", command.sequence, request_id="req-new")
     assert (world.open_actions(), world.instance(uuid).vm_state) == ([], states.STOPPED)
-    assert not world.reports.is_command_open(world.context(), *order, ticket.sequence, "req-new")
+    assert not world.reports.is_command_open(world.context(), *address, command.sequence, "req-new")

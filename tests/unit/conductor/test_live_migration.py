@@ -27,7 +27,7 @@ class Live(Moving):
         self.live = LiveMigrationEndpoints(self.db, self.conf)
 
     def expect(self, method: str, host: str, generation: int) -> None:
-        assert (self.order.method, self.order.host, self.order.generation) == (method, host, generation)
+        assert (self.command.method, self.command.host, self.command.generation) == (method, host, generation)
 
     def prepared(self) -> None:
         """Take the migration to the step whose command hands the guest over."""
@@ -55,9 +55,9 @@ class Live(Moving):
         self.reconciler.sweep()
 
     def tell(self) -> MigrationControl:
-        order = self.order
+        command = self.command
         return self.live.live_migration_progress(
-            self.context(), str(order.host), order.action_id, order.sequence, PROGRESS
+            self.context(), str(command.host), command.action_id, command.sequence, PROGRESS
         )
 
     def at_source(self) -> None:
@@ -87,7 +87,7 @@ def test_live_migration_moves_the_guest(world: Live) -> None:
     assert world.state == (states.ACTIVE, states.MIGRATING, "host1", 1)
     assert (world.used(), world.statuses()) == ({"host1": 1, "host2": 1}, ["running"])
     assert world.problems() == []
-    assert world.order.payload["answers"]["prepare"] == READY
+    assert world.command.payload["answers"]["prepare"] == READY
     world.answer()
     world.at_destination()
 
@@ -111,10 +111,10 @@ def test_failed_step_is_undone(world: Live, step: str) -> None:
 
 def test_silent_source_is_called_to_find_the_guest(world: Live) -> None:
     world.prepared()
-    late = world.order
+    late = world.command
     world.expire()
     world.expect("rollback_live_migration", "host1", 1)
-    assert world.order.sequence > late.sequence
+    assert world.command.sequence > late.sequence
     world.answer(answer={"done": False})
     world.dropped()
     world.at_source()
@@ -123,9 +123,9 @@ def test_silent_source_is_called_to_find_the_guest(world: Live) -> None:
 def test_undo_of_a_completed_move_completes_it(world: Live) -> None:
     world.prepared()
     world.expire()
-    asked = world.order.sequence
+    asked = world.command.sequence
     world.answer(answer={"done": True})
-    assert world.order.sequence > asked, "its source would take what follows for an order of before"
+    assert world.command.sequence > asked, "its source would take the next command for an earlier one"
     world.at_destination()
 
 
@@ -152,10 +152,10 @@ def test_force_complete_is_returned_to_the_source(world: Live) -> None:
 
 def test_progress_of_a_closed_migration_is_answered_with_abort(world: Live) -> None:
     world.prepared()
-    order = world.order
+    command = world.command
     world.act("delete")
     told = world.live.live_migration_progress(
-        world.context(), str(order.host), order.action_id, order.sequence, PROGRESS
+        world.context(), str(command.host), command.action_id, command.sequence, PROGRESS
     )
     assert told is MigrationControl.ABORT
 
@@ -295,7 +295,7 @@ def test_delete_at_any_step_with_a_lost_host(world: Live, gone: str, step: str) 
     force_down(world, gone)
     world.act("delete")
     while world.open_actions() == [("delete", "perform")]:
-        assert (world.order.method, world.order.host != gone) == ("terminate_instance", True)
+        assert (world.command.method, world.command.host != gone) == ("terminate_instance", True)
         world.answer()
     assert world.row.deleted
     assert (world.used()[gone], world.open_actions()) == (1, [("delete", "cleanup")])

@@ -47,8 +47,8 @@ def test_rebuild_restores_a_server_without_its_domain(world: World) -> None:
     world.lost(world.expected()[0])
     images = {"i": {"id": "i", "name": "image"}}
     world.act("rebuild", image_ref="i", images=images, changes={}, injected_files={})
-    order = world.order
-    assert order.build is not None and (order.host, order.build.generation) == ("host1", 2)
+    command = world.command
+    assert command.build is not None and (command.host, command.build.generation) == ("host1", 2)
     world.reports.start_build(world.context(), world.uuid, "host1", 2)
     world.report(world.uuid, "host1", 2, BuildOutcome.BUILT)
     assert world.state == (states.ACTIVE, None, "host1", 2)
@@ -57,9 +57,9 @@ def test_rebuild_restores_a_server_without_its_domain(world: World) -> None:
 
 def test_hard_reboot_command_has_the_images(world: World) -> None:
     world.lost(world.expected()[0])
-    order = world.act("reboot", reboot_type="HARD")
-    assert (order.host, order.generation) == ("host1", 1)
-    assert {"image", "boot_images"} <= set(order.payload)
+    command = world.act("reboot", reboot_type="HARD")
+    assert (command.host, command.generation) == ("host1", 1)
+    assert {"image", "boot_images"} <= set(command.payload)
     world.answer(1)
     assert (world.state, world.row.fault) == ((states.ACTIVE, None, "host1", 1), None)
 

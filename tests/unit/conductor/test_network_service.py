@@ -61,8 +61,8 @@ def placed(world: World) -> tuple[str, str, int]:
 
 
 def delete(world: World, uuid: str, host: str) -> None:
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
 
 
 def test_interfaces_live_as_long_as_the_server(world: World, service: Service) -> None:

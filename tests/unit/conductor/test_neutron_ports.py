@@ -40,8 +40,8 @@ def instance(world: World, uuid: str) -> Instance:
 
 
 def delete(world: World, uuid: str, host: str) -> None:
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
 
 
 def test_ports_live_as_long_as_the_server(world: World, neutron: FakeNeutron) -> None:
@@ -136,9 +136,9 @@ def attach(
 ) -> tuple[int, VIF]:
     request = NetworkRequest(network_id=None if network is None else network["id"], port_id=port_id)
     payload = {"request": msgspec.to_builtins(request)}
-    ticket = world.lifecycle.accept_action(world.context(request_id), uuid, "attach_interface", payload)
-    (vif,) = [vif for vif in ticket.instance.vifs if vif.id == ticket.payload["port_id"]]
-    return ticket.action_id, vif
+    command = world.lifecycle.accept_action(world.context(request_id), uuid, "attach_interface", payload)
+    (vif,) = [vif for vif in command.instance.vifs if vif.id == command.payload["port_id"]]
+    return command.action_id, vif
 
 
 def test_attach_and_detach_make_and_delete_a_port(world: World, neutron: FakeNeutron) -> None:
@@ -148,9 +148,9 @@ def test_attach_and_detach_make_and_delete_a_port(world: World, neutron: FakeNeu
     assert (vif.state, vif.position, len(neutron.ports)) == ("attaching", 1, 2)
     world.reports.finish_action(world.context(), host, action_id, None, None, "")
     assert [each.state for each in instance(world, uuid).vifs] == [None, None]
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "detach_interface", {"port_id": vif.id})
+    command = world.lifecycle.accept_action(world.context(), uuid, "detach_interface", {"port_id": vif.id})
     assert len(neutron.ports) == 2
-    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
     assert [each["id"] for each in neutron.ports] == [each.id for each in instance(world, uuid).vifs]
     assert (len(neutron.ports), world.open_actions()) == (1, [])
 

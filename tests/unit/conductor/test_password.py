@@ -38,11 +38,11 @@ def accept(world: World, kind: str, properties: dict[str, str], vm_state: str = 
 def test_password_is_sent_to_the_host_and_deleted_after_the_action(
     world: World, properties: dict[str, str], user: str, error: str | None
 ) -> None:
-    ticket = accept(world, "changePassword", {**AGENT, **properties})
-    uuid = ticket.instance.uuid
-    assert (ticket.method, ticket.payload) == ("set_admin_password", {"user": user, "admin_password": "s3cret"})
+    command = accept(world, "changePassword", {**AGENT, **properties})
+    uuid = command.instance.uuid
+    assert (command.method, command.payload) == ("set_admin_password", {"user": user, "admin_password": "s3cret"})
     assert world.instance(uuid).task_state == "updating_password"
-    world.reports.finish_action(world.context(), str(ticket.host), ticket.action_id, 1, error, "")
+    world.reports.finish_action(world.context(), str(command.host), command.action_id, 1, error, "")
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("active", None)
     tables = (models.InstanceAction.payload, models.Instance.request, models.InstanceAction.events)
     rows = world.db.read(lambda uow: [uow.session.scalars(sa.select(column)).all() for column in tables])
@@ -68,10 +68,10 @@ def test_password_change_without_an_agent_is_refused(world: World, properties: d
 @pytest.mark.parametrize("vm_state", ["active", "paused", "rescued", "error"])
 @pytest.mark.parametrize("error", [None, "no support"])
 def test_a_crash_dump_changes_no_state(world: World, vm_state: str, error: str | None) -> None:
-    ticket = accept(world, "trigger_crash_dump", {}, vm_state)
-    uuid = ticket.instance.uuid
-    assert (ticket.method, world.instance(uuid).task_state) == ("trigger_crash_dump", None)
-    world.reports.finish_action(world.context(), str(ticket.host), ticket.action_id, 1, error, "")
+    command = accept(world, "trigger_crash_dump", {}, vm_state)
+    uuid = command.instance.uuid
+    assert (command.method, world.instance(uuid).task_state) == ("trigger_crash_dump", None)
+    world.reports.finish_action(world.context(), str(command.host), command.action_id, 1, error, "")
     assert (world.instance(uuid).vm_state, world.open_actions()) == (vm_state, [])
 
 

@@ -60,9 +60,9 @@ def test_server_has_its_users_port_from_create_to_delete(world: World) -> None:
     assert [(vif.id == port.id, vif.tag) for vif in vifs] == [(False, None), (True, "nic")]
     assert vifs[1].address == port.address
     world.report(server, host, request.generation, BuildOutcome.BUILT)
-    ticket = world.lifecycle.accept_action(world.context(), server, "delete", {})
+    command = world.lifecycle.accept_action(world.context(), server, "delete", {})
     assert owner(world, port) == server
-    report(world, ticket)
+    report(world, command)
     assert owner(world, port) is None
     assert world.count(models.Port) == 1
     assert world.create(networks=wants(port))
@@ -124,15 +124,15 @@ def _built_vifs(world: World, server: str) -> list[objects.VIF]:
 def test_attach_and_detach_of_a_users_port(world: World) -> None:
     port = made(world)
     server, _, _ = world.built()
-    ticket = attach(world, server, port_id=port.id)
-    assert (ticket.payload["port_id"], owner(world, port)) == (port.id, server)
-    report(world, ticket)
+    command = attach(world, server, port_id=port.id)
+    assert (command.payload["port_id"], owner(world, port)) == (port.id, server)
+    report(world, command)
     report(world, detach(world, server, port.id))
     assert owner(world, port) is None
-    ticket = attach(world, server, port_id=port.id)
-    report(world, ticket, "no slot left")
+    command = attach(world, server, port_id=port.id)
+    report(world, command, "no slot left")
     assert owner(world, port) == server
-    report(world, world.compute.tickets[-1])
+    report(world, world.compute.commands[-1])
     assert owner(world, port) is None
     with pytest.raises(exceptions.PortUnavailable):
         attach(world, server, project="p1", port_id=made(world, project="p2").id)

@@ -102,8 +102,8 @@ def test_younger_rows_stay(world: World) -> None:
 def test_purge_runs_in_batches_up_to_its_limit(world: World, batch_size: int) -> None:
     for _ in range(4):
         uuid, _, _ = world.built()
-        order = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-        world.reports.finish_action(world.context(), order.host, order.action_id, None, None, "", order.sequence)
+        command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+        world.reports.finish_action(world.context(), command.host, command.action_id, None, None, "", command.sequence)
     assert world.count(models.Instance) == 5
     told: list[int] = []
     world.purge(batch_size, max_rows=1, tell=lambda rows: told.append(rows.total()))
@@ -125,8 +125,8 @@ def test_delete_that_a_silent_host_has_not_confirmed_stays(world: World) -> None
     assert "instances" not in world.purge()
     assert world.listed("host1") == [(world.uuid, Verdict.DESTROY)]
     world.is_heard("host1")
-    order = world.compute.tickets[-1]
-    world.reports.finish_action(world.context(), "host1", order.action_id, None, None, "", order.sequence)
+    command = world.compute.commands[-1]
+    world.reports.finish_action(world.context(), "host1", command.action_id, None, None, "", command.sequence)
     assert world.purge()["instances"] == 1
 
 
@@ -183,9 +183,9 @@ def test_a_domain_of_a_purged_server_is_destroyed(world: World) -> None:
 
 def test_late_reports_change_nothing(world: World) -> None:
     world.delete()
-    order = world.compute.tickets[-1]
+    command = world.compute.commands[-1]
     world.purge()
-    world.reports.finish_action(world.context(), order.host, order.action_id, None, None, "", order.sequence)
+    world.reports.finish_action(world.context(), command.host, command.action_id, None, None, "", command.sequence)
     result = BuildResult(instance_uuid=world.uuid, host="host1", generation=1, outcome=BuildOutcome.BUILT)
     with pytest.raises(exceptions.InstanceGone):
         world.reports.finish_build(world.context(), result)

@@ -38,10 +38,10 @@ def set_row(world: World, uuid: str, **values: Any) -> None:
     world.db.write(lambda uow: uow.session.execute(query))
 
 
-def begin(world: World, ticket: objects.ActionCommand) -> objects.BuildRequest:
-    assert ticket.build is not None
-    world.reports.start_build(world.context(), ticket.instance.uuid, ticket.host, ticket.build.generation)
-    return ticket.build
+def begin(world: World, command: objects.ActionCommand) -> objects.BuildRequest:
+    assert command.build is not None
+    world.reports.start_build(world.context(), command.instance.uuid, command.host, command.build.generation)
+    return command.build
 
 
 def generations(world: World) -> list[int]:
@@ -51,13 +51,13 @@ def generations(world: World) -> list[int]:
 def test_rebuild_builds_the_next_generation_on_the_same_host(world: World) -> None:
     uuid, host, generation = world.built(image_ref="old")
     address = world.instance(uuid).vifs[0].address
-    ticket = rebuild(world, uuid, "new", admin_password="s3cret", injected_files={"/etc/motd": "aGk="})
+    command = rebuild(world, uuid, "new", admin_password="s3cret", injected_files={"/etc/motd": "aGk="})
     accepted = world.instance(uuid)
     assert (accepted.vm_state, accepted.task_state, accepted.host) == ("active", "rebuilding", host)
     assert (accepted.image_ref, accepted.kernel_id) == ("new", "k")
     assert accepted.system_metadata == {"image_os": "new", "image_kernel_id": "k"}
-    request = begin(world, ticket)
-    assert (ticket.host, request.generation) == (host, generation + 1)
+    request = begin(world, command)
+    assert (command.host, request.generation) == (host, generation + 1)
     assert (request.admin_password, request.injected_files) == ("s3cret", {"/etc/motd": "aGk="})
     assert (request.image, request.images["k"]) == (NEW, KERNEL)
     assert world.instance(uuid).task_state == "rebuild_spawning"
@@ -98,9 +98,9 @@ def test_unknown_key_is_refused_and_null_removes_the_key(world: World) -> None:
 def test_scheduler_checks_only_a_different_image(world: World) -> None:
     uuid, host, _ = world.built(image_ref="old")
     asked = len(world.scheduler.specs)
-    ticket = rebuild(world, uuid)
+    command = rebuild(world, uuid)
     assert len(world.scheduler.specs) == asked
-    world.report(uuid, host, begin(world, ticket).generation, BUILT)
+    world.report(uuid, host, begin(world, command).generation, BUILT)
     rebuild(world, uuid, "new")
     spec = world.scheduler.specs[-1]
     assert (len(world.scheduler.specs), spec.image, spec.stays) == (asked + 1, NEW, True)
@@ -145,8 +145,8 @@ def test_repeated_request_is_one_action_and_another_request_is_refused(world: Wo
     uuid, _, generation = world.built(image_ref="old")
     context = world.context()
     whole = {"image_ref": "old", "images": {}, "changes": {}, "injected_files": {}}
-    tickets = [world.lifecycle.accept_action(context, uuid, "rebuild", whole) for _ in range(2)]
-    assert tickets[0] == tickets[1]
+    commands = [world.lifecycle.accept_action(context, uuid, "rebuild", whole) for _ in range(2)]
+    assert commands[0] == commands[1]
     assert generations(world) == [generation + 1]
     with pytest.raises(exceptions.InstanceInvalidState, match="task_state rebuilding"):
         rebuild(world, uuid)
@@ -158,9 +158,9 @@ def test_stopped_server_is_stopped_after_the_rebuild(world: World) -> None:
     request = begin(world, rebuild(world, uuid))
     world.report(uuid, host, request.generation, BUILT)
     assert world.open_actions() == [("rebuild", "perform")]
-    (ticket,) = world.compute.tickets
-    assert (ticket.method, ticket.host, ticket.generation) == ("stop_instance", host, request.generation)
-    world.reports.finish_action(world.context(), host, ticket.action_id, 4, None, "")
+    (command,) = world.compute.commands
+    assert (command.method, command.host, command.generation) == ("stop_instance", host, request.generation)
+    world.reports.finish_action(world.context(), host, command.action_id, 4, None, "")
     assert (world.instance(uuid).vm_state, world.open_actions()) == ("stopped", [])
 
 
@@ -234,8 +234,8 @@ def test_guest_that_stops_after_a_rebuild_is_noticed(world: World) -> None:
 def test_delete_during_a_rebuild(world: World) -> None:
     uuid, host, generation = world.built(image_ref="old")
     rebuild(world, uuid)
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    assert (ticket.host, ticket.generation, world.open_actions()) == (host, generation + 1, [("delete", "perform")])
+    command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    assert (command.host, command.generation, world.open_actions()) == (host, generation + 1, [("delete", "perform")])
 
 
 @pytest.mark.parametrize("kind", ["stop", "reboot"])

@@ -99,9 +99,9 @@ def story(recorder: Recorder) -> Iterator[str]:
 
     def ordered(uuid: str, outcome: BuildOutcome, batch: bool = False) -> None:
         host, request = [each for each in world.compute.builds if each[1].instance.uuid == uuid][-1]
-        command = {"action_id": request.action_id, "sequence": 0}
-        recorder.say("is_command_current", host=host, **command)
-        recorder.say("is_command_open", host=host, request_id=request.request_id, **command)
+        address = {"action_id": request.action_id, "sequence": 0}
+        recorder.say("is_command_current", host=host, **address)
+        recorder.say("is_command_open", host=host, request_id=request.request_id, **address)
         with contextlib.suppress(exceptions.StaleReport):  # the host has lost it meanwhile
             recorder.say("interfaces_active", instance_uuid=uuid, host=host, refresh=True)
         what = {"instance_uuid": uuid, "generation": request.generation, "host": host, "action_id": request.action_id}
@@ -116,9 +116,9 @@ def story(recorder: Recorder) -> Iterator[str]:
         world.lifecycle.build_instances(world.context(), [uuid])
 
     def acted(uuid: str, kind: str, power_state: int | None, **payload: Any) -> None:
-        ticket = world.lifecycle.accept_action(world.context(admin=True), uuid, kind, payload)
-        arguments = (ticket.host, ticket.action_id, power_state, None, "")
-        world.reports.finish_action(world.context(), *arguments, sequence=ticket.sequence)
+        command = world.lifecycle.accept_action(world.context(admin=True), uuid, kind, payload)
+        arguments = (command.host, command.action_id, power_state, None, "")
+        world.reports.finish_action(world.context(), *arguments, sequence=command.sequence)
 
     first, second = Life(recorder, "host1"), Life(recorder, "host2")
     for life in (first, second):
@@ -173,10 +173,10 @@ def story(recorder: Recorder) -> Iterator[str]:
     back.beat()
     yield "and says so"
     for uuid in (one, two, three):
-        ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+        command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
         yield "a server is to be deleted"
-        if ticket.host is not None:
-            world.reports.finish_action(world.context(), ticket.host, ticket.action_id, None, None, "")
+        if command.host is not None:
+            world.reports.finish_action(world.context(), command.host, command.action_id, None, None, "")
             yield "and is"
     assert world.used() == {"host1": 0, "host2": 0}
 

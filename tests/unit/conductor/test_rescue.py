@@ -31,8 +31,8 @@ def accept(world: World, uuid: str, kind: str, **payload: Any) -> objects.Action
     return world.lifecycle.accept_action(world.context(), uuid, kind, payload)
 
 
-def finish(world: World, ticket: objects.ActionCommand, power_state: int | None, error: str | None = None) -> None:
-    world.reports.finish_action(world.context(), str(ticket.host), ticket.action_id, power_state, error, "")
+def finish(world: World, command: objects.ActionCommand, power_state: int | None, error: str | None = None) -> None:
+    world.reports.finish_action(world.context(), str(command.host), command.action_id, power_state, error, "")
 
 
 def payloads(world: World) -> list[Any]:
@@ -42,19 +42,19 @@ def payloads(world: World) -> list[Any]:
 def test_rescue_uses_the_servers_own_image_by_default(world: World) -> None:
     uuid, _, generation = world.built(image_ref="old")
     world.db.write(images.delete, world.context(admin=True), "old")
-    ticket = accept(world, uuid, "rescue", image_ref=None, images={}, admin_password="s3cret")
-    assert (ticket.method, ticket.generation) == ("rescue_instance", generation)
-    assert ticket.payload["image"]["id"] == "old"
+    command = accept(world, uuid, "rescue", image_ref=None, images={}, admin_password="s3cret")
+    assert (command.method, command.generation) == ("rescue_instance", generation)
+    assert command.payload["image"]["id"] == "old"
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("active", "rescuing")
-    finish(world, ticket, 1)
+    finish(world, command, 1)
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("rescued", None)
 
 
 def test_password_is_deleted_after_the_rescue(world: World) -> None:
     uuid, _, _ = world.built(image_ref="old")
-    ticket = accept(world, uuid, "rescue", admin_password="s3cret")
-    assert ticket.payload["admin_password"] == "s3cret"
-    finish(world, ticket, 1)
+    command = accept(world, uuid, "rescue", admin_password="s3cret")
+    assert command.payload["admin_password"] == "s3cret"
+    finish(world, command, 1)
     assert "s3cret" not in str(payloads(world))
 
 
@@ -97,9 +97,9 @@ def test_failed_unrescue_leaves_the_server_rescued(world: World, power_state: in
 
 def test_rescued_server_stays_rescued_whatever_its_guest_does(world: World) -> None:
     uuid, host, generation = world.built(image_ref="old")
-    ticket = accept(world, uuid, "rescue")
-    finish(world, ticket, 1)
-    off = DomainReport(uuid=uuid, generation=generation, power_state=4, last_action_id=ticket.action_id)
+    command = accept(world, uuid, "rescue")
+    finish(world, command, 1)
+    off = DomainReport(uuid=uuid, generation=generation, power_state=4, last_action_id=command.action_id)
     world.reports.reconcile_domains(world.context(), host, [off], [])
     assert (world.instance(uuid).vm_state, world.instance(uuid).power_state) == ("rescued", 4)
 

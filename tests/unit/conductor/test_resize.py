@@ -33,21 +33,21 @@ class Moving(World):
 
     def act(self, kind: str, **payload: Any) -> objects.ActionCommand:
         """Accept an operation, and send its command as the API would."""
-        ticket = self.lifecycle.accept_action(self.context(admin=True), self.uuid, kind, payload)
-        if ticket.host is not None:
-            self.compute.tickets.append(ticket)
+        command = self.lifecycle.accept_action(self.context(admin=True), self.uuid, kind, payload)
+        if command.host is not None:
+            self.compute.commands.append(command)
         self.lifecycle.build_instances(self.context(), [self.uuid])
-        return ticket
+        return command
 
     @property
-    def order(self) -> objects.ActionCommand:
-        return self.compute.tickets[-1]
+    def command(self) -> objects.ActionCommand:
+        return self.compute.commands[-1]
 
     def answer(self, power_state: int | None = None, error: str | None = None, answer: Any = None) -> None:
         """Report the newest command from its host."""
-        order = self.order
+        command = self.command
         self.reports.finish_action(
-            self.context(), order.host, order.action_id, power_state, error, "", order.sequence, answer
+            self.context(), command.host, command.action_id, power_state, error, "", command.sequence, answer
         )
 
     def swept(self) -> None:
@@ -56,13 +56,13 @@ class Moving(World):
         self.reconciler.sweep()
 
     def left(self) -> None:
-        assert (self.order.method, self.order.host) == ("resize_instance", self.source)
+        assert (self.command.method, self.command.host) == ("resize_instance", self.source)
         self.answer(SHUTDOWN, answer=DISKS)
 
     def resized(self) -> None:
         self.act("resize", flavor_id="2")
         self.left()
-        assert (self.order.method, self.order.host) == ("finish_resize", "host2")
+        assert (self.command.method, self.command.host) == ("finish_resize", "host2")
         self.answer(RUNNING)
 
     def speaks(self, host: str) -> None:
@@ -104,8 +104,8 @@ def test_resize_and_confirm(world: Moving) -> None:
     assert world.problems() == []
     world.left()
     assert world.state == (states.ACTIVE, states.RESIZE_FINISH, "host1", 1)
-    assert world.order.generation == 2
-    assert world.order.payload["answers"]["leave"] == DISKS
+    assert world.command.generation == 2
+    assert world.command.payload["answers"]["leave"] == DISKS
     world.answer(RUNNING)
     assert world.state == (states.RESIZED, None, "host2", 2)
     assert world.row.flavorid == "2"
@@ -113,7 +113,7 @@ def test_resize_and_confirm(world: Moving) -> None:
     assert world.problems() == []
 
     world.act("confirmResize")
-    assert (world.order.method, world.order.host, world.order.generation) == ("confirm_resize", "host1", 1)
+    assert (world.command.method, world.command.host, world.command.generation) == ("confirm_resize", "host1", 1)
     assert world.state == (states.RESIZED, states.RESIZE_CONFIRMING, "host2", 2)
     world.answer()
     assert world.state == (states.ACTIVE, None, "host2", 2)
@@ -125,9 +125,9 @@ def test_resize_and_confirm(world: Moving) -> None:
 def test_resize_and_revert(world: Moving) -> None:
     world.resized()
     world.act("revertResize")
-    assert (world.order.method, world.order.host, world.order.generation) == ("revert_resize", "host2", 2)
+    assert (world.command.method, world.command.host, world.command.generation) == ("revert_resize", "host2", 2)
     world.answer()
-    assert (world.order.method, world.order.host, world.order.generation) == ("finish_revert_resize", "host1", 1)
+    assert (world.command.method, world.command.host, world.command.generation) == ("finish_revert_resize", "host1", 1)
     assert world.state == (states.RESIZED, states.RESIZE_REVERTING, "host1", 1)
     assert world.used() == {"host1": 1, "host2": 0}
     assert world.cores() == 2
@@ -145,7 +145,7 @@ def test_generations_are_never_reused(world: Moving) -> None:
     world.answer(RUNNING)
     world.act("resize", flavor_id="2")
     world.left()
-    assert world.order.generation == 3
+    assert world.command.generation == 3
 
 
 def test_a_stopped_server_stays_stopped(world: Moving) -> None:
@@ -153,7 +153,7 @@ def test_a_stopped_server_stays_stopped(world: Moving) -> None:
     world.answer(SHUTDOWN)
     world.act("migrate")
     world.left()
-    assert world.order.payload["running"] is False
+    assert world.command.payload["running"] is False
     world.answer(SHUTDOWN)
     world.act("confirmResize")
     world.answer()
@@ -173,10 +173,10 @@ def test_a_destination_that_fails_is_dropped_and_the_source_goes_on(world: Movin
     world.act("resize", flavor_id="2")
     world.left()
     world.answer(error="disk full")
-    assert (world.order.method, world.order.host) == ("drop_resize", "host2")
+    assert (world.command.method, world.command.host) == ("drop_resize", "host2")
     assert world.state == (states.ACTIVE, states.RESIZE_REVERTING, "host1", 1)
     world.answer()
-    assert (world.order.method, world.order.host) == ("finish_revert_resize", "host1")
+    assert (world.command.method, world.command.host) == ("finish_revert_resize", "host1")
     world.answer(RUNNING)
     assert world.state == (states.ACTIVE, None, "host1", 1)
     assert (world.cores(), world.statuses(), world.open_actions()) == (1, ["error"], [])
@@ -187,11 +187,11 @@ def test_a_destination_that_fails_is_dropped_and_the_source_goes_on(world: Movin
 def test_domain_report_from_before_the_undo_is_ignored(world: Moving, seen_at: str, power_state: int) -> None:
     """The source looked at its guest and then restarted it. Its report about the look arrives only after that."""
     world.act("resize", flavor_id="2")
-    leaving = world.order
+    leaving = world.command
     world.left()
     world.answer(None, "no disk")
     world.answer()
-    returning = world.order
+    returning = world.command
     assert (returning.method, returning.action_id) == ("finish_revert_resize", leaving.action_id)
     world.answer(RUNNING)
     position = leaving.sequence if seen_at == "leave" else returning.sequence
@@ -212,7 +212,7 @@ def test_resize_that_completed_late_is_kept(world: Moving) -> None:
     world.left()
     world.let_time_pass(world.conf.conductor.migration_deadline + 1)
     world.reconciler.sweep()
-    assert (world.order.method, world.order.host) == ("drop_resize", "host2")
+    assert (world.command.method, world.command.host) == ("drop_resize", "host2")
     world.answer(RUNNING, answer={"done": True})
     assert world.state == (states.RESIZED, None, "host2", 2)
     assert (world.row.flavorid, world.statuses(), world.open_actions()) == ("2", ["finished"], [])
@@ -222,7 +222,7 @@ def test_resize_that_completed_late_is_kept(world: Moving) -> None:
 def test_failed_source_ends_the_resize(world: Moving) -> None:
     world.act("resize", flavor_id="2")
     world.answer(error="the domain does not stop")
-    assert (world.order.method, world.order.host) == ("finish_revert_resize", "host1")
+    assert (world.command.method, world.command.host) == ("finish_revert_resize", "host1")
     world.answer(RUNNING)
     assert world.state == (states.ACTIVE, None, "host1", 1)
     assert world.used() == {"host1": 1, "host2": 0}
@@ -232,7 +232,7 @@ def test_absent_destination_gets_no_command(world: Moving) -> None:
     world.act("resize", flavor_id="2")
     world.silence("host2")
     world.left()
-    assert (world.order.method, world.order.host) == ("finish_revert_resize", "host1")
+    assert (world.command.method, world.command.host) == ("finish_revert_resize", "host1")
     world.answer(RUNNING)
     assert world.state == (states.ACTIVE, None, "host1", 1)
     assert world.used() == {"host1": 1, "host2": 0}
@@ -247,12 +247,12 @@ def test_source_waits_for_a_silent_destination(world: Moving) -> None:
     world.let_time_pass(10 * world.conf.conductor.action_deadline)
     world.reconciler.sweep()
     assert world.open_actions() == [("resize", "drop")]
-    assert world.order.method == "finish_resize"
+    assert world.command.method == "finish_resize"
     assert world.state == (states.ACTIVE, states.RESIZE_REVERTING, "host1", 1)
     world.db.write(actions.make_due, "host2")
     world.speaks("host2")
     world.reconciler.sweep()
-    assert (world.order.method, world.order.host) == ("drop_resize", "host2")
+    assert (world.command.method, world.command.host) == ("drop_resize", "host2")
 
 
 def test_forced_down_destination_needs_no_confirmation(world: Moving) -> None:
@@ -261,7 +261,7 @@ def test_forced_down_destination_needs_no_confirmation(world: Moving) -> None:
     force_down(world, "host2")
     world.reconciler.sweep()
     world.reconciler.sweep()
-    assert (world.order.method, world.order.host) == ("finish_revert_resize", "host1")
+    assert (world.command.method, world.command.host) == ("finish_revert_resize", "host1")
     world.answer(RUNNING)
     assert world.state == (states.ACTIVE, None, "host1", 1)
     assert world.used() == {"host1": 1, "host2": 0}
@@ -270,9 +270,9 @@ def test_forced_down_destination_needs_no_confirmation(world: Moving) -> None:
 def test_late_reports_of_earlier_steps_change_nothing(world: Moving) -> None:
     """The two steps of the source belong to the same action."""
     world.act("resize", flavor_id="2")
-    leave = world.order
+    leave = world.command
     world.answer(error="the domain does not stop")
-    assert world.order.sequence > leave.sequence
+    assert world.command.sequence > leave.sequence
     world.reports.finish_action(world.context(), "host1", leave.action_id, SHUTDOWN, None, "", leave.sequence, DISKS)
     assert world.state == (states.ACTIVE, states.RESIZE_REVERTING, "host1", 1)
 
@@ -280,11 +280,11 @@ def test_late_reports_of_earlier_steps_change_nothing(world: Moving) -> None:
 def test_earlier_commands_are_not_current(world: Moving) -> None:
     world.act("resize", flavor_id="2")
     world.left()
-    order = world.order
-    assert world.reports.is_command_current(world.context(), "host2", order.action_id, order.sequence)
-    assert not world.reports.is_command_current(world.context(), "host1", order.action_id, order.sequence)
+    command = world.command
+    assert world.reports.is_command_current(world.context(), "host2", command.action_id, command.sequence)
+    assert not world.reports.is_command_current(world.context(), "host1", command.action_id, command.sequence)
     world.answer(error="disk full")
-    assert not world.reports.is_command_current(world.context(), "host2", order.action_id, order.sequence)
+    assert not world.reports.is_command_current(world.context(), "host2", command.action_id, command.sequence)
 
 
 @pytest.mark.parametrize("moment", ["leave", "arrive", "resized", "confirm", "revert"])
@@ -299,8 +299,8 @@ def test_delete_at_any_step_goes_to_both_hosts(world: Moving, moment: str) -> No
     world.act("delete")
     seen = set()
     for _ in range(2):
-        assert world.order.method == "terminate_instance"
-        seen.add((world.order.host, world.order.generation))
+        assert world.command.method == "terminate_instance"
+        seen.add((world.command.host, world.command.generation))
         world.answer()
     assert seen == {("host1", 1), ("host2", 2)}
     assert world.row.deleted
@@ -369,7 +369,7 @@ def test_resize_is_confirmed_automatically_in_time(world: Moving) -> None:
 
     world.db.write(wait)
     world.reconciler.sweep()
-    assert (world.order.method, world.order.host) == ("confirm_resize", "host1")
+    assert (world.command.method, world.command.host) == ("confirm_resize", "host1")
     world.answer()
     assert world.state == (states.ACTIVE, None, "host2", 2)
 
@@ -448,7 +448,7 @@ def test_a_server_whose_source_is_lost_can_be_evacuated(world: Moving, step: str
     assert (world.cores(), world.statuses()) == (1, ["error"])
     rebuilt(world)
     if stopped:
-        assert world.order.method == "stop_instance"
+        assert world.command.method == "stop_instance"
         world.answer(SHUTDOWN)
     assert world.state[:3] == (states.STOPPED if stopped else states.ACTIVE, None, "host2")
     assert (world.open_actions(), world.problems(), world.cores()) == ([], [], 1)
@@ -487,7 +487,7 @@ def test_a_resized_server_is_reverted_and_not_evacuated(world: Moving) -> None:
         world.act("evacuate")
     world.act("revertResize")
     world.swept()
-    assert world.order.method == "finish_revert_resize"
+    assert world.command.method == "finish_revert_resize"
     world.answer(RUNNING)
     assert world.state == (states.ACTIVE, None, "host1", 1)
     assert (world.open_actions(), world.problems()) == ([], [])
@@ -540,7 +540,7 @@ def test_delete_at_any_step_with_a_lost_host(world: Moving, moment: str, gone: s
     force_down(world, gone)
     world.act("delete")
     while world.open_actions() == [("delete", "perform")]:
-        assert (world.order.method, world.order.host != gone) == ("terminate_instance", True)
+        assert (world.command.method, world.command.host != gone) == ("terminate_instance", True)
         world.answer()
     assert world.row.deleted
     assert [host for host, number in world.used().items() if number] == [gone]
@@ -549,7 +549,7 @@ def test_delete_at_any_step_with_a_lost_host(world: Moving, moment: str, gone: s
     world.speaks(gone)
     world.let_time_pass(700)
     world.reconciler.sweep()
-    assert (world.order.method, world.order.host) == ("terminate_instance", gone)
+    assert (world.command.method, world.command.host) == ("terminate_instance", gone)
     world.answer()
     assert (world.open_actions(), world.used(), world.problems()) == ([], {"host1": 0, "host2": 0}, [])
 
@@ -567,10 +567,10 @@ def small(world: Moving) -> Moving:
 
 def arrived(world: Moving) -> None:
     world.act("resize", flavor_id="2")
-    assert (world.order.method, world.order.host, world.order.generation) == ("set_aside_instance", "host1", 1)
+    assert (world.command.method, world.command.host, world.command.generation) == ("set_aside_instance", "host1", 1)
     assert world.used() == {"host1": 3, "host2": 0}
     world.answer(answer=DISKS)
-    assert (world.order.method, world.order.host, world.order.generation) == ("finish_resize", "host1", 2)
+    assert (world.command.method, world.command.host, world.command.generation) == ("finish_resize", "host1", 2)
 
 
 def test_resize_may_stay_on_its_host(small: Moving) -> None:
@@ -583,7 +583,7 @@ def test_resize_may_stay_on_its_host(small: Moving) -> None:
         (found,) = small.reports.reconcile_domains(small.context(), "host1", [report], [])
         assert found.verdict == Verdict.KEEP
     small.act("confirmResize")
-    assert (small.order.method, small.order.host, small.order.generation) == ("confirm_resize", "host1", 1)
+    assert (small.command.method, small.command.host, small.command.generation) == ("confirm_resize", "host1", 1)
     small.answer()
     assert small.state == (states.ACTIVE, None, "host1", 2)
     assert small.used() == {"host1": 2, "host2": 0}
@@ -595,7 +595,7 @@ def test_host_that_has_just_reported_is_not_away(small: Moving) -> None:
     small.act("resize", flavor_id="2")
     small.silence("host1")
     small.answer(answer=DISKS)
-    assert (small.order.method, small.order.host, small.order.generation) == ("finish_resize", "host1", 2)
+    assert (small.command.method, small.command.host, small.command.generation) == ("finish_resize", "host1", 2)
     small.answer(RUNNING)
     assert small.state == (states.RESIZED, None, "host1", 2)
 
@@ -604,9 +604,9 @@ def test_resize_on_the_same_host_is_reverted(small: Moving) -> None:
     arrived(small)
     small.answer(RUNNING)
     small.act("revertResize")
-    assert (small.order.method, small.order.generation) == ("revert_resize", 2)
+    assert (small.command.method, small.command.generation) == ("revert_resize", 2)
     small.answer()
-    assert (small.order.method, small.order.generation) == ("finish_revert_resize", 1)
+    assert (small.command.method, small.command.generation) == ("finish_revert_resize", 1)
     assert small.used() == {"host1": 1, "host2": 0}
     small.answer(RUNNING)
     assert small.state == (states.ACTIVE, None, "host1", 1)
@@ -616,9 +616,9 @@ def test_resize_on_the_same_host_is_reverted(small: Moving) -> None:
 def test_failed_resize_on_the_same_host_is_undone(small: Moving) -> None:
     arrived(small)
     small.answer(error="disk full")
-    assert (small.order.method, small.order.generation) == ("drop_resize", 2)
+    assert (small.command.method, small.command.generation) == ("drop_resize", 2)
     small.answer(answer={"done": False})
-    assert (small.order.method, small.order.generation) == ("finish_revert_resize", 1)
+    assert (small.command.method, small.command.generation) == ("finish_revert_resize", 1)
     small.answer(RUNNING)
     assert small.state == (states.ACTIVE, None, "host1", 1)
     assert small.used() == {"host1": 1, "host2": 0}
@@ -636,8 +636,8 @@ def test_delete_during_a_resize_on_one_host_releases_both_allocations(small: Mov
     small.act("delete")
     generations = []
     for _ in range(2):
-        assert (small.order.method, small.order.host) == ("terminate_instance", "host1")
-        generations.append(small.order.generation)
+        assert (small.command.method, small.command.host) == ("terminate_instance", "host1")
+        generations.append(small.command.generation)
         small.answer()
     assert (sorted(generations), small.row.deleted, small.used()) == ([1, 2], True, {"host1": 0, "host2": 0})
     assert (small.open_actions(), small.problems(), small.cores()) == ([], [], 0)

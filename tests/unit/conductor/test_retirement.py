@@ -204,7 +204,7 @@ def test_a_server_that_was_resized_to_it_goes_back(world: Retiring) -> None:
     assert [each.outcome for each in world.retire("host2").servers] == ["revert its resize"]
     (server,) = world.retire("host2", with_instances=True).servers
     assert server.outcome.startswith("reverted")
-    assert (world.order.method, world.order.host) == ("finish_revert_resize", "host1")
+    assert (world.command.method, world.command.host) == ("finish_revert_resize", "host1")
     world.answer(RUNNING)
     assert world.state == (states.ACTIVE, None, "host1", 1)
     assert (world.cores(), world.statuses(), world.open_actions()) == (1, ["reverted"], [])
@@ -247,7 +247,7 @@ def test_retired_destination_ends_the_move(world: Retiring, moment: str) -> None
     world.delete_service("host2")
     if moment == "leave":
         world.left()
-    assert (world.order.method, world.order.host) == ("finish_revert_resize", "host1")
+    assert (world.command.method, world.command.host) == ("finish_revert_resize", "host1")
     world.answer(RUNNING)
     assert world.state == (states.ACTIVE, None, "host1", 1)
     assert (world.cores(), world.statuses(), world.open_actions()) == (1, ["error"], [])
@@ -264,7 +264,7 @@ def test_retired_source_ends_the_move(world: Retiring, moment: str) -> None:
     assert [each.uuid for each in world.retire("host1").servers] == [world.uuid]
     assert world.retire("host1", with_instances=True).done
     if moment == "arrive":
-        assert (world.order.method, world.order.host) == ("drop_resize", "host2")
+        assert (world.command.method, world.command.host) == ("drop_resize", "host2")
         world.answer()
     assert world.place == LOST
     assert (world.cores(), world.statuses(), world.open_actions()) == (1, ["error"], [])
@@ -288,7 +288,7 @@ def test_guest_that_had_left_the_retired_source_is_not_lost(world: Retiring) -> 
     world.act("resize", flavor_id="2")
     world.left()
     world.retire("host1", with_instances=True)
-    assert world.order.method == "drop_resize"
+    assert world.command.method == "drop_resize"
     world.answer(RUNNING, answer={"done": True})
     assert (world.state, world.row.fault) == ((states.RESIZED, None, "host2", 2), None)
     world.is_gone("host1")
@@ -314,7 +314,7 @@ def test_retired_host_ends_a_live_migration(world: Retiring, gone: str, step: st
     world.delete_service(gone)
     for _ in range(4):
         if world.open_actions():
-            world.answer(None if is_there else RUNNING, error if world.order.method == "live_migration" else None)
+            world.answer(None if is_there else RUNNING, error if world.command.method == "live_migration" else None)
     assert world.place == (LOST if is_there else (states.ACTIVE, None, "host1" if gone == "host2" else "host2"))
     assert (world.open_actions(), world.problems()) == ([], [])
 

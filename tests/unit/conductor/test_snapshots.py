@@ -46,8 +46,8 @@ class Snapshots(World):
         self.db.write(images.update, self.context(admin=True), image_id, changes)
         return path
 
-    def finish(self, ticket: objects.ActionCommand, error: str | None = None, power_state: int = 1) -> None:
-        self.reports.finish_action(self.context(), self.host, ticket.action_id, power_state, error, "")
+    def finish(self, command: objects.ActionCommand, error: str | None = None, power_state: int = 1) -> None:
+        self.reports.finish_action(self.context(), self.host, command.action_id, power_state, error, "")
 
     def image(self, image_id: str = IMAGE) -> objects.Image | None:
         return self.db.read(images.by_id, image_id)
@@ -78,19 +78,19 @@ def world(tmp_path: Path) -> Snapshots:
 
 
 def test_an_image_is_made(world: Snapshots) -> None:
-    ticket = world.snapshot()
-    assert (ticket.method, ticket.host) == ("snapshot_instance", world.host)
+    command = world.snapshot()
+    assert (command.method, command.host) == ("snapshot_instance", world.host)
     made = world.image()
     assert made is not None
     assert (made.status, made.properties) == ("queued", {"a": "b"})
     assert world.instance(world.uuid).task_state == states.IMAGE_SNAPSHOT_PENDING
     for task in (states.IMAGE_SNAPSHOT, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING):
-        assert world.reports.report_task(world.context(), world.host, ticket.action_id, task)
+        assert world.reports.report_task(world.context(), world.host, command.action_id, task)
         assert world.instance(world.uuid).task_state == task
-    assert world.reports.report_task(world.context(), world.host, ticket.action_id, states.IMAGE_SNAPSHOT)
+    assert world.reports.report_task(world.context(), world.host, command.action_id, states.IMAGE_SNAPSHOT)
     assert world.instance(world.uuid).task_state == states.IMAGE_UPLOADING, "it does not go back"
     world.upload()
-    world.finish(ticket)
+    world.finish(command)
     made = world.image()
     assert made is not None
     assert (made.status, made.size, made.checksum) == ("active", len(DATA), "c")
@@ -103,10 +103,10 @@ def test_an_image_is_made(world: Snapshots) -> None:
 
 
 def test_task_reports_of_other_hosts_are_ignored(world: Snapshots) -> None:
-    ticket = world.snapshot()
-    for host, action, task in (("other", ticket.action_id, states.IMAGE_UPLOADING), (world.host, 99, states.DELETING)):
+    command = world.snapshot()
+    for host, action, task in (("other", command.action_id, states.IMAGE_UPLOADING), (world.host, 99, states.DELETING)):
         assert not world.reports.report_task(world.context(), host, action, task)
-    assert world.reports.report_task(world.context(), world.host, ticket.action_id, states.DELETING)
+    assert world.reports.report_task(world.context(), world.host, command.action_id, states.DELETING)
     assert world.instance(world.uuid).task_state == states.IMAGE_SNAPSHOT_PENDING
 
 
@@ -118,15 +118,15 @@ def gone(world: Snapshots) -> None:
 
 @pytest.mark.parametrize("uploaded", [False, True])
 def test_a_failure_on_the_host_leaves_no_image(world: Snapshots, uploaded: bool) -> None:
-    ticket = world.snapshot()
+    command = world.snapshot()
     if uploaded:
         world.upload()
-    world.finish(ticket, "The disk is full.")
+    world.finish(command, "The disk is full.")
     gone(world)
     after = world.instance(world.uuid)
     assert (after.vm_state, after.task_state) == (states.ACTIVE, None)
     assert world.result() == [("compute_snapshot_instance", "Error")]
-    assert not world.reports.report_task(world.context(), world.host, ticket.action_id, states.IMAGE_UPLOADING)
+    assert not world.reports.report_task(world.context(), world.host, command.action_id, states.IMAGE_UPLOADING)
 
 
 def test_image_past_its_deadline_is_discarded(world: Snapshots) -> None:
@@ -143,7 +143,7 @@ def test_image_past_its_deadline_is_discarded(world: Snapshots) -> None:
 
 @pytest.mark.parametrize("uploaded", [False, True])
 def test_a_delete_meanwhile_takes_the_image_away(world: Snapshots, uploaded: bool) -> None:
-    ticket = world.snapshot()
+    command = world.snapshot()
     if uploaded:
         world.upload()
     delete = world.lifecycle.accept_action(world.context(), world.uuid, "delete", {})
@@ -151,7 +151,7 @@ def test_a_delete_meanwhile_takes_the_image_away(world: Snapshots, uploaded: boo
     assert world.files() == []
     assert world.open_actions() == [("delete", "perform")]
     assert world.instance(world.uuid).task_state == states.DELETING
-    world.finish(ticket)
+    world.finish(command)
     world.finish(delete)
     assert world.instance(world.uuid).deleted
     gone(world)
@@ -173,25 +173,25 @@ def link(path: Path) -> None:
     ],
 )
 def test_invalid_uploaded_file_is_no_image(world: Snapshots, spoil: Callable[[Path], Any]) -> None:
-    ticket = world.snapshot()
+    command = world.snapshot()
     spoil(world.upload())
-    world.finish(ticket)
+    world.finish(command)
     assert world.image() is None
     assert not Path(world.store, IMAGE).exists()
     assert world.open_actions() == []
 
 
 def test_an_image_that_its_owner_deletes_meanwhile_stays_deleted(world: Snapshots) -> None:
-    ticket = world.snapshot()
+    command = world.snapshot()
     world.upload()
     world.db.write(images.delete, world.context(), IMAGE)
-    world.finish(ticket)
+    world.finish(command)
     gone(world)
     assert world.instance(world.uuid).vm_state == states.ACTIVE
 
 
 def test_an_image_that_goes_while_it_is_published_leaves_no_file(world: Snapshots) -> None:
-    ticket = world.snapshot()
+    command = world.snapshot()
     world.upload()
     publish = world.engine.images.publish
 
@@ -213,15 +213,15 @@ def test_an_image_that_goes_while_it_is_published_leaves_no_file(world: Snapshot
             path.write_bytes(data)
 
     world.engine.images.discard = late  # type: ignore[method-assign]
-    world.finish(ticket)
+    world.finish(command)
     assert world.files() == ["other"]
 
 
 def test_unavailable_image_service_is_called_again(world: Snapshots) -> None:
-    ticket = world.snapshot()
+    command = world.snapshot()
     world.upload()
     publish, world.engine.images.publish = world.engine.images.publish, _away  # type: ignore[method-assign]
-    world.finish(ticket)
+    world.finish(command)
     assert world.open_actions() == [("createImage", "publish")]
     assert world.instance(world.uuid).task_state is not None
     world.engine.images.publish = publish  # type: ignore[method-assign]
@@ -239,17 +239,17 @@ def _away(call: Any) -> None:
 
 def test_action_shows_why_an_image_could_not_be_published(world: Snapshots) -> None:
     """The host's own part has succeeded. A later failure still has its cause."""
-    ticket = world.snapshot()
+    command = world.snapshot()
     world.upload().unlink()
-    world.finish(ticket)
+    world.finish(command)
     assert world.result() == [("compute_snapshot_instance", "Success"), ("conductor_publish", "Error")]
 
 
 def test_action_shows_what_superseded_a_shelve_during_publication(world: Snapshots) -> None:
-    ticket = world.snapshot("shelve")
+    command = world.snapshot("shelve")
     world.upload()
     world.engine.images.publish = _away  # type: ignore[method-assign]
-    world.finish(ticket, power_state=4)
+    world.finish(command, power_state=4)
     assert world.open_actions() == [("shelve", "publish")]
     world.lifecycle.accept_action(world.context(), world.uuid, "delete", {})
     assert world.result("shelve") == [("compute_shelve_instance", "Success"), ("conductor_publish", "Error")]
@@ -258,10 +258,10 @@ def test_action_shows_what_superseded_a_shelve_during_publication(world: Snapsho
 
 
 def test_failed_discard_is_repeated_and_delays_nothing(world: Snapshots) -> None:
-    ticket = world.snapshot()
+    command = world.snapshot()
     world.upload()
     discard, world.engine.images.discard = world.engine.images.discard, _away  # type: ignore[method-assign]
-    world.finish(ticket, "It broke.")
+    world.finish(command, "It broke.")
     assert world.open_actions() == [("createImage", "discard")]
     stop = world.lifecycle.accept_action(world.context(), world.uuid, "stop", {})
     assert sorted(world.open_actions()) == [("createImage", "discard"), ("stop", "perform")]
@@ -302,12 +302,12 @@ def test_a_registered_image_has_no_row(world: Snapshots) -> None:
 
 
 def test_repeated_command_has_the_same_image(world: Snapshots) -> None:
-    ticket = world.snapshot()
+    command = world.snapshot()
     world.let_time_pass(60)
     world.reconciler.sweep()
-    assert world.compute.tickets[-1].payload["image"] == ticket.payload["image"]
-    assert world.db.write(lock_action, ticket.action_id) is not None
-    assert operations.get(ticket.action, ticket.payload) is operations.CREATE_IMAGE
+    assert world.compute.commands[-1].payload["image"] == command.payload["image"]
+    assert world.db.write(lock_action, command.action_id) is not None
+    assert operations.get(command.action, command.payload) is operations.CREATE_IMAGE
 
 
 def backup(world: Snapshots, number: int, rotation: int, backup_type: str = "daily") -> str:
@@ -315,12 +315,12 @@ def backup(world: Snapshots, number: int, rotation: int, backup_type: str = "dai
     image_id = f"99999999-9999-4999-8999-99999999990{number}"
     properties = {"image_type": "backup", "backup_type": backup_type, "instance_uuid": world.uuid}
     image = objects.Image(id=image_id, name="b", status="queued", owner="p1", properties=properties)
-    ticket = world.snapshot(
+    command = world.snapshot(
         "createBackup", image=msgspec.to_builtins(image), backup_type=backup_type, rotation=rotation
     )
-    assert (ticket.method, world.instance(world.uuid).task_state) == ("backup_instance", states.IMAGE_BACKUP)
+    assert (command.method, world.instance(world.uuid).task_state) == ("backup_instance", states.IMAGE_BACKUP)
     world.upload(image_id)
-    world.finish(ticket)
+    world.finish(command)
     assert world.open_actions() == []
     return image_id
 
@@ -336,15 +336,15 @@ def test_new_backup_deletes_the_oldest(world: Snapshots) -> None:
 
 def test_failed_backup_deletes_no_other_backup(world: Snapshots) -> None:
     first = backup(world, 1, 1)
-    ticket = world.snapshot("createBackup", backup_type="daily", rotation=1)
-    world.finish(ticket, "It broke.")
+    command = world.snapshot("createBackup", backup_type="daily", rotation=1)
+    world.finish(command, "It broke.")
     assert world.files() == [first]
     assert world.image() is None
 
 
 def test_rotation_goes_on_beside_the_next_operation(world: Snapshots) -> None:
     first = backup(world, 1, 1)
-    ticket = world.snapshot(
+    command = world.snapshot(
         "createBackup",
         image=msgspec.to_builtins(objects.Image(id=IMAGE, name="b", owner="p1", status="queued")),
         backup_type="daily",
@@ -352,7 +352,7 @@ def test_rotation_goes_on_beside_the_next_operation(world: Snapshots) -> None:
     )
     world.upload()
     rotate, world.engine.images.rotate = world.engine.images.rotate, _away  # type: ignore[method-assign]
-    world.finish(ticket)
+    world.finish(command)
     stop = world.lifecycle.accept_action(world.context(), world.uuid, "stop", {})
     world.finish(stop, power_state=4)
     assert world.open_actions() == [("createBackup", "rotate")]
@@ -370,10 +370,10 @@ def test_rotation_goes_on_beside_the_next_operation(world: Snapshots) -> None:
 def shelved(world: Snapshots) -> Snapshots:
     """Return a server that is shelved and not offloaded."""
     world.conf.set_override("shelved_offload_time", 3600)
-    ticket = world.snapshot("shelve")
-    assert (ticket.method, world.instance(world.uuid).task_state) == ("shelve_instance", states.SHELVING)
+    command = world.snapshot("shelve")
+    assert (command.method, world.instance(world.uuid).task_state) == ("shelve_instance", states.SHELVING)
     world.upload()
-    world.finish(ticket, power_state=4)
+    world.finish(command, power_state=4)
     after = world.instance(world.uuid)
     assert (after.vm_state, after.task_state, after.host) == (states.SHELVED, None, world.host)
     assert world.files() == [IMAGE]
@@ -383,9 +383,9 @@ def shelved(world: Snapshots) -> Snapshots:
 @pytest.fixture
 def offloaded(shelved: Snapshots) -> Snapshots:
     vifs = shelved.instance(shelved.uuid).vifs
-    ticket = shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "shelveOffload", {})
+    command = shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "shelveOffload", {})
     assert shelved.instance(shelved.uuid).task_state == states.SHELVING_OFFLOADING
-    shelved.finish(ticket, power_state=None)
+    shelved.finish(command, power_state=None)
     after = shelved.instance(shelved.uuid)
     assert (after.vm_state, after.task_state, after.host) == (states.SHELVED_OFFLOADED, None, None)
     assert (after.vifs, after.power_state) == (vifs, 0)
@@ -403,9 +403,9 @@ def test_shelved_server_is_offloaded_automatically(shelved: Snapshots) -> None:
     shelved.conf.set_override("shelved_offload_time", 0)
     shelved.reconciler.sweep()
     assert shelved.open_actions() == [("shelveOffload", "perform")]
-    ticket = shelved.compute.tickets[-1]
-    assert ticket.method == "shelve_offload_instance"
-    shelved.finish(ticket, "It broke.", power_state=4)
+    command = shelved.compute.commands[-1]
+    assert command.method == "shelve_offload_instance"
+    shelved.finish(command, "It broke.", power_state=4)
     after = shelved.instance(shelved.uuid)
     assert (after.vm_state, after.host) == (states.SHELVED, shelved.host)
     shelved.reconciler.sweep()
@@ -415,7 +415,7 @@ def test_shelved_server_is_offloaded_automatically(shelved: Snapshots) -> None:
 def test_offload_may_be_requested_although_it_is_automatic(shelved: Snapshots) -> None:
     shelved.conf.set_override("shelved_offload_time", 0)
     shelved.reconciler.sweep()
-    (begun,) = shelved.compute.tickets[-1:]
+    (begun,) = shelved.compute.commands[-1:]
     again = shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "shelveOffload", {})
     assert (again.action_id, shelved.open_actions()) == (begun.action_id, [("shelveOffload", "perform")])
     shelved.finish(begun, power_state=None)
@@ -427,10 +427,10 @@ def test_offload_may_be_requested_although_it_is_automatic(shelved: Snapshots) -
 
 
 def test_a_shelved_server_starts_where_it_is(shelved: Snapshots) -> None:
-    ticket = shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "unshelve", {})
-    assert (ticket.method, ticket.host) == ("unshelve_instance", shelved.host)
+    command = shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "unshelve", {})
+    assert (command.method, command.host) == ("unshelve_instance", shelved.host)
     assert shelved.instance(shelved.uuid).task_state == states.UNSHELVING
-    shelved.finish(ticket)
+    shelved.finish(command)
     after = shelved.instance(shelved.uuid)
     assert (after.vm_state, after.task_state) == (states.ACTIVE, None)
     gone(shelved)
@@ -510,14 +510,14 @@ def test_a_delete_takes_the_image_of_a_shelved_server_with_it(offloaded: Snapsho
 
 
 def test_delete_of_a_server_that_is_not_offloaded_deletes_its_image(shelved: Snapshots) -> None:
-    ticket = shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "delete", {})
-    shelved.finish(ticket, power_state=None)
+    command = shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "delete", {})
+    shelved.finish(command, power_state=None)
     assert shelved.instance(shelved.uuid).deleted
     gone(shelved)
 
 
 def test_a_shelve_that_fails_leaves_a_stopped_server(world: Snapshots) -> None:
-    ticket = world.snapshot("shelve")
-    world.finish(ticket, "The disk is full.", power_state=4)
+    command = world.snapshot("shelve")
+    world.finish(command, "The disk is full.", power_state=4)
     assert world.instance(world.uuid).vm_state == states.STOPPED
     gone(world)

@@ -27,8 +27,8 @@ def accept(world: World, uuid: str, kind: str, **payload: Any) -> objects.Action
     return world.lifecycle.accept_action(world.context(), uuid, kind, payload)
 
 
-def finish(world: World, ticket: objects.ActionCommand, power_state: int | None = 4, error: str | None = None) -> None:
-    world.reports.finish_action(world.context(), str(ticket.host), ticket.action_id, power_state, error, "")
+def finish(world: World, command: objects.ActionCommand, power_state: int | None = 4, error: str | None = None) -> None:
+    world.reports.finish_action(world.context(), str(command.host), command.action_id, power_state, error, "")
 
 
 def soft_deleted(world: World) -> tuple[str, str]:
@@ -53,10 +53,10 @@ def grow_older(world: World, seconds: int) -> None:
 
 def test_soft_deleted_server_is_off_and_releases_only_its_quota(world: World) -> None:
     uuid, host, _ = world.built()
-    ticket = accept(world, uuid, "delete", soft=True)
-    assert (ticket.method, world.instance(uuid).task_state) == ("soft_delete_instance", "soft-deleting")
+    command = accept(world, uuid, "delete", soft=True)
+    assert (command.method, world.instance(uuid).task_state) == ("soft_delete_instance", "soft-deleting")
     assert world.instances_used() == 1
-    finish(world, ticket)
+    finish(world, command)
     found = world.instance(uuid)
     assert (found.vm_state, found.task_state, found.host, len(found.vifs)) == ("soft-delete", None, host, 1)
     assert (world.instances_used(), world.used(), world.open_actions()) == (0, {"host1": 1, "host2": 0}, [])
@@ -77,8 +77,8 @@ def test_lists_show_soft_deleted_servers_only_on_request(world: World) -> None:
 def test_another_delete_changes_nothing(world: World) -> None:
     uuid, _ = soft_deleted(world)
     grow_older(world, 50)
-    ticket = accept(world, uuid, "delete", soft=True)
-    assert (ticket.host, world.instance(uuid).vm_state, world.instances_used()) == (None, "soft-delete", 0)
+    command = accept(world, uuid, "delete", soft=True)
+    assert (command.host, world.instance(uuid).vm_state, world.instances_used()) == (None, "soft-delete", 0)
     grow_older(world, 51)
     assert world.db.read(instances.to_reclaim, 100, 9) == [uuid]
 
@@ -90,11 +90,11 @@ def test_two_soft_deletes_at_once_are_one_action(world: World) -> None:
 
 def test_restore_takes_quota_and_starts_the_server(world: World) -> None:
     uuid, host = soft_deleted(world)
-    ticket = accept(world, uuid, "restore")
-    assert (ticket.method, ticket.host, world.instances_used()) == ("restore_instance", host, 1)
+    command = accept(world, uuid, "restore")
+    assert (command.method, command.host, world.instances_used()) == ("restore_instance", host, 1)
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("stopped", "restoring")
     assert listed(world) == [uuid]
-    finish(world, ticket, 1)
+    finish(world, command, 1)
     assert (world.instance(uuid).vm_state, world.open_actions()) == ("active", [])
     assert world.db.read(instances.to_reclaim, 0, 9) == []
     assert world.db.read(lambda uow: list(audit.quota_counters(uow))) == []
@@ -121,11 +121,11 @@ def test_old_soft_deleted_server_is_reclaimed(world: World) -> None:
     grow_older(world, 101)
     world.reconciler.sweep()
     assert world.open_actions() == [("delete", "perform")]
-    ticket = world.compute.tickets[-1]
-    assert (ticket.method, ticket.host) == ("terminate_instance", host)
+    command = world.compute.commands[-1]
+    assert (command.method, command.host) == ("terminate_instance", host)
     world.reconciler.sweep()
-    assert len(world.compute.tickets) == 1, "it is asked for once"
-    finish(world, ticket, None)
+    assert len(world.compute.commands) == 1, "it is asked for once"
+    finish(world, command, None)
     assert (world.instance(uuid).deleted, world.instances_used()) == (True, 0)
     assert (world.used(), world.count(models.Port)) == ({"host1": 0, "host2": 0}, 0)
     world.reconciler.sweep()

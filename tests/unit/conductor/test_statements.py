@@ -220,8 +220,8 @@ def test_statements_of_a_boot_and_a_delete(
         finish(conductor, cloud.builds.pop())
     assert conductor.instance_get(ME, uuid).vm_state == "active"
     with counting() as delete:
-        ticket = conductor.accept_action(make.context(), uuid, "delete", {})
-        conductor.finish_action(make.ADMIN, "h1", ticket.action_id, 0, None, "", ticket.sequence)
+        command = conductor.accept_action(make.context(), uuid, "delete", {})
+        conductor.finish_action(make.ADMIN, "h1", command.action_id, 0, None, "", command.sequence)
     assert [each.uuid for each in conductor.instance_list(ME, InstanceFilters(deleted=True), 9, None, [], [])] == [uuid]
     assert (boot.transactions, len(boot.statements)) == (3, BOOT), boot.statements
     assert (delete.transactions, len(delete.statements)) == (2, DELETE), delete.statements

@@ -41,21 +41,21 @@ def stopping(world: World) -> int:
     return world.lifecycle.accept_action(world.context(), uuid, "stop", {}).action_id
 
 
-def orders(world: World) -> list[int]:
-    return [sent.action_id for sent in world.compute.tickets]
+def commands(world: World) -> list[int]:
+    return [sent.action_id for sent in world.compute.commands]
 
 
 def test_absent_host_gets_no_command_until_its_next_heartbeat(world: World) -> None:
     uuid, host, _ = world.built()
     world.silence(host)
-    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
     for _ in range(20):
         world.let_time_pass(31)
         world.reconciler.sweep()
-    assert orders(world) == []
+    assert commands(world) == []
     world.is_heard(host)
     world.reconciler.sweep()
-    assert orders(world) == [ticket.action_id]
+    assert commands(world) == [command.action_id]
 
 
 def test_build_is_not_repeated_to_an_absent_host(world: World) -> None:
@@ -93,7 +93,7 @@ def test_hosts_that_do_not_answer_a_fence_delay_no_command(world: World, free: t
     world.let_time_pass(31)
     for _ in range(3):
         world.reconciler.sweep()
-    assert sent.wait(DEADLINE), f"the order of action {stop.action_id} waits for others' fences"
+    assert sent.wait(DEADLINE), f"the command of action {stop.action_id} waits for others' fences"
 
 
 def test_host_gets_one_fence_at_a_time(world: World, free: threading.Event) -> None:
@@ -129,7 +129,7 @@ def test_scheduler_that_does_not_answer_delays_no_command(world: World, free: th
     world.compute.run_command = lambda *_, **__: sent.set()  # type: ignore[method-assign]
     world.let_time_pass(31)
     world.reconciler.sweep()
-    assert sent.wait(DEADLINE), f"the order of action {stop} waits for the scheduler"
+    assert sent.wait(DEADLINE), f"the command of action {stop} waits for the scheduler"
 
 
 def test_corrupt_row_is_put_off_and_other_actions_are_repeated(world: World) -> None:
@@ -141,7 +141,7 @@ def test_corrupt_row_is_put_off_and_other_actions_are_repeated(world: World) -> 
         )
     )
     assert world.reconciler.sweep() == 1
-    assert orders(world) == [whole]
+    assert commands(world) == [whole]
     assert world.db.read(actions.due, world.conf) == [], "the broken one is not looked at all the time"
 
 
@@ -150,7 +150,7 @@ def test_sweep_takes_several_batches(world: World) -> None:
     expected = sorted(stopping(world) for _ in range(5))
     world.let_time_pass(31)
     assert world.reconciler.sweep() == 5
-    assert sorted(orders(world)) == expected
+    assert sorted(commands(world)) == expected
 
 
 def test_a_host_whose_hypervisor_does_not_answer_is_alive_and_not_up(world: World) -> None:
@@ -166,11 +166,11 @@ def test_a_host_whose_hypervisor_does_not_answer_is_alive_and_not_up(world: Worl
     assert (service.up, world.db.read(services.seconds_silent, service) < 5) == (False, True)
     world.let_time_pass(31)
     world.reconciler.sweep()
-    assert [order[0] for order in world.compute.builds] == [host]
+    assert [command[0] for command in world.compute.builds] == [host]
     world.report(uuid, host, request.generation, BuildOutcome.RESCHEDULED, "the hypervisor does not answer")
     world.scheduler.hosts = [host, "host2"]
     world.lifecycle.build_instances(world.context(), world.conductor.nudged)
-    assert [order[0] for order in world.compute.builds] == [host, "host2"]
+    assert [command[0] for command in world.compute.builds] == [host, "host2"]
 
     (stopped,) = world.create()
     world.is_heard(host)
@@ -187,10 +187,10 @@ def test_returning_host_makes_its_waiting_actions_due(world: World) -> None:
     action_id = world.lifecycle.accept_action(world.context(), uuid, "stop", {}).action_id
     world.let_time_pass(31)
     world.reconciler.sweep()
-    assert orders(world) == []
+    assert commands(world) == []
     world.db.write(hosts.report_state, world.conf, hung)
     world.reconciler.sweep()
-    assert orders(world) == []
+    assert commands(world) == []
     world.is_heard(host)
     world.reconciler.sweep()
-    assert orders(world) == [action_id]
+    assert commands(world) == [action_id]

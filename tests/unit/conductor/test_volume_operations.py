@@ -353,7 +353,7 @@ def test_failed_swap_is_rolled_back_or_found_to_be_done(world: Booted, done: boo
     copied(world, command)
     world.finish(command, "the pivot failed", sequence=command.sequence)
     assert world.status(new) == ("attaching", world.uuid), "its guest may have it"
-    undo = world.compute.tickets[-1]
+    undo = world.compute.commands[-1]
     assert (undo.method, world.instance(world.uuid).task_state) == ("rollback_swap_volume", states.COPYING_VOLUME)
     world.reports.finish_action(
         world.context(), world.host, undo.action_id, 1, None, "", undo.sequence, answer={"done": done}

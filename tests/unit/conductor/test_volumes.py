@@ -320,7 +320,7 @@ def test_silent_host_keeps_the_volume_until_it_has_detached_it(world: Volumes) -
     world.reconciler.sweep()
     assert world.status(volume_id) == ("attaching", world.uuid)
     assert world.open_actions() == [("attach_volume", "detach")]
-    undo = world.compute.tickets[-1]
+    undo = world.compute.commands[-1]
     assert undo.method == "rollback_attach_volume"
     world.finish(command, sequence=command.sequence)
     assert world.open_actions() == [("attach_volume", "detach")], "a late report of the attachment changes nothing"

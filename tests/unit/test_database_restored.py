@@ -104,7 +104,7 @@ def test_orders_and_reports_of_the_lost_time_change_nothing(plane: Restored) -> 
     assert (plane.row(uuid).vm_state, plane.power(uuid)) == (states.PAUSED, PowerState.PAUSED)
 
     waiting = plane.world.lifecycle.accept_action(plane.world.context(admin=True), other, "stop", {})
-    arguments = (waiting.action_id, int(PowerState.SHUTDOWN), None, "", waiting.position)
+    arguments = (waiting.action_id, int(PowerState.SHUTDOWN), None, "", waiting.sequence)
     plane.world.reports.finish_action(plane.world.context(), str(waiting.host), *arguments, request_id="req-lost")
     assert plane.world.open_actions() == [("stop", "perform")]
 

@@ -42,12 +42,12 @@ TRY_AGAIN = 10.0
 BEGIN_TIMEOUT = 180.0
 
 #: Seconds that a host's request waits while this row is leased, and between two looks.
-IN_TURN_SECONDS, IN_TURN_POLL_SECONDS = 3.0, 0.1
+LEASE_WAIT_SECONDS, LEASE_POLL_SECONDS = 3.0, 0.1
 
 _ATTACHED = "attached"
 
 #: Cinder's states of a volume that is being created.
-_COMING = ("creating", "downloading", "restoring-backup")
+_CREATING = ("creating", "downloading", "restoring-backup")
 
 
 class _Work(msgspec.Struct):
@@ -131,11 +131,11 @@ class CinderDriver:
         self, context: RequestContext, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]
     ) -> VolumeConnection:
         """Connect the volume to a host of the instance or its destination. A repeated request gets the same reply."""
-        deadline = time.monotonic() + IN_TURN_SECONDS
+        deadline = time.monotonic() + LEASE_WAIT_SECONDS
         while (work := self.db.write(self._take, device_uuid)) is None:
             if time.monotonic() >= deadline:
                 raise exceptions.VolumeNotReady(volume_id=device_uuid)
-            time.sleep(IN_TURN_POLL_SECONDS)
+            time.sleep(LEASE_POLL_SECONDS)
         return self._at(work, lambda: self._connect(work, host, instance_uuid, connector))
 
     def _connect(self, work: _Work, host: str, instance_uuid: str, connector: dict[str, Any]) -> VolumeConnection:
@@ -247,10 +247,10 @@ class CinderDriver:
             status = self._cinder().own_volume(work.volume_id).status
         except exceptions.VolumeNotFound as error:
             raise self._failed(work, "it was deleted") from error
-        if status in _COMING and not work.late:
+        if status in _CREATING and not work.late:
             raise exceptions.VolumeNotReady(volume_id=work.volume_id)
         if status != cinder.AVAILABLE:
-            late = f" after {self.conf.cinder.create_timeout} s" if status in _COMING else ""
+            late = f" after {self.conf.cinder.create_timeout} s" if status in _CREATING else ""
             raise self._failed(work, f"volume {work.volume_id} is {status}{late}")
         self.db.write(self._is_made, work.id, work.token)
 

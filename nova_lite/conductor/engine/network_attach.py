@@ -1,11 +1,9 @@
 """Attaches interfaces to running servers if another service has the ports.
 
-It makes the port before the request is accepted.
-
-The service is called between two transactions. The first one writes a row (`pending_attaches`). The second one accepts
-or refuses the action, and deletes the row. If the reply is lost or the conductor dies, the row expires. Then the
-reconciler deletes the port that may have been made for it. A conductor that stood still meanwhile may make the port
-even later. It finds its row gone, and writes it again.
+The service makes the port before the request is accepted. It is called between two transactions. The first one writes a
+row (`pending_attaches`). The second one accepts or refuses the action, and deletes the row. If the reply is lost or the
+conductor dies, the row expires. Then the reconciler deletes the port that may have been made for it. A conductor that
+stood still meanwhile may make the port even later. It finds its row gone, and writes it again.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def cinder() -> Iterator[fake.Cinder]:
 
 @pytest.fixture
 def world(tmp_path: Path, cinder: fake.Cinder, monkeypatch: pytest.MonkeyPatch) -> Cloud:
-    monkeypatch.setattr(driving, "IN_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(driving, "LEASE_WAIT_SECONDS", 0.0)
     return Cloud(tmp_path, cinder)
 
 

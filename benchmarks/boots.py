@@ -42,7 +42,7 @@ import requests
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
-#: Kinds of queues, by what ``[oslo_messaging_rabbit]`` says (docs/howto/install.md).
+#: Kinds of queues, by what ``[oslo_messaging_rabbit]`` says (docs/howto/message-broker.md).
 QUEUES = {
     "classic": "",
     "durable": "amqp_durable_queues = true\n",

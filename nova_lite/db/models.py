@@ -1,6 +1,6 @@
 """Tables. Times are naive UTC with microseconds, taken from the database's clock where leases depend on them.
 
-The invariants between rows are listed in docs/explanation/architecture.md and checked by ``nova-lite-manage audit``:
+The invariants between rows are listed in docs/reference/database.md and checked by ``nova-lite-manage audit``:
 used counters equal the sum of allocations; a task state implies an open action; quota counts equal the rows.
 """
 

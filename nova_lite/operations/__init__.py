@@ -6,7 +6,7 @@ definitions:
 
 - `nova_lite.conductor.engine` takes an action from step to step, in the database
 - `nova_lite.compute.executor` carries out the steps on hosts
-- the API makes routes and policy rules of them, and ``docs/operations.md``
+- the API makes routes and policy rules of them, and ``docs/reference/operations.md``
 - the fault matrix and the protocol's model in the tests
 
 What only one operation does is in ``conductor/operations`` and ``compute/operations``, in the file of its name.

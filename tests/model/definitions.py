@@ -118,7 +118,7 @@ MODEL: dict[str, tuple[ModelStep, ...]] = {
     ),
 }
 
-#: docs/explanation/delivery-guarantees.md, "What it does not cover".
+#: docs/contributing/protocol-model.md, "What it does not cover".
 NOT_MODELLED = ("shelve", "shelveOffload", "attach_volume", "swap_volume", "attach_interface", "detach_interface")
 
 

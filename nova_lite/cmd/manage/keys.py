@@ -25,9 +25,7 @@ OVERLAP = 3600
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun(
-        "keys", "Create, trust, rotate, and revoke the keys of daemons (docs/explanation/security-model.md)."
-    )
+    noun = commands.noun("keys", "Create, trust, rotate, and revoke the keys of daemons (docs/howto/manage-keys.md).")
     create = commands.verb(noun, "create", "Create a daemon's key and trust it.", create_key)
     _daemon(create)
     _owner(create)

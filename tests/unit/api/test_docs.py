@@ -1,4 +1,4 @@
-"""The API's documents describe exactly what is served."""
+"""The documents of the API say what is served, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.api.conftest import ROOT
 
 
 def test_reference_page_is_up_to_date() -> None:
-    """The command ``tools/pages`` regenerates the page."""
+    """If not, run ``tools/pages``."""
     assert (ROOT / "docs/reference/api.md").read_text() == reference.markdown()
 
 
@@ -28,7 +28,7 @@ def test_documented_maximum_version_is_the_announced_one() -> None:
 
 
 def test_operations_page_is_up_to_date() -> None:
-    """The command ``tools/pages`` regenerates the page."""
+    """If not, run ``tools/pages``."""
     head, mark, made = (ROOT / "docs/reference/operations.md").read_text().partition(operations_page.MARK)
     assert mark + made == operations_page.page()
     assert head.strip()

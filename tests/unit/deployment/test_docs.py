@@ -85,3 +85,12 @@ def test_walks_name_functions_of_the_files_that_they_name() -> None:
     named = re.findall(r"`(nova_lite/[a-z_/]+\.py)` `([A-Za-z_.]+)`", page)
     assert len(named) > 40
     assert [(path, name) for path, name in named if name not in _definitions(TOP / path)] == []
+
+
+def test_code_names_pages_that_exist() -> None:
+    suffixes = (".py", ".sh", ".service", ".cfg", ".toml", ".yml")
+    folders = ("nova_lite", "tests", "etc", "devstack", "benchmarks", "tools")
+    files = [path for folder in folders for path in (TOP / folder).rglob("*") if path.suffix in suffixes]
+    named = {page for path in files for page in re.findall(r"docs/[a-z0-9/-]+\.md", path.read_text())}
+    assert len(named) > 10
+    assert {page for page in named if not (TOP / page).exists()} == set()

@@ -344,8 +344,9 @@ def sentences(text: str, end: re.Pattern[str] = _PART_END) -> list[str]:
 
 def _sentences(path: Path, line: int, text: str, end: re.Pattern[str] = _PART_END) -> Iterator[Finding]:
     for sentence in sentences(text, end):
-        if len(sentence.split()) > MOST_WORDS:
-            yield Finding(path, line, "sentence", f"{len(sentence.split())} words: {sentence[:70]}")
+        words = len(re.sub(r"``[^`]*``|`[^`]*`", "x", sentence).split())
+        if words > MOST_WORDS:
+            yield Finding(path, line, "sentence", f"{words} words: {sentence[:70]}")
 
 
 def _words(path: Path, line: int, text: str) -> Iterator[Finding]:

@@ -29,6 +29,22 @@ libraries.
 A daemon reads `/etc/nova-lite/nova-lite.conf` and its own file, for example `conductor.conf`. Later files win. A daemon
 ends with one line and exit status 1 if an option is unknown to its type. `nova-lite-manage config check` checks the
 files without a start. Restart a daemon after a change.
+
+## Options that most clouds set
+
+| Purpose | Options |
+|---|---|
+| broker, database, keys | `[DEFAULT] transport_url`, `[database] connection`, `[rpc] keys_directory` |
+| name and address of a host | `[DEFAULT] host`, `[DEFAULT] my_ip`, `[libvirt] live_migration_inbound_addr` |
+| APIs and users | `[api] enabled_apis`, `[api] listen`, `[api] workers`, `[api] auth_strategy` |
+| backends | `[image] backend`, `[volume] backend`, `[network] backend` |
+| room on hosts | `[DEFAULT] cpu_allocation_ratio`, `[DEFAULT] reserved_host_memory_mb`, `[compute] cpu_dedicated_set` |
+| consoles | `[vnc] server_listen`, `[vnc] novncproxy_base_url` |
+| networks over hosts | `[vxlan] local_ip`, `[network] metadata_service` |
+| placement | `[scheduler] enabled_filters`, `[scheduler] weight_classes` |
+
+Leave leases, deadlines, and intervals as they are, unless a page of this documentation says otherwise. Shorter ones
+mean earlier recovery, and more messages and statements while nothing is wrong.
 """
 _COMMANDS = """# Commands
 

@@ -76,7 +76,7 @@ def test_a_daemon_that_lives_while_its_host_is_forced_down_enters_anew(tidy: Clo
     server_id, lost, other = placed(tidy)
     assert tidy.force_down(lost).status_code == 200
     tidy.fenced.add(lost)
-    wait_for("the daemon has noticed", lambda: "stops serving and starts again" in tidy.log(lost, 1000))
+    wait_for("the daemon has noticed", lambda: "stops serving and restarts" in tidy.log(lost, 1000))
     assert tidy.evacuate(server_id, "2.29", host=other, force=True).status_code == 200
     assert tidy.wait_active([server_id])[server_id]["OS-EXT-SRV-ATTR:host"] == other
     assert tidy.force_down(lost, False).status_code == 200

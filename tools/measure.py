@@ -27,7 +27,7 @@ PACKAGE = TOP / "nova_lite"
 
 
 class Row(NamedTuple):
-    """One line of the table. ``measure`` returns the value now."""
+    """A line of the table. ``measure`` returns the value now."""
 
     name: str
     before: str

@@ -23,7 +23,7 @@ _OURS = str(TOP / "nova_lite") + "/"
 
 
 class Call(NamedTuple):
-    """One call of a function: its file below the checkout, its qualified name, line, depth, daemon, and thread."""
+    """A call of a function: its file below the checkout, its qualified name, line, depth, daemon, and thread."""
 
     path: str
     name: str

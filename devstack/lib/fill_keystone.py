@@ -46,7 +46,7 @@ class Keystone:
             self._identity.assign_project_role_to_user(project, user, self._roles[role])
 
     def service(self, name: str, type_: str, url: str) -> None:
-        """Create the service and its public endpoint, the only one that clients use."""
+        """Create the service and its public endpoint, which all clients use."""
         service = next(iter(self._identity.services(type=type_)), None)
         service = service or self._identity.create_service(name=name, type=type_)
         endpoint = next(iter(self._identity.endpoints(service_id=service.id, interface="public")), None)

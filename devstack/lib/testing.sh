@@ -84,6 +84,7 @@ stage_lint() {
     ruff format --check . tools/trace || status=1
     mypy || status=1
     lint-imports || status=1
+    python tools/prose.py || status=1
     build_site || status=1
     shellcheck --shell=bash --severity=warning devstack/*.sh devstack/lib/*.sh devstack/guest/build.sh .ci/run || status=1
     return $status

@@ -102,9 +102,10 @@ OPTS = [
         "auth_strategy",
         default="standalone",
         help=(
-            "Pipeline of the paste file. standalone: tokens of the identity API. keystone: tokens checked by "
-            "Keystone ([keystone_authtoken]). http_basic: user name and password with each request. noauth2: "
-            "every token is believed; only on loopback addresses, for tests."
+            "Pipeline of the paste file. Use standalone for tokens of the identity API. Use keystone for "
+            "tokens that Keystone checks ([keystone_authtoken]). Use http_basic for user name and password "
+            "with each request. Use noauth2, which believes every token, only for tests on loopback "
+            "addresses."
         ),
     ),
     cfg.IntOpt(

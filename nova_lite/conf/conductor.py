@@ -43,9 +43,11 @@ OPTS = [
         "single_cpu",
         deprecated_name="one_cpu",
         default=True,
-        help="Whether all threads of a conductor run on one CPU, the least busy one that it may use. Python runs one "
-        "thread at a time, and a switch to a thread on another CPU takes longer. The conductor chooses another CPU "
-        "when its own gets too busy.",
+        help=(
+            "Run all threads of a conductor on one CPU, the least busy of its allowed CPUs. Python runs one "
+            "thread at a time, and a switch to a thread on another CPU takes longer. The conductor chooses "
+            "another CPU when its own gets too busy."
+        ),
     ),
     cfg.IntOpt(
         "max_attempts", default=3, min=1, help="Number of hosts that are tried for one build before it ends in ERROR."
@@ -88,7 +90,7 @@ OPTS = [
         default=600,
         min=10,
         help=(
-            "Seconds without a progress report after which the source is told to end a live migration. Its "
+            "Seconds without a progress report after which the conductor ends a live migration. The source's "
             "own limit is [libvirt] live_migration_completion_timeout."
         ),
     ),

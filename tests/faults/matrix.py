@@ -6,8 +6,8 @@ with fake hypervisors. It restarts killed daemons as systemd would. It passes if
 - the fault did happen;
 - each accepted request ends as requested without help: ACTIVE, SHUTOFF, or gone; past its deadline, as
   failed, with its cause;
-- at no time is an instance on two hosts, more used on a host than it has, or a task state without an open action
-  (sampled every 100 ms), and the rows agree (sampled every second);
+- at no time is an instance on two hosts. At no time is more used on a host than it has, or a task state without an
+  open action (sampled every 100 ms). The rows agree (sampled every second);
 - in the end, before anything is deleted, no action is open. The hypervisors hold exactly the guests of the rows.
   Power states agree with the API and the vm states. Claims and addresses are the servers'. The audit finds
   nothing. Every image is active, and the store has exactly their files;

@@ -78,7 +78,7 @@ def post(running: cloud.Cloud, name: str) -> str:
 
 
 def one_request(count: int) -> Callable[[Site, str], list[str]]:
-    """The fault comes while the servers of one accepted request are being built."""
+    """Inject the fault while the servers of one accepted request are being built."""
 
     def load(site: Site, victim: str) -> list[str]:
         site.take(15.0)

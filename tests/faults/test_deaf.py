@@ -43,7 +43,7 @@ class Site:
             connection.default_channel.queue_unbind(queue, "nova_lite", queue)
 
     def hold(self, queue: str) -> None:
-        """The connection over which the queue is consumed gets nothing through any more, in either direction."""
+        """Stop all traffic of the connection that consumes the queue, in both directions."""
         vhost = ("-p", self.cloud.vhost)
         connections = dict(self.ctl("list_channels", *vhost, "pid", "connection"))
         # The broker lists all connections. A closing one has no port any more.

@@ -78,7 +78,7 @@ def sqlite_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cloud.Clo
 
 @pytest.fixture
 def tidy(sqlite_cloud: cloud.Cloud) -> Iterator[cloud.Cloud]:
-    """The module's cloud, without servers before and after, and with its invariants checked."""
+    """Provide the module's cloud without servers, and check its invariants afterwards."""
     yield sqlite_cloud
     sqlite_cloud.delete_all()
     assert sqlite_cloud.domains() == {}

@@ -41,7 +41,7 @@ class Images(Cloud):
         return ["conductor", "api"]
 
     def upload(self, token: str, data: bytes = DATA, **values: str) -> str:
-        """A private image of the token's project; returns its id."""
+        """Create a private image of the token's project and return its id."""
         headers = {"X-Auth-Token": token}
         body = {"name": "mine", "disk_format": "raw", "container_format": "bare", "visibility": "private", **values}
         made = requests.post(f"{self.image_url}/v2/images", json=body, headers=headers, timeout=60)

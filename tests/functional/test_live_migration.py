@@ -54,7 +54,7 @@ def in_progress(running: Cloud, server_id: str) -> list[dict[str, Any]]:
 
 
 def going_on(running: Cloud, server_id: str) -> dict[str, Any]:
-    """The migration, as soon as some of the memory has been moved."""
+    """Return the migration as soon as some of the memory has been moved."""
 
     def found() -> dict[str, Any] | None:
         return next((each for each in in_progress(running, server_id) if each["memory_processed_bytes"]), None)

@@ -38,7 +38,7 @@ AT_ONCE = 8
 
 @pytest.fixture(scope="session")
 def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The code of `BASE`, with the metadata by which its plugins are found."""
+    """Provide the code of `BASE`, with the metadata by which its plugins are found."""
     tree = tmp_path_factory.mktemp("old")
     archive = subprocess.run(["git", "-C", ROOT, "archive", BASE], capture_output=True, timeout=60)
     assert archive.returncode == 0, f"this checkout has no commit {BASE}: {archive.stderr.decode()}"

@@ -55,7 +55,7 @@ class Client:
 
 
 def _forget_clients() -> None:
-    """The command keeps its connections for as long as its process lives: those of whoever ran it before."""
+    """Reset the command's connections: its process keeps those of the previous user."""
     for kind in ClientManager.__mro__:
         for each in vars(kind).values():
             if isinstance(each, ClientCache):

@@ -13,7 +13,7 @@ from tests.functional import cloud
 
 @pytest.fixture
 def without_sql(tmp_path: Path) -> Iterator[cloud.Cloud]:
-    """A cloud in which importing SQLAlchemy or alembic kills every daemon but the conductor."""
+    """Provide a cloud in which importing SQLAlchemy or alembic kills every daemon but the conductor."""
     for name in ("sqlalchemy", "alembic"):
         package = tmp_path / "no-sql" / name
         package.mkdir(parents=True)

@@ -42,7 +42,7 @@ def report_of(host: str, **more: Any) -> HostReport:
 
 
 def failure_of(answer: dict[str, Any]) -> str:
-    """The class of the error that an answer tells."""
+    """Return the class of the error in a reply."""
     failure = answer["failure"] or (answer["result"] or {}).get("failure")
     assert failure is not None, answer
     return str(json.loads(failure)["class"])

@@ -63,7 +63,7 @@ class Watch:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """A directory of the host's, with a file that images name, and a FIFO that hangs whoever opens it."""
+    """Provide a directory of the host with a file that images name, and a FIFO that hangs whoever opens it."""
     path = tmp_path / "host"
     path.mkdir()
     (path / "secret").write_bytes(SECRET)
@@ -177,7 +177,7 @@ def test_a_host_opens_none_as_what_it_says(
 
 
 def _use(disks: DiskMaker, image: Image, instances: Path) -> None:
-    """A server of a small flavor: what is too big is refused, and what is made is small."""
+    """Create a server with a small flavor: larger images are refused."""
     spec = make_spec(instance=make_instance(flavor=make_flavor(root_gb=1)), image=image)
     directory = instances / "one"
     directory.mkdir()

@@ -289,7 +289,7 @@ class ControlPlane(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HOSTS), forced_down=st.booleans())
     def force_down(self, name: str, forced_down: bool) -> None:
-        """The operator ends what runs on the host first, and only then says so."""
+        """Stop everything on the host, then force it down, as an operator does."""
         if forced_down:
             self.post.alive.pop(name, None)
             self.forced.add(name)

@@ -36,7 +36,7 @@ class Restored(ControlPlane):
             source.backup(target)
 
     def made(self) -> str:
-        """An ACTIVE one."""
+        """Create an ACTIVE server."""
         first = len(self.post.sent)
         (uuid,) = self.world.create()
         self.world.lifecycle.build_instances(self.world.context(), [uuid])

@@ -301,7 +301,7 @@ def no_fault(story: Story) -> None:
 
 
 def guest(story: Story) -> None:
-    """The stop of 9 s: its guest runs all the time."""
+    """Record a stop of 9 s whose guest keeps running."""
     story.see(5, 15)
 
 

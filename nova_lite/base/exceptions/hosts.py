@@ -77,7 +77,7 @@ class ServiceHostsInstances(ServiceInUse):
 class ServiceHasCleanups(ServiceInUse):
     msg_fmt = (
         "Unable to delete compute service that has still to remove what was deleted on host %(host)s. Start it there, "
-        "or, if the host is gone for good: nova-lite-manage host retire %(host)s"
+        "or, if the host is permanently lost: nova-lite-manage host retire %(host)s"
     )
 
 

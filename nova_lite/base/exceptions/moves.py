@@ -70,7 +70,7 @@ class ServiceHasMigrations(ServiceInUse):
 
 class SourceRetired(Conflict):
     msg_fmt = (
-        "Instance %(instance_uuid)s cannot be reverted: host %(host)s, which has its former disk, is gone for good. "
+        "Instance %(instance_uuid)s cannot be reverted: host %(host)s, which has its former disk, is permanently lost. "
         "Confirm the resize."
     )
 

@@ -47,7 +47,7 @@ class StaleReport(NovaLiteException):
 class ActionOver(NovaLiteException):
     """An action that a later command replaced, or that was given up. The host stops and removes its work."""
 
-    msg_fmt = "The %(action)s of instance %(instance_id)s is over, something else was asked for meanwhile."
+    msg_fmt = "The %(action)s of instance %(instance_id)s is over, a later request took its place."
 
 
 class InstanceGone(NovaLiteException):

@@ -19,7 +19,7 @@ def register(commands: Commands) -> None:
     parser = commands.verb(
         noun,
         "check",
-        "Tell whether a user may do something, by the configured policy file. Exit with 1 if any rule denies it.",
+        "Check whether a user may do something, by the configured policy file. Exit with 1 if any rule denies it.",
         check,
     )
     which = parser.add_mutually_exclusive_group(required=True)

@@ -121,7 +121,7 @@ def rows_read(uow: UnitOfWork) -> int:
 
 
 def asked(uow: UnitOfWork, question: Callable[[UnitOfWork], object]) -> int:
-    """The rows that it reads."""
+    """Return the number of rows that it reads."""
     if is_postgresql(uow):  # a table of this size it would rather scan than look into an index for each row
         for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin"):
             uow.session.execute(sa.text(f"SET LOCAL enable_{way} = off"))

@@ -26,7 +26,7 @@ PACKAGE = Path(__file__).parents[2] / "plugin_package"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory that the package was installed into."""
+    """Return the directory that the package was installed into."""
     target = tmp_path_factory.mktemp("plugins")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     subprocess.run([*command, "--target", str(target), str(PACKAGE)], check=True)

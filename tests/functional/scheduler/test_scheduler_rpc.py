@@ -44,7 +44,7 @@ class Conductor:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Iterator[Path]:
-    """Configuration for a vhost that exists while the test runs."""
+    """Provide the configuration of a vhost that exists while the test runs."""
     vhost = f"nova-lite-test-{uuid.uuid4().hex[:12]}"
     rabbitmqctl("add_vhost", vhost)
     try:
@@ -73,7 +73,7 @@ def transport(config: Path) -> Iterator[Any]:
 
 @pytest.fixture(params=["threading", "eventlet"])
 def log(request: pytest.FixtureRequest, config: Path, tmp_path: Path) -> Iterator[Path]:
-    """A scheduler daemon that runs while the test does; its log."""
+    """Run a scheduler daemon during the test, and provide its log."""
     path = tmp_path / "scheduler.log"
     with path.open("wb") as stream:
         daemon = subprocess.Popen(

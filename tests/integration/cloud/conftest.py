@@ -217,8 +217,9 @@ def stacked() -> Iterator[StackedCloud]:
 
 @pytest.fixture
 def cloud(stacked: StackedCloud) -> Iterator[StackedCloud]:
-    """The cloud; the test's servers are deleted at its end, and then all has to be as it was before the first one: a
-    look at everything takes seconds."""
+    """Provide the cloud. Afterwards delete the test's servers and compare the traces with those before the first
+    test.
+    """
     if stacked.untouched is None:
         stacked.sweep()
         stacked.untouched = stacked.traces()

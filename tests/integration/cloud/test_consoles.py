@@ -85,7 +85,7 @@ def is_closed(page: Browser) -> bool:
 def opened_and_drawn(
     cloud: StackedCloud, guest: Any, page: Browser, drawn: Callable[[], Any]
 ) -> tuple[str, tuple[int, int, int, int]]:
-    """The URL, and what ``drawn`` finds. The browser may give up its WebSocket, too (see `Browser.open`)."""
+    """Return the URL, and what ``drawn`` finds. The browser may give up its WebSocket, too (see `Browser.open`)."""
     for _ in range(5):
         url = cloud.cli("console", "url", "show", "--novnc", guest.name)["url"]
         page.open(url, LOADED)

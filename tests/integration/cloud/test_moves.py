@@ -31,7 +31,7 @@ def hosts(cloud: StackedCloud) -> tuple[str, str]:
 
 @pytest.fixture
 def bigger(cloud: StackedCloud) -> Iterator[str]:
-    """A flavor with a bigger disk and more memory than m1.nano."""
+    """Provide a flavor with a bigger disk and more memory than m1.nano."""
     found = cloud.compute.find_flavor(BIGGER)
     if not found:
         cloud.compute.create_flavor(name=BIGGER, ram=BIGGER_MB, vcpus=1, disk=BIGGER_GB)
@@ -41,7 +41,7 @@ def bigger(cloud: StackedCloud) -> Iterator[str]:
 
 
 def running(cloud: StackedCloud, name: str, script: str) -> Any:
-    """A server whose guest runs the script, and has said who it is."""
+    """Create a server whose guest runs the script, and wait for its first output."""
     server = cloud.create(name, config_drive=True, user_data=scripts.user_data(script))
     server = cloud.wait_status(server.id, "ACTIVE")
     cloud.guest_lines(server.id)

@@ -76,7 +76,7 @@ def shell(cloud: StackedCloud) -> Iterator[Shell]:
 
 
 def filled(shell: Shell, command: str) -> str:
-    """Replace the placeholders of a command by the values that the page tells the reader to take."""
+    """Replace the placeholders of a command by the values that the page names."""
     if "ADDRESS" in command:
         server = json.loads(shell.output("openstack server show one -f json"))
         command = command.replace("ADDRESS", server["addresses"]["private"][0])

@@ -109,7 +109,7 @@ def images(guest: Path) -> Images:
 
 @pytest.fixture(scope="session")
 def blank(directory: Path) -> Image:
-    """An empty disk. Its guest starts at once, and ignores the power button."""
+    """Provide an empty disk. Its guest starts at once, and ignores the power button."""
     path = directory / "blank.img"
     path.write_bytes(bytes(1024**2))
     return make_image(path, "raw")
@@ -117,7 +117,7 @@ def blank(directory: Path) -> Image:
 
 @pytest.fixture(scope="session")
 def network(connection: Any) -> Iterator[Network]:
-    """A network for this test only. It is removed at the end."""
+    """Provide a network for this test only. It is removed at the end."""
     token = uuid.uuid4()
     prefix = f"10.{200 + token.bytes[0] % 50}.{token.bytes[1]}"
     yield make_network(
@@ -148,7 +148,7 @@ MakeDriver = Callable[..., LibvirtDriver]
 
 @pytest.fixture
 def make_driver(directory: Path) -> Iterator[MakeDriver]:
-    """Makes drivers of hosts by name, which share the disk directory and libvirtd. Their remains are removed at the
+    """Make drivers of hosts by name, which share the disk directory and libvirtd. Their remains are removed at the
     end.
 
     Further arguments are options, as in ``network__metadata_service``.

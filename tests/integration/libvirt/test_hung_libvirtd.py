@@ -27,7 +27,7 @@ exec libvirtd --config "$1/libvirtd.conf" --pid-file "$1/pid" > "$1/log" 2>&1
 
 @pytest.fixture
 def libvirtd(tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """A libvirtd for this test: URI and process id."""
+    """Run a libvirtd for this test: URI and process id."""
     if shutil.which("libvirtd") is None or os.geteuid() != 0:
         pytest.skip("libvirtd is not installed, or not ours to start")
     (tmp_path / "libvirtd.conf").write_text(f'unix_sock_dir = "{tmp_path}"\nauth_unix_rw = "none"\n')

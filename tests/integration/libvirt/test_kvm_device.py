@@ -24,7 +24,7 @@ LIBRARY = Path(__file__).parents[3] / "devstack" / "lib" / "libvirt.sh"
 
 @pytest.fixture
 def closed_device(connection: Any) -> Iterator[str]:
-    """The device with the permissions that it has without udev. They are restored afterwards."""
+    """Give the device the permissions that it has without udev. They are restored afterwards."""
     device = kvm.DEVICE
     if not os.path.exists(device):
         pytest.skip(f"there is no {device} here")

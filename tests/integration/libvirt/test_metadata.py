@@ -83,7 +83,7 @@ def test_guest_cannot_impersonate_another(
 
 @pytest.fixture
 def surroundings() -> Iterator[str]:
-    """A listening address in the machine's own link-local network: a namespace behind a link."""
+    """Provide a listening address in the machine's own link-local network: a namespace behind a link."""
     name = f"nlt{uuid.uuid4().hex[:8]}"
     number = uuid.uuid4().bytes[0]
     here, there = f"169.254.200.{number & 252 | 1}", f"169.254.200.{number & 252 | 2}"

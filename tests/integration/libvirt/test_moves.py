@@ -30,7 +30,7 @@ MakeHost = Callable[..., LibvirtDriver]
 
 @pytest.fixture(scope="session")
 def second_host(connection: Any) -> Iterator[None]:
-    """The libvirtd of `hosts.THERE`. It is removed at the end."""
+    """Run the libvirtd of `hosts.THERE`. It is removed at the end."""
     started = hosts.second_host("start")
     if started.returncode:
         pytest.fail(f"the second libvirt host does not start: {started.stderr}")
@@ -44,7 +44,7 @@ def second_host(connection: Any) -> Iterator[None]:
 
 @pytest.fixture
 def make_host(directory: Path, second_host: None) -> Iterator[MakeHost]:
-    """Makes compute hosts by name and address. Their remains are removed at the end."""
+    """Make compute hosts by name and address. Their remains are removed at the end."""
     drivers: list[LibvirtDriver] = []
     run = uuid.uuid4().hex[:8]
 

@@ -1,4 +1,4 @@
-"""The documents of the API say what is served, and nothing else."""
+"""The documents of the API list exactly the served routes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.api.conftest import ROOT
 
 
 def test_reference_page_is_up_to_date() -> None:
-    """If not, run ``tools/pages``."""
+    """A failure means: run ``tools/pages``."""
     assert (ROOT / "docs/reference/api.md").read_text() == reference.markdown()
 
 
@@ -28,7 +28,7 @@ def test_documented_maximum_version_is_the_announced_one() -> None:
 
 
 def test_operations_page_is_up_to_date() -> None:
-    """If not, run ``tools/pages``."""
+    """A failure means: run ``tools/pages``."""
     head, mark, made = (ROOT / "docs/reference/operations.md").read_text().partition(operations_page.MARK)
     assert mark + made == operations_page.page()
     assert head.strip()

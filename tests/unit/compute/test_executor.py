@@ -228,7 +228,7 @@ def test_every_step_has_a_handler() -> None:
 
 @pytest.fixture
 def sleepy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """A host with one more operation, which is one method of the driver and is retried forever."""
+    """Provide a host with one more operation, which is one method of the driver and is retried forever."""
     row = Operation("doze", steps=(HostStep("perform", "doze_instance", driver="doze", retry_forever=True),))
     monkeypatch.setattr(operations, "OPERATIONS", operations.OPERATIONS.extended(row))
     return Host(tmp_path)

@@ -222,7 +222,7 @@ def test_older_conductor_is_queried_rarely(clock: list[float]) -> None:
 
 @pytest.fixture
 def synced(clock: list[float]) -> tuple[Driver, Conductor, PortFilterSync]:
-    """A host with a guest of project p and one of project q, after its first query."""
+    """Provide a host with a guest of project p and one of project q, after its first query."""
     driver, conductor = Driver(), Conductor()
     driver.plugged = ["a", "b"]
     sync = steady(driver, conductor)

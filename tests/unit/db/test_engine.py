@@ -205,7 +205,7 @@ def test_an_errors_code_is_the_one_that_says_most(refusal: Exception, code: obje
     ],
 )
 def test_database_errors_of_an_unreachable_server_are_recognized(refusal: Exception, away: bool) -> None:
-    """Other errors are our own faults: a retry would not help, and no caller is asked to retry."""
+    """Other errors are our own faults: a retry would not help, and no caller should retry."""
     error = sa.exc.OperationalError("SELECT 1", None, refusal)
     assert isinstance(engine.translate(error), exceptions.DatabaseUnavailable) is away
     assert away or engine.translate(error) is error

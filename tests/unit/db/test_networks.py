@@ -69,7 +69,7 @@ def test_threads_empty_the_pool_exactly(db: Database, conf: cfg.ConfigOpts) -> N
 
 
 def test_two_want_the_same_address(db: Database, conf: cfg.ConfigOpts) -> None:
-    """Both transactions found it free; the table decides."""
+    """Each of two transactions found it free; the table decides."""
     network = db.write(networks.create, make.network())
     first, second = db.write(make.instance), db.write(make.instance)
     request = {"network_id": network.id, "fixed_ip": "10.0.0.5"}

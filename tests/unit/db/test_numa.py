@@ -31,7 +31,7 @@ def host(db: Database, conf: cfg.ConfigOpts) -> Selection:
 
 
 def claim(uow: UnitOfWork, uuid: str, host: Selection, wanted: NUMARequest = PINNED) -> list[int] | None:
-    """The CPUs that it got; None: there was no place."""
+    """Return the CPUs that it got; None without a place."""
     row = instances.lock(uow, uuid)
     assert row is not None
     if not claims.claim(uow, row, host, wanted):

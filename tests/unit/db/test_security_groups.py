@@ -234,7 +234,7 @@ def test_filters_contain_a_hosts_servers(db: Database, conf: cfg.ConfigOpts) -> 
         stranger: [default_id("p2")],
         gone: [],
         "unknown": [],
-        elsewhere: [],  # a host is told of its own alone
+        elsewhere: [],  # a host gets rules of its own servers only
     }
     assert {group.project_id for group in told.groups.values()} == {"p1", "p2"}
     assert {group.name: group.members for group in told.groups.values() if group.project_id == "p1"} == {
@@ -294,7 +294,7 @@ def test_affected_hosts_of_a_change(db: Database) -> None:
     assert db.read(security_groups.hosts, {"p1"}, set()) == ["h1", "h2"]
     assert db.read(security_groups.hosts, set(), {first}) == ["h2"]
     assert db.read(security_groups.hosts, {"p2"}, {first}) == ["h2", "h3"]
-    # Both changed at once, so each host has to learn about the other.
+    # Two instances changed at once, so each host has to learn about the other.
     assert db.read(security_groups.hosts, set(), {first, second}) == ["h1", "h2"]
 
 

@@ -16,7 +16,7 @@ FILE = pathlib.Path(__file__).parents[3] / "devstack/lib/fuzzing.py"
 
 @pytest.fixture
 def hooks(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The hooks, without schemathesis; the other project has a server `s2` and a key pair `mark-two-7`."""
+    """Load the hooks without schemathesis; the other project has a server `s2` and a key pair `mark-two-7`."""
     stub = types.ModuleType("schemathesis")
     stub.hook = stub.check = lambda function: function  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "schemathesis", stub)

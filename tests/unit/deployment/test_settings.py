@@ -13,7 +13,7 @@ TOP = pathlib.Path(__file__).parents[3]
 
 @pytest.fixture
 def devstack(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A copy of the scripts, so that a developer's own local.conf is neither read nor harmed."""
+    """Copy the scripts, so that a developer's own local.conf is neither read nor harmed."""
     shutil.copytree(TOP / "devstack" / "lib", tmp_path / "devstack" / "lib")
     return tmp_path / "devstack"
 

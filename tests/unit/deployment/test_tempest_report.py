@@ -14,7 +14,7 @@ LIB = pathlib.Path(__file__).parents[3] / "devstack/lib"
 
 @pytest.fixture(scope="module")
 def script() -> Any:
-    """The script as a module: it finds its neighbour, as when it is run."""
+    """Load the script as a module, with its neighbours on the path."""
     spec = importlib.util.spec_from_file_location("tempest_report", LIB / "tempest.py")
     assert spec is not None
     assert spec.loader is not None

@@ -94,7 +94,7 @@ CAPABILITIES = {
 
 
 def lines(path: pathlib.Path, name: str | None = None) -> list[str]:
-    """The unit's lines, or the values of those of this name."""
+    """Return the unit's lines, or the values with this name."""
     found = path.read_text().splitlines()
     return found if name is None else [line.partition("=")[2] for line in found if line.startswith(f"{name}=")]
 

@@ -145,7 +145,7 @@ def test_snapshot_stays_as_it_was() -> None:
 
 
 def rows(number: int, last: int, removed: bool) -> list[HostState]:
-    """Generations of one row, in order."""
+    """Return the generations of one row, in order."""
     life = [host(number, generation=generation) for generation in range(1, last + 1)]
     return [*life, host(number, generation=last + 1, deleted=True)] if removed else life
 

@@ -116,7 +116,7 @@ class Client:
             failed = [server for server in servers if server["status"] == "ERROR"]
             if failed:
                 sys.exit(f"{len(failed)} servers failed: {failed[0].get('fault')}")
-            return servers if len(servers) == count and all(each["status"] == "ACTIVE" for each in servers) else []
+            return servers if len(servers) == count and all(item["status"] == "ACTIVE" for item in servers) else []
 
         return wait(active, POLL if count == 1 else 0.05)
 
@@ -235,7 +235,7 @@ def reads(client: Client, costs: Costs, path: str, in_flight: int, seconds: floa
         return times
 
     with futures.ThreadPoolExecutor(in_flight) as pool:
-        times = sorted(each for some in pool.map(loop, range(in_flight)) for each in some)
+        times = sorted(item for some in pool.map(loop, range(in_flight)) for item in some)
     elapsed = time.perf_counter() - started
     return {
         "per_second": round(len(times) / elapsed, 1),
@@ -349,7 +349,7 @@ def compare(old: dict[str, Row], new: dict[str, Row]) -> None:
 
 @contextmanager
 def endpoint(options: argparse.Namespace) -> Iterator[tuple[Client, Costs]]:
-    pids = {name: int(pid) for name, _, pid in (each.partition("=") for each in options.pid)}
+    pids = {name: int(pid) for name, _, pid in (item.partition("=") for item in options.pid)}
     if options.url:
         counters = Counters(options.messages, options.database)
         yield Client(options.url, options.token, options.image, options.flavor), Costs(pids, counters)

@@ -200,11 +200,11 @@ def main() -> int:
     options = parser.parse_args()
     if options.url and not (options.image and options.flavor):
         parser.error("--url needs --image and --flavor")
-    if not all(each.isdecimal() and int(each) for each in options.conductors.split(",")):
+    if not all(conductor.isdecimal() and int(conductor) for conductor in options.conductors.split(",")):
         parser.error(f"--conductors takes numbers from 1, with commas, as in 1,2,4; it was given {options.conductors}")
     kinds: list[tuple[str, ...]] = [("", "", "", "")]
     if not options.url:
-        kinds = list(itertools.product(*(each.split(",") for each in _several(options))))
+        kinds = list(itertools.product(*(item.split(",") for item in _several(options))))
     runs: dict[tuple[str, ...], list[dict[str, float]]] = {kind: [] for kind in kinds}
     for kind in kinds * options.rounds:
         with endpoint(options, *kind) as (client, pids):
@@ -216,11 +216,11 @@ def main() -> int:
                     run |= {key: (now - before[key]) * 1000 / options.count for key, now in cpu(pids).items()}
                 runs[kind].append(run)
     rows = []
-    for (mode, queues, database, conductors), each in runs.items():
+    for (mode, queues, database, conductors), item in runs.items():
         row: dict[str, Any] = {"mode": options.url or mode, "queues": queues, "database": database.partition(":")[0]}
         row["conductors"] = conductors
         row |= {"count": options.count, "parallel": options.parallel}
-        row |= {key: round(statistics.median(run[key] for run in each), 1) for key in each[0]}
+        row |= {key: round(statistics.median(run[key] for run in item), 1) for key in item[0]}
         rows.append(row)
         print(json.dumps(row), flush=True)
     if options.json:

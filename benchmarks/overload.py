@@ -78,7 +78,7 @@ class Load:
     def create(self, context: RequestContext) -> None:
         """Create a server that is never built, since that would be other daemons' work. It may be deleted later."""
         request = objects.CreateRequest(name="vm", flavor_id="1", image_ref=self.image, networks="none")
-        self.todo.extend(each.uuid for each in self.conductor.create_instances(context, request).instances)
+        self.todo.extend(instance.uuid for instance in self.conductor.create_instances(context, request).instances)
 
     def delete(self, context: RequestContext) -> None:
         try:
@@ -100,7 +100,7 @@ def capacity(load: Load, seconds: float) -> float:
         return done
 
     with futures.ThreadPoolExecutor(CLIENTS) as pool:
-        return sum(each.result() for each in [pool.submit(client) for _ in range(CLIENTS)]) / seconds
+        return sum(item.result() for item in [pool.submit(client) for _ in range(CLIENTS)]) / seconds
 
 
 def flood(load: Load, rate: float, seconds: float) -> list[tuple[str, str, float]]:
@@ -115,7 +115,7 @@ def flood(load: Load, rate: float, seconds: float) -> list[tuple[str, str, float
         recovery.start()
     recovery.join()
     print(f"sent within {sent:.1f} s: {len(answers) / sent:.0f} calls a second")
-    return [each.result() for each in answers]
+    return [answer.result() for answer in answers]
 
 
 def recovered(load: Load) -> None:
@@ -148,7 +148,7 @@ def main() -> None:
         counts = collections.Counter((kind, outcome) for kind, outcome, _ in answers)
         print(f"{'':8}{'good':>10}{'refused':>10}{'no answer':>10}{'median of good':>16}")
         for kind in MIX:
-            times = sorted(took for each, outcome, took in answers if (each, outcome) == (kind, "good")) or [0.0]
+            times = sorted(took for item, outcome, took in answers if (item, outcome) == (kind, "good")) or [0.0]
             row = "".join(f"{counts[kind, outcome]:10}" for outcome in ("good", "refused", "no answer"))
             print(f"{kind:8}{row}{times[len(times) // 2]:14.2f} s")
         good = sum(count for (_, outcome), count in counts.items() if outcome == "good")

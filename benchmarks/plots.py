@@ -41,7 +41,7 @@ def of_daemons(values: dict[str, float]) -> float:
 def bars_of(results: Results, wanted: Any) -> Bars:
     """Return the bars of ``wanted(name, row)``: labels and values that every result has."""
     found = [dict(pair for name, row in rows.items() for pair in wanted(name, row)) for rows in results.values()]
-    return {label: [each[label] for each in found] for label in found[0] if all(label in each for each in found)}
+    return {label: [item[label] for item in found] for label in found[0] if all(label in item for item in found)}
 
 
 def draw(path: Path, names: list[str], panels: dict[str, Bars]) -> None:

@@ -130,7 +130,7 @@ def compare(options: argparse.Namespace) -> None:
     ratios = {
         name: {
             kind: [
-                round(statistics.median(each[name][kind][cost] / each[ALL][kind][cost] for each in rounds), 3)
+                round(statistics.median(item[name][kind][cost] / item[ALL][kind][cost] for item in rounds), 3)
                 for cost in range(len(COSTS))
             ]
             for kind in rounds[0][ALL]
@@ -139,7 +139,7 @@ def compare(options: argparse.Namespace) -> None:
         if name != ALL
     }
     with_all = {
-        kind: [round(statistics.median(each[ALL][kind][cost] for each in rounds), 2) for cost in range(len(COSTS))]
+        kind: [round(statistics.median(item[ALL][kind][cost] for item in rounds), 2) for cost in range(len(COSTS))]
         for kind in rounds[0][ALL]
     }
     print("with all patches, for a call:", with_all)

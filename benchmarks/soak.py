@@ -180,7 +180,7 @@ class Sampler:
             **{f"pss_mb {name}": pss(pid) / 1024 for name, pid in self.pids.items()},
             **{f"cpu_percent {name}": 100 * per_second[f"cpu_{name}"] for name in self.pids},
             **{
-                f"cpu_percent {kind}": 100 * sum(per_second[f"cpu_{each}"] for each in self.others if kind in each)
+                f"cpu_percent {kind}": 100 * sum(per_second[f"cpu_{item}"] for item in self.others if kind in item)
                 for kind in ("hosts", "client", "broker")
             },
             **{f"machine_percent {name}": 100 * per_second[name] for name in machine()},
@@ -263,8 +263,8 @@ def soak(options: argparse.Namespace, path: Path) -> dict[str, Any]:
                 at_load = sampled(sampler, load, time.monotonic(), options.minutes * 60, options.interval)
             finally:
                 stop.set()
-        for each in done:
-            each.result()
+        for item in done:
+            item.result()
         ended = outcome(running, options.settle) | percentiles("accept", load.waits)
         counts = running.counts()
     settings = {name: value for name, value in vars(options).items() if isinstance(value, int | float)}
@@ -430,8 +430,8 @@ def main() -> int:
     print(json.dumps({name: result[name] for name in ("accepted", "refused", "outcome", "hosts")}))
     if options.png:
         plot(result, options.png)
-    for each in wrong:
-        print(each)
+    for item in wrong:
+        print(item)
     print(f"{len(wrong)} not as it has to be")
     return 1 if wrong else 0
 

@@ -50,7 +50,7 @@ class Fuzzing:
     def __init__(self, directory: Path, auth_url: str) -> None:
         self.directory = directory
         accounts = yaml.safe_load((directory / "accounts.yaml").read_text())
-        parties = {each["project_name"]: Session(auth_url, each) for each in accounts}
+        parties = {account["project_name"]: Session(auth_url, account) for account in accounts}
         self.one, self.two, self.admin = (
             Party(name, session, f"mark-{secrets.token_hex(8)}") for name, session in parties.items()
         )
@@ -65,13 +65,13 @@ class Fuzzing:
                 for party, other, offset in at_once
             ]
             outcomes += [self.finish(name, number, process) for name, process in running]
-        return Outcome(sum(each.requests for each in outcomes), sum(each.failures for each in outcomes))
+        return Outcome(sum(outcome.requests for outcome in outcomes), sum(outcome.failures for outcome in outcomes))
 
     def make_flavor(self) -> None:
         """Create a flavor for servers: admins delete existing ones."""
         url = f"{self.admin.session.compute}/flavors"
         flavor = {"id": FLAVOR, "name": FLAVOR, "ram": 64, "vcpus": 1, "disk": 1}
-        if FLAVOR not in {each["id"] for each in self.admin.session.get(url)["flavors"]}:
+        if FLAVOR not in {item["id"] for item in self.admin.session.get(url)["flavors"]}:
             self.admin.session.request("POST", url, json={"flavor": flavor})
 
     def start(self, party: Party, other: Party | None, number: int, seed: int) -> subprocess.Popen[bytes]:

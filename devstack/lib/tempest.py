@@ -310,7 +310,7 @@ def report(directory: Path) -> int:
     lines += ["", "## Failed", "", *table(head, grouped(found, "failed"))]
     lines += ["", "## Skipped", "", *table(head, grouped(found, "skipped"))]
     (directory / "report.md").write_text("\n".join(lines) + "\n")
-    failed = {re.sub(rf"\.({'|'.join(FIXTURES)})$", "", each.test) for each in found if each.status == "failed"}
+    failed = {re.sub(rf"\.({'|'.join(FIXTURES)})$", "", item.test) for item in found if item.status == "failed"}
     (directory / "failed").write_text("".join(f"{re.escape(PREFIX + test)}\\b\n" for test in sorted(failed)))
     print("\n".join([*by_group, "", *by_need, ""]))
     print(f"Causes: {directory / 'report.md'}")

@@ -15,4 +15,4 @@ _CLIENTS = (cinder, glance, neutron)
 
 def list_opts() -> list[tuple[str, Sequence[cfg.Opt]]]:
     ours = [(group, opts) for module in (*conf.GROUPS, *_CLIENTS) for group, opts in module.list_opts().items()]
-    return [*ours, *((each.GROUP, plugin_opts()) for each in _CLIENTS)]
+    return [*ours, *((client.GROUP, plugin_opts()) for client in _CLIENTS)]

@@ -139,7 +139,7 @@ def _check_zone(
 ) -> None:
     """Check that every host may join ``zone`` by this aggregate."""
     for host, aggregates in host_aggregates.of_hosts(uow, names).items():
-        other = host_aggregates.zone([each for each in aggregates if each.id != row.id])
+        other = host_aggregates.zone([aggregate for aggregate in aggregates if aggregate.id != row.id])
         if zone is not None and other not in (None, zone):
             raise exceptions.InvalidAggregateAction(
                 action=action, aggregate_id=row.id, reason=f"host {host} is already in zone {other}"

@@ -18,26 +18,26 @@ def of(instance: models.Instance) -> list[BlockDevice]:
 
 
 def keep(instance: models.Instance, devices: Iterable[BlockDevice]) -> None:
-    instance.block_devices = [msgspec.to_builtins(each) for each in devices] or None
+    instance.block_devices = [msgspec.to_builtins(device) for device in devices] or None
 
 
 def turn(instance: models.Instance, volume_id: str, state: DeviceState) -> None:
     """Set the state of the device that has this volume."""
     changed = [
-        msgspec.structs.replace(each, state=state) if each.volume_id == volume_id else each for each in of(instance)
+        msgspec.structs.replace(item, state=state) if item.volume_id == volume_id else item for item in of(instance)
     ]
     keep(instance, changed)
 
 
 def in_state(instance: models.Instance, state: DeviceState) -> list[BlockDevice]:
-    return [each for each in of(instance) if each.is_volume and each.state == state]
+    return [item for item in of(instance) if item.is_volume and item.state == state]
 
 
 def all_attached(uow: UnitOfWork, instance: models.Instance) -> None:
     """Record that a host has made the guest with all of its devices."""
     if not instance.block_devices:
         return
-    devices = [msgspec.structs.replace(each, state=DeviceState.ATTACHED) for each in of(instance)]
+    devices = [msgspec.structs.replace(item, state=DeviceState.ATTACHED) for item in of(instance)]
     keep(instance, devices)
     for device in devices:
         if device.volume_id is not None:
@@ -57,7 +57,7 @@ def detached(uow: UnitOfWork, instance: models.Instance, device: BlockDevice) ->
     """Record that the guest does not have this volume. The volume becomes available; a volume that was never made, or
     only for this instance, is removed.
     """
-    keep(instance, [each for each in of(instance) if each.uuid != device.uuid])
+    keep(instance, [item for item in of(instance) if item.uuid != device.uuid])
     _give_back(uow, instance, device, delete=False)
 
 

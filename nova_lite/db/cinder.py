@@ -134,12 +134,13 @@ def held(row: Row | None, token: str) -> Row | None:
 
 
 def device_of(instance: Instance, device_uuid: str) -> BlockDevice | None:
-    found = [each for each in instance.block_devices or [] if each["uuid"] == device_uuid]
+    found = [block_device for block_device in instance.block_devices or [] if block_device["uuid"] == device_uuid]
     return msgspec.convert(found[0], BlockDevice) if found else None
 
 
 def keep_device(instance: Instance, device: BlockDevice) -> None:
     """Write back one device of the instance."""
     instance.block_devices = [
-        msgspec.to_builtins(device) if each["uuid"] == device.uuid else each for each in instance.block_devices or []
+        msgspec.to_builtins(device) if block_device["uuid"] == device.uuid else block_device
+        for block_device in instance.block_devices or []
     ]

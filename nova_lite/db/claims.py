@@ -201,7 +201,7 @@ def held(uow: UnitOfWork, instance: Instance) -> list[tuple[HeldHost, bool, bool
     ]
     if not found and instance.host is not None:
         return [(HeldHost(instance.host, instance.generation), hosts.is_up(uow, instance.host), True)]
-    return sorted(found, key=lambda each: (not each[1], each[0].host != instance.host))
+    return sorted(found, key=lambda item: (not item[1], item[0].host != instance.host))
 
 
 def of_instances(uow: UnitOfWork, instance_uuids: Iterable[str], host: str) -> dict[str, set[int]]:

@@ -63,7 +63,7 @@ def look(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Due:
         "soft_deleted": conf.reclaim_instance_interval or _NEVER,
         "moved": conf.resize_confirm_window or _NEVER,
     }
-    values = {name: uow.now - datetime.timedelta(seconds=each) for name, each in seconds.items()}
+    values = {name: uow.now - datetime.timedelta(seconds=item) for name, item in seconds.items()}
     heartbeat, *found = uow.rows(_LOOK, values).one()
     quiet = 0.0 if heartbeat is None else (uow.now - heartbeat).total_seconds()
     return Due(quiet, *map(bool, found))

@@ -200,7 +200,7 @@ class UnitOfWork:
         For data that several writes of one transaction share and none changes; not for locked or counted rows.
         ``asker``: who may see the result; others share it if ``is_everybodys`` accepts it.
         """
-        known = next((each for each in ((key, asker), (key, None)) if each in self._known), None)
+        known = next((item for item in ((key, asker), (key, None)) if item in self._known), None)
         if known is None:
             found = ask()
             known = key, None if asker is not None and is_everybodys(found) else asker
@@ -436,7 +436,7 @@ def _tell_no_rows(engine: sa.Engine) -> None:
     def on_error(context: sa.ExceptionContext) -> None:
         for error in (context.original_exception, context.sqlalchemy_exception):
             if error is not None:
-                error.args = tuple(_without_detail(each) for each in error.args)
+                error.args = tuple(_without_detail(arg) for arg in error.args)
 
 
 def _without_detail(value: Any) -> Any:

@@ -56,5 +56,5 @@ def used(uow: UnitOfWork, project_id: str) -> int:
     ports = (uow.session.scalar(of_servers) or 0) + (uow.session.scalar(kept) or 0)
     has_port = sa.exists().where(Port.instance_uuid == Instance.uuid, Port.project_id.is_(None))
     waiting = sa.select(Instance.request).where(*mine, Instance.vm_state == states.BUILDING, ~has_port)
-    wanted = [each for request in uow.session.scalars(waiting) for each in (request or {}).get("networks") or ()]
-    return ports + sum(not each.get("port_id") for each in wanted)
+    wanted = [item for request in uow.session.scalars(waiting) for item in (request or {}).get("networks") or ()]
+    return ports + sum(not item.get("port_id") for item in wanted)

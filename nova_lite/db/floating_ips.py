@@ -38,7 +38,7 @@ def create_pool(uow: UnitOfWork, name: str, cidr: str) -> FloatingIpPool:
     except ValueError as error:
         raise exceptions.InvalidInput(reason=f"{cidr!r} is not an IPv4 network: {error}") from error
     others = [(pool.name, pool.cidr) for pool in pools(uow)]
-    others += [(each.name, each.cidr) for each in networks.Store(uow).networks() if each.cidr]
+    others += [(network.name, network.cidr) for network in networks.Store(uow).networks() if network.cidr]
     for other, theirs in others:
         if wanted.overlaps(ipaddress.IPv4Network(theirs)):
             raise exceptions.InvalidInput(reason=f"{cidr} overlaps with {other} ({theirs})")
@@ -63,7 +63,7 @@ def delete_pool(uow: UnitOfWork, name: str) -> None:
 def list_(uow: UnitOfWork, context: RequestContext, all_projects: bool = False) -> list[FloatingIp]:
     """Return the project's addresses in order; with ``all_projects`` and for an admin, all addresses."""
     found = _all(uow, sa.true() if all_projects and context.is_admin else Row.project_id == (context.project_id or ""))
-    return sorted(found, key=lambda each: int(ipaddress.ip_address(each.address)))
+    return sorted(found, key=lambda item: int(ipaddress.ip_address(item.address)))
 
 
 def get(uow: UnitOfWork, context: RequestContext, reference: str) -> FloatingIp:
@@ -94,7 +94,7 @@ def allocate(
     if not project_id:
         raise exceptions.Forbidden("A floating address belongs to a project; this token is for none.")
     pool_id = request.pool_id if request is not None else ""
-    found = [each for each in pools(uow) if pool in (None, each.name, each.id) and pool_id in ("", each.id)]
+    found = [item for item in pools(uow) if pool in (None, item.name, item.id) and pool_id in ("", item.id)]
     if not found:
         raise exceptions.FloatingIpPoolNotFound(pool=(pool or pool_id)[:64])
     quotas.take(uow, conf, project_id, {"floating_ips": 1}, context.user_id)

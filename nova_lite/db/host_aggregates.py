@@ -42,14 +42,14 @@ def made_of(rows: Iterable[Sequence[Any]]) -> list[HostAggregate]:
 
 def zone(aggregates: Sequence[HostAggregate]) -> str | None:
     """Return the zone that a host's aggregates make; None if they make none."""
-    return next((each.metadata[ZONE] for each in aggregates if each.metadata.get(ZONE)), None)
+    return next((aggregate.metadata[ZONE] for aggregate in aggregates if aggregate.metadata.get(ZONE)), None)
 
 
 def least(aggregates: Sequence[HostAggregate], key: str, default: float) -> float:
     """Return the smallest number >= 0 that the aggregates set for ``key``, else ``default``. Other values are
     ignored.
     """
-    numbers = (_number(each.metadata.get(key)) for each in aggregates)
+    numbers = (_number(aggregate.metadata.get(key)) for aggregate in aggregates)
     return min((number for number in numbers if number is not None), default=default)
 
 

@@ -86,8 +86,8 @@ def _free_vni(uow: UnitOfWork, conf: cfg.ConfigOpts) -> int | None:
     for _ in range(MAX_COLLISIONS):
         if (vni := _RANDOM.choice(_RANDOM.choice(ranges))) not in taken:
             return vni
-    for each in ranges:
-        if (free := next((number for number in each if number not in taken), None)) is not None:
+    for item in ranges:
+        if (free := next((number for number in item if number not in taken), None)) is not None:
             return free
     raise exceptions.Conflict("All VNIs for networks of projects are in use.")
 
@@ -147,10 +147,10 @@ def create_subnet(
 
 def _check_range(conf: cfg.ConfigOpts, cidr: str) -> None:
     wanted = ipaddress.IPv4Network(cidr)
-    ranges = [ipaddress.IPv4Network(each) for each in conf.network.project_ranges]
+    ranges = [ipaddress.IPv4Network(project_range) for project_range in conf.network.project_ranges]
     if not ranges:
         raise exceptions.InvalidInput(reason="this cloud has no addresses for networks of projects' own")
-    if not any(wanted.subnet_of(each) for each in ranges):
+    if not any(wanted.subnet_of(item) for item in ranges):
         raise exceptions.InvalidInput(reason=f"{cidr} is not within {', '.join(map(str, ranges))}, as subnets are here")
 
 
@@ -159,7 +159,11 @@ def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr:
     it is.
     """
     wanted = ipaddress.IPv4Network(cidr)
-    others = [(each.name, each.cidr) for each in networks.Store(uow).networks() if each.cidr and each.id != row.id]
+    others = [
+        (network.name, network.cidr)
+        for network in networks.Store(uow).networks()
+        if network.cidr and network.id != row.id
+    ]
     others += uow.session.execute(sa.select(FloatingIpPool.name, FloatingIpPool.cidr))
     for name, theirs in others:
         if wanted.overlaps(ipaddress.ip_network(theirs, strict=False)):
@@ -186,7 +190,7 @@ def _locked(uow: UnitOfWork, context: RequestContext, network_id: str, and_all_o
     """
     query = sa.select(Network).order_by(Network.id).with_for_update().execution_options(populate_existing=True)
     found = uow.session.scalars(query if and_all_others else query.where(Network.id == network_id)).all()
-    row = next((each for each in found if each.id == network_id), None)
+    row = next((item for item in found if item.id == network_id), None)
     if row is None or not (context.is_admin or row.project_id in (None, context.project_id)):
         raise exceptions.NetworkNotFound(network_id=network_id)
     if row.project_id is None and not context.is_admin:

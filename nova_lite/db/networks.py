@@ -93,7 +93,7 @@ class Store:
             query = sa.select(models.Network).where(models.Network.id.in_(new)).order_by(models.Network.name)
             query = query.with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
             self._locked |= {row.id: rows.to_object(Network, row) for row in self._session.scalars(query)}
-        return {each: self._locked[each] for each in ids if each in self._locked}
+        return {item: self._locked[item] for item in ids if item in self._locked}
 
     def taken(self, network_id: str, addresses: Collection[str] | None = None) -> set[str]:
         query = sa.select(models.Port.address).where(models.Port.network_id == network_id)

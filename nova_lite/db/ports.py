@@ -162,7 +162,7 @@ def delete(uow: UnitOfWork, context: RequestContext, port_id: str) -> None:
 
 def _to_objects(uow: UnitOfWork, wanted: sa.ColumnElement[bool]) -> list[Port]:
     found = uow.session.execute(_QUERY.where(wanted).order_by(Row.created_at, Row.id)).all()
-    projects = {each[len(_FIELDS)] or each[len(_FIELDS) + 2] for each in found}
+    projects = {item[len(_FIELDS)] or item[len(_FIELDS) + 2] for item in found}
     ids = security_groups.ids(uow, projects) if found else {}
     made = []
     for values in found:

@@ -77,18 +77,18 @@ def take_together(uow: UnitOfWork, takings: Iterable[QuotaRequest]) -> None:
     A user's usage is counted from rows, so this runs before new rows are written, and once per user and transaction.
     The projects' counters stay locked until the commit.
     """
-    asked = [(each, _positive(each.amounts)) for each in takings]
-    used = _locked(uow, {each.project_id for each, _ in asked}, {name for _, wanted in asked for name in wanted})
+    asked = [(taking, _positive(taking.amounts)) for taking in takings]
+    used = _locked(uow, {item.project_id for item, _ in asked}, {name for _, wanted in asked for name in wanted})
     alike: dict[_Alike, collections.Counter[str]] = {}
-    for each, wanted in asked:
-        has, limits = used[each.project_id], each.limits.of_project
+    for item, wanted in asked:
+        has, limits = used[item.project_id], item.limits.of_project
         _check(wanted, has, limits)
-        if each.user_id:
-            own, mine = _own(uow, each.project_id, each.user_id, each.limits.of_user, wanted)
+        if item.user_id:
+            own, mine = _own(uow, item.project_id, item.user_id, item.limits.of_user, wanted)
             _check(wanted, mine, own)
         has.update({name: has.get(name, 0) + amount for name, amount in wanted.items()})
         limited = {name: limits[name] for name in wanted if limits.get(name, UNLIMITED) != UNLIMITED}
-        alike.setdefault((tuple(wanted.items()), tuple(limited.items())), collections.Counter())[each.project_id] += 1
+        alike.setdefault((tuple(wanted.items()), tuple(limited.items())), collections.Counter())[item.project_id] += 1
     for what, owners in alike.items():
         while owners:  # an update matches each owner once, even if it takes twice
             _add(uow, list(owners), *map(dict, what))
@@ -295,7 +295,7 @@ def _check(wanted: dict[str, int], used: dict[str, int], limits: dict[str, int])
 def _locked(uow: UnitOfWork, owners: Collection[str], resources: Collection[str]) -> dict[str, dict[str, int]]:
     """Return the usage by owner and resource, locked until the transaction ends."""
     used = _read_locked(uow, owners, resources)
-    missing = [(owner, each) for owner in sorted(owners) for each in sorted(resources) if each not in used[owner]]
+    missing = [(owner, item) for owner in sorted(owners) for item in sorted(resources) if item not in used[owner]]
     if not missing:
         return used
     new = [{"project_id": owner, "resource": resource, "used": 0} for owner, resource in missing]
@@ -322,8 +322,8 @@ def _add(uow: UnitOfWork, owners: Collection[str], wanted: dict[str, int], limit
     if not wanted:
         return
     values: dict[str, Any] = {"owners": list(owners)}
-    values |= {f"amount_{each}": amount for each, amount in wanted.items()}
-    values |= {f"limit_{each}": limit for each, limit in limited.items()}
+    values |= {f"amount_{item}": amount for item, amount in wanted.items()}
+    values |= {f"limit_{item}": limit for item, limit in limited.items()}
     met = uow.change(_adding(tuple(wanted), frozenset(limited)), values)
     if met != len(wanted) * len(owners):
         raise RuntimeError(f"{met} of {len(wanted)} counters of each of {len(owners)} owners had room")
@@ -332,13 +332,13 @@ def _add(uow: UnitOfWork, owners: Collection[str], wanted: dict[str, int], limit
 @functools.cache
 def _adding(resources: tuple[str, ...], limited: frozenset[str]) -> sa.Update:
     table = models.QuotaUsage
-    amounts = {each: sa.bindparam(f"amount_{each}", type_=sa.BigInteger) for each in resources}
+    amounts = {resource: sa.bindparam(f"amount_{resource}", type_=sa.BigInteger) for resource in resources}
     fits = [
         sa.and_(
-            table.resource == each,
-            table.used + amount <= sa.bindparam(f"limit_{each}", type_=sa.BigInteger) if each in limited else sa.true(),
+            table.resource == item,
+            table.used + amount <= sa.bindparam(f"limit_{item}", type_=sa.BigInteger) if item in limited else sa.true(),
         )
-        for each, amount in amounts.items()
+        for item, amount in amounts.items()
     ]
     mine = (table.project_id.in_(sa.bindparam("owners", expanding=True)), sa.or_(*fits))
     return sa.update(table).where(*mine).values(used=table.used + sa.case(amounts, value=table.resource))

@@ -104,7 +104,9 @@ def update(
         rows.insert(uow, row, taken)
         in_it: list[Instance | Port] = [*members, *_ports_in(uow, row.project_id, before)]
         for member in in_it:
-            member.security_groups = [name if each == before else each for each in member.security_groups or ()]
+            member.security_groups = [
+                name if security_group == before else security_group for security_group in member.security_groups or ()
+            ]
     if description is not None:
         row.description = description
     row.updated_at = uow.now
@@ -149,7 +151,7 @@ def add_rule(
     (group,) = _to_objects(uow, [row])
     if _meaning(rule) in map(_meaning, group.rules):
         raise exceptions.SecurityGroupRuleExists(group_id=row.id)
-    _check_quota(uow, conf, context, row.project_id, [each for each in group.rules if each.direction == INGRESS])
+    _check_quota(uow, conf, context, row.project_id, [item for item in group.rules if item.direction == INGRESS])
     _insert_rules(uow, [rule])
     uow.refiltered_projects.add(row.project_id)
     return rule
@@ -186,7 +188,7 @@ def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
     if rule.protocol == "icmp":
         if high is not None and low is None:
             raise refused("For ICMP, a code needs a type.")
-        if any(each is not None and not 0 <= each <= 255 for each in (low, high)):
+        if any(item is not None and not 0 <= item <= 255 for item in (low, high)):
             raise refused("For ICMP, the type:code must be valid: each is a number from 0 to 255.")
     elif (low is None) != (high is None):
         raise refused("A range of ports has two ends.")
@@ -272,7 +274,7 @@ def join(uow: UnitOfWork, context: RequestContext, instance_uuid: str, name: str
         (found,) = named(uow, instance.project_id, [name])
     except exceptions.SecurityGroupUnavailable as error:
         raise exceptions.SecurityGroupNotFound(group_id=name) from error
-    outside = [each for each in _members_of(uow, instance) if found not in (each.security_groups or ())]
+    outside = [item for item in _members_of(uow, instance) if found not in (item.security_groups or ())]
     for member in outside:
         member.security_groups = [*(member.security_groups or ()), found]
     if outside:
@@ -283,14 +285,16 @@ def leave(uow: UnitOfWork, context: RequestContext, instance_uuid: str, name: st
     """Remove an instance with all its interfaces from a group."""
     instance = instances.get_row(uow, context, instance_uuid, lock=True)
     check_changeable(context, instance)
-    known = [each for each in _of_projects(uow, [instance.project_id]) if name in (each.name, each.id)]
+    known = [group for group in _of_projects(uow, [instance.project_id]) if name in (group.name, group.id)]
     if not known:
         raise exceptions.SecurityGroupNotFound(group_id=name)
-    inside = [each for each in _members_of(uow, instance) if known[0].name in (each.security_groups or ())]
+    inside = [item for item in _members_of(uow, instance) if known[0].name in (item.security_groups or ())]
     if not inside:
         raise exceptions.SecurityGroupNotAssociated(name=name, instance_id=instance_uuid)
     for member in inside:
-        member.security_groups = [each for each in member.security_groups or () if each != known[0].name]
+        member.security_groups = [
+            security_group for security_group in member.security_groups or () if security_group != known[0].name
+        ]
     _changed(uow, instance)
 
 
@@ -315,7 +319,7 @@ def names_of(uow: UnitOfWork, project_id: str, references: list[str]) -> list[st
 def ids(uow: UnitOfWork, projects: Collection[str]) -> dict[tuple[str, str], str]:
     """Return the ids of these projects' groups, by project and name."""
     query = sa.select(Row.project_id, Row.name, Row.id).where(Row.project_id.in_(projects))
-    defaults = {(each, DEFAULT): default_id(each) for each in projects}
+    defaults = {(project, DEFAULT): default_id(project) for project in projects}
     return defaults | {(project_id, name): group_id for project_id, name, group_id in uow.session.execute(query)}
 
 
@@ -362,7 +366,7 @@ _NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups
 _ADDRESSES = (
     sa.select(
         *(Instance.project_id, _NAMES),
-        *(sa.func.aggregate_strings(each, " ") for each in (Port.address, Port.address6)),
+        *(sa.func.aggregate_strings(item, " ") for item in (Port.address, Port.address6)),
     )
     .join(Instance, Instance.uuid == Port.instance_uuid)
     .where(Instance.project_id.in_(sa.bindparam("projects", expanding=True)), Instance.deleted == sa.false())
@@ -408,16 +412,16 @@ def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuestion]) -> li
     """Return the filter rules of each host, with as many statements as for one. Instances that are gone, or not on,
     moving to, or moving from the host, are in no group.
     """
-    hosts = {each.host for each in questions}
+    hosts = {item.host for item in questions}
     servers, read_at = _servers(uow, hosts)
     ports = _ports(uow, {uuid for concerned in servers.values() for uuid in concerned})
     asked = [_asked(question, servers[question.host]) for question in questions]
-    groups = _of_projects(uow, {server.project_id for each in asked for server in each})
+    groups = _of_projects(uow, {server.project_id for item in asked for server in item})
     by_name = {(group.project_id, group.name): group for group in groups}
-    answers = [_in_groups(*each, ports, by_name) for each in zip(questions, asked, strict=True)]
+    answers = [_in_groups(*item, ports, by_name) for item in zip(questions, asked, strict=True)]
     by_id = {group.id: group for group in groups}
-    remote = [_remote(told, each, by_id) for told, each in zip(answers, asked, strict=True)]
-    complete = _with_members(uow, {group.id: group for each in remote for group in each})
+    remote = [_remote(told, item, by_id) for told, item in zip(answers, asked, strict=True)]
+    complete = _with_members(uow, {group.id: group for item in remote for group in item})
     peers = spanning.peers(uow, hosts)
     for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
         told.groups |= {group.id: complete[group.id] for group in named_by_rules}
@@ -488,12 +492,12 @@ def _with_members(uow: UnitOfWork, groups: Mapping[str, SecurityGroup]) -> dict[
     members = {(group.project_id, group.name): group.members for group in found.values()}
     projects = {project_id for project_id, _ in members}
     for project_id, names, *addresses in uow.rows(_ADDRESSES, {"projects": projects}).all() if projects else ():
-        told = [address for each in addresses if each is not None for address in each.split(" ")]
+        told = [address for item in addresses if item is not None for address in item.split(" ")]
         for name in json.loads(names):
             if (project_id, name) in members:
                 members[project_id, name] += told
-    for each in members.values():
-        each.sort()
+    for member in members.values():
+        member.sort()
     return found
 
 
@@ -541,7 +545,7 @@ def _of_projects(uow: UnitOfWork, projects: Collection[str] | None) -> list[Secu
     those = uow.rows(_GROUPS) if projects is None else uow.rows(_GROUPS_OF, {"projects": projects})
     found = _with_rules(uow, [SecurityGroup(**dict(zip(_FIELDS, row, strict=True))) for row in those])
     with_default = {group.project_id for group in found if group.name == DEFAULT}
-    return found + [default_group(each) for each in projects or () if each and each not in with_default]
+    return found + [default_group(project) for project in projects or () if project and project not in with_default]
 
 
 def _to_objects(uow: UnitOfWork, found: Collection[Row]) -> list[SecurityGroup]:
@@ -580,7 +584,11 @@ def _make_default(uow: UnitOfWork, project_id: str) -> None:
 def _members(uow: UnitOfWork, row: Row) -> list[Instance]:
     """Return the members, locked, oldest first."""
     query = sa.select(Instance).where(Instance.project_id == row.project_id, Instance.deleted == sa.false())
-    mine = [each for each in uow.session.scalars(query.order_by(Instance.id)) if row.name in each.security_groups]
-    ids = [each.id for each in mine]
+    mine = [
+        instance
+        for instance in uow.session.scalars(query.order_by(Instance.id))
+        if row.name in instance.security_groups
+    ]
+    ids = [item.id for item in mine]
     locked = sa.select(Instance).where(Instance.id.in_(ids)).order_by(Instance.id).with_for_update()
     return list(uow.session.scalars(locked.execution_options(populate_existing=True))) if ids else []

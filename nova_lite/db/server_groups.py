@@ -97,7 +97,9 @@ def join(
         raise exceptions.QuotaExceeded(
             overs="server_group_members", requested=len(instance_uuids), used=used, allowed=limit
         )
-    uow.session.add_all(InstanceGroupMember(instance_uuid=each, group_id=row.id) for each in instance_uuids)
+    uow.session.add_all(
+        InstanceGroupMember(instance_uuid=instance_uuid, group_id=row.id) for instance_uuid in instance_uuids
+    )
     uow.session.flush()
 
 

@@ -65,7 +65,7 @@ def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) 
     of_changed = theirs.where(Port.instance_uuid.in_(changed))
     # Two queries: a condition joined by "or" would read all ports.
     asked = ([of_projects] if projects else []) + ([of_changed] if changed else [])
-    networks = {each for query in asked for each in uow.session.scalars(query.distinct())}
+    networks = {scalar for query in asked for scalar in uow.session.scalars(query.distinct())}
     if not networks:
         return []
     query = _ends(ComputeNode.host).where(Port.network_id.in_(networks))

@@ -168,7 +168,7 @@ def shelve(arena: Arena) -> None:
         if seen == "SHELVED_OFFLOADED":
             break
         why = arena.db.read(failures, server_id)
-        assert left and any(os.strerror(errno.ENOSPC) in each for each in why), (seen, why)
+        assert left and any(os.strerror(errno.ENOSPC) in item for item in why), (seen, why)
     arena.nothing_open()
     assert not arena.guests()
 

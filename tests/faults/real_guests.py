@@ -103,7 +103,7 @@ class RealCloud(cloud.Cloud):
         return [str(path) for path in found]
 
     def networks(self) -> list[Any]:
-        return [each for each in self.libvirt.listAllNetworks() if each.bridgeName() == self.network["bridge"]]
+        return [network for network in self.libvirt.listAllNetworks() if network.bridgeName() == self.network["bridge"]]
 
     def destroy(self) -> None:
         """Destroy everything, leftovers of failed cases included."""

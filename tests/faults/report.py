@@ -68,7 +68,7 @@ class Table:
         print(f"{len(self.results) - len(self.failures)} passed, {len(self.failures)} failed")
 
     def _print_row(self, scenario: str, fault: str) -> None:
-        here = [each for each in self.results if (each.scenario, each.fault) == (scenario, fault)]
-        passed = [each.recovery for each in here if not each.wrong]
+        here = [result for result in self.results if (result.scenario, result.fault) == (scenario, fault)]
+        passed = [item.recovery for item in here if not item.wrong]
         slowest = f"{max(passed):.1f} s" if passed else "-"
         print(f"{scenario:40} {fault:18} {len(here):5} {len(passed):6} {slowest:>16}")

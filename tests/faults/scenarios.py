@@ -377,7 +377,7 @@ def given_and_free_again(arena: Arena) -> None:
     (has,) = ports_of_users(arena)
     assert (has["device_id"], has["fixed_ips"]) == (arena.one(), port["fixed_ips"])
     delete(arena)
-    cloud.wait_for("the port is free", lambda: [each["device_id"] for each in ports_of_users(arena)] == [""])
+    cloud.wait_for("the port is free", lambda: [item["device_id"] for item in ports_of_users(arena)] == [""])
     arena.insist_until(lambda: network(arena, "DELETE", f"/ports/{port['id']}"), lambda: not ports_of_users(arena))
 
 
@@ -1012,7 +1012,9 @@ def asks(service: str, daemon: str, *requests: str, commits: tuple[str, ...] = (
     """Return the points of calls to a service. ``requests``: method and subject of each; ``commits``: further
     transactions.
     """
-    return {daemon: around(*(f"{service}/{each}" for each in requests), *(f"commit/{each}" for each in commits))}
+    return {
+        daemon: around(*(f"{service}/{request}" for request in requests), *(f"commit/{commit}" for commit in commits))
+    }
 
 
 def _with_neutron() -> Iterator[Scenario]:

@@ -66,7 +66,7 @@ class Services:
 
     def _made(self) -> list[str]:
         """Return the volumes that we created at Cinder."""
-        return [] if self.cinder is None else [key for key, each in self.cinder.volumes.items() if each["metadata"]]
+        return [] if self.cinder is None else [key for key, item in self.cinder.volumes.items() if item["metadata"]]
 
 
 @contextlib.contextmanager
@@ -100,7 +100,7 @@ def _wrong_ports(arena: Arena) -> list[str]:
     found = Counter(
         (port["device_id"], port["id"], port["binding:host_id"], port["status"]) for port in _neutron(arena).ports
     )
-    return [f"{each}: {found[each]}, not {expected[each]}" for each in expected | found if expected != found]
+    return [f"{item}: {found[item]}, not {expected[item]}" for item in expected | found if expected != found]
 
 
 # --- volumes
@@ -114,7 +114,7 @@ def _cinder(arena: Arena) -> Cinder:
 def _volumes_of(arena: Arena, server_id: str) -> list[str]:
     answer = arena.send("GET", f"/servers/{server_id}/os-volume_attachments", version=LATEST)
     listed = answer.json()["volumeAttachments"] if answer is not None and answer.status_code == 200 else []
-    return [each["volumeId"] for each in listed]
+    return [item["volumeId"] for item in listed]
 
 
 def _wrong_attachments(arena: Arena) -> list[str]:
@@ -125,7 +125,7 @@ def _wrong_attachments(arena: Arena) -> list[str]:
         for volume_id in _volumes_of(arena, server_id):
             expected[volume_id] = [(server_id, "attached", host)]
     found = {volume_id: cinder.held(volume_id) for volume_id in expected}
-    wrong = [f"{each}: {found[each]}, not {expected[each]}" for each in expected if expected[each] != found[each]]
+    wrong = [f"{item}: {found[item]}, not {expected[item]}" for item in expected if expected[item] != found[item]]
     states = {volume_id: "in-use" if expected[volume_id] else "available" for volume_id in cinder.volumes}
     return wrong + [
         f"{key} is {cinder.volumes[key]['status']}" for key in states if cinder.volumes[key]["status"] != states[key]

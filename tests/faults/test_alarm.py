@@ -61,10 +61,10 @@ def test_accepted_requests_survive_a_broker_alarm(running: cloud.Cloud, broker: 
     finally:
         broker.control(*ends)
     running.wait_active([there, *under_way])
-    assert "refused" not in {each["name"] for each in running.servers()}
+    assert "refused" not in {server["name"] for server in running.servers()}
     cloud.wait_for("hosts are up again", lambda: all_up(running))
     running.wait_active(running.create("afterwards", count=2))
-    assert running.processes == processes and all(each.poll() is None for each in processes.values())
+    assert running.processes == processes and all(process.poll() is None for process in processes.values())
     for name in running.names:
         assert "Traceback" not in running.log(name, 5000), running.log(name, 200)
     running.delete_all()
@@ -100,4 +100,4 @@ def asked(running: cloud.Cloud, method: str, path: str, body: object) -> tuple[i
 
 def all_up(running: cloud.Cloud) -> bool:
     services = running.request("GET", "/os-services?binary=nova-compute").json().get("services", [])
-    return len(services) == 2 and all(each["state"] == "up" for each in services)
+    return len(services) == 2 and all(service["state"] == "up" for service in services)

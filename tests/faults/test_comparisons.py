@@ -111,7 +111,7 @@ def many_requests(count: int) -> Callable[[Site, str], list[str]]:
             asked = [pool.submit(ask, number) for number in range(count)]
             third.wait(60)
             site.strike(victim)
-            return [each.result() for each in asked]
+            return [item.result() for item in asked]
 
     return load
 

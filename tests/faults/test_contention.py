@@ -62,7 +62,7 @@ def test_exactly_what_fits_becomes_active(tmp_path: Path, kind: str) -> None:
             for name in MORE:
                 cloud.wait_for(f"{name} is ready", lambda name=name: "is ready" in running.log(name, 1000))
             with futures.ThreadPoolExecutor(8) as pool:
-                ids = [each for asked in pool.map(lambda n: ask(running, n), range(REQUESTS)) for each in asked]
+                ids = [item for asked in pool.map(lambda n: ask(running, n), range(REQUESTS)) for item in asked]
             found = running.wait_settled(ids, SETTLE_SECONDS)
 
             capacity = HOSTS * PER_HOST

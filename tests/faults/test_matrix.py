@@ -46,7 +46,7 @@ def part_of_sample(number: int) -> list[matrix.Case]:
 def test_every_scenario_and_kind_of_fault_is_in_the_sample() -> None:
     cases = [case for number in range(PARTS) for case in part_of_sample(number)]
     assert cases == sample()
-    assert {case.scenario.name for case in cases if not case.faults} == {each.name for each in matrix.SCENARIOS}
+    assert {case.scenario.name for case in cases if not case.faults} == {scenario.name for scenario in matrix.SCENARIOS}
     assert {case.fault for case in cases} == {case.fault for case in matrix.singles()}
     assert daemons(cases) == {"api", "conductor*", "scheduler*", "compute-*"}
 

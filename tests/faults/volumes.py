@@ -36,7 +36,7 @@ def _settle(arena: Arena, status: str) -> str:
 
     def settled() -> list[str]:
         found = _volumes(arena)
-        return [str(each["id"]) for each in found] if {each["status"] for each in found} == {status} else []
+        return [str(item["id"]) for item in found] if {item["status"] for item in found} == {status} else []
 
     return str(cloud.wait_for(f"the volume is {status}", settled, SETTLE_SECONDS)[0])
 
@@ -102,7 +102,7 @@ def one_attached_and_another(arena: Arena) -> None:
 
 
 def _named(arena: Arena, name: str) -> dict[str, Any]:
-    return next(each for each in _volumes(arena) if each["name"] == name)
+    return next(volume for volume in _volumes(arena) if volume["name"] == name)
 
 
 def swap(arena: Arena) -> None:
@@ -113,8 +113,8 @@ def swap(arena: Arena) -> None:
     arena.settle("ACTIVE", 1)
 
     def settled() -> list[str]:
-        found = {each["id"]: each["status"] for each in _volumes(arena)}
-        return [each for each, status in found.items() if status == "in-use"] if _is_settled(found) else []
+        found = {volume["id"]: volume["status"] for volume in _volumes(arena)}
+        return [item for item, status in found.items() if status == "in-use"] if _is_settled(found) else []
 
     (kept,) = cloud.wait_for("one is the server's, and one is nobody's", settled, SETTLE_SECONDS)
     paths = arena.cloud.path.glob("*/instances/fake-*/domains/*.json")

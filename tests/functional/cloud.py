@@ -208,7 +208,7 @@ class Cloud:
         self.identity_port, self.image_port = free_port(), free_port()
         self.volume_port, self.network_port = free_port(), free_port()
         # The network API needs the built-in networks.
-        ours = not any(f"backend = {each}\n" in extra_config for each in ("none", "neutron"))
+        ours = not any(f"backend = {item}\n" in extra_config for item in ("none", "neutron"))
         self.network_api = ", network" if ours else ""
         self.token = "admin:demo"
         self.database = database or f"sqlite:///{path}/nova-lite.sqlite"

@@ -80,7 +80,7 @@ def test_a_private_flavor_is_there_only_with_access(tidy: Cloud) -> None:
     ask(tidy, "POST", "/flavors", {"flavor": flavor})
 
     def seen() -> bool:
-        return "private" in [each["id"] for each in ask(tidy, "GET", "/flavors", token=MEMBER)["flavors"]]
+        return "private" in [item["id"] for item in ask(tidy, "GET", "/flavors", token=MEMBER)["flavors"]]
 
     assert not seen()
     ask(tidy, "GET", "/flavors/private", token=MEMBER, status=404)
@@ -127,7 +127,7 @@ def test_usage_counts_servers_that_are_gone(tidy: Cloud) -> None:
     tidy.wait_active([server])
     tidy.delete_all()
     usage = ask(tidy, "GET", "/os-simple-tenant-usage/demo?start=2026-01-01T00:00:00", token=MEMBER)["tenant_usage"]
-    (mine,) = [each for each in usage["server_usages"] if each["instance_id"] == server]
+    (mine,) = [item for item in usage["server_usages"] if item["instance_id"] == server]
     assert mine["state"] == "terminated"
     assert mine["hours"] > 0
     assert usage["total_memory_mb_usage"] >= 64 * mine["hours"]

@@ -41,7 +41,7 @@ def cloud(whole: Cloud, cinder: fake.Cinder) -> Iterator[Cloud]:
     whole.delete_all()
     wait_for("Cinder has no attachments", lambda: not cinder.attachments)
     assert cinder.troubles == []
-    assert {each["status"] for each in cinder.volumes.values()} <= {"available"}
+    assert {volume["status"] for volume in cinder.volumes.values()} <= {"available"}
     database = Database(make.conf(whole.database))
     try:
         count = sa.select(sa.func.count()).select_from(models.CinderAttachment)
@@ -168,7 +168,7 @@ def test_a_migration_takes_the_attachment_along(cloud: Cloud, cinder: fake.Cinde
     source = host_of(cloud, server_id)
     assert act(cloud, server_id, {"migrate": None}).status_code == 202
     wait_status(cloud, server_id, "VERIFY_RESIZE")
-    ends = {each[2] for each in cinder.held(volume_id)}
+    ends = {item[2] for item in cinder.held(volume_id)}
     assert source in ends
     assert len(ends) == 2, "at the destination, and at the source as long as that may be gone back to"
     assert act(cloud, server_id, {"confirmResize": None}).status_code == 204

@@ -106,7 +106,7 @@ def test_a_server_boots_from_a_private_image_and_its_kernel(cloud: Cloud, source
     assert (server["status"], server["image"]["id"]) == ("ACTIVE", image)
     assert cached(cloud) == {image: DATA, kernel: b"kernel"}
     listed = cloud.request("GET", "/images/detail", token=token).json()["images"]
-    assert {image, kernel} <= {each["id"] for each in listed}
+    assert {image, kernel} <= {item["id"] for item in listed}
     assert not [name for name in cloud.names if token in (cloud.path / f"{name}.log").read_text()]
 
 

@@ -94,7 +94,7 @@ def test_a_host_is_drained(tidy: Cloud) -> None:
     tidy.wait_settled([off])
     done = tidy.try_manage("host", "drain", "compute-1", "--at-once", "2", "--format", "json")
     assert done.returncode == 0, done
-    assert {(each["server"], each["how"]) for each in json.loads(done.stdout)} == {
+    assert {(load["server"], load["how"]) for load in json.loads(done.stdout)} == {
         (runs, "live"),
         (more, "live"),
         (off, "cold"),
@@ -164,7 +164,7 @@ def test_a_host_is_retired_and_comes_back_as_a_new_one(tidy: Cloud) -> None:
     assert refused.status_code == 409
     assert "is hosting instances. Migrate or delete the instances first." in refused.text
     done = retire(tidy, "compute-1")
-    assert (done.returncode, [each["server"] for each in json.loads(done.stdout)]) == (1, [lost])
+    assert (done.returncode, [load["server"] for load in json.loads(done.stdout)]) == (1, [lost])
     assert done.stderr.strip().endswith("if they are lost with it: --with-instances")
     assert places(tidy, [lost])[lost] == ("ACTIVE", "compute-1")
     done = retire(tidy, "compute-1", "--with-instances")

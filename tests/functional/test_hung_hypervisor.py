@@ -22,7 +22,7 @@ def test_builds_go_elsewhere_until_it_answers(hanging: cloud.Cloud) -> None:
 
     def is_state(state: str) -> bool:
         answer = hanging.request("GET", f"/os-services?host={hung}&binary=nova-compute")
-        return [each["state"] for each in answer.json()["services"]] == [state]
+        return [item["state"] for item in answer.json()["services"]] == [state]
 
     before = hanging.create("before", count=2)
     running = hanging.wait_active(before)

@@ -31,7 +31,7 @@ def server(running: Cloud) -> Iterator[str]:
 
 def listed(running: Cloud, server: str) -> dict[str, str]:
     answer = running.request("GET", f"/servers/{server}/os-interface").json()["interfaceAttachments"]
-    return {each["port_id"]: each["port_state"] for each in answer}
+    return {item["port_id"]: item["port_state"] for item in answer}
 
 
 def in_guest(running: Cloud, server: str) -> tuple[set[str], set[str]]:
@@ -71,7 +71,7 @@ def test_attach_and_detach(running: Cloud, server: str) -> None:
     assert settled(running, server, 1) == {shown["port_id"]}
     assert running.request("DELETE", f"/servers/{server}/os-interface/{first}").status_code == 404
     actions = running.request("GET", f"/servers/{server}/os-instance-actions").json()["instanceActions"]
-    assert [each["action"] for each in actions] == ["detach_interface", "attach_interface", "create"]
+    assert [action["action"] for action in actions] == ["detach_interface", "attach_interface", "create"]
 
 
 def test_several_at_once_all_come(running: Cloud, server: str) -> None:

@@ -57,7 +57,7 @@ def going_on(running: Cloud, server_id: str) -> dict[str, Any]:
     """Return the migration as soon as some of the memory has been moved."""
 
     def found() -> dict[str, Any] | None:
-        return next((each for each in in_progress(running, server_id) if each["memory_processed_bytes"]), None)
+        return next((item for item in in_progress(running, server_id) if item["memory_processed_bytes"]), None)
 
     migration: dict[str, Any] = wait_for("progress", found)
     return migration
@@ -65,7 +65,7 @@ def going_on(running: Cloud, server_id: str) -> dict[str, Any]:
 
 def statuses(running: Cloud, server_id: str) -> list[str]:
     query = f"/os-migrations?instance_uuid={server_id}"
-    return [each["status"] for each in running.request("GET", query, version=LATEST).json()["migrations"]]
+    return [item["status"] for item in running.request("GET", query, version=LATEST).json()["migrations"]]
 
 
 def domain(running: Cloud, host: str, server_id: str) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def test_force_complete(tidy: Cloud) -> None:
     server_id, host, other = placed(tidy)
     tidy.control_host(host, live_migration_delay=10 * cloud.DEADLINE / 3)
     assert migrate(tidy, server_id).status_code == 202
-    wait_for("it runs", lambda: any(each["status"] == "running" for each in in_progress(tidy, server_id)))
+    wait_for("it runs", lambda: any(item["status"] == "running" for item in in_progress(tidy, server_id)))
     (migration,) = in_progress(tidy, server_id)
     path = f"/servers/{server_id}/migrations/{migration['id']}/action"
     assert tidy.request("POST", path, {"force_complete": {}}, version=LATEST).status_code == 400
@@ -162,8 +162,8 @@ def test_force_complete(tidy: Cloud) -> None:
 @pytest.mark.parametrize("step", ["pre_live_migration", "live_migration", "check_can_live_migrate"])
 def test_a_failure_leaves_it_where_it_runs(tidy: Cloud, step: str) -> None:
     server_id, host, other = placed(tidy)
-    for each in (host, other):
-        tidy.control_host(each, fail_at=[step], fail_count=-1)
+    for item in (host, other):
+        tidy.control_host(item, fail_at=[step], fail_count=-1)
     assert migrate(tidy, server_id).status_code == 202
     assert place(tidy, server_id) == ("ACTIVE", host)
     assert (tidy.holders(server_id), statuses(tidy, server_id)) == ({host}, ["error"])

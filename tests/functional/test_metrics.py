@@ -26,7 +26,7 @@ class Site:
 
     def metrics(self, daemon: str) -> dict[str, float]:
         lines = self.get(daemon, "/metrics").text.splitlines()
-        return {name: float(value) for name, _, value in (each.rpartition(" ") for each in lines if each[0] != "#")}
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
     def reasons(self, daemon: str) -> dict[str, Any]:
         found: dict[str, Any] = self.get(daemon, "/readyz").json()

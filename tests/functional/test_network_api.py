@@ -57,9 +57,9 @@ class Client:
 def _forget_clients() -> None:
     """Reset the command's connections: its process keeps those of the previous user."""
     for kind in ClientManager.__mro__:
-        for each in vars(kind).values():
-            if isinstance(each, ClientCache):
-                each._handle = None
+        for var in vars(kind).values():
+            if isinstance(var, ClientCache):
+                var._handle = None
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,7 @@ def test_projects_do_not_see_each_other(cloud: Cloud) -> None:
         body["server"]["networks"] = [{"port": things[1][1].id}]  # type: ignore[assignment]
         refused = cloud.request("POST", "/servers", body, token=cloud.token_of("other"))
         assert (refused.status_code, "could not be found" in refused.text) == (400, True)
-        for each, remove in zip(
+        for item, remove in zip(
             (thing for _, thing in things),
             (
                 *(demo.network.delete_network, demo.network.delete_port),
@@ -210,7 +210,7 @@ def test_projects_do_not_see_each_other(cloud: Cloud) -> None:
             ),
             strict=True,
         ):
-            remove(each, ignore_missing=False)
+            remove(item, ignore_missing=False)
     finally:
         demo.close()
         other.close()

@@ -47,17 +47,17 @@ def test_a_server_has_an_address_of_each_kind(cloud: Cloud, admin: Client) -> No
     made = admin.one("server create --image cirros --flavor m1.nano --network wide --wait dual")
     v4, v6 = admin.one("server show dual")["addresses"]["wide"]
     (port,) = admin.one(f"port list --server {made['id']}")
-    assert [each["ip_address"] for each in port["Fixed IP Addresses"]] == [v4, v6]
+    assert [item["ip_address"] for item in port["Fixed IP Addresses"]] == [v4, v6]
     octets = bytes.fromhex(port["MAC Address"].replace(":", ""))
     identifier = bytes([octets[0] ^ 2]) + octets[1:3] + b"\xff\xfe" + octets[3:]
     assert ipaddress.IPv6Address(v6).packed == ipaddress.IPv6Address("fd00:98::").packed[:8] + identifier
     shown = cloud.request("GET", f"/servers/{made['id']}").json()["server"]["addresses"]["wide"]
-    assert [(each["version"], each["addr"]) for each in shown] == [(4, v4), (6, v6)]
+    assert [(item["version"], item["addr"]) for item in shown] == [(4, v4), (6, v6)]
     (interface,) = cloud.request("GET", f"/servers/{made['id']}/os-interface").json()["interfaceAttachments"]
-    assert [each["ip_address"] for each in interface["fixed_ips"]] == [v4, v6]
-    subnets = {each["ID"]: each for each in admin.one("subnet list --network wide")}
-    assert {each["subnet_id"] for each in interface["fixed_ips"]} == subnets.keys()
-    assert sorted(each["Subnet"] for each in subnets.values()) == ["10.98.0.0/24", "fd00:98::/64"]
+    assert [item["ip_address"] for item in interface["fixed_ips"]] == [v4, v6]
+    subnets = {item["ID"]: item for item in admin.one("subnet list --network wide")}
+    assert {item["subnet_id"] for item in interface["fixed_ips"]} == subnets.keys()
+    assert sorted(subnet["Subnet"] for subnet in subnets.values()) == ["10.98.0.0/24", "fd00:98::/64"]
     assert [row["Name"] for row in admin.one(f"server list --ip6 {v6}")] == ["dual"]
     assert admin.one("server list --ip6 fd00:99") == []
     admin("server delete --wait dual")
@@ -75,7 +75,7 @@ def test_a_port_has_both_from_the_first(cloud: Cloud, demo: Client) -> None:
     )
     mac_address = "fa:16:3e:12:34:56"
     port = demo.one(f"port create --network wide --mac-address {mac_address} --fixed-ip subnet={v6} both")
-    assert [each["ip_address"] for each in port["fixed_ips"]][1:] == ["fd00:98::f816:3eff:fe12:3456"]
+    assert [item["ip_address"] for item in port["fixed_ips"]][1:] == ["fd00:98::f816:3eff:fe12:3456"]
     refused = demo("port create --network wide --fixed-ip ip-address=fd00:98::5 chosen", status=1)
     assert "fd00:98::5 is not a valid ip address" in refused
     demo(f"subnet delete {v6}", status=1)

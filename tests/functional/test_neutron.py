@@ -71,7 +71,7 @@ def ports_of(neutron: FakeNeutron, server_id: str) -> list[Body]:
 
 def interfaces(cloud: Cloud, server_id: str) -> dict[str, str]:
     answer = cloud.request("GET", f"/servers/{server_id}/os-interface").json()["interfaceAttachments"]
-    return {each["port_id"]: each["port_state"] for each in answer}
+    return {item["port_id"]: item["port_state"] for item in answer}
 
 
 def host_of(cloud: Cloud, server_id: str) -> str:
@@ -89,7 +89,7 @@ def test_a_server_has_its_port(cloud: Cloud, neutron: FakeNeutron, server: str) 
     shown = cloud.show(server) or {}
     ((entry,),) = shown["addresses"].values()
     assert ([entry["addr"]], shown["security_groups"]) == (
-        [each["ip_address"] for each in port["fixed_ips"]],
+        [item["ip_address"] for item in port["fixed_ips"]],
         [{"name": "default"}],
     )
     assert interfaces(cloud, server) == {port["id"]: "ACTIVE"}
@@ -138,7 +138,7 @@ def test_neutron_resources_are_not_changed_here(cloud: Cloud, server: str) -> No
         answer = cloud.request("GET", path)
         assert (answer.status_code, "the network service's" in answer.text) == (501, True), answer.text
     listed = cloud.request("GET", "/os-networks").json()["networks"]
-    assert [each["label"] for each in listed] == ["private"]
+    assert [item["label"] for item in listed] == ["private"]
     with pytest.raises(requests.ConnectionError):
         requests.get(f"http://127.0.0.1:{cloud.network_port}/v2.0/networks", timeout=5)
 

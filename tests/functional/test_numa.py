@@ -86,7 +86,7 @@ def test_numa_servers_fill_the_hosts_and_the_next_gets_the_reason(tidy: Cloud) -
 def test_nodes_cores_and_pages(tidy: Cloud) -> None:
     nodes, isolated, large = (tidy.create(flavor=name)[0] for name in ("nodes", "isolated", "large"))
     found = tidy.wait_settled([nodes, isolated, large])
-    assert [found[each]["status"] for each in (nodes, large)] == ["ACTIVE", "ACTIVE"]
+    assert [found[item]["status"] for item in (nodes, large)] == ["ACTIVE", "ACTIVE"]
     assert len(held(tidy, nodes)[1]) == 2
     assert "2 failed NUMATopologyFilter (2 whole cores requested in a NUMA cell" in found[isolated]["fault"]["message"]
     told = ask(tidy, "GET", f"/servers/{large}/topology", version="2.78")
@@ -98,7 +98,7 @@ def test_whatever_takes_a_server_away_gives_them_back(tidy: Cloud) -> None:
     tidy.wait_active([server])
     host, _ = held(tidy, server)
     assert migrate(tidy, server).status_code == 202
-    other = next(each for each in tidy.computes if each != host)
+    other = next(compute for compute in tidy.computes if compute != host)
     assert place(tidy, server) == ("ACTIVE", other)
     assert held(tidy, server)[0] == other
     tidy.audit()
@@ -113,12 +113,12 @@ def test_whatever_takes_a_server_away_gives_them_back(tidy: Cloud) -> None:
         assert settled(tidy, server)["status"] == "ACTIVE"
     tidy.audit()
     act(tidy, server, {"shelve": None}, "SHELVED_OFFLOADED")
-    everywhere = [each for _ in range(2) for each in tidy.create(count=2, flavor="pinned")]
+    everywhere = [item for _ in range(2) for item in tidy.create(count=2, flavor="pinned")]
     tidy.wait_active(everywhere)
     ask(tidy, "DELETE", f"/servers/{everywhere[0]}", status=204)
     wait_for("it is gone", lambda: tidy.show(everywhere[0]) is None)
     act(tidy, server, {"unshelve": None}, "ACTIVE")
-    taken = [(where, cpu) for each in (server, *everywhere[1:]) for where, cpus in [held(tidy, each)] for cpu in cpus]
+    taken = [(where, cpu) for item in (server, *everywhere[1:]) for where, cpus in [held(tidy, item)] for cpu in cpus]
     assert len(set(taken)) == 8
     act(tidy, server, {"reboot": {"type": "HARD"}}, "ACTIVE")
     act(tidy, server, {"rebuild": {"imageRef": tidy.image_id}}, "ACTIVE")

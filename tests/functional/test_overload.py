@@ -98,9 +98,9 @@ def test_calls_that_nobody_waits_for_are_not_carried_out(site: Site) -> None:
     running = [site.ask(f"running-{number}") for number in range(3)]
     wait_for("they are begun", lambda: site.workers.queue.running == 3)
     waiting = [site.ask(f"waiting-{number}") for number in range(3)]
-    for each in (*running, *waiting):
+    for item in (*running, *waiting):
         with pytest.raises(exceptions.MessagingUnavailable):
-            each.result(30)
+            item.result(30)
     site.conductor.build_instances(USER, ["nudge"])
     site.slow.may_end.set()
     wait_for("all are dropped", lambda: site.workers.expired == 3)
@@ -129,6 +129,6 @@ def test_overload_excess_is_refused_at_once_and_deletes_succeed(site: Site) -> N
     site.conductor.flavor_delete(USER, "deleted")
     assert time.monotonic() - started < 10, "neither had to wait for a timeout"
     site.slow.may_end.set()
-    assert len([each.result(30) for each in (*running, *waiting)]) == 7
+    assert len([item.result(30) for item in (*running, *waiting)]) == 7
     assert "deleted" in site.slow.done
     assert "too-much" not in site.slow.done

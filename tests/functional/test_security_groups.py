@@ -31,7 +31,7 @@ def ports(running: Cloud, host: str, server_id: str) -> dict[str, list[int]] | N
     found = told(running, host)
     if server_id not in found.instances:
         return None
-    groups = [found.groups[each] for each in found.instances[server_id]]
+    groups = [found.groups[instance] for instance in found.instances[server_id]]
     return {
         group.name: sorted(rule.port_range_min for rule in group.rules if rule.port_range_min is not None)
         for group in groups

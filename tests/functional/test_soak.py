@@ -76,7 +76,7 @@ def test_soak_leaves_no_backlog(many: Simulated) -> None:
     found = many.wait_active(ids)
     wait_for("all queues are empty", lambda: not waiting(many))
     lost = sorted({server["OS-EXT-SRV-ATTR:host"] for server in found.values()})[:3]
-    orphans = [server for server, each in found.items() if each["OS-EXT-SRV-ATTR:host"] in lost]
+    orphans = [server for server, item in found.items() if item["OS-EXT-SRV-ATTR:host"] in lost]
     many.tell("die", lost)
     for server in orphans:
         assert many.request("DELETE", f"/servers/{server}").status_code == 204

@@ -339,7 +339,7 @@ def test_a_volume_in_anothers_place(cloud: Cloud, volumes: Volumes) -> None:
     volumes.wait(old, "available")
     assert (volumes.wait(new, "in-use")["size"], held(cloud)) == (2, [(server_id, new)])
     listed = cloud.request("GET", "/os-volumes/detail", version="2.35").json()["volumes"]
-    assert {each["id"]: each["attachments"][0].get("serverId") for each in listed} == {old: None, new: server_id}
+    assert {entry["id"]: entry["attachments"][0].get("serverId") for entry in listed} == {old: None, new: server_id}
     actions = cloud.request("GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
     assert [item["action"] for item in actions].count("swap_volume") == 2
 

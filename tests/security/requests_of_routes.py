@@ -152,7 +152,7 @@ def every_request(things: Mapping[str, list[str]], first: Mapping[str, list[str]
             continue
         choices = [_values(things if first is None or index else first, kind) for index, kind in enumerate(kinds)]
         if row.unserved:  # one is enough of what nobody is served
-            choices = [each[:1] for each in choices]
+            choices = [choice[:1] for choice in choices]
         for named in itertools.product(*choices):
             values = dict(zip(names, (value for _, value in named), strict=True))
             path = row.path.format(**values)
@@ -237,11 +237,11 @@ def least(schema: Any) -> Any:
     for name in ("oneOf", "anyOf"):
         if name in schema and "properties" not in schema:
             rest = {key: value for key, value in schema.items() if key != name}
-            for each in schema[name]:
-                if _fits(value := least({**rest, **each}), schema):
+            for item in schema[name]:
+                if _fits(value := least({**rest, **item}), schema):
                     return value
     kinds = schema.get("type", "object" if "properties" in schema or "required" in schema else "string")
-    kind = kinds if isinstance(kinds, str) else next((each for each in kinds if each != "null"), "null")
+    kind = kinds if isinstance(kinds, str) else next((item for item in kinds if item != "null"), "null")
     match kind:
         case "object":
             return _object(schema)
@@ -263,7 +263,7 @@ def _object(schema: dict[str, Any]) -> dict[str, Any]:
     made = {name: least(properties.get(name, {})) for name in needed}
     others = dict(list(properties.items())[:1])
     others = others or {KEY: next(iter(schema.get("patternProperties", {}).values()), {})}
-    if not made and _fits(more := {name: least(each) for name, each in others.items()}, schema):
+    if not made and _fits(more := {name: least(item) for name, item in others.items()}, schema):
         return more
     return made
 

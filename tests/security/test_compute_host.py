@@ -58,7 +58,7 @@ def versions_of(protocol: type) -> dict[str, str]:
 def test_the_host_can_do_its_own_work(cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str]) -> None:
     """The host's own work succeeds, so the refusals below prove something."""
     told = attacker.told("conductor", None, "domains_expected", "1.4", host="compute-1")
-    assert [each["uuid"] for each in told] == [servers["compute-1"]]
+    assert [item["uuid"] for item in told] == [servers["compute-1"]]
     for name in cloud.names:
         assert "is refused" not in cloud.text_of(name), name
 
@@ -203,7 +203,7 @@ def test_each_report_is_tried() -> None:
     }
 
 
-@pytest.mark.parametrize(("method", "version", "arguments"), REPORTS, ids=[each[0] for each in REPORTS])
+@pytest.mark.parametrize(("method", "version", "arguments"), REPORTS, ids=[report[0] for report in REPORTS])
 def test_no_report_in_the_name_of_another_host(
     cloud: SecuredCloud,
     attacker: Attacker,
@@ -227,8 +227,8 @@ def test_no_report_of_a_server_that_is_elsewhere(
     cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str]
 ) -> None:
     """A host may report in its own name, about its own servers."""
-    row = next(each for each in cloud.rows()["instances"] if each["uuid"] == servers[VICTIM])
-    action = next(each for each in cloud.rows()["instance_actions"] if each["instance_uuid"] == servers[VICTIM])
+    row = next(item for item in cloud.rows()["instances"] if item["uuid"] == servers[VICTIM])
+    action = next(item for item in cloud.rows()["instance_actions"] if item["instance_uuid"] == servers[VICTIM])
     uuid_, generation, mine = row["uuid"], row["generation"], {"host": "compute-1"}
     with cloud.unchanged():
         for outcome in BuildOutcome:
@@ -271,7 +271,7 @@ def test_a_lease_of_another_hosts_work_is_not_renewed(
     cloud.signal(VICTIM, signal.SIGSTOP)
     try:
         assert cloud.action(servers[VICTIM], {"os-stop": None}).status_code == 202
-        (action,) = [each for each in cloud.rows()["instance_actions"] if each["finish_time"] is None]
+        (action,) = [row for row in cloud.rows()["instance_actions"] if row["finish_time"] is None]
         before = lease_of(cloud, action["id"])
         report = report_of("compute-1", acting=[action["id"]])
         attacker.ask("conductor", None, "report_state", report=report)
@@ -316,7 +316,7 @@ def test_captured_messages_are_taken_once(
 
 def signer_of(cloud: SecuredCloud, context: dict[str, Any]) -> keys.DaemonIdentity:
     trusted = keys.read_trusted(str(cloud.path / "keys" / keys.TRUSTED))
-    return next(each.peer for each in trusted if each.id == context[SIGNATURE]["key"])
+    return next(item.peer for item in trusted if item.id == context[SIGNATURE]["key"])
 
 
 def test_a_captured_order_is_for_its_host_alone(
@@ -380,7 +380,7 @@ def test_keys_of_its_own_making(
         old_id = old.id
         message, context = attacker.signed("conductor", None, "instance_list")
         trusted = keys.read_trusted(str(cloud.path / "keys" / keys.TRUSTED))
-        stolen = next(each for each in trusted if each.role == role)
+        stolen = next(item for item in trusted if item.role == role)
         context[SIGNATURE]["key"] = stolen.id
         with cloud.refuses("conductor", f"of {stolen.peer} is refused: its signature is wrong"):
             attacker.send(message, context)
@@ -522,7 +522,7 @@ def test_keys_are_replaced_while_servers_come_and_go(cloud: SecuredCloud, server
     client = threading.Thread(target=ask)
     client.start()
     try:
-        before = {each.id for each in keys.read_trusted(str(cloud.path / "keys" / keys.TRUSTED))}
+        before = {item.id for item in keys.read_trusted(str(cloud.path / "keys" / keys.TRUSTED))}
         for name in cloud.names:
             cloud.manage("keys", "rotate", role_of(name), cloud.host_of(name), "--overlap", "3600")
             cloud.wait_active(cloud.create(f"during-{name}"))
@@ -530,7 +530,7 @@ def test_keys_are_replaced_while_servers_come_and_go(cloud: SecuredCloud, server
         over.set()
         client.join(60)
     after = keys.read_trusted(str(cloud.path / "keys" / keys.TRUSTED))
-    assert len({each.id for each in after} - before) == len(cloud.names)
+    assert len({item.id for item in after} - before) == len(cloud.names)
     assert set(answers) == {200} and len(answers) > 10
     assert {name: cloud.text_of(name).count(" is refused: ") for name in cloud.names} == refusals
     assert cloud.text_of("api").count("is not trusted") == unbelieved

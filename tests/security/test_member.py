@@ -100,7 +100,7 @@ class Cast(SimpleNamespace):
         return {MARK, *(value for values in self.things.values() for value in values if len(value) >= 8)}
 
     def leaks(self, answer: requests.Response, *sent: Any) -> list[str]:
-        told, said = f"{answer.headers} {answer.text}", " ".join(str(each) for each in sent)
+        told, said = f"{answer.headers} {answer.text}", " ".join(str(item) for item in sent)
         return [secret for secret in self.secrets if secret in told and secret not in said]
 
     def rows(self) -> dict[str, list[dict[str, Any]]]:
@@ -232,7 +232,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
     ports = user("compute", "GET", f"/servers/{server_id}/os-interface").json()["interfaceAttachments"]
     actions = user("compute", "GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
     migrations = admin("compute", "GET", "/os-migrations", version=LATEST).json()["migrations"]
-    migration = next(each for each in migrations if each["instance_uuid"] == server_id)
+    migration = next(item for item in migrations if item["instance_uuid"] == server_id)
     return {
         "server": [server_id],
         "flavor": [flavor_id],
@@ -331,8 +331,8 @@ def test_missing_ownership_check_is_found(cast: Cast) -> None:
     try:
         wait_for("the API answers", lambda: answers(other.identity_url), 60)
         attacker = User(other, "other")
-        asked = [each for each in every_request(cast.things) if each.method == "GET" and not each.unserved]
-        seen = {(each.service, each.route) for each in asked if attacked(cast, attacker, each)}
+        asked = [item for item in every_request(cast.things) if item.method == "GET" and not item.unserved]
+        seen = {(item.service, item.route) for item in asked if attacked(cast, attacker, item)}
         lists = {(service, path): attacker(service, "GET", path, None, at) for service, path, at, _ in every_list()}
         seen |= {route for route, answer in lists.items() if cast.leaks(answer, route)}
         assert seen == forgetful.FORGETS.keys()
@@ -462,7 +462,7 @@ def borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, int | None, str]]:
 
 
 def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
-    theirs, mine = ({kind: values[-1] for kind, values in each.items()} for each in (cast.things, cast.own))
+    theirs, mine = ({kind: values[-1] for kind, values in item.items()} for item in (cast.things, cast.own))
 
     def ask(kind: str, values: dict[str, Any], which: str = "", path: str = "") -> tuple[str, str, Any, None, str]:
         url = "/" + (path or f"{kind}s").replace("_", "-") + (f"/{which}" if which else "")
@@ -608,4 +608,4 @@ def test_attack_targets_exist(cast: Cast) -> None:
     assert [told for told in answers.values() if all(told)] == []
     lists = [cast.victim(service, "GET", path, None, version).text for service, path, version, _ in every_list()]
     hidden = {value for kind in HIDDEN for value in cast.things[kind]}
-    assert [each for each in cast.secrets - hidden if each not in str(lists)] == []
+    assert [secret for secret in cast.secrets - hidden if secret not in str(lists)] == []

@@ -100,11 +100,11 @@ connect_retries = 0
     def held(self, volume_id: str) -> list[tuple[str, str, str | None]]:
         """Return server, status and host of each attachment of a volume."""
         with self._mutex:
-            mine = [each for each in self.attachments.values() if each["volume_id"] == volume_id]
-        return sorted((each["instance"], each["status"], each["host"]) for each in mine)
+            mine = [attachment for attachment in self.attachments.values() if attachment["volume_id"] == volume_id]
+        return sorted((item["instance"], item["status"], item["host"]) for item in mine)
 
     def count(self, method: str, pattern: str) -> int:
-        return sum(each[0] == method and re.search(pattern, each[1]) is not None for each in self.asked)
+        return sum(item[0] == method and re.search(pattern, item[1]) is not None for item in self.asked)
 
     # --- HTTP
 
@@ -157,7 +157,9 @@ connect_retries = 0
         if which != "detail":
             return 200, {"volume": self._visible(self.volumes, which, project)}
         wanted = dict(re.findall(r"'([^']*)': '([^']*)'", query.get("metadata", "{}")))
-        return 200, {"volumes": [each for each in self.volumes.values() if wanted.items() <= each["metadata"].items()]}
+        return 200, {
+            "volumes": [volume for volume in self.volumes.values() if wanted.items() <= volume["metadata"].items()]
+        }
 
     def _post_volumes(self, project: str | None, query: dict[str, str], body: Any) -> tuple[int, Any]:
         asked = body["volume"]
@@ -188,9 +190,14 @@ connect_retries = 0
         if which:
             return 200, self._shown(which)
         found = [
-            {"id": each["id"], "status": each["status"], "instance": each["instance"], "volume_id": each["volume_id"]}
-            for each in self.attachments.values()
-            if (each["volume_id"], each["instance"]) == (query["volume_id"], query["instance_id"])
+            {
+                "id": attachment["id"],
+                "status": attachment["status"],
+                "instance": attachment["instance"],
+                "volume_id": attachment["volume_id"],
+            }
+            for attachment in self.attachments.values()
+            if (attachment["volume_id"], attachment["instance"]) == (query["volume_id"], query["instance_id"])
         ]
         return 200, {"attachments": found}
 
@@ -209,7 +216,7 @@ connect_retries = 0
             return 204, {}
         wanted = body["attachment"]
         volume, instance = self._visible(self.volumes, wanted["volume_uuid"], None), wanted["instance_uuid"]
-        others = {each[0] for each in self.held(volume["id"])}
+        others = {item[0] for item in self.held(volume["id"])}
         if volume["status"] != "available" and others != {instance}:
             raise Refused(400, f"Invalid volume: Volume {volume['id']} status must be available or downloading")
         made = {"id": str(uuid.uuid4()), "status": "reserved", "instance": instance, "volume_id": volume["id"]}

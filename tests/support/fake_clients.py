@@ -11,5 +11,5 @@ def assert_same_signature(fake: Any, real: Any) -> None:
     """Check that names, defaults and types agree. Markers of a protocol such as `rpc.Timeout` do not count."""
     assert typing.get_type_hints(fake) == typing.get_type_hints(real)
     parameters = [inspect.signature(side).parameters.values() for side in (fake, real)]
-    shapes = [[(each.name, each.default) for each in side] for side in parameters]
+    shapes = [[(item.name, item.default) for item in side] for side in parameters]
     assert shapes[0] == shapes[1]

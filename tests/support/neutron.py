@@ -168,9 +168,9 @@ backend = neutron
         found = [
             row
             for row in self.rows[what].values()
-            if all(str(row[key]) in [each.replace("true", "True") for each in wanted] for key, wanted in query.items())
+            if all(str(row[key]) in [item.replace("true", "True") for item in wanted] for key, wanted in query.items())
         ]
-        return [row for row in found if not address or address in [each["ip_address"] for each in row["fixed_ips"]]]
+        return [row for row in found if not address or address in [item["ip_address"] for item in row["fixed_ips"]]]
 
     def _create_port(self, values: Body) -> Body:
         network = self.rows["networks"].get(values["network_id"])
@@ -179,9 +179,9 @@ backend = neutron
         others = [port for port in self.ports if port["network_id"] == network["id"]]
         if values["mac_address"] in [port["mac_address"] for port in others]:
             raise Refuse(409, "MacAddressInUse")
-        taken = {each["ip_address"] for port in others for each in port["fixed_ips"]}
+        taken = {item["ip_address"] for port in others for item in port["fixed_ips"]}
         subnets = [self.rows["subnets"][id_] for id_ in network["subnets"]]
-        wanted = [each["ip_address"] for each in values.get("fixed_ips", [])]
+        wanted = [item["ip_address"] for item in values.get("fixed_ips", [])]
         if "fixed_ips" not in values:
             wanted = [
                 next((a for a in map(str, list(ipaddress.ip_network(s["cidr"]))[2:-1]) if a not in taken), "")
@@ -194,7 +194,7 @@ backend = neutron
             if address in taken:
                 raise Refuse(409, "IpAddressAlreadyAllocated")
             ip = ipaddress.ip_address(address)
-            mine = [each for each in subnets if ip in ipaddress.ip_network(each["cidr"])]
+            mine = [subnet for subnet in subnets if ip in ipaddress.ip_network(subnet["cidr"])]
             if not mine:
                 raise Refuse(400, "InvalidIpForNetwork")
             fixed.append({"ip_address": address, "subnet_id": mine[0]["id"]})

@@ -35,8 +35,8 @@ def test_a_line_has_its_slope(flatness: ModuleType) -> None:
 def test_noise_is_flat_and_a_leak_in_it_is_not(flatness: ModuleType, seed: int) -> None:
     own = random.Random(seed)
     noise = [own.gauss(0, 3) for _ in TIMES]
-    assert flatness.trend(TIMES, [100 + each for each in noise]).flat
-    assert not flatness.trend(TIMES, [100 + each + time / 50 for each, time in zip(noise, TIMES, strict=True)]).flat
+    assert flatness.trend(TIMES, [100 + item for item in noise]).flat
+    assert not flatness.trend(TIMES, [100 + item + time / 50 for item, time in zip(noise, TIMES, strict=True)]).flat
 
 
 def test_outliers_and_the_warm_up_do_not_count(flatness: ModuleType) -> None:

@@ -283,7 +283,7 @@ def late(story: Story) -> None:
 
 
 def unsettled(story: Story) -> None:
-    story.events = [each for each in story.events if each != Mark(what=SETTLED, at=31)]
+    story.events = [event for event in story.events if event != Mark(what=SETTLED, at=31)]
 
 
 def no_effect(story: Story) -> None:

@@ -76,7 +76,9 @@ def _request(definition: Operation) -> str:
     kind = operations.OPERATIONS[definition.kind]
     route, action = _REQUESTS.get(definition.kind, ("POST /servers/{id}/action", kind.action))
     entry = next(
-        each for each in inventory.route_entries() if (f"{each.method} {each.path}", each.action) == (route, action)
+        route_entry
+        for route_entry in inventory.route_entries()
+        if (f"{route_entry.method} {route_entry.path}", route_entry.action) == (route, action)
     )
     rule = kind.rule or entry.declared.policy
     return f"`{route}`" + (f" `{action}`" if action else "") + f", `{rule}` ({reference.who_may(rule)})"

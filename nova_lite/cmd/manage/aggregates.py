@@ -74,5 +74,5 @@ def delete(app: App, args: argparse.Namespace) -> None:
 def _show(app: App, found: Iterable[Aggregate]) -> None:
     app.show(
         ("ID", "Name", "Zone", "Hosts", "Properties"),
-        [(each.id, each.name, each.availability_zone, each.hosts, each.metadata) for each in found],
+        [(item.id, item.name, item.availability_zone, item.hosts, item.metadata) for item in found],
     )

@@ -90,7 +90,7 @@ def trust_key(app: App, args: argparse.Namespace) -> None:
         raise exceptions.InvalidInput(reason="a public key is 32 bytes in base64")
     entry = TrustedKey(id=keys.key_id(public), role=args.role, host=args.host, key=args.key, not_before=keys.now())
     with _changing(_directory(app, args)) as trusted:
-        if any(each.id == entry.id for each in trusted):
+        if any(item.id == entry.id for item in trusted):
             raise exceptions.InvalidInput(reason=f"key {entry.id} is trusted already")
         trusted.append(entry)
     _show(app, [entry])
@@ -106,28 +106,28 @@ def rotate_key(app: App, args: argparse.Namespace) -> None:
         if args.stage and staged:
             raise exceptions.InvalidInput(reason=f"{path}{STAGED} is there already; keys rotate puts it to use")
         new = PrivateKey.from_file(path + STAGED) if staged else PrivateKey.generate()
-        if all(each.id != new.id for each in trusted):
+        if all(item.id != new.id for item in trusted):
             trusted.append(new.trusted(args.role, args.host, now))
         if args.stage:
             _write_private(path + STAGED, new, args.owner or _owner_of(path))
         else:
             until = now + datetime.timedelta(seconds=args.overlap)
-            for each in trusted:
-                if each.id == current.id:
-                    each.not_after = until
-            trusted[:] = [each for each in trusted if each.is_valid(now.timestamp()) or each.role != args.role]
+            for item in trusted:
+                if item.id == current.id:
+                    item.not_after = until
+            trusted[:] = [item for item in trusted if item.is_valid(now.timestamp()) or item.role != args.role]
     if not args.stage:  # only now that it is trusted
         _write_private(path, new, args.owner or _owner_of(path))
         files.remove(path + STAGED)
-    _show(app, [each for each in _read(directory) if (each.role, each.host) == (args.role, args.host)])
+    _show(app, [item for item in _read(directory) if (item.role, item.host) == (args.role, args.host)])
 
 
 def revoke_key(app: App, args: argparse.Namespace) -> None:
     with _changing(_directory(app, args)) as trusted:
-        gone = [each for each in trusted if each.id == args.id]
+        gone = [item for item in trusted if item.id == args.id]
         if not gone:
             raise exceptions.InvalidInput(reason=f"no key {args.id} is trusted")
-        trusted[:] = [each for each in trusted if each.id != args.id]
+        trusted[:] = [item for item in trusted if item.id != args.id]
     app.say(f"Key {args.id} of {gone[0].peer} is trusted no more by who has this list.")
 
 
@@ -183,5 +183,5 @@ def _owner_of(path: str) -> str:
 def _show(app: App, found: list[TrustedKey]) -> None:
     app.show(
         ("ID", "Role", "Host", "Valid From", "Valid Until", "Public Key"),
-        [(each.id, each.role, each.host, each.not_before, each.not_after, each.key) for each in found],
+        [(item.id, item.role, item.host, item.not_before, item.not_after, item.key) for item in found],
     )

@@ -58,10 +58,10 @@ def judge(file: Path, stories: int, server: str | None = None) -> int:
     print(json.dumps(checker.figures(history), indent=1))
     for violation in found:
         print(violation)
-    concerned = list(dict.fromkeys(each.server for each in found if each.server is not None))
-    for each in [server] if server else concerned[:stories]:
-        print(f"\n--- server {each}")
-        for line in checker.story(history, each):
+    concerned = list(dict.fromkeys(item.server for item in found if item.server is not None))
+    for item in [server] if server else concerned[:stories]:
+        print(f"\n--- server {item}")
+        for line in checker.story(history, item):
             print(line)
     if not history.proves():
         print("No server became active while anything was broken: this history proves nothing.")

@@ -66,13 +66,13 @@ class History:
 
     def __init__(self, events: Iterable[AnyEvent]) -> None:
         self.events = list(events)
-        self.requests = [each for each in self.events if isinstance(each, Request)]
-        self.sightings = [each for each in self.events if isinstance(each, Sighting)]
-        self.faults = [each for each in self.events if isinstance(each, Fault)]
+        self.requests = [event for event in self.events if isinstance(event, Request)]
+        self.sightings = [event for event in self.events if isinstance(event, Sighting)]
+        self.faults = [event for event in self.events if isinstance(event, Fault)]
         self.changes = sorted((e for e in self.events if isinstance(e, Change)), key=lambda change: change.order)
-        self.tables = {each.what: each for each in self.events if isinstance(each, Tables)}
-        self.marks = {each.what: each.at for each in self.events if isinstance(each, Mark)}
-        self.settings = next((each for each in self.events if isinstance(each, Settings)), None)
+        self.tables = {event.what: event for event in self.events if isinstance(event, Tables)}
+        self.marks = {event.what: event.at for event in self.events if isinstance(event, Mark)}
+        self.settings = next((event for event in self.events if isinstance(event, Settings)), None)
         self.transactions: dict[str, list[rules.Transaction]] = collections.defaultdict(list)
         self.actions: dict[int, _Action] = {}
         self._replay()
@@ -249,7 +249,7 @@ def _causes(history: History) -> dict[int, bool]:
     found = {}
     for row in _rows(history, GONE, "instance_actions") or _rows(history, SETTLED, "instance_actions"):
         told = json.loads(row["events"] or "[]")
-        found[row["id"]] = not told or any(each["result"] == "Error" for each in told)
+        found[row["id"]] = not told or any(item["result"] == "Error" for item in told)
     return found
 
 

@@ -179,7 +179,7 @@ class Client:
 
     def list(self) -> Request:
         def read(body: dict[str, Any]) -> dict[str, State | None]:
-            return {each["id"]: asked_state(each) for each in body["servers"]}
+            return {item["id"]: asked_state(item) for item in body["servers"]}
 
         return self.send("list", "GET", "/servers/detail?limit=1000", read=read, token=ADMIN)
 

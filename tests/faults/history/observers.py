@@ -44,10 +44,10 @@ def domains(running: Cloud) -> list[dict[str, Any]]:
 def other_files(running: Cloud) -> list[str]:
     """Return the other files of servers on hosts."""
     return [
-        f"{name}/{each} on {host}"
+        f"{name}/{item} on {host}"
         for host in running.computes
         for name in ("domains", "disks", "vifs", "aside")
-        for each in (os.listdir(folder(running, host, name)) if os.path.isdir(folder(running, host, name)) else ())
+        for item in (os.listdir(folder(running, host, name)) if os.path.isdir(folder(running, host, name)) else ())
     ]
 
 

@@ -71,19 +71,19 @@ def fill(uow: UnitOfWork) -> None:
         network = networks.create(
             uow, factory.new_network(f"net{number}", f"10.{number}.0.0/16", vni=100 + number, bridge=f"br{number}")
         )
-        for each in range(ON_EACH):
+        for item in range(ON_EACH):
             project = f"p{number}"
-            gone = each % 2 == 1
+            gone = item % 2 == 1
             uuid = make.instance(uow, host=host, project_id=project, deleted=gone, security_groups=["default"])
             make.action(uow, uuid, host=host, finish_time=uow.now)
             if gone:
                 continue
             place = {"vcpus": 1, "memory_mb": 1, "disk_gb": 1, "created_at": uow.now}
             uow.session.add(models.Allocation(instance_uuid=uuid, compute_node_id=node, generation=1, **place))
-            address = f"10.{number}.0.{each + 2}"
-            mac = f"fa:16:3e:00:{number:02x}:{each:02x}"
+            address = f"10.{number}.0.{item + 2}"
+            mac = f"fa:16:3e:00:{number:02x}:{item:02x}"
             port = {"network_id": network.id, "mac_address": mac, "address": address, "created_at": uow.now}
-            uow.session.add(models.Port(id=f"{number:018x}{each:018x}", instance_uuid=uuid, **port))
+            uow.session.add(models.Port(id=f"{number:018x}{item:018x}", instance_uuid=uuid, **port))
     for _ in range(ENDED):
         make.instance(uow, host=HOST, project_id="p7", deleted=True, vm_state="deleted")
 

@@ -59,12 +59,12 @@ def test_lists(db: Database) -> None:
     ids = [add(db, name=name) for name in ("b", "a", "c")]
     context, filters = make.context(), VolumeFilters(project_id="p1")
     first = db.read(volumes.list_, context, filters, 2, None, ["name"], ["asc"])
-    assert [each.name for each in first] == ["a", "b"]
+    assert [item.name for item in first] == ["a", "b"]
     rest = db.read(volumes.list_, context, filters, 2, first[-1].id, ["name"], ["asc"])
-    assert [each.id for each in rest] == [ids[2]]
+    assert [item.id for item in rest] == [ids[2]]
     wanted = VolumeFilters(project_id="p1", metadata={"a": "ü"}, bootable=False, name="c")
-    assert [each.id for each in db.read(volumes.list_, context, wanted)] == [ids[2]]
-    assert [each.name for each in db.read(volumes.list_, context, filters, None, None, ["name"], ["asc"], 1)] == [
+    assert [item.id for item in db.read(volumes.list_, context, wanted)] == [ids[2]]
+    assert [item.name for item in db.read(volumes.list_, context, filters, None, None, ["name"], ["asc"], 1)] == [
         "b",
         "c",
     ]
@@ -89,7 +89,7 @@ def test_devices_and_work(db: Database) -> None:
         volumes.reserve(uow, make.context(), volume_id, server, "a", None)
         block_devices.keep(row, [device])
         block_devices.all_attached(uow, row)
-        assert [each.state for each in block_devices.of(row)] == [DeviceState.ATTACHED]
+        assert [item.state for item in block_devices.of(row)] == [DeviceState.ATTACHED]
 
     db.write(attach)
     shown = db.read(volumes.get, make.context(), volume_id)

@@ -176,7 +176,7 @@ def test_attach_write_extend_detach_and_read_elsewhere(cloud: Cloud) -> None:
 
 
 def _attached(cloud: Cloud, volume: Any) -> list[Any]:
-    return [each for each in cloud.of_cinder(volume) if each["status"] == "attached"]
+    return [item for item in cloud.of_cinder(volume) if item["status"] == "attached"]
 
 
 def test_boot_from_a_volume_that_cinder_makes_of_an_image(cloud: Cloud) -> None:
@@ -223,10 +223,13 @@ def test_a_blank_volume_and_one_of_a_snapshot_go_with_the_server(cloud: Cloud) -
         ],
     )
     cloud.active(server)
-    made = [cloud.is_(cloud.volumes.get_volume(each["volumeId"]), "in-use") for each in cloud.attachments(server)]
-    assert sorted(each.snapshot_id or "" for each in made) == ["", snapshot.id]
+    made = [
+        cloud.is_(cloud.volumes.get_volume(attachment["volumeId"]), "in-use")
+        for attachment in cloud.attachments(server)
+    ]
+    assert sorted(item.snapshot_id or "" for item in made) == ["", snapshot.id]
     cloud.gone(server)
-    wait_for("both to be deleted", lambda: [each.id for each in cloud.volumes.volumes()] == [source.id])
+    wait_for("both to be deleted", lambda: [volume.id for volume in cloud.volumes.volumes()] == [source.id])
     cloud.volumes.delete_snapshot(snapshot.id)
     wait_for("the snapshot to be gone", lambda: cloud.volumes.find_snapshot(snapshot.id) is None)
 

@@ -90,7 +90,7 @@ def demo() -> Iterator[Demo]:
     yield made
     for server_id in made.made:
         made.delete(server_id)
-        poll("its ports to be gone", lambda each=server_id: not made.ports(each))
+        poll("its ports to be gone", lambda item=server_id: not made.ports(item))
 
 
 def address(server: Any) -> str:
@@ -110,7 +110,7 @@ def test_a_server_gets_its_address_and_leaves_no_port(demo: Demo) -> None:
     server = demo.boot()
     (port,) = demo.ports(server.id)
     assert (port.status, port.binding_vif_type) == ("ACTIVE", "bridge")
-    assert [each["ip_address"] for each in port.fixed_ips] == [address(server)]
+    assert [fixed_ip["ip_address"] for fixed_ip in port.fixed_ips] == [address(server)]
     assert server.security_groups == [{"name": "default"}]
     demo.console(server, f"nova-lite-guest: instance={server.id} hostname={server.name} ip={address(server)}")
     demo.delete(server.id)
@@ -148,7 +148,10 @@ def test_interfaces_come_and_go(demo: Demo) -> None:
     made = demo.compute.create_server_interface(server, net_id=demo.network.find_network(NETWORK).id)
     poll("the interface", lambda: len(demo.ports(server.id)) == 2 and demo.active(server.id))
     poll("it to be connected", lambda: demo.admin.network.get_port(made.port_id).status == "ACTIVE")
-    assert {each.port_id for each in demo.compute.server_interfaces(server)} == {first.id, made.port_id}
+    assert {server_interface.port_id for server_interface in demo.compute.server_interfaces(server)} == {
+        first.id,
+        made.port_id,
+    }
     demo.compute.delete_server_interface(made.port_id, server=server)
     poll("one port", lambda: [port.id for port in demo.ports(server.id)] == [first.id])
 

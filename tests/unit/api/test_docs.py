@@ -37,6 +37,6 @@ def test_operations_page_is_up_to_date() -> None:
 def test_operations_page_has_every_operation_and_step() -> None:
     sections = operations_page.page().split("\n## ")
     for row in operations.OPERATIONS.values():
-        for each in (row, *(variant for _, _, variant in row.variants)):
+        for item in (row, *(variant for _, _, variant in row.variants)):
             found = [text for text in sections if text.split(" ")[0].split("\n")[0] == row.kind]
-            assert any(all(f"{step.name} |" in text for step in each.all_steps()) for text in found)
+            assert any(all(f"{step.name} |" in text for step in item.all_steps()) for text in found)

@@ -109,5 +109,5 @@ def test_server_shows_floating_and_fixed_address(api: Client) -> None:
     server = api.conductor.add()
     server.vifs[0].floating_address = "192.0.2.1"
     ((fixed, floating),) = api.json("GET", f"/servers/{server.uuid}")["server"]["addresses"].values()
-    assert [each["OS-EXT-IPS:type"] for each in (fixed, floating)] == ["fixed", "floating"]
+    assert [item["OS-EXT-IPS:type"] for item in (fixed, floating)] == ["fixed", "floating"]
     assert floating["addr"] == "192.0.2.1"

@@ -162,7 +162,7 @@ def test_purge(tool: Tool) -> None:
     assert tool("db", "purge", "--older-than", "70").endswith("0 row(s) purged.")
     assert "4 row(s) would go." in tool("db", "purge", "--older-than", "30", "--dry-run")
     bounded = tool.json("db", "purge", "--older-than", "10", "--max-rows", "1", "--batch-size", "1")
-    assert {each["table"]: each["rows"] for each in bounded if each["rows"]} == {"instances": 1, "instance_actions": 1}
+    assert {item["table"]: item["rows"] for item in bounded if item["rows"]} == {"instances": 1, "instance_actions": 1}
     fortnight = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=14)
     assert "4 row(s) purged." in tool("db", "purge", "--before", fortnight.isoformat())
     assert "6 row(s) purged." in tool("db", "purge", "--older-than", "0", "--tombstones-older-than", "0")

@@ -406,10 +406,10 @@ def run(world: Cloud, server: str) -> list[str]:
     host, request = world.compute.builds[-1]
     assert request.instance.uuid == server
     found = []
-    for each in request.instance.block_devices:
+    for block_device in request.instance.block_devices:
         for _ in range(4):
             try:
-                found.append(world.connect(each.uuid, host, server).volume_id)
+                found.append(world.connect(block_device.uuid, host, server).volume_id)
                 break
             except exceptions.ServiceUnavailable:
                 world.later(3)
@@ -426,13 +426,13 @@ def test_boot_from_a_volume_and_one_of_a_snapshot_and_a_blank_one(world: Cloud) 
         device(DeviceSource.SNAPSHOT, snapshot_id=snapshot, delete_on_termination=True),
         device(DeviceSource.BLANK, volume_size=2, delete_on_termination=True),
     )
-    made = [each for each in world.cinder.volumes.values() if MADE_FOR in each["metadata"]]
-    assert sorted((each["size"], each["os-vol-tenant-attr:tenant_id"]) for each in made) == [(2, "p1"), (3, "p1")]
+    made = [volume for volume in world.cinder.volumes.values() if MADE_FOR in volume["metadata"]]
+    assert sorted((item["size"], item["os-vol-tenant-attr:tenant_id"]) for item in made) == [(2, "p1"), (3, "p1")]
     volumes = run(world, server)
     assert volumes[0] == root
     for volume_id in volumes:
-        assert [each[1] for each in world.cinder.held(volume_id)] == ["attached"]
-    assert [each.volume_id for each in world.devices(server)] == volumes
+        assert [item[1] for item in world.cinder.held(volume_id)] == ["attached"]
+    assert [item.volume_id for item in world.devices(server)] == volumes
     world.delete(server)
     world.later()
     assert [volume_id in world.cinder.volumes for volume_id in volumes] == [True, False, False]
@@ -515,7 +515,7 @@ def test_a_build_that_goes_to_another_host_takes_its_volume_there(world: Cloud) 
     first, request = world.compute.builds[-1]
     world.connect(request.instance.block_devices[0].uuid, first, server)
     assert world.cinder.held(root) == [(server, "attaching", first)]
-    world.scheduler.hosts = [each for each in ("host1", "host2") if each != first]  # type: ignore[attr-defined]
+    world.scheduler.hosts = [item for item in ("host1", "host2") if item != first]  # type: ignore[attr-defined]
     world.report(server, first, request.generation, BuildOutcome.RESCHEDULED, "The disk is full.")
     assert world.cinder.held(root) == [(server, "reserved", None)], "nobody's host, and nobody else's volume"
 
@@ -577,4 +577,4 @@ def test_extended_volume_is_reported_to_the_guest(world: Cloud) -> None:
 
 def test_devices_show_the_state_of_their_volumes(world: Cloud) -> None:
     volume_id = world.attached()
-    assert [(each.volume_id, each.state) for each in world.devices()] == [(volume_id, DeviceState.ATTACHED)]
+    assert [(item.volume_id, item.state) for item in world.devices()] == [(volume_id, DeviceState.ATTACHED)]

@@ -46,8 +46,8 @@ class World(Live):
         before = self.db.read(lambda uow: uow.session.execute(sa.select(models.Instance.__table__)).all())
         verdicts = self.reports.reconcile_domains(self.context(), "host1", reports, [])
         after = self.db.read(lambda uow: uow.session.execute(sa.select(models.Instance.__table__)).all())
-        expected = {each.uuid for each in self.reports.domains_expected(self.context(), "host1")}
-        kept = {each.uuid for each in verdicts if each.verdict == Verdict.KEEP}
+        expected = {item.uuid for item in self.reports.domains_expected(self.context(), "host1")}
+        kept = {verdict.uuid for verdict in verdicts if verdict.verdict == Verdict.KEEP}
         return before == after and kept == {uuid for uuid, _, _ in domains} and expected <= kept
 
 
@@ -67,7 +67,7 @@ def test_agreement_implies_an_empty_comparison(world: World) -> None:
             if world.agrees(domains):
                 assert world.is_settled(domains), (values, generation, deleted, domains)
                 agreed.add((vm_state, len(domains)))
-    assert {(each, 1) for each in states.HAS_DOMAIN} == {(each, count) for each, count in agreed if count}
+    assert {(item, 1) for item in states.HAS_DOMAIN} == {(item, count) for item, count in agreed if count}
     assert (states.ACTIVE, 0) in agreed, "what is elsewhere"
 
 

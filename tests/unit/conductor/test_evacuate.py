@@ -35,7 +35,7 @@ def evacuate(world: World, uuid: str, **payload: Any) -> None:
 
 def verdicts(world: World, host: str, uuid: str, generation: int) -> list[Verdict]:
     domain = DomainReport(uuid=uuid, generation=generation, power_state=1)
-    return [each.verdict for each in world.reports.reconcile_domains(world.context(), host, [domain], [])]
+    return [verdict.verdict for verdict in world.reports.reconcile_domains(world.context(), host, [domain], [])]
 
 
 def rebuild(world: World, uuid: str) -> tuple[str, objects.BuildRequest]:

@@ -55,7 +55,7 @@ def cloud(db: Database, conf: cfg.ConfigOpts) -> Cloud:
     made(db, conf, "web", project="p2")
 
     def on(name: str, number: int, groups: list[str], network: Any = wide, **values: Any) -> str:
-        at = [nodes[each] for each in values.pop("at", [name])]
+        at = [nodes[item] for item in values.pop("at", [name])]
         return guest(db, network, number, *at, **({"host": name, "security_groups": groups} | values))
 
     cloud = Cloud(

@@ -34,7 +34,7 @@ def beat(host: str = "h1", **values: Any) -> HostReport:
 
 def silent_for(db: Database) -> dict[str, float]:
     def read(uow: UnitOfWork) -> dict[str, float]:
-        return {each.host: services.seconds_silent(uow, each) for each in uow.session.query(models.Service)}
+        return {item.host: services.seconds_silent(uow, item) for item in uow.session.query(models.Service)}
 
     return db.read(read)
 
@@ -205,7 +205,7 @@ def test_heartbeat_renews_the_leases_of_its_actions(db: Database, fleet: Heartbe
 
 def test_renewed_heartbeat_updates_statistics_and_sometimes_the_uptime(db: Database, fleet: Heartbeats) -> None:
     def shown() -> tuple[str | None, int, int]:
-        node = next(each for each in db.read(compute_nodes.list_) if each.host == "h1")
+        node = next(item for item in db.read(compute_nodes.list_) if item.host == "h1")
         return node.inventory.uptime, node.inventory.running_vms, node.generation
 
     before = shown()
@@ -220,7 +220,7 @@ def test_renewed_heartbeat_updates_statistics_and_sometimes_the_uptime(db: Datab
     assert shown()[0] == "a minute and a bit"
     less = [make.inventory(uptime="up", running_vms=1, disk_available_least=3)]
     assert db.write(hosts.renew_hosts, [beat(inventories=less)]) == [True]
-    assert next(each for each in db.read(hosts.states) if each.host == "h1").disk_available_least == 3
+    assert next(item for item in db.read(hosts.states) if item.host == "h1").disk_available_least == 3
 
 
 def make_older(uow: UnitOfWork, seconds: float) -> None:

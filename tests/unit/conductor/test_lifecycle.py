@@ -235,8 +235,8 @@ class World:
         return uuid, host, request.generation
 
     def report(self, uuid: str, host: str, generation: int, outcome: BuildOutcome, message: str = "") -> None:
-        commands = [each for _, each in self.compute.builds if each.instance.uuid == uuid]
-        told = next((each.action_id for each in commands if each.generation == generation), 0)
+        commands = [item for _, item in self.compute.builds if item.instance.uuid == uuid]
+        told = next((command.action_id for command in commands if command.generation == generation), 0)
         result = BuildResult(
             instance_uuid=uuid, host=host, generation=generation, outcome=outcome, power_state=1, message=message
         )

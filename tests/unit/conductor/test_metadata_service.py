@@ -25,8 +25,8 @@ def test_instances_are_found_by_address_in_every_network(conductor: ConductorRPC
     db.write(at, "", "10.0.0.3", "fa:16:3e:00:00:02")
     twin = db.write(at, "two", "10.0.0.2", "fa:16:3e:00:00:03", project_id="p2")
     found = conductor.instances_at_address(make.ADMIN, "10.0.0.2")
-    assert [each.uuid for each in found] == [one, twin]
-    assert [each.vifs[0].mac_address for each in found] == ["fa:16:3e:00:00:01", "fa:16:3e:00:00:03"]
+    assert [item.uuid for item in found] == [one, twin]
+    assert [item.vifs[0].mac_address for item in found] == ["fa:16:3e:00:00:01", "fa:16:3e:00:00:03"]
     assert (found[0].user_data, found[0].key_name, found[0].key_data) == ("eA==", "k", "ssh-ed25519 A")
     assert conductor.instances_at_address(make.ADMIN, "10.0.0.4") == []
 

@@ -161,10 +161,10 @@ def test_published_ids_are_not_assigned_again(tmp_path: Path) -> None:
             "INSERT INTO instance_action_events (action_id, event, start_time, finish_time) "
             "VALUES (2, 'e', '2026-01-01 00:00:00.000000', '2026-01-01 00:00:01.000000')"
         )
-        indexes = {each["name"] for each in sa.inspect(connection).get_indexes("instance_actions")}
+        indexes = {index["name"] for index in sa.inspect(connection).get_indexes("instance_actions")}
     migration.sync(conf)
     with database.engine.begin() as connection:
-        assert {each["name"] for each in sa.inspect(connection).get_indexes("instance_actions")} == indexes
+        assert {index["name"] for index in sa.inspect(connection).get_indexes("instance_actions")} == indexes
         assert tables_with_autoincrement(connection) == {
             table.name for table in Base.metadata.tables.values() if table.kwargs.get("sqlite_autoincrement")
         }

@@ -64,9 +64,9 @@ def test_failed_create_leaves_no_port(world: World, neutron: FakeNeutron) -> Non
     world.lifecycle.build_instances(world.context(), [uuid])
     host, request = world.compute.builds[-1]
     world.reports.start_build(world.context(), uuid, host, request.generation)
-    assert [each["device_id"] for each in neutron.ports] == [uuid, uuid]
+    assert [item["device_id"] for item in neutron.ports] == [uuid, uuid]
     world.report(uuid, host, request.generation, BuildOutcome.ABORTED, "the image is corrupt")
-    assert ([each["id"] for each in neutron.ports], port["device_id"]) == ([port["id"]], "")
+    assert ([item["id"] for item in neutron.ports], port["device_id"]) == ([port["id"]], "")
 
 
 def test_rescheduled_build_keeps_its_ports(world: World, neutron: FakeNeutron) -> None:
@@ -147,11 +147,11 @@ def test_attach_and_detach_make_and_delete_a_port(world: World, neutron: FakeNeu
     action_id, vif = attach(world, uuid, network)
     assert (vif.state, vif.position, len(neutron.ports)) == ("attaching", 1, 2)
     world.reports.finish_action(world.context(), host, action_id, None, None, "")
-    assert [each.state for each in instance(world, uuid).vifs] == [None, None]
+    assert [item.state for item in instance(world, uuid).vifs] == [None, None]
     command = world.lifecycle.accept_action(world.context(), uuid, "detach_interface", {"port_id": vif.id})
     assert len(neutron.ports) == 2
     world.reports.finish_action(world.context(), host, command.action_id, None, None, "")
-    assert [each["id"] for each in neutron.ports] == [each.id for each in instance(world, uuid).vifs]
+    assert [port["id"] for port in neutron.ports] == [item.id for item in instance(world, uuid).vifs]
     assert (len(neutron.ports), world.open_actions()) == (1, [])
 
 
@@ -215,7 +215,7 @@ def test_repeated_attach_gets_its_first_port_unless_that_is_being_deleted(world:
         assert (vif.id == made) is not is_late
         assert attach(world, uuid, network, request_id=request_id) == (action_id, vif)
         world.reports.finish_action(world.context(), host, action_id, None, None, "")
-    assert {port["id"] for port in neutron.ports} == {each.id for each in instance(world, uuid).vifs}
+    assert {port["id"] for port in neutron.ports} == {item.id for item in instance(world, uuid).vifs}
 
 
 def test_users_port_of_an_attach_without_a_reply_is_released(world: World, neutron: FakeNeutron) -> None:
@@ -315,7 +315,7 @@ def test_delete_releases_the_port_of_an_unfinished_attach(world: World, neutron:
     delete(world, uuid, host)
     world.let_time_pass(100)
     world.reconciler.sweep()
-    assert [(each["id"], each["device_id"]) for each in neutron.ports] == [(port["id"], "")]
+    assert [(item["id"], item["device_id"]) for item in neutron.ports] == [(port["id"], "")]
     assert (world.open_actions(), world.attacher.due()) == ([], [])
 
 
@@ -364,7 +364,10 @@ def test_security_groups_of_a_server_are_those_of_its_ports(world: World, neutro
     interfaces = PortEndpoints(world.engine)
     assert neutron.ports[0]["security_groups"] == [web["id"]]
     interfaces.instance_security_group_add(world.context(), uuid, "default")
-    assert [each.name for each in interfaces.instance_security_groups(world.context(), uuid)] == ["web", "default"]
+    assert [
+        instance_security_group.name
+        for instance_security_group in interfaces.instance_security_groups(world.context(), uuid)
+    ] == ["web", "default"]
     interfaces.instance_security_group_remove(world.context(), uuid, "web")
     assert web["id"] not in neutron.ports[0]["security_groups"]
     assert instance(world, uuid).security_groups == ["default"]
@@ -374,6 +377,9 @@ def test_security_groups_of_a_server_are_those_of_its_ports(world: World, neutro
         interfaces.instance_security_group_add(world.context(), uuid, "nowhere")
     twin = neutron.add("security-groups", name="default", project_id="p1")
     interfaces.instance_security_group_add(world.context(), uuid, twin["id"])
-    assert [each.name for each in interfaces.instance_security_groups(world.context(), uuid)] == ["default", "default"]
+    assert [
+        instance_security_group.name
+        for instance_security_group in interfaces.instance_security_groups(world.context(), uuid)
+    ] == ["default", "default"]
     with pytest.raises(exceptions.SecurityGroupAmbiguous):
         interfaces.instance_security_group_add(world.context(), uuid, "default")

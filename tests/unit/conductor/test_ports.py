@@ -152,7 +152,9 @@ def test_security_groups_of_a_port_and_of_its_server(world: World) -> None:
         names = {group.id: group.name for group in filters.groups.values()}
         assert own not in filters.ports
         of_port = filters.ports.get(port.id)
-        return [names[each] for each in filters.instances[server]], of_port and [names[each] for each in of_port]
+        return [names[instance] for instance in filters.instances[server]], of_port and [
+            names[item] for item in of_port
+        ]
 
     assert told() == (["default"], ["web"])
     assert world.instance(server).interface_groups() == ["default", "web"]

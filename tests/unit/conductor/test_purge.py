@@ -49,7 +49,7 @@ class World(Live):
         report = DomainReport(uuid=self.uuid, generation=generation, power_state=1)
         domains = [] if leftovers else [report]
         verdicts = self.reports.reconcile_domains(self.context(), host, domains, list(leftovers))
-        return [(each.uuid, each.verdict) for each in verdicts]
+        return [(verdict.uuid, verdict.verdict) for verdict in verdicts]
 
 
 @pytest.fixture

@@ -51,8 +51,8 @@ def test_quotas_follow_the_model(empty_database: Path) -> None:
 
         @rule(project=PROJECTS, user=USERS, count=st.integers(1, 4), cores=st.integers(0, 5))
         def create(self, project: str, user: str, count: int, cores: int) -> None:
-            each = {"instances": 1, "cores": cores, "ram": 64}
-            wanted = {name: amount * count for name, amount in each.items()}
+            request = {"instances": 1, "cores": cores, "ram": 64}
+            wanted = {name: amount * count for name, amount in request.items()}
             over = short(wanted, self.used(project), self.limits[project])
             over = over or short(wanted, self.used(project, user), self.own.get((project, user), {}))
 
@@ -60,7 +60,7 @@ def test_quotas_follow_the_model(empty_database: Path) -> None:
                 quotas.take(uow, self.conf, project, wanted, user)
                 return [make.instance(uow, project_id=project, user_id=user, vcpus=cores) for _ in range(count)]
 
-            room = self.db.read(quotas.room, self.conf, project, user, each, count)
+            room = self.db.read(quotas.room, self.conf, project, user, request, count)
             try:
                 made = self.db.write(write)
             except exceptions.QuotaExceeded as error:
@@ -68,7 +68,7 @@ def test_quotas_follow_the_model(empty_database: Path) -> None:
                 assert room < count
             else:
                 assert not over and room == count
-                self.servers |= dict.fromkeys(made, (project, user, each))
+                self.servers |= dict.fromkeys(made, (project, user, request))
 
         @rule(count=st.integers(1, 4))
         def delete(self, count: int) -> None:

@@ -73,9 +73,9 @@ def test_rebuild_builds_the_next_generation_on_the_same_host(world: World) -> No
 def test_old_guest_belongs_nowhere_after_acceptance(world: World) -> None:
     uuid, host, generation = world.built(image_ref="old")
     rebuild(world, uuid)
-    domains = [DomainReport(uuid=uuid, generation=each, power_state=1) for each in (generation, generation + 1)]
+    domains = [DomainReport(uuid=uuid, generation=item, power_state=1) for item in (generation, generation + 1)]
     verdicts = world.reports.reconcile_domains(world.context(), host, domains, [uuid])
-    assert [each.verdict for each in verdicts] == [Verdict.DESTROY, Verdict.KEEP]
+    assert [verdict.verdict for verdict in verdicts] == [Verdict.DESTROY, Verdict.KEEP]
 
 
 def test_rebuild_changes_only_the_requested_attributes(world: World) -> None:

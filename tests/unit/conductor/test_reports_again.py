@@ -98,7 +98,7 @@ def story(recorder: Recorder) -> Iterator[str]:
     world = recorder.world
 
     def ordered(uuid: str, outcome: BuildOutcome, batch: bool = False) -> None:
-        host, request = [each for each in world.compute.builds if each[1].instance.uuid == uuid][-1]
+        host, request = [build for build in world.compute.builds if build[1].instance.uuid == uuid][-1]
         address = {"action_id": request.action_id, "sequence": 0}
         recorder.say("is_command_current", host=host, **address)
         recorder.say("is_command_open", host=host, request_id=request.request_id, **address)

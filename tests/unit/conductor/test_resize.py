@@ -383,7 +383,7 @@ def test_server_reset_during_a_move_is_not_confirmed_automatically(world: Moving
     assert world.open_actions() == []
     with pytest.raises(exceptions.InstanceInvalidState):
         world.act("resize", flavor_id="1")
-    assert [(each.found, each.expected) for each in world.problems()] == [
+    assert [(problem.found, problem.expected) for problem in world.problems()] == [
         ("an allocation on host1", "none: it is not moving")
     ]
     world.db.write(audit.fix)

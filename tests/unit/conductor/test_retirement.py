@@ -75,7 +75,7 @@ def test_host_with_servers_is_refused_and_unchanged(world: Retiring) -> None:
     world.act("stop")
     found = world.retire("host1")
     assert not found.done
-    assert [(each.uuid, each.vm_state, each.outcome) for each in found.servers] == [
+    assert [(server.uuid, server.vm_state, server.outcome) for server in found.servers] == [
         (world.uuid, states.ACTIVE, "evacuate it")
     ]
     assert world.state == (states.ACTIVE, states.POWERING_OFF, "host1", 1)
@@ -104,7 +104,7 @@ def test_a_lost_server_is_in_error_and_can_be_deleted_or_evacuated(world: Retiri
         images = {"i": {"id": "i", "name": "image"}}
         world.act("rebuild", image_ref="i", images=images, changes={}, injected_files={})
     found = world.retire("host1", with_instances=True)
-    assert found.done and [each.outcome for each in found.servers] == ["lost: in error, to be deleted or evacuated"]
+    assert found.done and [server.outcome for server in found.servers] == ["lost: in error, to be deleted or evacuated"]
     assert world.place == LOST
     assert "host1 was retired" in world.row.fault["message"]  # type: ignore[index]
     assert world.open_actions() == []
@@ -201,7 +201,7 @@ def test_a_soft_deleted_server_is_deleted(world: Retiring) -> None:
 
 def test_a_server_that_was_resized_to_it_goes_back(world: Retiring) -> None:
     world.resized()
-    assert [each.outcome for each in world.retire("host2").servers] == ["revert its resize"]
+    assert [item.outcome for item in world.retire("host2").servers] == ["revert its resize"]
     (server,) = world.retire("host2", with_instances=True).servers
     assert server.outcome.startswith("reverted")
     assert (world.command.method, world.command.host) == ("finish_revert_resize", "host1")
@@ -261,7 +261,7 @@ def test_retired_source_ends_the_move(world: Retiring, moment: str) -> None:
         world.left()
     if moment == "return":
         world.answer(error="the domain does not stop")
-    assert [each.uuid for each in world.retire("host1").servers] == [world.uuid]
+    assert [server.uuid for server in world.retire("host1").servers] == [world.uuid]
     assert world.retire("host1", with_instances=True).done
     if moment == "arrive":
         assert (world.command.method, world.command.host) == ("drop_resize", "host2")
@@ -279,7 +279,7 @@ def test_resize_on_a_retired_host_ends(world: Retiring) -> None:
     world.answer(answer=DISKS)
     world.answer(RUNNING)
     assert world.state == (states.RESIZED, None, "host1", 2)
-    assert [each.outcome[:4] for each in world.retire("host1", with_instances=True).servers] == ["lost"]
+    assert [server.outcome[:4] for server in world.retire("host1", with_instances=True).servers] == ["lost"]
     assert (world.place, world.open_actions(), world.cores()) == (LOST, [], 2)
     world.is_gone("host1")
 

@@ -54,7 +54,10 @@ class Cloud:
 
     def select_destinations(self, context: RequestContext, spec: RequestSpec) -> list[Destination]:
         selection = Selection(host="h1", node="n1", limits={"vcpus": 4})
-        return [Destination(instance_uuid=each, selected=selection, alternates=[]) for each in spec.instance_uuids]
+        return [
+            Destination(instance_uuid=instance_uuid, selected=selection, alternates=[])
+            for instance_uuid in spec.instance_uuids
+        ]
 
     def update_host_states(self, context: RequestContext, states: list[HostState]) -> None:
         self.announced += states
@@ -130,7 +133,7 @@ def create(conductor: ConductorRPC, image: objects.Image, count: int = 1) -> lis
     request = objects.CreateRequest(name="vm", flavor_id="1", image_ref=image.id, min_count=count, max_count=count)
     result = conductor.create_instances(context, request)
     assert result.dispatched
-    return [each.uuid for each in result.instances]
+    return [instance.uuid for instance in result.instances]
 
 
 def finish(conductor: ConductorRPC, build: BuildRequest) -> None:
@@ -162,12 +165,12 @@ def test_server_is_read_with_its_parts_by_two_statements(db: Database, conductor
 
 def test_concurrent_reads_of_servers_need_the_statements_of_one(db: Database, conductor: ConductorRPC) -> None:
     db.write(fill, 5)
-    uuids = [each.uuid for each in conductor.instance_list(ME, InstanceFilters(project_id="p1"), 5, None, [], [])]
+    uuids = [item.uuid for item in conductor.instance_list(ME, InstanceFilters(project_id="p1"), 5, None, [], [])]
     mine = [objects.InstanceQuery(uuid=uuid, project_id="p1") for uuid in [*uuids[:4], uuids[0], "no-such"]]
     foreign = objects.InstanceQuery(uuid=uuids[4], project_id="p2")
     with counting() as read:
         found = conductor.instances_get(ME, [*mine, foreign])
-    assert sorted(each.uuid for each in found) == sorted(uuids[:4])
+    assert sorted(item.uuid for item in found) == sorted(uuids[:4])
     assert len(read.statements) == 2, read.statements
 
 
@@ -222,7 +225,7 @@ def test_statements_of_a_boot_and_a_delete(
     with counting() as delete:
         command = conductor.accept_action(make.context(), uuid, "delete", {})
         conductor.finish_action(make.ADMIN, "h1", command.action_id, 0, None, "", command.sequence)
-    assert [each.uuid for each in conductor.instance_list(ME, InstanceFilters(deleted=True), 9, None, [], [])] == [uuid]
+    assert [item.uuid for item in conductor.instance_list(ME, InstanceFilters(deleted=True), 9, None, [], [])] == [uuid]
     assert (boot.transactions, len(boot.statements)) == (3, BOOT), boot.statements
     assert (delete.transactions, len(delete.statements)) == (2, DELETE), delete.statements
     with counting() as announced:

@@ -19,7 +19,7 @@ def report(db: Database, conf: cfg.ConfigOpts, host: str = "h1", **values: Any) 
 
 
 def state(db: Database, host: str = "h1") -> HostState:
-    return next(each for each in db.read(hosts.states) if each.host == host)
+    return next(item for item in db.read(hosts.states) if item.host == host)
 
 
 def made(db: Database, name: str = "a", zone: str | None = None) -> str:
@@ -36,7 +36,7 @@ def test_create_list_get_delete(db: Database) -> None:
     with pytest.raises(exceptions.AggregateNameExists):
         made(db, "ssd")
     second = made(db, "b")
-    assert [each.name for each in db.read(aggregates.list_)] == ["ssd", "b"]
+    assert [item.name for item in db.read(aggregates.list_)] == ["ssd", "b"]
     db.write(aggregates.delete, second)
     with pytest.raises(exceptions.AggregateNotFound):
         db.read(aggregates.get, second)
@@ -55,7 +55,7 @@ def test_a_zone_by_aggregate_comes_goes_and_stays_over_reports(db: Database, con
     before = state(db).generation
     east = made(db, "east", "east")
     assert db.write(aggregates.add_host, conf, east, "h1").hosts == ["h1"]
-    assert (state(db).availability_zone, [each.name for each in state(db).aggregates]) == ("east", ["east"])
+    assert (state(db).availability_zone, [aggregate.name for aggregate in state(db).aggregates]) == ("east", ["east"])
     assert state(db).generation > before
     report(db, conf)
     assert state(db).availability_zone == "east"

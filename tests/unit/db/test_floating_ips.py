@@ -34,7 +34,7 @@ def address_of(db: Database, uuid: str) -> str | None:
 
 def test_take_show_give_back(db: Database, conf: cfg.ConfigOpts) -> None:
     first, second = take(db, conf), take(db, conf, "spare")
-    assert [(each.address, each.pool) for each in (first, second)] == [
+    assert [(item.address, item.pool) for item in (first, second)] == [
         ("192.0.2.0", "public"),
         ("198.51.100.7", "spare"),
     ]

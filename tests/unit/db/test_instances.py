@@ -253,7 +253,7 @@ def test_user_data_is_left_out_of_a_list_on_demand(db: Database) -> None:
     db.write(make.instance, user_data="c2VjcmV0")
 
     def told(**filters: Any) -> list[str | None]:
-        return [each.user_data for each in db.read(instances.list_, ME, InstanceFilters(**filters))]
+        return [item.user_data for item in db.read(instances.list_, ME, InstanceFilters(**filters))]
 
     assert told() == ["c2VjcmV0"]
     assert told(with_user_data=False) == [None]

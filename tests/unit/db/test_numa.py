@@ -61,7 +61,7 @@ def test_numa_inventory_reaches_the_scheduler(db: Database, host: Selection) -> 
 
 def test_cpus_are_claimed_and_given_back(db: Database, host: Selection) -> None:
     first, second, third, late = (db.write(make.instance, vcpus=2) for _ in range(4))
-    assert [db.write(claim, each, host) for each in (first, second, third, late)] == [[2, 3], [4, 5], [6, 7], None]
+    assert [db.write(claim, item, host) for item in (first, second, third, late)] == [[2, 3], [4, 5], [6, 7], None]
     assert used(db)["0"] == NUMACellUsage(memory_mb=192, cpus=[2, 3, 4, 5, 6, 7])
     (state,) = db.read(hosts.states)
     assert state.vcpus_used == 0, "none of them shares a CPU"
@@ -72,8 +72,8 @@ def test_cpus_are_claimed_and_given_back(db: Database, host: Selection) -> None:
     (state,) = db.read(hosts.states)
     assert state.generation > generation
     assert db.write(claim, late, host) == [4, 5]
-    for each in (first, third, late):
-        db.write(claims.release, each)
+    for item in (first, third, late):
+        db.write(claims.release, item)
     assert used(db) == {}
     assert {problem.check for problem in problems(db)} == {"allocation"}, "they are still said to be there"
 

@@ -131,7 +131,7 @@ def test_quotas(db: Database, conf: cfg.ConfigOpts) -> None:
     with pytest.raises(exceptions.QuotaExceeded, match="network"):
         db.write(network_records.create, conf, ME, record())
     found = db.read(network_quotas.get, conf, "p1").quotas
-    assert {name: (each.limit, each.used) for name, each in found.items() if name in ("port", "network", "subnet")} == {
+    assert {name: (item.limit, item.used) for name, item in found.items() if name in ("port", "network", "subnet")} == {
         "port": (1, 1),
         "network": (1, 1),
         "subnet": (1, 0),

@@ -47,7 +47,7 @@ def test_create_show_change_delete(db: Database, conf: cfg.ConfigOpts) -> None:
     group = made(db, conf)
     assert (group.name, group.description, group.project_id) == ("web", "for tests", "p1")
     assert sorted((rule.direction, rule.ethertype) for rule in group.rules) == [("egress", "IPv4"), ("egress", "IPv6")]
-    assert [each.name for each in db.read(security_groups.list_, ME)] == ["default", "web"]
+    assert [item.name for item in db.read(security_groups.list_, ME)] == ["default", "web"]
     assert db.read(security_groups.get, ME, "web").id == db.read(security_groups.get, ME, group.id).id == group.id
     with pytest.raises(exceptions.SecurityGroupExists):
         made(db, conf)
@@ -55,7 +55,7 @@ def test_create_show_change_delete(db: Database, conf: cfg.ConfigOpts) -> None:
     assert (changed.name, changed.description) == ("www", "for tests")
     assert db.write(security_groups.update, ME, "www", None, "other").description == "other"
     db.write(security_groups.delete, ME, group.id)
-    assert [each.name for each in db.read(security_groups.list_, ME)] == ["default"]
+    assert [item.name for item in db.read(security_groups.list_, ME)] == ["default"]
     assert db.read(quotas.get, conf, "p1").quotas["security_groups"].used == 0
 
 
@@ -73,8 +73,8 @@ def test_other_projects_have_their_own(db: Database, conf: cfg.ConfigOpts) -> No
     ):
         with pytest.raises(exceptions.NotFound):
             call()
-    assert {each.project_id for each in db.read(security_groups.list_, make.ADMIN, True)} == {"p1", "p2"}
-    assert {each.project_id for each in db.read(security_groups.list_, OTHER, True)} == {"p2"}
+    assert {item.project_id for item in db.read(security_groups.list_, make.ADMIN, True)} == {"p1", "p2"}
+    assert {item.project_id for item in db.read(security_groups.list_, OTHER, True)} == {"p2"}
     assert db.read(security_groups.get, make.ADMIN, group.id).id == group.id
     db.write(security_groups.delete_rule, make.ADMIN, rule.id)
 
@@ -118,7 +118,7 @@ def test_its_first_rules_can_be_deleted_before_it_has_a_row(db: Database) -> Non
 def test_rules(db: Database, conf: cfg.ConfigOpts, values: dict[str, Any], kept: dict[str, Any]) -> None:
     group = made(db, conf)
     rule = db.write(security_groups.add_rule, conf, ME, tcp(group.id, **values))
-    (found,) = [each for each in db.read(security_groups.get, ME, group.id).rules if each.id == rule.id]
+    (found,) = [item for item in db.read(security_groups.get, ME, group.id).rules if item.id == rule.id]
     assert found == rule
     assert {name: getattr(found, name) for name in kept} == kept
     with pytest.raises(exceptions.SecurityGroupRuleExists):
@@ -179,7 +179,7 @@ def test_members(db: Database, conf: cfg.ConfigOpts) -> None:
     assert groups_of(db, uuid) == ["default", "web"]
     db.write(security_groups.update, ME, group.id, "www", None)
     assert groups_of(db, uuid) == ["default", "www"]
-    assert [each.name for each in db.read(security_groups.of_instance, ME, uuid)] == ["default", "www"]
+    assert [item.name for item in db.read(security_groups.of_instance, ME, uuid)] == ["default", "www"]
     with pytest.raises(exceptions.SecurityGroupInUse, match=uuid):
         db.write(security_groups.delete, ME, group.id)
     db.write(security_groups.leave, ME, uuid, "www")
@@ -250,9 +250,9 @@ def test_filters_contain_a_hosts_servers(db: Database, conf: cfg.ConfigOpts) -> 
 def test_a_rule_goes_with_the_group_that_it_names(db: Database, conf: cfg.ConfigOpts) -> None:
     web, back = made(db, conf), made(db, conf, "db")
     db.write(security_groups.add_rule, conf, ME, tcp(back.id, remote_group_id=web.id))
-    assert [each.remote_group_name for each in db.read(security_groups.get, ME, "db").rules][-1] == "web"
+    assert [rule.remote_group_name for rule in db.read(security_groups.get, ME, "db").rules][-1] == "web"
     db.write(security_groups.delete, ME, web.id)
-    assert {each.direction for each in db.read(security_groups.get, ME, "db").rules} == {"egress"}
+    assert {rule.direction for rule in db.read(security_groups.get, ME, "db").rules} == {"egress"}
 
 
 @pytest.mark.parametrize("projects, changed", [({"p1"}, set()), (set(), {"a", "b"}), ({"p1"}, {"a"})])

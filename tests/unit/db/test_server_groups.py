@@ -40,7 +40,7 @@ def test_create_list_get_delete(db: Database, conf: cfg.ConfigOpts) -> None:
         [],
     )
     assert (found.project_id, found.user_id) == ("p1", "u1")
-    assert [each.id for each in db.read(server_groups.list_, make.context())] == [group]
+    assert [item.id for item in db.read(server_groups.list_, make.context())] == [group]
     assert db.read(server_groups.list_, make.context("p2"), all_projects=True) == []
     assert db.read(server_groups.list_, make.ADMIN) == []
     assert len(db.read(server_groups.list_, make.ADMIN, all_projects=True)) == 1
@@ -52,7 +52,7 @@ def test_create_list_get_delete(db: Database, conf: cfg.ConfigOpts) -> None:
     db.write(server_groups.delete, make.context(), group)
     assert db.read(server_groups.list_, make.context()) == []
     assert db.read(server_groups.of_instance, uuid) is None
-    assert not [each for each in db.read(audit.find) if "server_groups" in each.subject]
+    assert not [item for item in db.read(audit.find) if "server_groups" in item.subject]
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_networks_that_projects_make_get_a_vni(db: Database, conf: cfg.ConfigOpt
     assert (made("plain").vni, made("plain too").mtu) == (None, 1500)
     conf.set_override("project_vnis", ["10-10", "20-21"], "network")
     span(db, "operator's", 20, 1)
-    found = {(each.vni, each.mtu) for each in (made("a"), made("b", 1280))}
+    found = {(item.vni, item.mtu) for item in (made("a"), made("b", 1280))}
     assert {vni for vni, _ in found} == {10, 21} and {mtu for _, mtu in found} == {1450, 1280}
     with pytest.raises(exceptions.Conflict, match="All VNIs"):
         made("c")

@@ -35,7 +35,7 @@ def test_hours(
     gone = terminated is not None
     db.write(make.instance, launched_at=launched, terminated_at=terminated, deleted=gone)
     found = db.read(usage.list_, make.ADMIN, None, START, END)
-    assert [each.hours for each in found] == ([] if hours is None else [hours])
+    assert [item.hours for item in found] == ([] if hours is None else [hours])
 
 
 def test_projects_and_pages(db: Database) -> None:
@@ -46,7 +46,7 @@ def test_projects_and_pages(db: Database) -> None:
 
     def listed(project: str | None, limit: int | None = None, marker: str | None = None) -> list[str]:
         found = db.read(usage.list_, make.ADMIN, project, START, END, limit, marker)
-        return [each.uuid for each in found]
+        return [item.uuid for item in found]
 
     assert listed(None) == every
     assert listed("p2") == every[2:]
@@ -54,7 +54,7 @@ def test_projects_and_pages(db: Database) -> None:
     for project, marker in ((None, "nonsense"), ("p1", every[3])):
         with pytest.raises(exceptions.MarkerNotFound):
             listed(project, 1, marker)
-    assert {each.project_id for each in db.read(usage.list_, make.context("p1"), None, START, END)} == {"p1"}
+    assert {item.project_id for item in db.read(usage.list_, make.context("p1"), None, START, END)} == {"p1"}
 
 
 def test_shape(db: Database) -> None:

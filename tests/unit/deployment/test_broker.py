@@ -130,7 +130,7 @@ def test_anothers_configuration_is_left_as_it_is(tmp_path: pathlib.Path, file: s
     path.write_text(text)
     told = addresses(tmp_path, "127.0.0.1", "keep_broker_in")
     assert told.startswith("The broker is left as it is: ") and str(path) in told
-    assert [(each, each.read_text()) for each in tmp_path.rglob("*") if each.is_file()] == [(path, text)]
+    assert [(item, item.read_text()) for item in tmp_path.rglob("*") if item.is_file()] == [(path, text)]
 
 
 def test_a_broker_that_others_use_is_left_as_it_is(tmp_path: pathlib.Path) -> None:

@@ -65,7 +65,7 @@ def test_options_that_are_named_are_there() -> None:
         getattr(conf if group == "DEFAULT" else conf[group], option)
 
 
-@pytest.mark.parametrize("command", [each for each in COMMANDS if each.startswith("nova-lite-manage")])
+@pytest.mark.parametrize("command", [item for item in COMMANDS if item.startswith("nova-lite-manage")])
 def test_our_commands_are_understood(command: str) -> None:
     manage.parser().parse_args(shlex.split(command)[1:])
 

@@ -105,7 +105,9 @@ def test_a_unit_confines_its_daemon(path: pathlib.Path) -> None:
     if name.startswith("compute"):
         assert set(CONFINED_ROOT.split()) - set(lines(path)) == set()
         assert [f"/var/lib/{made}" for made in lines(path, "StateDirectory")] == [dhcp.DIRECTORY]
-        assert {f"CAP_{each}" for each in CAPABILITIES} == set(lines(path, "CapabilityBoundingSet")[0].split())
+        assert {f"CAP_{capability}" for capability in CAPABILITIES} == set(
+            lines(path, "CapabilityBoundingSet")[0].split()
+        )
         assert lines(path, "SystemCallFilter") == ["@system-service @module"]
         return
     assert set(CONFINED.split()) - set(lines(path)) == set()

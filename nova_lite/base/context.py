@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from oslo_context import context
 
-if TYPE_CHECKING:
-    from nova_lite.rpc.keys import DaemonIdentity
+
+class DaemonIdentity(NamedTuple):
+    """A daemon: the owner of a key."""
+
+    role: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"{self.role} on {self.host}"
 
 
 class RequestContext(context.RequestContext):

@@ -17,6 +17,7 @@ a server that is too old for a message raises `ServiceTooOld`.
 
 from __future__ import annotations
 
+from nova_lite.base.context import DaemonIdentity
 from nova_lite.rpc.client import Message, Sender, proxy, to_plain, wrap
 from nova_lite.rpc.contract import (
     Kind,
@@ -38,7 +39,7 @@ from nova_lite.rpc.contract import (
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.fallbacks import one_by_one, result
 from nova_lite.rpc.in_process import InProcess
-from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, SCHEDULER, DaemonIdentity
+from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, SCHEDULER
 from nova_lite.rpc.load_shedding import Throttled
 from nova_lite.rpc.transport import RpcServer, Transport, require_broker
 

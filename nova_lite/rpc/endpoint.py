@@ -12,12 +12,11 @@ from typing import Any
 import oslo_messaging as messaging
 
 from nova_lite.base import exceptions, failpoints, metrics
-from nova_lite.base.context import RequestContext
+from nova_lite.base.context import DaemonIdentity, RequestContext
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.rpc.admission import Priority
 from nova_lite.rpc.client import ECHO, to_plain, to_typed
 from nova_lite.rpc.contract import Method, contract_of
-from nova_lite.rpc.keys import DaemonIdentity
 
 LOG = logging.getLogger(__name__)
 

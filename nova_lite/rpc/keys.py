@@ -17,7 +17,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from nova_lite.base import exceptions, files
+from nova_lite.base.context import DaemonIdentity
 
 API, CONDUCTOR, SCHEDULER, COMPUTE = "api", "conductor", "scheduler", "compute"
 #: The console proxies.
@@ -52,16 +53,6 @@ _HINTS = {
 LOOK_INTERVAL = 1.0
 
 T = TypeVar("T")
-
-
-class DaemonIdentity(NamedTuple):
-    """A daemon: the owner of a key."""
-
-    role: str
-    host: str
-
-    def __str__(self) -> str:
-        return f"{self.role} on {self.host}"
 
 
 class TrustedKey(msgspec.Struct, kw_only=True):

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from nova_lite.rpc.keys import DaemonIdentity
+from nova_lite.base.context import DaemonIdentity
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,11 +34,12 @@ from oslo_config import cfg
 from oslo_messaging._drivers import common
 
 from nova_lite.base import exceptions
+from nova_lite.base.context import DaemonIdentity
 from nova_lite.base.futures import ResponseFuture, wait_for
 from nova_lite.rpc import keys
 from nova_lite.rpc.client import ECHO, Message, to_typed
 from nova_lite.rpc.endpoint import Endpoint
-from nova_lite.rpc.keys import ROLES, DaemonIdentity, Keyring, TrustedKey
+from nova_lite.rpc.keys import ROLES, Keyring, TrustedKey
 from nova_lite.rpc.permissions import AccessRule
 
 LOG = logging.getLogger(__name__)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.base.context import RequestContext
+from nova_lite.base.context import DaemonIdentity, RequestContext
 from nova_lite.conductor.endpoints.images import ImageEndpoints
 from nova_lite.db import host_images, images
 from nova_lite.db.engine import Database
 from nova_lite.objects import Image
-from nova_lite.rpc.keys import API, COMPUTE, DaemonIdentity
+from nova_lite.rpc.keys import API, COMPUTE
 from tests.support import make
 
 

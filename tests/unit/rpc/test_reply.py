@@ -13,9 +13,10 @@ import pytest
 from oslo_messaging._drivers import amqpdriver
 
 from nova_lite.base import exceptions
+from nova_lite.base.context import DaemonIdentity
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.rpc import patches
-from nova_lite.rpc.keys import API, COMPUTE, DaemonIdentity
+from nova_lite.rpc.keys import API, COMPUTE
 from nova_lite.rpc.signing import SENDER
 
 HOST = DaemonIdentity(COMPUTE, "h1")

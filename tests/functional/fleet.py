@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from nova_lite.base import concurrency
 
-concurrency.setup(concurrency.THREADING, turn=concurrency.SWITCH_INTERVAL)
+concurrency.setup(concurrency.THREADING, switch_interval=concurrency.SWITCH_INTERVAL)
 
 # isort: split
 import contextlib  # noqa: E402

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite.db import replay_cache
 from nova_lite.db.engine import Database
-from tests.unit.conductor.test_replay_cache import test_ids_are_forgotten_when_their_time_is_over  # noqa: F401
+from tests.unit.conductor.test_replay_cache import test_expired_message_ids_are_deleted  # noqa: F401
 
 
 def test_a_message_is_taken_once(db: Database) -> None:

@@ -80,11 +80,42 @@ def _definitions(path: pathlib.Path) -> set[str]:
     return names
 
 
-def test_walks_name_functions_of_the_files_that_they_name() -> None:
-    page = " ".join((TOP / "docs/contributing/walks.md").read_text().split())
-    named = re.findall(r"`(nova_lite/[a-z_/]+\.py)` `([A-Za-z_.]+)`", page)
-    assert len(named) > 40
-    assert [(path, name) for path, name in named if name not in _definitions(TOP / path)] == []
+CONTRIBUTING = sorted((TOP / "docs/contributing").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", CONTRIBUTING, ids=lambda page: page.name)
+def test_shell_blocks_name_files_that_exist(page: pathlib.Path) -> None:
+    assert [path for path in _paths_in_blocks(page) if not (TOP / path).exists()] == []
+
+
+def test_there_are_paths_in_shell_blocks_to_check() -> None:
+    assert sum(len(_paths_in_blocks(page)) for page in CONTRIBUTING) > 15
+
+
+def _paths_in_blocks(page: pathlib.Path) -> list[str]:
+    blocks = re.findall(r"^ *```(\w*)\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE)
+    path = r"(?<![^\s\"'=])(?:\./)?((?:nova_lite|etc|devstack|tests|docs|tools|benchmarks)/[\w./-]+)"
+    return [found for language, block in blocks if not language for found in re.findall(path, block)]
+
+
+def _named(page: pathlib.Path) -> list[tuple[str, str]]:
+    """Return the modules that a page names with a name: "`module.py` `name`", "`name` of `module.py`", and the like."""
+    text = " ".join(page.read_text().split())
+    path, name = r"`(nova_lite/[a-z_/]+\.py)`", r"`([A-Za-z_.]+)`"
+    after = re.findall(rf"{path} {name}", text)
+    before = re.findall(rf"{name} (?:of |in |\()(?={path})", text)
+    return [*after, *((module, word) for word, module in before)]
+
+
+@pytest.mark.parametrize("page", CONTRIBUTING, ids=lambda page: page.name)
+def test_contributing_pages_name_functions_of_the_files_that_they_name(page: pathlib.Path) -> None:
+    assert [(path, name) for path, name in _named(page) if name not in _definitions(TOP / path)] == []
+
+
+def test_there_are_functions_to_check() -> None:
+    counts = {page.stem: len(_named(page)) for page in CONTRIBUTING}
+    assert counts["walks"] > 40
+    assert counts["add-a-hardware-property"] > 1
 
 
 def test_code_names_pages_that_exist() -> None:

@@ -16,7 +16,7 @@ CONTROLS = {
         "all servers are ACTIVE: not within 15 s",
     ),
     "confirmation": ("create, host stands still: by itself", "runs on"),
-    "tombstone": ("create, ordered again: by itself", "runs on"),
+    "revocation": ("create, ordered again: by itself", "runs on"),
     "conditional claim": ("create 2, one place: by itself", "more is used than there is"),
 }
 

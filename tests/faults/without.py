@@ -48,7 +48,7 @@ def confirmation() -> None:
     Reconciler._repeat_step = move  # type: ignore[method-assign]
 
 
-def tombstone() -> None:
+def revocation() -> None:
     """Switch the revoked generations off: a host builds whatever a command orders."""
     from nova_lite.compute.fencing import FencingTokenStore
 
@@ -92,7 +92,7 @@ def idle_driver(method: str) -> Callable[[], None]:
 RULES = {
     "reconciler": reconciler,
     "confirmation": confirmation,
-    "tombstone": tombstone,
+    "revocation": revocation,
     "conditional claim": conditional_claim,
     "power_off": idle_driver("power_off"),
     "reboot": idle_driver("reboot"),

@@ -1,4 +1,4 @@
-"""The steps of a compute daemon, named after the functions in `nova_lite.compute`.
+"""The steps of a compute daemon. `FUNCTIONS` names the code of each.
 
 Each step is atomic. Between any two of them the daemon may be killed, and others may go on. A `Job` is about to do the
 step that its ``at`` names. `_LOCKED` has the steps that hold the instance's lock.
@@ -30,6 +30,26 @@ _LOCKED = {
 }
 
 
+#: The code that each function of this module models: modules below ``nova_lite``, with their functions.
+FUNCTIONS = {
+    "is_locked": "compute/jobs.py: hold",
+    "is_revoked": "compute/fencing.py: is_revoked",
+    "revoke": "compute/fencing.py: revoke, revoke_failed_build",
+    "is_complete": "compute/host.py: is_complete",
+    "mark_built": "compute/fencing.py: mark_built",
+    "remove": "compute/host.py: remove",
+    "_build_steps": "compute/operations/create.py: run, _build_or_undo, _build, _remove_unwanted",
+    "_attempt": "compute/operations/create.py: _attempt, _repeat_failure",
+    "_reporting": "compute/operations/create.py: _report",
+    "_admit": "compute/fencing.py: admit",
+    "_act_steps": "compute/executor.py: run, _run_once, _report",
+    "_carry_out": "compute/executor.py: _perform; compute/fencing.py: record_result",
+    "_fence_begins": "compute/manager.py: fence_instance; compute/fencing.py: revoke_unless_built",
+    "_fence_steps": "compute/manager.py: fence_instance",
+    "_scan_steps": "compute/reconciler.py: run, _destroy",
+}
+
+
 def is_locked(host: Host, rules: Rules) -> bool:
     jobs = (host.build, host.fence, host.scan, *host.acts)
     return "instance lock" in rules and any(job.at in _LOCKED for job in jobs)
@@ -38,24 +58,23 @@ def is_locked(host: Host, rules: Rules) -> bool:
 # --- fencing.py
 
 
-def forbids(host: Host, gen: int) -> bool:
+def is_revoked(host: Host, gen: int) -> bool:
     return gen <= host.fenced and gen != host.built
 
 
-def forbid(host: Host, gen: int, rules: Rules) -> Host:
-    return host._replace(fenced=max(host.fenced, gen)) if "tombstone" in rules else host
+def revoke(host: Host, gen: int, rules: Rules) -> Host:
+    return host._replace(fenced=max(host.fenced, gen)) if "revocation" in rules else host
 
 
 def is_complete(host: Host, gen: int) -> bool:
-    return host.domain == gen and (host.built == gen or (host.power == RUNNING and not forbids(host, gen)))
+    return host.domain == gen and (host.built == gen or (host.power == RUNNING and not is_revoked(host, gen)))
 
 
-def note_complete(host: Host) -> Host:
+def mark_built(host: Host) -> Host:
     return host._replace(built=host.domain)
 
 
 def remove(host: Host) -> Host:
-    """Remove the instance, as `LocalHost.remove` does."""
     return host._replace(domain=0, power=0, built=0)
 
 
@@ -89,7 +108,7 @@ def steps(state: State, index: int, rules: Rules) -> Iterator[Step]:
 def crash(state: State, index: int, rules: Rules) -> State:
     host = state.hosts[index]
     gone = host._replace(daemon="down", build=IDLE, acts=(), fence=IDLE, scan=IDLE, touched=False)
-    if "durable tombstone" not in rules:
+    if "durable revocation" not in rules:
         gone = gone._replace(fenced=0, built=0, last=0, result="")
     return _put(state, index, gone)._replace(crashes=state.crashes - 1)
 
@@ -108,7 +127,7 @@ def deliver(state: State, message: Message, rules: Rules) -> Iterator[Step]:
         job = Job("queued", message.gen, message.id)
         progress = current and action.step == "build"
         yield label, progress, at_host(state, index, build=job, touched=bool(host.scan.at))
-    elif message.kind == "ticket" and not any(job.id == message.id for job in host.acts) and len(host.acts) < 2:
+    elif message.kind == "run_command" and not any(job.id == message.id for job in host.acts) and len(host.acts) < 2:
         progress = current and action.step in ("perform", "cleanup") and action.id == message.id
         yield label, progress, _put(state, index, _admit(host, message, rules))
     elif message.kind == "fence" and not host.fence.at:
@@ -124,7 +143,7 @@ def _deliver_to_conductor(state: State, message: Message, rules: Rules) -> Itera
     fenced = message.what == "fenced"
     would_say_so = not host.domain if fenced else is_complete(host, message.gen)
     after = conductor.fence_answered(state, index, message.gen, fenced)
-    label = f"{'_compensated' if fenced else '_revived'}: {'AB'[index]} had answered for generation {message.gen}"
+    label = f"{'_fenced' if fenced else '_revived'}: {'AB'[index]} had answered for generation {message.gen}"
     yield label, would_say_so and "reconciler" in rules, after
 
 
@@ -138,25 +157,25 @@ def _build_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator
     def to(at: str, changed: Host = host, what: str = job.what) -> State:
         return _put(state, index, changed._replace(build=job._replace(at=at, what=what) if at else IDLE))
 
-    fenced = "tombstone" in rules and gen <= host.fenced
+    fenced = "revocation" in rules and gen <= host.fenced
     if job.at == "queued":
         if not is_locked(host, rules):
             yield "build: _attempt", True, _attempt(state, index, host, rules)
     elif job.at == "start_build":
         if fenced:
-            yield "build: given up while asking", True, to("")
+            yield "build: revoked before start_build", True, to("")
         else:
-            yield "build: the order has its interfaces", True, to("creating")
+            yield "build: the command has its interfaces", True, to("creating")
             after, wanted = conductor.start_build(state, index, gen, rules)
             following = job._replace(at="creating" if wanted else "unwanted")
             yield f"build: start_build, wanted: {wanted}", True, at_host(after, index, build=following)
     elif job.at == "unwanted":
-        yield "build: forbid what is not wanted", True, to("", forbid(host, gen, rules))
+        yield "build: _remove_unwanted: revoke", True, to("", revoke(host, gen, rules))
     elif job.at == "creating":
         if fenced and "fence check at creation" in rules:
             yield "build: fenced", True, to("undo", what="")
         else:
-            yield "build: fences.creating passed", True, to("define")
+            yield "build: mark_creating passed", True, to("define")
             yield from _failures(to)
     elif job.at == "define":
         yield "build: domain is defined", True, to("start domain", host._replace(domain=gen, power=OFF))
@@ -166,18 +185,18 @@ def _build_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator
         yield "build: domain runs", True, to("built", running)
     elif job.at == "built":
         if fenced and "fence check at creation" in rules:
-            yield "build: fences.built refused", True, to("undo", what="")
+            yield "build: mark_built refused", True, to("undo", what="")
         else:
             yield (
-                "build: fences.built noted",
+                "build: mark_built",
                 True,
                 _report(to("report", host._replace(built=gen), "built"), index, gen),
             )
     elif job.at == "refuse":
         if "fence before report" in rules:
-            yield "build: fences.refuse", True, to("undo", forbid(host, gen, rules)._replace(built=0))
+            yield "build: revoke_failed_build", True, to("undo", revoke(host, gen, rules)._replace(built=0))
         else:
-            yield "build: told to undo before the fence", True, to("undo")
+            yield "build: undone before it is revoked", True, to("undo")
     elif job.at == "undo":
         after = to("report" if job.what else "", remove(host))
         yield "build: undone", True, _report(after, index, gen, job.what) if job.what else after
@@ -185,7 +204,7 @@ def _build_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator
         yield from _reporting(state, index, host, job, to, rules)
     elif job.at == "report unwanted" and not is_locked(host, rules):
         if host.domain == gen:
-            yield "build: _remove_unwanted: forbid", True, to("clear", forbid(host, gen, rules))
+            yield "build: _remove_unwanted: revoke", True, to("clear", revoke(host, gen, rules))
         else:
             yield "build: _remove_unwanted: nothing there", True, to("")
     elif job.at == "clear":
@@ -202,7 +221,7 @@ def _report(state: State, index: int, gen: int, outcome: str = "built") -> State
 
 
 def _attempt(state: State, index: int, host: Host, rules: Rules) -> State:
-    """Take the lock, and decide by the fence file and the hypervisor."""
+    """Take the lock, and decide by the fencing token store and the hypervisor."""
     job = host.build
     gen = job.gen
 
@@ -212,11 +231,11 @@ def _attempt(state: State, index: int, host: Host, rules: Rules) -> State:
     if ("action order" in rules and job.id < host.last) or host.domain > gen:
         return to("")
     complete = is_complete(host, gen)
-    fenced = "tombstone" in rules and "fence check at order" in rules and gen <= host.fenced
+    fenced = "revocation" in rules and "fence check at order" in rules and gen <= host.fenced
     if fenced and not complete:
         return _report(to("report", remove(host), "rescheduled"), index, gen, "rescheduled")
     if complete:
-        return _report(to("report", note_complete(host), "built"), index, gen)
+        return _report(to("report", mark_built(host), "built"), index, gen)
     return to("start_build", remove(host) if host.domain else host)
 
 
@@ -243,7 +262,7 @@ def _admit(host: Host, message: Message, rules: Rules) -> Host:
     if message.id != host.last:
         host = host._replace(last=message.id, result="")
     if message.what == "delete":
-        host = forbid(host, message.gen, rules)
+        host = revoke(host, message.gen, rules)
     return host._replace(acts=_with(host, job), touched=touched)
 
 
@@ -281,7 +300,7 @@ def _carry_out(host: Host, job: Job) -> Host:
         result = "error"
     else:
         host = host._replace(power=OFF if job.what == "stop" else RUNNING)
-        if not forbids(host, job.gen):
+        if not is_revoked(host, job.gen):
             host = host._replace(built=job.gen)
     return host._replace(result=result) if host.last == job.id else host
 
@@ -291,7 +310,7 @@ def _carry_out(host: Host, job: Job) -> Host:
 
 def _fence_begins(host: Host, message: Message, rules: Rules) -> Host:
     if host.build.at and host.built != message.gen:
-        host = forbid(host, message.gen, rules)
+        host = revoke(host, message.gen, rules)
     return host._replace(fence=Job("fence lock", message.gen))
 
 
@@ -299,11 +318,11 @@ def _fence_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator
     job = host.fence
     if job.at == "fence lock" and not is_locked(host, rules):
         if is_complete(host, job.gen):
-            after = _put(state, index, note_complete(host)._replace(fence=IDLE))
+            after = _put(state, index, mark_built(host)._replace(fence=IDLE))
             yield "fence_instance: it runs", True, send(after, Message("answer", index, job.gen, 0, "runs"))
         else:
-            changed = forbid(host, job.gen, rules)._replace(fence=job._replace(at="fence remove"))
-            yield "fence_instance: forbidden", True, _put(state, index, changed)
+            changed = revoke(host, job.gen, rules)._replace(fence=job._replace(at="fence remove"))
+            yield "fence_instance: revoked", True, _put(state, index, changed)
     elif job.at == "fence remove":
         changed = (remove(host) if host.domain <= job.gen else host)._replace(fence=IDLE)
         after = _put(state, index, changed)
@@ -325,7 +344,7 @@ def _scan_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator[
             if host.daemon == "starting":
                 yield "serves", True, _put(state, index, over)
             return
-        given_up = forbids(host, host.domain)
+        given_up = is_revoked(host, host.domain)
         seen = Job("given up" if given_up else "ask", host.domain, host.power)
         busy = bool(host.build.at or host.acts)
         if not busy:
@@ -340,8 +359,8 @@ def _scan_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator[
         if job.at == "apply" and host.domain != job.gen:
             yield "reconcile: something else is here", True, _put(state, index, over)
         else:
-            changed = forbid(host, job.gen, rules)._replace(scan=job._replace(at="scan remove"))
-            yield "reconcile: forbids", True, _put(state, index, changed)
+            changed = revoke(host, job.gen, rules)._replace(scan=job._replace(at="scan remove"))
+            yield "reconcile: revokes", True, _put(state, index, changed)
     elif job.at == "scan remove":
         removed = remove(host)._replace(scan=IDLE, touched=False, daemon="serving")
         yield "reconcile: removed", True, _put(state, index, removed)

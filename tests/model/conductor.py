@@ -1,4 +1,4 @@
-"""The conductor's transactions, named after the functions in `nova_lite.conductor`. Each one is an atomic step.
+"""The conductor's transactions, each of which is an atomic step. `FUNCTIONS` names the code of each.
 
 ``rules`` are the protections in force. Without one of them the step does what code without it would do.
 """
@@ -20,6 +20,31 @@ TAKE_OVER = ("delete", "rebuild")
 ALLOWED = {"stop": ("active", "error"), "start": ("stopped",), "rebuild": ("active", "stopped", "error")}
 
 
+#: The code that each function of this module models: modules below ``nova_lite``, with their functions.
+FUNCTIONS = {
+    "release": "db/claims.py: release",
+    "_close": "db/actions.py: finish",
+    "fail": "conductor/engine/compensate.py: fail",
+    "mark_deleted": "conductor/operations/delete.py: on_step_done",
+    "deleted": "conductor/engine/advance.py: done_at_host, advance",
+    "built": "conductor/engine/build_reports.py: built",
+    "accept_action": "conductor/endpoints/actions.py: accept_action; conductor/engine/accept.py: accept",
+    "_rebuild": "conductor/operations/rebuild.py: accept",
+    "_send_command": "compute/rpcapi.py: send_command",
+    "record_offline": "conductor/engine/advance.py: record_offline",
+    "lease": "db/actions.py: lease, take_due",
+    "_locked": "conductor/engine/scheduling.py: _locked; db/actions.py: still_leased",
+    "claim": "conductor/engine/scheduling.py: _claim; db/claims.py: claim",
+    "_building": "conductor/engine/build_reports.py: _building",
+    "start_build": "conductor/engine/build_reports.py: start_build",
+    "finish_build": "conductor/engine/build_reports.py: finish_build",
+    "_rescheduled": "conductor/engine/build_reports.py: _rescheduled",
+    "finish_action": "conductor/endpoints/actions.py: finish_action; conductor/engine/command_reports.py: finish",
+    "reconcile_domains": "conductor/hosts/domains.py: reconcile_domains",
+    "expire": "conductor/engine/deadlines.py: _expire",
+    "fence_answered": "conductor/engine/reconciler.py: _fence, _fenced, _revived",
+}
+
 # --- engine/compensate.py, db/claims.py
 
 
@@ -35,7 +60,7 @@ def _close(state: State) -> State:
     return state._replace(action=Action(state.action.id, state.action.kind, ""))
 
 
-def failed(state: State) -> State:
+def fail(state: State) -> State:
     """Set ERROR. A rebuild keeps its host, where nothing is left."""
     if state.action.kind == "rebuild":
         return _close(state._replace(row=state.row._replace(vm="error", task="")))
@@ -73,11 +98,11 @@ def accept_action(state: State, kind: str, rules: Rules) -> State | None:
     if kind == "rebuild":
         return _rebuild(state)
     new = Action(action.id + 1, kind, "perform", row.host, row.gen)
-    state = state._replace(action=new, asked=kind)
+    state = state._replace(action=new, requested=kind)
     if row.host == NONE:
         return deleted(state)
     task = {"delete": "deleting", "stop": "powering-off", "start": "powering-on"}[kind]
-    return _send_ticket(state._replace(row=row._replace(task=task)))
+    return _send_command(state._replace(row=row._replace(task=task)))
 
 
 def _rebuild(state: State) -> State | None:
@@ -86,16 +111,16 @@ def _rebuild(state: State) -> State | None:
     if row.host == NONE:
         return None
     action = Action(state.action.id + 1, "rebuild", "build", row.host, row.gen)
-    state = state._replace(row=row, action=action, asked="rebuild")
+    state = state._replace(row=row, action=action, requested="rebuild")
     return send(state, Message("build", row.host, row.gen, action.id))
 
 
-def _send_ticket(state: State) -> State:
+def _send_command(state: State) -> State:
     action = state.action
-    return send(state, Message("ticket", action.host, action.gen, action.id, action.kind))
+    return send(state, Message("run_command", action.host, action.gen, action.id, action.kind))
 
 
-def delete_without_host(state: State, rules: Rules) -> State:
+def record_offline(state: State, rules: Rules) -> State:
     """Delete for the owner while the host counts as down, rightly or not. The cleanup stays open."""
     if "cleanup" not in rules:
         return deleted(state)
@@ -107,26 +132,26 @@ def delete_without_host(state: State, rules: Rules) -> State:
 
 
 def lease(state: State) -> State:
-    """Lease the action to a new owner, and add a thread that will schedule it (`lease_creates` or `take_due`)."""
-    busy = {token for token, _ in state.drives}
-    token = min({0, 1, 2} - busy)
-    drives = tuple(sorted((*state.drives, (token, state.action.tried))))
-    return state._replace(action=state.action._replace(owner=token), drives=drives)
+    """Lease the action to a new owner, and add a thread that will schedule it."""
+    busy = {owner for owner, _ in state.threads}
+    owner = min({0, 1, 2} - busy)
+    threads = tuple(sorted((*state.threads, (owner, state.action.tried))))
+    return state._replace(action=state.action._replace(owner=owner), threads=threads)
 
 
-def _locked(state: State, token: int, rules: Rules) -> bool:
+def _locked(state: State, owner: int, rules: Rules) -> bool:
     action, row = state.action, state.row
     if "one driver" not in rules:
         return not row.deleted
-    leased = action.kind == "create" and action.step == "schedule" and action.owner == token
+    leased = action.kind == "create" and action.step == "schedule" and action.owner == owner
     return leased and not row.deleted and row.task == "scheduling"
 
 
-def claim(state: State, drive: tuple[int, tuple[int, ...]], host: int, rules: Rules) -> State:
-    """End the thread, with a claim if the build is still its own (`_claim_all` for one instance)."""
-    token, _ = drive
-    state = state._replace(drives=tuple(item for item in state.drives if item != drive))
-    if not _locked(state, token, rules) or state.used[host] >= CAPACITY:
+def claim(state: State, thread: tuple[int, tuple[int, ...]], host: int, rules: Rules) -> State:
+    """End the thread, with a claim if the build is still its own. The code claims for several instances at once."""
+    owner, _ = thread
+    state = state._replace(threads=tuple(item for item in state.threads if item != thread))
+    if not _locked(state, owner, rules) or state.used[host] >= CAPACITY:
         return state
     row = state.row
     gen = row.gen + 1
@@ -168,13 +193,13 @@ def finish_build(state: State, host: int, gen: int, outcome: str, rules: Rules) 
         return state, outcome != "built"
     if outcome == "built":
         return built(state), True
-    return (failed(state), True) if outcome == "aborted" else (_reschedule(state, host), True)
+    return (fail(state), True) if outcome == "aborted" else (_rescheduled(state, host), True)
 
 
-def _reschedule(state: State, host: int) -> State:
+def _rescheduled(state: State, host: int) -> State:
     tried = tuple(sorted({*state.action.tried, host}))
     if len(tried) >= MAX_ATTEMPTS or state.action.kind == "rebuild":
-        return failed(state)
+        return fail(state)
     state = release(state)
     row = state.row._replace(host=NONE, task="scheduling")
     return state._replace(row=row, action=state.action._replace(step="schedule", host=NONE, tried=tried, owner=NONE))
@@ -208,13 +233,13 @@ def reconcile_domains(state: State, host: int, gen: int, power: int) -> tuple[St
     return state, "keep"
 
 
-# --- engine/reconciler.py
+# --- engine/deadlines.py, engine/reconciler.py
 
 
-def past_deadline(state: State, rules: Rules) -> State:
+def expire(state: State, rules: Rules) -> State:
     row, action = state.row, state.action
     if action.kind == "create" and action.step == "schedule":
-        return failed(state)
+        return fail(state)
     if action.kind in BUILDS:
         row = row._replace(vm="error", task="")
         state = state._replace(row=row, action=action._replace(step="compensate"))
@@ -223,15 +248,15 @@ def past_deadline(state: State, rules: Rules) -> State:
         if "lasting delete" in rules:
             return state._replace(row=row._replace(vm="error"))
         return _close(state._replace(row=row._replace(vm="error", task="")))
-    return _close(state._replace(row=row._replace(task=""), asked="in vain"))
+    return _close(state._replace(row=row._replace(task=""), requested="nothing"))
 
 
 def fence_answered(state: State, host: int, gen: int, fenced: bool) -> State:
-    """Record the reply to a fence, as `Reconciler._fenced` and `Reconciler._revived` do."""
+    """Record the reply to `fence_instance`."""
     action = state.action
     if action.step != "compensate" or (action.host, action.gen) != (host, gen) or state.row.deleted:
         return state
-    return failed(state) if fenced else built(state)
+    return fail(state) if fenced else built(state)
 
 
 def steps(state: State, rules: Rules, users: tuple[str, ...], max_actions: int) -> Iterator[tuple[str, bool, State]]:
@@ -243,19 +268,23 @@ def steps(state: State, rules: Rules, users: tuple[str, ...], max_actions: int) 
             accepted = accept_action(state, kind, rules)
             if accepted is not None:
                 yield f"accept_action({kind})", False, accepted
-    if action.step == "schedule" and len(state.drives) < 2:
-        yield "lease the create, ask the scheduler", reconciled, lease(state)
-    for drive in state.drives:
+    if action.step == "schedule" and len(state.threads) < 2:
+        yield "lease: the create, then call the scheduler", reconciled, lease(state)
+    for thread in state.threads:
         for host in (0, 1):
-            if host not in drive[1]:
-                yield f"_claim_all: thread {drive[0]} takes {_name(host)}", True, claim(state, drive, host, rules)
+            if host not in thread[1]:
+                yield f"_claim: thread {thread[0]} takes {_name(host)}", True, claim(state, thread, host, rules)
     lost = reconciled and action.host != NONE and state.hosts[action.host].daemon == "lost"
     if action.kind == "delete" and action.step == "perform":
-        yield f"{_name(row.host)} counts as down: delete_without_host", lost, delete_without_host(state, rules)
+        yield f"{_name(row.host)} counts as down: record_offline", lost, record_offline(state, rules)
     if action.step in ("schedule", "build", "perform"):
-        yield f"_past_deadline({action.kind})", lost, past_deadline(state, rules)
+        yield f"_expire({action.kind})", lost, expire(state, rules)
     if "confirmation" not in rules and action.step == "build" and len(action.tried) + 1 < MAX_ATTEMPTS:
-        yield f"{_name(action.host)} counts as down: rescheduled unasked", False, _reschedule(state, action.host)
+        yield (
+            f"{_name(action.host)} counts as down: rescheduled without a confirmation",
+            False,
+            _rescheduled(state, action.host),
+        )
 
 
 def _name(host: int) -> str:

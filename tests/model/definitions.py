@@ -44,7 +44,7 @@ class ModelStep:
         return not self.what.startswith(("network", "release"))
 
 
-_RELEASE = ModelStep("release", "release at all")
+_RELEASE = ModelStep("release", f"release at {operations.HostRole.ALL}")
 _BUILD = ModelStep(
     "build",
     "build_and_run_instance at current",
@@ -96,7 +96,7 @@ MODEL: dict[str, tuple[ModelStep, ...]] = {
         _BUILD,
     ),
     "delete": (
-        _perform("terminate_instance", at="all", offline_step="cleanup", retry_forever=True),
+        _perform("terminate_instance", at=operations.HostRole.ALL, offline_step="cleanup", retry_forever=True),
         ModelStep("deallocate", "network"),
         _RELEASE,
     ),

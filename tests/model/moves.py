@@ -29,7 +29,7 @@ MOVING: Rules = frozenset(
         "source holds back",
         "destination fenced first",
         "both ends belong",
-        "tombstone",
+        "revocation",
         "order of steps",
         "delete at both ends",
         "reconciler",
@@ -361,7 +361,7 @@ class Moves:
         if order.kind == "drop" and end.domain == order.gen:
             return _end(state, index, at="runs")
         if order.kind in ("remove", "delete", "drop"):
-            promise = max(end.fenced, order.gen) if "tombstone" in self.rules else end.fenced
+            promise = max(end.fenced, order.gen) if "revocation" in self.rules else end.fenced
             return _end(state, index, at="act", fenced=promise)
         if order.kind == "arrive":
             if order.gen <= end.fenced:

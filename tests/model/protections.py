@@ -103,14 +103,14 @@ PROTECTIONS = [
         twice=True,
     ),
     Protection(
-        "tombstone",
+        "revocation",
         "a late order builds nothing",
         "compute/fencing.py: revoke, revoke_failed_build, check",
         BOOT,
         twice=True,
     ),
     Protection(
-        "durable tombstone", "the promise outlives the daemon", "compute/fencing.py: _write, _load", BOOT, twice=True
+        "durable revocation", "the promise outlives the daemon", "compute/fencing.py: _write, _load", BOOT, twice=True
     ),
     Protection(
         "fence check at order",

@@ -18,8 +18,8 @@ IMPLEMENTED: Rules = frozenset(
         "late success",
         "lasting delete",
         "undo first",
-        "tombstone",
-        "durable tombstone",
+        "revocation",
+        "durable revocation",
         "fence check at order",
         "fence check at creation",
         "fence before report",
@@ -99,8 +99,8 @@ class Protocol:
                 f"generation {host.domain}, {'off' if host.power == OFF else 'running'}" if host.domain else "nothing"
             )
             return f"{row.vm}, but on its host is {there}"
-        wanted = {"stop": "stopped", "start": "active"}.get(state.asked, row.vm)
-        return None if row.vm == wanted else f"asked to {state.asked}, done, and {row.vm}"
+        wanted = {"stop": "stopped", "start": "active"}.get(state.requested, row.vm)
+        return None if row.vm == wanted else f"{state.requested} was requested and done, but it is {row.vm}"
 
     def canonical(self, state: State) -> State:
         state = without_dead(state, self.rules)
@@ -115,15 +115,15 @@ def without_dead(state: State, rules: Rules) -> State:
     host would drop or refuse, with nothing there to remove, will always be dropped or refused.
     """
     action = state.action
-    if "one driver" in rules and state.drives:
-        drives = tuple(drive for drive in state.drives if action.kind == "create" and drive[0] == action.owner)
-        state = state._replace(drives=drives)
+    if "one driver" in rules and state.threads:
+        threads = tuple(thread for thread in state.threads if action.kind == "create" and thread[0] == action.owner)
+        state = state._replace(threads=threads)
     if rules >= _SURE and state.net:
         state = state._replace(net=tuple(message for message in state.net if not _is_dead(state, message, rules)))
     return state
 
 
-_SURE = {"report generation", "tombstone", "durable tombstone", "instance lock"}
+_SURE = {"report generation", "revocation", "durable revocation", "instance lock"}
 
 
 def _is_dead(state: State, message: Message, rules: Rules) -> bool:
@@ -131,7 +131,7 @@ def _is_dead(state: State, message: Message, rules: Rules) -> bool:
     over = action.kind not in conductor.BUILDS or not action.step or message.gen < state.row.gen
     if message.kind in ("report", "answer"):
         return over
-    if message.kind == "ticket":
+    if message.kind == "run_command":
         if "action order" not in rules:
             return False
         done = host.last > message.id or (host.last == message.id and bool(host.result))

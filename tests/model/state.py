@@ -25,7 +25,10 @@ class Row(NamedTuple):
 
 
 class Action(NamedTuple):
-    """The open action, of which there is at most one. ``step``: "" once it is closed. ``owner``: token of the lease."""
+    """The open action, of which there is at most one. ``step``: "" once it is closed.
+
+    ``owner``: number of the thread that has the lease.
+    """
 
     id: int = 1
     kind: str = "create"
@@ -54,10 +57,10 @@ IDLE = Job()
 class Host(NamedTuple):
     """A compute host.
 
-    Durable: the fence file (``fenced`` to ``result``) and the domain. Everything else ends with its daemon. ``daemon``:
-    "down", "starting" (before its first domain reconciliation), "serving", or "lost" with the whole host. ``result``:
-    outcome of action ``last``, "" while it is not finished. ``touched``: the instance had a job since the snapshot of
-    ``scan``.
+    Durable: the fencing token store (``fenced`` to ``result``) and the domain. Everything else ends with its daemon.
+    ``daemon``: "down", "starting" (before its first domain reconciliation), "serving", or "lost" with the whole host.
+    ``result``: outcome of action ``last``, "" while it is not finished. ``touched``: the instance had a job since the
+    snapshot of ``scan``.
     """
 
     daemon: str = "serving"
@@ -87,17 +90,17 @@ class Message(NamedTuple):
 class State(NamedTuple):
     """A state of the model.
 
-    ``drives``: (token, tried) of conductor threads that schedule. ``asked``: the user's last request. ``crashes`` of
-    daemons and ``losses`` of whole hosts: how many are left.
+    ``threads``: (number, tried) of conductor threads that schedule. ``requested``: the user's last request, or
+    "nothing" after it has failed. ``crashes`` of daemons and ``losses`` of whole hosts: how many are left.
     """
 
     row: Row = Row()
     action: Action = Action()
-    drives: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    threads: tuple[tuple[int, tuple[int, ...]], ...] = ()
     used: tuple[int, int] = (0, 0)
     hosts: tuple[Host, Host] = (Host(), Host())
     net: tuple[Message, ...] = ()
-    asked: str = "create"
+    requested: str = "create"
     crashes: int = 1
     losses: int = 0
 
@@ -123,7 +126,7 @@ def swapped(state: State) -> State:
     return state._replace(
         row=row._replace(host=_OTHER[row.host], alloc=_OTHER[row.alloc]),
         action=action._replace(host=_OTHER[action.host], tried=_swap_all(action.tried)),
-        drives=tuple((token, _swap_all(tried)) for token, tried in state.drives),
+        threads=tuple((number, _swap_all(tried)) for number, tried in state.threads),
         used=state.used[::-1],
         hosts=state.hosts[::-1],
         net=tuple(sorted(message._replace(host=_OTHER[message.host]) for message in state.net)),

@@ -80,6 +80,28 @@ def _definitions(path: pathlib.Path) -> set[str]:
     return names
 
 
+def _shared_options(page: pathlib.Path) -> str:
+    """Return the lines that the examples of a page put into ``nova-lite.conf``, which holds no secrets."""
+    found: list[str] = []
+    for block in re.findall(r"^ *```ini\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE):
+        shared = False
+        for line in block.splitlines():
+            if line.strip().startswith("#"):
+                shared = "nova-lite.conf" in line
+            elif shared:
+                found.append(line)
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_examples_put_no_secret_into_the_shared_file(page: pathlib.Path) -> None:
+    assert not re.search(r"password|secret|connection|transport_url", _shared_options(page), re.IGNORECASE)
+
+
+def test_there_are_examples_of_the_shared_file() -> None:
+    assert sum(bool(_shared_options(page)) for page in PAGES) > 3
+
+
 CONTRIBUTING = sorted((TOP / "docs/contributing").glob("*.md"))
 
 

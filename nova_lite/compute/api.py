@@ -1,7 +1,9 @@
-"""Operations on servers, for the REST layer. Most methods request an operation from the conductor; some query a host.
+"""The API side of operations on servers. It runs in the API daemon, as Nova's ``compute/api.py`` does.
 
-The conductor accepts an operation in one call and one transaction, so the response to the client stays true. The cast
-that follows is a wake-up for the conductor or the host. If it fails, the reconciler starts the action later.
+Most methods request an operation from the conductor. Some query a host.
+
+The conductor accepts an operation in one call and one transaction, so a 202 is final. The cast that follows is a
+wake-up for the conductor or the host. If it fails, the reconciler starts the action later.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def keep(instance: models.Instance, devices: Iterable[BlockDevice]) -> None:
     instance.block_devices = [msgspec.to_builtins(device) for device in devices] or None
 
 
-def turn(instance: models.Instance, volume_id: str, state: DeviceState) -> None:
+def set_state(instance: models.Instance, volume_id: str, state: DeviceState) -> None:
     """Set the state of the device that has this volume."""
     changed = [
         msgspec.structs.replace(item, state=state) if item.volume_id == volume_id else item for item in of(instance)

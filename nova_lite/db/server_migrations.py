@@ -84,11 +84,11 @@ def current(uow: UnitOfWork, instance_uuid: str) -> Migration | None:
     return uow.session.scalars(query.order_by(Migration.id.desc()).limit(1)).first()
 
 
-def turn(uow: UnitOfWork, row: Migration, status: str) -> None:
+def set_status(uow: UnitOfWork, row: Migration, status: str) -> None:
     row.status, row.updated_at = status, uow.now
 
 
-def destined(uow: UnitOfWork, row: Migration, place: Place) -> None:
+def set_destination(uow: UnitOfWork, row: Migration, place: Place) -> None:
     """Store the claimed destination."""
     row.destination, row.destination_host = place._asdict(), place.host
     query = sa.select(ComputeNode.inventory).where(ComputeNode.host == place.host, ComputeNode.node == place.node)
@@ -99,7 +99,7 @@ def end_with_instance(uow: UnitOfWork, instance_uuid: str) -> None:
     """Close the migration of a deleted instance. A finished one counts as confirmed."""
     row = current(uow, instance_uuid)
     if row is not None:
-        turn(uow, row, CONFIRMED if row.status in (FINISHED, CONFIRMING, REVERTING) else ERROR)
+        set_status(uow, row, CONFIRMED if row.status in (FINISHED, CONFIRMING, REVERTING) else ERROR)
 
 
 def unconfirmed(uow: UnitOfWork, seconds: int, most: int) -> list[str]:

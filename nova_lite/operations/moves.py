@@ -130,7 +130,7 @@ MIGRATE = Operation(
     action="migrate",
     rule="os_compute_api:os-migrate-server:migrate",
     admin=True,
-    summary="Migrate a server, off, to another host",
+    summary="Migrate a server to another host while it is off",
 )
 
 CONFIRM_RESIZE = Operation(
@@ -249,5 +249,5 @@ LIVE_MIGRATE = Operation(
     action="os-migrateLive",
     rule="os_compute_api:os-migrate-server:migrate_live",
     admin=True,
-    summary="Migrate a server, running, to another host",
+    summary="Migrate a server to another host while it runs",
 )

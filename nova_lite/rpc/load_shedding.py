@@ -44,7 +44,7 @@ READ_WAIT = 0.2
 LOG_INTERVAL = 10.0
 
 
-def overloaded(waiting: int, seconds: int) -> exceptions.ServiceUnavailable:
+def overloaded_error(waiting: int, seconds: int) -> exceptions.ServiceUnavailable:
     """Return a 503 that older daemons know, too. `is_overloaded` recognises it by its arguments."""
     return exceptions.ServiceUnavailable(
         "The control plane has more to do than it can; nothing was done. Please try again in a moment.",
@@ -53,7 +53,7 @@ def overloaded(waiting: int, seconds: int) -> exceptions.ServiceUnavailable:
     )
 
 
-def silent(seconds: int) -> exceptions.ServiceUnavailable:
+def silent_error(seconds: int) -> exceptions.ServiceUnavailable:
     """Return a 503 for a server that did not reply to the last requests."""
     return exceptions.ServiceUnavailable(
         "The control plane does not answer at the moment; nothing was done. Please try again in a moment.",
@@ -73,9 +73,9 @@ class Workers:
     repeated. When many casts wait, the server takes messages from the broker more slowly, so that other servers get
     them.
 
-    Messages that are still in the broker cannot be refused, and one reading thread gets little of the interpreter's
-    lock beside many workers. So only ``at_once`` users' calls run. The last of these waits while ``unread`` returns
-    True.
+    At most ``at_once`` users' calls run at the same time, because many workers starve the single thread that reads
+    from the broker. Messages that this thread has not read cannot be refused. When ``at_once`` calls would run, the
+    last one waits while ``unread`` returns True.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Workers:
             message = self._refusals.popleft()
             if message is None:
                 return
-            error = overloaded(self.queue.waiting, random.randint(1, 3))
+            error = overloaded_error(self.queue.waiting, random.randint(1, 3))
             try:
                 message.reply(failure=(type(error), error, None))
             except Exception as failure:
@@ -260,7 +260,7 @@ class Throttled:
         priority = self._contract.priority(message.method, message.arguments, message.context)
         if not self.throttle.admits(priority):
             metrics.THROTTLED.labels(priority.name.lower()).inc()
-            raise silent(random.randint(1, 3)) if self._is_silent else overloaded(0, random.randint(1, 3))
+            raise silent_error(random.randint(1, 3)) if self._is_silent else overloaded_error(0, random.randint(1, 3))
         accepted = True
         try:
             return self._sender.call(message)

@@ -119,10 +119,10 @@ def rebalance(
 ) -> list[PlanStep]:
     """Return at most ``max_moves`` steps that even out ``hosts``. Each step sees the steps before it as done.
 
-    ``specs``: the servers that may move, one instance each, all on ``hosts``. The fullest host gives a server first:
-    the one, and to the host, that lower the `spread` most. The target passes all filters and has room, as the claim
-    demands. A host without such a server is not tried again, and no server moves twice. So the plan ends, and each step
-    lowers the spread.
+    ``specs``: the servers that may move, one instance each, all on ``hosts``. Each step takes a server from the fullest
+    host. It chooses the server and the target that lower the `spread` most. The target passes all filters and has room,
+    as the claim demands. A host without such a server is not tried again, and no server moves twice. So the plan ends,
+    and each step lowers the spread.
     """
     states = list(hosts)
     at = {uuid: position for position, host in enumerate(states) for uuid in host.instances}

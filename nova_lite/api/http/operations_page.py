@@ -179,9 +179,12 @@ def _allowed(definition: Operation) -> str:
 def _becomes(definition: Operation) -> str:
     """Return the task states in their order, then the vm state."""
     tasks = [state for step in definition.steps for state in _tasks(step)]
-    ends = [f"{step.becomes} (if `{step.only_if}`)" if step.only_if else step.becomes for step in definition.steps]
-    named = [end for end in ends if end]
-    return " → ".join([*tasks, f"**{' or '.join(named)}**"] if named else tasks)
+    states = [
+        f"{step.becomes} (if `{step.only_if}`)" if step.only_if else step.becomes
+        for step in definition.steps
+        if step.becomes
+    ]
+    return " → ".join([*tasks, f"**{' or '.join(states)}**"] if states else tasks)
 
 
 def _tasks(step: Step) -> list[str]:

@@ -1,4 +1,4 @@
-"""Floating addresses. Their network is a pool of the operator."""
+"""Floating addresses. ``floating_network_id`` is the id of a pool, which an operator has made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KNOWN = (
     *("floating_network_id", "floating_ip_address", "port_id", "fixed_ip_address", "description"),
     *("project_id", "tenant_id"),
 )
-_FIXED = ("dns_name", "dns_domain", "qos_policy_id", "subnet_id", "tags")
+_ONLY_DEFAULT = ("dns_name", "dns_domain", "qos_policy_id", "subnet_id", "tags")
 
 
 class FloatingIpResource(Resource):
@@ -36,7 +36,7 @@ class FloatingIpResource(Resource):
         return [views.floating_ip(address, ports.get(address.port_id or "")) for address in addresses]
 
     def create_floating_ip(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "floatingip", _KNOWN, _FIXED)
+        fields = requests.body(req, "floatingip", _KNOWN, _ONLY_DEFAULT)
         requested = FloatingIp(
             id="",
             pool="",
@@ -52,7 +52,7 @@ class FloatingIpResource(Resource):
 
     def update_floating_ip(self, req: ServiceRequest, id: str) -> Response:
         """Change the description or the port. Without a port (null), the address is disassociated."""
-        fields = requests.body(req, "floatingip", ("port_id", "fixed_ip_address", "description"), _FIXED)
+        fields = requests.body(req, "floatingip", ("port_id", "fixed_ip_address", "description"), _ONLY_DEFAULT)
         changes: dict[str, Any] = dict(requests.texts(fields, "description"))
         if "port_id" in fields:
             changes["port_id"] = requests.an_id(fields, "port_id")

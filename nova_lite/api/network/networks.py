@@ -18,7 +18,7 @@ from nova_lite.objects import FloatingIpPool, NetworkRecord
 from nova_lite.policies import network_service as policies
 
 _NETWORK = ("name", "description", "mtu", "shared", "project_id", "tenant_id")
-_NETWORK_FIXED = (
+_NETWORK_ONLY_DEFAULT = (
     *("admin_state_up", "port_security_enabled", "tags", "availability_zone_hints", "dns_domain", "qos_policy_id"),
     *("router:external", "is_default", "vlan_transparent"),
 )
@@ -26,7 +26,7 @@ _SUBNET = (
     *("name", "description", "network_id", "cidr", "gateway_ip", "allocation_pools", "dns_nameservers"),
     *("project_id", "tenant_id"),
 )
-_SUBNET_FIXED = (
+_SUBNET_ONLY_DEFAULT = (
     *("ip_version", "enable_dhcp", "host_routes", "service_types", "subnetpool_id", "segment_id", "tags"),
     *("ipv6_ra_mode", "ipv6_address_mode", "use_default_subnetpool"),
 )
@@ -58,7 +58,7 @@ class NetworkResource(Resource):
         raise exceptions.NetworkNotFound(network_id=id[:64])
 
     def create_network(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "network", _NETWORK, _NETWORK_FIXED)
+        fields = requests.body(req, "network", _NETWORK, _NETWORK_ONLY_DEFAULT)
         project_id: str | None = requests.project(req, fields)
         if requests.flag(fields, "shared"):
             req.authorize(policies.NETWORK_CREATE_SHARED)
@@ -77,7 +77,7 @@ class NetworkResource(Resource):
         return Response({"network": views.network(created, req.allows(policies.PROVIDER_GET))}, 201)
 
     def update_network(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "network", _NETWORK, _NETWORK_FIXED)
+        fields = requests.body(req, "network", _NETWORK, _NETWORK_ONLY_DEFAULT)
         network = self._changeable(req, id)
         now: dict[str, Any] = {"mtu": network.mtu, "shared": network.project_id is None}
         _require_same(fields, now | dict.fromkeys(("project_id", "tenant_id"), network.project_id or ""))
@@ -124,7 +124,7 @@ class NetworkResource(Resource):
         return network
 
     def create_subnet(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "subnet", _SUBNET, _SUBNET_FIXED)
+        fields = requests.body(req, "subnet", _SUBNET, _SUBNET_ONLY_DEFAULT)
         network = self._changeable(req, requests.required_id(fields, "network_id"))
         cidr = requests.text(fields, "cidr")
         if not cidr:
@@ -144,7 +144,7 @@ class NetworkResource(Resource):
         return Response({"subnet": views.subnet(self.conductor.subnet_create(req.context, subnet))}, 201)
 
     def update_subnet(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "subnet", _SUBNET, _SUBNET_FIXED)
+        fields = requests.body(req, "subnet", _SUBNET, _SUBNET_ONLY_DEFAULT)
         network = self._find_subnet(req, id)
         if isinstance(network, FloatingIpPool):
             network = self._changeable(req, id)

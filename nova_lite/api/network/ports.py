@@ -17,7 +17,7 @@ _PORT = (
     *("name", "description", "network_id", "fixed_ips", "mac_address", "security_groups", "project_id", "tenant_id"),
     *("device_id", "device_owner", "binding:host_id"),
 )
-_PORT_FIXED = (
+_PORT_ONLY_DEFAULT = (
     *("admin_state_up", "port_security_enabled", "allowed_address_pairs", "extra_dhcp_opts", "binding:profile"),
     *("binding:vnic_type", "dns_name", "dns_domain", "qos_policy_id", "propagate_uplink_status"),
     *("numa_affinity_policy", "tags"),
@@ -49,7 +49,7 @@ class PortResource(Resource):
         return views.port(port, req.allows(policies.PORT_GET_BINDING))
 
     def create_port(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "port", _PORT, _PORT_FIXED)
+        fields = requests.body(req, "port", _PORT, _PORT_ONLY_DEFAULT)
         _require_no_device(fields, "", "", "")
         network_id = requests.required_id(fields, "network_id")
         port = Port(
@@ -65,7 +65,7 @@ class PortResource(Resource):
         return Response({"port": self._view(req, self.conductor.port_create(req.context, port))}, 201)
 
     def update_port(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "port", _PORT, _PORT_FIXED)
+        fields = requests.body(req, "port", _PORT, _PORT_ONLY_DEFAULT)
         port = self.conductor.port_get(req.context, id)
         now = views.port(port, for_admin=True)
         _require_no_device(fields, now["device_id"], now["device_owner"], now["binding:host_id"])

@@ -14,8 +14,8 @@ from nova_lite.objects import ipv6
 
 _MAC_ADDRESS = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
-#: Attributes that requests may contain, but that cannot vary: their only allowed values, besides null.
-_FIXED: dict[str, tuple[Any, ...]] = {
+#: Attributes that this service accepts only with their default, besides null. The values are the allowed ones.
+_ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
     "admin_state_up": (True,),
     "port_security_enabled": (True,),
     "allowed_address_pairs": ([],),
@@ -62,22 +62,26 @@ _WHY = {
 }
 
 
-def body(req: ServiceRequest, key: str, known: Collection[str], fixed: Collection[str]) -> dict[str, Any]:
+def body(req: ServiceRequest, key: str, known: Collection[str], only_default: Collection[str]) -> dict[str, Any]:
     """Return the object under ``key`` in the body. Raises a 400.
 
-    It may have the attributes ``known``, and the attributes ``fixed`` with the only value that they have.
+    It may have the attributes ``known`` with any value, and the attributes ``only_default`` with their default.
     """
     fields = req.json_object().get(key)
     if not isinstance(fields, dict):
         raise exceptions.ValidationError(detail=f"Unable to find '{key}' in request body")
     for name, value in fields.items():
-        if name in fixed:
-            if value is not None and not any(value == only and type(value) is type(only) for only in _FIXED[name]):
+        if name in only_default:
+            if value is not None and not _is_default(name, value):
                 reason = _WHY.get(name, "This cloud's networks do not support it")
                 raise exceptions.ValidationError(detail=f"Invalid input for {name}. {reason}.")
         elif name not in known:
             raise exceptions.ValidationError(detail=f"Unrecognized attribute(s) '{name[:64]}'")
     return fields
+
+
+def _is_default(name: str, value: Any) -> bool:
+    return any(value == default and type(value) is type(default) for default in _ONLY_DEFAULT[name])
 
 
 def text(fields: dict[str, Any], name: str) -> str | None:

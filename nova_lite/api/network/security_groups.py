@@ -13,12 +13,12 @@ from nova_lite.objects import SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import IPV4, IPV6
 
 _GROUP = ("name", "description", "project_id", "tenant_id")
-_GROUP_FIXED = ("stateful", "tags")
+_GROUP_ONLY_DEFAULT = ("stateful", "tags")
 _RULE = (
     *("security_group_id", "direction", "ethertype", "protocol", "port_range_min", "port_range_max"),
     *("remote_ip_prefix", "remote_group_id", "description", "project_id", "tenant_id"),
 )
-_RULE_FIXED = ("remote_address_group_id", "tags")
+_RULE_ONLY_DEFAULT = ("remote_address_group_id", "tags")
 
 #: Numbers and alternative names of protocols.
 _PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "icmp", "icmpv6": "icmp", "ipv6-icmp": "icmp"}
@@ -50,14 +50,14 @@ class SecurityGroupResource(Resource):
         return group
 
     def create_security_group(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "security_group", _GROUP, _GROUP_FIXED)
+        fields = requests.body(req, "security_group", _GROUP, _GROUP_ONLY_DEFAULT)
         _require_own(req, fields)
         name = _name(fields)
         created = self.conductor.security_group_create(req.context, name, requests.text(fields, "description") or "")
         return Response({"security_group": views.security_group(created)}, 201)
 
     def update_security_group(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.body(req, "security_group", _GROUP, _GROUP_FIXED)
+        fields = requests.body(req, "security_group", _GROUP, _GROUP_ONLY_DEFAULT)
         name = _name(fields) if "name" in fields else None
         description = requests.texts(fields, "description").get("description")
         updated = self.conductor.security_group_update(req.context, self._group(req, id).id, name, description)
@@ -81,7 +81,7 @@ class SecurityGroupResource(Resource):
         raise exceptions.SecurityGroupRuleNotFound(rule_id=id[:64])
 
     def create_security_group_rule(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "security_group_rule", _RULE, _RULE_FIXED)
+        fields = requests.body(req, "security_group_rule", _RULE, _RULE_ONLY_DEFAULT)
         group = self._group(req, requests.required_id(fields, "security_group_id"))
         created = self.conductor.security_group_rule_create(req.context, _rule(fields, group.id))
         return Response({"security_group_rule": views.rule(created, group.project_id)}, 201)

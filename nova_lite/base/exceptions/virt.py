@@ -37,7 +37,7 @@ class DomainNotFound(VirtDriverError):
 
 
 class DomainHeld(VirtDriverError):
-    msg_fmt = "Instance %(instance_uuid)s is being moved to another host; its guest may not run on this one."
+    msg_fmt = "Instance %(instance_uuid)s is being moved to another host; its guest must not run on this one."
 
 
 class MigrationPreCheckError(VirtDriverError):

@@ -56,8 +56,10 @@ class Result:
 
 
 class NotMoved(Exception):
-    """Reason why a server did not move, for an operator. ``unable``: its hosts cannot move it in this way, and have not
-    begun."""
+    """Reason why a server did not move, for an operator.
+
+    ``unable``: a check failed before anything was changed, so a cold migration can be tried.
+    """
 
     def __init__(self, reason: str, unable: bool = False) -> None:
         super().__init__(reason)
@@ -184,7 +186,7 @@ class Mover:
     def _choose(self, move: Move) -> str:
         instance = self._instance(move)
         if instance.host != move.source:
-            raise NotMoved(f"it is on {instance.host or 'no host'}, its resize may not be confirmed")
+            raise NotMoved(f"it is on {instance.host or 'no host'}, its resize is perhaps not confirmed yet")
         return self._way or (LIVE if instance.vm_state in (operations.LIVE_MIGRATE.allowed or ()) else COLD)
 
     def _go(self, move: Move, way: str) -> None:
@@ -193,31 +195,31 @@ class Mover:
             self._do(move, operations.LIVE_MIGRATE, {"host": move.target, "forced": False, "block": None})
         else:
             self._do(move, operations.MIGRATE, {"host": move.target})
-            self._app.say(f"{move}: is on {move.target}; the move is confirmed")
+            self._app.say(f"{move}: is on {move.target}; the move is being confirmed")
             self._do(move, operations.CONFIRM_RESIZE, {})
         if (host := self._instance(move).host) != move.target:
             raise NotMoved(f"it is on {host or 'no host'}")
 
-    def _do(self, move: Move, row: operations.Operation, payload: dict[str, Any]) -> None:
+    def _do(self, move: Move, operation: operations.Operation, payload: dict[str, Any]) -> None:
         """Start an operation and wait for its end. Raises `NotMoved` if it fails."""
         context = get_admin_context()
-        self._servers.accept(context, move.uuid, row.kind, payload)
+        self._servers.accept(context, move.uuid, operation.kind, payload)
         shown = time.monotonic()
         while (action := self._action(context, move)) is None or action.finish_time is None:
             if self._leaving.wait(POLL):
-                raise NotMoved(f"the {row.kind} goes on; the command does not wait for it")
+                raise NotMoved(f"the {operation.kind} goes on; the command does not wait for it")
             if time.monotonic() - shown >= PROGRESS:
                 shown = time.monotonic()
-                self._show_progress(move, row, action)
+                self._show_progress(move, operation, action)
         if action.message is not None:
             failed = next((event for event in reversed(action.events) if event.result == "Error"), None)
-            cause = (failed.details if failed else None) or f"the {row.kind} has failed"
+            cause = (failed.details if failed else None) or f"the {operation.kind} has failed"
             raise NotMoved(cause, unable=failed is not None and failed.event in _CHECKS)
 
-    def _show_progress(self, move: Move, row: operations.Operation, action: InstanceAction | None) -> None:
-        step = (action.events[-1].event if action is not None and action.events else "") or row.kind
+    def _show_progress(self, move: Move, operation: operations.Operation, action: InstanceAction | None) -> None:
+        step = (action.events[-1].event if action is not None and action.events else "") or operation.kind
         with contextlib.suppress(exceptions.ServiceUnavailable):
-            progress = self._instance(move).progress if row is operations.LIVE_MIGRATE else 0
+            progress = self._instance(move).progress if operation is operations.LIVE_MIGRATE else 0
             self._app.say(f"{move}: {step}" + (f", {progress} %" if progress else ""))
 
     def _action(self, context: RequestContext, move: Move) -> InstanceAction | None:

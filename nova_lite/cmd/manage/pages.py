@@ -27,8 +27,8 @@ the same list as a sample file. Options of oslo.messaging, oslo.db, oslo.log and
 libraries.
 
 A daemon reads `/etc/nova-lite/nova-lite.conf` and its own file, for example `conductor.conf`. Later files win. A daemon
-ends with one line and exit status 1 if an option is unknown to its type. `nova-lite-manage config check` checks the
-files without a start. Restart a daemon after a change.
+ends with one line and exit status 1 if an option has a value that is not of its type. Restart a daemon after a change.
+`nova-lite-manage config check` checks the files without a start.
 
 ## Options that most clouds set
 

@@ -26,10 +26,12 @@ from nova_lite.db import actions, block_devices, cinder, claims, networks
 from nova_lite.network.driver import NetworkBackend
 from nova_lite.operations import MOVE_ROLES, HostRole, HostStep, ImageStep, NetworkStep, ReleaseStep, ScheduleStep, Step
 
-#: Key in the payload of an action with a command to every host: the instance has a single allocation. It stays the only
-#: one, because nothing is claimed while the action is open.
+# Keys in the payloads of actions. The database stores the values, so they keep their older spelling.
+
+#: The action sends commands to all hosts, and the instance has a single allocation. It stays the only allocation,
+#: because nothing is claimed while the action is open.
 ONLY_ALLOCATION = "only_end"
-#: Key in the payload of a delete: the instance's interfaces are its own, and are deleted with it.
+#: The action is a delete, and the instance has no ports of users. Its interfaces are deleted with it.
 NO_USER_PORTS = "no_users_ports"
 
 #: The time that steps without a deadline get. They wait for a host or service until it is back.
@@ -52,8 +54,8 @@ class StepMachine(abc.ABC):
         """End the current step as failed. See `nova_lite.conductor.engine.compensate`."""
 
     @abc.abstractmethod
-    def pass_retired_host(self, ctx: ActionContext) -> None:
-        """Pass the steps of a retired host. See `nova_lite.conductor.engine.unavailable_hosts`."""
+    def skip_retired_host(self, ctx: ActionContext) -> None:
+        """Skip the steps of a retired host. See `nova_lite.conductor.engine.unavailable_hosts`."""
 
     @abc.abstractmethod
     def lose_if_retired(self, ctx: ActionContext) -> None:
@@ -99,7 +101,7 @@ class StepMachine(abc.ABC):
         return self.network.has_remote_ports if step.name == operations.DISCONNECT else self.network.remote
 
     def _begin_at_host(self, ctx: ActionContext, step: HostStep, held: list[claims.HeldHost]) -> None:
-        """Set the first of these hosts as the action's host. Without any the step is done."""
+        """Set the first of these hosts as the action's host. If there is no host, the step is done."""
         uow, action = ctx.uow, ctx.action
         if not held:
             self.done(ctx)
@@ -108,12 +110,13 @@ class StepMachine(abc.ABC):
         action.host, action.generation = held[0]
         if step.at is HostRole.ALL and len(held) == 1:
             action.payload = {**action.payload, ONLY_ALLOCATION: True}
-        if action.action == operations.DELETE.kind and not ctx.may_have_user_ports:  # from now on it gets none
+        # A server that is being deleted gets no more ports of users, so the answer stays true.
+        if action.action == operations.DELETE.kind and not ctx.may_have_user_ports:
             action.payload = {**action.payload, NO_USER_PORTS: True}
         if step.event is not None:
             actions.start_event(uow, action, step.event, action.host)
         if is_retired(ctx):
-            self.pass_retired_host(ctx)
+            self.skip_retired_host(ctx)
         elif step.offline_step is not None and is_away(ctx):
             self.record_offline(ctx, step)
         elif step.retry_forever and (ctx.definition.is_undo(step.name) or step.at in MOVE_ROLES):

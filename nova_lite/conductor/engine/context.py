@@ -147,7 +147,7 @@ def _build_request(ctx: ActionContext, described: InstanceObject) -> BuildReques
         admin_password=instance.request.get("admin_password"),
         connected=action.payload.get(CONNECTED, ""),
         reimage=msgspec.convert(action.payload.get("reimage"), Reimage | None),
-        volume_images=volume_sources.images_to_make(ctx.uow, block_devices.of(instance)),
+        volume_images=volume_sources.images_for_new_volumes(ctx.uow, block_devices.of(instance)),
     )
 
 

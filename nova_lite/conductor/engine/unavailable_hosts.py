@@ -45,10 +45,10 @@ class Transitions(Compensator):
         """Let the action go on without ``host``, at its current step and at later ones."""
         ctx.action.payload = {**ctx.action.payload, "retired": [*ctx.action.payload.get("retired", []), host]}
         ctx.retiring = True
-        self.pass_retired_host(ctx)
+        self.skip_retired_host(ctx)
 
-    def pass_retired_host(self, ctx: ActionContext) -> None:
-        """Pass the steps of a retired host.
+    def skip_retired_host(self, ctx: ActionContext) -> None:
+        """Skip the steps of a retired host.
 
         Whatever was to be removed or undone there is gone with the host. Other steps have failed: no host can finish
         a build that was begun there.

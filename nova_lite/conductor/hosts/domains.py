@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 #: The fault of an instance whose domain has disappeared. Users see it.
 LOST = (
     "The server is not known to its hypervisor any more. A hard reboot makes it anew if its disks are still there; "
-    "a rebuild makes it of its image, with a new disk."
+    "a rebuild makes it from its image, with a new disk."
 )
 
 
@@ -45,9 +45,9 @@ class DomainChecks:
         leftovers: list[str],
     ) -> list[DomainVerdict]:
         own = get_admin_context(context.request_id)
-        off: list[Instance] = []
-        verdicts = reconcile_domains(uow, host, domains, leftovers, off)
-        for instance in off:
+        to_start: list[Instance] = []
+        verdicts = reconcile_domains(uow, host, domains, leftovers, to_start)
+        for instance in to_start:
             LOG.info("Instance %s ran when its host lost power: it is started again", instance.uuid)
             self.engine.accept_in(uow, own, instance.uuid, operations.START.kind, {})
         return verdicts
@@ -83,16 +83,16 @@ def reconcile_domains(
     host: str,
     domains: list[DomainReport],
     leftovers: list[str],
-    off: list[Instance],
+    to_start: list[Instance],
 ) -> list[DomainVerdict]:
     """Return a verdict on each domain and leftover, and update the power states of domains that belong here.
 
     An instance belongs to its host, and to each host where it holds a claim (source or destination of a move). A purged
     instance was deleted and belongs nowhere. Other unknown uuids get no verdict, since they may be of another database.
-    ``off`` gets the instances that have stopped because their host lost power, and have to start again.
+    The function appends to ``to_start`` the instances that stopped because their host lost power.
     """
     rows = instances.rows_by_uuid(uow, [domain.uuid for domain in domains] + leftovers)
-    elsewhere = claims.of_instances(uow, rows, host)
+    claimed_here = claims.of_instances(uow, rows, host)
     purged = purge.purged(uow, {*leftovers, *(domain.uuid for domain in domains)} - rows.keys())
     verdicts = []
     for domain in domains:
@@ -104,10 +104,10 @@ def reconcile_domains(
         if instance is None:
             LOG.warning("Host %s has a domain %s that is not in the database; it is left alone", host, domain.uuid)
             continue
-        is_it = (instance.host, instance.generation) == (host, domain.generation)
-        belongs = not instance.deleted and (is_it or domain.generation in elsewhere.get(domain.uuid, ()))
-        if is_it and belongs and instance.task_state is None and _follow(uow, host, instance, domain):
-            off.append(instance)
+        is_current = (instance.host, instance.generation) == (host, domain.generation)
+        belongs = not instance.deleted and (is_current or domain.generation in claimed_here.get(domain.uuid, ()))
+        if is_current and belongs and instance.task_state is None and _follow(uow, host, instance, domain):
+            to_start.append(instance)
         if not belongs and domain.generation > max(instance.generation, instance.last_generation):
             LOG.warning("Domain %s on %s is newer than its row; it is left alone", domain.uuid, host)
             continue
@@ -118,7 +118,7 @@ def reconcile_domains(
         if instance_uuid in purged:
             verdicts.append(DomainVerdict(uuid=instance_uuid, generation=0, verdict=Verdict.DESTROY))
             continue
-        if instance is None or (not instance.deleted and (instance.host == host or instance_uuid in elsewhere)):
+        if instance is None or (not instance.deleted and (instance.host == host or instance_uuid in claimed_here)):
             continue
         verdicts.append(DomainVerdict(uuid=instance_uuid, generation=instance.generation, verdict=Verdict.DESTROY))
     return verdicts

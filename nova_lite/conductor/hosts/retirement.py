@@ -137,7 +137,7 @@ class Retirements:
         self.engine.transitions.lose(uow, instance)
         migration = server_migrations.current(uow, instance.uuid)
         if migration is not None and not _open(uow, instance):
-            server_migrations.turn(uow, migration, server_migrations.ERROR)
+            server_migrations.set_status(uow, migration, server_migrations.ERROR)
             give_back_extra(uow, instance)
         return _server(instance, "lost: in error, to be deleted or evacuated", before)
 

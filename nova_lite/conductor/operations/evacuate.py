@@ -72,7 +72,7 @@ def _end_move(uow: UnitOfWork, instance: Instance) -> str:
         raise exceptions.InstanceInvalidState(method="evacuate", instance_id=instance.uuid, attr=attr, state=state)
     if row is None:
         return instance.vm_state
-    server_migrations.turn(uow, row, server_migrations.ERROR)
+    server_migrations.set_status(uow, row, server_migrations.ERROR)
     give_back_extra(uow, instance)
     return row.vm_state
 

@@ -53,7 +53,7 @@ class LiveMigrateHandler(OperationHandler):
         flavor = msgspec.convert(instance.flavor, Flavor)
         kind = server_migrations.LIVE_MIGRATION
         row = server_migrations.begin(uow, context, instance, kind, source, flavor)
-        server_migrations.turn(uow, row, server_migrations.QUEUED)
+        server_migrations.set_status(uow, row, server_migrations.QUEUED)
         return {
             "source": source._asdict(),
             "flavor": instance.flavor,
@@ -66,7 +66,7 @@ class LiveMigrateHandler(OperationHandler):
     def on_claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:
         row = server_migrations.current(uow, instance.uuid)
         assert row is not None, f"no migration of {instance.uuid} is open"
-        server_migrations.destined(uow, row, place)
+        server_migrations.set_destination(uow, row, place)
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         super().on_step_done(uow, instance, step)
@@ -74,10 +74,10 @@ class LiveMigrateHandler(OperationHandler):
         if row is not None and step.name == operations.HAND_OVER and instance.vm_state == states.ERROR:
             instance.vm_state, instance.fault = row.vm_state, None  # it counted as lost with its source
         if row is not None and step.name in _STATUS:
-            server_migrations.turn(uow, row, _STATUS[step.name])
+            server_migrations.set_status(uow, row, _STATUS[step.name])
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
         row = server_migrations.current(uow, instance.uuid)
         if row is not None:
             aborted = (row.progress or {}).get("aborted")
-            server_migrations.turn(uow, row, server_migrations.CANCELLED if aborted else server_migrations.ERROR)
+            server_migrations.set_status(uow, row, server_migrations.CANCELLED if aborted else server_migrations.ERROR)

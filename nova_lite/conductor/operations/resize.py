@@ -1,6 +1,7 @@
 """Resize and cold migration, and their confirmation or revert.
 
-Until then quota counts the larger of both flavors: the instance's own, and in ``extra_*`` what the other has in excess.
+Until a move is confirmed or reverted, quota counts the larger of both flavors. The instance's own flavor counts as
+usual. The fields ``extra_*`` of the instance hold the excess of the other flavor.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from nova_lite.operations.states import PowerState
 
 
 class ResizeHandler(OperationHandler):
-    """Moves a server to a host with another flavor.
+    """Gives a server another flavor, usually on another host.
 
     ``payload``: ``flavor_id``, and ``auto_disk_config`` to change it.
     """
@@ -76,20 +77,20 @@ class ResizeHandler(OperationHandler):
         return flavor
 
     def on_claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:
-        row = _open(uow, instance)
-        server_migrations.destined(uow, row, place)
-        server_migrations.turn(uow, row, server_migrations.MIGRATING)
+        row = _open_migration(uow, instance)
+        server_migrations.set_destination(uow, row, place)
+        server_migrations.set_status(uow, row, server_migrations.MIGRATING)
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         super().on_step_done(uow, instance, step)
-        row = _open(uow, instance)
+        row = _open_migration(uow, instance)
         if step.name == operations.LEAVE:
-            server_migrations.turn(uow, row, server_migrations.POST_MIGRATING)
+            server_migrations.set_status(uow, row, server_migrations.POST_MIGRATING)
         elif step.name == operations.ARRIVE:
             _set_flavor(instance, row.new_flavor)
             _count_larger(instance, row)
             instance.progress = 100
-            server_migrations.turn(uow, row, server_migrations.FINISHED)
+            server_migrations.set_status(uow, row, server_migrations.FINISHED)
         elif step.name == operations.RETURN:
             instance.vm_state, instance.fault = row.vm_state, None
 
@@ -97,11 +98,11 @@ class ResizeHandler(OperationHandler):
         give_back_extra(uow, instance)
         row = server_migrations.current(uow, instance.uuid)
         if row is not None:
-            server_migrations.turn(uow, row, server_migrations.ERROR)
+            server_migrations.set_status(uow, row, server_migrations.ERROR)
 
 
 class MigrateHandler(ResizeHandler):
-    """Moves a server, off, to another host. ``payload``: ``host``, or None to let the scheduler choose."""
+    """Moves a server to another host while it is off. ``payload``: ``host``, or None to let the scheduler choose."""
 
     kind = server_migrations.MIGRATION
 
@@ -124,7 +125,7 @@ class ConfirmResizeHandler(OperationHandler):
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
         row = _finished(uow, instance)
-        server_migrations.turn(uow, row, server_migrations.CONFIRMING)
+        server_migrations.set_status(uow, row, server_migrations.CONFIRMING)
         return {**server_migrations.ends(row), "source": row.source if _has_source(uow, instance, row) else None}
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
@@ -132,7 +133,7 @@ class ConfirmResizeHandler(OperationHandler):
         if instance.power_state == PowerState.SHUTDOWN:
             instance.vm_state = states.STOPPED
         give_back_extra(uow, instance)
-        server_migrations.turn(uow, _open(uow, instance), server_migrations.CONFIRMED)
+        server_migrations.set_status(uow, _open_migration(uow, instance), server_migrations.CONFIRMED)
 
 
 class RevertResizeHandler(OperationHandler):
@@ -146,22 +147,22 @@ class RevertResizeHandler(OperationHandler):
             raise exceptions.SourceRetired(instance_uuid=instance.uuid, host=row.source_host)
         if not hosts.is_up(uow, row.source_host):
             raise exceptions.SourceDown(instance_uuid=instance.uuid, host=row.source_host)
-        server_migrations.turn(uow, row, server_migrations.REVERTING)
+        server_migrations.set_status(uow, row, server_migrations.REVERTING)
         return {**server_migrations.ends(row), "running": row.vm_state == states.ACTIVE}
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         super().on_step_done(uow, instance, step)
-        row = _open(uow, instance)
+        row = _open_migration(uow, instance)
         if step.name == operations.DROP:
             _set_flavor(instance, row.old_flavor)
             _count_larger(instance, row)
         else:
             instance.vm_state = row.vm_state
             give_back_extra(uow, instance)
-            server_migrations.turn(uow, row, server_migrations.REVERTED)
+            server_migrations.set_status(uow, row, server_migrations.REVERTED)
 
 
-def _open(uow: UnitOfWork, instance: Instance) -> Migration:
+def _open_migration(uow: UnitOfWork, instance: Instance) -> Migration:
     row = server_migrations.current(uow, instance.uuid)
     assert row is not None, f"no migration of {instance.uuid} is open"
     return row

@@ -1,4 +1,4 @@
-"""Sources of new volumes: an image, a snapshot or another volume, which the caller has to be allowed to see."""
+"""Sources of new volumes: an image, a snapshot or another volume. The caller must be allowed to see the source."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def work_of(volume: Volume) -> dict[str, Any]:
     }
 
 
-def images_to_make(uow: UnitOfWork, devices: list[BlockDevice]) -> dict[str, Image]:
-    """Return the images, by id, of devices whose volumes are still to be made of an image."""
+def images_for_new_volumes(uow: UnitOfWork, devices: list[BlockDevice]) -> dict[str, Image]:
+    """Return the images, by id, from which volumes of these devices will be created."""
     images: dict[str, Image] = {}
     for device in devices:
         row = None if device.image_id is None or device.volume_id is None else volumes.by_id(uow, device.volume_id)

@@ -68,7 +68,7 @@ class AttachVolumeHandler(OperationHandler):
         if step.name != operations.PERFORM:
             return
         for device in block_devices.in_state(instance, DeviceState.ATTACHING):
-            block_devices.turn(instance, str(device.volume_id), DeviceState.ATTACHED)
+            block_devices.set_state(instance, str(device.volume_id), DeviceState.ATTACHED)
             block_devices.used(uow, instance, device)
 
     def on_failed(self, uow: UnitOfWork, instance: Instance) -> None:
@@ -113,7 +113,7 @@ class DetachVolumeHandler(OperationHandler):
         if instance.vm_state == states.SHELVED_OFFLOADED:
             block_devices.detached(uow, instance, device)
             return {**payload, **OFFLOADED}
-        block_devices.turn(instance, volume_id, DeviceState.DETACHING)
+        block_devices.set_state(instance, volume_id, DeviceState.DETACHING)
         return payload
 
     def on_step_done(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:

@@ -4,7 +4,7 @@ Each filter is a small class that extends `HostFilter` (`base`). Its entry point
 ``nova_lite.scheduler.filters`` gives it a name, and ``[scheduler] enabled_filters`` lists the filters to use, in order.
 List filters first that are cheap, or that reject many hosts.
 
-- capacity: `capacity` (RAM, disk, vCPUs), `numa_topology`, and the load limits in `aggregates`
+- capacity: `capacity` (RAM, disk, vCPUs), `numa_topology`, and the limits of load in `host_load`
 - state of the host: `compute`, `retry`, `isolated_hosts`, `metrics`
 - demands of flavors and images: `compute_capabilities`, `image_properties`, `traits`, and `aggregates`. The operators
   of extra specs are in `extra_spec_ops`.

@@ -231,7 +231,7 @@ class LibvirtDriver(ComputeDriver):
             self._records.write_interfaces(instance_uuid, rest)
 
     def filtered_instances(self) -> list[str]:
-        return sorted({*self._port_firewall.instances(), *self._tunnels.instances()})
+        return sorted({*self._port_firewall.instances(), *self._tunnels.begin_query()})
 
     def lacks_port_filters(self) -> bool:
         return self._port_firewall.lacks_filters() or self._tunnels.lacks_peers()

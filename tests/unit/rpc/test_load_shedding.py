@@ -202,7 +202,7 @@ class Overloaded:
     def call(self, message: Message) -> None:
         self.asked.append(message.method)
         if message.method == "instance_list":
-            raise load_shedding.overloaded(200, 2)
+            raise load_shedding.overloaded_error(200, 2)
 
     def cast(self, message: Message) -> None:
         self.asked.append(message.method)

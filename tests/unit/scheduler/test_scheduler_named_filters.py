@@ -20,13 +20,11 @@ from nova_lite.scheduler.filters.aggregates import (
     AggregateImagePropertiesIsolation,
     AggregateInstanceExtraSpecsFilter,
     AggregateMultiTenancyIsolation,
-    IoOpsFilter,
-    NumInstancesFilter,
-    TypeAffinityFilter,
 )
 from nova_lite.scheduler.filters.base import HostFilter
 from nova_lite.scheduler.filters.capacity import CoreFilter
 from nova_lite.scheduler.filters.hints import DifferentHostFilter, SameHostFilter, SimpleCIDRAffinityFilter
+from nova_lite.scheduler.filters.host_load import IoOpsFilter, NumInstancesFilter, TypeAffinityFilter
 from nova_lite.scheduler.filters.isolated_hosts import IsolatedHostsFilter
 from nova_lite.scheduler.filters.json_query import JsonFilter
 from nova_lite.scheduler.filters.metrics import MetricsFilter

@@ -82,8 +82,11 @@ class Tunnels:
     def unplug(self, instance_uuid: str) -> None:
         self.plug(instance_uuid, [])
 
-    def instances(self) -> list[str]:
-        """Return the instances with interfaces on networks that span hosts."""
+    def begin_query(self) -> list[str]:
+        """Return the instances with interfaces on networks that span hosts, to query the peers of these networks.
+
+        Remembers the networks for `set`, which takes the reply.
+        """
         with self._lock:
             self._queried = set(self._networks())
             return sorted(self._used)

@@ -108,7 +108,7 @@ def test_tunnel_reaches_exactly_the_published_hosts(tmp_path: Path, kernel: Kern
     kernel.bridge("br1")
     here = make(tmp_path)
     here.plug("i", [make_port()])
-    assert (here.instances(), here.lacks_peers()) == (["i"], True)
+    assert (here.begin_query(), here.lacks_peers()) == (["i"], True)
     here.set({"net-1": ["10.9.9.2", "10.9.9.3", HERE, "nonsense", "127.0.0.1", "224.0.0.1"], "other": ["10.9.9.4"]})
     assert not here.lacks_peers()
     assert kernel.flooded == {"10.9.9.2", "10.9.9.3"}, "neither itself nor hosts of other networks"
@@ -130,13 +130,13 @@ def test_unknown_peers_are_queried_once(tmp_path: Path, kernel: Kernel) -> None:
     for peers in ({}, None):
         here = make(tmp_path)
         here.plug("i", [make_port()])
-        assert here.instances() == ["i"]
+        assert here.begin_query() == ["i"]
         assert here.lacks_peers()
         here.set(peers)
         assert not here.lacks_peers()
         (tmp_path / "_tunnels@host-a.json").unlink()
     early = make(tmp_path)
-    assert early.instances() == []
+    assert early.begin_query() == []
     early.plug("i", [make_port()])
     early.set({})
     assert early.lacks_peers(), "it queried before the guest arrived"
@@ -188,7 +188,7 @@ def test_networks_without_a_vni_have_no_tunnel(tmp_path: Path, kernel: Kernel) -
     kernel.bridge("br1")
     here = make(tmp_path)
     here.plug("i", [make_vif(), make_vif(2, NETWORK, vif_type="bridge")])
-    assert (here.instances(), here.lacks_peers(), kernel.commands) == ([], False, [])
+    assert (here.begin_query(), here.lacks_peers(), kernel.commands) == ([], False, [])
 
 
 def test_tunnel_needs_an_existing_bridge(tmp_path: Path, kernel: Kernel) -> None:

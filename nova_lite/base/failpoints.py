@@ -8,7 +8,7 @@ A fault kills or delays the daemon, or loses, doubles or refuses a message. Fail
 ``daemon`` is a shell pattern for the value of ``NOVA_LITE_FAILPOINTS_DAEMON`` in the process. ``point`` is a shell
 pattern for the point. ``effect`` is one of `EFFECTS`; ``seconds`` is its duration. A rule fires once, in the first
 process and thread that reaches it. It then makes the file ``<control file>.<id>.fired``, which survives a kill. If the
-file ``<control file>.passed`` exists, each point that is passed adds a line to it: daemon, blank, point.
+file ``<control file>.passed`` exists, each point that is reached adds a line to it: daemon, blank, point.
 
 Points (``<x>`` is the name of the function or RPC method; ``error`` means that the effect is supported there)::
 

@@ -26,7 +26,7 @@ from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
 FULL_COLLECTION_INTERVAL = 60.0
 
 
-def collect_fully_by_the_clock() -> None:
+def disable_automatic_full_collections() -> None:
     """Disable automatic full garbage collections. Young objects are collected as usual."""
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, 2**31 - 1)
@@ -37,7 +37,7 @@ def collect_fully() -> None:
 
 
 class SchedulerDaemon(service.Daemon):
-    """The scheduler daemon. It serves once the broker is reachable, and loads the hosts in the background."""
+    """The scheduler daemon. It serves once the broker is reachable. Meanwhile `keep_fresh` loads the hosts."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf, "nova-lite-scheduler")
@@ -67,7 +67,7 @@ class SchedulerDaemon(service.Daemon):
 def main() -> int:
     conf = configuration.load(prog="nova-lite-scheduler")
     service.setup_logging(conf, "nova-lite-scheduler")
-    collect_fully_by_the_clock()
+    disable_automatic_full_collections()
     return SchedulerDaemon(conf).run()
 
 

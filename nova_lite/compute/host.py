@@ -107,7 +107,7 @@ class LocalHost:
     def is_command_open(self, instance_uuid: str, action_id: int, sequence: int | None, request_id: str) -> bool:
         """Query the conductor, for as long as necessary, whether it waits for a command that seems to be late.
 
-        A database that lost its last commits assigns ids again that were seen here.
+        A database that lost its last commits may assign an id again. See ``docs/explanation/delivery-guarantees.md``.
         """
 
         def ask() -> bool:
@@ -131,7 +131,8 @@ class LocalHost:
     def remove(self, instance_uuid: str) -> None:
         """Destroy the domain and everything that belongs to it. The caller holds the instance's lock.
 
-        A missing domain is no error. If a late message could build the instance again, revoke its generation before.
+        A missing domain is no error. If a late message could build the instance again, revoke its generation
+        beforehand.
         """
         failpoints.reach("domain", "destroy", "before")
         self.driver.destroy(instance_uuid)
@@ -142,7 +143,7 @@ class LocalHost:
         self.claims.release(instance_uuid)
 
     def remove_all(self, instance_uuid: str) -> None:
-        """`remove`, and also what a resize on this host has set aside."""
+        """`remove`, and also the old disks that a resize on this host has kept."""
         self.remove(instance_uuid)
         if isinstance(self.driver, Migrating):
             self.driver.discard_set_aside(instance_uuid)

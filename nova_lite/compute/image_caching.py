@@ -29,7 +29,7 @@ class ImageFetcher:
             return
         threading.Thread(target=self._run, args=(self._driver, images), name="image-cache", daemon=True).start()
 
-    def age(self, minimum_age: float) -> None:
+    def remove_unused(self, minimum_age: float) -> None:
         """Remove images that were neither used nor requested for ``minimum_age`` seconds."""
         if not isinstance(self._driver, ImageAgeing):
             return

@@ -158,7 +158,7 @@ class ComputeManager:
         """Remove unused images from this host's cache, unless the operator has disabled that."""
         options = self.host.conf.image_cache
         if options.remove_unused_base_images:
-            self._image_fetcher.age(options.remove_unused_original_minimum_age_seconds)
+            self._image_fetcher.remove_unused(options.remove_unused_original_minimum_age_seconds)
 
     def prune_fencing_records(self) -> None:
         self.host.fencing.prune()

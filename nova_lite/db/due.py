@@ -41,7 +41,7 @@ def _before(name: str) -> sa.BindParameter[datetime.datetime]:
     return sa.bindparam(name)
 
 
-_LOOK = sa.select(
+_DUE_WORK = sa.select(
     sa.select(sa.func.max(Service.last_seen_up)).scalar_subquery(),
     sa.exists().where(*services.is_silent(_before("silent"))),
     sa.exists().where(*instances.shelved(_before("shelved"))),
@@ -54,7 +54,7 @@ _LOOK = sa.select(
 )
 
 
-def look(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Due:
+def due_work(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Due:
     """Return the work that is due. Features that are switched off are never due."""
     seconds = {
         "now": 0,
@@ -64,6 +64,6 @@ def look(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Due:
         "moved": conf.resize_confirm_window or _NEVER,
     }
     values = {name: uow.now - datetime.timedelta(seconds=item) for name, item in seconds.items()}
-    heartbeat, *found = uow.rows(_LOOK, values).one()
+    heartbeat, *found = uow.rows(_DUE_WORK, values).one()
     quiet = 0.0 if heartbeat is None else (uow.now - heartbeat).total_seconds()
     return Due(quiet, *map(bool, found))

@@ -58,7 +58,8 @@ _COMPARISONS: tuple[tuple[dict[str, Column], Callable[[Column, Any], sa.ColumnEl
 #: Metadata keys are written into a JSON path, so only keys that the API accepts get here.
 _METADATA_KEY = re.compile(r"[a-zA-Z0-9\-_:. ]{1,255}")
 
-#: Codes for "invalid regular expression" (MariaDB, PostgreSQL). Their dialects differ from Python's, which accepted it.
+#: Codes for "invalid regular expression" (MariaDB, PostgreSQL). Python has accepted the pattern, but the
+#: database has another dialect.
 BAD_PATTERN_CODES = {1139, "2201B"}
 
 

@@ -292,7 +292,7 @@ def settled_on(uow: UnitOfWork, hosts: Iterable[str]) -> dict[str, list[tuple[st
     found: dict[str, list[tuple[str, int, int]] | None] = {host: [] for host in hosts}
     for host, uuid, generation, vm_state, task_state, power_state in uow.rows(_ON_HOSTS, {"hosts": list(found)}):
         is_settled = task_state is None and vm_state in states.HAS_DOMAIN
-        if not is_settled or power_state not in states.GUEST_IS[vm_state]:
+        if not is_settled or power_state not in states.EXPECTED_POWER_STATES[vm_state]:
             found[host] = None
         elif (settled := found[host]) is not None:
             settled.append((uuid, generation, power_state))

@@ -43,7 +43,7 @@ def to_vif(values: Sequence[Any]) -> VIF:
         network=network,
         floating_address=values[-1],
         version=version_of(port["address"]),
-        more=ipv6.further(network, values[-2]),
+        more=ipv6.further_addresses(network, values[-2]),
         port_security_enabled=True,
     )
 

@@ -13,7 +13,7 @@ from oslo_utils import strutils
 
 
 class Outcome(enum.Enum):
-    """Effect of an extra spec or image property. The values are words of the page."""
+    """Effect of an extra spec or image property. ``docs/reference/hardware.md`` shows the values."""
 
     #: Changes the guest or the choice of its host.
     HONOURED = "honoured"
@@ -24,7 +24,7 @@ class Outcome(enum.Enum):
 
 
 class Precedence(enum.Enum):
-    """Rule for a setting that both the flavor and the image have. The values are words of the page."""
+    """Rule for a setting that both the flavor and the image have. ``docs/reference/hardware.md`` shows the values."""
 
     SAME = "flavor and image must have the same value"
     IMAGE = "the image takes precedence"
@@ -37,7 +37,7 @@ class Precedence(enum.Enum):
 
 
 class Values(NamedTuple):
-    """Values that a definition accepts. ``description`` is for the page and for refusals."""
+    """Values that a definition accepts. ``description`` is for the reference page and for refusals."""
 
     description: str
     accepts: Callable[[str], bool]

@@ -1,4 +1,4 @@
-"""Traits of hosts, by the names of os-traits: of CPU features, and required by guests' hardware."""
+"""Traits with the names of os-traits. Hosts report them, and the hardware of guests requires some of them."""
 
 from __future__ import annotations
 

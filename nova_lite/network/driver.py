@@ -1,4 +1,4 @@
-"""Port to the network service: interfaces and addresses of instances.
+"""Interface of network backends: the ports and addresses of instances.
 
 A backend works inside the conductor. It stores its data through a `NetworkStore`, in the caller's transaction, and
 never uses SQL.
@@ -55,7 +55,7 @@ class NetworkMethod(enum.StrEnum):
 class NetworkCall(msgspec.Struct, kw_only=True):
     """Request to the other service. A repeated request for the same instance is harmless.
 
-    ``networks``: requested networks. For RESOLVE these are the user's words: "auto", "none" or a list. For DETACH these
+    ``networks``: requested networks. For RESOLVE: "auto", "none" or a list, as in the request. For DETACH these
     are ports of users, which are released. ``vifs``: interfaces that the instance already has. ``project_id``: owner of
     the instance. ``host``, ``zone``: where the instance is to be. ``security_groups``: names or ids for RESOLVE, else
     ids. ``key``: the same for each attempt of one ATTACH. ``started_at``: start of the time limit by the monotonic

@@ -154,7 +154,7 @@ class LocalNetworks(NetworkBackend):
                     address=address,
                     network=network,
                     version=version_of(address),
-                    more=ipv6.further(network, address6),
+                    more=ipv6.further_addresses(network, address6),
                     tag=request.tag,
                     port_security_enabled=True,
                     position=position,

@@ -43,7 +43,7 @@ def subnet_id(network_id: str) -> str:
     return str(uuid.uuid5(_SUBNETS, network_id))
 
 
-def further(network: Network, address6: str | None) -> list[FixedIp]:
+def further_addresses(network: Network, address6: str | None) -> list[FixedIp]:
     """Return the addresses of an interface besides its IPv4 address."""
     if address6 is None:
         return []

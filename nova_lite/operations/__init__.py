@@ -6,8 +6,8 @@ definitions:
 
 - `nova_lite.conductor.engine` takes an action from step to step, in the database
 - `nova_lite.compute.executor` carries out the steps on hosts
-- the API makes routes and policy rules of them, and ``docs/reference/operations.md``
-- the fault matrix and the protocol's model in the tests
+- the API makes routes, policy rules and ``docs/reference/operations.md`` from them
+- the tests check the fault matrix and the model of the protocol against them
 
 What only one operation does is in ``conductor/operations`` and ``compute/operations``, in the file of its name.
 
@@ -221,7 +221,7 @@ def command_methods() -> Mapping[str, HostStep]:
 
 
 def command_method(kind: str, payload: Mapping[str, Any]) -> str:
-    """Return the RPC method of the operation's last command, for an older command that names no method."""
+    """Return the RPC method of the operation's last command. Commands of older conductors name no method."""
     steps = [step for step in get(kind, payload).steps if isinstance(step, HostStep) and step.name != BUILD]
     return steps[-1].wire_method
 

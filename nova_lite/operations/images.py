@@ -1,4 +1,7 @@
-"""Operations that make an image of a server: snapshots, backups, shelve, and unshelve."""
+"""Operations that make an image of a server: snapshots, backups, shelve, and unshelve.
+
+`nova_lite.operations.types` explains the fields.
+"""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class PowerState(enum.IntEnum):
 
 #: Power states of the guest that match a vm state while no task runs. The guest of a suspended server is off, its
 #: memory on disk. A rescued server stays rescued, whether its rescue system runs or not.
-GUEST_IS: dict[str, tuple[PowerState, ...]] = {
+EXPECTED_POWER_STATES: dict[str, tuple[PowerState, ...]] = {
     ACTIVE: (PowerState.RUNNING,),
     STOPPED: (PowerState.SHUTDOWN, PowerState.CRASHED),
     PAUSED: (PowerState.PAUSED,),
@@ -91,4 +91,4 @@ HAS_DOMAIN = (ACTIVE, STOPPED, PAUSED, SUSPENDED, RESCUED)
 
 #: The vm state that follows from a guest's power state when the row disagrees. Paused is not among them, because
 #: hypervisors pause guests on their own at times.
-FOLLOWS = {PowerState.RUNNING: ACTIVE, PowerState.SHUTDOWN: STOPPED}
+VM_STATE_OF = {PowerState.RUNNING: ACTIVE, PowerState.SHUTDOWN: STOPPED}

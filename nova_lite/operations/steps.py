@@ -7,7 +7,9 @@ from typing import Any
 from nova_lite.operations import states
 from nova_lite.operations.types import BUILD, COMPENSATE, HostStep, ImageStep, ImageVerb
 
+#: Choose a host, and claim room on it.
 SCHEDULE = "schedule"
+#: Do the main work of the operation.
 PERFORM = "perform"
 CLEANUP = "cleanup"
 PUBLISH = "publish"
@@ -17,18 +19,34 @@ TURN_OFF = "turn-off"
 DEALLOCATE = "deallocate"
 DISCONNECT = "disconnect"
 RELEASE = "release"
+# Resize and cold migration
+#: The source turns the guest off, and keeps its disks.
 LEAVE = "leave"
+#: The destination creates the guest from the disks of the source.
 ARRIVE = "arrive"
+#: The destination removes the guest and its disks (revert, or undo).
 DROP = "drop"
+#: The source restores the guest (revert, or undo).
 RETURN = "return"
+
+# Live migration
+#: The source checks whether it can migrate the guest.
 CHECK = "check"
+#: The destination makes disks and interfaces ready.
 PREPARE = "prepare"
+#: The source migrates the running guest.
 HAND_OVER = "hand_over"
+#: The source keeps the guest, and ends a migration that runs (undo).
 ROLL_BACK = "roll_back"
+#: The destination is queried for a guest that the source cannot report any more (undo).
 FIND = "find"
+#: The destination records the guest as its own.
 SETTLE = "settle"
+#: The source removes disks and interfaces of the guest.
 CLEAR = "clear"
 RELEASE_SOURCE = "release_source"
+
+# Others
 DETACH = "detach"
 TAKE_BACK = "take_back"
 FENCE_STEP = HostStep(COMPENSATE, "fence_instance", retry_forever=True, may_complete_late=True)

@@ -41,7 +41,7 @@ class InProcess:
         try:
             return to_typed(json.loads(json.dumps(_dispatch(endpoint, message))), message.returns)
         except messaging.ExpectedException as expected:
-            raise _after_journey(expected.exc_info) from None
+            raise _as_received(expected.exc_info) from None
 
     def cast(self, message: Message) -> None:
         if not message.fanout:
@@ -75,7 +75,7 @@ def _dispatch(endpoint: Endpoint, message: Message) -> Any:
     return wait_for(getattr(endpoint, message.method)(context, **json.loads(json.dumps(message.arguments))))
 
 
-def _after_journey(failure: Any) -> Exception:
+def _as_received(failure: Any) -> Exception:
     error: Exception = common.deserialize_remote_exception(
         common.serialize_remote_exception(failure), ALLOWED_REMOTE_EXMODS
     )

@@ -219,7 +219,7 @@ def _after_steps(spec: RequestSpec, source: HostState, done: Sequence[tuple[Requ
 
 
 def _free(spec: RequestSpec) -> RequestSpec:
-    """Return ``spec`` without the demands that apply to its first place only."""
+    """Return ``spec`` without the demands that apply only to the first host of the server."""
     return msgspec.structs.replace(spec, forced_host=None, forced_node=None, requested_destination=None)
 
 

@@ -20,7 +20,7 @@ from oslo_config import cfg
 
 from nova_lite import conf as configuration
 from nova_lite.db import models
-from nova_lite.db.due import look
+from nova_lite.db.due import due_work
 from nova_lite.db.engine import UnitOfWork
 from tests.functional import cloud
 from tests.support.ports import free_port
@@ -262,7 +262,7 @@ class Simulated(cloud.Cloud):
                 return sum(int(value) for _, value in counts)
 
             before, conf = read(), _defaults()
-            look(UnitOfWork(connection, conf), conf)
+            due_work(UnitOfWork(connection, conf), conf)
             return read() - before
 
 

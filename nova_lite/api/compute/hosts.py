@@ -40,7 +40,7 @@ class Hosts(Extension):
         Route("GET", _PATH + "/{id}", "show", until=_LAST),
         Route("PUT", _PATH + "/{id}", "update", until=_LAST),
         *(
-            Route("GET", f"{_PATH}/{{id}}/{verb}", "switch", until=_LAST, declared=Declaration(rule, status=501))
+            Route("GET", f"{_PATH}/{{id}}/{verb}", "refuse_power", until=_LAST, declared=Declaration(rule, status=501))
             for verb, rule in _SWITCHES.items()
         ),
     )
@@ -70,7 +70,7 @@ class Hosts(Extension):
         self.conductor.service_update(req.context, service.uuid, {"disabled": disabled, "disabled_reason": None})
         return Response({"host": id, "status": req.data["status"] + "d"})
 
-    def switch(self, req: Request, id: str) -> Response:
+    def refuse_power(self, req: Request, id: str) -> Response:
         """Refuse to power a host on or off, which no driver supports. An unknown host is a 404."""
         self._service(req, id)
         raise exceptions.NotServed(what="Switching hosts on and off", instead=_INSTEAD)

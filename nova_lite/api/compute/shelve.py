@@ -47,7 +47,15 @@ class Shelve(Extension):
 
     @declares(policies.SHELVE, body=SHELVE_BODY, status=202)
     def shelve(self, req: Request, id: str) -> Response:
-        server_images.create_image(self.compute, req, id, operations.SHELVE.kind, None, snapshots.SNAPSHOT, {})
+        server_images.create_image(
+            self.compute,
+            req,
+            id,
+            kind=operations.SHELVE.kind,
+            name=None,
+            image_type=snapshots.SNAPSHOT,
+            properties={},
+        )
         return Response(status=202)
 
     @declares(policies.SHELVE_OFFLOAD, body=SHELVE_OFFLOAD_BODY, status=202)

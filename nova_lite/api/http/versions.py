@@ -62,7 +62,7 @@ class ComputeVersions:
         return wsgi.Response({"choices": [self._choice(environ, version, path) for version in _KNOWN]}, 300)
 
     def _root(self, environ: dict[str, Any]) -> str:
-        """Return the URL of the root: one segment above a version's application, or the list's own URL."""
+        """Return the URL of the root: the parent of a version such as ``/v2.1``, or ``/`` itself."""
         if self._show:
             return wsgi.root_url(environ, self._link_prefix)
         return wsgi.root_url({**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + "/"}, self._link_prefix)

@@ -105,12 +105,12 @@ class Directory:
     def __init__(self, path: str) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._state_read: tuple[int, ...] | None = None
+        self._last_state: tuple[int, ...] | None = None
         self._content = UsersFile()
 
     def load(self) -> UsersFile:
         """Read the file. Raises `ConfigurationError` if it is not usable."""
-        self._content, self._state_read = self._read()
+        self._content, self._last_state = self._read()
         return self._content
 
     @property
@@ -118,13 +118,13 @@ class Directory:
         """Current content. While an edited file has an error, the content before the edit."""
         with self._lock:
             try:
-                if self._state() != self._state_read:
+                if self._state() != self._last_state:
                     self.load()
             except (OSError, exceptions.ConfigurationError) as error:
-                if self._state_read is None:
+                if self._last_state is None:
                     raise
                 LOG.error("The edited users file has an error, its previous content stays in use: %s", error)
-                self._state_read = self._state_or_empty()
+                self._last_state = self._state_or_empty()
             return self._content
 
     def _state(self) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from nova_lite.policies import identity as policies
 
 
 class IdentityManagement:
-    """Handlers of `IdentityApp` that change the users file."""
+    """Mixin of `IdentityApp`: the handlers that change the users file."""
 
     authority: Authority
     routes: tuple[ServiceRoute, ...] = (

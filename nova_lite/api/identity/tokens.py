@@ -20,7 +20,10 @@ from nova_lite.base import exceptions, files
 
 
 class Token(msgspec.Struct, array_like=True):
-    """Content of a token. Times are Unix times. ``audit_ids``: its own, and that of the first token of its chain."""
+    """Content of a token. Times are Unix times.
+
+    ``audit_ids``: the token's own, and that of the token that a password made, from which this one was derived.
+    """
 
     user_id: str
     project_id: str | None
@@ -46,7 +49,7 @@ class Keys:
     def __init__(self, tokens_path: str) -> None:
         self.path = os.path.join(tokens_path, "keys")
         self._lock = threading.Lock()
-        self._names: list[int] = []
+        self._numbers: list[int] = []
         self._fernet: MultiFernet | None = None
 
     def numbers(self) -> list[int]:
@@ -62,9 +65,9 @@ class Keys:
             names = self.numbers()
             if not names:
                 raise self._error("there is no key; run nova-lite-manage user init")
-            if names != self._names or self._fernet is None:
+            if names != self._numbers or self._fernet is None:
                 self._fernet = MultiFernet([self._key(number) for number in names])
-                self._names = names
+                self._numbers = names
             return self._fernet
 
     def _key(self, number: int) -> Fernet:

@@ -93,7 +93,7 @@ class SecurityGroupResource(Resource):
 
 def _require_own(req: ServiceRequest, fields: dict[str, Any]) -> None:
     if requests.project(req, fields) != (req.context.project_id or ""):
-        raise exceptions.ValidationError(detail="Only its own project can create a security group.")
+        raise exceptions.ValidationError(detail="Only the group's own project can create it.")
 
 
 def _name(fields: dict[str, Any]) -> str:

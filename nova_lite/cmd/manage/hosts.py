@@ -37,7 +37,7 @@ def register(commands: Commands) -> None:
     retire.add_argument(
         "--with-instances",
         action="store_true",
-        help="accept the loss of its servers: they go to ERROR, except servers that also have a part elsewhere",
+        help="accept the loss of its servers: they go to ERROR, except servers whose disks or image are elsewhere",
     )
 
 

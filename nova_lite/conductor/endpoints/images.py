@@ -1,4 +1,4 @@
-"""RPC methods about images that depend on the caller, or also change files."""
+"""RPC methods about images whose result depends on the caller, or that also change files."""
 
 from __future__ import annotations
 

@@ -29,15 +29,15 @@ class NetworkServiceEndpoints:
     # --- for hosts
 
     def interfaces_bind(self, context: RequestContext, instance_uuid: str, host: str) -> BuildNetworks:
-        call = self.db.read(self._of_host, instance_uuid, host, NetworkMethod.BIND)
+        call = self.db.read(self._plan_call_of_host, instance_uuid, host, NetworkMethod.BIND)
         return BuildNetworks(vifs=self._call_service(call) if self.network.has_remote_ports else call.vifs)
 
     def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, refresh: bool) -> bool:
-        call = self.db.read(self._of_host, instance_uuid, host, NetworkMethod.LOOK)
+        call = self.db.read(self._plan_call_of_host, instance_uuid, host, NetworkMethod.LOOK)
         vifs = self._call_service(call) if refresh and self.network.has_remote_ports else call.vifs
         return all(vif.active for vif in vifs)
 
-    def _of_host(self, uow: UnitOfWork, instance_uuid: str, host: str, method: NetworkMethod) -> NetworkCall:
+    def _plan_call_of_host(self, uow: UnitOfWork, instance_uuid: str, host: str, method: NetworkMethod) -> NetworkCall:
         """Return a call about the instance. Raises `StaleReport` unless the instance is on the host, or moves to or
         from it.
         """
@@ -51,13 +51,13 @@ class NetworkServiceEndpoints:
     # --- events
 
     def interfaces_event(self, context: RequestContext, instance_uuid: str, event: str, port_id: str | None) -> None:
-        """Record an event that says everything; after other events, query the network service."""
+        """Record the state of a port that was plugged or unplugged. After other events, query the network service."""
         if not self.network.has_remote_ports:
             return
         if event in (PLUGGED, UNPLUGGED) and port_id:
             self.db.write(self._plugged, instance_uuid, port_id, event == PLUGGED)
             return
-        self._call_service(self.db.read(self._of_anybody, get_admin_context(), instance_uuid, NetworkMethod.LOOK))
+        self._call_service(self.db.read(self._plan_call, get_admin_context(), instance_uuid, NetworkMethod.LOOK))
 
     def _plugged(self, uow: UnitOfWork, instance_uuid: str, port_id: str, active: bool) -> None:
         instances.lock(uow, instance_uuid)
@@ -68,13 +68,13 @@ class NetworkServiceEndpoints:
         if vifs:
             store.record(instance_uuid, vifs)
 
-    def _of_anybody(
+    def _plan_call(
         self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, method: NetworkMethod
     ) -> NetworkCall:
         instance = instances.get_row(uow, context, instance_uuid)
         return network_calls.plan(uow, self.network, instance, context, method)
 
-    # ---
+    # --- calls
 
     def _call_service(self, call: NetworkCall) -> list[VIF]:
         """Call the network service, and record the ports that it returns."""
@@ -101,7 +101,7 @@ class PortEndpoints(NetworkServiceEndpoints):
     # --- security groups of a server
 
     def instance_security_groups(self, context: RequestContext, instance_uuid: str) -> list[SecurityGroup]:
-        call = self.db.read(self._of_anybody, context, instance_uuid, NetworkMethod.LOOK)
+        call = self.db.read(self._plan_call, context, instance_uuid, NetworkMethod.LOOK)
         groups = _groups_of(self._call_service(call))
         return [SecurityGroup(id=group_id, name=name, project_id=call.project_id) for group_id, name in groups.items()]
 

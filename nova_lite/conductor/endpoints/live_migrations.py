@@ -20,6 +20,10 @@ from nova_lite.operations import states
 
 KIND = operations.LIVE_MIGRATE.kind
 
+#: Fields of `MigrationProgress`: ``<kind>_<part>``.
+_PROGRESS_KINDS = ("memory", "disk")
+_PROGRESS_PARTS = ("total", "processed", "remaining")
+
 
 class LiveMigrationEndpoints:
     """RPC methods for the source host and the API."""
@@ -41,7 +45,11 @@ class LiveMigrationEndpoints:
         row = None if ctx is None else server_migrations.current(uow, ctx.instance.uuid)
         if ctx is None or row is None:
             return MigrationControl.ABORT
-        values = {f"{what}_{part}_bytes": getattr(progress, f"{what}_{part}") for what in _WHAT for part in _PARTS}
+        values = {
+            f"{kind}_{part}_bytes": getattr(progress, f"{kind}_{part}")
+            for kind in _PROGRESS_KINDS
+            for part in _PROGRESS_PARTS
+        }
         row.progress = {**(row.progress or {}), **values}
         row.updated_at = uow.now
         total, remaining = progress.memory_total, progress.memory_remaining
@@ -57,7 +65,7 @@ class LiveMigrationEndpoints:
     def _abort(
         self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, migration_id: int, early: bool
     ) -> None:
-        instance, action = _going_on(uow, context, instance_uuid, "abort live migration")
+        instance, action = _running_migration(uow, context, instance_uuid, "abort live migration")
         row = _migration(uow, instance, migration_id)
         if row is None:
             raise exceptions.MigrationNotFoundForInstance(migration_id=migration_id, instance_id=instance_uuid)
@@ -72,7 +80,7 @@ class LiveMigrationEndpoints:
         self.db.write(self._force_complete, context, instance_uuid, migration_id)
 
     def _force_complete(self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, migration_id: int) -> None:
-        instance, action = _going_on(uow, context, instance_uuid, "force_complete")
+        instance, action = _running_migration(uow, context, instance_uuid, "force_complete")
         if instance.locked and not context.is_admin:
             raise exceptions.InstanceIsLocked(instance_id=instance_uuid)
         if instance.vm_state != states.ACTIVE:
@@ -87,11 +95,7 @@ class LiveMigrationEndpoints:
             action.payload = {**action.payload, "wish": MigrationControl.FORCE_COMPLETE.value}
 
 
-_WHAT = ("memory", "disk")
-_PARTS = ("total", "processed", "remaining")
-
-
-def _going_on(
+def _running_migration(
     uow: UnitOfWork, context: RequestContext, instance_uuid: str, method: str
 ) -> tuple[Instance, InstanceAction]:
     """Return the instance and its running live migration. Raises a 404 or a 409."""

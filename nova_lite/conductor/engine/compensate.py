@@ -58,9 +58,9 @@ class Compensator(StepMachine):
 def _follow_guest(uow: UnitOfWork, instance: Instance, error: str, details: str) -> None:
     """Keep the vm state if the guest matches it. Otherwise set that of the guest, or ERROR if there is no guest."""
     power_state = PowerState(instance.power_state)
-    if power_state in states.GUEST_IS.get(instance.vm_state, ()):
+    if power_state in states.EXPECTED_POWER_STATES.get(instance.vm_state, ()):
         return
-    follows = {**states.FOLLOWS, PowerState.PAUSED: states.PAUSED}
+    follows = {**states.VM_STATE_OF, PowerState.PAUSED: states.PAUSED}
     if power_state in follows:
         instance.vm_state = follows[power_state]
     else:

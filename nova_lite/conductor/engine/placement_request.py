@@ -15,7 +15,7 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.objects import Flavor, Image, RequestedDestination, RequestSpec
 
-#: Stands for servers that a scheduler hint must not name. No host has a server of this uuid.
+#: Replaces the uuid of another project's server in a scheduler hint. No host has a server of this uuid.
 NOWHERE = "00000000-0000-0000-0000-000000000000"
 
 #: Scheduler hints that name servers.
@@ -23,7 +23,7 @@ SERVER_HINTS = ("same_host", "different_host")
 
 
 class PlacementRequest(msgspec.Struct):
-    """Action that is leased to ``owner``, with the scheduler's view of its instance.
+    """Request to place the instance of an action. ``owner`` holds the lease of the action.
 
     ``since``: when this attempt began. ``is_new``: the instance was never on a host and has no interfaces yet.
     ``group``: requests of the same group go to the scheduler as one `RequestSpec`.

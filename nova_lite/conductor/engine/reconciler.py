@@ -27,7 +27,7 @@ from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
 from nova_lite.conductor.engine.network_attach import InterfaceAttacher
 from nova_lite.conductor.engine.scheduling import Scheduling
 from nova_lite.db import actions, instances, server_migrations, services
-from nova_lite.db.due import Due, look
+from nova_lite.db.due import Due, due_work
 from nova_lite.db.engine import UnitOfWork, translate
 from nova_lite.objects import ActionCommand, BuildRequest
 from nova_lite.operations.states import PowerState
@@ -84,7 +84,7 @@ class Reconciler:
             return self._sweep()
 
     def _sweep(self) -> int:
-        due = self.db.read(look, self.conf)
+        due = self.db.read(due_work, self.conf)
         self._expire_services(due)
         if due.shelved:
             self._offload_shelved()

@@ -59,7 +59,7 @@ class ServiceCalls:
             self.db.write(self._network_done, action_id)
 
     def _network_call(self, uow: UnitOfWork, action_id: int) -> NetworkCall | None:
-        """Return the call to make. Returns None while an earlier call for the instance may still take effect."""
+        """Return the call to make, or None while an earlier call for the instance may still be carried out."""
         ctx = lock_action(uow, action_id)
         if ctx is None or not isinstance(ctx.step, NetworkStep):
             return None

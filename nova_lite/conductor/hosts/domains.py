@@ -159,6 +159,6 @@ def _is_older(report: DomainReport, last: tuple[int, int]) -> bool:
 def _seen(instance: Instance, report: DomainReport) -> tuple[int, str]:
     """Return the power state and the vm_state that follow from the report."""
     vm_state, power_state = instance.vm_state, PowerState(report.power_state)
-    if vm_state in states.GUEST_IS and power_state not in states.GUEST_IS[vm_state]:
-        vm_state = states.FOLLOWS.get(power_state, vm_state)
+    if vm_state in states.EXPECTED_POWER_STATES and power_state not in states.EXPECTED_POWER_STATES[vm_state]:
+        vm_state = states.VM_STATE_OF.get(power_state, vm_state)
     return int(power_state), vm_state

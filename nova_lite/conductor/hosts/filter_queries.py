@@ -29,7 +29,7 @@ ACTIVE_SECONDS = 600.0
 
 
 class FilterQueries:
-    """The RPC method `port_filters_get`. The endpoint has checked that the host asks for itself."""
+    """The RPC method `port_filters_get`. The endpoint has checked that a host queries only its own filters."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 REMEDIES: dict[str, tuple[Operation, str]] = {
     states.RESIZED: (operations.REVERT_RESIZE, "reverted, to where it came from"),
     states.SHELVED: (operations.SHELVE_OFFLOAD, "offloaded: it can be unshelved from its image"),
-    states.SOFT_DELETED: (operations.DELETE, "deleted for good"),
+    states.SOFT_DELETED: (operations.DELETE, "deleted permanently"),
 }
 
 #: Advice for the operator about a server, by vm_state, before its host is retired.
@@ -37,7 +37,7 @@ HINTS: dict[str, str] = {
     states.ERROR: "evacuate or delete it",
     states.RESIZED: "revert its resize",
     states.SHELVED: "it is in its image: --with-instances offloads it",
-    states.SOFT_DELETED: "delete it for good",
+    states.SOFT_DELETED: "delete it permanently",
 }
 OTHER_HINT = "set its state to error, and evacuate or delete it"
 
@@ -73,7 +73,7 @@ class Retirements:
         rows = [row for uuid in instances.concerned_with(uow, host) if (row := instances.lock(uow, uuid)) is not None]
         closed = 0
         for instance in rows:
-            for ctx in _open(uow, instance):
+            for ctx in _open_actions(uow, instance):
                 if _needs_host(ctx, host):
                     self.engine.transitions.retire_host(ctx, host)
                 closed += ctx.action.finish_time is not None
@@ -97,7 +97,7 @@ class Retirements:
         if not service.forced_down:
             raise exceptions.HostNotRetirable(
                 host=host,
-                reason="it is not forced down. See that nothing runs there, then say so: "
+                reason="it is not forced down. Make sure that nothing runs there, then declare it: "
                 f"openstack --os-compute-api-version 2.11 compute service set --down {host} nova-compute",
             )
         seconds, needed = services.seconds_silent(uow, service), self.conf.service_down_time
@@ -113,36 +113,36 @@ class Retirements:
         return any(
             (isinstance(ctx.step, HostStep) and ctx.step.at is HostRole.ALL)
             or (isinstance(ctx.step, NetworkStep) and ctx.is_undoing)
-            for ctx in _open(uow, instance)
+            for ctx in _open_actions(uow, instance)
         )
 
     def _save_or_lose(self, uow: UnitOfWork, context: RequestContext, instance: Instance, host: str) -> RetiredServer:
         """Save the server with its remedy, or set it to ERROR. Returns the outcome for the operator."""
         before = instance.vm_state
         remedy = REMEDIES.get(before)
-        if remedy is not None and not _open(uow, instance):
+        if remedy is not None and not _open_actions(uow, instance):
             operation, outcome = remedy
             try:
                 self.engine.accept_in(uow, context, instance.uuid, operation.kind, {})
             except exceptions.Conflict as error:
                 LOG.info("Instance %s is lost: %s", instance.uuid, error.message)
             else:
-                for ctx in _open(uow, instance):
+                for ctx in _open_actions(uow, instance):
                     self.engine.transitions.retire_host(ctx, host)
                 if instance.deleted or instance.host != host:
                     return _server(instance, outcome, before)
-        for ctx in _open(uow, instance):
+        for ctx in _open_actions(uow, instance):
             if not ctx.is_undoing and isinstance(ctx.step, HostStep | ScheduleStep):
                 self.engine.transitions.fail(ctx, f"Host {host} was retired.", reported=False)
         self.engine.transitions.lose(uow, instance)
         migration = server_migrations.current(uow, instance.uuid)
-        if migration is not None and not _open(uow, instance):
+        if migration is not None and not _open_actions(uow, instance):
             server_migrations.set_status(uow, migration, server_migrations.ERROR)
             give_back_extra(uow, instance)
         return _server(instance, "lost: in error, to be deleted or evacuated", before)
 
 
-def _open(uow: UnitOfWork, instance: Instance) -> list[ActionContext]:
+def _open_actions(uow: UnitOfWork, instance: Instance) -> list[ActionContext]:
     return [ActionContext(uow, instance, action) for action in actions.all_open(uow, instance.uuid)]
 
 

@@ -31,7 +31,7 @@ class DeleteHandler(OperationHandler):
         if instance.soft_deleted_at is None:
             quotas.give_back(uow, instance.project_id, _quota_of(instance))
         if step.becomes != states.SOFT_DELETED:
-            self._leave_others(uow, instance)
+            self._leave_group_and_migration(uow, instance)
         instance.vm_state, instance.task_state = step.becomes, None
         instance.updated_at = uow.now
         if step.becomes == states.SOFT_DELETED:
@@ -45,7 +45,7 @@ class DeleteHandler(OperationHandler):
         instance.extra_vcpus = instance.extra_memory_mb = 0
 
     @staticmethod
-    def _leave_others(uow: UnitOfWork, instance: Instance) -> None:
+    def _leave_group_and_migration(uow: UnitOfWork, instance: Instance) -> None:
         if instance.scheduler_hints.get("group"):
             server_groups.leave(uow, instance.uuid)
         if instance.last_generation > 1:  # a second claim: the server may be moving

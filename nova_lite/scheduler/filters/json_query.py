@@ -35,8 +35,10 @@ _FREE: dict[str, Callable[[HostState], Any]] = {
     "num_io_ops": lambda host: host.io_ops,
 }
 #: Fields that queries may use. Others would show data of other projects.
-_VISIBLE = ("host", "node", "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "disk_gb", "disk_gb_used", "cpu_arch")
-_VISIBLE_TOO = ("availability_zone", "hypervisor_type", "hypervisor_version", "capabilities", "host_ip")
+_VISIBLE = (
+    *("host", "node", "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "disk_gb", "disk_gb_used", "cpu_arch"),
+    *("availability_zone", "hypervisor_type", "hypervisor_version", "capabilities", "host_ip"),
+)
 
 
 class JsonFilter(HostFilter):
@@ -81,7 +83,7 @@ def _field(host: HostState, path: str) -> Any:
     first, *names = path.split(".")
     if first in _FREE:
         return _FREE[first](host)
-    value: Any = getattr(host, first) if first in _VISIBLE + _VISIBLE_TOO else None
+    value: Any = getattr(host, first) if first in _VISIBLE else None
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value

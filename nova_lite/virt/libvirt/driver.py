@@ -576,7 +576,7 @@ class LibvirtDriver(ComputeDriver):
 
     def age_images(self, minimum_age: float) -> list[str]:
         with _files_errors():
-            return self._cache.age(minimum_age, self._used_images)
+            return self._cache.remove_unused(minimum_age, self._used_images)
 
     def _used_images(self) -> set[str]:
         """Return the images in use, also by domains without a record, which start their kernels themselves."""

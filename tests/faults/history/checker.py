@@ -267,7 +267,7 @@ def _guest(history: History) -> Iterator[Violation]:
         row = rules.row_of(action.row)
         if action.ended is None or action.row["message"] or not rules.touches_guest(row):
             continue
-        is_now = states.GUEST_IS[str(row.steps[0].becomes)]
+        is_now = states.EXPECTED_POWER_STATES[str(row.steps[0].becomes)]
         for seen in sightings[action.server]:
             spans = seen.first <= action.began and seen.last >= action.ended + LOOK
             if spans and seen.power_state not in is_now:
@@ -495,7 +495,10 @@ def _hosts(tables: Tables) -> Iterator[str]:
         domain = found.get((uuid, row["host"]))
         if domain is None:
             yield f"server {uuid} is {row['vm_state']} on {row['host']}, which has no domain of it"
-        elif domain["power_state"] not in states.GUEST_IS[row["vm_state"]] or domain["generation"] != row["generation"]:
+        elif (
+            domain["power_state"] not in states.EXPECTED_POWER_STATES[row["vm_state"]]
+            or domain["generation"] != row["generation"]
+        ):
             is_there = f"{PowerState(domain['power_state']).name} of generation {domain['generation']}"
             yield f"server {uuid} is {row['vm_state']} of generation {row['generation']}, its domain {is_there}"
     if tables.what == GONE:

@@ -135,7 +135,7 @@ def _follows(old: str, after: Mapping[str, Any]) -> bool:
     new = after["vm_state"]
     if new == states.ERROR:
         return old in states.HAS_DOMAIN
-    return old in states.GUEST_IS and states.FOLLOWS.get(after["power_state"]) == new
+    return old in states.EXPECTED_POWER_STATES and states.VM_STATE_OF.get(after["power_state"]) == new
 
 
 def _outcomes(action: Mapping[str, Any], done: Transaction) -> set[str]:

@@ -14,7 +14,7 @@ from tests.support import make
 def test_due_work_is_found_and_other_work_is_not(db: Database) -> None:
     conf = db.conf
     conf.set_override("shelved_offload_time", 10)
-    assert db.read(due.look, conf) == due.Due(0.0, *[False] * 8)
+    assert db.read(due.due_work, conf) == due.Due(0.0, *[False] * 8)
     shelved, soft_deleted = (db.write(make.instance) for _ in range(2))
 
     def pass_by(uow: UnitOfWork, seconds: float) -> None:
@@ -29,11 +29,11 @@ def test_due_work_is_found_and_other_work_is_not(db: Database) -> None:
         uow.session.add(service)
 
     db.write(pass_by, 5.0)
-    seen = db.read(due.look, conf)
+    seen = db.read(due.due_work, conf)
     assert (seen.silent, seen.shelved, seen.soft_deleted, seen.attaches) == (False, False, False, True)
     assert 5 <= seen.quiet < 100
     db.write(pass_by, 500.0)
-    assert db.read(due.look, conf)[1:] == (True, True, False, False, False, False, True, False)
+    assert db.read(due.due_work, conf)[1:] == (True, True, False, False, False, False, True, False)
     conf.set_override("reclaim_instance_interval", 60)
     conf.set_override("shelved_offload_time", -1)
-    assert db.read(due.look, conf)[1:] == (True, False, True, False, False, False, True, False)
+    assert db.read(due.due_work, conf)[1:] == (True, False, True, False, False, False, True, False)

@@ -57,7 +57,7 @@ QUESTIONS: dict[str, Callable[[UnitOfWork], object]] = {
         uow, make.context("p7"), InstanceFilters(project_id="p7"), limit=10
     ),
     "how many servers a project has": lambda uow: quota_counts.of_user(uow, "p7", "u1", ["instances"]),
-    "what a sweep has to do": lambda uow: due.look(uow, uow.conf),
+    "what a sweep has to do": lambda uow: due.due_work(uow, uow.conf),
     "a server": lambda uow: instances.get(uow, make.ADMIN, some(uow)[0]),
 }
 

@@ -74,7 +74,7 @@ def port(network: Network, number: int) -> VIF:
         network=network,
         address=f"{network.start.rpartition('.')[0]}.{10 + number}",  # type: ignore[union-attr]
         mac_address=mac_address,
-        more=ipv6.further(network, ipv6.address_on(network, mac_address)),
+        more=ipv6.further_addresses(network, ipv6.address_on(network, mac_address)),
         port_security_enabled=True,
     )
 

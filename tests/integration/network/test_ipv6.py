@@ -36,7 +36,7 @@ with socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6) as s
 def dual(room: Room, name: str, number: int) -> VIF:
     """Add a guest with the address that is derived from its MAC address."""
     vif = room.guest(name, number)
-    more = ipv6.further(DUAL, ipv6.address_on(DUAL, vif.mac_address))
+    more = ipv6.further_addresses(DUAL, ipv6.address_on(DUAL, vif.mac_address))
     room.guests[name] = vif = msgspec.structs.replace(vif, network=DUAL, more=more)
     room.in_space(room.space(name), "ip", "-6", "address", "add", f"{address(vif)}/64", "dev", "eth0", "nodad")
     return vif

@@ -57,7 +57,7 @@ def test_every_daemon_looks_for_garbage_seldom() -> None:
 import gc
 from nova_lite.cmd import scheduler
 young = gc.get_threshold()[0]
-scheduler.collect_fully_by_the_clock()
+scheduler.disable_automatic_full_collections()
 print(young, *gc.get_threshold())
 """
     young, *then = map(int, told(script))

@@ -731,7 +731,7 @@ def test_operation_follows_its_definition(world: World, row: operations.Operatio
         assert (world.instance(uuid).task_state, command.host, command.method) == (step.task, host, step.method)
         with pytest.raises(exceptions.InstanceInvalidState, match=f"task_state {step.task}"):
             world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
-        power_state = states.GUEST_IS[step.becomes][0]
+        power_state = states.EXPECTED_POWER_STATES[step.becomes][0]
         world.reports.finish_action(world.context(), host, command.action_id, power_state, None, "")
         found = world.instance(uuid)
         assert (found.vm_state, found.task_state, found.power_state) == (step.becomes, None, power_state)

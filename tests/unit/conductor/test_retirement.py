@@ -191,7 +191,7 @@ def test_a_soft_deleted_server_is_deleted(world: Retiring) -> None:
     world.answer(SHUTDOWN)
     assert world.row.vm_state == states.SOFT_DELETED
     (server,) = world.retire("host1", with_instances=True).servers
-    assert server.outcome == "deleted for good"
+    assert server.outcome == "deleted permanently"
     assert (world.row.deleted, world.open_actions(), world.instances_used()) == (True, [], 0)
     world.is_gone("host1")
 

@@ -43,7 +43,7 @@ def test_volume_with_a_tag_is_listed() -> None:
 
 def test_network_data_have_ipv6_and_ipv4() -> None:
     network = make_network(cidr6="fd00:76::/64")
-    vif = make_vif(network=network, more=ipv6.further(network, "fd00:76::f816:3eff:fe00:7601"))
+    vif = make_vif(network=network, more=ipv6.further_addresses(network, "fd00:76::f816:3eff:fe00:7601"))
     (link,), (first, second) = (documents.network_data([vif])[name] for name in ("links", "networks"))
     assert (first["type"], second["type"]) == ("ipv4", "ipv6")
     assert (second["link"], second["ip_address"]) == (link["id"], "fd00:76::f816:3eff:fe00:7601")

@@ -11,7 +11,7 @@ from nova_lite.cmd import scheduler
 
 gc.set_threshold(700, 10, 10)  # Python's defaults: more often than in daemons
 if {by_the_clock}:
-    scheduler.collect_fully_by_the_clock()
+    scheduler.disable_automatic_full_collections()
 collections = lambda: gc.get_stats()[2]["collections"]
 gc.collect()
 before = collections()

@@ -86,7 +86,7 @@ class ImageCache:
                 files.remove(os.path.join(self._directory, name))
                 LOG.info("Removing %s, which a killed daemon has left in the image cache", name)
 
-    def age(self, minimum_age: float, used: Callable[[], set[str]]) -> list[str]:
+    def remove_unused(self, minimum_age: float, used: Callable[[], set[str]]) -> list[str]:
         """Remove images that were not requested for ``minimum_age`` seconds and are not in ``used``. Return their ids.
 
         A concurrent request for such an image waits, and fetches it again.

@@ -94,12 +94,12 @@ class VolumeDevices:
         """Detach a volume, first from the running guest: while the guest has the volume, its definition has it, too."""
         domain, info = self._domains.get(instance_uuid)
         if is_on(info.power_state):
-            self._have_released(domain, volume_id, timeout)
+            self._wait_until_released(domain, volume_id, timeout)
         element = self._find(domain, volume_id, CONFIG)
         if element is not None:
             self._connection.call(domain.detachDeviceFlags, element, CONFIG)
 
-    def _have_released(self, domain: Any, volume_id: str, timeout: float) -> None:
+    def _wait_until_released(self, domain: Any, volume_id: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         ask_at = time.monotonic()
         while (element := self._find(domain, volume_id, LIVE)) is not None:

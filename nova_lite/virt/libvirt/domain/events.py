@@ -55,7 +55,7 @@ class EventRelay:
 
     @contextlib.contextmanager
     def watch(self, instance_uuid: str) -> Iterator[threading.Event]:
-        """Yield an event that is set each time the domain's power state changes. For the holder of the instance's lock.
+        """Yield an event that is set each time the domain's power state changes. The caller holds the instance's lock.
 
         Events may get lost, so nothing may rely on them alone.
         """

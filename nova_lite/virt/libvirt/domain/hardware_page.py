@@ -59,7 +59,7 @@ def _section(title: str, definitions: tuple[Definition, ...]) -> str:
 
 
 def entry(definition: Definition) -> str:
-    """Return the heading of one definition, and a list of what it takes, its outcome, and its example."""
+    """Return the heading of one definition, and a list of its values, its outcome, and its example."""
     names = ", ".join(_code(name) for name in (definition.flavor, definition.image) if name)
     example = " ".join(f"`{key}={value}`" for key, value in {**definition.specs, **definition.properties}.items())
     facts = (

@@ -30,7 +30,8 @@ from nova_lite.virt.libvirt.net.security_groups import table_name as filters_tab
 LOG = logging.getLogger(__name__)
 
 NET = "/sys/class/net"
-EVERYBODY = "00:00:00:00:00:00"
+#: MAC address of the forwarding entry for broadcast, multicast and unknown destinations.
+FLOOD_MAC = "00:00:00:00:00:00"
 
 #: Protocols that stay on the host: DHCP, DHCPv6, router discovery, redirects.
 _HOST_PROTOCOLS = (
@@ -115,12 +116,12 @@ class Tunnels:
                 reason=f"networks span hosts by IPv4, and [vxlan] local_ip (my_ip) is {self._local_ip}"
             )
         networks = self._networks()
-        peers_by_network = {network_id: self._others(network_id) for network_id in networks}
+        peers_by_network = {network_id: self._remote_peers(network_id) for network_id in networks}
         self._filter(sorted({peer for peers in peers_by_network.values() for peer in peers}), bool(networks))
         for network_id, network in networks.items():
             self._connect(network, peers_by_network[network_id])
 
-    def _others(self, network_id: str) -> list[str]:
+    def _remote_peers(self, network_id: str) -> list[str]:
         peers = filter(None, map(_ipv4, self._peers.get(network_id, [])))
         return sorted(
             {str(peer) for peer in peers if not peer.is_loopback and not peer.is_multicast} - {self._local_ip}
@@ -160,9 +161,9 @@ class Tunnels:
             images.run("ip", "link", "set", device, "mtu", str(network.mtu), "master", bridge, "up")
         known = _flooded_to(device)
         for peer in sorted(set(peers) - known):
-            images.run("bridge", "fdb", "append", EVERYBODY, "dev", device, "dst", peer)
+            images.run("bridge", "fdb", "append", FLOOD_MAC, "dev", device, "dst", peer)
         for peer in sorted(known - set(peers)):
-            images.run("bridge", "fdb", "delete", EVERYBODY, "dev", device, "dst", peer)
+            images.run("bridge", "fdb", "delete", FLOOD_MAC, "dev", device, "dst", peer)
         self._connected[device] = peers
 
     def _remove_unused(self, before: list[Network]) -> None:
@@ -251,7 +252,7 @@ def _device(name: str) -> dict[str, object] | None:
 
 def _flooded_to(device: str) -> set[str]:
     entries = json.loads(images.run("bridge", "-json", "fdb", "show", "dev", device) or b"[]")
-    return {entry["dst"] for entry in entries if entry.get("mac") == EVERYBODY and "dst" in entry}
+    return {entry["dst"] for entry in entries if entry.get("mac") == FLOOD_MAC and "dst" in entry}
 
 
 def _master(device: str) -> str:

@@ -59,7 +59,7 @@ class World:
         self.qemu_img.create_overlay(str(directory / name), str(self.path / "_base" / image_id), "raw", size)
 
     def age(self) -> list[str]:
-        return self.cache.age(HOUR, lambda: disk_usage.used_images(str(self.path)))
+        return self.cache.remove_unused(HOUR, lambda: disk_usage.used_images(str(self.path)))
 
     def files(self) -> set[str]:
         return {path.name for path in (self.path / "_base").iterdir() if path.is_file()}
@@ -118,7 +118,7 @@ def test_image_requested_during_the_removal_stays(world: World) -> None:
         world.cache.get(image)
         return set()
 
-    assert world.cache.age(HOUR, used) == []
+    assert world.cache.remove_unused(HOUR, used) == []
     assert world.files() == {image.id}
 
 

@@ -96,7 +96,7 @@ def test_interface_passes_only_its_own_address() -> None:
 def test_interface_with_ipv6_passes_all_its_addresses() -> None:
     """The guest derives its link-local address from its MAC address, too."""
     network = make_network(cidr6="fd00:76::/64")
-    vif = make_vif(network=network, more=ipv6.further(network, "fd00:76::f816:3eff:fe00:7601"))
+    vif = make_vif(network=network, more=ipv6.further_addresses(network, "fd00:76::f816:3eff:fe00:7601"))
     (interface,) = build(vifs=[vif]).findall("./devices/interface")
     (filterref,) = interface.findall("filterref")
     assert filterref.get("filter") == dual_stack.FILTER

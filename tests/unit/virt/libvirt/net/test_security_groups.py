@@ -182,7 +182,7 @@ def test_configured_bridge_is_not_configured_again(monkeypatch: pytest.MonkeyPat
 
 def test_ipv6_is_filtered_like_ipv4(tmp_path: Path, nft: Nft) -> None:
     network = make_network(cidr6="fd00:76::/64")
-    port = make_port(network=network, more=ipv6.further(network, "fd00:76::f816:3eff:fe00:7601"))
+    port = make_port(network=network, more=ipv6.further_addresses(network, "fd00:76::f816:3eff:fe00:7601"))
     firewall = make(tmp_path)
     firewall.prepare({"i": [port]})
     (text,) = (text for text in nft.texts if "chain" in text)

@@ -11,7 +11,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import VIF
 from nova_lite.virt.libvirt.net import networks, tunnels
-from nova_lite.virt.libvirt.net.tunnels import EVERYBODY, Tunnels
+from nova_lite.virt.libvirt.net.tunnels import FLOOD_MAC, Tunnels
 from tests.unit.virt.builders import make_network, make_vif
 from tests.unit.virt.test_configdrive import make_conf
 
@@ -49,7 +49,7 @@ class Kernel:
         if line.startswith("ip -json"):
             return json.dumps([{"linkinfo": {"info_data": self.shown}}]).encode()
         if line.startswith("bridge -json"):
-            return json.dumps([{"mac": EVERYBODY, "dst": peer} for peer in sorted(self.flooded)]).encode()
+            return json.dumps([{"mac": FLOOD_MAC, "dst": peer} for peer in sorted(self.flooded)]).encode()
         self.commands.append(line)
         if line.startswith("bridge fdb"):
             (self.flooded.add if "append" in words else self.flooded.remove)(words[-1])

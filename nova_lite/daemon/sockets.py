@@ -19,8 +19,8 @@ _IP_FREEBIND = 15
 def listen(address: str, port: int, shared: bool = False, early: bool = False) -> socket.socket:
     """Return a listening socket. Raises `ConfigurationError` if the address or port cannot be used.
 
-    ``shared``: other processes may listen on the same port. ``early``: a link-local address may not exist yet on this
-    machine.
+    ``shared``: other processes may listen on the same port. ``early``: a link-local address perhaps does not
+    exist yet on this machine.
     """
     family = socket.AF_INET6 if _is_ipv6(address) else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)

@@ -374,7 +374,7 @@ _ADDRESSES = (
 )
 
 
-class FilterQuestion(NamedTuple):
+class FilterQuery(NamedTuple):
     """Query of a ``host`` for the filter rules of these instances, and of all its other instances of ``projects``."""
 
     host: str
@@ -405,10 +405,10 @@ def filters(
     uow: UnitOfWork, host: str, instance_uuids: list[str], projects: frozenset[str] = frozenset()
 ) -> PortFilters:
     """Return the filter rules of one host, as `filters_together` does."""
-    return filters_together(uow, [FilterQuestion(host, instance_uuids, projects)])[0]
+    return filters_together(uow, [FilterQuery(host, instance_uuids, projects)])[0]
 
 
-def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuestion]) -> list[PortFilters]:
+def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuery]) -> list[PortFilters]:
     """Return the filter rules of each host, with as many statements as for one. Instances that are gone, or not on,
     moving to, or moving from the host, are in no group.
     """
@@ -449,13 +449,13 @@ def _ports(uow: UnitOfWork, uuids: Collection[str]) -> dict[str, list[_Port]]:
     return found
 
 
-def _asked(question: FilterQuestion, servers: Mapping[str, _Server]) -> list[_Server]:
+def _asked(question: FilterQuery, servers: Mapping[str, _Server]) -> list[_Server]:
     theirs = [uuid for uuid, server in servers.items() if server.is_here and server.project_id in question.projects]
     return [servers[uuid] for uuid in dict.fromkeys([*question.instance_uuids, *theirs]) if uuid in servers]
 
 
 def _in_groups(
-    question: FilterQuestion,
+    question: FilterQuery,
     asked: Iterable[_Server],
     ports: Mapping[str, list[_Port]],
     by_name: Mapping[tuple[str, str], SecurityGroup],

@@ -23,7 +23,7 @@ MAX_NODES = 128
 
 
 class NUMACellRequest(msgspec.Struct, frozen=True):
-    """NUMA node of a guest: its vCPUs and its memory."""
+    """NUMA node ("cell" in Nova) of a guest: its vCPUs and its memory."""
 
     id: int
     cpus: tuple[int, ...]
@@ -93,7 +93,7 @@ def _page_size(request: HardwareRequest) -> str | int | None:
         return text
     size = int(text) if text.isdigit() else int(strutils.string_to_bytes(text, return_int=True)) // 1024
     if size < 1:
-        raise _refused(f"A page of memory (hw:mem_page_size) cannot have {text}.")
+        raise _refused(f"A page of memory (hw:mem_page_size) cannot be of size {text}.")
     return size
 
 

@@ -23,8 +23,8 @@ class ImageCall(msgspec.Struct, kw_only=True, frozen=True):
     """Request of a conductor to the backend, outside any transaction. A repeated request is harmless.
 
     ``host``: the host that uploads the image. For `ImageBackend.rotate`: keep ``rotation`` backups of the type
-    ``backup_type`` of the server ``instance_uuid`` in ``project_id``. ``gone``: ids of the other backups, if images are
-    rows of the database.
+    ``backup_type`` of the server ``instance_uuid`` in ``project_id``. ``removed_ids``: ids of the other
+    backups, if images are rows of the database.
     """
 
     image_id: str
@@ -33,7 +33,7 @@ class ImageCall(msgspec.Struct, kw_only=True, frozen=True):
     instance_uuid: str = ""
     backup_type: str = ""
     rotation: int = 0
-    gone: list[str] = msgspec.field(default_factory=list)
+    removed_ids: list[str] = msgspec.field(default_factory=list)
 
 
 class ImageBackend(abc.ABC):

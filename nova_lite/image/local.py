@@ -110,7 +110,7 @@ class LocalImages(ImageBackend):
         self._remove([call.image_id], call.host)
 
     def rotate(self, call: ImageCall) -> None:
-        self._remove(call.gone, None)
+        self._remove(call.removed_ids, None)
 
     def _remove(self, image_ids: Sequence[str], host: str | None) -> None:
         store_path = self.conf.image.store_path

@@ -100,7 +100,7 @@ class HostView:
             return list(self._states.values())
 
     def rows(self) -> list[HostState]:
-        """Return all hosts as the conductor sent them, without decisions that may not be claimed yet."""
+        """Return all hosts as the conductor sent them, without decisions that are perhaps not claimed yet."""
         with self._lock:
             return [entry.row for entry in self._entries.values() if not entry.row.deleted]
 

@@ -61,7 +61,7 @@ class ImageFileMissing(VirtDriverError):
 class ImageGone(ImageFileMissing):
     """An image whose file is nowhere. No host can boot it."""
 
-    msg_fmt = "Image %(image_id)s cannot be had: %(reason)s"
+    msg_fmt = "Image %(image_id)s is not available on any host: %(reason)s"
 
 
 class ImageCorrupt(VirtDriverError):

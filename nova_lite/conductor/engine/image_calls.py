@@ -38,7 +38,7 @@ def plan(
         images.drop(uow, [image_id])
     else:
         properties = {**BACKUP, "instance_uuid": call.instance_uuid, "backup_type": call.backup_type}
-        call.gone.extend(images.hide_beyond(uow, instance.project_id, properties, call.rotation))
+        call.removed_ids.extend(images.hide_beyond(uow, instance.project_id, properties, call.rotation))
     return call
 
 

@@ -128,7 +128,7 @@ class ServiceCalls:
 
     def _image_done(self, uow: UnitOfWork, action_id: int, verb: ImageVerb, call: ImageCall, image: Any) -> bool:
         """Record the call. Returns False if it has published an image that is not wanted any more."""
-        image_calls.drop(uow, call.gone)
+        image_calls.drop(uow, call.removed_ids)
         ctx = lock_action(uow, action_id)
         if ctx is None or not isinstance(ctx.step, ImageStep) or ctx.step.verb is not verb:
             return verb not in MAKES_IMAGE or image_calls.is_wanted(uow, self.images, call.image_id)

@@ -18,7 +18,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.db import security_groups
 from nova_lite.db.engine import Database, is_isolated
-from nova_lite.db.security_groups import FilterQuestion
+from nova_lite.db.security_groups import FilterQuery
 from nova_lite.objects import PortFilters
 
 LOG = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class FilterQueries:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._batcher: Batcher[FilterQuestion, PortFilters] = Batcher(self._read, LIMITS, is_isolated)
+        self._batcher: Batcher[FilterQuery, PortFilters] = Batcher(self._read, LIMITS, is_isolated)
         #: Monotonic time of each host's last query.
         self._last_queries: dict[str, float] = {}
 
@@ -41,17 +41,17 @@ class FilterQueries:
         self, context: RequestContext, host: str, instance_uuids: list[str]
     ) -> PortFilters | ResponseFuture[PortFilters]:
         self._last_queries[host] = time.monotonic()
-        return self._batcher.submit_later(FilterQuestion(host, instance_uuids))
+        return self._batcher.submit_later(FilterQuery(host, instance_uuids))
 
     def rules_for_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, PortFilters]:
         """Return the rules of these projects, by host, for hosts that are about to build their servers.
 
         To be called once the placements are committed: the hosts are notified of later changes. Hosts without a recent
-        query are left out, since they may not filter at all. Hosts whose rules cannot be read are left out, too.
+        query are left out, since perhaps they do not filter at all. Hosts whose rules cannot be read are left out, too.
         """
         since = time.monotonic() - ACTIVE_SECONDS
         queries = [
-            FilterQuestion(host, [], frozenset(project_ids))
+            FilterQuery(host, [], frozenset(project_ids))
             for host, project_ids in projects.items()
             if self._last_queries.get(host, since) > since
         ]
@@ -63,5 +63,5 @@ class FilterQueries:
         rules = zip(queries, results, strict=True)
         return {query.host: result for query, result in rules if not isinstance(result, Exception)}
 
-    def _read(self, queries: list[FilterQuestion]) -> Sequence[PortFilters]:
+    def _read(self, queries: list[FilterQuery]) -> Sequence[PortFilters]:
         return self._db.read(security_groups.filters_together, queries)

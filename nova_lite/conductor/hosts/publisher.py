@@ -95,7 +95,7 @@ class HostPublisher:
             self.publish()
 
     def publish_before_refusal(self) -> None:
-        """Publish all that a scheduler may not know, also of other conductors, as it has found no host."""
+        """Publish all that a scheduler perhaps does not know, also from other conductors. It has found no host."""
         interval = self._db.conf.scheduler.resync_interval
         try:
             freed = self._db.read(hosts.freed_lately, interval + FREED_LATELY)

@@ -264,8 +264,10 @@ class LibvirtDriver(ComputeDriver):
         kvm.explain_slow_start(instance_uuid, time.monotonic() - started, self._host_capabilities())
 
     def _check_traits(self, requested: hardware.Hardware) -> None:
-        """Raise `VirtDriverError` for missing traits. The scheduler may have had outdated traits, or may not have been
-        used."""
+        """Raise `VirtDriverError` for missing traits.
+
+        The scheduler may have had outdated traits. An operator may have chosen the host without the scheduler.
+        """
         if missing := traits.missing(requested.traits, self._traits):
             raise exceptions.VirtDriverError(reason=f"host {self.host} lacks requested traits: {', '.join(missing)}")
 
@@ -643,7 +645,5 @@ def _warn_about_inaccessible_directories(path: str) -> None:
     """Warn of directories above the disks that qemu's user cannot enter."""
     while path != os.path.dirname(path):
         if not os.stat(path).st_mode & 0o001:
-            LOG.warning(
-                "%s cannot be entered by other users, so qemu may not be able to open guests' disks below it", path
-            )
+            LOG.warning("%s cannot be entered by other users, so qemu perhaps cannot open guests' disks below it", path)
         path = os.path.dirname(path)

@@ -37,9 +37,9 @@ def some(uow: UnitOfWork) -> list[str]:
     return list(uow.session.scalars(query.limit(2)))
 
 
-def both(uow: UnitOfWork) -> list[security_groups.FilterQuestion]:
+def both(uow: UnitOfWork) -> list[security_groups.FilterQuery]:
     hosts = (HOST, "h8")
-    return [security_groups.FilterQuestion(host, instances.concerned_with(uow, host)) for host in hosts]
+    return [security_groups.FilterQuery(host, instances.concerned_with(uow, host)) for host in hosts]
 
 
 QUESTIONS: dict[str, Callable[[UnitOfWork], object]] = {

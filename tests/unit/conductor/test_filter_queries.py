@@ -16,7 +16,7 @@ from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import floating_ips, security_groups
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, Port
-from nova_lite.db.security_groups import FilterQuestion
+from nova_lite.db.security_groups import FilterQuery
 from nova_lite.objects import PortFilters
 from nova_lite.objects.security_group import default_id
 from tests.support import make
@@ -96,19 +96,19 @@ def give_own_groups(uow: UnitOfWork, groups: dict[str, list[str]]) -> None:
         uow.session.execute(sa.update(Port).where(Port.instance_uuid == uuid).values(security_groups=names))
 
 
-def all_of(db: Database, cloud: Cloud) -> list[FilterQuestion]:
+def all_of(db: Database, cloud: Cloud) -> list[FilterQuery]:
     """Return the queries of eight hosts, each for all servers."""
     uuids = db.read(lambda uow: [*uow.session.scalars(sa.select(Instance.uuid).order_by(Instance.id))])
-    return [FilterQuestion(f"h{number}", uuids) for number in range(1, 9)]
+    return [FilterQuery(f"h{number}", uuids) for number in range(1, 9)]
 
 
 def test_filter_batchof_a_batch_have_the_results_of_single_queries(db: Database, cloud: Cloud) -> None:
     batch = [
         *all_of(db, cloud),
-        FilterQuestion("h1", [cloud.front, cloud.back, "unknown", cloud.front]),
-        FilterQuestion("h1", [cloud.others]),
-        FilterQuestion("h2", []),
-        FilterQuestion("h9", [cloud.front]),
+        FilterQuery("h1", [cloud.front, cloud.back, "unknown", cloud.front]),
+        FilterQuery("h1", [cloud.others]),
+        FilterQuery("h2", []),
+        FilterQuery("h9", [cloud.front]),
     ]
     together = timeless(db.read(security_groups.filters_together, batch))
     assert together == [timeless(db.read(security_groups.filters, *query)) for query in batch]
@@ -200,7 +200,7 @@ def test_rules_for_builds_that_cannot_be_read_are_left_out(
 # --- batches
 
 
-def send(queries: FilterQueries, question: FilterQuestion) -> PortFilters | Exception:
+def send(queries: FilterQueries, question: FilterQuery) -> PortFilters | Exception:
     try:
         return timeless(wait_for(queries.port_filters_get(make.ADMIN, *question[:2])))
     except Exception as error:
@@ -208,13 +208,13 @@ def send(queries: FilterQueries, question: FilterQuestion) -> PortFilters | Exce
 
 
 def send_batch(
-    db: Database, batch: list[FilterQuestion], monkeypatch: pytest.MonkeyPatch
+    db: Database, batch: list[FilterQuery], monkeypatch: pytest.MonkeyPatch
 ) -> list[PortFilters | Exception]:
     """Send queries at the same time, soon after a query that is answered at once. Returns their results."""
     limits = filter_queries.LIMITS._replace(quiet_period=DEADLINE, max_delay=DEADLINE, max_batch=len(batch))
     monkeypatch.setattr(filter_queries, "LIMITS", limits)
     queries = FilterQueries(db)
-    assert send(queries, FilterQuestion("first", [])) == PortFilters(peers={})
+    assert send(queries, FilterQuery("first", [])) == PortFilters(peers={})
     with ThreadPoolExecutor(len(batch)) as pool:
         return list(pool.map(lambda query: send(queries, query), batch))
 
@@ -227,7 +227,7 @@ def test_filter_batchof_a_batch_are_one_transaction(
     sizes = []
     whole = security_groups.filters_together
 
-    def counted(uow: UnitOfWork, questions: list[FilterQuestion]) -> list[PortFilters]:
+    def counted(uow: UnitOfWork, questions: list[FilterQuery]) -> list[PortFilters]:
         sizes.append(len(questions))
         return whole(uow, questions)
 
@@ -265,7 +265,7 @@ def test_unavailable_database_fails_every_filter_query_of_a_batch(
     reads = []
     whole = security_groups.filters_together
 
-    def fails(uow: UnitOfWork, questions: list[FilterQuestion]) -> list[PortFilters]:
+    def fails(uow: UnitOfWork, questions: list[FilterQuery]) -> list[PortFilters]:
         if questions[0].host == "first":
             return whole(uow, questions)
         reads.append(questions)

@@ -112,7 +112,7 @@ DESCRIBED = {"numa_nodes": "2", "numa_cpus__0": "0", "numa_mem__0": "128", "numa
         ),
         ({}, {"hw_mem_page_size": "2MB"}, "it has no hw:mem_page_size"),
         ({"mem_page_size": "small"}, {"hw_mem_page_size": "2MB"}, "it has hw:mem_page_size=small"),
-        ({"mem_page_size": "0"}, {}, "cannot have 0"),
+        ({"mem_page_size": "0"}, {}, "cannot be of size 0"),
         ({"mem_page_size": "huge"}, {}, "it takes small, large, any"),
         ({"numa_nodes": "2"}, {"hw_numa_nodes": "2"}, "only one of them may"),
         ({"numa_nodes": "3"}, {}, "cannot be divided among 3 NUMA nodes"),

@@ -29,7 +29,7 @@ class _Images(msgspec.Struct):
 
 
 def growth(instances_path: str) -> int:
-    """Return the number of bytes by which the disks there may still grow."""
+    """Return the number of bytes by which the disks below this path can still grow."""
     total = 0
     for directory in _directories(instances_path):
         for name in _GROWING:

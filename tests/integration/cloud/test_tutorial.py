@@ -97,7 +97,7 @@ def settle(shell: Shell) -> None:
 
 
 def answers_pings(cloud: StackedCloud, shell: Shell) -> bool:
-    """Return whether the guest answers a ping of its host. The page has one host; here, each has a bridge of its own."""
+    """Return whether the guest answers a ping of its host. The page has one host; here, each has its own bridge."""
     server = json.loads(shell.output("openstack server show one -f json"))
     try:
         cloud.on(server["OS-EXT-SRV-ATTR:host"], *f"ping -c 1 -W 2 {server['addresses']['private'][0]}".split())

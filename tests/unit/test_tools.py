@@ -66,3 +66,10 @@ def test_prose_finding_of_a_rule_is_printed(text: str, rule: str, tmp_path: Path
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert [line.split(": ")[1] for line in done.stdout.splitlines()] == [rule]
+
+
+def test_package_has_no_import_cycles() -> None:
+    """A package and its modules count, too; the linter compares siblings only."""
+    program = "import tools.measure as measure; print(measure._cycles())"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], cwd=TOP, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr

@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"{PROG} {version.VERSION}")
     nouns = top.add_subparsers(metavar="NOUN", required=True)
     for noun in NOUNS:
-        noun.register(Commands(nouns, common))
+        noun.register(Commands(top, nouns, common))
     return top
 
 

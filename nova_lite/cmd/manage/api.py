@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import warnings
 
@@ -18,7 +19,8 @@ def register(commands: Commands) -> None:
     commands.verb(noun, "metrics", "Print the generated part of reference/metrics.md.", metrics)
     commands.verb(noun, "messages", "Print reference/messages.md, a page of the documentation.", messages)
     commands.verb(noun, "errors", "Print reference/errors.md, a page of the documentation.", errors)
-    commands.command("commands", "Print reference/cli.md, a page of the documentation.", command_line)
+    text = "Print reference/cli.md, a page of the documentation."
+    commands.command("commands", text, functools.partial(command_line, commands.top))
 
 
 def errors(app: App, args: argparse.Namespace) -> None:
@@ -35,12 +37,11 @@ def messages(app: App, args: argparse.Namespace) -> None:
     print(pages.messages(), end="")
 
 
-def command_line(app: App, args: argparse.Namespace) -> None:
+def command_line(top: argparse.ArgumentParser, app: App, args: argparse.Namespace) -> None:
     with warnings.catch_warnings(action="ignore"):
-        from nova_lite.cmd import manage
         from nova_lite.cmd.manage import pages
 
-    print(pages.commands(manage.parser()), end="")
+    print(pages.commands(top), end="")
 
 
 def openapi(app: App, args: argparse.Namespace) -> None:

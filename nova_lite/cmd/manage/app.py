@@ -90,9 +90,10 @@ class App:
 
 
 class Commands:
-    """Builder of the command line: nouns and their verbs."""
+    """Builder of the command line: nouns and their verbs. ``top`` is the whole command line's parser."""
 
-    def __init__(self, nouns: Any, common: argparse.ArgumentParser) -> None:
+    def __init__(self, top: argparse.ArgumentParser, nouns: Any, common: argparse.ArgumentParser) -> None:
+        self.top = top
         self._nouns = nouns
         self._common = common
 

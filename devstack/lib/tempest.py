@@ -108,7 +108,7 @@ ide_bus = true
 swap_volume = true
 volume_backed_live_migration = true
 volume_multiattach = false
-# What there is not: see the end of docs/reference/api.md.
+# Features that nova_lite does not serve are at the end of docs/reference/api.md.
 vnc_console = true
 # Its only test adds what it receives, which is bytes, to text, and takes that error for a broken connection.
 serial_console = false

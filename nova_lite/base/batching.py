@@ -39,7 +39,7 @@ class BatchLimits(NamedTuple):
     #: Batches that run at the same time. None: a batch never waits for another one to end.
     max_in_flight: int | None = 2
     #: Time that a request waits for a running batch to end, before a further batch is sent (up to `max_in_flight`).
-    #: So a lost message does not block all later requests.
+    #: The limit keeps a lost message from blocking all later requests.
     overlap_after: float = 0.02
     #: Time that the first request of a batch waits for others.
     max_delay: float = 0.0

@@ -107,7 +107,7 @@ class NetworkStore(Protocol):
     """Networks and ports in one transaction."""
 
     free: dict[str, list[str]]
-    """By network, addresses that were free when this transaction looked them up, and that it has not used since."""
+    """Addresses, by network, that were free when this transaction read them, and that it has not used since."""
 
     def networks(self, ids: Collection[str] | None = None) -> list[Network]:
         """Return all networks, or the existing ones among ``ids``, sorted by name."""

@@ -51,11 +51,6 @@ def lock(uow: UnitOfWork, task_id: int) -> models.VolumeTask | None:
     return uow.session.scalars(query.with_for_update().execution_options(populate_existing=True)).first()
 
 
-def of_volume(uow: UnitOfWork, volume_id: str) -> list[models.VolumeTask]:
-    query = sa.select(models.VolumeTask).where(models.VolumeTask.volume_id == volume_id)
-    return list(uow.session.scalars(query.with_for_update()))
-
-
 def take(uow: UnitOfWork, task: models.VolumeTask) -> None:
     """Lease the work for one try and choose its host: the previous one while it is up, else another, None without any.
     Work on an attached volume stays on the server's host.

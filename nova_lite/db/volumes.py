@@ -23,9 +23,6 @@ T = TypeVar("T", models.Volume, models.VolumeSnapshot)
 AVAILABLE, CREATING, ATTACHING, IN_USE = "available", "creating", "attaching", "in-use"
 DETACHING, DELETING, EXTENDING, ERROR = "detaching", "deleting", "extending", "error"
 
-#: States that an admin may set by hand.
-SETTABLE = (AVAILABLE, CREATING, DELETING, ERROR, IN_USE, ATTACHING, DETACHING, "error_deleting", "error_extending")
-
 _SORT_KEYS = ("created_at", "updated_at", "name", "size", "status", "id", "bootable")
 
 

@@ -43,10 +43,6 @@ class SecurityGroups(NamedTuple):
     ids: list[str]
 
 
-#: The security group of servers that name none. It exists in every project, with or without a row.
-DEFAULT_GROUP = SecurityGroups([DEFAULT], [])
-
-
 class BootVolumes(NamedTuple):
     """Volumes and snapshots that a server may boot from, by id.
 
@@ -175,7 +171,7 @@ class Loader:
             if root.snapshot_id is not None:
                 return BootVolumes({root.snapshot_id: volumes.get_snapshot(self._uow, context, root.snapshot_id)})
         except (exceptions.VolumeNotFound, exceptions.SnapshotNotFound):
-            pass
+            return NO_VOLUMES  # complete, so the validation refuses the request
         return NO_VOLUMES
 
     def _security_groups(self, create: IncomingCreate) -> SecurityGroups | exceptions.NovaLiteException:

@@ -13,6 +13,7 @@ from nova_lite.api.compute import ssh_keys
 from nova_lite.base import exceptions
 from nova_lite.objects.keypair import CERTIFICATE_START
 
+_PEM_START, _CERTIFICATE_END = "-----BEGIN ", "-----END CERTIFICATE-----"
 _BITS = 2048
 _VALID = datetime.timedelta(days=3650)
 #: Microsoft's user principal name, by which Windows maps a certificate to an account.
@@ -47,9 +48,15 @@ def generate(user_id: str) -> tuple[str, str]:
 
 
 def checked(certificate: str) -> str:
-    """Return the certificate unchanged. Raise `InvalidKeypair` unless it is a certificate in PEM."""
-    if len(certificate) > ssh_keys.MAX_LENGTH or not certificate.startswith(CERTIFICATE_START):
-        raise exceptions.InvalidKeypair(reason="failed to generate fingerprint: it is not a certificate in PEM")
+    """Return the certificate unchanged. Raise `InvalidKeypair` unless it is one certificate in PEM and nothing else."""
+    text = certificate.strip()
+    if (
+        len(certificate) > ssh_keys.MAX_LENGTH
+        or not certificate.startswith(CERTIFICATE_START)
+        or not text.endswith(_CERTIFICATE_END)
+        or text.count(_PEM_START) > 1
+    ):
+        raise exceptions.InvalidKeypair(reason="failed to generate fingerprint: it is not one certificate in PEM")
     _load(certificate)
     return certificate
 

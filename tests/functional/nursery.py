@@ -26,6 +26,7 @@ IMPORTED = (
     *(f"nova_lite.cmd.{name}" for name in ("conductor", "scheduler", "compute", "api", "manage")),
     *("nova_lite.virt.fake", "oslo_messaging._drivers.impl_rabbit", "sqlalchemy.dialects.sqlite", "pymysql"),
 )
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -75,7 +76,7 @@ class _Nursery:
         with self._lock:
             _adopt(True)  # the parent that a daemon has at first ends at once
             try:
-                self._process.stdin.write(json.dumps(request) + "\n")
+                self._process.stdin.write(json.dumps(request | {"parent": os.getpid()}) + "\n")
                 answer = self._process.stdout.readline()
             finally:
                 _adopt(False)  # nor any other program's children that outlive it
@@ -90,7 +91,21 @@ class _Nursery:
 
 def _adopt(whether: bool) -> None:
     """Set whether this process adopts orphaned descendants."""
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, int(whether), 0, 0, 0) != 0:
+    _prctl(PR_SET_CHILD_SUBREAPER, int(whether))
+
+
+def _end_with(parent: int) -> None:
+    """Let the kernel end this process when ``parent`` ends. Waits until ``parent`` has adopted it, at most 10 s."""
+    deadline = time.monotonic() + 10
+    while os.getppid() != parent and time.monotonic() < deadline:
+        time.sleep(0.001)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(f"the test process {parent} has ended or has not adopted this daemon")
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
@@ -156,8 +171,9 @@ def main() -> int | str | None:
 
 
 def _become(
-    arguments: list[str], environment: dict[str, str], stdin: str, stdout: str, stderr: str
+    arguments: list[str], environment: dict[str, str], stdin: str, stdout: str, stderr: str, parent: int
 ) -> int | str | None:
+    _end_with(parent)
     with open(stdin, "rb") as given, open(stdout, "ab") as said, open(stderr, "ab") as complained:
         for theirs, ours in ((given, 0), (said, 1), (complained, 2)):
             os.dup2(theirs.fileno(), ours)

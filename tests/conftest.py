@@ -6,10 +6,10 @@ import copy
 import functools
 import types
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from oslo_config import cfg
 from oslo_policy import policy as oslo_policy
 from paste.deploy import loadwsgi
 from sqlalchemy.util import LRUCache
@@ -34,8 +34,8 @@ def compiled_once() -> Iterator[None]:
     compiled: LRUCache[object, object] = LRUCache(10_000)
     create = db_engine.create_engine
 
-    def sharing(conf: cfg.ConfigOpts) -> sa.Engine:
-        made = create(conf)
+    def sharing(*arguments: Any) -> sa.Engine:
+        made = create(*arguments)
         made.dialect.__class__ = _counted_as_one(type(made.dialect))
         made._compiled_cache = compiled
         return made

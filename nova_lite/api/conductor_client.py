@@ -12,8 +12,9 @@ from typing import TypeVar
 
 from nova_lite import rpc
 from nova_lite.base import exceptions
-from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
+from nova_lite.base.batching import Batcher
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import TIMING, ApiTiming
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import (
     BatchedCreate,
@@ -27,13 +28,9 @@ from nova_lite.objects import (
 
 T = TypeVar("T")
 
-CREATE_LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE, regroup_delay=0.04)
 #: Longest user data, in characters, of a create that is batched: `max_batch` of them have to fit into one message.
 MAX_USER_DATA = 4096
 
-#: A client that reads one server after the other sends its next request within `regroup_delay`.
-READ_LIMITS = BatchLimits(regroup_delay=0.006)
-LIST_LIMITS = BatchLimits(regroup_delay=0.006, max_in_flight=1)
 #: Lists whose batchers are kept, since they remember how many requests came together.
 MAX_LISTS = 32
 
@@ -70,13 +67,16 @@ class ApiConductorClient(ConductorRPC):
     Callers of the same batch or cache share the objects they receive and must not change them.
     """
 
-    def __init__(self, client: ConductorRPC, flavor_cache_seconds: float, batch_creates: bool) -> None:
+    def __init__(
+        self, client: ConductorRPC, flavor_cache_seconds: float, batch_creates: bool, timing: ApiTiming
+    ) -> None:
         self._client = client
         self._batch_creates = batch_creates
         self._creates: Batcher[tuple[RequestContext, CreateRequest], CreateResult | None] = Batcher(
-            self._create_batch, CREATE_LIMITS
+            self._create_batch, timing.create_batches
         )
-        self._reads: Batcher[tuple[RequestContext, str], Instance] = Batcher(self._read_batch, READ_LIMITS)
+        self._reads: Batcher[tuple[RequestContext, str], Instance] = Batcher(self._read_batch, timing.read_batches)
+        self._list_limits = timing.list_batches
         self._lists_lock = threading.Lock()
         #: The batcher of each list, and the number of its callers.
         self._lists: dict[Hashable, tuple[Batcher[RequestContext, list[Instance]], list[None]]] = {}
@@ -131,7 +131,7 @@ class ApiConductorClient(ConductorRPC):
         key = (context.project_id, context.is_admin, repr((filters, limit, marker, sort_keys, sort_dirs)))
         with self._lists_lock:
             if key not in self._lists:
-                self._lists[key] = Batcher(send, LIST_LIMITS), []
+                self._lists[key] = Batcher(send, self._list_limits), []
             batcher, callers = self._lists[key]
             callers.append(None)
         try:
@@ -196,9 +196,11 @@ class ApiConductorClient(ConductorRPC):
             self._flavors.clear()
 
 
-def connect(client: ConductorRPC, flavor_cache_seconds: float, batch_creates: bool = True) -> ApiConductorClient:
+def connect(
+    client: ConductorRPC, flavor_cache_seconds: float, batch_creates: bool = True, timing: ApiTiming = TIMING.api
+) -> ApiConductorClient:
     """Return the client of an API process. ``client`` sends the messages."""
-    return rpc.wrap(ApiConductorClient, client, flavor_cache_seconds, batch_creates)
+    return rpc.wrap(ApiConductorClient, client, flavor_cache_seconds, batch_creates, timing)
 
 
 def _is_small(request: CreateRequest) -> bool:

@@ -19,6 +19,7 @@ import oslo_messaging as messaging
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import TIMING, ApiTiming
 from nova_lite.compute import rpcapi as compute_rpcapi
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
@@ -37,9 +38,6 @@ T = TypeVar("T")
 #: Total attempts of a call that times out. The request id makes a repeated call harmless.
 ATTEMPTS = 2
 
-#: Seconds for which a change of an interface waits for an earlier one, and the interval between attempts.
-INTERFACE_WAIT, INTERFACE_POLL_INTERVAL = 30.0, 0.3
-
 
 class API:
     """Operations on servers.
@@ -55,6 +53,9 @@ class API:
     compute: ComputeRPC
     images: ImageBackend
     volumes: UserVolumes | None = None
+
+    def __init__(self, timing: ApiTiming = TIMING.api) -> None:
+        self._timing = timing
 
     def connect(
         self,
@@ -184,7 +185,7 @@ class API:
 
         Clients send several such requests at a time. Raises the 409 if the earlier changes take too long.
         """
-        deadline = time.monotonic() + INTERFACE_WAIT
+        deadline = time.monotonic() + self._timing.interface_wait
         while True:
             try:
                 return self.accept(context, instance_uuid, kind, payload)
@@ -192,7 +193,7 @@ class API:
                 is_busy = error.kwargs.get("state") in (states.ATTACHING_INTERFACE, states.DETACHING_INTERFACE)
                 if not is_busy or time.monotonic() >= deadline:
                     raise
-            time.sleep(INTERFACE_POLL_INTERVAL)
+            time.sleep(self._timing.interface_poll)
 
     def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
         """Return the last ``length`` lines of the console log. None: all stored lines.

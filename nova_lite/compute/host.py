@@ -11,6 +11,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, failpoints
 from nova_lite.base.context import get_admin_context
+from nova_lite.base.timing import TIMING, ComputeTiming
 from nova_lite.compute.claims import Claims
 from nova_lite.compute.fencing import FencingTokenStore
 from nova_lite.compute.jobs import Jobs
@@ -41,6 +42,7 @@ class LocalHost:
     snapshot_slots: threading.BoundedSemaphore
     volumes: VolumeBackend
     is_hypervisor_up: Callable[[], bool] = lambda: True
+    timing: ComputeTiming = TIMING.compute
 
     def domain(self, instance_uuid: str) -> DomainInfo | None:
         """Return the instance's domain, or None if it has none here."""

@@ -14,6 +14,7 @@ from oslo_config import cfg
 from nova_lite import operations
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import TIMING, ComputeTiming
 from nova_lite.compute import consoles
 from nova_lite.compute.claims import Claims
 from nova_lite.compute.executor import CommandExecutor
@@ -40,9 +41,6 @@ from nova_lite.volume.driver import load_backend as load_volumes
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that `fence_instance` waits for running work on the instance to end. Shorter than the caller's RPC timeout.
-FENCE_WAIT = 20.0
-
 CommandMethod = Callable[[RequestContext, ActionCommand], None]
 
 
@@ -61,6 +59,7 @@ class ComputeManager:
         conductor: ConductorRPC,
         images: ImageBackend,
         volumes: VolumeBackend | None = None,
+        timing: ComputeTiming = TIMING.compute,
     ) -> None:
         self._stopping = threading.Event()
         self.jobs = Jobs()
@@ -80,6 +79,7 @@ class ComputeManager:
             snapshot_slots=threading.BoundedSemaphore(conf.compute.max_concurrent_snapshots),
             volumes=volumes or load_volumes(conf, images.fetch),
             is_hypervisor_up=self.heartbeat.is_hypervisor_up,
+            timing=timing,
         )
         snapshot.clean(self.host)
         boot = HostBoot(os.path.join(conf.state_path, "boots", host))
@@ -230,8 +230,8 @@ class ComputeManager:
 
         A running build is revoked first (on disk), so that it stops at its next step. `FencingTokenStore` lets either
         the build complete or the revocation happen, never both. Raises `ServiceUnavailable` if the build does not end
-        within `FENCE_WAIT`. The revocation stays valid then, and the caller repeats the call. Raises it immediately if
-        the result depends on a hypervisor that does not respond.
+        within ``fence_wait`` seconds. The revocation stays valid then, and the caller repeats the call. Raises it
+        immediately if the result depends on a hypervisor that does not respond.
         """
         host = self.host
         if not host.is_hypervisor_up():
@@ -240,7 +240,7 @@ class ComputeManager:
             raise exceptions.ServiceUnavailable(f"The hypervisor of host {host.name} does not answer.")
         if self.jobs.is_building(instance_uuid):
             host.fencing.revoke_unless_built(instance_uuid, generation)
-        with self.jobs.locks.hold(instance_uuid, FENCE_WAIT):
+        with self.jobs.locks.hold(instance_uuid, host.timing.fence_wait):
             found = host.domain(instance_uuid)
             if found is not None and found.generation == generation and host.is_complete(found):
                 return False

@@ -11,6 +11,7 @@ from oslo_config import cfg
 
 from nova_lite import rpc
 from nova_lite.base import metrics
+from nova_lite.base.timing import TIMING, Timing
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.endpoints import database
 from nova_lite.conductor.endpoints.actions import ActionEndpoints
@@ -52,25 +53,32 @@ class ConductorManager:
     """The parts of a conductor. ``conductor``: a client of the conductors themselves."""
 
     def __init__(
-        self, conf: cfg.ConfigOpts, scheduler: SchedulerRPC, compute: ComputeRPC, conductor: ConductorRPC
+        self,
+        conf: cfg.ConfigOpts,
+        scheduler: SchedulerRPC,
+        compute: ComputeRPC,
+        conductor: ConductorRPC,
+        timing: Timing = TIMING,
     ) -> None:
         self.conf = conf
         self._closing = threading.Event()
-        self.db = Database(conf, before_commit=self._announce)
+        self.db = Database(conf, self._announce, timing.database)
         network_backend = load_backend(conf)
         image_backend = load_images(conf, conductor)
         self.engine = ActionEngine(self.db, conf, network_backend, image_backend, compute, scheduler, handler_for)
         attacher = InterfaceAttacher(self.engine)
         self.filter_publisher = FilterPublisher(self.db, compute)
-        self.host_publisher = HostPublisher(self.db, scheduler)
-        filter_queries = FilterQueries(self.db)
+        self.host_publisher = HostPublisher(self.db, scheduler, timing.conductor)
+        filter_queries = FilterQueries(self.db, timing.conductor)
         scheduling = Scheduling(self.engine, scheduler, self.host_publisher, filter_queries)
-        self.cinder = CinderDriver(self.engine, _cinder_client(conf))
-        self.dispatcher = ActionDispatcher(lambda requests: self.engine.guarded(lambda: scheduling.place(requests)))
+        self.cinder = CinderDriver(self.engine, _cinder_client(conf), timing.conductor)
+        self.dispatcher = ActionDispatcher(
+            lambda requests: self.engine.guarded(lambda: scheduling.place(requests)), timing.conductor
+        )
         self.reconciler = Reconciler(self.engine, scheduling, attacher, self.cinder)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
-            CreateEndpoints(self.db, conf, network_backend, self.dispatcher),
+            CreateEndpoints(self.db, conf, network_backend, self.dispatcher, timing.conductor),
             ActionEndpoints(self.engine, attacher),
             BuildReports(self.engine, scheduling, conductor),
             InstanceEndpoints(self.engine),
@@ -78,7 +86,7 @@ class ConductorManager:
             LiveMigrationEndpoints(self.db, conf),
             DomainChecks(self.engine),
             Retirements(self.engine),
-            Heartbeats(self.db, conf),
+            Heartbeats(self.db, conf, timing.conductor),
             filter_queries,
             ImageEndpoints(self.db, conf, compute),
             self.reconciler.volumes,

@@ -11,15 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from nova_lite.base import exceptions, metrics
+from nova_lite.base.timing import TIMING, HealthTiming
 
 LOG = logging.getLogger(__name__)
-
-#: Seconds that a check may take.
-CHECK_TIMEOUT = 3.0
-#: Seconds for which the result of a check is cached, however often it is requested.
-CACHE_SECONDS = 1.0
-#: Seconds without a turn of the daemon's main loop after which it counts as dead. The loop turns every second.
-MAX_LOOP_PAUSE = 30.0
 
 #: Raises an error with the reason when something that the daemon needs is not available.
 Check = Callable[[], object]
@@ -28,25 +22,27 @@ Check = Callable[[], object]
 class _Part:
     """A part of /readyz. Its check runs in its own thread, so that a check that hangs does not delay the others."""
 
-    def __init__(self, name: str, check: Check) -> None:
+    def __init__(self, name: str, check: Check, timing: HealthTiming) -> None:
         self.name = name
         self._check = check
+        self._timing = timing
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._result: tuple[float, str | None] | None = None
 
     def problem(self) -> str | None:
         """Return why the part is not ready, or None if it is."""
+        timing = self._timing
         with self._lock:
-            if self._result is not None and time.monotonic() - self._result[0] < CACHE_SECONDS:
+            if self._result is not None and time.monotonic() - self._result[0] < timing.result_lifetime:
                 return self._result[1]
             if self._thread is None or not self._thread.is_alive():
                 self._result = None
                 self._thread = threading.Thread(target=self._run, name=f"ready-{self.name}", daemon=True)
                 self._thread.start()
             thread = self._thread
-        thread.join(CHECK_TIMEOUT)
-        return f"no answer within {CHECK_TIMEOUT:.0f} s" if self._result is None else self._result[1]
+        thread.join(timing.check_timeout)
+        return f"no answer within {timing.check_timeout:.0f} s" if self._result is None else self._result[1]
 
     def _run(self) -> None:
         reason = None
@@ -62,13 +58,14 @@ class _Part:
 class Health:
     """Health of a daemon: whether its main loop runs, and whether everything is available that it needs."""
 
-    def __init__(self) -> None:
+    def __init__(self, timing: HealthTiming = TIMING.health) -> None:
+        self._timing = timing
         self._parts: dict[str, _Part] = {}
         self._last_turn = time.monotonic()
         self._server: http.server.ThreadingHTTPServer | None = None
 
     def add(self, name: str, check: Check) -> None:
-        self._parts.setdefault(name, _Part(name, check))
+        self._parts.setdefault(name, _Part(name, check, self._timing))
 
     def mark_alive(self) -> None:
         """Record a turn of the daemon's main loop."""
@@ -77,7 +74,7 @@ class Health:
     def liveness_problem(self) -> str | None:
         """Return why the daemon counts as dead, or None if it lives."""
         still = time.monotonic() - self._last_turn
-        return None if still < MAX_LOOP_PAUSE else f"the daemon has stood still for {still:.0f} s"
+        return None if still < self._timing.max_loop_pause else f"the daemon has stood still for {still:.0f} s"
 
     def readiness_problems(self) -> dict[str, str | None]:
         """Return for each part why it is not ready, or None if it is."""

@@ -27,6 +27,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from nova_lite.base import exceptions, failpoints, metrics
 from nova_lite.base.batching import send_isolated
+from nova_lite.base.timing import TIMING, DatabaseTiming
 from nova_lite.db.errors import is_away
 from nova_lite.objects import HostState
 
@@ -40,9 +41,6 @@ T = TypeVar("T")
 Time: TypeAlias = "datetime.datetime | sa.BindParameter[datetime.datetime]"
 
 MAX_TRIES = 5
-
-#: Idle database connections are pinged before use after this many seconds.
-IDLE = 1.0
 
 #: Error codes that mean "nothing was done, try again": MariaDB deadlock and lock timeout, PostgreSQL's 40001, 40P01.
 _RETRY_CODES = {1205, 1213, "40001", "40P01", "55P03"}
@@ -219,9 +217,14 @@ class UnitOfWork:
 class Database:
     """The database. ``before_commit(uow)`` is called at the end of each write, inside its transaction."""
 
-    def __init__(self, conf: cfg.ConfigOpts, before_commit: Callable[[UnitOfWork], None] | None = None) -> None:
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        before_commit: Callable[[UnitOfWork], None] | None = None,
+        timing: DatabaseTiming = TIMING.database,
+    ) -> None:
         self.conf = conf
-        self.engine = create_engine(conf)
+        self.engine = create_engine(conf, timing)
         self.sessions = orm.sessionmaker(self.engine, expire_on_commit=False)
         self.before_commit = before_commit
         # SQLite has one writer. A writer that finds it busy sleeps and retries; this lock wakes the next one instead.
@@ -334,7 +337,7 @@ class _Pool(sa.pool.QueuePool):
             return super()._do_get()
 
 
-def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
+def create_engine(conf: cfg.ConfigOpts, timing: DatabaseTiming = TIMING.database) -> sa.Engine:
     """Return an engine for ``[database] connection`` with the settings of its kind of database."""
     # Errors show the statement without its parameters: these contain passwords and user data.
     options: dict[str, Any] = {
@@ -377,7 +380,7 @@ def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
     if kind == "sqlite":
         _set_up_sqlite(engine)
         return engine
-    _ask_the_idle(engine)
+    _ask_the_idle(engine, timing.idle_before_ping)
     if kind == "postgresql":
         _tell_no_rows(engine)
     return engine
@@ -409,9 +412,9 @@ def _reset_quietly(engine: sa.Engine) -> None:
             record.invalidate(error)
 
 
-def _ask_the_idle(engine: sa.Engine) -> None:
-    """Ping a connection before a transaction if it was idle for `IDLE` seconds. A connection that breaks within that
-    time breaks its transaction, which is retried. Pinging each time would add a fifth to the traffic.
+def _ask_the_idle(engine: sa.Engine, seconds: float) -> None:
+    """Ping a connection before a transaction if it was idle for ``seconds``. A connection that breaks within that time
+    breaks its transaction, which is retried. Pinging each time would add a fifth to the traffic.
     """
 
     @sa.event.listens_for(engine, "checkin")
@@ -421,7 +424,7 @@ def _ask_the_idle(engine: sa.Engine) -> None:
     @sa.event.listens_for(engine, "checkout")
     def on_checkout(connection: Any, record: Any, fairy: Any) -> None:
         used = record.info.get("used")
-        if used is None or time.monotonic() - used < IDLE:
+        if used is None or time.monotonic() - used < seconds:
             return
         try:
             engine.dialect.do_ping(connection)

@@ -21,6 +21,7 @@ from oslo_utils import timeutils
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import TIMING, ClientTiming
 from nova_lite.image import verified
 from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.image.glance_client import GlanceClient, json_of
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds before the first repetition of a failed download. They double with each repetition.
-RETRY_SECONDS = 1.0
 PAGE = 1000
 
 #: Fields of an image in Glance's responses. All other keys are properties.
@@ -50,8 +49,9 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 class GlanceImages(ImageBackend):
     """Images of a real Glance."""
 
-    def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorRPC) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorRPC, timing: ClientTiming = TIMING.clients) -> None:
         super().__init__(conf, conductor)
+        self._timing = timing
         self._client = GlanceClient(conf)
 
     # --- for the API
@@ -120,7 +120,7 @@ class GlanceImages(ImageBackend):
     # --- for compute hosts
 
     def fetch(self, image: Image, target: str) -> None:
-        wait = RETRY_SECONDS
+        wait = self._timing.glance_retry_pause
         for left in range(self.conf.glance.num_retries, -1, -1):
             try:
                 with verified.whole(target):

@@ -22,6 +22,7 @@ from oslo_utils import uuidutils
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.base.timing import TIMING, ClientTiming
 from nova_lite.network.driver import (
     AUTO,
     NONE,
@@ -57,9 +58,9 @@ class NeutronNetworks(NetworkBackend):
     remote = True
     has_remote_ports = True
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, timing: ClientTiming = TIMING.clients) -> None:
         super().__init__(conf)
-        self._client = NeutronClient(conf)
+        self._client = NeutronClient(conf, timing)
         self._methods: dict[NetworkMethod, Callable[[NeutronSession, NetworkCall], Any]] = {
             NetworkMethod.RESOLVE: _resolve,
             NetworkMethod.ALLOCATE: _allocate,

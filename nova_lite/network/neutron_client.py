@@ -12,13 +12,11 @@ from keystoneauth1 import exceptions as keystone_errors
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, failpoints
+from nova_lite.base.timing import TIMING, ClientTiming
 from nova_lite.conf import service_client
 from nova_lite.conf.neutron import GROUP, register_opts
 
 LOG = logging.getLogger(__name__)
-
-#: Seconds of a call's time limit that remain for its caller, to store the result.
-MARGIN = 2.0
 
 
 class NeutronRefusal(Exception):
@@ -35,15 +33,16 @@ class NeutronClient:
     The URL is ``endpoint_override``, or comes from the catalog of the user in ``[neutron]``.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, timing: ClientTiming = TIMING.clients) -> None:
         register_opts(conf)
+        self._margin = timing.neutron_margin
         self._adapter = service_client.load_adapter(conf, GROUP, "[network] backend = neutron")
         self._timeout = float(conf.neutron.timeout)
 
     def within(self, seconds: float, started_at: float | None = None) -> NeutronSession:
         """Return a session whose requests together end ``seconds`` after ``started_at`` (None: now)."""
         since = time.monotonic() if started_at is None else started_at
-        return NeutronSession(self, since + max(seconds - MARGIN, 1.0))
+        return NeutronSession(self, since + max(seconds - self._margin, 1.0))
 
     def send(self, method: str, path: str, deadline: float, **options: Any) -> requests.Response:
         left = deadline - time.monotonic()

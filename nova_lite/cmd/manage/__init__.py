@@ -17,6 +17,7 @@ import sys  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite.base import version  # noqa: E402
+from nova_lite.base.timing import TIMING, ManageTiming  # noqa: E402
 from nova_lite.cmd.manage import (  # noqa: E402
     aggregates,
     api,
@@ -54,17 +55,17 @@ NOUNS = (
 )
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, timing: ManageTiming = TIMING.manage) -> int:
     args = parser().parse_args(argv)
     logging.disable(logging.WARNING)
     try:
-        return _run(args)
+        return _run(args, timing)
     finally:
         logging.disable(logging.NOTSET)
 
 
-def _run(args: argparse.Namespace) -> int:
-    app = App(nova_conf.load(_config_arguments(args.config_file), PROG), args.format)
+def _run(args: argparse.Namespace, timing: ManageTiming) -> int:
+    app = App(nova_conf.load(_config_arguments(args.config_file), PROG), args.format, timing)
     try:
         status: int | None = args.run(app, args)
         return status or 0

@@ -15,6 +15,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.base.timing import TIMING, ManageTiming
 from nova_lite.db import engine, migration
 from nova_lite.db.engine import Database
 
@@ -29,8 +30,9 @@ Run = Callable[["App", argparse.Namespace], int | None]
 class App:
     """Context of a command. ``output`` is ``table`` or ``json``."""
 
-    def __init__(self, conf: cfg.ConfigOpts, output: str) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, output: str, timing: ManageTiming = TIMING.manage) -> None:
         self.conf = conf
+        self.timing = timing
         self.output = output
         self.context: RequestContext = get_admin_context()
         self._database: Database | None = None

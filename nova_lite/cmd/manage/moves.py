@@ -25,10 +25,6 @@ from nova_lite.objects import Instance, InstanceAction
 LIVE = "live"
 COLD = "cold"
 
-#: Seconds between two reads of a moving server, and between two lines about its progress.
-POLL = 1.0
-PROGRESS = 10.0
-
 #: Events of the steps at which hosts check whether they can move a running server. They change nothing.
 _CHECKS = {step.event for step in operations.LIVE_MIGRATE.steps if step.name in (operations.CHECK, operations.PREPARE)}
 
@@ -98,6 +94,7 @@ class Mover:
     def __init__(self, app: App, way: str | None, at_once: int) -> None:
         self._app = app
         self._servers = app.servers
+        self._timing = app.timing
         self._way = way
         self._at_once = at_once
         self._stopping = threading.Event()
@@ -206,9 +203,9 @@ class Mover:
         self._servers.accept(context, move.uuid, operation.kind, payload)
         shown = time.monotonic()
         while (action := self._action(context, move)) is None or action.finish_time is None:
-            if self._leaving.wait(POLL):
+            if self._leaving.wait(self._timing.move_poll):
                 raise NotMoved(f"the {operation.kind} goes on; the command does not wait for it")
-            if time.monotonic() - shown >= PROGRESS:
+            if time.monotonic() - shown >= self._timing.move_progress:
                 shown = time.monotonic()
                 self._show_progress(move, operation, action)
         if action.message is not None:

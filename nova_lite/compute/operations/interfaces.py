@@ -18,9 +18,8 @@ from nova_lite.virt.driver import AttachingInterfaces
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two queries whether all ports are active. Every `FORWARD_EACH`th query is forwarded to the network
-#: service, because its notifications may be lost.
-POLL_SECONDS = 1.0
+#: Every `FORWARD_EACH`th query whether all ports are active is forwarded to the network service, because its
+#: notifications may be lost.
 FORWARD_EACH = 5
 
 _PAUSE = threading.Event()
@@ -111,7 +110,7 @@ def _wait(host: LocalHost, instance_uuid: str, generation: int, seconds: float) 
         if _are_active(host, instance_uuid, polls % FORWARD_EACH == 0):
             LOG.info("Instance %s: connected after %.1f s", instance_uuid, time.monotonic() - started)
             return
-        _PAUSE.wait(POLL_SECONDS)
+        _PAUSE.wait(host.timing.plugging_poll)
     if host.conf.network.vif_plugging_is_fatal:
         raise exceptions.VirtualInterfaceCreateException(instance_id=instance_uuid, seconds=seconds)
     LOG.warning("Instance %s runs, although its interfaces were not active within %d s", instance_uuid, seconds)

@@ -22,8 +22,6 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds between two queries to the conductor whether the image is still needed.
 REPORT_SECONDS = 15.0
-#: Seconds between two checks of a snapshot that waits for a slot.
-WAIT_SECONDS = 0.5
 #: The hypervisor writes below this directory as another user.
 DIRECTORY_MODE = 0o711
 
@@ -134,7 +132,7 @@ def clean(host: LocalHost) -> None:
 
 @contextlib.contextmanager
 def _slot(host: LocalHost, progress: CommandProgress) -> Iterator[None]:
-    while not host.snapshot_slots.acquire(timeout=WAIT_SECONDS):
+    while not host.snapshot_slots.acquire(timeout=host.timing.snapshot_slot_poll):
         progress.check()
     try:
         yield

@@ -20,6 +20,7 @@ import msgspec
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db import cinder, claims, instances, volume_tasks
 from nova_lite.db.engine import UnitOfWork
@@ -40,9 +41,6 @@ TRY_AGAIN = 10.0
 
 #: Seconds after which the API will not begin to create a volume any more.
 BEGIN_TIMEOUT = 180.0
-
-#: Seconds that a host's request waits while this row is leased, and between two looks.
-LEASE_WAIT_SECONDS, LEASE_POLL_SECONDS = 3.0, 0.1
 
 _ATTACHED = "attached"
 
@@ -75,8 +73,11 @@ class _Work(msgspec.Struct):
 class CinderDriver:
     """RPC methods about Cinder's volumes, and their processing. Without ``client`` another backend has the volumes."""
 
-    def __init__(self, engine: ActionEngine, client: CinderClient | None) -> None:
+    def __init__(
+        self, engine: ActionEngine, client: CinderClient | None, timing: ConductorTiming = TIMING.conductor
+    ) -> None:
         self.engine = engine
+        self._timing = timing
         self.db = engine.db
         self.conf = engine.conf
         self._client = client
@@ -131,11 +132,11 @@ class CinderDriver:
         self, context: RequestContext, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]
     ) -> VolumeConnection:
         """Connect the volume to a host of the instance or its destination. A repeated request gets the same reply."""
-        deadline = time.monotonic() + LEASE_WAIT_SECONDS
+        deadline = time.monotonic() + self._timing.volume_lease_wait
         while (work := self.db.write(self._take, device_uuid)) is None:
             if time.monotonic() >= deadline:
                 raise exceptions.VolumeNotReady(volume_id=device_uuid)
-            time.sleep(LEASE_POLL_SECONDS)
+            time.sleep(self._timing.volume_lease_poll)
         return self._at(work, lambda: self._connect(work, host, instance_uuid, connector))
 
     def _connect(self, work: _Work, host: str, instance_uuid: str, connector: dict[str, Any]) -> VolumeConnection:

@@ -4,8 +4,8 @@ That needs no message, and does not read again what was just written. An action 
 it, and dispatched after the commit. If the daemon ends first, the lease expires and the reconciler takes over.
 
 Creates that are accepted while others are dispatched form the next batch. If creates arrive in quick succession, each
-batch waits up to `MAX_DELAY` for more, because a lone create costs several times its share of a batch. A create that
-arrives alone does not wait.
+batch waits up to ``dispatch_max_delay`` seconds for more, because a lone create costs several times its share of a
+batch. A create that arrives alone does not wait.
 """
 
 from __future__ import annotations
@@ -15,16 +15,13 @@ import time
 from collections.abc import Callable
 from concurrent import futures
 
+from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.placement_request import PlacementRequest
 
 #: Batches that are placed at a time: while the scheduler works on one, places are claimed for another.
 MAX_IN_FLIGHT = 2
 #: Instances in one batch, if more than one request is in it.
 MAX_BATCH = 64
-#: Seconds after a create during which the next one counts as following in quick succession.
-QUIET_PERIOD = 0.05
-#: Seconds that a batch waits at most for more creates.
-MAX_DELAY = 0.25
 #: Seconds that `ActionDispatcher.stop` waits for batches in flight.
 STOP_TIMEOUT = 10.0
 
@@ -35,8 +32,12 @@ class ActionDispatcher:
     ``place`` must not raise. A dispatcher that is not started dispatches nothing: then the API sends `build_instances`.
     """
 
-    def __init__(self, place: Callable[[list[PlacementRequest]], None]) -> None:
+    def __init__(
+        self, place: Callable[[list[PlacementRequest]], None], timing: ConductorTiming = TIMING.conductor
+    ) -> None:
         self._place = place
+        self._quiet_period = timing.dispatch_quiet_period
+        self._max_delay = timing.dispatch_max_delay
         self._changed = threading.Condition()
         self._waiting: list[list[PlacementRequest]] = []
         self._in_flight = 0
@@ -70,8 +71,8 @@ class ActionDispatcher:
         with self._changed:
             now = time.monotonic()
             if not self._waiting:
-                is_crowded = self._in_flight > 0 or now - self._last_arrival < QUIET_PERIOD
-                self._due = now + (MAX_DELAY if is_crowded else 0.0)
+                is_crowded = self._in_flight > 0 or now - self._last_arrival < self._quiet_period
+                self._due = now + (self._max_delay if is_crowded else 0.0)
             self._last_arrival = now
             self._waiting.append(requests)
             self._changed.notify_all()

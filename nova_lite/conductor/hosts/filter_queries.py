@@ -13,9 +13,10 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from nova_lite.base.batching import Batcher, BatchLimits, send_isolated
+from nova_lite.base.batching import Batcher, send_isolated
 from nova_lite.base.context import RequestContext
 from nova_lite.base.futures import ResponseFuture
+from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.db import security_groups
 from nova_lite.db.engine import Database, is_isolated
 from nova_lite.db.security_groups import FilterQuery
@@ -23,7 +24,6 @@ from nova_lite.objects import PortFilters
 
 LOG = logging.getLogger(__name__)
 
-LIMITS = BatchLimits(max_delay=0.1, max_batch=32, max_in_flight=None, quiet_period=0.05)
 #: Seconds after its last query for which a host is assumed to filter packets.
 ACTIVE_SECONDS = 600.0
 
@@ -31,9 +31,9 @@ ACTIVE_SECONDS = 600.0
 class FilterQueries:
     """The RPC method `port_filters_get`. The endpoint has checked that a host queries only its own filters."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, timing: ConductorTiming = TIMING.conductor) -> None:
         self._db = db
-        self._batcher: Batcher[FilterQuery, PortFilters] = Batcher(self._read, LIMITS, is_isolated)
+        self._batcher: Batcher[FilterQuery, PortFilters] = Batcher(self._read, timing.filter_query_batches, is_isolated)
         #: Monotonic time of each host's last query.
         self._last_queries: dict[str, float] = {}
 

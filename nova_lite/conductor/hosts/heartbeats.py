@@ -17,22 +17,15 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import Batcher, BatchLimits
+from nova_lite.base.batching import Batcher
 from nova_lite.base.context import RequestContext
 from nova_lite.base.futures import ResponseFuture
+from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.db import hosts, instances
 from nova_lite.db.engine import Database, translate
 from nova_lite.objects import HostReport
 
 LOG = logging.getLogger(__name__)
-
-#: A heartbeat that may wait does so for half a second, since hosts send them at random times.
-LIMITS = BatchLimits(max_delay=0.5, max_batch=64, max_in_flight=None)
-
-#: Seconds after which a heartbeat is written in full at the latest. This updates what rows derive from anything but
-#: reports, for example from a configuration default. The time is random for each host, since all hosts are written in
-#: full when a conductor starts.
-FULL_REPORT_INTERVAL = 3600.0
 
 
 class _Renewal(NamedTuple):
@@ -54,10 +47,11 @@ class _LastReport(NamedTuple):
 class Heartbeats:
     """The RPC method `report_state`."""
 
-    def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, db: Database, conf: cfg.ConfigOpts, timing: ConductorTiming = TIMING.conductor) -> None:
         self._db = db
         self._conf = conf
-        self._batcher: Batcher[HostReport, _Renewal] = Batcher(self._renew, LIMITS)
+        self._batcher: Batcher[HostReport, _Renewal] = Batcher(self._renew, timing.heartbeat_batches)
+        self._full_report_interval = timing.full_report_interval
         self._lock = threading.Lock()
         self._last_reports: dict[str, _LastReport] = {}
 
@@ -87,8 +81,9 @@ class Heartbeats:
     def _write_in_full(self, report: HostReport) -> bool | None:
         """Write all that the heartbeat reports. Returns whether the host's domains match, if it asks that."""
         self._db.write(hosts.report_state, self._conf, report)
+        longest = self._full_report_interval
         with self._lock:
-            next_full = time.monotonic() + random.uniform(FULL_REPORT_INTERVAL / 2, FULL_REPORT_INTERVAL)
+            next_full = time.monotonic() + random.uniform(longest / 2, longest)
             self._last_reports[report.host] = _LastReport(report.boot_id, report.epoch, next_full)
         return self._compare_domains([report]).get(report.host)
 

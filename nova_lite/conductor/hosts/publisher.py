@@ -6,8 +6,8 @@ aggregate) waits until the change is published, because the next create has to r
 by the schedulers' resync.
 
 Freed capacity matters only to the next request for a place. So it is published with the next change, before this
-conductor asks a scheduler, or after `MAX_FREED_DELAY`. Before a request is refused, all capacity is published that any
-conductor has freed lately (`publish_before_refusal`).
+conductor asks a scheduler, or after ``publish_freed_delay`` seconds. Before a request is refused, all capacity is
+published that any conductor has freed lately (`publish_before_refusal`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
+from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.db import hosts
 from nova_lite.db.engine import Database, translate
 from nova_lite.objects import HostState
@@ -26,20 +27,14 @@ from nova_lite.scheduler.rpcapi import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
 
-#: Smallest number of seconds between two publications.
-MIN_INTERVAL = 0.1
-#: Seconds after which freed capacity is published at the latest.
-MAX_FREED_DELAY = 10.0
-#: Seconds, besides the schedulers' ``resync_interval``, for which capacity that another conductor has freed may be
-#: unknown to them.
-FREED_LATELY = 2 * MAX_FREED_DELAY
-
 
 class HostPublisher:
     """Publishes changes in a thread of its own. Before `start`, each change is published by the thread that adds it."""
 
-    def __init__(self, db: Database, scheduler: SchedulerRPC) -> None:
+    def __init__(self, db: Database, scheduler: SchedulerRPC, timing: ConductorTiming = TIMING.conductor) -> None:
         self._db = db
+        self._interval = timing.publish_interval
+        self._freed_delay = timing.publish_freed_delay
         self._scheduler = scheduler
         self._lock = threading.Lock()
         self._changed: set[int] = set()
@@ -65,7 +60,7 @@ class HostPublisher:
         self._stopping.set()
         self._wake_up.set()
         if self._thread is not None:
-            self._thread.join(MIN_INTERVAL)
+            self._thread.join(self._interval)
             self.publish_freed()
 
     def add(self, changed: set[int], deleted: dict[int, HostState], at_once: bool = False) -> None:
@@ -96,9 +91,10 @@ class HostPublisher:
 
     def publish_before_refusal(self) -> None:
         """Publish all that a scheduler perhaps does not know, also from other conductors. It has found no host."""
-        interval = self._db.conf.scheduler.resync_interval
+        # Seconds for which capacity that another conductor has freed may be unknown to the schedulers.
+        lately = self._db.conf.scheduler.resync_interval + 2 * self._freed_delay
         try:
-            freed = self._db.read(hosts.freed_lately, interval + FREED_LATELY)
+            freed = self._db.read(hosts.freed_lately, lately)
         except Exception as error:
             ours = translate(error)
             if not isinstance(ours, exceptions.NovaLiteException):
@@ -136,7 +132,7 @@ class HostPublisher:
         with self._lock:
             if self._changed or self._deleted:
                 return 0.0
-            return max(0.0, self._freed_since + MAX_FREED_DELAY - time.monotonic()) if self._freed else None
+            return max(0.0, self._freed_since + self._freed_delay - time.monotonic()) if self._freed else None
 
     def _run(self) -> None:
         while True:
@@ -150,4 +146,4 @@ class HostPublisher:
                 self.publish()
             except Exception:
                 LOG.exception("Changes of hosts cannot be published; they reach schedulers with their next resync")
-            self._stopping.wait(MIN_INTERVAL)
+            self._stopping.wait(self._interval)

@@ -13,12 +13,9 @@ from typing import Any
 import libvirt
 
 from nova_lite.base import concurrency, exceptions, metrics
+from nova_lite.base.timing import TIMING, LibvirtTiming
 
 LOG = logging.getLogger(__name__)
-
-#: A daemon that is silent for 5 * 6 seconds counts as gone. Then all pending calls end with an error.
-KEEPALIVE_SECONDS = 5
-KEEPALIVE_COUNT = 6
 
 #: Number of attempts to set a guest's filters, and libvirt's texts when that fails.
 FILTER_TRIES = 5
@@ -50,10 +47,17 @@ def is_broken(error: libvirt.libvirtError) -> bool:
 class Connection:
     """A connection. ``on_open`` is called with each new `virConnect`, in the thread that opened it."""
 
-    def __init__(self, uri: str, host: str, on_open: Callable[[Any], None] | None = None) -> None:
+    def __init__(
+        self,
+        uri: str,
+        host: str,
+        on_open: Callable[[Any], None] | None = None,
+        timing: LibvirtTiming = TIMING.libvirt,
+    ) -> None:
         self._uri = uri
         self._host = host
         self._on_open = on_open
+        self._timing = timing
         self._lock = threading.Lock()
         self._connection: Any = None
 
@@ -69,7 +73,7 @@ class Connection:
         start_event_loop()
         try:
             connection = concurrency.call_blocking(libvirt.open, self._uri)
-            _keep_alive(connection)
+            _keep_alive(connection, self._timing)
             if self._on_open is not None:
                 self._on_open(connection)
         except libvirt.libvirtError as error:
@@ -118,10 +122,10 @@ class Connection:
             return None
 
 
-def _keep_alive(connection: Any) -> None:
+def _keep_alive(connection: Any, timing: LibvirtTiming) -> None:
     """Enable keepalives. A connection without a daemon does not support them."""
     try:
-        connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
+        connection.setKeepAlive(timing.keepalive_interval, timing.keepalive_count)
     except libvirt.libvirtError as error:
         if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
             raise

@@ -19,6 +19,7 @@ from oslo_config import cfg
 
 from nova_lite import hardware
 from nova_lite.base import cpu_sets, exceptions, files
+from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.hardware import traits
 from nova_lite.objects import (
     VIF,
@@ -79,22 +80,25 @@ _NO_AGENT = (libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_ARGUMENT_UNSUPP
 
 
 class LibvirtDriver(ComputeDriver):
-    def __init__(self, conf: cfg.ConfigOpts, host: str, fetch_image: FetchImage) -> None:
+    def __init__(
+        self, conf: cfg.ConfigOpts, host: str, fetch_image: FetchImage, timing: LibvirtTiming = TIMING.libvirt
+    ) -> None:
         super().__init__(conf, host, fetch_image)
+        self._timing = timing
         self._records = Records(instances_path(conf), host)
         self._events = EventRelay(self._records.owns)
-        self._connection = Connection(conf.libvirt.connection_uri, host, self._events.register)
-        self._domains = Domains(self._connection, host)
+        self._connection = Connection(conf.libvirt.connection_uri, host, self._events.register, timing)
+        self._domains = Domains(self._connection, host, timing)
         self._networks = HostNetworks(conf, self._connection)
         self._interfaces = InterfaceDevices(self._connection, conf.libvirt.device_detach_timeout)
         self._port_firewall = PortFirewall(conf, host, self._records.instances_path)
         self._tunnels = Tunnels(conf, host, self._records.instances_path)
-        self._consoles = Consoles(conf, self._connection)
+        self._consoles = Consoles(conf, self._connection, timing)
         qemu_img = images.QemuImg(conf)
         self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image)
         self._snapshots = Snapshotter(self._connection, self._domains, qemu_img)
         self._disks = DiskMaker(self._cache, qemu_img, ConfigDrives(conf, self._networks.reach_metadata))
-        self._moved = MovedDisks(conf, self._disks, self._cache, qemu_img)
+        self._moved = MovedDisks(conf, self._disks, self._cache, qemu_img, timing)
         self._rescue = RescueBoot(self._connection, self._domains, self._records, self._disks)
         self._volumes = VolumeDevices(self._connection, self._domains)
         self._volume_copies = VolumeCopies(self._connection, self._domains, self._volumes, self._snapshots)
@@ -372,7 +376,7 @@ class LibvirtDriver(ComputeDriver):
                 directory = self._records.directory(instance_uuid)
             else:
                 directory = self._records.create(instance_uuid, spec.generation, list(spec.images), beside=True)
-            fetcher = transfer.Fetcher(self.conf, source, instance_uuid, directory)
+            fetcher = transfer.Fetcher(self.conf, source, instance_uuid, directory, self._timing)
             fetcher.fetch()
             xml = self._xml(spec, directory, self._moved.adopt(directory, spec, fetcher))
             spec.fence()

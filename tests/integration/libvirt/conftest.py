@@ -18,6 +18,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
+from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.image import local
 from nova_lite.objects import VIF, Image, Network
 from nova_lite.virt.driver import SpawnSpec
@@ -156,7 +157,7 @@ def make_driver(directory: Path) -> Iterator[MakeDriver]:
     drivers: list[LibvirtDriver] = []
     run = uuid.uuid4().hex[:8]
 
-    def make(name: str, **options: Any) -> LibvirtDriver:
+    def make(name: str, timing: LibvirtTiming = TIMING.libvirt, **options: Any) -> LibvirtDriver:
         conf = cfg.ConfigOpts()
         configuration.register_opts(conf)
         conf([], default_config_files=[])
@@ -164,7 +165,9 @@ def make_driver(directory: Path) -> Iterator[MakeDriver]:
         for option, value in options.items():
             group, _, plain = option.rpartition("__")
             conf.set_override(plain, value, group or None)
-        driver = LibvirtDriver(conf, f"{name}-{run}", lambda image, target: local.copy(image, image.name, target))
+        driver = LibvirtDriver(
+            conf, f"{name}-{run}", lambda image, target: local.copy(image, image.name, target), timing
+        )
         driver.init_host()
         drivers.append(driver)
         return driver

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from nova_lite.base.timing import LibvirtTiming
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.compute.jobs import Jobs
 from nova_lite.daemon.service import Periodic
-from nova_lite.virt.libvirt import connection as libvirt_connection
 from tests.integration.libvirt.conftest import MakeDriver, wait_for
 
 #: Configuration without access to the machine's own libvirtd. Only its socket reaches it.
@@ -45,13 +45,12 @@ def libvirtd(tmp_path: Path) -> Iterator[tuple[str, int]]:
 
 @pytest.mark.parametrize("keepalive", [1, 60], ids=["its connection is given up", "its connection lasts"])
 def test_hung_libvirtd_is_noticed_and_its_return_too(
-    libvirtd: tuple[str, int], make_driver: MakeDriver, keepalive: int, monkeypatch: pytest.MonkeyPatch
+    libvirtd: tuple[str, int], make_driver: MakeDriver, keepalive: int
 ) -> None:
     uri, pid = libvirtd
-    monkeypatch.setattr(libvirt_connection, "KEEPALIVE_SECONDS", keepalive)
-    monkeypatch.setattr(libvirt_connection, "KEEPALIVE_COUNT", 2)
+    timing = LibvirtTiming(keepalive_interval=keepalive, keepalive_count=2)
     options = {"libvirt__connection_uri": uri, "libvirt__virt_type": "qemu", "network__metadata_service": False}
-    driver = make_driver("hung", report_interval=1, compute__hypervisor_timeout=4, **options)
+    driver = make_driver("hung", timing, report_interval=1, compute__hypervisor_timeout=4, **options)
     heartbeat = Heartbeat(driver.conf, "hung", driver, Jobs())
     heartbeat.refresh()
     asking = Periodic("Inventory", 1, heartbeat.refresh)

@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
 from nova_lite.api.http import deploy, wsgi
+from nova_lite.base.timing import TIMING, ApiTiming
 from nova_lite.compute.api import API
 from nova_lite.image.driver import load_backend
 from nova_lite.policies.enforcer import Policy
@@ -81,9 +82,9 @@ class Client:
         return next(arguments for name, arguments in reversed(self.conductor.calls) if name == method)
 
 
-def make_client(conf: cfg.ConfigOpts) -> Client:
+def make_client(conf: cfg.ConfigOpts, timing: ApiTiming = TIMING.api) -> Client:
     conductor, compute = FakeConductor(), FakeCompute()
-    api = API()
+    api = API(timing)
     api.connect(conductor, compute, load_backend(conf, conductor))  # type: ignore[arg-type]
     app = deploy.load_app("osapi_compute", wsgi.ApiServices(conf, Policy(conf), api))
     return Client(app, conductor, compute)

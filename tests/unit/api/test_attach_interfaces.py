@@ -7,11 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import ApiTiming
 from nova_lite.compute import api as compute_api
 from nova_lite.objects import ActionCommand
-from tests.unit.api.conftest import STRANGER, Client, fault
+from tests.unit.api.conftest import STRANGER, Client, fault, make_client
 from tests.unit.api.fakes import NETWORK_ID
 
 PORT = str(uuid.uuid4())
@@ -112,7 +114,9 @@ def test_interfaces_of_another_project_are_404(api: Client, server: str) -> None
     fault(api("DELETE", f"{path}/{PORT}", token=STRANGER), "itemNotFound", 404)
 
 
-def test_concurrent_attaches_wait_for_each_other(api: Client, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_attaches_wait_for_each_other(
+    api: Client, conf: cfg.ConfigOpts, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Clients attach several interfaces at once. An attach that waits too long is a 409."""
     waits: list[float] = []
     accept = api.conductor.accept_action
@@ -130,6 +134,9 @@ def test_concurrent_attaches_wait_for_each_other(api: Client, server: str, monke
     assert attach(api, server).status_code == 200
     assert len(waits) == 2
     waits.clear()
-    monkeypatch.setattr(compute_api, "INTERFACE_WAIT", 0.0)
+
+    api = make_client(conf, timing=ApiTiming(interface_wait=0.0))
+    server = api.conductor.add().uuid
+    monkeypatch.setattr(api.conductor, "accept_action", accepted)
     fault(attach(api, server), "conflictingRequest", 409)
     assert waits == []

@@ -12,6 +12,7 @@ import pytest
 from nova_lite.api import conductor_client
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import ApiTiming
 from nova_lite.objects import BatchedCreate, CreateRequest, CreateResult
 
 DEADLINE = 30
@@ -57,15 +58,13 @@ class Conductor:
         ]
 
 
-@pytest.fixture(autouse=True)
-def no_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = conductor_client.CREATE_LIMITS._replace(overlap_after=DEADLINE)
-    monkeypatch.setattr(conductor_client, "CREATE_LIMITS", limits)
+#: A batch of creates waits for the end of the previous one.
+NO_OVERLAP = ApiTiming(create_batches=ApiTiming.create_batches._replace(overlap_after=DEADLINE))
 
 
 def post(conductor: Conductor, *creates: tuple[str, CreateRequest], batch_creates: bool = True) -> list[Any]:
     """Send creates, by project, while a first one is running. Returns a reservation id or an error for each."""
-    client = conductor_client.connect(conductor, 0.0, batch_creates)  # type: ignore[arg-type]
+    client = conductor_client.connect(conductor, 0.0, batch_creates, NO_OVERLAP)  # type: ignore[arg-type]
     with ThreadPoolExecutor(20) as pool:
         try:
             first = pool.submit(client.create_instances, context(), request("first"))

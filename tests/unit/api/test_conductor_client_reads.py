@@ -14,12 +14,13 @@ from nova_lite.api import conductor_client
 from nova_lite.api.conductor_client import ApiConductorClient
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import ApiTiming
 from nova_lite.objects import Instance, InstanceFilters, InstanceQuery
 from tests.unit.api.fakes import make_instance
 
 DEADLINE = 30
 #: Reads that are sent alone, since none of them waits for another.
-IN_FLIGHT = conductor_client.READ_LIMITS.max_in_flight or 0
+IN_FLIGHT = ApiTiming.read_batches.max_in_flight or 0
 #: The arguments of a list after its filters.
 PAGE = (50, None, ["created_at"], ["desc"])
 

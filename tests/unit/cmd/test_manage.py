@@ -15,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
+from nova_lite.base.timing import ManageTiming
 from nova_lite.cmd import manage
 from nova_lite.db import hosts as db_hosts
 from nova_lite.db import images as db_images
@@ -32,6 +33,7 @@ class Tool:
         self.database = f"sqlite:///{path}/db.sqlite"
         self.capsys = capsys
         self.text = self.error = ""
+        self.timing = ManageTiming(move_poll=0.01)
         self.configure()
 
     def configure(self, extra: str = "", database: str | None = None) -> None:
@@ -42,7 +44,7 @@ class Tool:
     def __call__(self, *arguments: str, status: int = 0) -> str:
         cfg.CONF.reset()
         try:
-            found = manage.main(["--config-file", str(self.config), *arguments])
+            found = manage.main(["--config-file", str(self.config), *arguments], self.timing)
         except SystemExit as leaving:
             found = leaving.code if isinstance(leaving.code, int) else 1
         self.text, self.error = self.capsys.readouterr()

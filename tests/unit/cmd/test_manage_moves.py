@@ -16,6 +16,7 @@ import pytest
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import ManageTiming
 from nova_lite.cmd.manage import moves
 from nova_lite.cmd.manage.app import App
 from nova_lite.objects import RetiredServer, Retirement
@@ -106,7 +107,6 @@ def tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Tool:
 def servers(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> Servers:
     made = Servers(tool)
     monkeypatch.setattr(App, "servers", made)
-    monkeypatch.setattr(moves, "POLL", 0.01)
     return made
 
 
@@ -210,7 +210,7 @@ def test_moves_run_up_to_the_limit_concurrently(tool: Tool, servers: Servers, at
         servers.server(host)
     servers.waits = 10
     planned = [moves.Move(uuid, "vm", place, "h5") for uuid, place in servers.places.items()]
-    app = types.SimpleNamespace(servers=servers, context=None, say=lambda line: None)
+    app = types.SimpleNamespace(servers=servers, context=None, timing=tool.timing, say=lambda line: None)
     moves.Mover(app, None, at_once).run(planned)  # type: ignore[arg-type]
     assert (len(servers.asked), servers.most) == (4, at_once)
 
@@ -220,7 +220,7 @@ def test_move_into_an_occupied_place_waits(tool: Tool, servers: Servers) -> None
     first, second = servers.server("h2"), servers.server("h1")
     servers.waits = 10
     planned = [moves.Move(first, "vm", "h2", "h3"), moves.Move(second, "vm", "h1", "h2")]
-    app = types.SimpleNamespace(servers=servers, context=None, say=lambda line: None)
+    app = types.SimpleNamespace(servers=servers, context=None, timing=tool.timing, say=lambda line: None)
     results = moves.Mover(app, None, 2).run(planned)  # type: ignore[arg-type]
     assert [result.reason for result in results.values()] == ["", ""]
     assert (servers.most, [uuid for uuid, _ in servers.asked]) == (1, [first, second])
@@ -249,8 +249,8 @@ def test_move_survives_a_conductor_that_is_away_for_a_moment(tool: Tool, servers
     assert "1 of 1 server(s) moved." in tool.text
 
 
-def test_long_move_shows_its_progress(tool: Tool, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moves, "PROGRESS", 0.0)
+def test_long_move_shows_its_progress(tool: Tool, servers: Servers) -> None:
+    tool.timing = ManageTiming(move_poll=0.01, move_progress=0.0)
     report(tool, "h1", "h2")
     uuid = servers.server("h1")
     tool("host", "drain", "h1")

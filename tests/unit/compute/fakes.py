@@ -14,6 +14,7 @@ from oslo_config import cfg
 from nova_lite import conf as configuration
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.base.timing import ComputeTiming
 from nova_lite.compute import manager
 from nova_lite.image import local
 from nova_lite.objects import (
@@ -42,6 +43,8 @@ METHODS = {
     "evacuate": "stop_instance",
 }
 CREATE, LATER = 10, 20
+#: Pauses of whole seconds would slow the tests down.
+TIMING = ComputeTiming(snapshot_slot_poll=0.01, plugging_poll=0.01)
 DEADLINE = 60.0
 
 NETWORK = Network(id="net", name="private", cidr="10.0.0.0/24")
@@ -246,15 +249,30 @@ class Gate:
 class Host:
     """A run of a compute daemon on ``path``. `next_life` is the run after a kill."""
 
-    def __init__(self, path: Path, conductor: FakeConductor | None = None, name: str = HOST, **compute: Any) -> None:
+    def __init__(
+        self,
+        path: Path,
+        conductor: FakeConductor | None = None,
+        name: str = HOST,
+        timing: ComputeTiming = TIMING,
+        **compute: Any,
+    ) -> None:
         self.path = path
+        self.timing = timing
         self.name = name
         self.compute = compute
         self.conf = make_conf(path, **compute)
         self.conductor = conductor or FakeConductor()
         self.driver = HookedDriver(self.conf, name, self._fetch_image)
         self.images = local.LocalImages(self.conf, self.conductor)  # type: ignore[arg-type]
-        self.manager = manager.ComputeManager(self.conf, name, self.driver, self.conductor, self.images)  # type: ignore[arg-type]
+        self.manager = manager.ComputeManager(
+            self.conf,
+            name,
+            self.driver,
+            self.conductor,
+            self.images,
+            timing=timing,  # type: ignore[arg-type]
+        )
         # Pauses of whole seconds would slow the tests down.
         self.manager.host.retrier._interval = 0.02
         self.context = get_admin_context()
@@ -264,7 +282,7 @@ class Host:
         local.copy(image, str(self.path / "images" / image.id), target)
 
     def next_life(self) -> Host:
-        return Host(self.path, self.conductor, self.name, **self.compute)
+        return Host(self.path, self.conductor, self.name, self.timing, **self.compute)
 
     def control(self, **values: Any) -> None:
         fake.write_control(self.conf, self.name, **values)

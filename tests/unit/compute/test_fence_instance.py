@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.compute import manager
+from nova_lite.base.timing import ComputeTiming
 from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import UUID, Gate, Host, command, eventually
 
@@ -88,10 +89,8 @@ def test_revocation_does_not_wait_for_the_report_of_a_complete_build(host: Host)
     assert host.conductor.outcomes == [(1, "built")]
 
 
-def test_revocation_of_a_build_that_does_not_stop_has_to_be_repeated(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(manager, "FENCE_WAIT", 0.05)
+def test_revocation_of_a_build_that_does_not_stop_has_to_be_repeated(tmp_path: Path) -> None:
+    host = Host(tmp_path, timing=ComputeTiming(fence_wait=0.05))
     gate = host.driver.hooks["image"] = Gate()
     host.build()
     gate.wait()

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.compute.operations import interfaces
 from tests.unit.compute.fakes import HOST, UUID, VIFS, Host, make_instance
 
 REMOTE = [msgspec.structs.replace(vif, vif_type="bridge") for vif in VIFS]
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interfaces, "POLL_SECONDS", 0.01)
 
 
 def test_guest_continues_when_its_ports_are_active(host: Host) -> None:

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import ConductorTiming
 from nova_lite.compute.user_volumes import UserVolumes
 from nova_lite.conductor.engine import cinder as driving
 from nova_lite.conductor.engine.cinder import CinderDriver as Driver
@@ -56,7 +57,7 @@ class Cloud(World):
         conf(["--config-file", str(path / "cinder.conf")])
         conf.set_override("connection", f"sqlite:///{path}/db.sqlite", "database")
         self.client = CinderClient(conf)
-        self.driver = self.reconciler.cinder = Driver(self.engine, self.client)
+        self.driver = self.reconciler.cinder = Driver(self.engine, self.client, ConductorTiming(volume_lease_wait=0.0))
         self.users = UserVolumes(self.client, self.driver)  # type: ignore[arg-type]
         self.db.before_commit = self._announce
         self.uuid, self.host, self.generation = self.built()
@@ -155,8 +156,7 @@ def cinder() -> Iterator[fake.Cinder]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, cinder: fake.Cinder, monkeypatch: pytest.MonkeyPatch) -> Cloud:
-    monkeypatch.setattr(driving, "LEASE_WAIT_SECONDS", 0.0)
+def world(tmp_path: Path, cinder: fake.Cinder) -> Cloud:
     return Cloud(tmp_path, cinder)
 
 

@@ -14,7 +14,8 @@ from oslo_config import cfg
 from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.create import CreateEndpoints, endpoints
+from nova_lite.base.timing import ConductorTiming
+from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.create.incoming import IncomingCreate, incoming_create
 from nova_lite.db import flavor_access, flavors, hosts, images, networks, quotas
 from nova_lite.db.engine import Database, UnitOfWork
@@ -270,7 +271,8 @@ def test_creates_with_a_remote_network_service_are_not_batched(
 def test_large_batches_are_split_into_transactions(
     db: Database, create: CreateEndpoints, image: objects.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoints, "LIMITS", endpoints.LIMITS._replace(max_batch=2))
+    limits = ConductorTiming.create_batches._replace(max_batch=2)
+    create = CreateEndpoints(db, db.conf, create.network, timing=ConductorTiming(create_batches=limits))
     sizes = []
     original: Callable[..., Any] = create._create_instances
     monkeypatch.setattr(

@@ -19,7 +19,8 @@ import sqlalchemy as sa
 
 from nova_lite import objects, operations
 from nova_lite.base import exceptions
-from nova_lite.conductor.engine import dispatcher, scheduling
+from nova_lite.base.timing import ConductorTiming
+from nova_lite.conductor.engine import scheduling
 from nova_lite.conductor.engine.dispatcher import MAX_BATCH, MAX_IN_FLIGHT, ActionDispatcher
 from nova_lite.conductor.engine.placement_request import PlacementRequest
 from nova_lite.conductor.operations.create import CreateEndpoints
@@ -282,11 +283,12 @@ def test_create_right_before_shutdown_is_accepted(world: DispatchingWorld) -> No
 class Placements:
     """Batches that an `ActionDispatcher` places: number of requests, and seconds since ``began``. One can be held."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet_period: float, max_delay: float) -> None:
         self.batches: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
         self.hold = threading.Event()
         self.hold.set()
-        self.dispatcher = ActionDispatcher(self._place)
+        timing = ConductorTiming(dispatch_quiet_period=quiet_period, dispatch_max_delay=max_delay)
+        self.dispatcher = ActionDispatcher(self._place, timing)
         self.began = time.monotonic()
 
     def _place(self, requests: list[PlacementRequest]) -> None:
@@ -302,27 +304,39 @@ class Placements:
 
 
 @pytest.fixture
-def placed() -> Iterator[Placements]:
-    made = Placements()
-    made.dispatcher.start()
-    yield made
-    made.hold.set()
-    made.dispatcher.stop()
+def place() -> Iterator[Callable[[float, float], Placements]]:
+    """Start dispatchers with this quiet period and this greatest delay."""
+    started: list[Placements] = []
+
+    def start(quiet_period: float, max_delay: float) -> Placements:
+        made = Placements(quiet_period, max_delay)
+        made.dispatcher.start()
+        started.append(made)
+        return made
+
+    yield start
+    for made in started:
+        made.hold.set()
+        made.dispatcher.stop()
 
 
-def test_single_create_is_dispatched_at_once(placed: Placements, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "MAX_DELAY", 10 * DEADLINE)
+@pytest.fixture
+def placed(place: Callable[[float, float], Placements]) -> Placements:
+    """Start a dispatcher whose batches wait for more creates until they are full, except the first one."""
+    return place(DEADLINE, 10 * DEADLINE)
+
+
+def test_single_create_is_dispatched_at_once(place: Callable[[float, float], Placements]) -> None:
+    placed = place(0.0, 10 * DEADLINE)
     placed.add(1)
     assert placed.next()[0] == 1
-    monkeypatch.setattr(dispatcher, "QUIET_PERIOD", 0.0)  # as if time had passed
     until(lambda: not placed.dispatcher._in_flight)
     placed.add(1)
     assert placed.next()[0] == 1
 
 
-def test_creates_in_quick_succession_wait_for_more(placed: Placements, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "QUIET_PERIOD", DEADLINE)
-    monkeypatch.setattr(dispatcher, "MAX_DELAY", 0.5)
+def test_creates_in_quick_succession_wait_for_more(place: Callable[[float, float], Placements]) -> None:
+    placed = place(DEADLINE, 0.5)
     placed.add(1)
     assert placed.next()[0] == 1
     placed.began = time.monotonic()
@@ -334,9 +348,8 @@ def test_creates_in_quick_succession_wait_for_more(placed: Placements, monkeypat
     assert seconds >= 0.5
 
 
-def test_creates_that_arrive_during_a_batch_wait_for_more(placed: Placements, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "QUIET_PERIOD", 0.0)
-    monkeypatch.setattr(dispatcher, "MAX_DELAY", 0.5)
+def test_creates_that_arrive_during_a_batch_wait_for_more(place: Callable[[float, float], Placements]) -> None:
+    placed = place(0.0, 0.5)
     placed.hold.clear()
     placed.add(1)
     assert placed.next()[0] == 1
@@ -346,21 +359,15 @@ def test_creates_that_arrive_during_a_batch_wait_for_more(placed: Placements, mo
     assert (count, seconds >= 0.5) == (4, True), "the other thread dispatches them"
 
 
-def test_full_batch_is_dispatched_at_once(placed: Placements, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "QUIET_PERIOD", DEADLINE)
-    monkeypatch.setattr(dispatcher, "MAX_DELAY", 10 * DEADLINE)
+def test_full_batch_is_dispatched_at_once(placed: Placements) -> None:
     placed.add(1)
     assert placed.next()[0] == 1
     placed.add(MAX_BATCH)
     assert placed.next()[0] == MAX_BATCH
 
 
-def test_waiting_creates_are_dispatched_when_the_dispatcher_stops(
-    placed: Placements, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_creates_are_dispatched_when_the_dispatcher_stops(placed: Placements) -> None:
     """The waiting requests are dispatched at once."""
-    monkeypatch.setattr(dispatcher, "QUIET_PERIOD", DEADLINE)
-    monkeypatch.setattr(dispatcher, "MAX_DELAY", 10 * DEADLINE)
     placed.add(1)
     assert placed.next()[0] == 1
     placed.add(2)

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base.futures import wait_for
+from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.hosts import filter_queries
 from nova_lite.conductor.hosts.filter_queries import FilterQueries
 from nova_lite.conductor.rpcapi import ConductorRPC
@@ -30,6 +31,7 @@ ME = make.context()
 #: SQL statements of a query. They read the host's servers, their interfaces, their projects' groups, rules and members,
 #: the networks that span hosts, their ends and the addresses of those.
 STATEMENTS = 8
+LIMITS = ConductorTiming.filter_query_batches
 
 
 class Cloud(NamedTuple):
@@ -207,13 +209,10 @@ def send(queries: FilterQueries, question: FilterQuery) -> PortFilters | Excepti
         return error
 
 
-def send_batch(
-    db: Database, batch: list[FilterQuery], monkeypatch: pytest.MonkeyPatch
-) -> list[PortFilters | Exception]:
+def send_batch(db: Database, batch: list[FilterQuery]) -> list[PortFilters | Exception]:
     """Send queries at the same time, soon after a query that is answered at once. Returns their results."""
-    limits = filter_queries.LIMITS._replace(quiet_period=DEADLINE, max_delay=DEADLINE, max_batch=len(batch))
-    monkeypatch.setattr(filter_queries, "LIMITS", limits)
-    queries = FilterQueries(db)
+    limits = LIMITS._replace(quiet_period=DEADLINE, max_delay=DEADLINE, max_batch=len(batch))
+    queries = FilterQueries(db, ConductorTiming(filter_query_batches=limits))
     assert send(queries, FilterQuery("first", [])) == PortFilters(peers={})
     with ThreadPoolExecutor(len(batch)) as pool:
         return list(pool.map(lambda query: send(queries, query), batch))
@@ -232,28 +231,26 @@ def test_filter_batchof_a_batch_are_one_transaction(
         return whole(uow, questions)
 
     monkeypatch.setattr(security_groups, "filters_together", counted)
-    assert send_batch(db, batch, monkeypatch) == alone
+    assert send_batch(db, batch) == alone
     assert sizes == [1, len(batch)]
 
 
-def test_single_filter_query_is_answered_at_once(db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_filter_query_is_answered_at_once(db: Database, cloud: Cloud) -> None:
     batch = all_of(db, cloud)[0]
-    monkeypatch.setattr(filter_queries, "LIMITS", filter_queries.LIMITS._replace(max_delay=10 * DEADLINE))
+    timing = ConductorTiming(filter_query_batches=LIMITS._replace(max_delay=10 * DEADLINE))
     with counting() as counted:
-        rules = FilterQueries(db).port_filters_get(make.ADMIN, *batch[:2])
+        rules = FilterQueries(db, timing).port_filters_get(make.ADMIN, *batch[:2])
     assert timeless(rules) == timeless(db.read(security_groups.filters, *batch))
     assert len(counted.statements) == STATEMENTS, counted.statements
 
 
-def test_corrupt_row_fails_the_filter_query_of_its_host_alone(
-    db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_corrupt_row_fails_the_filter_query_of_its_host_alone(db: Database, cloud: Cloud) -> None:
     batch = all_of(db, cloud)
     alone = [timeless(db.read(security_groups.filters, *query)) for query in batch]
     db.write(
         lambda uow: uow.session.execute(sa.update(Instance).where(Instance.host == "h5").values(security_groups=7))
     )
-    results = send_batch(db, batch, monkeypatch)
+    results = send_batch(db, batch)
     assert isinstance(results[4], TypeError)
     assert [*results[:4], *results[5:]] == [*alone[:4], *alone[5:]]
 
@@ -272,7 +269,7 @@ def test_unavailable_database_fails_every_filter_query_of_a_batch(
         raise sa.exc.InterfaceError("SELECT", None, Exception("gone"))
 
     monkeypatch.setattr(security_groups, "filters_together", fails)
-    results = send_batch(db, batch, monkeypatch)
+    results = send_batch(db, batch)
     assert [type(result) for result in results] == [sa.exc.InterfaceError] * len(batch)
     assert len(reads) == 1
 

@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.futures import wait_for
-from nova_lite.conductor.hosts import heartbeats
+from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.db import compute_nodes, hosts, models, services
 from nova_lite.db.engine import Database, UnitOfWork
@@ -61,11 +61,9 @@ def report_all(fleet: Heartbeats, reports: list[HostReport]) -> list[Exception |
         return list(pool.map(send, reports))
 
 
-def test_heartbeats_of_many_hosts_are_one_read_and_one_update(
-    db: Database, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heartbeats, "LIMITS", heartbeats.LIMITS._replace(max_batch=len(HOSTS), max_delay=60.0))
-    full = Heartbeats(db, db.conf)
+def test_heartbeats_of_many_hosts_are_one_read_and_one_update(db: Database, fleet: Heartbeats) -> None:
+    limits = ConductorTiming.heartbeat_batches._replace(max_batch=len(HOSTS), max_delay=60.0)
+    full = Heartbeats(db, db.conf, ConductorTiming(heartbeat_batches=limits))
     for host in HOSTS:
         full.report_state(make.ADMIN, beat(host))
     db.write(age, 30)
@@ -277,10 +275,10 @@ def test_unavailable_database_fails_every_heartbeat_of_a_batch(
 
 @pytest.mark.parametrize("seconds, zone", [(0.0, "south"), (600.0, "nova")])
 def test_heartbeat_is_written_in_full_after_the_interval(
-    db: Database, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch, seconds: float, zone: str
+    db: Database, fleet: Heartbeats, seconds: float, zone: str
 ) -> None:
-    monkeypatch.setattr(heartbeats, "FULL_REPORT_INTERVAL", seconds)
-    fleet = Heartbeats(db, db.conf)  # as of a conductor that has just started
+    # The conductor has just started.
+    fleet = Heartbeats(db, db.conf, ConductorTiming(full_report_interval=seconds))
     fleet.report_state(make.ADMIN, beat())
     db.conf.set_override("default_availability_zone", "south", "compute")
     fleet.report_state(make.ADMIN, beat())
@@ -292,7 +290,8 @@ def test_full_reports_of_hosts_are_spread_over_time(db: Database, fleet: Heartbe
         fleet.report_state(make.ADMIN, beat(host))
     delays = sorted(report.next_full - time.monotonic() for report in fleet._last_reports.values())
     assert len(delays) == len(HOSTS)
-    assert delays[0] > heartbeats.FULL_REPORT_INTERVAL / 2 - 60 and delays[-1] < heartbeats.FULL_REPORT_INTERVAL
+    longest = ConductorTiming.full_report_interval
+    assert delays[0] > longest / 2 - 60 and delays[-1] < longest
     assert delays[-1] - delays[0] > 1
 
 

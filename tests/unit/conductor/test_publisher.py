@@ -9,7 +9,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.conductor.hosts import publisher
+from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.db import claims, hosts, instances, services
 from nova_lite.db.engine import Database, UnitOfWork
@@ -69,12 +69,9 @@ def test_publisher_changes_during_a_publication_share_the_next_one(db: Database,
     assert scheduler.published == [["h1"], ["h1", "h2", "h3"]]
 
 
-def test_publisher_change_at_once_is_published_on_return(
-    db: Database, nodes: dict[str, HostState], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(publisher, "MIN_INTERVAL", 2 * DEADLINE)
-    scheduler = Scheduler()
-    host_publisher = HostPublisher(db, scheduler)  # type: ignore[arg-type]
+def test_publisher_change_at_once_is_published_on_return(db: Database, nodes: dict[str, HostState]) -> None:
+    scheduler, timing = Scheduler(), ConductorTiming(publish_interval=2 * DEADLINE)
+    host_publisher = HostPublisher(db, scheduler, timing)  # type: ignore[arg-type]
     host_publisher.start()
     host_publisher.add({nodes["h1"].id}, {})
     scheduler.wait_for(1)
@@ -94,12 +91,9 @@ def test_disabled_host_is_published_at_once(db: Database, nodes: dict[str, HostS
     assert flags == [True]
 
 
-def test_publisher_goes_on_after_a_failure(
-    db: Database, nodes: dict[str, HostState], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(publisher, "MIN_INTERVAL", 0.0)
+def test_publisher_goes_on_after_a_failure(db: Database, nodes: dict[str, HostState]) -> None:
     scheduler = Scheduler()
-    host_publisher = HostPublisher(db, scheduler)  # type: ignore[arg-type]
+    host_publisher = HostPublisher(db, scheduler, ConductorTiming(publish_interval=0.0))  # type: ignore[arg-type]
     host_publisher.start()
     for number, failure in enumerate((exceptions.MessagingUnavailable(what="it"), ValueError("no"), None)):
         scheduler.failure = failure
@@ -133,12 +127,9 @@ def test_publisher_publish_freed_publishes_freed_capacity_once(db: Database, nod
     assert scheduler.published == [["h1"]]
 
 
-def test_publisher_freed_capacity_is_published_after_its_delay(
-    db: Database, nodes: dict[str, HostState], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(publisher, "MAX_FREED_DELAY", 0.01)
+def test_publisher_freed_capacity_is_published_after_its_delay(db: Database, nodes: dict[str, HostState]) -> None:
     scheduler = Scheduler()
-    host_publisher = HostPublisher(db, scheduler)  # type: ignore[arg-type]
+    host_publisher = HostPublisher(db, scheduler, ConductorTiming(publish_freed_delay=0.01))  # type: ignore[arg-type]
     host_publisher.start()
     host_publisher.add_freed({nodes["h1"].id})
     scheduler.wait_for(1)

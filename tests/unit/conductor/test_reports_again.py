@@ -18,8 +18,9 @@ import sqlalchemy as sa
 
 from nova_lite import rpc
 from nova_lite.base import exceptions
+from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.endpoints.interfaces import NetworkServiceEndpoints
-from nova_lite.conductor.hosts import heartbeats
+from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import hosts, models, services
 from nova_lite.objects import BuildOutcome, BuildResult, HostReport, digest_of_domains
@@ -34,6 +35,8 @@ METHODS = {
 }
 #: Methods among them that only read.
 READS = {"is_command_current", "is_command_open", "domains_expected", "interfaces_active"}
+#: Heartbeats that may wait do so only for a moment.
+TIMING = ConductorTiming(heartbeat_batches=ConductorTiming.heartbeat_batches._replace(max_delay=0.001))
 
 
 class Recorder:
@@ -42,7 +45,7 @@ class Recorder:
     def __init__(self, world: World) -> None:
         self.world = world
         self.heard: list[tuple[str, bytes]] = []
-        self.heartbeats = heartbeats.Heartbeats(world.db, world.conf)
+        self.heartbeats = Heartbeats(world.db, world.conf, TIMING)
         parts = world.reports
         self.functions: dict[str, Callable[..., Any]] = {
             "report_state": lambda report: self.heartbeats.report_state(world.context(), report),
@@ -189,8 +192,7 @@ def story(recorder: Recorder) -> Iterator[str]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(heartbeats, "LIMITS", heartbeats.LIMITS._replace(max_delay=0.001))
+def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 

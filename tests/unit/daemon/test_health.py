@@ -5,43 +5,58 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import requests
 
 from nova_lite.base import exceptions
-from nova_lite.daemon import health
+from nova_lite.base.timing import HealthTiming
 from nova_lite.daemon.health import Health
 
 
 @pytest.fixture
-def served() -> Iterator[Health]:
-    server = Health()
-    server.serve("127.0.0.1", 0)
-    yield server
-    server.close()
+def serve() -> Iterator[Callable[..., Health]]:
+    """Serve health endpoints with these times."""
+    servers: list[Health] = []
+
+    def serve(**times: float) -> Health:
+        server = Health(HealthTiming(**times))
+        server.serve("127.0.0.1", 0)
+        servers.append(server)
+        return server
+
+    yield serve
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def served(serve: Callable[..., Health]) -> Health:
+    return serve()
 
 
 def get(served: Health, path: str) -> requests.Response:
     return requests.get(f"http://127.0.0.1:{served.port}{path}", timeout=20)
 
 
-def test_healthz_fails_when_the_main_loop_has_stopped(served: Health, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert get(served, "/healthz").status_code == 200
-    monkeypatch.setattr(health, "MAX_LOOP_PAUSE", 0.1)
+def test_healthz_of_a_daemon_whose_main_loop_turns_is_ok(served: Health) -> None:
+    served.mark_alive()
+    reply = get(served, "/healthz")
+    assert (reply.status_code, reply.json()) == (200, {"alive": "ok"})
+
+
+def test_healthz_fails_when_the_main_loop_has_stopped(serve: Callable[..., Health]) -> None:
+    served = serve(max_loop_pause=0.1)
     time.sleep(0.2)
     reply = get(served, "/healthz")
     assert reply.status_code == 503
     assert reply.json()["alive"].startswith("the daemon has stood still for")
-    served.mark_alive()
-    monkeypatch.setattr(health, "MAX_LOOP_PAUSE", 30.0)
-    assert get(served, "/healthz").json() == {"alive": "ok"}
 
 
-def test_readyz_names_the_part_that_is_not_available(served: Health, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readyz_names_the_part_that_is_not_available(serve: Callable[..., Health]) -> None:
+    served = serve(result_lifetime=0.0)
     assert get(served, "/readyz").json() == {"started": "it has not started yet"}
-    monkeypatch.setattr(health, "CACHE_SECONDS", 0.0)
     is_away = [True]
 
     def database() -> None:
@@ -61,8 +76,8 @@ def test_readyz_names_the_part_that_is_not_available(served: Health, monkeypatch
     assert get(served, "/readyz").status_code == 200
 
 
-def test_readyz_check_that_hangs_runs_once_and_delays_no_other(served: Health, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "CHECK_TIMEOUT", 0.3)
+def test_readyz_check_that_hangs_runs_once_and_delays_no_other(serve: Callable[..., Health]) -> None:
+    served = serve(check_timeout=0.3)
     released, runs = threading.Event(), []
 
     def hangs() -> None:

@@ -7,6 +7,7 @@ import datetime
 import logging
 import pathlib
 import sqlite3
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import DatabaseTiming
 from nova_lite.db import engine, instances, models, quotas
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import InstanceFilters
@@ -45,25 +47,39 @@ def test_json_is_read_as_it_was_written(db: Database) -> None:
     assert found.flavor == make.FLAVOR
 
 
-def test_idle_connection_is_pinged_before_use(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def pinging(db: Database) -> Iterator[Callable[[float], Database]]:
+    """Open the database with connections that are pinged after this idle time."""
+    opened: list[Database] = []
+
+    def open_(idle: float) -> Database:
+        opened.append(Database(db.conf, timing=DatabaseTiming(idle_before_ping=idle)))
+        return opened[-1]
+
+    yield open_
+    for made in opened:
+        made.close()
+
+
+@pytest.mark.parametrize(("idle", "pings"), [(600.0, 0), (0.0, 2)])
+def test_idle_connection_is_pinged_before_use(
+    pinging: Callable[[float], Database], monkeypatch: pytest.MonkeyPatch, idle: float, pings: int
+) -> None:
+    db = pinging(idle)
     asked: list[Any] = []
     ping = db.engine.dialect.do_ping
     monkeypatch.setattr(db.engine.dialect, "do_ping", lambda used: (asked.append(used), ping(used))[1])
-    monkeypatch.setattr(engine, "IDLE", 600.0)
     for _ in range(3):
         db.read(lambda uow: uow.now)
-    assert asked == []
-    monkeypatch.setattr(engine, "IDLE", 0.0)
-    db.read(lambda uow: uow.now)
-    assert len(asked) == (0 if db.is_sqlite else 1)
+    assert len(asked) == (0 if db.is_sqlite else pings)
 
 
 @pytest.mark.parametrize("idle", [0.0, 600.0])
-def test_a_connection_that_broke_harms_nobody(db: Database, monkeypatch: pytest.MonkeyPatch, idle: float) -> None:
+def test_a_connection_that_broke_harms_nobody(db: Database, pinging: Callable[[float], Database], idle: float) -> None:
     """The break is found by a ping, or by a statement, whose transaction is then retried."""
     if db.is_sqlite:
         pytest.skip("a file has no connection that could break")
-    monkeypatch.setattr(engine, "IDLE", idle)
+    db = pinging(idle)
     own, end = "SELECT CONNECTION_ID()", "KILL {}"
     if db.engine.dialect.name == "postgresql":
         own, end = "SELECT pg_backend_pid()", "SELECT pg_terminate_backend({})"

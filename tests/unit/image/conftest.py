@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from nova_lite.api.http import deploy, server, wsgi
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import ClientTiming
 from nova_lite.compute.api import API
 from nova_lite.daemon import sockets
 from nova_lite.image.driver import load_backend
@@ -102,6 +103,4 @@ def conf(tmp_path: Path, glance: Glance) -> cfg.ConfigOpts:
 
 @pytest.fixture
 def backend(conf: cfg.ConfigOpts) -> GlanceImages:
-    made = load_backend(conf, FakeConductor())  # type: ignore[arg-type]
-    assert isinstance(made, GlanceImages)
-    return made
+    return GlanceImages(conf, FakeConductor(), ClientTiming(glance_retry_pause=0.01))  # type: ignore[arg-type]

@@ -51,11 +51,6 @@ DESCRIBED = {
 }
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(glance_module, "RETRY_SECONDS", 0.01)
-
-
 # --- metadata
 
 

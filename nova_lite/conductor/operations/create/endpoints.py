@@ -8,8 +8,9 @@ import operator
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits, send_isolated
+from nova_lite.base.batching import Batcher, send_isolated
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.dispatcher import ActionDispatcher
 from nova_lite.conductor.operations.create.incoming import IncomingCreate, find_earlier, incoming_create, was_accepted
 from nova_lite.conductor.operations.create.load import Loader
@@ -19,23 +20,26 @@ from nova_lite.db.engine import Database, UnitOfWork, is_isolated
 from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod, ResolvedNetworks
 from nova_lite.objects import BatchedCreate, CreateRequest, CreateResult
 
-#: Creates of one transaction, and how long they wait for each other.
-LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
-
 
 class CreateEndpoints:
     """The RPC methods `create_instances` and `create_instances_batch`."""
 
     def __init__(
-        self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, dispatcher: ActionDispatcher | None = None
+        self,
+        db: Database,
+        conf: cfg.ConfigOpts,
+        network: NetworkBackend,
+        dispatcher: ActionDispatcher | None = None,
+        timing: ConductorTiming = TIMING.conductor,
     ) -> None:
         """Set up without I/O. ``dispatcher`` schedules accepted creates; without one, `build_instances` starts that."""
         self.db = db
         self.conf = conf
         self.network = network
         self.dispatcher = dispatcher
+        self._max_batch = timing.create_batches.max_batch
         self._batcher: Batcher[list[IncomingCreate], list[CreateResult | Exception]] = Batcher(
-            self._accept_messages, LIMITS
+            self._accept_messages, timing.create_batches
         )
 
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
@@ -77,11 +81,11 @@ class CreateEndpoints:
         return resolution
 
     def _accept_messages(self, messages: list[list[IncomingCreate]]) -> list[list[CreateResult | Exception]]:
-        """Accept the creates of several messages, in transactions of at most `LIMITS.max_batch` creates."""
+        """Accept the creates of several messages, in transactions of at most ``max_batch`` creates."""
         creates = list(itertools.chain.from_iterable(messages))
         results: list[CreateResult | Exception] = []
-        for start in range(0, len(creates), LIMITS.max_batch):
-            results += self._accept(creates[start : start + LIMITS.max_batch])
+        for start in range(0, len(creates), self._max_batch):
+            results += self._accept(creates[start : start + self._max_batch])
         rest = iter(results)
         return [list(itertools.islice(rest, len(message))) for message in messages]
 

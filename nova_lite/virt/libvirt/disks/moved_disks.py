@@ -10,6 +10,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files
+from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.image import qcow2
 from nova_lite.objects import Image, LiveSource
 from nova_lite.objects import block_device as devices
@@ -30,8 +31,16 @@ _MIB = 1024**2
 
 
 class MovedDisks:
-    def __init__(self, conf: cfg.ConfigOpts, maker: DiskMaker, cache: ImageCache, qemu_img: images.QemuImg) -> None:
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        maker: DiskMaker,
+        cache: ImageCache,
+        qemu_img: images.QemuImg,
+        timing: LibvirtTiming = TIMING.libvirt,
+    ) -> None:
         self._conf = conf
+        self._timing = timing
         self._maker = maker
         self._cache = cache
         self._qemu_img = qemu_img
@@ -92,7 +101,7 @@ class MovedDisks:
                 with open(paths[name], "wb", opener=files.private_opener) as file:
                     file.truncate(size)
         if source.files is not None:
-            fetcher = transfer.Fetcher(self._conf, source.files, spec.instance.uuid, directory)
+            fetcher = transfer.Fetcher(self._conf, source.files, spec.instance.uuid, directory, self._timing)
             fetcher.fetch()
             names = [file.name for file in source.files.files if file.name != transfer.MARKER]
             if disks.ROOT in names:

@@ -25,6 +25,7 @@ import time
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files
+from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.objects import DiskFile, DiskSource
 from nova_lite.virt.libvirt import records
 from nova_lite.virt.libvirt.disks import disks
@@ -43,7 +44,6 @@ _CHUNK = 1024**2
 
 #: Attempts on a broken connection. Each one resumes the previous one.
 ATTEMPTS = 3
-PAUSE_SECONDS = 2.0
 #: Exit codes of rsync: error of a socket, of the protocol's stream, a timeout, or an error of ssh.
 _BROKEN = (10, 12, 30, 35, 255)
 
@@ -77,8 +77,16 @@ def checksum(path: str) -> str:
 class Fetcher:
     """Fetches what ``source`` offers for one instance into ``directory``. Runs at the destination."""
 
-    def __init__(self, conf: cfg.ConfigOpts, source: DiskSource, instance_uuid: str, directory: str) -> None:
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        source: DiskSource,
+        instance_uuid: str,
+        directory: str,
+        timing: LibvirtTiming = TIMING.libvirt,
+    ) -> None:
         self._conf = conf.libvirt
+        self._pause = timing.transfer_pause
         self._source = source
         self._directory = directory
         name = os.path.basename(source.location)
@@ -148,7 +156,7 @@ class Fetcher:
             LOG.warning("Fetching %s from %s failed: %s", remote, self._source.host, message)
             if status not in _BROKEN or attempt == ATTEMPTS:
                 raise exceptions.VirtDriverError(reason=f"{remote} of {self._source.host}: {message}")
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(self._pause)
 
     def _ssh(self) -> list[str]:
         """Return the ssh command: without any prompt, and only to known hosts."""

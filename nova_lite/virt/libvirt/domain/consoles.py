@@ -17,14 +17,12 @@ import libvirt
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.objects import LiveDestination
 from nova_lite.virt.driver import ConsoleAddress
 from nova_lite.virt.libvirt.connection import Connection
 
 LOG = logging.getLogger(__name__)
-
-#: Seconds for which a chosen port is reserved, until its guest listens there.
-RESERVED_SECONDS = 300.0
 
 _XML = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
 
@@ -43,7 +41,8 @@ NONE = Listeners()
 
 
 class Consoles:
-    def __init__(self, conf: cfg.ConfigOpts, connection: Connection) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, connection: Connection, timing: LibvirtTiming = TIMING.libvirt) -> None:
+        self._reservation = timing.console_port_reservation
         self._vnc = conf.vnc
         self._serial = conf.serial_console
         self._connection = connection
@@ -101,7 +100,7 @@ class Consoles:
         with self._lock:
             if not _is_free(address):
                 return False
-            self._reserved[address.port] = time.monotonic() + RESERVED_SECONDS
+            self._reserved[address.port] = time.monotonic() + self._reservation
             return True
 
     def _choose(self) -> ConsoleAddress:
@@ -113,7 +112,7 @@ class Consoles:
             for port in range(first, last + 1):
                 address = ConsoleAddress(self._serial.proxyclient_address, port)
                 if port not in self._reserved and _is_free(address):
-                    self._reserved[port] = now + RESERVED_SECONDS
+                    self._reserved[port] = now + self._reservation
                     return address
         raise exceptions.VirtDriverError(reason=f"all ports of [serial_console] port_range {first}:{last} are taken")
 

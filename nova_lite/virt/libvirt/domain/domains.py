@@ -14,6 +14,7 @@ from typing import Any
 import libvirt
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import DomainInfo
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
@@ -24,7 +25,6 @@ LOG = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
 #: Seconds between two shutdown requests. A guest ignores requests early in its boot.
 ASK_AGAIN_SECONDS = 5
-SHUTDOWN_POLL_SECONDS = 0.2
 
 _POWER_STATES = {
     libvirt.VIR_DOMAIN_NOSTATE: PowerState.NOSTATE,
@@ -53,9 +53,10 @@ _ALREADY = (libvirt.VIR_ERR_OPERATION_INVALID,)
 
 
 class Domains:
-    def __init__(self, connection: Connection, host: str) -> None:
+    def __init__(self, connection: Connection, host: str, timing: LibvirtTiming = TIMING.libvirt) -> None:
         self._connection = connection
         self._host = host
+        self._shutdown_poll = timing.shutdown_poll
 
     # --- find
 
@@ -156,7 +157,7 @@ class Domains:
             if now >= ask_at:
                 self._press_power_button(domain)
                 ask_at = now + ASK_AGAIN_SECONDS
-            changed.wait(min(SHUTDOWN_POLL_SECONDS, deadline - now))
+            changed.wait(min(self._shutdown_poll, deadline - now))
             changed.clear()
         return True
 

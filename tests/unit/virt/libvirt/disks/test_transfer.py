@@ -13,6 +13,7 @@ from oslo_config import cfg
 
 from nova_lite import conf as configuration
 from nova_lite.base import exceptions
+from nova_lite.base.timing import LibvirtTiming
 from nova_lite.objects import DiskFile, DiskSource, LiveDestination
 from nova_lite.virt.libvirt.disks import transfer
 from nova_lite.virt.libvirt.domain import guest_xml, live_migration
@@ -93,9 +94,8 @@ def test_fetch_is_resumed_after_a_broken_connection(
         return next(answers)
 
     monkeypatch.setattr(transfer, "_run", run)
-    monkeypatch.setattr(transfer, "PAUSE_SECONDS", 0.0)
-    root = [file for file in source.files if file.name == "disk"]
-    fetch(conf, msgspec.structs.replace(source, files=root), target)
+    root = msgspec.structs.replace(source, files=[file for file in source.files if file.name == "disk"])
+    transfer.Fetcher(conf, root, UUID, str(target), LibvirtTiming(transfer_pause=0.0)).fetch()
     assert next(answers, None) is None
 
 

@@ -11,6 +11,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.base.timing import LibvirtTiming
 from nova_lite.objects import LiveDestination
 from nova_lite.virt.driver import ConsoleAddress
 from nova_lite.virt.libvirt.disks.disks import DiskSet
@@ -162,9 +163,9 @@ def test_serial_ports_are_unique_and_free(host: Consoles, ports: list[int]) -> N
 
 
 def test_unused_reserved_port_is_assigned_again(
-    host: Consoles, ports: list[int], monkeypatch: pytest.MonkeyPatch
+    conf: cfg.ConfigOpts, connection: Connection, host: Consoles, ports: list[int]
 ) -> None:
-    monkeypatch.setattr(consoles, "RESERVED_SECONDS", 0.0)
+    host = Consoles(conf, connection, LibvirtTiming(console_port_reservation=0.0))  # type: ignore[arg-type]
     assert [host.listeners().serial.port for _ in range(5)] == [ports[0]] * 5  # type: ignore[union-attr]
 
 

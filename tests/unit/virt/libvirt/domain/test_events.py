@@ -6,6 +6,7 @@ import types
 import libvirt
 import pytest
 
+from nova_lite.base.timing import LibvirtTiming
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.domain import domains
 from nova_lite.virt.libvirt.domain.domains import Domains
@@ -53,9 +54,8 @@ def test_event_wakes_a_waiting_thread_at_once() -> None:
 
 def test_shutdown_is_noticed_before_the_next_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     """No thread sleeps, and an event that has happened needs no wait."""
-    monkeypatch.setattr(domains, "SHUTDOWN_POLL_SECONDS", 60.0)
     monkeypatch.setattr(domains.time, "sleep", lambda seconds: pytest.fail("it slept"))
-    made = Domains(None, "h")  # type: ignore[arg-type]
+    made = Domains(None, "h", LibvirtTiming(shutdown_poll=60.0))  # type: ignore[arg-type]
     states = [PowerState.RUNNING, PowerState.SHUTDOWN]
     monkeypatch.setattr(made, "state", lambda uuid: states.pop(0))
     monkeypatch.setattr(made, "_press_power_button", lambda domain: changed.set())

@@ -1,0 +1,134 @@
+"""Times that no option sets: intervals, deadlines, and batch windows of all daemons.
+
+Each room has a section. An object takes the section of its room as an argument, whose default are these values. So a
+test makes the object with a section of its own, and no test patches a constant. A time that an operator may change is
+an option (`nova_lite.conf`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from nova_lite.base.batching import OVERLAP_AFTER_WRITE, BatchLimits
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ApiTiming:
+    """Times of the API daemon, in seconds."""
+
+    create_batches: BatchLimits = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE, regroup_delay=0.04)
+    #: A client that reads one server after the other sends its next request within `regroup_delay`.
+    read_batches: BatchLimits = BatchLimits(regroup_delay=0.006)
+    list_batches: BatchLimits = BatchLimits(regroup_delay=0.006, max_in_flight=1)
+    #: Time for which a change of an interface waits for an earlier one, and the interval between attempts.
+    interface_wait: float = 30.0
+    interface_poll: float = 0.3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConductorTiming:
+    """Times of the conductor, in seconds."""
+
+    #: Creates of one transaction, and how long they wait for each other.
+    create_batches: BatchLimits = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
+    #: Time after a create during which the next one counts as following in quick succession.
+    dispatch_quiet_period: float = 0.05
+    #: Time that a batch of accepted creates waits at most for more.
+    dispatch_max_delay: float = 0.25
+    #: A heartbeat that may wait does so for half a second, since hosts send them at random times.
+    heartbeat_batches: BatchLimits = BatchLimits(max_delay=0.5, max_batch=64, max_in_flight=None)
+    #: Time after which a heartbeat is written in full at the latest. This updates what rows derive from anything but
+    #: reports, for example from a configuration default. The time is random for each host, since all hosts are written
+    #: in full when a conductor starts.
+    full_report_interval: float = 3600.0
+    filter_query_batches: BatchLimits = BatchLimits(max_delay=0.1, max_batch=32, max_in_flight=None, quiet_period=0.05)
+    #: Smallest time between two publications of changed hosts.
+    publish_interval: float = 0.1
+    #: Time after which freed capacity is published at the latest.
+    publish_freed_delay: float = 10.0
+    #: Time that a host's request waits while a volume's row is leased, and the interval between two attempts.
+    volume_lease_wait: float = 3.0
+    volume_lease_poll: float = 0.1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ComputeTiming:
+    """Times of a compute host, in seconds."""
+
+    #: Time that `fence_instance` waits for running work on the instance to end. Shorter than the caller's RPC timeout.
+    fence_wait: float = 20.0
+    #: Interval between two checks of a snapshot that waits for a slot.
+    snapshot_slot_poll: float = 0.5
+    #: Interval between two queries whether all ports of a new guest are active.
+    plugging_poll: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LibvirtTiming:
+    """Times of the libvirt driver, in seconds."""
+
+    #: A libvirtd that is silent for the product of both counts as gone. Then all pending calls end with an error.
+    keepalive_interval: int = 5
+    keepalive_count: int = 6
+    #: Pause between two attempts to fetch a file from another host.
+    transfer_pause: float = 2.0
+    #: Time for which a chosen port of a serial console is reserved, until its guest listens there.
+    console_port_reservation: float = 300.0
+    #: Interval between two looks at a guest that shuts down.
+    shutdown_poll: float = 0.2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClientTiming:
+    """Times of the clients of other services, in seconds."""
+
+    #: Part of the time limit of a call of Neutron that remains for its caller, to store the result.
+    neutron_margin: float = 2.0
+    #: Pause before the first repetition of a failed download from Glance. It doubles with each repetition.
+    glance_retry_pause: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatabaseTiming:
+    """Times of database connections, in seconds."""
+
+    #: A connection that was idle for this time is pinged before use.
+    idle_before_ping: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HealthTiming:
+    """Times of a daemon's health endpoint, in seconds."""
+
+    check_timeout: float = 3.0
+    #: Time for which the result of a check is cached, however often it is requested.
+    result_lifetime: float = 1.0
+    #: Time without a turn of the daemon's main loop after which it counts as dead. The loop turns every second.
+    max_loop_pause: float = 30.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ManageTiming:
+    """Times of ``nova-lite-manage``, in seconds."""
+
+    #: Interval between two reads of a moving server, and between two lines about its progress.
+    move_poll: float = 1.0
+    move_progress: float = 10.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Timing:
+    """The times of all rooms."""
+
+    api: ApiTiming = ApiTiming()
+    conductor: ConductorTiming = ConductorTiming()
+    compute: ComputeTiming = ComputeTiming()
+    libvirt: LibvirtTiming = LibvirtTiming()
+    clients: ClientTiming = ClientTiming()
+    database: DatabaseTiming = DatabaseTiming()
+    health: HealthTiming = HealthTiming()
+    manage: ManageTiming = ManageTiming()
+
+
+#: The times of the daemons. Tests replace single values with `dataclasses.replace`, or make a section of their own.
+TIMING = Timing()

@@ -91,6 +91,12 @@ TRANSACTION_RETRIES = _counter(
 )
 POOL_WAITS = _histogram("conductor", "nova_lite_db_pool_wait_seconds", "Waits for a connection to the database.")
 HYPERVISOR = _histogram("compute", "nova_lite_hypervisor_call_seconds", "Calls to libvirt.", "call")
+FILTERS_SKIPPED = _counter(
+    "compute",
+    "nova_lite_filters_skipped",
+    "Filter rules, addresses and interfaces that are invalid. Such a rule allows nothing; such an interface is closed.",
+    "kind",
+)
 IMAGES = _histogram("compute", "nova_lite_image_fetch_seconds", "Images that were fetched for guests.")
 
 

@@ -6,6 +6,16 @@ from collections.abc import Sequence
 
 from oslo_config import cfg, types
 
+from nova_lite.base import ip
+
+
+class Ipv4Range(types.String):
+    """Type of an option: an IPv4 network without host bits."""
+
+    def __call__(self, value: object) -> str:
+        return str(ip.parse_network4(super().__call__(value)))
+
+
 OPTS = [
     cfg.StrOpt(
         "backend",
@@ -30,7 +40,7 @@ OPTS = [
     ),
     cfg.ListOpt(
         "project_ranges",
-        item_type=types.String(regex=r"\d+\.\d+\.\d+\.\d+/\d+"),
+        item_type=Ipv4Range(),
         default=[],
         help=(
             "Conductor: IPv4 ranges for subnets of projects' own networks, like 10.64.0.0/10. Hosts route to "

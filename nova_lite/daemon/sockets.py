@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import socket
 import ssl
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 
 BACKLOG = 1024
 
@@ -45,7 +44,7 @@ def listen(address: str, port: int, shared: bool = False, early: bool = False) -
 
 def _is_ipv6(address: str) -> bool:
     try:
-        return ipaddress.ip_address(address).version == 6
+        return ip.parse(address).version == 6
     except ValueError:
         return False
 

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db import instances, networks, quotas, rows
 from nova_lite.db.engine import UnitOfWork
@@ -34,13 +34,13 @@ def create_pool(uow: UnitOfWork, name: str, cidr: str) -> FloatingIpPool:
     pool or network.
     """
     try:
-        wanted = ipaddress.IPv4Network(cidr)
+        wanted = ip.parse_network4(cidr)
     except ValueError as error:
         raise exceptions.InvalidInput(reason=f"{cidr!r} is not an IPv4 network: {error}") from error
     others = [(pool.name, pool.cidr) for pool in pools(uow)]
     others += [(network.name, network.cidr) for network in networks.Store(uow).networks() if network.cidr]
     for other, theirs in others:
-        if wanted.overlaps(ipaddress.IPv4Network(theirs)):
+        if wanted.overlaps(ip.parse_network4(theirs)):
             raise exceptions.InvalidInput(reason=f"{cidr} overlaps with {other} ({theirs})")
     row = PoolRow(id=str(uuid.uuid4()), name=name, cidr=str(wanted), created_at=uow.now)
     rows.insert(uow, row, exceptions.InvalidInput(reason=f"there is a pool {name} already"))
@@ -63,7 +63,7 @@ def delete_pool(uow: UnitOfWork, name: str) -> None:
 def list_(uow: UnitOfWork, context: RequestContext, all_projects: bool = False) -> list[FloatingIp]:
     """Return the project's addresses in order; with ``all_projects`` and for an admin, all addresses."""
     found = _all(uow, sa.true() if all_projects and context.is_admin else Row.project_id == (context.project_id or ""))
-    return sorted(found, key=lambda item: int(ipaddress.ip_address(item.address)))
+    return sorted(found, key=lambda item: int(ip.parse(item.address)))
 
 
 def get(uow: UnitOfWork, context: RequestContext, reference: str) -> FloatingIp:
@@ -98,7 +98,7 @@ def allocate(
     if not found:
         raise exceptions.FloatingIpPoolNotFound(pool=(pool or pool_id)[:64])
     quotas.take(uow, conf, project_id, {"floating_ips": 1}, context.user_id)
-    of_pool = ipaddress.IPv4Network(found[0].cidr)
+    of_pool = ip.parse_network4(found[0].cidr)
     floating_id = str(uuid.uuid4())
     values = {
         "id": floating_id,
@@ -109,7 +109,7 @@ def allocate(
         "created_at": uow.now,
     }
     if request is not None and request.address:
-        if ipaddress.ip_address(request.address) not in of_pool:
+        if ip.parse(request.address) not in of_pool:
             raise exceptions.InvalidInput(reason=f"{request.address} is not an address of {found[0].name}")
         if not insert_unless_taken(uow, Row, {**values, "address": request.address}):
             raise exceptions.Conflict(f"Floating IP {request.address} is in use.")

@@ -6,7 +6,6 @@ within the ranges that the operator configured for them.
 
 from __future__ import annotations
 
-import ipaddress
 import random
 from typing import Any
 
@@ -14,7 +13,7 @@ import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db import networks, quotas, rows
 from nova_lite.db.engine import UnitOfWork
@@ -146,8 +145,8 @@ def create_subnet(
 
 
 def _check_range(conf: cfg.ConfigOpts, cidr: str) -> None:
-    wanted = ipaddress.IPv4Network(cidr)
-    ranges = [ipaddress.IPv4Network(project_range) for project_range in conf.network.project_ranges]
+    wanted = ip.parse_network4(cidr)
+    ranges = [ip.parse_network4(project_range) for project_range in conf.network.project_ranges]
     if not ranges:
         raise exceptions.InvalidInput(reason="this cloud has no addresses for networks of projects' own")
     if not any(wanted.subnet_of(item) for item in ranges):
@@ -158,7 +157,7 @@ def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr:
     """Raise an error if the range overlaps another network's. All networks are locked. Only admins learn whose network
     it is.
     """
-    wanted = ipaddress.IPv4Network(cidr)
+    wanted = ip.parse_network4(cidr)
     others = [
         (network.name, network.cidr)
         for network in networks.Store(uow).networks()
@@ -166,7 +165,7 @@ def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr:
     ]
     others += uow.session.execute(sa.select(FloatingIpPool.name, FloatingIpPool.cidr))
     for name, theirs in others:
-        if wanted.overlaps(ipaddress.ip_network(theirs, strict=False)):
+        if wanted.overlaps(ip.parse_network(theirs, strict=False)):
             whose = f"of {name} ({theirs})" if context.is_admin else "that are in use in this cloud"
             raise exceptions.InvalidInput(reason=f"{cidr} overlaps with addresses {whose}")
 

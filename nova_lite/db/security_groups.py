@@ -7,7 +7,6 @@ defines it, until somebody changes it.
 from __future__ import annotations
 
 import datetime
-import ipaddress
 import json
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db import instances, quotas, rows, services, spanning
 from nova_lite.db.engine import UnitOfWork, utcnow
@@ -201,7 +200,7 @@ def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
         if rule.remote_group_id is not None:
             raise refused("A rule names either a network or a group.")
         try:
-            prefix = ipaddress.ip_network(rule.remote_ip_prefix, strict=False)
+            prefix = ip.parse_network(rule.remote_ip_prefix, strict=False)
         except ValueError as error:
             raise refused(f"Invalid cidr {rule.remote_ip_prefix[:64]}: {error}.") from error
         if prefix.version != (4 if rule.ethertype == IPV4 else 6):
@@ -211,10 +210,21 @@ def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
 
 def _meaning(rule: SecurityGroupRule) -> tuple[object, ...]:
     """Return a value that is equal for rules with the same effect."""
-    prefix = None if rule.remote_ip_prefix is None else ipaddress.ip_network(rule.remote_ip_prefix, strict=False)
-    somebody = prefix if prefix is not None and prefix.prefixlen else None
     ports = (rule.protocol, rule.port_range_min, rule.port_range_max)
-    return (rule.direction, rule.ethertype, *ports, somebody, rule.remote_group_id)
+    return (rule.direction, rule.ethertype, *ports, _somebody(rule.remote_ip_prefix), rule.remote_group_id)
+
+
+def _somebody(prefix: str | None) -> object:
+    """Return the network of a prefix, None for everybody. A prefix that only a former version accepted is its own
+    text.
+    """
+    if prefix is None:
+        return None
+    try:
+        network = ip.parse_network(prefix, strict=False)
+    except ValueError:
+        return prefix
+    return network if network.prefixlen else None
 
 
 def _check_quota(

@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
-import ipaddress
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
+from nova_lite.base import ip
 from nova_lite.metadata.vendordata import VendorData
 from nova_lite.objects import VIF, FixedIp, Instance, keypair
 
@@ -208,8 +208,8 @@ def network_data(vifs: list[VIF]) -> dict[str, Any]:
 
 
 def _network(name: str, link: str, vif: VIF, fixed: FixedIp, name_servers: list[dict[str, str]]) -> dict[str, Any]:
-    cidr = ipaddress.ip_network(fixed.cidr, strict=False)
-    anywhere = str(ipaddress.IPv4Address(0) if cidr.version == 4 else ipaddress.IPv6Address(0))
+    cidr = ip.parse_network(fixed.cidr, strict=False)
+    anywhere = "0.0.0.0" if cidr.version == 4 else "::"  # noqa: S104 a route, no listener
     routes = [{"network": anywhere, "netmask": anywhere, "gateway": fixed.gateway}] if fixed.gateway else []
     return {
         "id": name,

@@ -6,6 +6,7 @@ import ipaddress
 import random
 from collections.abc import Iterator
 
+from nova_lite.base import ip
 from nova_lite.objects import Network
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -15,10 +16,10 @@ class AddressPool:
     """Addresses from ``start`` to ``end``, without the gateway, network and broadcast addresses."""
 
     def __init__(self, network: Network) -> None:
-        self.cidr = ipaddress.ip_network(network.cidr)
-        self.gateway = ipaddress.ip_address(network.gateway) if network.gateway else None
-        self.first = int(ipaddress.ip_address(network.start)) if network.start else int(self.cidr.network_address)
-        self.last = int(ipaddress.ip_address(network.end)) if network.end else int(self.cidr.broadcast_address)
+        self.cidr = ip.parse_network(network.cidr)
+        self.gateway = ip.parse(network.gateway) if network.gateway else None
+        self.first = int(ip.parse(network.start)) if network.start else int(self.cidr.network_address)
+        self.last = int(ip.parse(network.end)) if network.end else int(self.cidr.broadcast_address)
         self._kind = ipaddress.IPv4Address if self.cidr.version == 4 else ipaddress.IPv6Address
 
     def usable(self, address: Address) -> bool:
@@ -32,7 +33,7 @@ class AddressPool:
     def parse(self, text: str) -> Address | None:
         """Return the address, or None if it is not usable."""
         try:
-            address = ipaddress.ip_address(text)
+            address = ip.parse(text)
         except ValueError:
             return None
         return address if self.usable(address) else None

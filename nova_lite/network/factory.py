@@ -6,7 +6,7 @@ import ipaddress
 import re
 import uuid
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.objects import Network
 
 NO_GATEWAY = "none"
@@ -81,7 +81,7 @@ def vni_range(text: str) -> range:
 def _cidr6(text: str) -> str:
     """Return the prefix. It has 64 bits, because guests generate the other half of their addresses (SLAAC)."""
     try:
-        prefix = ipaddress.IPv6Network(text)
+        prefix = ip.parse_network6(text)
     except ValueError as error:
         raise exceptions.InvalidInput(reason=f"{text!r} is not an IPv6 network: {error}") from error
     if prefix.prefixlen != 64:
@@ -111,7 +111,7 @@ def add_subnet(
 
 def _cidr(text: str) -> ipaddress.IPv4Network:
     try:
-        addresses = ipaddress.IPv4Network(text)
+        addresses = ip.parse_network4(text)
     except ValueError as error:
         raise exceptions.InvalidInput(reason=f"{text!r} is not an IPv4 network: {error}") from error
     if addresses.prefixlen > 30:
@@ -125,7 +125,7 @@ def _address(
     if text is None:
         return default
     try:
-        address = ipaddress.IPv4Address(text)
+        address = ip.parse4(text)
     except ValueError as error:
         raise exceptions.InvalidInput(reason=f"{name} {text!r} is not an IPv4 address") from error
     if address not in addresses or address in (addresses.network_address, addresses.broadcast_address):
@@ -135,6 +135,6 @@ def _address(
 
 def _name_server(text: str) -> str:
     try:
-        return str(ipaddress.IPv4Address(text))
+        return str(ip.parse4(text))
     except ValueError as error:
         raise exceptions.InvalidInput(reason=f"name server {text!r} is not an IPv4 address") from error

@@ -6,9 +6,9 @@ the address is known before the guest exists, and is as unique as the MAC addres
 
 from __future__ import annotations
 
-import ipaddress
 import uuid
 
+from nova_lite.base import ip
 from nova_lite.objects.instance import FixedIp
 from nova_lite.objects.network import Network
 
@@ -18,10 +18,12 @@ _SUBNETS = uuid.UUID("a3f1f0d2-3f0a-4f5c-9a44-6d1f6f0c9b27")
 
 
 def address_of(prefix: str, mac_address: str) -> str:
-    """Return the address of the interface with this MAC address, in a prefix of 64 bits."""
+    """Return the address of the interface with this MAC address, in a prefix of 64 bits. Raises ValueError."""
     octets = bytes.fromhex(mac_address.replace(":", ""))
+    if len(octets) != 6:
+        raise ValueError(f"{mac_address!r} is not a MAC address")
     identifier = bytes([octets[0] ^ 0x02]) + octets[1:3] + b"\xff\xfe" + octets[3:]
-    return str(ipaddress.IPv6Network(prefix)[int.from_bytes(identifier, "big")])
+    return str(ip.parse_network6(prefix)[int.from_bytes(identifier, "big")])
 
 
 def address_on(network: Network, mac_address: str) -> str | None:
@@ -30,7 +32,7 @@ def address_on(network: Network, mac_address: str) -> str | None:
 
 def host_address(network: Network) -> str:
     """Return the address of each host's bridge: the first of the prefix, which is never an EUI-64 address."""
-    return str(ipaddress.IPv6Network(network.cidr6)[1])
+    return str(ip.parse_network6(network.cidr6)[1])
 
 
 def gateway(network: Network) -> str | None:

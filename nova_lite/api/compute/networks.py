@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any
 
 from nova_lite.api.http.microversions import LAST_WITH_PROXIES
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.objects import Network, ipv6
 from nova_lite.policies import networks as policies
 
@@ -72,7 +71,7 @@ _NULL_FOR_ADMINS = (
 
 
 def _view(req: Request, network: Network) -> dict[str, Any]:
-    subnet = ipaddress.IPv4Network(network.cidr)
+    subnet = ip.parse_network4(network.cidr)
     dns = [*network.dns, None, None]
     view: dict[str, Any] = {
         "id": network.id,
@@ -85,7 +84,7 @@ def _view(req: Request, network: Network) -> dict[str, Any]:
         "dns2": dns[1],
         "cidr_v6": network.cidr6 or None,
         "gateway_v6": ipv6.gateway(network),
-        "netmask_v6": str(ipaddress.IPv6Network(network.cidr6).prefixlen) if network.cidr6 else None,
+        "netmask_v6": str(ip.parse_network6(network.cidr6).prefixlen) if network.cidr6 else None,
     }
     if req.context.is_admin:
         view |= dict.fromkeys(_NULL_FOR_ADMINS)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
-import ipaddress
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ import jsonschema
 from jsonschema import validators
 from oslo_utils import strutils, timeutils
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 
 SECRETS = frozenset({"adminPass", "admin_pass", "user_data", "contents", "personality", "private_key", "password"})
 HIDDEN = "***"
@@ -79,18 +78,17 @@ def _is_base64(text: str) -> bool:
 
 @_format("ipv4")
 def _is_ipv4(text: str) -> bool:
-    return bool(ipaddress.IPv4Address(text))
+    return bool(ip.parse4(text))
 
 
 @_format("ipv6")
 def _is_ipv6(text: str) -> bool:
-    ipaddress.IPv6Address(text)
-    return "%" not in text
+    return bool(ip.parse6(text))
 
 
 def canonical_ipv6(text: str | None) -> str | None:
     """Return the address in its shortest form, in lower case. None for no address."""
-    return str(ipaddress.IPv6Address(text)) if text else None
+    return str(ip.parse6(text)) if text else None
 
 
 @_format("date-time")

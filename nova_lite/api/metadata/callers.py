@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import webob
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import Instance
@@ -64,6 +64,10 @@ class ByAddress:
         address = req.remote_addr or ""
         if self._use_forwarded_for and req.headers.get("X-Forwarded-For"):
             address = req.headers["X-Forwarded-For"].rpartition(",")[2].strip()
+        try:
+            address = str(ip.parse(address))
+        except ValueError as error:
+            raise exceptions.Invalid("The last address in X-Forwarded-For is not an IP address.") from error
         return Caller(address, self._mac_address(address))
 
     def _mac_address(self, address: str) -> str:

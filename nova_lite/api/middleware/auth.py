@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable
 from typing import Any
 
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.middleware.request_id import REQUEST_ID
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 
 ADMIN = "admin"
@@ -32,7 +31,7 @@ def is_loopback(address: str) -> bool:
     if address == "localhost":
         return True
     try:
-        return ipaddress.ip_address(address).is_loopback
+        return ip.parse(address).is_loopback
     except ValueError:
         return False
 

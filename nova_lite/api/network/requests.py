@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Collection
 from typing import Any
 
 from nova_lite.api.http import validation
 from nova_lite.api.http.rest import ServiceRequest
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.objects import ipv6
 
 _MAC_ADDRESS = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
@@ -129,7 +128,7 @@ def ids(fields: dict[str, Any], name: str) -> list[str] | None:
 
 def address(value: Any, name: str) -> str:
     try:
-        return str(ipaddress.ip_address(value if isinstance(value, str) else ""))
+        return str(ip.parse(value if isinstance(value, str) else ""))
     except ValueError as error:
         raise exceptions.ValidationError(
             detail=f"Invalid input for {name}. '{str(value)[:64]}' is not a valid IP address."

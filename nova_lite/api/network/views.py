@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import ipaddress
 import uuid
 from typing import Any
 
+from nova_lite.base import ip
 from nova_lite.objects import (
     FloatingIp,
     FloatingIpPool,
@@ -104,7 +104,7 @@ def subnets(shown: NetworkRecord) -> list[View]:
 
 def subnet6(shown: NetworkRecord) -> View:
     """Return the IPv6 subnet of a network."""
-    prefix = ipaddress.IPv6Network(shown.cidr6)
+    prefix = ip.parse_network6(shown.cidr6)
     values = (f"{shown.name}-ipv6", "", shown.project_id, shown.cidr6, ipv6.gateway(shown))
     return _subnet(shown.id, *values) | {
         "id": ipv6.subnet_id(shown.id),
@@ -119,7 +119,7 @@ def subnet6(shown: NetworkRecord) -> View:
 
 
 def subnet_of_pool(shown: FloatingIpPool) -> View:
-    addresses = ipaddress.IPv4Network(shown.cidr)
+    addresses = ip.parse_network4(shown.cidr)
     return _subnet(shown.id, shown.name, "", None, shown.cidr, None) | {
         "enable_dhcp": False,
         "dns_nameservers": [],
@@ -242,7 +242,11 @@ def rule(shown: SecurityGroupRule, project_id: str) -> View:
 
 
 def _normalized(prefix: str | None) -> str | None:
-    return None if prefix is None else str(ipaddress.ip_network(prefix, strict=False))
+    """Return the prefix without host bits. None for a prefix that a former version accepted and hosts ignore."""
+    try:
+        return None if prefix is None else str(ip.parse_network(prefix, strict=False))
+    except ValueError:
+        return None
 
 
 def floating_ip(shown: FloatingIp, associated: Port | None) -> View:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 from collections.abc import Sequence
 from operator import attrgetter
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.db import floating_ips, network_records, networks
 from nova_lite.network import factory
@@ -63,7 +62,7 @@ def create(app: App, args: argparse.Namespace) -> None:
     )
     _refuse_clash(network, app.db.read(network_records.list_, app.context))
     for pool in app.db.read(floating_ips.pools):
-        if ipaddress.ip_network(network.cidr).overlaps(ipaddress.ip_network(pool.cidr)):
+        if ip.parse_network(network.cidr).overlaps(ip.parse_network(pool.cidr)):
             raise exceptions.InvalidInput(reason=f"{network.cidr} overlaps with the floating pool {pool.name}")
     print(app.db.write(networks.create, network).id)
 
@@ -84,11 +83,11 @@ def delete(app: App, args: argparse.Namespace) -> None:
 
 def _refuse_clash(network: Network, others: Sequence[Network]) -> None:
     """Raise an error for shared addresses or bridges: every host has all networks."""
-    cidr = ipaddress.ip_network(network.cidr)
+    cidr = ip.parse_network(network.cidr)
     for other in others:
         if other.name == network.name and (other.project_id is None or other.project_id == network.project_id):
             raise exceptions.NetworkExists(name=network.name)
-        if other.cidr and cidr.overlaps(ipaddress.ip_network(other.cidr)):
+        if other.cidr and cidr.overlaps(ip.parse_network(other.cidr)):
             raise exceptions.InvalidInput(reason=f"{network.cidr} overlaps with {other.cidr} of network {other.name}")
         if network.cidr6 and network.cidr6 == other.cidr6:
             raise exceptions.InvalidInput(reason=f"{network.cidr6} is that of network {other.name}")

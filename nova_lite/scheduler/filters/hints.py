@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
-
+from nova_lite.base import ip
 from nova_lite.objects import HostState, RequestSpec
 from nova_lite.scheduler.filters.base import HostFilter
 
@@ -55,8 +54,8 @@ class SimpleCIDRAffinityFilter(HostFilter):
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         try:
-            network = ipaddress.ip_network(_requested_network(spec), strict=False)
-            return ipaddress.ip_address(host.host_ip or "") in network
+            network = ip.parse_network(_requested_network(spec), strict=False)
+            return ip.parse(host.host_ip or "") in network
         except ValueError:
             return False
 

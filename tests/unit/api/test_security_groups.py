@@ -94,6 +94,7 @@ def test_security_group_rules_are_shown_in_novas_form(
         {"ip_protocol": None},
         {"from_port": None},
         {"cidr": "300.0.0.0/8"},
+        {"cidr": "fe80::%lo/64"},
         {"parent_group_id": "web"},
         {"parent_group_id": None},
         {"other": 1},

@@ -12,6 +12,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import audit, networks, quotas, security_groups
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, Port
+from nova_lite.db.models import SecurityGroupRule as SecurityGroupRuleRow
 from nova_lite.network.driver import Addresses
 from nova_lite.objects import SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import default_group, default_id
@@ -145,6 +146,8 @@ def test_a_network_is_the_same_however_it_is_said(db: Database, conf: cfg.Config
         {"protocol": "icmp", "port_range_min": None},
         {"remote_ip_prefix": "10.0.0.0/33"},
         {"remote_ip_prefix": "2001:db8::/32"},
+        {"remote_ip_prefix": "fe80::%lo/64", "ethertype": "IPv6"},
+        {"remote_ip_prefix": "fe80::%lo", "ethertype": "IPv6"},
         {"remote_ip_prefix": "10.0.0.0/8", "remote_group_id": "default"},
         {"direction": "sideways"},
         {"ethertype": "IPX"},
@@ -154,6 +157,18 @@ def test_rules_that_make_no_sense(db: Database, conf: cfg.ConfigOpts, values: di
     group = made(db, conf)
     with pytest.raises(exceptions.SecurityGroupRuleInvalid):
         db.write(security_groups.add_rule, conf, ME, tcp(group.id, **values))
+
+
+def test_prefix_that_an_older_version_accepted_blocks_no_other_rule(db: Database, conf: cfg.ConfigOpts) -> None:
+    group = made(db, conf)
+    rule = db.write(security_groups.add_rule, conf, ME, tcp(group.id, remote_ip_prefix="fd00::/64", ethertype="IPv6"))
+
+    def spoil(uow: UnitOfWork) -> None:
+        uow.session.execute(sa.update(SecurityGroupRuleRow).values(remote_ip_prefix="fe80::%lo/64"))
+
+    db.write(spoil)
+    db.write(security_groups.add_rule, conf, ME, tcp(group.id, 81))
+    db.write(security_groups.delete_rule, ME, rule.id)
 
 
 def test_quota_of_groups_and_rules(db: Database, conf: cfg.ConfigOpts) -> None:

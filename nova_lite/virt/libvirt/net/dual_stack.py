@@ -7,11 +7,11 @@ several hosts. So a guest with a forged address can neither send nor receive.
 
 from __future__ import annotations
 
-import ipaddress
 import xml.etree.ElementTree as ET
 
 import libvirt
 
+from nova_lite.base import ip
 from nova_lite.objects import VIF, ipv6
 from nova_lite.virt.libvirt.connection import Connection
 
@@ -53,7 +53,7 @@ _XML = {
 
 def addresses(vif: VIF) -> list[str]:
     """Return all IPv6 addresses of an interface of a built-in network: the global one, and the link-local one."""
-    found = [fixed.address for fixed in vif.more if ipaddress.ip_address(fixed.address).version == 6]
+    found = [fixed.address for fixed in vif.more if ip.parse(fixed.address).version == 6]
     return [*found, ipv6.address_of(ipv6.LINK_LOCAL, vif.mac_address)] if found else []
 
 

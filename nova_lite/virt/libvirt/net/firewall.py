@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-import re
 from collections.abc import Iterable
 
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.objects import Network
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import nft
@@ -54,15 +53,26 @@ class Firewall:
         return self._metadata is not None and network.gateway is not None
 
     def rules(self, networks: Iterable[Network]) -> str:
-        """Return the nft commands that replace the tables of these networks."""
-        return (
-            "".join(ruleset(network, self._metadata, self._host_ports) for network in networks) if self._works else ""
-        )
+        """Return the nft commands that replace the tables of these networks. Raises `VirtDriverError`."""
+        if not self._works:
+            return ""
+        try:
+            return "".join(ruleset(network, self._metadata, self._host_ports) for network in networks)
+        except ValueError as error:
+            raise exceptions.VirtDriverError(reason=f"a network cannot be filtered: {error}") from error
+
+    def rules_of_valid(self, networks: Iterable[Network]) -> str:
+        """Return the nft commands like `rules`, without networks that are invalid, which are logged."""
+
+        def rules(network: Network) -> str:
+            return ruleset(network, self._metadata, self._host_ports)
+
+        return "".join(nft.usable("network", networks, rules, lambda network: network.id)) if self._works else ""
 
 
 def _checked(text: str) -> ipaddress.IPv4Address:
     try:
-        address = ipaddress.IPv4Address(text)
+        address = ip.parse4(text)
     except ValueError:
         address = ipaddress.IPv4Address(0)
     if address.is_loopback or address.is_unspecified or text == METADATA_ADDRESS:
@@ -75,29 +85,29 @@ def _checked(text: str) -> ipaddress.IPv4Address:
 
 
 def table_name(network: Network) -> str:
-    """Return the table's name. nft allows letters, digits and underscores."""
-    return "nova_lite_" + re.sub("[^A-Za-z0-9]", "_", network.id)
+    return nft.table("nova_lite_", network.id)
 
 
 def ruleset(network: Network, metadata: tuple[str, int] | None, host_ports: list[int]) -> str:
-    """Return the nft commands that replace a table in one transaction."""
-    table, bridge = f"inet {table_name(network)}", bridge_name(network)
+    """Return the nft commands that replace a table in one transaction. Raises ValueError for an invalid network."""
+    table, bridge = f"inet {table_name(network)}", nft.interface(bridge_name(network))
     to_host = ["udp dport { 53, 67 } accept", "tcp dport 53 accept", "meta l4proto { icmp, ipv6-icmp } accept"]
     if host_ports:
         to_host.append(f"tcp dport {{ {', '.join(map(str, sorted(host_ports)))} }} accept")
     leads, only_led = "", ""
     if metadata is not None:
-        address, port = metadata
-        leads = f'iifname "{bridge}" ip daddr {METADATA_ADDRESS} tcp dport {METADATA_PORT} dnat ip to {address}:{port}'
-        to_host.append(f"ip daddr {address} tcp dport {port} ct status dnat accept")
-        if ipaddress.IPv4Address(address) in LINK_LOCAL:
+        text, port = metadata
+        address = nft.address(ip.parse4(text))
+        leads = f"iifname {bridge} ip daddr {METADATA_ADDRESS} tcp dport {METADATA_PORT} dnat ip to {address}:{port:d}"
+        to_host.append(f"ip daddr {address} tcp dport {port:d} ct status dnat accept")
+        if ip.parse4(text) in LINK_LOCAL:
             only_led = f'iifname != "lo" ip daddr {address} ct status ! dnat drop'
     lines = "\n    ".join(to_host)
     return f"""
 add table {table}
 delete table {table}
 table {table} {{
-  comment "bridge {bridge}"
+  comment "bridge {bridge_name(network)}"
   chain prerouting {{
     type nat hook prerouting priority dstnat; policy accept;
     {leads}
@@ -105,14 +115,14 @@ table {table} {{
   chain input {{
     type filter hook input priority filter; policy accept;
     {only_led}
-    iifname != "{bridge}" accept
+    iifname != {bridge} accept
     ct state established,related accept
     {lines}
     reject
   }}
   chain forward {{
     type filter hook forward priority filter; policy accept;
-    iifname "{bridge}" ip daddr {LINK_LOCAL} reject
+    iifname {bridge} ip daddr {LINK_LOCAL} reject
   }}
 }}
 """

@@ -6,16 +6,16 @@ announced, if the interface is a physical one.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 import socket
 
 import msgspec
 
-from nova_lite.base import exceptions, files
+from nova_lite.base import files, ip
 from nova_lite.objects import VIF
 from nova_lite.virt import images
+from nova_lite.virt.libvirt.net import nft
 from nova_lite.virt.libvirt.net.names import bridge_name
 
 LOG = logging.getLogger(__name__)
@@ -54,9 +54,13 @@ class FloatingAddresses:
     def _read(self) -> set[str]:
         try:
             with open(self._path, "rb") as file:
-                return set(msgspec.json.decode(file.read(), type=list[str]))
+                stored = msgspec.json.decode(file.read(), type=list[str])
         except FileNotFoundError:
             return set()
+        except msgspec.MsgspecError as error:
+            LOG.warning("%s cannot be read, so former addresses stay on %s: %s", self._path, self._interface, error)
+            return set()
+        return {address for address in stored if ip.is_address(address)}
 
     def _announce(self, address: str) -> None:
         """Send a gratuitous ARP request, so that neighbours replace another host's MAC address by this one's."""
@@ -72,7 +76,7 @@ class FloatingAddresses:
 
 def gratuitous_arp(mac_address: bytes, address: str) -> bytes:
     """Return the whole frame."""
-    packed = ipaddress.IPv4Address(address).packed
+    packed = ip.parse4(address).packed
     head = b"\xff" * 6 + mac_address + _ARP.to_bytes(2, "big")
     return head + bytes.fromhex("0001080006040001") + mac_address + packed + bytes(6) + packed
 
@@ -82,10 +86,10 @@ def ruleset(table: str, leads: dict[str, VIF]) -> str:
     address."""
     if not leads:
         return ""
-    pairs = {str(ipaddress.IPv4Address(address)): vif for address, vif in sorted(leads.items())}
+    pairs = {nft.address(ip.parse4(address)): vif for address, vif in sorted(leads.items())}
     inward = ", ".join(f"{address} : {_fixed(vif)}" for address, vif in pairs.items())
     outward = "\n".join(
-        f'    oifname != "{bridge_name(vif.network)}" ip saddr {_fixed(vif)} snat ip to {address}'
+        f"    oifname != {nft.interface(bridge_name(vif.network))} ip saddr {_fixed(vif)} snat ip to {address}"
         for address, vif in pairs.items()
     )
     return f"""table inet {table} {{
@@ -105,7 +109,13 @@ def ruleset(table: str, leads: dict[str, VIF]) -> str:
 """
 
 
+def lead(item: tuple[str, VIF]) -> tuple[str, VIF]:
+    """Return a floating address, in its usual form, with its interface. Raises ValueError unless both are valid."""
+    address, vif = item
+    _fixed(vif)
+    nft.interface(bridge_name(vif.network))
+    return nft.address(ip.parse4(address)), vif
+
+
 def _fixed(vif: VIF) -> str:
-    if vif.version != 4:
-        raise exceptions.VirtDriverError(reason=f"{vif.address} is not IPv4, so it cannot have a floating address")
-    return str(ipaddress.IPv4Address(vif.address))
+    return nft.address(ip.parse4(vif.address))

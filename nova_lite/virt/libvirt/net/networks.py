@@ -23,7 +23,7 @@ from typing import Any
 import libvirt
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, files
+from nova_lite.base import exceptions, files, ip
 from nova_lite.objects import VIF, Network, ipv6
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.net import dhcp, dual_stack, neutron, nft
@@ -53,7 +53,7 @@ class HostNetworks:
         self._firewall.prepare()
         on_each = {vif.network.id: vif for vif in vifs}
         found = sorted(self.run_by_libvirt(list(on_each.values())))
-        nft.apply(self.rules([on_each[network_id].network for network_id in found]))
+        nft.apply(self._firewall.rules_of_valid([on_each[network_id].network for network_id in found]))
 
     def rules(self, networks: Iterable[Network]) -> str:
         """Return the nft commands for networks that libvirt manages. The caller of `plug` executes them."""
@@ -148,10 +148,8 @@ def network_xml(vif: VIF) -> str:
     if network.dns:
         dns = ET.SubElement(root, "dns")
         for address in network.dns:
-            ET.SubElement(dns, "forwarder", addr=address)
-    cidr = ipaddress.ip_network(network.cidr, strict=False)
-    if cidr.version != 4:
-        raise exceptions.VirtDriverError(reason=f"network {network.name} is not IPv4: {network.cidr}")
+            ET.SubElement(dns, "forwarder", addr=str(_address(network, address)))
+    cidr = _cidr(network)
     ET.SubElement(root, "ip", address=_host_address(network), netmask=str(cidr.netmask))
     if network.cidr6:
         # dnsmasq advertises the prefix, and itself as the router if the network has a gateway.
@@ -168,6 +166,13 @@ def network_xml(vif: VIF) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
+def _cidr(network: Network) -> ipaddress.IPv4Network:
+    try:
+        return ip.parse_network4(network.cidr, strict=False)
+    except ValueError as error:
+        raise exceptions.VirtDriverError(reason=f"network {network.name} is not IPv4: {network.cidr}") from error
+
+
 def _network_uuid(network_id: str) -> str:
     try:
         return str(uuid.UUID(network_id))
@@ -178,16 +183,23 @@ def _network_uuid(network_id: str) -> str:
 def _host_address(network: Network) -> str:
     """Return the bridge's address: the gateway, else the first address outside of the pool."""
     if network.gateway:
-        return network.gateway
-    cidr = ipaddress.ip_network(network.cidr, strict=False)
-    first = ipaddress.ip_address(network.start) if network.start else cidr[1]
-    last = ipaddress.ip_address(network.end) if network.end else cidr[-2]
+        return str(_address(network, network.gateway))
+    cidr = _cidr(network)
+    first = _address(network, network.start) if network.start else cidr[1]
+    last = _address(network, network.end) if network.end else cidr[-2]
     for address in (cidr[1], cidr[-2]):
         if not int(first) <= int(address) <= int(last):
             return str(address)
     raise exceptions.VirtDriverError(
         reason=f"network {network.name} has no address for the host: no gateway, and all addresses are in its pool"
     )
+
+
+def _address(network: Network, text: str) -> ipaddress.IPv4Address:
+    try:
+        return ip.parse4(text)
+    except ValueError as error:
+        raise exceptions.VirtDriverError(reason=f"network {network.name} has an invalid address: {error}") from error
 
 
 # --- reservations
@@ -211,7 +223,7 @@ def reservation(vif: VIF, hostname: str) -> str:
     if not _MAC_ADDRESS.fullmatch(mac_address):
         raise exceptions.VirtDriverError(reason=f"{vif.mac_address!r} is not a MAC address")
     try:
-        fields = [mac_address, str(ipaddress.IPv4Address(vif.address))]
+        fields = [mac_address, str(ip.parse4(vif.address))]
     except ValueError as error:
         raise exceptions.VirtDriverError(reason=f"{vif.address!r} is not an IPv4 address") from error
     name = hostname.partition(".")[0]

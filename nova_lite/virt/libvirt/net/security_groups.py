@@ -7,14 +7,15 @@ kinds of connections are tracked, and replies to allowed connections pass.
 The table has three parts: the rules of each group (``in_…``, ``out_…``, and a set of its members' addresses), the
 groups of each interface (``port_in_…``, ``port_out_…``), and the assignment of packets to interfaces. The table is
 replaced as a whole in one step. Established connections continue until they end.
+
+nft refuses a table with a single wrong word. So every word is made from a parsed value (`nft`). A rule, an address or
+an interface without a valid value is left out, with a line in the log, and so allows nothing.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
-import re
 import socket
 import subprocess
 import threading
@@ -23,7 +24,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, files
+from nova_lite.base import exceptions, files, ip
 from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.ready import prepare_decoders
 from nova_lite.objects.security_group import EGRESS, INGRESS, IPV4, IPV6
@@ -38,6 +39,8 @@ BRIDGE_SWITCHES = {"nf_call_iptables": "1", "nf_call_ip6tables": "1"}
 
 _FAMILIES = {IPV4: "ip", IPV6: "ip6"}
 _SET_TYPES = {IPV4: "ipv4_addr", IPV6: "ipv6_addr"}
+_VERSIONS = {IPV4: 4, IPV6: 6}
+_PROTOCOLS = ("tcp", "udp", "icmp")
 
 prepare_decoders(PortFilters)
 
@@ -57,6 +60,7 @@ class PortFirewall:
         self._lock = threading.Lock()
         self._ports: dict[str, list[VIF]] = {}
         self._filters = PortFilters()
+        self._is_applied = False
 
     def prepare(self, ports: dict[str, list[VIF]]) -> None:
         """Load the filters. ``ports``: of this host's guests, by instance. Raises `ConfigurationError` if filtering is
@@ -85,8 +89,18 @@ class PortFirewall:
             nft.apply(beside)
             return
         with self._lock:
+            before = self._ports.get(instance_uuid)
             self._ports[instance_uuid] = filtered_vifs(vifs)
-            self._apply(beside)
+            try:
+                for vif in self._ports[instance_uuid]:
+                    check_filterable(vif)
+                self._apply(beside)
+            except exceptions.VirtDriverError:
+                # Otherwise each later change would fail, too.
+                self._ports.pop(instance_uuid)
+                if before is not None:
+                    self._ports[instance_uuid] = before
+                raise
 
     def unplug(self, instance_uuid: str) -> None:
         with self._lock:
@@ -98,10 +112,10 @@ class PortFirewall:
         if not self.enabled:
             return
         with self._lock:
-            changed = filters != self._filters
-            self._filters = filters
-            if changed:
+            if filters != self._filters:
                 files.write_atomically(self._path, msgspec.json.encode(filters))
+                self._filters, self._is_applied = filters, False
+            if not self._is_applied:
                 self._apply()
 
     def instances(self) -> list[str]:
@@ -119,9 +133,15 @@ class PortFirewall:
         for bridge in sorted(bridges):
             show_packets_of(bridge)
         mine = {vif.id: vif for vifs in self._ports.values() for vif in vifs}
-        leads = {address: mine[port] for port, address in self._filters.floating.items() if port in mine}
-        self._floating.assign(set(leads))
-        nft.apply(beside + ruleset(self._table, self._ports, self._filters) + floating_ips.ruleset(self._table, leads))
+        floating = [(address, mine[port]) for port, address in self._filters.floating.items() if port in mine]
+        leads = dict(nft.usable("floating address", floating, floating_ips.lead, lambda item: item[0]))
+        self._is_applied = False
+        try:
+            self._floating.assign(set(leads))
+        finally:
+            text = ruleset(self._table, self._ports, self._filters) + floating_ips.ruleset(self._table, leads)
+            nft.apply(beside + text)
+        self._is_applied = True
 
     def _read(self) -> PortFilters:
         try:
@@ -182,12 +202,26 @@ def _switch(bridge: str, name: str) -> str:
 
 
 def table_name(host: str) -> str:
-    """Return the table's name. nft allows letters, digits and underscores."""
-    return "nova_lite_ports_" + _plain(host)
+    return nft.table("nova_lite_ports_", host)
 
 
-def _plain(name: str) -> str:
-    return re.sub("[^A-Za-z0-9]", "_", name)
+def check_filterable(vif: VIF) -> None:
+    """Raise `VirtDriverError` for an interface without valid addresses and bridge."""
+    try:
+        _filterable(vif)
+    except ValueError as error:
+        raise exceptions.VirtDriverError(reason=f"interface {vif.id} cannot be filtered: {error}") from error
+
+
+def _filterable(vif: VIF) -> VIF:
+    nft.interface(bridge_name(vif.network))
+    nft.mac(vif.mac_address)
+    ip.parse(vif.address)
+    for address in dual_stack.addresses(vif):
+        ip.parse6(address)
+    if vif.version == 4:
+        ip.parse_network4(vif.network.cidr, strict=False)
+    return vif
 
 
 def ruleset(table: str, ports: dict[str, list[VIF]], filters: PortFilters) -> str:
@@ -196,7 +230,11 @@ def ruleset(table: str, ports: dict[str, list[VIF]], filters: PortFilters) -> st
     if not any(ports.values()):
         return gone
     groups = [group for _, group in sorted(filters.groups.items())]
-    vifs = [(vif, _groups_of(uuid, vif, filters)) for uuid, mine in sorted(ports.items()) for vif in mine]
+    vifs = [
+        (vif, _groups_of(uuid, vif, filters))
+        for uuid, mine in sorted(ports.items())
+        for vif in nft.usable("interface", mine, _filterable, lambda vif: vif.id)
+    ]
     parts = [part for group in groups for part in (*_members(group), *_group(group, filters.groups))]
     parts += [part for vif, mine in vifs for part in _port(vif, mine)]
     parts += [
@@ -222,24 +260,28 @@ def _groups_of(instance_uuid: str, vif: VIF, filters: PortFilters) -> list[str]:
 
 def _members(group: SecurityGroup) -> list[str]:
     sets = []
-    for ethertype, version in ((IPV4, 4), (IPV6, 6)):
-        found = sorted(
-            {str(member) for member in map(ipaddress.ip_address, group.members) if member.version == version}
-        )
+    members = nft.usable(f"member of group {group.id}", group.members, ip.parse, str)
+    for ethertype, version in _VERSIONS.items():
+        found = sorted({nft.address(member) for member in members if member.version == version})
         elements = f" elements = {{ {', '.join(found)} }}" if found else ""
         sets.append(f"  set {_set_name(group.id, ethertype)} {{ type {_SET_TYPES[ethertype]};{elements} }}")
     return sets
 
 
 def _set_name(group_id: str, ethertype: str) -> str:
-    return f"members{_FAMILIES[ethertype]}_{_plain(group_id)}"
+    return f"members{_FAMILIES[ethertype]}_{nft.identifier(group_id)}"
 
 
 def _group(group: SecurityGroup, known: Collection[str]) -> list[str]:
     return [
         _chain(
-            f"{name}_{_plain(group.id)}",
-            [rule_text(rule) for rule in group.rules if rule.direction == direction and _is_complete(rule, known)],
+            f"{name}_{nft.identifier(group.id)}",
+            nft.usable(
+                "rule",
+                [rule for rule in group.rules if rule.direction == direction and _is_complete(rule, known)],
+                rule_text,
+                lambda rule: rule.id,
+            ),
         )
         for name, direction in (("in", INGRESS), ("out", EGRESS))
     ]
@@ -251,13 +293,18 @@ def _is_complete(rule: SecurityGroupRule, known: Collection[str]) -> bool:
 
 
 def rule_text(rule: SecurityGroupRule) -> str:
-    """Return one rule in nft's syntax."""
+    """Return one rule in nft's syntax. Raises ValueError for a rule that the API would refuse."""
+    if rule.ethertype not in _FAMILIES:
+        raise ValueError(f"ethertype {rule.ethertype!r}")
     family = _FAMILIES[rule.ethertype]
     words = [f"meta nfproto {'ipv4' if rule.ethertype == IPV4 else 'ipv6'}"]
     side = "saddr" if rule.direction == INGRESS else "daddr"
-    if rule.remote_ip_prefix is not None and ipaddress.ip_network(rule.remote_ip_prefix, strict=False).prefixlen:
-        words.append(f"{family} {side} {ipaddress.ip_network(rule.remote_ip_prefix, strict=False)}")
-    elif rule.remote_group_id is not None:
+    if rule.remote_ip_prefix is not None:
+        prefix = ip.parse_network(rule.remote_ip_prefix, strict=False)
+        if prefix.version != _VERSIONS[rule.ethertype]:
+            raise ValueError(f"{prefix} is not {rule.ethertype}")
+        words += [f"{family} {side} {nft.network(prefix)}"] if prefix.prefixlen else []
+    if rule.remote_group_id is not None:
         words.append(f"{family} {side} @{_set_name(rule.remote_group_id, rule.ethertype)}")
     return " ".join([*words, *_protocol(rule), "accept"])
 
@@ -265,16 +312,32 @@ def rule_text(rule: SecurityGroupRule) -> str:
 def _protocol(rule: SecurityGroupRule) -> list[str]:
     low, high = rule.port_range_min, rule.port_range_max
     if rule.protocol is None:
+        if low is not None or high is not None:
+            raise ValueError("it has ports without a protocol")
         return []
+    if rule.protocol not in _PROTOCOLS:
+        raise ValueError(f"protocol {rule.protocol!r}")
     if rule.protocol == "icmp":
-        name = "icmp" if rule.ethertype == IPV4 else "icmpv6"
-        words = [f"meta l4proto {'icmp' if rule.ethertype == IPV4 else 'ipv6-icmp'}"]
-        words += [f"{name} type {int(low)}"] if low is not None else []
-        words += [f"{name} code {int(high)}"] if low is not None and high is not None else []
-        return words
+        return _icmp(rule.ethertype, low, high)
+    if (low is None) != (high is None):
+        raise ValueError("its range of ports has one end")
     if low is None or high is None:
         return [f"meta l4proto {rule.protocol}"]
-    return [f"{rule.protocol} dport {int(low)}-{int(high)}"]
+    if not 0 <= low <= high <= 65535:
+        raise ValueError(f"ports {low} to {high}")
+    return [f"{rule.protocol} dport {low:d}-{high:d}"]
+
+
+def _icmp(ethertype: str, kind: int | None, code: int | None) -> list[str]:
+    if kind is None and code is not None:
+        raise ValueError("it has an ICMP code without a type")
+    if any(number is not None and not 0 <= number <= 255 for number in (kind, code)):
+        raise ValueError(f"ICMP type {kind}, code {code}")
+    name = "icmp" if ethertype == IPV4 else "icmpv6"
+    words = [f"meta l4proto {'icmp' if ethertype == IPV4 else 'ipv6-icmp'}"]
+    words += [f"{name} type {kind:d}"] if kind is not None else []
+    words += [f"{name} code {code:d}"] if code is not None else []
+    return words
 
 
 def _port(vif: VIF, groups: list[str]) -> list[str]:
@@ -283,14 +346,14 @@ def _port(vif: VIF, groups: list[str]) -> list[str]:
     Some rules do not depend on groups. A guest may be a DHCP client but not a DHCP server. With IPv6 it may announce
     its own addresses, but not act as a router.
     """
-    name = _plain(vif.id)
+    name = nft.identifier(vif.id)
     both = ["ct state established,related accept", "ct state invalid drop"]
     own6 = dual_stack.addresses(vif)
     inward = [*(_NEIGHBOURS_IN if own6 else []), "udp sport 67 udp dport 68 accept", *both]
     outward = [*_neighbour_rules(own6), "udp sport 67 drop", "udp sport 68 udp dport 67 accept", *both]
     return [
-        _chain(f"port_in_{name}", [*inward, *(f"jump in_{_plain(group)}" for group in groups), "drop"]),
-        _chain(f"port_out_{name}", [*outward, *(f"jump out_{_plain(group)}" for group in groups), "drop"]),
+        _chain(f"port_in_{name}", [*inward, *(f"jump in_{nft.identifier(group)}" for group in groups), "drop"]),
+        _chain(f"port_out_{name}", [*outward, *(f"jump out_{nft.identifier(group)}" for group in groups), "drop"]),
     ]
 
 
@@ -304,7 +367,7 @@ def _neighbour_rules(own: list[str]) -> list[str]:
     """
     if not own:
         return []
-    targets = ", ".join(sorted(f"0x{int(ipaddress.IPv6Address(address)):032x}" for address in own))
+    targets = ", ".join(sorted(f"0x{int(ip.parse6(address)):032x}" for address in own))
     return [
         "icmpv6 type { nd-router-advert, nd-redirect } drop",
         "meta nfproto ipv6 udp sport 547 drop",
@@ -320,11 +383,15 @@ def _verdicts(vifs: list[VIF], direction: str) -> list[str]:
         ("oifname", "daddr", "port_in") if direction == INGRESS else ("iifname", "saddr", "port_out")
     )
     lines = []
+    owners = {
+        (bridge_name(vif.network), address): vif.id
+        for vif in vifs
+        for address in map(ip.parse, (vif.address, *dual_stack.addresses(vif)))
+    }
     for version, family in ((4, "ip"), (6, "ip6")):
         found = sorted(
-            f'"{bridge_name(vif.network)}" . {address} : goto {chain}_{_plain(vif.id)}'
-            for vif in vifs
-            for address in map(ipaddress.ip_address, (vif.address, *dual_stack.addresses(vif)))
+            f"{nft.interface(bridge)} . {nft.address(address)} : goto {chain}_{nft.identifier(vif_id)}"
+            for (bridge, address), vif_id in owners.items()
             if address.version == version
         )
         if found:
@@ -336,11 +403,12 @@ def _broadcast_rules(vifs: list[VIF]) -> list[str]:
     """Return rules that drop broadcasts, except DHCP and IPv6 neighbour discovery."""
     lines = []
     for bridge, network in sorted({bridge_name(vif.network): vif.network for vif in vifs if vif.version == 4}.items()):
-        everybody = f"255.255.255.255, 224.0.0.0/4, {ipaddress.IPv4Network(network.cidr, strict=False)[-1]}"
-        between = f'iifname "{bridge}" oifname "{bridge}" ip daddr {{ {everybody} }}'
+        broadcast = ip.parse_network4(network.cidr, strict=False)[-1]
+        everybody = f"255.255.255.255, 224.0.0.0/4, {nft.address(broadcast)}"
+        between = f"iifname {nft.interface(bridge)} oifname {nft.interface(bridge)} ip daddr {{ {everybody} }}"
         lines += [f"{between} udp dport {{ 67, 68 }} accept", f"{between} drop"]
         if network.cidr6:
-            between = f'iifname "{bridge}" oifname "{bridge}" ip6 daddr ff00::/8'
+            between = f"iifname {nft.interface(bridge)} oifname {nft.interface(bridge)} ip6 daddr ff00::/8"
             neighbours = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert }"
             lines += [f"{between} {neighbours} accept", f"{between} drop"]
     return lines

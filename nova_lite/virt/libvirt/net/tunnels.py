@@ -20,7 +20,7 @@ import threading
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, files
+from nova_lite.base import exceptions, files, ip
 from nova_lite.objects import VIF, Network
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import nft
@@ -68,7 +68,9 @@ class Tunnels:
             self._used = {uuid: networks for uuid, vifs in ports.items() if (networks := spanning_networks(vifs))}
             self._peers = self._read()
             if self._used or self._peers:
-                self._apply()
+                self._filter_all()
+                for network in self._networks().values():
+                    self._connect_or_log(network)
 
     def plug(self, instance_uuid: str, vifs: list[VIF]) -> None:
         """Connect an instance's networks. ``vifs``: all its interfaces. The bridges exist. Raises `VirtDriverError`."""
@@ -76,9 +78,17 @@ class Tunnels:
             before = self._used.pop(instance_uuid, [])
             if networks := spanning_networks(vifs):
                 self._used[instance_uuid] = networks
-            if networks != before:
-                self._remove_unused(before)
-                self._apply()
+            if networks == before:
+                return
+            self._remove_unused(before)
+            try:
+                self._filter_all()
+                for network in networks:
+                    self._connect(network)
+            except exceptions.VirtDriverError:
+                # Otherwise each later guest would fail, too.
+                self._used.pop(instance_uuid, None)
+                raise
 
     def unplug(self, instance_uuid: str) -> None:
         self.plug(instance_uuid, [])
@@ -105,43 +115,45 @@ class Tunnels:
                 files.write_atomically(self._path, msgspec.json.encode(peers))
             self._peers = peers
             if self._used:
-                self._apply()
+                self._filter_all()
+                for network in self._networks().values():
+                    self._connect_or_log(network)
 
     def _networks(self) -> dict[str, Network]:
         return {network.id: network for networks in self._used.values() for network in networks}
 
-    def _apply(self) -> None:
+    def _filter_all(self) -> None:
+        """Load the filter of all networks. Call it before a device can pass any packet."""
         if self._used and _ipv4(self._local_ip) is None:
             raise exceptions.VirtDriverError(
                 reason=f"networks span hosts by IPv4, and [vxlan] local_ip (my_ip) is {self._local_ip}"
             )
         networks = self._networks()
-        peers_by_network = {network_id: self._remote_peers(network_id) for network_id in networks}
-        self._filter(sorted({peer for peers in peers_by_network.values() for peer in peers}), bool(networks))
-        for network_id, network in networks.items():
-            self._connect(network, peers_by_network[network_id])
-
-    def _remote_peers(self, network_id: str) -> list[str]:
-        peers = filter(None, map(_ipv4, self._peers.get(network_id, [])))
-        return sorted(
-            {str(peer) for peer in peers if not peer.is_loopback and not peer.is_multicast} - {self._local_ip}
-        )
-
-    def _filter(self, peers: list[str], needed: bool) -> None:
-        """Load the filter. Call it before a device can pass any packet."""
-        rules = ruleset(self._table, self._port, peers, needed)
+        peers = sorted({peer for network_id in networks for peer in self._remote_peers(network_id)})
+        rules = ruleset(self._table, self._port, peers, bool(networks))
         if rules == self._rules:
             return
         if error := nft.run(rules):
             raise exceptions.VirtDriverError(reason=f"the rules of networks that span hosts cannot be loaded: {error}")
         self._rules = rules
 
-    def _connect(self, network: Network, peers: list[str]) -> None:
+    def _connect_or_log(self, network: Network) -> None:
+        """Connect a network. A failure does not stop the others; the next refresh of filters tries again."""
+        try:
+            self._connect(network)
+        except exceptions.VirtDriverError as error:
+            LOG.error("Network %s is not connected to other hosts: %s", network.id, error.message)
+
+    def _remote_peers(self, network_id: str) -> list[str]:
+        return sorted(valid_peers(self._peers.get(network_id, [])) - {self._local_ip})
+
+    def _connect(self, network: Network) -> None:
         """Connect a network's device to its bridge, unless the bridge is an operator's own.
 
         libvirt may have created the bridge again meanwhile, and then the device is in no bridge.
         """
         bridge, device = bridge_name(network), tunnel_name(network)
+        peers = self._remote_peers(network.id)
         if network.vni is None or _mac_address(bridge) != bridge_mac(network.vni):
             return  # it is created when a guest is plugged
         if _master(device) == bridge and self._connected.get(device) == peers:
@@ -186,6 +198,12 @@ class Tunnels:
         except msgspec.MsgspecError as error:
             LOG.warning("%s cannot be read and will be queried again: %s", self._path, error)
             return {}
+
+
+def valid_peers(texts: list[str]) -> set[str]:
+    """Return the addresses among these texts that may be those of other hosts."""
+    peers = filter(None, map(_ipv4, texts))
+    return {nft.address(peer) for peer in peers if not peer.is_loopback and not peer.is_multicast}
 
 
 def spanning_networks(vifs: list[VIF]) -> list[Network]:
@@ -236,7 +254,7 @@ table inet {table} {{
 
 def _ipv4(text: str) -> ipaddress.IPv4Address | None:
     try:
-        return ipaddress.IPv4Address(text)
+        return ip.parse4(text)
     except ValueError:
         return None
 

@@ -286,6 +286,8 @@ def test_trusted_proxy_forwards_the_address(tmp_path: Path, monkeypatch: pytest.
     forged = {"address": "192.0.2.1", "X_Forwarded_For": f"10.0.0.6, {ADDRESS}"}
     assert service.text(path, **forged) == service.instance.uuid
     service.text(path, 404, address="192.0.2.1")
+    for forged_address in ("fe80::1%lo", "unknown", "10.0.0.6:80"):
+        service.text(path, 400, address="192.0.2.1", X_Forwarded_For=forged_address)
 
 
 # --- by signature

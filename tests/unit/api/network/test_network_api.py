@@ -268,6 +268,9 @@ def test_security_groups_and_rules(api: Api) -> None:
     assert api.get(f"/security-group-rules/{rule['id']}")["security_group_rule"] == rule
     again = {"security_group_rule": {**fields, "port_range_min": 80, "port_range_max": 80}}
     api.refused("POST", "/security-group-rules", again, 409, "SecurityGroupRuleExists", "already exists")
+    for prefix in ("fe80::%lo/64", "fe80::1%lo"):
+        zone = {"security_group_rule": {**fields, "ethertype": "IPv6", "remote_ip_prefix": prefix}}
+        api.refused("POST", "/security-group-rules", zone, 400, "SecurityGroupRuleInvalid", "has a zone")
     sctp = {"security_group_rule": {**fields, "protocol": "sctp"}}
     api.refused("POST", "/security-group-rules", sctp, 400, "SecurityGroupRuleInvalid", "Invalid IP protocol")
     port = api.port(security_groups=[made["id"]])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from nova_lite.base import exceptions
-from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
-from nova_lite.virt.libvirt.net import security_groups
+from nova_lite.base import exceptions, metrics
+from nova_lite.objects import VIF, FixedIp, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
+from nova_lite.virt.libvirt.net import floating_ips, security_groups
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall, rule_text
 from tests.unit.virt.builders import make_network, make_vif
 from tests.unit.virt.test_configdrive import make_conf
@@ -202,3 +203,139 @@ def test_group_members_have_ipv4_and_ipv6_addresses(tmp_path: Path, nft: Nft) ->
     firewall.set(PortFilters(groups={"web": group}, instances={"i": ["web"]}))
     assert "membersip_web { type ipv4_addr; elements = { 10.0.0.1 } }" in nft.texts[-1]
     assert "membersip6_web { type ipv6_addr; elements = { fd00::1 } }" in nft.texts[-1]
+
+
+# --- invalid values: rows of older versions, files that somebody changed
+
+
+ZONE = SecurityGroupRule(id="zone", security_group_id="web", ethertype="IPv6", remote_ip_prefix="fe80::%lo/64")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"ethertype": "IPv6", "remote_ip_prefix": "fe80::%lo/64"},
+        {"ethertype": "IPv6", "remote_ip_prefix": "10.0.0.0/8"},
+        {"remote_ip_prefix": "10.0.0.0/33"},
+        {"ethertype": "IPX"},
+        {"protocol": "sctp"},
+        {"protocol": "tcp\n drop", "port_range_min": 1, "port_range_max": 2},
+        {"protocol": "tcp", "port_range_min": 2, "port_range_max": 1},
+        {"protocol": "tcp", "port_range_min": -1, "port_range_max": 1},
+        {"protocol": "tcp", "port_range_min": 1, "port_range_max": 65536},
+        {"protocol": "tcp", "port_range_min": 1},
+        {"port_range_min": 1, "port_range_max": 2},
+        {"protocol": "icmp", "port_range_min": 256},
+        {"protocol": "icmp", "port_range_max": 0},
+    ],
+)
+def test_invalid_rule_has_no_text(values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        rule_text(SecurityGroupRule(id="r", security_group_id="g", **values))
+
+
+def skipped(kind: str) -> float:
+    return metrics.REGISTRY.get_sample_value("nova_lite_filters_skipped_total", {"kind": kind}) or 0.0
+
+
+def test_invalid_rule_is_left_out_logged_and_counted_once(
+    tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(security_groups.nft, "_reported", set())
+    group = msgspec.structs.replace(WEB, rules=[ZONE, *WEB.rules], members=["10.0.0.1", "fe80::1%lo"])
+    firewall, before = make(tmp_path), skipped("rule")
+    firewall.prepare({"i": [make_port()]})
+    for name in ("web", "other"):
+        firewall.set(PortFilters(groups={"web": group}, instances={"i": ["web"], name: []}))
+        assert "%" not in nft.texts[-1]
+        assert "meta nfproto ipv4 accept" in nft.texts[-1], "its other rules hold"
+        assert "elements = { 10.0.0.1 }" in nft.texts[-1]
+    assert skipped("rule") == before + 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "The member of group web fe80::1%lo is invalid and left out of the packet filter: "
+        "'fe80::1%lo' has a zone (%), which only its own machine understands",
+        "The rule zone is invalid and left out of the packet filter: "
+        "'fe80::%lo/64' has a zone (%), which only its own machine understands",
+    ]
+
+
+def test_invalid_interface_or_floating_address_stops_no_start(
+    tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = [
+        make_port(id="a", address="fe80::1%lo"),
+        make_port(id="b", mac_address="x"),
+        make_port(id="c", network=make_network(bridge='br" accept')),
+        make_port(id="d", network=make_network(cidr="10.0.0.0/99")),
+        make_port(
+            id="e",
+            network=make_network(cidr6="fd00::/64"),
+            more=[FixedIp(address="::1%lo", subnet_id="s", cidr="fd00::/64")],
+        ),
+    ]
+    good = make_port(id="good")
+    monkeypatch.setattr(security_groups.floating_ips.FloatingAddresses, "assign", lambda self, addresses: None)
+    floating = {"good": "192.0.2.1%lo", "a": "192.0.2.2"}
+    (tmp_path / "_port-filters@host-a.json").write_bytes(msgspec.json.encode(PortFilters(floating=floating)))
+    firewall = make(tmp_path)
+    firewall.prepare({"bad": bad, "good": [good]})
+    assert "port_in_good" in nft.texts[-1]
+    assert not any(f"port_in_{vif.id} " in nft.texts[-1] for vif in bad)
+    assert "192.0.2." not in nft.texts[-1]
+
+
+def test_invalid_interface_is_not_plugged_and_blocks_no_other(tmp_path: Path, nft: Nft) -> None:
+    firewall = make(tmp_path)
+    firewall.prepare({})
+    with pytest.raises(exceptions.VirtDriverError, match="interface bad cannot be filtered: 'x' is not a MAC address"):
+        firewall.plug("i", [make_port(id="bad", mac_address="x")])
+    assert firewall.instances() == []
+    firewall.plug("j", [make_port(id="good")])
+    assert "port_in_good" in nft.texts[-1]
+
+
+def test_filters_that_could_not_be_loaded_are_loaded_by_the_next_refresh(tmp_path: Path, nft: Nft) -> None:
+    firewall = make(tmp_path)
+    firewall.prepare({"i": [make_port()]})
+    filters = PortFilters(groups={"web": WEB}, instances={"i": ["web"]})
+    nft.complaint = "nft: busy"
+    with pytest.raises(exceptions.VirtDriverError):
+        firewall.set(filters)
+    nft.complaint = ""
+    done = len(nft.texts)
+    firewall.set(filters)
+    assert "jump in_web" in nft.texts[-1]
+    assert len(nft.texts) == done + 1
+
+
+def test_addresses_that_cannot_be_assigned_do_not_keep_filters_from_changing(
+    tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: object, addresses: set[str]) -> None:
+        raise exceptions.VirtDriverError(reason="no such device")
+
+    firewall = make(tmp_path)
+    firewall.prepare({"i": [make_port(id="p")]})
+    monkeypatch.setattr(security_groups.floating_ips.FloatingAddresses, "assign", refuse)
+    with pytest.raises(exceptions.VirtDriverError, match="no such device"):
+        firewall.set(PortFilters(groups={"web": WEB}, instances={"i": ["web"]}, floating={"p": "192.0.2.1"}))
+    assert "jump in_web" in nft.texts[-1]
+
+
+@pytest.mark.parametrize("stored", ["{", '["fe80::%lo", "192.0.2.1"]', "[1]"])
+def test_floating_addresses_on_disk_may_be_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str
+) -> None:
+    commands: list[str] = []
+    monkeypatch.setattr(floating_ips.images, "run", lambda *words: commands.append(" ".join(words)))
+    (tmp_path / "floating@host-a.json").write_text(stored)
+    floating_ips.FloatingAddresses(str(tmp_path), "host-a", "lo").assign({"192.0.2.2"})
+    assert "ip address replace 192.0.2.2/32 dev lo" in commands
+    assert not any("%" in command for command in commands)
+
+
+@pytest.mark.parametrize("one", ["a-b", "a_b", "a.b", "a b", "", "x" * 300, "ä"])
+@pytest.mark.parametrize("other", ["a-b", "a_b", "a.b", "a b", "", "x" * 300, "ä"])
+def test_identifiers_are_plain_and_differ(one: str, other: str) -> None:
+    assert (security_groups.nft.identifier(one) == security_groups.nft.identifier(other)) == (one == other)
+    assert re.fullmatch("[A-Za-z0-9_]{1,200}", security_groups.nft.identifier(one))

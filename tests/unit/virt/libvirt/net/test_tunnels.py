@@ -237,3 +237,24 @@ def test_rules_rejected_by_nft_are_an_error(tmp_path: Path, kernel: Kernel, monk
 def test_gateway_has_the_same_mac_address_on_all_hosts() -> None:
     assert 'mac address="fa:16:3f:00:00:4d"' in networks.network_xml(make_port())
     assert "mac address" not in networks.network_xml(make_vif())
+
+
+def test_network_that_cannot_be_connected_blocks_no_other(
+    tmp_path: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_network(id="net-2", bridge="br2", vni=78)
+    kernel.bridge("br1", "tap1")
+    kernel.bridge("br2", "tap2", mac_address="fa:16:3f:00:00:4e")
+
+    def run(*command: str) -> bytes:
+        if "nlvx78" in command:
+            raise exceptions.VirtDriverError(reason="no such device")
+        return kernel.run(*command)
+
+    monkeypatch.setattr(tunnels.images, "run", run)
+    made = make(tmp_path)
+    with pytest.raises(exceptions.VirtDriverError, match="no such device"):
+        made.plug("bad", [make_vif(2, other)])
+    made.plug("good", [make_port()])
+    assert made.begin_query() == ["good"]
+    make(tmp_path).prepare({"bad": [make_vif(2, other)], "good": [make_port()]})

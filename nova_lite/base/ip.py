@@ -1,0 +1,57 @@
+"""Parsers of IP addresses and networks. A unit test checks that all other modules use them.
+
+Python's ``ipaddress`` accepts IPv6 addresses with a zone, as in ``fe80::1%eth0``. A zone names an interface of one
+machine. It means nothing to another machine or to a packet filter, and its text is arbitrary. So these parsers refuse
+it. Every error is a `ValueError` that names the wrong text.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+
+def parse(text: str) -> Address:
+    """Return an address of either version."""
+    return ipaddress.ip_address(_without_zone(text))
+
+
+def parse4(text: str) -> IPv4Address:
+    return IPv4Address(_without_zone(text))
+
+
+def parse6(text: str) -> IPv6Address:
+    return IPv6Address(_without_zone(text))
+
+
+def parse_network(text: str, strict: bool = True) -> Network:
+    """Return a network of either version. Unless ``strict``, the text may have host bits, which are cleared."""
+    return ipaddress.ip_network(_without_zone(text), strict=strict)
+
+
+def parse_network4(text: str, strict: bool = True) -> IPv4Network:
+    return IPv4Network(_without_zone(text), strict=strict)
+
+
+def parse_network6(text: str, strict: bool = True) -> IPv6Network:
+    return IPv6Network(_without_zone(text), strict=strict)
+
+
+def is_address(text: str) -> bool:
+    """Check whether ``text`` is an address of either version."""
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _without_zone(text: str) -> str:
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r} is not a text")
+    if "%" in text:
+        raise ValueError(f"{text[:64]!r} has a zone (%), which only its own machine understands")
+    return text

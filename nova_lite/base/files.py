@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import glob
 import os
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
 #: Called with the number of bytes copied so far. Ends the copy by raising.
 Progress = Callable[[int], None]
 
 #: Prefix of the name of a file that is still being written. Readers of the directory skip it.
 TEMPORARY = ".new-"
+
+#: Suffix of the name of the file that its writer locks while it writes a large file (`large_part`).
+LOCK = ".lock"
 
 
 def private_directory(path: str) -> str:
@@ -72,3 +78,49 @@ def remove(path: str) -> None:
     """Remove a file, if it exists."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
+
+
+@contextlib.contextmanager
+def large_part(directory: str, prefix: str) -> Iterator[str]:
+    """Yield the path of a new, empty file with a name that begins with ``prefix``. It is removed at the end.
+
+    Until then another file is locked, so that `abandoned_parts` leaves out this file, and files whose name begins with
+    its name and a dot, whatever a clock says. The lock is not on the file itself, which qemu locks while it writes.
+    """
+    descriptor, lock = tempfile.mkstemp(prefix=prefix, suffix=LOCK, dir=directory)
+    path = lock.removesuffix(LOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield path
+    finally:
+        remove(path)
+        remove(lock)
+        os.close(descriptor)
+
+
+def abandoned_parts(directory: str, prefix: str, older_than: float) -> Iterator[str]:
+    """Yield the paths in ``directory`` that begin with ``prefix``, are this old, and that no process writes.
+
+    The age counts for files of earlier versions, which have no lock, and for the moment before a writer has its lock.
+    """
+    for path in sorted(glob.glob(os.path.join(glob.escape(directory), f"{glob.escape(prefix)}*"))):
+        with contextlib.suppress(FileNotFoundError):
+            stem = os.path.basename(path).removeprefix(prefix).partition(".")[0]
+            lock = os.path.join(directory, f"{prefix}{stem}{LOCK}")
+            if os.stat(path).st_mtime < time.time() - older_than and not _is_locked(lock):
+                yield path
+
+
+def _is_locked(path: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -4,6 +4,10 @@ A message may arrive twice, late, or after the message that cancels it, and the 
 store makes all of that harmless. It has one small file per instance. Each change is synced to disk *before* a domain is
 destroyed or a result is reported, and the store is checked right before a domain is created. Without it a guest can run
 on two hosts, even if compute queries the conductor first. See docs/explanation/delivery-guarantees.md.
+
+A record is removed when the conductor says that it is settled, never because of its age: clocks jump. Its promises then
+become one number for the host, the settled action id. The host asks the conductor before it obeys a command of that
+action or an earlier one for an instance that it does not know.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import os
 import threading
 import time
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -24,12 +29,10 @@ from nova_lite.objects.ready import prepare_decoders
 
 LOG = logging.getLogger(__name__)
 
-#: Records of instances without a domain are removed after this many seconds. No message is delayed that long.
-RETENTION = 7 * 24 * 3600
-
 NEVER = -1
 SUFFIX = ".json"
 IDENTITY = "identity"
+SETTLED = "settled"
 
 
 class ActionResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +59,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``last_action_id`` and ``last_sequence``: action and sequence number of the newest command; it has finished if there
     is a ``result``. ``last_request_id``: the request that created that action. ``ids_reused``: the database has
-    assigned ids again that were seen here. ``updated_at``: seconds since the epoch.
+    assigned ids again that were seen here.
+
+    ``settled_action_id``: the host may have removed an earlier record of the instance, which knew actions up to this
+    one. ``updated_at``: seconds since the epoch. Only daemons of earlier versions use it.
     """
 
     uuid: str
@@ -71,6 +77,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_request_id: str = ""
     ids_reused: bool = msgspec.field(default=False, name="ids_returned")
     result: ActionResult | None = None
+    settled_action_id: int = 0
     updated_at: float = 0.0
 
     def is_revoked(self, generation: int) -> bool:
@@ -88,8 +95,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_in_order(self, action_id: int, sequence: int, request_id: str) -> bool:
         """Check by the ids alone whether a command is the newest one, or comes after it."""
         if action_id != self.last_action_id:
-            return action_id > self.last_action_id and not self.ids_reused
+            return self.is_build_in_order(action_id) and not self.ids_reused
         return sequence >= self.last_sequence and self.last_request_id in ("", request_id)
+
+    def is_build_in_order(self, action_id: int) -> bool:
+        """Check by the id alone whether a build belongs to the newest action, or to a later one."""
+        return action_id == self.last_action_id or action_id > max(self.last_action_id, self.settled_action_id)
 
     @property
     def may_have_domain(self) -> bool:
@@ -107,6 +118,7 @@ class FencingTokenStore:
         self._directory = files.private_directory(directory)
         self._locks = [threading.Lock() for _ in range(64)]
         self._records: dict[str, Record] = {}
+        self._settled_action_id = _read_settled(os.path.join(directory, SETTLED))
         self._load()
 
     def identity(self) -> str:
@@ -132,7 +144,7 @@ class FencingTokenStore:
 
     def get(self, instance_uuid: str) -> Record:
         """Return the record of an instance; an empty one if the instance is unknown."""
-        return self._records.get(instance_uuid) or Record(uuid=instance_uuid)
+        return self._records.get(instance_uuid) or Record(uuid=instance_uuid, settled_action_id=self._settled_action_id)
 
     def check(self, instance_uuid: str, generation: int) -> None:
         """Raise `Fenced` if ``generation`` must not be built here (any more)."""
@@ -304,21 +316,31 @@ class FencingTokenStore:
 
     # --- maintenance
 
-    def prune(self, before: float | None = None) -> int:
-        """Remove records of instances that are not here and were last changed before ``before``. Return their number.
+    def without_domain(self) -> list[Record]:
+        """Return the records of instances that are not here. The conductor knows which of them are settled."""
+        return [record for record in list(self._records.values()) if not record.may_have_domain]
 
-        ``before``: seconds since the epoch. None: `RETENTION` ago.
+    def prune(self, settled: Iterable[Record], last_action_id: int) -> int:
+        """Remove these records, unless they have changed or their instance may be here. Return the number of removed
+        ones.
+
+        ``last_action_id``: no command for these instances had a higher id when the conductor called them settled. It
+        is on disk before a record is removed.
         """
-        limit = time.time() - RETENTION if before is None else before
         pruned = 0
-        for instance_uuid in list(self._records):
-            with self._lock(instance_uuid):
-                record = self.get(instance_uuid)
-                if not record.may_have_domain and record.updated_at < limit:
-                    files.remove(self._path(instance_uuid))
-                    self._records.pop(instance_uuid, None)
+        self._raise_settled_action_id(last_action_id)
+        for seen in settled:
+            with self._lock(seen.uuid):
+                if self._records.get(seen.uuid) is seen and not seen.may_have_domain:
+                    files.remove(self._path(seen.uuid))
+                    del self._records[seen.uuid]
                     pruned += 1
         return pruned
+
+    def _raise_settled_action_id(self, action_id: int) -> None:
+        if action_id > self._settled_action_id:
+            files.write_atomically(os.path.join(self._directory, SETTLED), str(action_id).encode())
+            self._settled_action_id = action_id
 
     def _revoke(self, instance_uuid: str, generation: int) -> None:
         record = self.get(instance_uuid)
@@ -357,4 +379,17 @@ def _read(path: str) -> Record:
     except (OSError, msgspec.MsgspecError) as error:
         raise exceptions.ConfigurationError(
             reason=f"The fencing record {path} cannot be read ({error}). Remove it if its instance has no domain here."
+        ) from error
+
+
+def _read_settled(path: str) -> int:
+    """Read the settled action id; 0 if no record was ever removed."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return int(file.read())
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError) as error:
+        raise exceptions.ConfigurationError(
+            reason=f"{path} cannot be read ({error}). Write the highest id of the table instance_actions into it."
         ) from error

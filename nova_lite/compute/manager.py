@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from nova_lite import operations
 from nova_lite.base import exceptions, metrics
-from nova_lite.base.context import RequestContext
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
 from nova_lite.compute import consoles
 from nova_lite.compute.claims import Claims
@@ -40,6 +40,9 @@ from nova_lite.volume.driver import VolumeBackend
 from nova_lite.volume.driver import load_backend as load_volumes
 
 LOG = logging.getLogger(__name__)
+
+#: Number of fencing records in one query to the conductor.
+PRUNE_BATCH = 500
 
 CommandMethod = Callable[[RequestContext, ActionCommand], None]
 
@@ -161,7 +164,17 @@ class ComputeManager:
             self._image_fetcher.remove_unused(options.remove_unused_original_minimum_age_seconds)
 
     def prune_fencing_records(self) -> None:
-        self.host.fencing.prune()
+        """Remove the fencing records that the conductor calls settled."""
+        host, pruned = self.host, 0
+        records = host.fencing.without_domain()
+        for start in range(0, len(records), PRUNE_BATCH):
+            page = records[start : start + PRUNE_BATCH]
+            settled = host.conductor.fencing_records_settled(
+                get_admin_context(), host.name, [record.uuid for record in page]
+            )
+            uuids = {uuid for uuid in settled.instance_uuids if not self.jobs.is_busy(uuid)}
+            pruned += host.fencing.prune([record for record in page if record.uuid in uuids], settled.last_action_id)
+        LOG.debug("%d fencing records were settled and are removed", pruned)
 
     def stop(self) -> None:
         """Wait for running jobs to finish, up to ``[compute] graceful_stop_timeout``. No command may arrive any more.

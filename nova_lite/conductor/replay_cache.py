@@ -2,11 +2,14 @@
 
 Each conductor has a replay cache in memory (`nova_lite.rpc.signing`). An attacker could still send a captured message
 to another conductor, or to a conductor that has just started. So the database keeps the ids of messages that could do
-harm when they are repeated, for as long as their signature is valid.
+harm when they are repeated, for as long as their signature is valid. The database's clock may jump, so that time is
+measured by the conductor.
 """
 
 from __future__ import annotations
 
+import collections
+import datetime
 import threading
 import time
 
@@ -39,6 +42,8 @@ class SharedReplayCache:
         self._seconds = float(conf.rpc.signature_lifetime + 3 * conf.rpc.clock_skew)
         self._lock = threading.Lock()
         self._last_expiry = time.monotonic()
+        #: Uptime of this conductor and the database's time at that moment, the oldest first.
+        self._times: collections.deque[tuple[float, datetime.datetime]] = collections.deque()
         self._batcher: Batcher[str, bool] = Batcher(self._accept, LIMITS)
 
     def __call__(self, sender: DaemonIdentity, method: str, message_id: str) -> bool:
@@ -48,7 +53,7 @@ class SharedReplayCache:
         try:
             is_new = self._batcher.submit(message_id)
             if self._is_expiry_due():
-                self._db.write(replay_cache.expire, self._seconds)
+                self._expire()
         except Exception as error:
             raise translate(error) from error
         return is_new
@@ -58,6 +63,18 @@ class SharedReplayCache:
         in_order = sorted(message_ids)
         new = self._db.write(replay_cache.messages_taken, in_order)
         return list(map(dict(zip(in_order, new, strict=True)).__getitem__, message_ids))
+
+    def _expire(self) -> None:
+        """Delete ids that are older than their lifetime, whatever the database's clock did in that time."""
+        uptime, now = time.monotonic(), self._db.read(lambda uow: uow.now)
+        with self._lock:
+            self._times.append((uptime, now))
+            while len(self._times) > 1 and uptime - self._times[1][0] >= self._seconds:
+                self._times.popleft()
+            is_old = uptime - self._times[0][0] >= self._seconds
+            before = min(time for _, time in self._times)
+        if is_old:
+            self._db.write(replay_cache.expire, before)
 
     def _is_expiry_due(self) -> bool:
         with self._lock:

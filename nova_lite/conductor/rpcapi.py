@@ -57,6 +57,7 @@ from nova_lite.objects import (
     ServerGroup,
     ServerMigration,
     Service,
+    SettledRecords,
     Volume,
     VolumeConnection,
     VolumeFilters,
@@ -117,7 +118,7 @@ def _finish_action(conductor: ConductorRPC, context: RequestContext, host: str, 
     )
 
 
-@rpc.service("conductor", version="1.18")
+@rpc.service("conductor", version="1.19")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -962,3 +963,7 @@ class ConductorRPC(Protocol):
 
         The instance goes to ERROR if the domain is still expected.
         """
+
+    @rpc.report(rpc.COMPUTE, own="host", since="1.19", replay_safe=True, fallback=rpc.result(SettledRecords()))
+    def fencing_records_settled(self, context: RequestContext, host: str, instance_uuids: list[str]) -> SettledRecords:
+        """Return those of these instances whose fencing record the host may remove."""

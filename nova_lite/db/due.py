@@ -23,9 +23,11 @@ class Due(NamedTuple):
     """Kinds of work that a sweep has: silent services, servers to offload, reclaim, or confirm, volume files, Cinder
     volumes, pending interfaces, actions.
 
-    ``quiet``: seconds since the newest report of any daemon, this one included; 0 if there was none.
+    ``now``: the database's time. ``quiet``: seconds since the newest report of any daemon, this one included; 0 if
+    there was none.
     """
 
+    now: datetime.datetime
     quiet: float
     silent: bool
     shelved: bool
@@ -66,4 +68,4 @@ def due_work(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Due:
     values = {name: uow.now - datetime.timedelta(seconds=item) for name, item in seconds.items()}
     heartbeat, *found = uow.rows(_DUE_WORK, values).one()
     quiet = 0.0 if heartbeat is None else (uow.now - heartbeat).total_seconds()
-    return Due(quiet, *map(bool, found))
+    return Due(uow.now, quiet, *map(bool, found))

@@ -26,11 +26,11 @@ def messages_taken(uow: UnitOfWork, message_ids: list[str]) -> list[bool]:
     return [message_taken(uow, message_id) for message_id in message_ids]
 
 
-def expire(uow: UnitOfWork, seconds: float) -> int:
-    """Delete ids older than ``seconds``, whose messages are too old to be accepted. Returns their number, at most
+def expire(uow: UnitOfWork, before: datetime.datetime) -> int:
+    """Delete ids that were stored before then, whose messages are too old to be accepted. Returns their number, at most
     `BATCH`.
     """
-    row, before = SeenMessage, uow.now - datetime.timedelta(seconds=seconds)
+    row = SeenMessage
     old = uow.session.scalars(sa.select(row.id).where(row.taken_at < before).limit(BATCH)).all()
     if old:
         uow.change(sa.delete(row).where(row.id.in_(old)))

@@ -6,8 +6,6 @@ import contextlib
 import hashlib
 import os
 import stat
-import tempfile
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -77,10 +75,8 @@ def add(
     """
     digest = hashlib.sha256()
     size = 0
-    descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=store_path)
-    with contextlib.ExitStack() as undo:
-        undo.callback(os.unlink, temporary)
-        with os.fdopen(descriptor, "wb") as target:
+    with files.large_part(store_path, TEMPORARY) as temporary:
+        with open(temporary, "wb") as target:
             while chunk := source.read(CHUNK):
                 failpoints.check_disk()
                 target.write(chunk)
@@ -95,19 +91,14 @@ def add(
         if check is not None:
             check(temporary)
         os.rename(temporary, file_path(store_path, image_id))
-        undo.pop_all()
     files.sync_directory(store_path)
     return size, digest.hexdigest()
 
 
 def sweep(store_path: str, older_than: float = 86400.0) -> None:
     """Remove leftovers of interrupted imports and uploads that were not written for ``older_than`` seconds."""
-    if not os.path.isdir(store_path):
-        return
-    with os.scandir(store_path) as entries:
-        for entry in entries:
-            if entry.name.startswith(TEMPORARY) and entry.stat().st_mtime < time.time() - older_than:
-                files.remove(entry.path)
+    for path in files.abandoned_parts(store_path, TEMPORARY, older_than):
+        files.remove(path)
 
 
 def checksum(path: str) -> str:

@@ -31,6 +31,7 @@ from nova_lite.objects.build import (
     DomainVerdict,
     ExpectedDomain,
     NetworkRequest,
+    SettledRecords,
     Verdict,
     digest_of_domains,
 )
@@ -164,6 +165,7 @@ __all__ = [
     "ServerGroup",
     "ServerMigration",
     "Service",
+    "SettledRecords",
     "Verdict",
     "Volume",
     "VolumeConnection",

@@ -189,6 +189,13 @@ class ExpectedDomain(msgspec.Struct, kw_only=True):
     last_action_id: int = 0
 
 
+class SettledRecords(msgspec.Struct, kw_only=True):
+    """Instances whose fencing record a host may remove. ``last_action_id``: none of their actions has a higher id."""
+
+    instance_uuids: list[str] = msgspec.field(default_factory=list)
+    last_action_id: int = 0
+
+
 class Verdict(enum.StrEnum):
     """Decision about a domain on a host. DESTROY: the domain does not, or no longer, belong there."""
 

@@ -71,7 +71,7 @@ class Clock:
     """The time, in seconds since 1970.
 
     A jump of the machine's clock counts only after ``patience`` seconds. Until then the time continues from its old
-    value.
+    value. ``jumps_back``: number of jumps into the past.
     """
 
     def __init__(self, patience: float = 30.0) -> None:
@@ -79,6 +79,7 @@ class Clock:
         self._offset = time.time() - _uptime()
         self._since: float | None = None
         self._lock = threading.Lock()
+        self.jumps_back = 0
 
     def time(self) -> float:
         uptime, wall = _uptime(), time.time()
@@ -89,6 +90,7 @@ class Clock:
                 self._since = uptime
             elif uptime - self._since >= self._patience:
                 LOG.warning("This machine's clock has jumped by %.0f s", wall - uptime - self._offset)
+                self.jumps_back += wall - uptime < self._offset
                 self._offset, self._since = wall - uptime, None
             return uptime + self._offset
 
@@ -135,11 +137,13 @@ class _Ids:
 class ReplayCache:
     """The ids of one sender's messages of the last ``lifetime`` seconds, by the messages' own time.
 
-    Beyond ``limit`` ids, the oldest are dropped. Messages as old as those are then refused.
+    Beyond ``limit`` ids, the oldest are dropped. Messages as old as those are then refused. After a jump of this
+    machine's clock into the past, messages from before the jump are refused.
     """
 
-    def __init__(self, lifetime: float, limit: int) -> None:
+    def __init__(self, lifetime: float, limit: int, jumps_back: int = 0) -> None:
         self._slice = lifetime / _PARTS
+        self._jumps_back = jumps_back
         self._limit = limit
         #: Few ids are one string, because there are thousands of senders with few messages.
         self._parts: dict[int, bytes | _Ids] = {}
@@ -150,12 +154,15 @@ class ReplayCache:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, message_id: bytes, sent: float, oldest: float) -> bool:
+    def add(self, message_id: bytes, sent: float, oldest: float, now: float = 0.0, jumps_back: int = 0) -> bool:
         """Add an id. Return False if the message was received before, or may have been. ``oldest``: the time limit of
-        messages.
+        messages. ``jumps_back``: of the clock (`Clock`).
         """
         part = int(sent // self._slice)
         with self._lock:
+            if jumps_back != self._jumps_back:
+                self._jumps_back = jumps_back
+                self._parts, self._count, self._floor = {}, 0, int(now // self._slice) + 1
             self._floor = max(self._floor, int(oldest // self._slice))
             if self._parts and min(self._parts) < self._floor:
                 for old in [part for part in self._parts if part < self._floor]:
@@ -310,8 +317,9 @@ class Signing:
         oldest = self._check_time(peer, sent)
         with self._lock:
             key = (topic, server, entry.id)
-            seen = self._seen.get(key) or self._seen.setdefault(key, ReplayCache(self._lifetime, self._limit))
-        if not seen.add(packed, sent, oldest):
+            cache = ReplayCache(self._lifetime, self._limit, self.clock.jumps_back)
+            seen = self._seen.get(key) or self._seen.setdefault(key, cache)
+        if not seen.add(packed, sent, oldest, self.clock.time(), self.clock.jumps_back):
             raise _Refused("it was taken before: it is replayed", peer)
         return peer
 

@@ -13,11 +13,9 @@ file that a guest may use already.
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import shutil
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -79,7 +77,7 @@ class LocalVolumes(VolumeBackend):
     def _write_image(self, image: Image, part: str, size: int) -> None:
         """Write an image to ``part`` as a raw disk, with the same checks as for a guest's own disk."""
         qemu_img = disk_images.QemuImg(self.conf)
-        with tempfile.TemporaryDirectory(prefix=PART, dir=os.path.dirname(part)) as directory:
+        with tempfile.TemporaryDirectory(prefix=f"{os.path.basename(part)}.", dir=os.path.dirname(part)) as directory:
             fetched = os.path.join(directory, "image")
             self.fetch_image(image, fetched)
             disk_format = disk_images.qemu_format(image)
@@ -162,10 +160,8 @@ class LocalVolumes(VolumeBackend):
         """Remove abandoned files of any host. Hosts share the directory, so a newer file may be in use."""
         store = os.path.abspath(self.conf.volume.store_path)
         for directory in (store, os.path.join(store, SNAPSHOTS)):
-            for path in glob.glob(os.path.join(glob.escape(directory), f"{PART}*")):
-                with contextlib.suppress(FileNotFoundError):
-                    if os.stat(path).st_mtime < time.time() - OLD_SECONDS:
-                        _remove(path)
+            for path in files.abandoned_parts(directory, PART, OLD_SECONDS):
+                _remove(path)
 
     # --- files
 
@@ -196,13 +192,9 @@ class LocalVolumes(VolumeBackend):
     @contextlib.contextmanager
     def _part(self, target: str) -> Iterator[str]:
         """Yield the path of an empty file in the directory of ``target``. It is removed at the end."""
-        descriptor, part = tempfile.mkstemp(prefix=PART, dir=os.path.dirname(target))
-        os.close(descriptor)
-        try:
+        with files.large_part(os.path.dirname(target), PART) as part:
             failpoints.check_disk()
             yield part
-        finally:
-            files.remove(part)
 
 
 def _sync(path: str) -> None:

@@ -170,6 +170,7 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
     ("report_task", "1.1", {"host": VICTIM, "action_id": 2, "task_state": "deleting"}),
     ("reconcile_domains", "1.0", {"host": VICTIM, "domains": [], "leftovers": []}),
     ("domains_expected", "1.4", {"host": VICTIM}),
+    ("fencing_records_settled", "1.19", {"host": VICTIM, "instance_uuids": ["VICTIM"]}),
     ("domain_lost", "1.4", {"host": VICTIM, "expected": ExpectedDomain(uuid="VICTIM", generation=1)}),
     ("finish_volume_work", "1.6", {"host": VICTIM, "task_id": 1, "error": "forged"}),
     (

@@ -45,7 +45,7 @@ class Authority:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
         self.directory = Directory(conf.identity.users_file)
-        self.tokens = Tokens(conf.identity.tokens_path)
+        self.tokens = Tokens(conf.identity.tokens_path, conf.identity.token_expiration)
         self._secret = os.urandom(32)
         self._valid_digests: dict[bytes, None] = {}
         self._throttle = PasswordThrottle()

@@ -2,6 +2,8 @@
 
 ``<tokens_path>/keys/<number>``: the key with the highest number encrypts new tokens, the others decrypt older ones.
 ``<tokens_path>/revoked/<audit id>``: an empty file for each revoked token. Its modification time is the token's expiry.
+The clock of all API daemons decides whether a token is valid. So the file outlives the expiry by a token's lifetime,
+measured by a clock that does not jump: the token is then expired, whatever the clock says later.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ import msgspec
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 from nova_lite.base import exceptions, files
+
+#: Seconds by which another API daemon's clock may be ahead. A token from later is of a clock that was wrong.
+CLOCK_SKEW = 300.0
 
 
 class Token(msgspec.Struct, array_like=True):
@@ -105,9 +110,14 @@ class Keys:
 class Tokens:
     """Makes, reads and revokes tokens."""
 
-    def __init__(self, tokens_path: str) -> None:
+    def __init__(self, tokens_path: str, lifetime: float = 3600.0) -> None:
+        """Use the keys and revocations in ``tokens_path``. Tokens are valid for at most ``lifetime`` seconds."""
         self.keys = Keys(tokens_path)
+        self._lifetime = lifetime
         self._revoked = os.path.join(tokens_path, "revoked")
+        self._lock = threading.Lock()
+        #: Files of expired tokens, and when this process found that they are expired.
+        self._expired: dict[str, float] = {}
 
     def seal(self, token: Token) -> str:
         return self.keys.fernet().encrypt(msgspec.msgpack.encode(token)).rstrip(b"=").decode()
@@ -121,12 +131,12 @@ class Tokens:
             token = msgspec.msgpack.decode(data, type=Token)
         except (InvalidToken, UnicodeEncodeError, binascii.Error, msgspec.DecodeError):
             return None
-        if time.time() >= token.expires_at or os.path.exists(self._revocation(token)):
+        if not token.issued_at - CLOCK_SKEW <= time.time() < token.expires_at:
             return None
-        return token
+        return None if os.path.exists(self._revocation(token)) else token
 
     def revoke(self, token: Token) -> None:
-        """Revoke a token for all workers, also after a restart. The file is deleted when the token has expired."""
+        """Revoke a token for all workers, also after a restart. The file is deleted long after the token expired."""
         files.private_directory(self._revoked)
         path = self._revocation(token)
         with open(path, "ab"):
@@ -137,8 +147,11 @@ class Tokens:
         return os.path.join(self._revoked, token.audit_ids[0])
 
     def _forget_expired(self) -> None:
-        now = time.time()
-        with os.scandir(self._revoked) as entries:
-            for entry in entries:
-                if entry.stat().st_mtime < now:
-                    files.remove(entry.path)
+        """Delete the files whose tokens this process has known to be expired for a token's lifetime."""
+        now, uptime = time.time(), time.monotonic()
+        with self._lock, os.scandir(self._revoked) as entries:
+            expired = {entry.path for entry in entries if entry.stat().st_mtime < now}
+            self._expired = {path: self._expired.get(path, uptime) for path in expired}
+            for path in [path for path, since in self._expired.items() if uptime - since >= self._lifetime]:
+                files.remove(path)
+                del self._expired[path]

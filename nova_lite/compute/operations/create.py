@@ -93,9 +93,9 @@ class Builder:
         """Return the result to report, if any. Unless it is BUILT, nothing of the instance is left here."""
         host, uuid, generation = self._host, request.instance.uuid, request.generation
         record = host.fencing.get(uuid)
-        if request.action_id < record.last_action_id:
+        if not record.is_build_in_order(request.action_id):
             if not host.is_command_open(uuid, request.action_id, None, request.request_id):
-                raise exceptions.Fenced(f"Instance {uuid}: action {record.last_action_id} is newer than its build.")
+                raise exceptions.Fenced(f"Instance {uuid}: action {request.action_id} ended before its build arrived.")
             host.fencing.admit(uuid, request.action_id, request_id=request.request_id, is_open=True)
         found = self._find(uuid)
         if found is not None and found.generation > generation:

@@ -21,6 +21,7 @@ from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.endpoints.volumes import VolumeEndpoints
 from nova_lite.conductor.engine import build_reports
 from nova_lite.conductor.engine.cinder import CinderDriver
+from nova_lite.conductor.engine.clock_guard import ClockGuard
 from nova_lite.conductor.engine.context import build_request, command_of, lock_action
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
@@ -73,6 +74,7 @@ class Reconciler:
         self.db = engine.db
         self.conf = engine.conf
         self._last_sweep = self._listening_since = time.monotonic()
+        self._clock = ClockGuard()
         self._scheduling = KeyedExecutor("schedule", 1)
         self._fences = KeyedExecutor("fence", PARALLEL_STEPS)
         self._commands = KeyedExecutor("command", PARALLEL_STEPS)
@@ -88,9 +90,10 @@ class Reconciler:
         self._expire_services(due)
         if due.shelved:
             self._offload_shelved()
-        if due.soft_deleted:
+        is_ahead = self._clock.is_ahead(due.now)
+        if due.soft_deleted and not is_ahead:
             self._reclaim()
-        if due.unconfirmed:
+        if due.unconfirmed and not is_ahead:
             self._confirm()
         for task_id in self.volumes.due() if due.volumes else ():
             task = self._guarded(functools.partial(self.volumes.drive, task_id))

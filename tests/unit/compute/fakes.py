@@ -31,6 +31,7 @@ from nova_lite.objects import (
     Image,
     Instance,
     Network,
+    SettledRecords,
 )
 from nova_lite.virt import fake
 
@@ -109,6 +110,7 @@ class FakeConductor:
         self.epoch = 3
         self.is_current = True
         self.open_requests: set[str] = set()
+        self.settled = SettledRecords()
         self.images: dict[str, Image] = {}
         self.answers: list[dict[str, Any] | None] = []
         self.vifs = VIFS
@@ -180,6 +182,10 @@ class FakeConductor:
     ) -> bool:
         self._called("is_command_open", (action_id, sequence, request_id))
         return request_id in self.open_requests
+
+    def fencing_records_settled(self, context: RequestContext, host: str, instance_uuids: list[str]) -> SettledRecords:
+        self._called("fencing_records_settled", instance_uuids)
+        return self.settled
 
     def reconcile_domains(
         self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.compute import manager
 from nova_lite.compute.fencing import FencingTokenStore, Record
 from nova_lite.compute.operations.create import is_request_error
-from nova_lite.objects import Image
+from nova_lite.objects import Image, SettledRecords
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
 from tests.unit.compute.fakes import (
@@ -358,6 +360,56 @@ def test_build_command_after_its_delete_is_dropped(host: Host) -> None:
     host.settle()
     assert host.traces() == []
     assert [name for name, _ in host.conductor.calls[1:]] == ["finish_action", "is_command_open"]
+
+
+def test_revocation_survives_a_jump_of_the_clock(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert host.fence() is True
+    ahead = time.time() + 8 * 24 * 3600
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    host.manager.prune_fencing_records()
+    host.build()
+    host.settle()
+    assert host.domains() == {}
+
+
+def test_late_build_of_a_settled_instance_is_dropped(host: Host) -> None:
+    assert host.fence() is True
+    host.conductor.settled = SettledRecords(instance_uuids=[UUID], last_action_id=CREATE)
+    host.manager.prune_fencing_records()
+    assert host.manager.host.fencing.without_domain() == []
+    for life in (host, host.next_life()):
+        life.build()
+        life.settle()
+        assert life.domains() == {}
+    assert len(host.conductor.of("is_command_open")) == 2
+
+
+def test_late_build_of_a_settled_instance_that_the_conductor_waits_for_is_done(host: Host) -> None:
+    host.fence()
+    host.conductor.settled = SettledRecords(instance_uuids=[UUID], last_action_id=CREATE)
+    host.manager.prune_fencing_records()
+    host.conductor.open_requests.add(build_request(2).request_id)
+    host.built(2)
+
+
+def test_build_of_a_new_action_after_pruning_queries_nothing(host: Host) -> None:
+    host.conductor.settled = SettledRecords(last_action_id=CREATE - 1)
+    host.fence()
+    host.manager.prune_fencing_records()
+    host.built(2)
+    assert host.conductor.of("is_command_open") == []
+
+
+def test_pruning_queries_in_pages_and_leaves_busy_instances_out(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manager, "PRUNE_BATCH", 2)
+    uuids = [f"{number}1111111-1111-4111-8111-111111111111" for number in range(5)]
+    for uuid in uuids:
+        host.manager.host.fencing.revoke(uuid, 1)
+    host.conductor.settled = SettledRecords(instance_uuids=uuids, last_action_id=1)
+    monkeypatch.setattr(host.manager.jobs, "is_busy", lambda uuid: uuid == uuids[0])
+    host.manager.prune_fencing_records()
+    assert [len(page) for page in host.conductor.of("fencing_records_settled")] == [2, 2, 1]
+    assert [record.uuid for record in host.manager.host.fencing.without_domain()] == uuids[:1]
 
 
 # --- a kill at any step

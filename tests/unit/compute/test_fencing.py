@@ -145,14 +145,67 @@ def test_dropped_delete_revokes_nothing(store: FencingTokenStore) -> None:
     store.check(UUID, 9)
 
 
+OTHER = "22222222-2222-4222-8222-222222222222"
+
+
 def test_pruning_removes_only_records_without_a_domain(store: FencingTokenStore) -> None:
-    here, gone = UUID, "22222222-2222-4222-8222-222222222222"
-    store.mark_creating(here, 1)
-    store.revoke(gone, 1)
-    assert store.prune() == 0
-    assert store.prune(before=store.get(gone).updated_at + 1) == 1
-    assert again(store).get(here).created_generation == 1
-    assert again(store).get(gone) == Record(uuid=gone)
+    store.mark_creating(UUID, 1)
+    store.revoke(OTHER, 1)
+    assert store.without_domain() == [store.get(OTHER)]
+    assert store.prune([store.get(UUID), store.get(OTHER)], 7) == 1
+    assert again(store).get(UUID).created_generation == 1
+    assert again(store).get(OTHER) == Record(uuid=OTHER, settled_action_id=7)
+
+
+def test_pruning_keeps_a_record_that_has_changed_since_the_query(store: FencingTokenStore) -> None:
+    store.revoke(UUID, 1)
+    seen = store.without_domain()
+    store.revoke(UUID, 2)
+    assert store.prune(seen, 7) == 0
+    with pytest.raises(exceptions.Fenced):
+        again(store).check(UUID, 2)
+
+
+def test_commands_up_to_the_settled_action_are_out_of_order(store: FencingTokenStore) -> None:
+    store.admit(UUID, 5)
+    store.prune(store.without_domain(), 7)
+    for life in (store, again(store)):
+        assert not life.admit(UUID, 5, revoke_generation=9)
+        assert not life.admit(UUID, 7)
+        assert [life.get(UUID).is_build_in_order(number) for number in (5, 7, 8)] == [False, False, True]
+    assert store.admit(UUID, 6, is_open=True), "the conductor waits for it"
+    assert store.admit(UUID, 6, sequence=1)
+    assert store.admit(OTHER, 8)
+    assert not again(store).admit(OTHER, 7)
+
+
+def test_settled_action_id_never_falls(store: FencingTokenStore) -> None:
+    store.prune([], 7)
+    store.prune([], 3)
+    assert again(store).get(UUID).settled_action_id == 7
+
+
+def test_settled_action_id_is_on_disk_before_a_record_is_removed(
+    store: FencingTokenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.revoke(UUID, 1)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        store.prune(store.without_domain(), 7)
+    with pytest.raises(exceptions.Fenced):
+        again(store).check(UUID, 1)
+
+
+def test_corrupt_settled_action_id_stops_the_daemon_with_one_line(store: FencingTokenStore) -> None:
+    store.prune([], 7)
+    path = Path(store._directory, "settled")
+    path.write_text("what")
+    with pytest.raises(exceptions.ConfigurationError, match=str(path)):
+        again(store)
 
 
 def test_resources_of_completed_builds(store: FencingTokenStore) -> None:
@@ -231,7 +284,7 @@ def test_identity_is_kept_and_differs_between_hosts(store: FencingTokenStore, tm
     identity = store.identity()
     assert again(store).identity() == identity
     assert FencingTokenStore(str(tmp_path / "other")).identity() != identity
-    again(store).prune(before=1e12)
+    again(store).prune(again(store).without_domain(), 7)
     assert again(store).identity() == identity
 
 

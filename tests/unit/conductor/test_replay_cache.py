@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 import uuid
 
 import pytest
@@ -14,7 +15,7 @@ from nova_lite.base import exceptions
 from nova_lite.conductor.replay_cache import SharedReplayCache
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import replay_cache
-from nova_lite.db.engine import Database
+from nova_lite.db.engine import Database, UnitOfWork, utcnow
 from nova_lite.db.models import SeenMessage
 from nova_lite.rpc import keys
 from tests.unit.conductor.test_statements import counting
@@ -28,6 +29,7 @@ HARMLESS = {
     "build_instances": "has the conductor look for rows that wait to be built",
     "console_token_redeem": "a token is gone once it was taken",
     "domains_expected": "reads",
+    "fencing_records_settled": "reads",
     "finish_build": "the generation that it was for: test_reports_again.py",
     "finish_builds": "the generations that they were for: test_reports_again.py",
     "instance_security_groups": "reads",
@@ -70,13 +72,41 @@ def test_frequent_reports_of_hosts_are_not_stored(db: Database, conf: cfg.Config
 
 
 def test_expired_message_ids_are_deleted(db: Database) -> None:
+    start = db.read(lambda uow: uow.now)
     db.write(replay_cache.message_taken, "1" * 32)
-    assert db.write(replay_cache.expire, 60.0) == 0
+    assert db.write(replay_cache.expire, start) == 0
     before = datetime.timedelta(seconds=61)
     db.write(lambda uow: uow.change(sa.update(SeenMessage).values(taken_at=uow.now - before)))
     db.write(replay_cache.message_taken, "2" * 32)
-    assert db.write(replay_cache.expire, 60.0) == 1
+    assert db.write(replay_cache.expire, start) == 1
     assert taken(db) == {"2" * 32}
+
+
+def test_message_ids_are_kept_for_their_lifetime_when_the_clock_of_the_database_jumps(
+    db: Database, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once, uptime = SharedReplayCache(db, conf), time.monotonic()
+    shift = datetime.timedelta()
+    monkeypatch.setattr(time, "monotonic", lambda: uptime)
+    monkeypatch.setattr(UnitOfWork, "now", property(lambda uow: uow.session.scalar(sa.select(utcnow())) + shift))
+
+    def later(seconds: float) -> None:
+        nonlocal uptime
+        uptime += seconds
+        once(HOST, "image_update", uuid.uuid4().hex)
+
+    lifetime = conf.rpc.signature_lifetime + 3 * conf.rpc.clock_skew
+    once(HOST, "image_update", "1" * 32)
+    later(61)
+    shift = datetime.timedelta(days=7)
+    later(61)
+    assert "1" * 32 in taken(db)
+    shift = datetime.timedelta()
+    later(61)
+    assert "1" * 32 in taken(db)
+    for _ in range(int(lifetime / 61) + 3):
+        later(61)
+    assert "1" * 32 not in taken(db)
 
 
 def test_replay_cache_deletes_expired_ids_from_time_to_time(

@@ -642,6 +642,17 @@ def test_replay_cache_beyond_its_limit_refuses_old_messages() -> None:
     assert not any(seen.add(an_id(number), 1000.0 + number / 20, 920.0) for number in range(1000))
 
 
+def test_replay_cache_accepts_new_messages_after_a_clock_returned_from_a_jump() -> None:
+    """Messages from before the return are refused: their ids may be forgotten."""
+    seen = ReplayCache(80, limit=1000)
+    assert seen.add(an_id(1), 1000.0, 920.0, 1000.0)
+    assert seen.add(an_id(2), 9000.0, 8920.0, 9000.0)
+    assert not seen.add(an_id(3), 1030.0, 950.0, 1030.0), "only the machine's clock says that it has returned"
+    assert not seen.add(an_id(1), 1000.0, 950.0, 1030.0, jumps_back=1)
+    assert seen.add(an_id(4), 1041.0, 961.0, 1041.0, jumps_back=1)
+    assert not seen.add(an_id(4), 1041.0, 961.0, 1041.0, jumps_back=1)
+
+
 def test_clock_jump_counts_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(patience=0.2)
     right = time.time
@@ -650,10 +661,12 @@ def test_clock_jump_counts_only_after_a_while(monkeypatch: pytest.MonkeyPatch) -
     assert abs(clock.time() - right()) < 1
     time.sleep(0.3)
     assert abs(clock.time() - right() - 3600) < 1
+    assert clock.jumps_back == 0
     monkeypatch.setattr(time, "time", right)
     assert abs(clock.time() - right() - 3600) < 1
     time.sleep(0.3)
     assert abs(clock.time() - right()) < 1
+    assert clock.jumps_back == 1
 
 
 # --- the tables

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -190,6 +191,21 @@ def test_old_leftovers_are_removed(volumes: LocalVolumes) -> None:
     volumes.sweep()
     assert names(volumes) == [new.name, volume_id]
     assert not fetched.exists()
+
+
+def test_files_in_use_stay_when_the_clock_jumps(volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch = volumes.fetch_image
+
+    def jump(source: Image, target: str) -> None:
+        fetch(source, target)
+        monkeypatch.setattr(time, "time", lambda: 1e11)
+        before = names(volumes)
+        volumes.sweep()
+        assert names(volumes) == before
+
+    monkeypatch.setattr(volumes, "fetch_image", jump)
+    volume_id = create(volumes, image=image())
+    assert names(volumes) == [volume_id]
 
 
 # --- of volumes that guests have

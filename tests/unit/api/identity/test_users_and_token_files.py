@@ -178,8 +178,10 @@ def test_unusable_keys_are_refused(tmp_path: Path) -> None:
         keys.fernet()
 
 
-def test_revocation_is_stored_until_the_token_expires(tmp_path: Path) -> None:
-    tokens = Tokens(str(tmp_path))
+def test_revocation_is_stored_for_a_lifetime_after_the_token_expires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = Tokens(str(tmp_path), 60)
     tokens.keys.rotate(3)
     old, new = new_token("u", None, 60), new_token("u", None, 60)
     text = tokens.seal(new)
@@ -187,4 +189,32 @@ def test_revocation_is_stored_until_the_token_expires(tmp_path: Path) -> None:
     tokens.revoke(old)
     tokens.revoke(new)
     assert Tokens(str(tmp_path)).open(text) is None
+    assert len(os.listdir(tmp_path / "revoked")) == 2
+    later = time.monotonic() + 61
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    tokens.revoke(new)
     assert os.listdir(tmp_path / "revoked") == [new.audit_ids[0]]
+
+
+def test_revoked_token_stays_void_when_the_clock_jumps_and_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens, right = Tokens(str(tmp_path)), time.time
+    tokens.keys.rotate(3)
+    token = new_token("u", None, 3600)
+    text = tokens.seal(token)
+    tokens.revoke(token)
+    monkeypatch.setattr(time, "time", lambda: right() + 7 * 86400)
+    tokens.revoke(new_token("other", None, 3600))
+    monkeypatch.setattr(time, "time", right)
+    assert tokens.open(text) is None
+
+
+def test_token_of_a_clock_that_was_ahead_is_void(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens, right = Tokens(str(tmp_path)), time.time
+    tokens.keys.rotate(3)
+    monkeypatch.setattr(time, "time", lambda: right() + 7 * 86400)
+    text = tokens.seal(new_token("u", None, 3600))
+    assert tokens.open(text) is not None
+    monkeypatch.setattr(time, "time", right)
+    assert tokens.open(text) is None

@@ -59,7 +59,9 @@ def setup(default: str = THREADING, switch_interval: float | None = None) -> str
 
         eventlet.monkey_patch()
     else:
-        sys.exit(f"{ENVIRONMENT}={_mode!r}: must be {EVENTLET!r} or {THREADING!r}.")
+        from nova_lite.base import journal  # logging may not be imported before eventlet has replaced its locks
+
+        sys.exit(journal.error(f"{ENVIRONMENT}={_mode!r}: must be {EVENTLET!r} or {THREADING!r}."))
     return _mode
 
 

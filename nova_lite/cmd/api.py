@@ -13,6 +13,7 @@ import os  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402
 import sys  # noqa: E402
+from collections.abc import Callable  # noqa: E402
 from typing import TYPE_CHECKING, NamedTuple  # noqa: E402
 
 from oslo_config import cfg  # noqa: E402
@@ -22,7 +23,7 @@ from nova_lite import rpc  # noqa: E402
 from nova_lite.api import conductor_client  # noqa: E402
 from nova_lite.api.http import deploy, prefork, server, wsgi  # noqa: E402
 from nova_lite.api.http.deadlines import ClientLimits  # noqa: E402
-from nova_lite.base import exceptions  # noqa: E402
+from nova_lite.base import exceptions, journal  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
@@ -98,7 +99,8 @@ class Worker(service.Daemon):
             wait=options.max_wait,
         )
         for site in self._sites:
-            http = server.make_server(site.socks[self._number], site.app, self.conf.api.threads, site.tls, limits)
+            sock, turn = site.socks[self._number], self._watch(site.name)
+            http = server.make_server(sock, site.app, self.conf.api.threads, site.tls, limits, turn)
             http.start()
             self._http.append(http)
 
@@ -109,6 +111,9 @@ class Worker(service.Daemon):
         if self._transport is not None:
             self._transport.cleanup()
             self._transport = None
+
+    def _watch(self, name: str) -> Callable[[], None]:
+        return (lambda: None) if concurrency.is_eventlet() else self.watchdog.watch(f"API {name}")
 
     def _end_with_parent(self) -> None:
         if os.getppid() != self._parent:
@@ -163,7 +168,7 @@ def main() -> int:
     try:
         sites = load_sites(conf, compute)
     except exceptions.ConfigurationError as error:
-        sys.exit(f"{BINARY}: {error.message}")
+        sys.exit(journal.error(f"{BINARY}: {error.message}"))
     if conf.api.workers == 1:
         return Worker(conf, compute, sites).run()
     parent = os.getpid()

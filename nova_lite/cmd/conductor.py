@@ -15,7 +15,7 @@ from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import rpc  # noqa: E402
-from nova_lite.base import exceptions, metrics, version  # noqa: E402
+from nova_lite.base import exceptions, journal, metrics, version  # noqa: E402
 from nova_lite.base.context import get_admin_context  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.manager import ConductorManager  # noqa: E402
@@ -103,7 +103,7 @@ def main() -> int:
     try:
         daemon = Conductor(conf)
     except exceptions.ConfigurationError as error:
-        sys.exit(f"{BINARY}: {error.message}")
+        sys.exit(journal.error(f"{BINARY}: {error.message}"))
     return daemon.run()
 
 

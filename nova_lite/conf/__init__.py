@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from oslo_config import cfg
 from oslo_log import log
 
+from nova_lite.base import journal
 from nova_lite.conf import (
     api,
     base,
@@ -97,9 +98,9 @@ def load(argv: list[str] | None = None, prog: str | None = None) -> cfg.ConfigOp
         for module in GROUPS:
             _read_all(conf, module.list_opts())
     except cfg.ConfigFilesNotFoundError as error:
-        sys.exit(f"{prog or 'nova-lite'}: configuration file not found: {error}")
+        sys.exit(journal.error(f"{prog or 'nova-lite'}: configuration file not found: {error}"))
     except (cfg.Error, ValueError) as error:
-        sys.exit(f"{prog or 'nova-lite'}: bad configuration: {error}")
+        sys.exit(journal.error(f"{prog or 'nova-lite'}: bad configuration: {error}"))
     return conf
 
 

@@ -15,6 +15,7 @@ import ssl
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from websockify.websockifyserver import CompatibleWebSocket, WebSockifyRequestHandler
@@ -44,7 +45,8 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     """HTTP server on the listening socket ``sock``.
 
     ``web``: directory of the pages to serve, or None. ``handshake_timeout``: seconds that a client may take for a
-    request. ``max_connections``: largest number of clients at the same time.
+    request. ``max_connections``: largest number of clients at the same time. ``on_turn``: the thread that accepts
+    connections calls it about twice a second.
     """
 
     daemon_threads = True
@@ -60,6 +62,7 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         tls: ssl.SSLContext | None,
         handshake_timeout: float,
         max_connections: int,
+        on_turn: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(sock.getsockname()[:2], ConsoleHandler, bind_and_activate=False)
         self.socket.close()
@@ -71,6 +74,7 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._tls = tls
         self._handshake_timeout = handshake_timeout
         self._max_connections = max_connections
+        self._on_turn = on_turn
         self._lock = threading.Lock()
         self._connections: dict[Any, _Connection] = {}
 
@@ -87,7 +91,8 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
             connection.hang_up()
 
     def service_actions(self) -> None:
-        """Close connections whose request is late. Called twice a second."""
+        """Close connections whose request is late, and report that this thread turns. Called twice a second."""
+        self._on_turn()
         now = time.monotonic()
         with self._lock:
             connections = self._connections.values()

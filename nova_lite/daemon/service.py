@@ -5,12 +5,10 @@ A module of `nova_lite.cmd` makes a `Daemon` and calls `run`, which returns the 
 
 from __future__ import annotations
 
-import contextlib
+import faulthandler
 import logging
-import os
 import random
 import signal
-import socket
 import sys
 import threading
 import time
@@ -23,9 +21,11 @@ from oslo_log import log
 from oslo_reports import opts as report_opts
 
 from nova_lite import rpc
-from nova_lite.base import exceptions, memory, version
+from nova_lite.base import exceptions, journal, memory, version
+from nova_lite.base.timing import TIMING
 from nova_lite.conf.metrics import PORTS
 from nova_lite.daemon.health import Check, Health
+from nova_lite.daemon.watchdog import Watchdog, notify_systemd
 from nova_lite.rpc.self_check import SelfCheckingServer
 
 LOG = logging.getLogger(__name__)
@@ -85,6 +85,7 @@ class Daemon:
         self.periodics: list[Periodic] = []
         self.servers: list[SelfCheckingServer] = []
         self.health = Health()
+        self.watchdog = Watchdog(TIMING.health.max_loop_pause / 2)
 
     # --- for subclasses
 
@@ -141,9 +142,14 @@ class Daemon:
                 problem = error.message
             interval = self.conf.startup_retry_interval
             LOG.warning("%s cannot start yet: %s Trying again in %d s.", self.binary, problem, interval)
-            self.health.mark_alive()
+            self._turn()
             self._stop_parts()
             self.stopping.wait(interval)
+
+    def _turn(self) -> None:
+        """Report that this daemon works: its main loop turns, and none of its serving loops stands still."""
+        if self.watchdog.feed():
+            self.health.mark_alive()
 
     def _try_start(self) -> bool:
         """Call `start`. Returns False, and prints the reason, if the configuration has a mistake."""
@@ -154,7 +160,7 @@ class Daemon:
             mistake = error.message
         if mistake:
             LOG.error("%s: %s", self.binary, mistake)
-            print(f"{self.binary}: {mistake}", file=sys.stderr)
+            print(journal.error(f"{self.binary}: {mistake}"), file=sys.stderr)
         return not mistake
 
     def _restart(self) -> bool:
@@ -195,6 +201,7 @@ class Daemon:
             server.wait()
         self.periodics.clear()
         self.servers.clear()
+        self.watchdog.clear()
 
     def run(self) -> int:
         """Run the daemon until SIGTERM or SIGINT. Returns the exit status."""
@@ -207,7 +214,7 @@ class Daemon:
             LOG.info("%s %s is ready on host %s", self.binary, version.VERSION, self.conf.host)
             notify_systemd("READY=1")
         while not self.stopping.wait(1.0):
-            self.health.mark_alive()
+            self._turn()
             if self.needs_restart() and not self._restart():
                 return 1
             self._reconnect()
@@ -218,8 +225,14 @@ class Daemon:
 
 
 def setup_logging(conf: cfg.ConfigOpts, binary: str) -> None:
-    """Set up logging by oslo.log's options (stderr by default). SIGUSR2 writes a guru meditation report to stderr."""
+    """Set up logging by oslo.log's options (stderr by default). SIGUSR2 writes a guru meditation report to stderr.
+
+    Lines that go to systemd's journal have their priority. A process that is aborted, as by systemd's watchdog, writes
+    the stacks of its threads to stderr.
+    """
     log.setup(conf, "nova_lite")
+    journal.add_priorities(logging.getLogger())
+    faulthandler.enable()
     logging.captureWarnings(True)
     report_opts.set_defaults(conf)
     if conf.oslo_reports.file_event_handler:
@@ -238,15 +251,3 @@ def _reports() -> Any:
 
 def _write_report(conf: cfg.ConfigOpts, frame: FrameType | None) -> None:
     _reports().handle_signal(version, None, conf.oslo_reports.log_dir, frame)
-
-
-def notify_systemd(state: str) -> None:
-    """Report the state to systemd (Type=notify), if systemd has started this process."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    if address.startswith("@"):
-        address = "\0" + address[1:]
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-        notify.connect(address)
-        notify.sendall(state.encode())

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 
 from nova_lite.base import concurrency, memory
-from nova_lite.daemon import service
+from nova_lite.base.timing import TIMING
+from nova_lite.daemon import watchdog
 
 LOG = logging.getLogger(__name__)
 
@@ -20,6 +21,8 @@ MIN_LIFETIME = 10.0
 FIRST_DELAY = 0.5
 MAX_DELAY = 30.0
 POLL_INTERVAL = 0.1
+#: A child that has been silent for too long is aborted, so that it writes its stacks, and killed soon after.
+ABORT_TIME = 5.0
 
 
 class RestartBackoff:
@@ -37,18 +40,31 @@ class RestartBackoff:
 class Prefork:
     """Runs ``work`` in ``count`` child processes until SIGTERM or SIGINT, and replaces children that die.
 
+    A child that does not report for ``max_silence`` seconds (`nova_lite.daemon.watchdog`) hangs, and is ended.
+
     ``work`` receives the child's number, which starts at 0; a successor gets the number of its predecessor. It returns
     the child's exit status. It must return on SIGTERM, and when its parent has died.
     ``timeout``: seconds between SIGTERM and SIGKILL for the children.
     """
 
-    def __init__(self, binary: str, count: int, timeout: float, work: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        binary: str,
+        count: int,
+        timeout: float,
+        work: Callable[[int], int],
+        max_silence: float = TIMING.health.max_loop_pause,
+    ) -> None:
         self._binary = binary
         self._count = count
         self._timeout = timeout
         self._work = work
+        self._max_silence = max_silence
         #: Number and start time of each child, by its pid.
         self._children: dict[int, tuple[int, float]] = {}
+        #: The pipe in which each child reports, and the time of its last report.
+        self._reports: dict[int, tuple[int, float]] = {}
+        self._aborted: set[int] = set()
         self._backoff = RestartBackoff()
         self._not_before = 0.0
         self._stopping = threading.Event()
@@ -59,12 +75,14 @@ class Prefork:
             signal.signal(number, lambda *_: self._stopping.set())
         memory.freeze_loaded_objects()
         self._start_missing()
-        service.notify_systemd("READY=1")
+        watchdog.notify_systemd("READY=1")
         while not self._stopping.wait(POLL_INTERVAL):
+            watchdog.report_alive()
             self._reap()
+            self._end_silent()
             self._start_missing()
         LOG.info("%s is stopping its %d workers", self._binary, len(self._children))
-        service.notify_systemd("STOPPING=1")
+        watchdog.notify_systemd("STOPPING=1")
         self._end_children()
         return 0
 
@@ -72,17 +90,22 @@ class Prefork:
         while len(self._children) < self._count and time.monotonic() >= self._not_before:
             taken = {number for number, _ in self._children.values()}
             number = next(number for number in range(self._count) if number not in taken)
+            reports, pipe = os.pipe()
+            os.set_blocking(reports, False)
             pid = os.fork()
             if pid == 0:
-                self._run_child(number)
+                os.close(reports)
+                self._run_child(number, pipe)
+            os.close(pipe)
             self._children[pid] = number, time.monotonic()
+            self._reports[pid] = reports, time.monotonic()
 
-    def _run_child(self, number: int) -> None:
+    def _run_child(self, number: int, pipe: int) -> None:
         """Run ``work`` and exit. Never returns, so that the child does not unwind the parent's stack."""
         status = 1
         try:
             concurrency.after_fork()
-            os.environ.pop("NOTIFY_SOCKET", None)
+            watchdog.report_to_parent(pipe)
             status = self._work(number)
         except BaseException:
             LOG.exception("%s: a worker failed", self._binary)
@@ -98,6 +121,8 @@ class Prefork:
             if not ended:
                 continue
             del self._children[pid]
+            os.close(self._reports.pop(pid)[0])
+            self._aborted.discard(pid)
             delay = self._backoff.after(time.monotonic() - started)
             self._not_before = time.monotonic() + delay
             LOG.error(
@@ -107,6 +132,19 @@ class Prefork:
                 _exit_cause(status),
                 delay,
             )
+
+    def _end_silent(self) -> None:
+        """Abort children that have not reported for too long. `_reap` then finds that they ended."""
+        now = time.monotonic()
+        for pid, (reports, last) in list(self._reports.items()):
+            if _drain(reports):
+                self._reports[pid] = reports, now
+            elif now - last >= self._max_silence + ABORT_TIME:
+                os.kill(pid, signal.SIGKILL)
+            elif now - last >= self._max_silence and pid not in self._aborted:
+                LOG.critical("%s: worker %d has not turned for %.0f s: it is ended", self._binary, pid, now - last)
+                self._aborted.add(pid)
+                os.kill(pid, signal.SIGABRT)
 
     def _end_children(self) -> None:
         deadline = time.monotonic() + self._timeout
@@ -123,6 +161,14 @@ class Prefork:
     def _signal(self, number: signal.Signals) -> None:
         for pid in self._children:
             os.kill(pid, number)
+
+
+def _drain(pipe: int) -> bool:
+    """Read all that is in the pipe. Return False if it is empty."""
+    try:
+        return bool(os.read(pipe, 65536))
+    except BlockingIOError:
+        return False
 
 
 def _exit_cause(status: int) -> str:

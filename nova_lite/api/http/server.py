@@ -12,6 +12,7 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from cheroot import makefile as cheroot_makefile
@@ -55,9 +56,18 @@ def listen_per_worker(address: str, port: int, count: int, early: bool = False) 
 
 
 def make_server(
-    sock: socket.socket, app: App, threads: int, context: ssl.SSLContext | None, limits: ClientLimits | None = None
+    sock: socket.socket,
+    app: App,
+    threads: int,
+    context: ssl.SSLContext | None,
+    limits: ClientLimits | None = None,
+    on_turn: Callable[[], None] = lambda: None,
 ) -> HttpServer:
-    """Return a server on ``sock`` in the concurrency mode of this process. It uses TLS if ``context`` is given."""
+    """Return a server on ``sock`` in the concurrency mode of this process. It uses TLS if ``context`` is given.
+
+    ``on_turn``: the thread that accepts connections calls it about twice a second. In eventlet mode that is the main
+    loop's own thread, and nothing is called.
+    """
     if context is not None:
         # The connection's own thread does the handshake, so that a slow client delays no other.
         sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
@@ -67,7 +77,7 @@ def make_server(
         reader = functools.partial(TimedReader, limits=limits)
         log = LOG.getChild("eventlet")
         return concurrency.GreenWsgiServer(sock, app, log, limits.idle, ConnectionCounter(limits.connections), reader)
-    return _ThreadedServer(sock, app, threads, limits)
+    return _ThreadedServer(sock, app, threads, limits, on_turn)
 
 
 class _HttpsScheme:
@@ -84,8 +94,10 @@ class _HttpsScheme:
 class _ThreadedServer:
     """WSGI server with native threads. Idle connections wait in one selector and occupy no thread."""
 
-    def __init__(self, sock: socket.socket, app: App, threads: int, limits: ClientLimits) -> None:
-        self._http = _CherootServer(sock, app, threads, limits)
+    def __init__(
+        self, sock: socket.socket, app: App, threads: int, limits: ClientLimits, on_turn: Callable[[], None]
+    ) -> None:
+        self._http = _CherootServer(sock, app, threads, limits, on_turn)
         self._thread = threading.Thread(target=self._http.serve, name="wsgi", daemon=True)
 
     def start(self) -> None:
@@ -148,11 +160,14 @@ class _CherootConnection(cheroot_server.HTTPConnection):
 class _CherootServer(cheroot_wsgi.Server):
     ConnectionClass = _CherootConnection
 
-    def __init__(self, sock: socket.socket, app: App, threads: int, limits: ClientLimits) -> None:
+    def __init__(
+        self, sock: socket.socket, app: App, threads: int, limits: ClientLimits, on_turn: Callable[[], None]
+    ) -> None:
         super().__init__(
             sock.getsockname()[:2], app, numthreads=threads, request_queue_size=BACKLOG, timeout=int(limits.idle)
         )
         self._listening = sock
+        self._on_turn = on_turn
         self.limits = limits
         self.clients = ConnectionCounter(limits.connections)
         self.waiting = admission.ConnectionQueue(limits.waiting, threads, limits.wait, self._refuse)
@@ -169,6 +184,14 @@ class _CherootServer(cheroot_wsgi.Server):
         super().prepare()
         # A connection that closes before it is accepted must not block the accepting thread.
         self.socket.setblocking(False)
+        expire = self._connections._expire  # type: ignore[attr-defined]
+
+        def expire_in_turn(threshold: float) -> None:
+            """Do what cheroot's loop does twice a second, and report that the loop turns."""
+            self._on_turn()
+            expire(threshold)
+
+        self._connections._expire = expire_in_turn  # type: ignore[attr-defined]
 
     def process_conn(self, conn: _CherootConnection) -> None:
         """Process a new or readable connection: hand it to a thread once its request has arrived.

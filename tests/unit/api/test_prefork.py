@@ -1,8 +1,40 @@
-"""Delay before a worker is restarted."""
+"""Workers of an API: one that dies or hangs is replaced."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
 from nova_lite.api.http.prefork import FIRST_DELAY, MAX_DELAY, MIN_LIFETIME, RestartBackoff
+
+DEADLINE = 60.0
+
+#: Two workers that report until they are ended. One that gets SIGUSR1 hangs: it lives, and does not report.
+SCRIPT = """
+import faulthandler, os, signal, sys, time
+from nova_lite.api.http.prefork import Prefork
+from nova_lite.daemon import watchdog
+
+faulthandler.enable()
+
+def work(number):
+    hangs = []
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGUSR1, lambda *_: hangs.append(1))
+    os.write(1, b"%d %d\\n" % (number, os.getpid()))
+    while True:
+        if not hangs:
+            watchdog.report_alive()
+        time.sleep(0.05)
+
+sys.exit(Prefork("test", 2, 5, work, max_silence=1.0).run())
+"""
 
 
 def test_restart_delay_grows_after_short_lives() -> None:
@@ -12,3 +44,52 @@ def test_restart_delay_grows_after_short_lives() -> None:
     assert waits[-1] == MAX_DELAY
     assert backoff.after(MIN_LIFETIME) == 0
     assert backoff.after(0.1) == FIRST_DELAY
+
+
+class Parent:
+    def __init__(self) -> None:
+        command = [sys.executable, "-c", SCRIPT]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def worker(self) -> tuple[int, int]:
+        """Return number and pid of the next worker that starts."""
+        assert self.process.stdout is not None
+        number, pid = self.process.stdout.readline().split()
+        return int(number), int(pid)
+
+    def stop(self) -> str:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.communicate(timeout=DEADLINE)[1]
+
+
+@pytest.fixture
+def parent() -> Iterator[Parent]:
+    made = Parent()
+    yield made
+    if made.process.poll() is None:
+        made.process.kill()
+        made.process.communicate()
+
+
+def is_gone(pid: int) -> bool:
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("signals", "stacks"), [([signal.SIGUSR1], True), ([signal.SIGSTOP], False)], ids=["hangs", "stopped"]
+)
+def test_worker_that_does_not_report_is_replaced(parent: Parent, signals: list[signal.Signals], stacks: bool) -> None:
+    workers = dict(parent.worker() for _ in range(2))
+    for number in signals:
+        os.kill(workers[0], number)
+    assert parent.worker()[0] == 0
+    assert is_gone(workers[0])
+    assert not os.kill(workers[1], 0)
+    assert ("Fatal Python error: Aborted" in parent.stop()) is stacks

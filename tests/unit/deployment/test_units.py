@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from nova_lite.base.timing import TIMING
 from nova_lite.virt.libvirt.net import dhcp
 
 TOP = pathlib.Path(__file__).parents[3]
@@ -58,6 +59,14 @@ def test_unit_runs_what_the_scripts_run_without_systemd(path: pathlib.Path) -> N
 def test_unit_waits_for_the_daemon_to_be_ready(path: pathlib.Path) -> None:
     assert read(path)["Type"] == "notify"
     assert read(path)["TimeoutStartSec"] == "infinity"
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_unit_restarts_a_daemon_that_stands_still(path: pathlib.Path) -> None:
+    """A stopped process ignores the signal that aborts it, until it is killed."""
+    assert {"WatchdogSec=30", "TimeoutAbortSec=10", "Restart=on-failure", "LimitCORE=0"} <= set(lines(path))
+    assert read(path).get("NotifyAccess", "main") == "main"
+    assert float(lines(path, "WatchdogSec")[0]) >= TIMING.health.max_loop_pause
 
 
 #: Sandboxing options of every daemon that is not root.

@@ -1,4 +1,4 @@
-"""Workers of an API: one that dies or hangs is replaced."""
+"""Workers of an API: a worker that dies or hangs is replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nova_lite.api.http.prefork import FIRST_DELAY, MAX_DELAY, MIN_LIFETIME, Res
 
 DEADLINE = 60.0
 
-#: Two workers that report until they are ended. One that gets SIGUSR1 hangs: it lives, and does not report.
+#: Two workers that report until they are ended. After SIGUSR1 a worker hangs: it lives, and does not report.
 SCRIPT = """
 import faulthandler, os, signal, sys, time
 from nova_lite.api.http.prefork import Prefork

@@ -19,7 +19,7 @@ DEADLINE = 30.0
 
 @pytest.fixture
 def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """Return the socket at which systemd hears from a daemon."""
+    """Return the socket to which a daemon reports."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
         made.bind(str(tmp_path / "notify"))
         made.settimeout(DEADLINE)

@@ -106,7 +106,7 @@ service_users() {
     done | sort -u | grep -vx root
 }
 
-# start_service, stop_service, service_state and service_log NAME do the same in both worlds.
+# start_service, stop_service, kill_service, service_state and service_log NAME do the same in both worlds.
 start_service() {
     if has_systemd; then
         systemctl start --no-block "$(unit_of "$1")"
@@ -120,6 +120,16 @@ stop_service() {
         systemctl stop "$(unit_of "$1")"
     else
         stop_process "$1"
+    fi
+}
+
+# Ends the daemon at once (SIGKILL), as a crash would. systemd starts it again after a few seconds.
+kill_service() {
+    local pid
+    if has_systemd; then
+        systemctl kill --kill-who=main --signal=KILL "$(unit_of "$1")"
+    elif pid=$(process_of "$1"); then
+        kill -KILL "$pid"
     fi
 }
 

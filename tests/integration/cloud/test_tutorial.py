@@ -1,4 +1,4 @@
-"""The tutorial for users, executed command by command on the stacked cloud."""
+"""The tutorials for users and for operators, executed command by command on the stacked cloud."""
 
 from __future__ import annotations
 
@@ -6,36 +6,45 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cloud.conftest import StackedCloud, wait_for
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/tutorial/first-cloud.md"
+TOP = Path(__file__).resolve().parents[3]
+TUTORIALS = TOP / "docs/tutorial"
 
-#: Commands of the page that prepare or remove the machine's cloud. The test stage runs them around these tests.
-ELSEWHERE = re.compile(r"(git clone|cd nova_lite|(sudo )?devstack/(stack|unstack|service)\.sh|sudo -i$)")
+#: Commands of the pages that prepare or remove the machine's cloud. The test stage runs them around these tests.
+ELSEWHERE = re.compile(r"(git clone|cd \S*nova_lite|(sudo )?devstack/(stack|unstack)\.sh|sudo -i$)")
 
-#: Servers that the page creates.
+#: Servers that the first page creates.
 SERVERS = ("one", "two")
+#: Servers that the second page creates.
+MANY = tuple(f"many-{number}" for number in range(1, 6))
+
+#: Commands that would stop the broker for everybody on this machine, and what stops it for this cloud alone.
+FOR_THIS_CLOUD = {
+    "rabbitmqctl stop_app": (
+        """rabbitmqctl set_vhost_limits -p nova-lite '{"max-connections": 0}'"""
+        " && rabbitmqctl close_all_connections --vhost nova-lite stopped"
+    ),
+    "rabbitmqctl start_app": "rabbitmqctl clear_vhost_limits -p nova-lite",
+}
 
 
-def blocks() -> Iterator[tuple[str, str]]:
-    """Yield language and text of each code block of the page."""
-    yield from re.findall(r"^```(\w*)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def commands() -> list[str]:
-    """Return the page's commands that run on an existing cloud, in order."""
+def commands(page: str) -> list[tuple[str, str]]:
+    """Return the page's commands that run on an existing cloud, in order, each with the remark behind it."""
     found = []
-    for language, text in blocks():
+    for language, text in re.findall(r"^```(\w*)\n(.*?)^```", (TUTORIALS / page).read_text(), re.MULTILINE | re.DOTALL):
         if language == "python":
-            found.append(f"python - <<'END'\n{text}END")
-        else:
-            lines = [line.split("   # ")[0].strip() for line in text.splitlines() if line.strip()]
-            found += [line.removeprefix("sudo ") for line in lines if not ELSEWHERE.match(line)]
+            found.append((f"python - <<'END'\n{text}END", ""))
+            continue
+        for line in filter(str.strip, text.splitlines()):
+            command, _, remark = line.partition("   # ")
+            if not ELSEWHERE.match(command):
+                found.append((command.strip().removeprefix("sudo "), remark.strip()))
     return found
 
 
@@ -51,7 +60,7 @@ class Shell:
         if re.match(r"(export )?\w+=", command):
             self.lines.append(command)
         return subprocess.run(
-            ["bash", "-c", script], capture_output=True, text=True, timeout=300, env=os.environ, check=False
+            ["bash", "-c", script], capture_output=True, text=True, timeout=300, env=os.environ, check=False, cwd=TOP
         )
 
     def output(self, command: str) -> str:
@@ -108,7 +117,7 @@ def answers_pings(cloud: StackedCloud, shell: Shell) -> bool:
 
 def test_tutorial_commands_succeed_in_their_order(cloud: StackedCloud, shell: Shell) -> None:
     done = []
-    for command in commands():
+    for command, _ in commands("first-cloud.md"):
         command = filled(shell, command)
         if command.startswith("ping "):
             continue  # the page says that it may fail until the rule below is there
@@ -120,3 +129,64 @@ def test_tutorial_commands_succeed_in_their_order(cloud: StackedCloud, shell: Sh
             wait_for("the guest answers pings", lambda: answers_pings(cloud, shell))
     assert [command for command in done if command.startswith("openstack server create")]
     assert "openstack server list" in done
+
+
+@pytest.fixture
+def operator(cloud: StackedCloud) -> Iterator[Shell]:
+    """Provide the operator's shell. Afterwards broker, daemons and servers are as before, also if the test fails."""
+    shell = Shell()
+    yield shell
+    shell.run(FOR_THIS_CLOUD["rabbitmqctl start_app"])
+    shell.output("devstack/service.sh start all")
+    for name in MANY:
+        shell.run(f"openstack --os-cloud nova-lite server delete --wait {name}")
+
+
+def statuses(listing: str) -> list[str]:
+    """Return the statuses of the second page's servers in the output of ``openstack server list``."""
+    return re.findall(r"\| many-\d +\| (\w+) ", listing)
+
+
+#: Checks of the output that the second page's "repeat until" remarks name.
+FULFILLED: dict[str, Callable[[str], bool]] = {
+    "all five are ACTIVE": lambda output: statuses(output) == ["ACTIVE"] * 5,
+    "three are SHUTOFF": lambda output: sorted(statuses(output)) == ["ACTIVE"] * 2 + ["SHUTOFF"] * 3,
+    "two are SHUTOFF": lambda output: sorted(statuses(output)) == ["ACTIVE"] * 3 + ["SHUTOFF"] * 2,
+    "the host is down": lambda output: re.search(r"compute.*\bdown\b", output) is not None,
+    "many-4 is gone": lambda output: "many-4" not in output,
+    "it succeeds": lambda output: True,
+}
+
+
+def repeat(shell: Shell, command: str, result: str) -> None:
+    """Run a command until it succeeds and shows the result that the page names."""
+
+    def shows_result() -> bool:
+        done = shell.run(command)
+        return done.returncode == 0 and FULFILLED[result](done.stdout)
+
+    wait_for(f"{command}: {result}", shows_result)
+
+
+def test_operators_tutorial_killed_daemons_lose_nothing(operator: Shell) -> None:
+    done = []
+    for command, remark in commands("kill-a-daemon.md"):
+        command = FOR_THIS_CLOUD.get(command, command)
+        done.append(command)
+        if remark.startswith("repeat until "):
+            repeat(operator, command, remark.removeprefix("repeat until "))
+        elif remark == "fails":
+            failed = operator.run(command)
+            assert failed.returncode != 0 and "503" in failed.stderr, failed
+        elif remark == "":
+            operator.output(command)
+        else:
+            raise AssertionError(f"the test does not know the remark of {command!r}: {remark!r}")
+    assert [command for command in done if " kill compute" in command]
+
+    def nothing_is_open() -> bool:
+        metrics = operator.output("curl -s http://127.0.0.1:9770/metrics")
+        assert re.search(r"^nova_lite_action_retries_total\{.*\} [1-9]", metrics, re.MULTILINE)
+        return set(re.findall(r"^nova_lite_actions_open\{.*\} (\S+)$", metrics, re.MULTILINE)) <= {"0.0"}
+
+    wait_for("no action is open", nothing_is_open)

@@ -97,6 +97,12 @@ FILTERS_SKIPPED = _counter(
     "Filter rules, addresses and interfaces that are invalid. Such a rule allows nothing; such an interface is closed.",
     "kind",
 )
+HYPERVISOR_BREAKS = _counter(
+    "compute", "nova_lite_hypervisor_breaks", "Calls to libvirt whose connection broke before they returned.", "call"
+)
+HYPERVISOR_PROBES = _counter(
+    "compute", "nova_lite_hypervisor_probes", "Processes of qemu in which libvirt queried its capabilities."
+)
 IMAGES = _histogram("compute", "nova_lite_image_fetch_seconds", "Images that were fetched for guests.")
 
 
@@ -143,6 +149,9 @@ HEARTBEAT_AGE = _gauge(
 POOL_USED = _gauge("conductor", "nova_lite_db_pool_used", "Connections to the database in use.")
 POOL_SIZE = _gauge("conductor", "nova_lite_db_pool_size", "Maximum number of connections to the database.")
 JOBS = _gauge("compute", "nova_lite_jobs", "Builds and actions that run on this host.", "kind")
+BUILD_SLOTS = _gauge(
+    "compute", "nova_lite_build_slots", "Builds that may run at a time: fewer on a hypervisor that answers slowly."
+)
 HYPERVISOR_UP = _gauge("compute", "nova_lite_hypervisor_up", "1 while the hypervisor answers.")
 SCHEDULER_HOSTS = _gauge("scheduler", "nova_lite_scheduler_hosts", "Hosts that this scheduler knows.")
 

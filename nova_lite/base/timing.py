@@ -70,6 +70,12 @@ class LibvirtTiming:
     #: A libvirtd that is silent for the product of both counts as gone. Then all pending calls end with an error.
     keepalive_interval: int = 5
     keepalive_count: int = 6
+    #: Time after a break for which callers wait for a new connection, since libvirtd may be restarting, and the
+    #: interval between two attempts.
+    reconnect_wait: float = 10.0
+    reconnect_pause: float = 0.2
+    #: Time that an inventory waits for the list of domains.
+    list_wait: float = 2.0
     #: Pause between two attempts to fetch a file from another host.
     transfer_pause: float = 2.0
     #: Time for which a chosen port of a serial console is reserved, until its guest listens there.

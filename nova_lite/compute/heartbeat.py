@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
+from collections.abc import Callable
 
 from oslo_config import cfg
 
@@ -19,14 +20,22 @@ class Heartbeat:
     """Makes `HostReport`s.
 
     The inventory is cached by `refresh`, so that a hanging hypervisor does not stop heartbeats. Without heartbeats,
-    builds in progress would lose their leases.
+    builds in progress would lose their leases. ``on_answer`` is called with the seconds that each inventory took.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, jobs: Jobs) -> None:
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        host: str,
+        driver: ComputeDriver,
+        jobs: Jobs,
+        on_answer: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
         self._conf = conf
         self._host = host
         self._driver = driver
         self._jobs = jobs
+        self._on_answer = on_answer
         self._boot_id = str(uuid.uuid4())
         self._numbers = itertools.count(1)
         self._inventory: Inventory | None = None
@@ -34,8 +43,10 @@ class Heartbeat:
 
     def refresh(self) -> None:
         """Read the inventory from the hypervisor. May raise or hang, as the driver does."""
+        started = time.monotonic()
         self._inventory = self._driver.get_inventory()
         self._answered = time.monotonic()
+        self._on_answer(self._answered - started)
 
     def is_hypervisor_up(self) -> bool:
         """Check whether the hypervisor has responded recently.

@@ -16,6 +16,7 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
 from nova_lite.compute import consoles
+from nova_lite.compute.build_slots import BuildSlots
 from nova_lite.compute.claims import Claims
 from nova_lite.compute.executor import CommandExecutor
 from nova_lite.compute.fencing import FencingTokenStore
@@ -66,7 +67,8 @@ class ComputeManager:
     ) -> None:
         self._stopping = threading.Event()
         self.jobs = Jobs()
-        self.heartbeat = Heartbeat(conf, host, driver, self.jobs)
+        self.build_slots = BuildSlots(conf.compute.max_concurrent_builds)
+        self.heartbeat = Heartbeat(conf, host, driver, self.jobs, self.build_slots.answered)
         fencing = FencingTokenStore(fencing_path(conf, host))
         self.registration = Registration(conf, self.heartbeat, conductor, fencing.identity())
         self.host = LocalHost(
@@ -90,7 +92,7 @@ class ComputeManager:
             self.host, conf.compute.reconcile_interval, boot, self.registration.attach_check
         )
         self.port_filters = PortFilterSync(host, driver, conductor, conf.network.security_group_refresh_interval)
-        self._builder = Builder(self.host, self.registration, self.port_filters.interfaces_plugged)
+        self._builder = Builder(self.host, self.registration, self.port_filters.interfaces_plugged, self.build_slots)
         self._executor = CommandExecutor(self.host)
         self._volume_worker = VolumeWorker(self.host)
         self.commands = {method: self._command_method(step) for method, step in operations.command_methods().items()}
@@ -102,6 +104,7 @@ class ComputeManager:
     def states(self) -> Iterable[tuple[str, metrics.Sample]]:
         yield metrics.sample(metrics.JOBS, len(self.jobs.building()), "build")
         yield metrics.sample(metrics.JOBS, len(self.jobs.acting()), "action")
+        yield metrics.sample(metrics.BUILD_SLOTS, self.build_slots.limit)
         yield metrics.sample(metrics.HYPERVISOR_UP, float(self.heartbeat.is_hypervisor_up()))
 
     def require_hypervisor(self) -> None:

@@ -142,7 +142,8 @@ class BuildResult(msgspec.Struct, kw_only=True):
     """Report of a host about a build.
 
     With any outcome but BUILT, the host has removed all traces of the build and fenced the generation. ``action_id``:
-    of the command; 0 from older hosts.
+    of the command; 0 from older hosts. ``blames_host`` False: a failure that says nothing about the host, because the
+    connection to its hypervisor broke.
     """
 
     instance_uuid: str
@@ -154,6 +155,7 @@ class BuildResult(msgspec.Struct, kw_only=True):
     details: str = ""
     root_device_name: str | None = None
     action_id: int = 0
+    blames_host: bool = True
 
 
 class DomainReport(msgspec.Struct, kw_only=True):

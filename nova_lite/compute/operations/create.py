@@ -14,6 +14,7 @@ from collections.abc import Callable
 from nova_lite import hardware
 from nova_lite.base import exceptions, failpoints
 from nova_lite.base.context import RequestContext
+from nova_lite.compute.build_slots import BuildSlots
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import interfaces
@@ -33,16 +34,22 @@ UNWANTED = (exceptions.StaleReport, exceptions.InstanceGone, exceptions.Instance
 
 
 class Builder:
-    """Builds instances, at most ``max_concurrent_builds`` at a time; further builds wait.
+    """Builds instances, as many at a time as there are ``slots``.
 
     ``on_plugged`` is called with an instance whose interfaces are new, so that its port filters are queried.
     """
 
-    def __init__(self, host: LocalHost, registration: Registration, on_plugged: Callable[[Instance], None]) -> None:
+    def __init__(
+        self,
+        host: LocalHost,
+        registration: Registration,
+        on_plugged: Callable[[Instance], None],
+        slots: BuildSlots,
+    ) -> None:
         self._host = host
         self._registration = registration
         self._on_plugged = on_plugged
-        self._slots = threading.BoundedSemaphore(host.conf.compute.max_concurrent_builds)
+        self._slots = slots
         self._under_way: dict[tuple[str, int], tuple[RequestContext, BuildRequest]] = {}
 
     def run(self, context: RequestContext, request: BuildRequest) -> None:
@@ -58,7 +65,7 @@ class Builder:
             if not self._host.is_hypervisor_up():
                 self._abandon(context, request)
                 return
-            with self._slots, self._host.jobs.locks.hold(uuid):
+            with self._slots.hold(), self._host.jobs.locks.hold(uuid):
                 result = self._attempt(context, request)
             if result is not None:
                 self._report(context, request, result)
@@ -107,6 +114,11 @@ class Builder:
                 return self._result(request, BuildOutcome.BUILT, power_state=int(found.power_state))
             LOG.info("Instance %s: removing the remains of generation %d", uuid, found.generation)
             host.remove_with_retries(uuid)
+        try:
+            return self._build_or_undo(context, request, exceptions.HypervisorUnavailable)
+        except exceptions.HypervisorUnavailable as error:
+            self._slots.reduce("its connection broke")
+            LOG.warning("Instance %s: building generation %d again here: %s", uuid, generation, error.message)
         return self._build_or_undo(context, request)
 
     def _find(self, instance_uuid: str) -> DomainInfo | None:
@@ -131,14 +143,18 @@ class Builder:
             return refused
         return self._result(request, BuildOutcome.RESCHEDULED, message="This build is revoked on this host.")
 
-    def _build_or_undo(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
+    def _build_or_undo(
+        self, context: RequestContext, request: BuildRequest, *unjudged: type[Exception]
+    ) -> BuildResult | None:
+        """Build once, and return the result, if any. ``unjudged`` errors are raised after the build is undone."""
         uuid, generation = request.instance.uuid, request.generation
+        raised: tuple[type[Exception], ...] = (Stopping, exceptions.Fenced, *unjudged)
         started = time.monotonic()
         LOG.info("Instance %s: building generation %d", uuid, generation)
         with contextlib.ExitStack() as undo:
             try:
                 self._build(context, request, undo)
-            except (Stopping, exceptions.Fenced):
+            except raised:
                 raise
             except UNWANTED as error:
                 LOG.info("Instance %s: the conductor rejects generation %d: %s", uuid, generation, error)
@@ -150,6 +166,7 @@ class Builder:
                     BuildOutcome.ABORTED if is_request_error(error) else BuildOutcome.RESCHEDULED,
                     message=exception_message(error, self._host.name),
                     details="".join(traceback.format_exception(error)),
+                    blames_host=not isinstance(error, exceptions.HypervisorUnavailable),
                 )
                 LOG.warning(
                     "Instance %s: build of generation %d %s after %.2f s: %s",
@@ -219,7 +236,13 @@ class Builder:
     # --- report
 
     def _result(
-        self, request: BuildRequest, outcome: BuildOutcome, power_state: int = 0, message: str = "", details: str = ""
+        self,
+        request: BuildRequest,
+        outcome: BuildOutcome,
+        power_state: int = 0,
+        message: str = "",
+        details: str = "",
+        blames_host: bool = True,
     ) -> BuildResult:
         return BuildResult(
             instance_uuid=request.instance.uuid,
@@ -231,6 +254,7 @@ class Builder:
             details=details,
             root_device_name=hardware.root_device(request.image),
             action_id=request.action_id,
+            blames_host=blames_host,
         )
 
     def _report(self, context: RequestContext, request: BuildRequest, result: BuildResult) -> None:

@@ -176,7 +176,7 @@ class BuildReports:
             return False
         ctx.instance.power_state = states.PowerState.NOSTATE
         if result.outcome == BuildOutcome.RESCHEDULED and ctx.definition.has_choice:
-            if ctx.instance.node is not None:
+            if result.blames_host and ctx.instance.node is not None:
                 hosts.build_failed(uow, result.host, ctx.instance.node)
             return self._rescheduled(ctx, result)
         self.engine.transitions.fail(ctx, result.message, result.details, reported=True)

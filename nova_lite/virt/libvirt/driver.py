@@ -87,8 +87,12 @@ class LibvirtDriver(ComputeDriver):
         self._timing = timing
         self._records = Records(instances_path(conf), host)
         self._events = EventRelay(self._records.owns)
-        self._connection = Connection(conf.libvirt.connection_uri, host, self._events.register, timing)
+        uri = conf.libvirt.connection_uri
+        self._connection = Connection(uri, host, None, timing)
+        # Events and the inventory have a connection of their own, which does not wait for other calls.
+        self._reports = Connection(uri, host, self._events.register, timing, queries_only=True)
         self._domains = Domains(self._connection, host, timing)
+        self._running = inventory.RunningCount(Domains(self._reports, host, timing).all, timing)
         self._networks = HostNetworks(conf, self._connection)
         self._interfaces = InterfaceDevices(self._connection, conf.libvirt.device_detach_timeout)
         self._port_firewall = PortFirewall(conf, host, self._records.instances_path)
@@ -107,7 +111,7 @@ class LibvirtDriver(ComputeDriver):
         self._host_properties = guest_xml.Host(machine=conf.libvirt.hw_machine_type)
         self._traits: list[str] = []
         self._cells: list[NUMACell] = []
-        self._monitor = cpu_monitor.CpuMonitor(self._connection) if cpu_monitor.NAME in conf.compute_monitors else None
+        self._monitor = cpu_monitor.CpuMonitor(self._reports) if cpu_monitor.NAME in conf.compute_monitors else None
 
     # --- the host
 
@@ -157,16 +161,15 @@ class LibvirtDriver(ComputeDriver):
         self._host_properties = guest_xml.Host(cpu=model, machine=machine, secure_boot=traits.SECURE_BOOT in found)
 
     def get_inventory(self) -> Inventory:
-        running = sum(info.power_state == PowerState.RUNNING for info in self._domains.all())
         return inventory.build(
             node=self.host,
             host_ip=self.conf.my_ip,
             tunnel_ip=self._tunnels.address,
             instances_path=self._records.instances_path,
             virt_type=self._virt_type,
-            version=self._connection.connect_call("getVersion"),
+            version=self._reports.connect_call("getVersion"),
             cpu_info=inventory.parse_cpu(self._host_capabilities()),
-            running=running,
+            running=self._running.get(),
             metrics={} if self._monitor is None else self._monitor.metrics(),
             traits=self._traits,
             cells=self._cells,
@@ -263,7 +266,7 @@ class LibvirtDriver(ComputeDriver):
             self._start(domain, instance_uuid, paused=spec.plugged is not None)
             if spec.plugged is not None:
                 spec.plugged()
-                self._connection.call(domain.resume)
+                self._domains.resume(domain)
             undo.pop_all()
         kvm.explain_slow_start(instance_uuid, time.monotonic() - started, self._host_capabilities())
 
@@ -326,8 +329,7 @@ class LibvirtDriver(ComputeDriver):
         """Turn off the guest and offer the disks. Memory that was suspended to disk is lost, as with a power cut."""
         domain, _ = self._domains.get(instance_uuid)
         self.power_off(instance_uuid, timeout)
-        if self._connection.call(domain.hasManagedSaveImage, 0):
-            self._connection.call(domain.managedSaveRemove, 0)
+        self._drop_memory(domain)
         with _files_errors():
             return transfer.offer(self.conf, self._records.directory(instance_uuid))
 
@@ -446,7 +448,7 @@ class LibvirtDriver(ComputeDriver):
 
     def take_over_paused(self, instance_uuid: str) -> None:
         domain, _ = self._domains.get(instance_uuid)
-        live_migration.run_briefly(self._connection.call, domain)
+        live_migration.run_briefly(self._connection, domain)
 
     # --- power
 
@@ -500,7 +502,9 @@ class LibvirtDriver(ComputeDriver):
     def _drop_memory(self, domain: Any) -> None:
         """Drop the saved memory of a suspended guest."""
         if self._connection.call(domain.hasManagedSaveImage, 0):
-            self._connection.call(domain.managedSaveRemove, 0)
+            self._connection.call_checked(
+                lambda: not self._connection.call(domain.hasManagedSaveImage, 0), domain.managedSaveRemove, 0
+            )
 
     # --- optional abilities
 
@@ -544,7 +548,7 @@ class LibvirtDriver(ComputeDriver):
     def unpause(self, instance_uuid: str) -> None:
         domain, info = self._domains.get(instance_uuid)
         if info.power_state == PowerState.PAUSED:
-            self._connection.call(domain.resume)
+            self._domains.resume(domain)
 
     def attach_volume(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
         self._volumes.attach(instance_uuid, device, path)
@@ -597,7 +601,7 @@ class LibvirtDriver(ComputeDriver):
         """Save the guest's memory to libvirt's own file. The next start restores it."""
         domain, info = self._domains.get(instance_uuid)
         if info.power_state == PowerState.RUNNING or not self._connection.call(domain.hasManagedSaveImage, 0):
-            self._connection.call(domain.managedSave, 0)
+            self._domains.save_memory(domain)
 
     def resume(self, instance_uuid: str) -> None:
         self.power_on(instance_uuid)

@@ -137,6 +137,44 @@ def test_build_without_a_hypervisor_is_rescheduled_at_once(host: Host, step: str
     assert "Connection to the hypervisor is broken" in host.conductor.of("finish_build")[0].message
 
 
+@pytest.mark.parametrize("step", BUILD_STEPS)
+def test_build_is_repeated_once_at_its_host_after_a_broken_connection(host: Host, step: str) -> None:
+    host.control(fail_at=[step], fail_error="hypervisor", fail_count=1)
+    host.built()
+    assert host.conductor.outcomes == [(1, "built")]
+    assert host.manager.build_slots.limit == host.conf.compute.max_concurrent_builds // 2
+
+
+def test_build_whose_connection_breaks_twice_does_not_blame_its_host(host: Host) -> None:
+    host.control(fail_at=["spawn_before_domain"], fail_error="hypervisor", fail_count=2)
+    host.build()
+    host.settle()
+    (result,) = host.conductor.of("finish_build")
+    assert (result.outcome, result.blames_host) == ("rescheduled", False)
+    assert host.traces() == []
+
+
+@pytest.mark.parametrize("error", ["virt", "unexpected"])
+def test_other_failures_of_a_build_blame_its_host_at_once(host: Host, error: str) -> None:
+    host.control(fail_at=["spawn_before_domain"], fail_error=error, fail_count=1)
+    host.build()
+    host.settle()
+    (result,) = host.conductor.of("finish_build")
+    assert (result.outcome, result.blames_host) == ("rescheduled", True)
+
+
+def test_build_that_is_revoked_meanwhile_is_not_repeated_after_a_broken_connection(host: Host) -> None:
+    def revoke() -> None:
+        host.manager.host.fencing.revoke(UUID, 1)
+
+    host.driver.hooks["destroy"] = revoke
+    host.control(fail_at=["spawn_before_domain"], fail_error="hypervisor", fail_count=1)
+    host.build()
+    host.settle()
+    assert host.conductor.outcomes == []
+    assert host.traces() == []
+
+
 def test_build_failure_is_reported_only_when_its_domain_is_destroyed(host: Host) -> None:
     host.driver.hooks["spawn_after_domain"] = lambda: host.control(fail_at=["destroy"])
     host.driver._destroy = lambda uuid: None  # type: ignore[method-assign]  # the hypervisor does not let go of it

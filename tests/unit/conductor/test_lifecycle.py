@@ -234,12 +234,21 @@ class World:
         self.report(uuid, host, request.generation, BUILT)
         return uuid, host, request.generation
 
-    def report(self, uuid: str, host: str, generation: int, outcome: BuildOutcome, message: str = "") -> None:
+    def report(
+        self,
+        uuid: str,
+        host: str,
+        generation: int,
+        outcome: BuildOutcome,
+        message: str = "",
+        blames_host: bool = True,
+    ) -> None:
         commands = [item for _, item in self.compute.builds if item.instance.uuid == uuid]
         told = next((command.action_id for command in commands if command.generation == generation), 0)
         result = BuildResult(
             instance_uuid=uuid, host=host, generation=generation, outcome=outcome, power_state=1, message=message
         )
+        result.blames_host = blames_host
         result.action_id = told if self.told else 0
         self.reports.finish_build(self.context(), result)
 
@@ -1129,6 +1138,18 @@ def test_a_long_fault_is_cut_after_a_clause_and_whole_in_the_details(world: Worl
 def test_shortened_messages_end_after_a_clause_or_word(message: str, short: str) -> None:
     assert faults.shortened(message) == short
     assert len(short) <= 255
+
+
+def test_build_that_says_nothing_about_its_host_is_rescheduled_and_not_counted(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    host, request = world.compute.builds[-1]
+    world.reports.start_build(world.context(), uuid, host, request.generation)
+    message = "Connection to the hypervisor is broken"
+    world.report(uuid, host, request.generation, BuildOutcome.RESCHEDULED, message, blames_host=False)
+    assert {state.failed_builds for state in world.db.read(hosts.states)} == {0}
+    world.lifecycle.build_instances(world.context(), [uuid])
+    assert world.compute.builds[-1][1].generation == 2
 
 
 def test_failed_builds_are_counted_for_the_host(world: World) -> None:

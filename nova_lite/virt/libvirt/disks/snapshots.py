@@ -82,11 +82,11 @@ class Snapshotter:
         xml = ET.Element("disk", type="file")
         ET.SubElement(xml, "source", file=os.path.abspath(copy))
         ET.SubElement(xml, "driver", type="qcow2")
-        self._connection.call(domain.blockCopy, device, ET.tostring(xml, encoding="unicode"), {}, _COPY_FLAGS)
+        self.begin(domain, device, xml, _COPY_FLAGS)
         try:
             self.catch_up(domain, device, check)
             with self.quiesced(domain):
-                self._connection.call(domain.blockJobAbort, device, 0)
+                self.end(domain, device)
         except BaseException:
             self.abort(domain, device)
             raise
@@ -104,6 +104,17 @@ class Snapshotter:
             return target.get("dev", ""), below.get("file", ""), kind.get("type", "")
         raise exceptions.VirtDriverError(reason="its root disk is not an overlay of an image")
 
+    def begin(self, domain: Any, device: str, copy: ET.Element, flags: int) -> None:
+        """Begin a mirror of this disk to ``copy``."""
+        xml = ET.tostring(copy, encoding="unicode")
+        self._connection.call_checked(
+            lambda: self._mirror(domain, device) is not None, domain.blockCopy, device, xml, {}, flags
+        )
+
+    def end(self, domain: Any, device: str) -> None:
+        """End the mirror of this disk. The guest keeps its own disk."""
+        self._connection.call_checked(lambda: self._mirror(domain, device) is None, domain.blockJobAbort, device, 0)
+
     def catch_up(self, domain: Any, device: str, check: Callable[[], None]) -> None:
         """Wait until the mirror of this disk is synchronous."""
         logged_at = time.monotonic()
@@ -120,17 +131,22 @@ class Snapshotter:
             time.sleep(POLL_SECONDS)
 
     def _is_ready(self, domain: Any, device: str) -> bool:
+        mirror = self._mirror(domain, device)
+        return mirror is not None and mirror.get("ready") == "yes"
+
+    def _mirror(self, domain: Any, device: str) -> ET.Element | None:
+        """Return the mirror of a disk, as the running guest has it."""
         xml = ET.fromstring(self._connection.call(domain.XMLDesc, 0))  # noqa: S314 libvirt's own
         for disk in xml.iterfind("./devices/disk[mirror]"):
-            target, mirror = disk.find("target"), disk.find("mirror")
-            if target is not None and mirror is not None and target.get("dev") == device:
-                return mirror.get("ready") == "yes"
-        return False
+            target = disk.find("target")
+            if target is not None and target.get("dev") == device:
+                return disk.find("mirror")
+        return None
 
     def abort(self, domain: Any, device: str) -> None:
         """End the mirror of this disk, if any."""
         try:
-            self._connection.call(domain.blockJobAbort, device, 0)
+            self.end(domain, device)
         except LibvirtFailure as error:
             LOG.debug("No copy of %s of %s is running: %s", device, domain.UUIDString(), error.message)
 
@@ -140,11 +156,16 @@ class Snapshotter:
         )
         return guest_xml.needs_quiesce(metadata)
 
+    def _thawed(self, domain: Any) -> bool:
+        """End an interrupted freeze of file systems. Return False, so that the freeze is repeated."""
+        self._connection.call(domain.fsThaw, None, 0)
+        return False
+
     @contextlib.contextmanager
     def quiesced(self, domain: Any) -> Iterator[None]:
         """Freeze the guest's file systems inside the context, if its agent supports it."""
         try:
-            self._connection.call(domain.fsFreeze, None, 0)
+            self._connection.call_checked(lambda: self._thawed(domain), domain.fsFreeze, None, 0)
         except LibvirtFailure as error:
             if self._requires_quiesce(domain):
                 raise exceptions.VirtDriverError(

@@ -75,19 +75,16 @@ class VolumeCopies:
         try:
             for device, target in mirrors.items():
                 self._mirrors.abort(domain, device)
-                self._begin(domain, device, raw_disk(target), _FLAGS)
+                self._mirrors.begin(domain, device, raw_disk(target), _FLAGS)
             for device in mirrors:
                 self._mirrors.catch_up(domain, device, check)
             with self._mirrors.quiesced(domain), self._suspended(domain, len(mirrors) > 1):
                 for device in mirrors:
-                    self._connection.call(domain.blockJobAbort, device, 0)
+                    self._mirrors.end(domain, device)
         except BaseException:
             for device in mirrors:
                 self._mirrors.abort(domain, device)
             raise
-
-    def _begin(self, domain: Any, device: str, disk: ET.Element, flags: int) -> None:
-        self._connection.call(domain.blockCopy, device, ET.tostring(disk, encoding="unicode"), {}, flags)
 
     @contextlib.contextmanager
     def _suspended(self, domain: Any, is_needed: bool) -> Iterator[None]:
@@ -99,7 +96,7 @@ class VolumeCopies:
             yield
         finally:
             if runs:
-                self._connection.call(domain.resume)
+                self._domains.resume(domain)
 
     # --- swap
 
@@ -127,14 +124,16 @@ class VolumeCopies:
             new = msgspec.structs.replace(old, volume_id=new_id)
             # qemu mirrors to a file of exactly the same size. The guest gets the rest once it has the volume.
             os.truncate(path, self._connection.call(domain.blockInfo, device, 0)[0])
-            self._begin(domain, device, guest_xml.disk_element(volume_disk(new, path)), _FLAGS | _BOTH)
+            self._mirrors.begin(domain, device, guest_xml.disk_element(volume_disk(new, path)), _FLAGS | _BOTH)
         try:
             self._mirrors.catch_up(domain, device, check)
         except BaseException:
             self._mirrors.abort(domain, device)
             raise
         copied()
-        self._connection.call(domain.blockJobAbort, device, _PIVOT)
+        self._connection.call_checked(
+            lambda: self._has(domain, info.power_state, new_id), domain.blockJobAbort, device, _PIVOT
+        )
         self._settle(domain, info.power_state, new_id, size)
 
     def end_swap(self, instance_uuid: str, old_id: str, new_id: str, size: int) -> bool:
@@ -145,7 +144,7 @@ class VolumeCopies:
             return True
         disk = self._find(domain, 0, old_id)
         if disk is not None and disk.find("mirror") is not None:
-            self._connection.call(domain.blockJobAbort, target_of(disk), 0)
+            self._mirrors.end(domain, target_of(disk))
         return False
 
     def _has(self, domain: Any, power_state: PowerState, volume_id: str) -> bool:

@@ -57,13 +57,29 @@ class VolumeDevices:
         try:
             self._name(domain, element, volume_id)
             xml = ET.tostring(element, encoding="unicode")
-            if self._find(domain, volume_id, CONFIG) is None:
-                self._connection.call(domain.attachDeviceFlags, xml, CONFIG)
-            if is_on(info.power_state) and self._find(domain, volume_id, LIVE) is None:
-                self._connection.call(domain.attachDeviceFlags, xml, LIVE)
+            self._attach(domain, volume_id, xml, CONFIG)
+            if is_on(info.power_state):
+                self._attach(domain, volume_id, xml, LIVE)
         except exceptions.VirtDriverError:
             self._forget(domain, volume_id)
             raise
+
+    def _attach(self, domain: Any, volume_id: str, xml: str, where: int) -> None:
+        def has() -> bool:
+            return self._find(domain, volume_id, where) is not None
+
+        if not has():
+            self._connection.call_checked(has, domain.attachDeviceFlags, xml, where)
+
+    def _detach(self, domain: Any, volume_id: str, element: str, where: int, expected: tuple[int, ...] = ()) -> None:
+        """Detach a volume, or request the running guest to release it. Errors with ``expected`` codes are ignored."""
+        try:
+            self._connection.call_checked(
+                lambda: self._find(domain, volume_id, where) is None, domain.detachDeviceFlags, element, where
+            )
+        except LibvirtFailure as error:
+            if error.error_code not in expected:
+                raise
 
     def _name(self, domain: Any, element: ET.Element, volume_id: str) -> None:
         """Set the device name, or the next free one: other disks may have taken it."""
@@ -88,7 +104,7 @@ class VolumeDevices:
     def _forget(self, domain: Any, volume_id: str) -> None:
         element = self._find(domain, volume_id, CONFIG)
         if element is not None:
-            self._connection.call_unless(_NOT_THERE, domain.detachDeviceFlags, element, CONFIG)
+            self._detach(domain, volume_id, element, CONFIG, _NOT_THERE)
 
     def detach(self, instance_uuid: str, volume_id: str, timeout: float) -> None:
         """Detach a volume, first from the running guest: while the guest has the volume, its definition has it, too."""
@@ -97,7 +113,7 @@ class VolumeDevices:
             self._wait_until_released(domain, volume_id, timeout)
         element = self._find(domain, volume_id, CONFIG)
         if element is not None:
-            self._connection.call(domain.detachDeviceFlags, element, CONFIG)
+            self._detach(domain, volume_id, element, CONFIG)
 
     def _wait_until_released(self, domain: Any, volume_id: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -109,7 +125,7 @@ class VolumeDevices:
                     device=volume_id, reason=f"the guest did not release it within {timeout:g} s"
                 )
             if now >= ask_at:
-                self._connection.call_unless(_NOT_THERE, domain.detachDeviceFlags, element, LIVE)
+                self._detach(domain, volume_id, element, LIVE, _NOT_THERE)
                 ask_at = now + ASK_AGAIN_SECONDS
             time.sleep(POLL_SECONDS)
 

@@ -50,6 +50,10 @@ _UNDEFINE_FLAGS = (
 _GONE = (libvirt.VIR_ERR_NO_DOMAIN,)
 #: libvirt's code for "it is not running" and "it is already running".
 _ALREADY = (libvirt.VIR_ERR_OPERATION_INVALID,)
+#: libvirt's code for a domain on which another call is in progress.
+_BUSY = (libvirt.VIR_ERR_OPERATION_TIMEOUT,)
+#: No job exists, or the guest is off.
+_IDLE = (*_GONE, *_ALREADY)
 
 
 class Domains:
@@ -119,12 +123,19 @@ class Domains:
     # --- power
 
     def start(self, domain: Any, instance_uuid: str, timeout: float, paused: bool = False) -> None:
-        """Start the domain and wait until it runs, or is paused. Raises `InstancePowerOnFailure`."""
+        """Start the domain and wait until it runs, or is paused. Raises `InstancePowerOnFailure`.
+
+        A start whose connection broke may still go on in libvirtd, which then refuses another one.
+        """
         target = PowerState.PAUSED if paused else PowerState.RUNNING
         try:
-            self._connection.call_filtering(domain.createWithFlags, libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)
+            self._connection.call_filtering(
+                domain.createWithFlags,
+                libvirt.VIR_DOMAIN_START_PAUSED if paused else 0,
+                done=lambda: self.state(instance_uuid) not in _OFF,
+            )
         except LibvirtFailure as error:
-            if error.error_code not in _ALREADY or self.state(instance_uuid) in _OFF:
+            if error.error_code not in (*_ALREADY, *_BUSY) or self.state(instance_uuid) in _OFF:
                 raise exceptions.InstancePowerOnFailure(
                     instance_uuid=instance_uuid, reason=error.kwargs["reason"]
                 ) from error
@@ -167,6 +178,27 @@ class Domains:
             self._connection.call(domain.shutdownFlags, libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
         except LibvirtFailure as error:
             LOG.info("Domain %s did not receive a shutdown request: %s", domain.UUIDString(), error.message)
+
+    def resume(self, domain: Any) -> None:
+        """Let a paused guest run."""
+        uuid = domain.UUIDString()
+        self._connection.call_checked(lambda: self.state(uuid) == PowerState.RUNNING, domain.resume)
+
+    def save_memory(self, domain: Any) -> None:
+        """Turn a guest off and save its memory to libvirt's own file. If the connection breaks, libvirtd goes on."""
+        self._connection.call_checked(lambda: self._is_saved(domain), domain.managedSave, 0)
+
+    def _is_saved(self, domain: Any) -> bool:
+        self.wait_for_job(domain)
+        return bool(self._connection.call(domain.hasManagedSaveImage, 0))
+
+    def wait_for_job(self, domain: Any) -> None:
+        """Wait until the domain has no job that libvirtd continues after its caller's connection broke."""
+        while True:
+            stats = self._connection.call_unless(_IDLE, domain.jobStats)
+            if not stats or stats.get("type", libvirt.VIR_DOMAIN_JOB_NONE) == libvirt.VIR_DOMAIN_JOB_NONE:
+                return
+            time.sleep(POLL_SECONDS)
 
     def cut_power(self, domain: Any) -> None:
         self._connection.call_unless((*_GONE, *_ALREADY), domain.destroyFlags, 0)

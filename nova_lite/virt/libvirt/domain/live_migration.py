@@ -138,17 +138,21 @@ def has_arrived(call: Callable[..., Any], domain: Any) -> bool:
     raise exceptions.MigrationFailed(instance_uuid=domain.UUIDString(), reason="it is still incoming")
 
 
-def run_briefly(call: Callable[..., Any], domain: Any) -> None:
+def run_briefly(connection: Connection, domain: Any) -> None:
     """Let a guest that arrived paused run for an instant.
 
     Until it runs, QEMU treats its disks as the source's. QEMU before 10 ends if such a guest is migrated again
     (assertion `BDRV_O_INACTIVE`).
     """
-    state = call(domain.state, 0)[0]
+    state = connection.call(domain.state, 0)[0]
     if state == libvirt.VIR_DOMAIN_PAUSED:
-        call(domain.resume)
+        connection.call_checked(lambda: _runs(connection.call, domain), domain.resume)
     if state in (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_RUNNING):
-        call(domain.suspend)
+        connection.call(domain.suspend)
+
+
+def _runs(call: Callable[..., Any], domain: Any) -> bool:
+    return bool(call(domain.state, 0)[0] == libvirt.VIR_DOMAIN_RUNNING)
 
 
 class LiveMigrator:
@@ -178,7 +182,7 @@ class LiveMigrator:
 
         def migrate() -> None:
             try:
-                self._connection.call(domain.migrateToURI3, *arguments)
+                self._connection.call_checked(lambda: self._has_ended(domain), domain.migrateToURI3, *arguments)
             except exceptions.VirtDriverError as error:
                 failures.append(error)
 
@@ -194,6 +198,23 @@ class LiveMigrator:
         if self._aborted:
             raise exceptions.MigrationAborted(instance_uuid=self._uuid, reason=self._aborted)
         raise exceptions.MigrationFailed(instance_uuid=self._uuid, reason=failures[0].kwargs["reason"])
+
+    def _has_ended(self, domain: Any) -> bool:
+        """Wait for the end of a migration whose caller's connection broke, and check whether the guest has moved.
+
+        The libvirtds continue it without the caller. Raises `MigrationAborted` if it was aborted meanwhile.
+        """
+        while self._is_migrating(domain):
+            time.sleep(POLL_SECONDS)
+        if self._aborted:
+            raise exceptions.MigrationAborted(instance_uuid=self._uuid, reason=self._aborted)
+        return self._connection.call_unless(_GONE, self._connection.get().lookupByUUIDString, self._uuid) is None
+
+    def _is_migrating(self, domain: Any) -> bool:
+        stats = self._connection.call_unless(_IDLE, domain.jobStats)
+        if not stats or stats.get("operation") not in (libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT, None):
+            return False
+        return stats.get("type") not in (None, libvirt.VIR_DOMAIN_JOB_NONE)
 
     def _arguments(self, domain: Any) -> tuple[str, dict[str, Any], int]:
         xml = self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE)
@@ -284,20 +305,12 @@ class LiveMigrator:
         if (number == libvirt.VIR_DOMAIN_SHUTOFF or doubtful) and self._has_arrived_there():
             return True
         if resume and (doubtful or (self._forced and number == libvirt.VIR_DOMAIN_PAUSED)):
-            self._connection.call(domain.resume)
+            self._connection.call_checked(lambda: _runs(self._connection.call, domain), domain.resume)
         return False
 
     def _end(self, domain: Any) -> None:
         deadline = time.monotonic() + END_SECONDS
-        while True:
-            stats = self._connection.call_unless(_IDLE, domain.jobStats)
-            if not stats or stats.get("operation") not in (
-                libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT,
-                None,
-            ):
-                return
-            if stats.get("type") in (None, libvirt.VIR_DOMAIN_JOB_NONE):
-                return
+        while self._is_migrating(domain):
             self._connection.call_unless(_IDLE, domain.abortJob)
             if time.monotonic() > deadline:
                 raise exceptions.MigrationFailed(instance_uuid=self._uuid, reason="its job does not end")

@@ -2,21 +2,62 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nova_lite.base import exceptions
+from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.hardware.traits import CAPABILITY
 from nova_lite.objects import Inventory, NUMACell
+from nova_lite.operations.states import PowerState
+from nova_lite.virt.driver import DomainInfo
 from nova_lite.virt.images import GIB
 from nova_lite.virt.libvirt.disks import disk_usage
+
+LOG = logging.getLogger(__name__)
 
 # The record of logged-in users: entries of one size, each starting with its type (man utmp).
 UTMP = Path("/run/utmp")
 UTMP_ENTRY = 384
 USER_PROCESS = 7
+
+
+class RunningCount:
+    """Number of running guests.
+
+    libvirt's list of domains waits for each domain that starts just now. After `LibvirtTiming.list_wait`, the last
+    known number counts, so that a slow start of a guest does not look like a hypervisor that does not answer.
+    """
+
+    def __init__(self, list_domains: Callable[[], list[DomainInfo]], timing: LibvirtTiming = TIMING.libvirt) -> None:
+        self._wait = timing.list_wait
+        self._list_domains = list_domains
+        self._number = 0
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def get(self) -> int:
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._count, name="running-guests", daemon=True)
+                self._thread.start()
+            thread = self._thread
+        thread.join(self._wait)
+        return self._number
+
+    def _count(self) -> None:
+        try:
+            found = self._list_domains()
+        except exceptions.VirtDriverError as error:
+            LOG.warning("The number of running guests is unknown now: %s", error.message)
+        else:
+            self._number = sum(info.power_state == PowerState.RUNNING for info in found)
 
 
 def parse_cpu(capabilities: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 import xml.etree.ElementTree as ET
@@ -11,7 +12,7 @@ import libvirt
 
 from nova_lite.base import exceptions
 from nova_lite.objects import VIF
-from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.domain import guest_xml
 
 LOG = logging.getLogger(__name__)
@@ -38,7 +39,9 @@ class InterfaceDevices:
         xml = guest_xml.interface_xml(vif, on_libvirt_network)
         for flag in self._where(domain):
             if not self._has(domain, vif, flag):
-                self._connection.call_filtering(domain.attachDeviceFlags, xml, flag)
+                self._connection.call_filtering(
+                    domain.attachDeviceFlags, xml, flag, done=functools.partial(self._has, domain, vif, flag)
+                )
 
     def detach(self, domain: Any, vif: VIF, on_libvirt_network: bool) -> None:
         xml = guest_xml.interface_xml(vif, on_libvirt_network)
@@ -46,7 +49,16 @@ class InterfaceDevices:
             if flag == _LIVE:
                 self._detach_live(domain, vif, xml)
             elif self._has(domain, vif, flag):
-                self._connection.call_unless((libvirt.VIR_ERR_DEVICE_MISSING,), domain.detachDeviceFlags, xml, flag)
+                self._detach(domain, vif, xml, flag, (libvirt.VIR_ERR_DEVICE_MISSING,))
+
+    def _detach(self, domain: Any, vif: VIF, xml: str, flag: int, expected: tuple[int, ...]) -> None:
+        """Detach an interface, or request the running guest to release it. Errors with ``expected`` codes are
+        ignored."""
+        try:
+            self._connection.call_checked(lambda: not self._has(domain, vif, flag), domain.detachDeviceFlags, xml, flag)
+        except LibvirtFailure as error:
+            if error.error_code not in expected:
+                raise
 
     def _detach_live(self, domain: Any, vif: VIF, xml: str) -> None:
         """Request the guest to release the device, repeatedly, and wait for it."""
@@ -58,7 +70,7 @@ class InterfaceDevices:
                     reason=f"the guest did not release interface {vif.mac_address} within {self._timeout:g} s"
                 )
             if now >= ask_at:
-                self._connection.call_unless(_UNDER_WAY, domain.detachDeviceFlags, xml, _LIVE)
+                self._detach(domain, vif, xml, _LIVE, _UNDER_WAY)
                 ask_at = now + ASK_AGAIN_SECONDS
             time.sleep(POLL_SECONDS)
 

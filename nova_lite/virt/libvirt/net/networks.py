@@ -115,6 +115,7 @@ class HostNetworks:
         os.makedirs(reservations_directory(vif.network), mode=0o755, exist_ok=True)
         if not self._connection.call(network.isActive):
             # libvirt's code for a network that another daemon has just started.
+            # A call that is repeated after a broken connection fails with the same code.
             self._connection.call_unless((libvirt.VIR_ERR_OPERATION_INVALID,), network.create)
             self._connection.call(network.setAutostart, 1)
         return True

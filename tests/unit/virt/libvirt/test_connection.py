@@ -66,7 +66,7 @@ def test_connection_is_reopened_when_it_broke() -> None:
     connection = Connection("test:///default", "one", opened.append)
     assert connection.get() is connection.get()
     assert len(opened) == 1
-    connection._connection = types.SimpleNamespace(isAlive=lambda: 0)
+    connection._queries.first()._connection = types.SimpleNamespace(isAlive=lambda: 0)
     assert connection.connect_call("getType") == "TEST"
     assert len(opened) == 2
 

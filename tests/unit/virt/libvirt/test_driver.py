@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,6 +34,9 @@ class Parts:
         return domain, SimpleNamespace(generation=self._generation)
 
     def call(self, method: Any, *arguments: Any) -> Any:
+        return method(*arguments)
+
+    def call_checked(self, done: Callable[[], bool], method: Any, *arguments: Any) -> Any:
         return method(*arguments)
 
     def cut_power(self, domain: Any) -> None:

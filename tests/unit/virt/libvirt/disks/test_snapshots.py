@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import libvirt
@@ -19,6 +20,9 @@ METADATA = (
 
 class Connection:
     def call(self, method: Any, *arguments: Any) -> Any:
+        return method(*arguments)
+
+    def call_checked(self, done: Callable[[], bool], method: Any, *arguments: Any) -> Any:
         return method(*arguments)
 
 

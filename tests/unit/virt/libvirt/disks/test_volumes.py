@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,9 @@ class Hypervisor:
         return self.guest, DomainInfo(uuid=instance_uuid, generation=1, power_state=PowerState.RUNNING)
 
     def call(self, method: Any, *arguments: Any) -> Any:
+        return method(*arguments)
+
+    def call_checked(self, done: Callable[[], bool], method: Any, *arguments: Any) -> Any:
         return method(*arguments)
 
 

@@ -326,6 +326,6 @@ for _name in (
     "shutdownFlags",
 ):
     setattr(Domain, _name, _method(_name))
-for _name in ("blockResize", "setUserPassword", "injectNMI", "updateDeviceFlags", "abortJob"):
+for _name in ("blockResize", "setUserPassword", "injectNMI", "updateDeviceFlags", "abortJob", "migrateSetMaxDowntime"):
     setattr(Guest, _name, lambda self, *args: None)
     setattr(Domain, _name, _method(_name))

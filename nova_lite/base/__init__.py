@@ -9,4 +9,5 @@
 - `memory`: malloc arenas, heap trimming and garbage collection of a daemon
 - `files`, `cpu_sets`, `plugins`, `version`: small helpers
 - `failpoints`: named points at which tests inject faults
+- `faults`: the seams at which they are installed
 """

@@ -1,4 +1,4 @@
-"""Failpoints: named points at which a test injects a fault into a daemon.
+"""Failpoints: named points at which a test injects a fault into a daemon. `nova_lite.base.faults` installs them.
 
 A fault kills or delays the daemon, or loses, doubles or refuses a message. Failpoints are off unless
 ``NOVA_LITE_FAILPOINTS`` names a control file, which only tests do. The file is a JSON list of rules::
@@ -10,18 +10,21 @@ pattern for the point. ``effect`` is one of `EFFECTS`; ``seconds`` is its durati
 process and thread that reaches it. It then makes the file ``<control file>.<id>.fired``, which survives a kill. If the
 file ``<control file>.passed`` exists, each point that is reached adds a line to it: daemon, blank, point.
 
-Points (``<x>`` is the name of the function or RPC method; ``error`` means that the effect is supported there)::
+Each point is passed twice, as ``<point>/before`` and, if what it is about succeeds, as ``<point>/after``. ``<x>`` is
+the name of the function or RPC method. ``error`` means that the effect is supported at both::
 
-    commit/<x>/before, commit/<x>/after     a transaction of the conductor; before: error
-    handle/<x>/before, handle/<x>/after     an RPC method is served; after: its reply is not sent yet
-    send/<x>/before, send/<x>/after         a call or cast is sent; before: drop, duplicate, error
-    fence/before, fence/after               a compute host writes a revoked generation to disk
-    network/<verb>/before, network/<verb>/after    a call of the network backend; after: it is done; both: error
-    cinder/<method>/<what>/before, …/after, neutron/<method>/<what>/before, …/after    a request to Cinder or Neutron
-                                                   (``cinder/post/attachments``); after: it is done; both: error
-    image/<verb>/before, image/<verb>/after        a call of the image backend; after: it is done; both: error
-    snapshot/before, snapshot/after, upload/after  a compute host makes an image file; it has uploaded it
-    domain/spawn/after, domain/destroy/before, domain/destroy/after
+    commit/<x>                       a transaction of the conductor; error: before
+    handle/<x>                       an RPC method is served; after: its reply is not sent yet
+    send/<x>                         a call or cast is sent; error; of a cast, before: drop, duplicate
+    fence                            a compute host writes a revoked generation to disk
+    network/<verb>                   a call of the network backend; error
+    neutron/<method>/<what>          a request to Neutron (likewise cinder, glance); error
+    image/<verb>                     a conductor's call of the image backend; error
+    upload                           a compute host uploads an image file; error
+    volume/<verb>                    a compute host works on the file of a volume
+    snapshot                         a compute host makes an image file, or snapshots of volumes in use
+    swap                             the driver replaces a volume
+    domain/spawn, domain/destroy     the driver makes or destroys a domain
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ DUPLICATE = "duplicate"
 ERROR = "error"
 #: The thread stops until there is a file ``<control file>.<id>.release``, for at most ``seconds``.
 HOLD = "hold"
-#: `check_disk` fails in this daemon for ``seconds``.
+#: `check_disk` fails in this daemon for ``seconds``: no durable file can be written, and no disk of the fake driver.
 FULL = "disk full"
 
 EFFECTS = (KILL, PAUSE, DELAY, DROP, DUPLICATE, ERROR, HOLD, FULL)
@@ -64,6 +67,11 @@ extra_effects: dict[str, Callable[[dict[str, Any]], None]] = {}
 
 _control = os.environ.get(ENVIRONMENT)
 _full_until = 0.0
+
+
+def are_on() -> bool:
+    """Check whether this process runs under a fault test."""
+    return _control is not None
 
 
 def reach(*point: str) -> str | None:

@@ -10,6 +10,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
+from nova_lite.base import failpoints
+
 #: Called with the number of bytes copied so far. Ends the copy by raising.
 Progress = Callable[[int], None]
 
@@ -35,6 +37,8 @@ def write_atomically(
     content survives a power cut. Without it a power cut, unlike a kill, may leave neither content.
     """
     directory = os.path.dirname(path)
+    if durable:
+        failpoints.check_disk()
     descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -87,6 +91,7 @@ def large_part(directory: str, prefix: str) -> Iterator[str]:
     Until then another file is locked, so that `abandoned_parts` leaves out this file, and files whose name begins with
     its name and a dot, whatever a clock says. The lock is not on the file itself, which qemu locks while it writes.
     """
+    failpoints.check_disk()
     descriptor, lock = tempfile.mkstemp(prefix=prefix, suffix=LOCK, dir=directory)
     path = lock.removesuffix(LOCK)
     try:

@@ -17,12 +17,12 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
-from nova_lite.base import exceptions, failpoints, files
+from nova_lite.base import exceptions, files
 from nova_lite.compute.claims import Resources
 from nova_lite.objects import BuildResult
 from nova_lite.objects.ready import prepare_decoders
@@ -112,10 +112,14 @@ prepare_decoders(Record)
 
 
 class FencingTokenStore:
-    """Records of one host in ``directory``. Reads take no lock. Changes of one instance exclude each other."""
+    """Records of one host in ``directory``. Reads take no lock. Changes of one instance exclude each other.
 
-    def __init__(self, directory: str) -> None:
+    ``write(path, data)``: writes a record durably.
+    """
+
+    def __init__(self, directory: str, write: Callable[[str, bytes], None] = files.write_atomically) -> None:
         self._directory = files.private_directory(directory)
+        self._write_file = write
         self._locks = [threading.Lock() for _ in range(64)]
         self._records: dict[str, Record] = {}
         self._settled_action_id = _read_settled(os.path.join(directory, SETTLED))
@@ -356,10 +360,7 @@ class FencingTokenStore:
     def _write(self, record: Record, **changes: Any) -> None:
         """Write a record and sync it. Without the sync, a power cut can destroy both the old and the new file."""
         record = msgspec.structs.replace(record, updated_at=time.time(), **changes)
-        failpoints.reach("fence", "before")
-        failpoints.check_disk()
-        files.write_atomically(self._path(record.uuid), msgspec.json.encode(record))
-        failpoints.reach("fence", "after")
+        self._write_file(self._path(record.uuid), msgspec.json.encode(record))
         self._records[record.uuid] = record
 
     def _load(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, failpoints
+from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
 from nova_lite.compute.claims import Claims
@@ -136,9 +136,7 @@ class LocalHost:
         A missing domain is no error. If a late message could build the instance again, revoke its generation
         beforehand.
         """
-        failpoints.reach("domain", "destroy", "before")
         self.driver.destroy(instance_uuid)
-        failpoints.reach("domain", "destroy", "after")
         self.driver.unplug_vifs(instance_uuid)
         self.volumes.disconnect(instance_uuid)
         self.fencing.mark_removed(instance_uuid)

@@ -12,7 +12,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite import operations
-from nova_lite.base import exceptions, metrics
+from nova_lite.base import exceptions, faults, files, metrics
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
 from nova_lite.compute import consoles
@@ -69,7 +69,7 @@ class ComputeManager:
         self.jobs = Jobs()
         self.build_slots = BuildSlots(conf.compute.max_concurrent_builds)
         self.heartbeat = Heartbeat(conf, host, driver, self.jobs, self.build_slots.answered)
-        fencing = FencingTokenStore(fencing_path(conf, host))
+        fencing = FencingTokenStore(fencing_path(conf, host), faults.call("fence", files.write_atomically))
         self.registration = Registration(conf, self.heartbeat, conductor, fencing.identity())
         self.host = LocalHost(
             conf=conf,

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Mapping
 
-from nova_lite.base import exceptions, failpoints
+from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.reports import Stopping, exception_message
@@ -52,7 +52,6 @@ class VolumeWorker:
 
     def _do(self, work: VolumeWork) -> str | None:
         """Do the work. Return None, or the error."""
-        failpoints.reach("volume", work.verb, "before")
         try:
             if work.instance_uuid is None:
                 self._perform(work)
@@ -63,7 +62,6 @@ class VolumeWorker:
             expected = isinstance(error, exceptions.NovaLiteException | OSError)
             LOG.warning("Volume %s: %s failed: %s", work.volume_id, work.verb, error, exc_info=not expected)
             return exception_message(error, self._host.name)
-        failpoints.reach("volume", work.verb, "after")
         return None
 
     def _perform(self, work: VolumeWork) -> None:

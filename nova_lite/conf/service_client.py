@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
 
 from keystoneauth1 import _fair_semaphore, adapter, loading
 from keystoneauth1 import exceptions as keystone_errors
 from keystoneauth1.plugin import BaseAuthPlugin
 from oslo_config import cfg
+from oslo_utils.uuidutils import is_uuid_like
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, faults
 
 
 class _Monotonic:
@@ -67,6 +71,17 @@ def load_adapter(
         if wrap is not None:
             auth = wrap(auth)
         session = loading.load_session_from_conf_options(conf, group, auth=auth)
-        return loading.load_adapter_from_conf_options(conf, group, session=session, auth=auth)
+        loaded = loading.load_adapter_from_conf_options(conf, group, session=session, auth=auth)
     except (keystone_errors.ClientException, cfg.Error, ValueError, TypeError) as error:
         raise exceptions.ConfigurationError(reason=f"[{group}]: {error}") from error
+    return faults.methods(loaded, {"request": functools.partial(_point, group)}, _refused)
+
+
+def _point(group: str, url: str, method: str, **options: Any) -> str:
+    """Return ``<group>/<method>/<what>``: the last word of the URL's path that is not an id."""
+    words = urlsplit(url).path.split("/")
+    return f"{group}/{method.lower()}/{next(word for word in reversed(words) if word and not is_uuid_like(word))}"
+
+
+def _refused() -> keystone_errors.ConnectFailure:
+    return keystone_errors.ConnectFailure("a test refuses it")

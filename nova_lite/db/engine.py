@@ -25,7 +25,7 @@ from sqlalchemy import exc, orm
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from nova_lite.base import exceptions, failpoints, metrics
+from nova_lite.base import exceptions, faults, metrics
 from nova_lite.base.batching import send_isolated
 from nova_lite.base.timing import TIMING, DatabaseTiming
 from nova_lite.db.errors import is_away
@@ -231,6 +231,7 @@ class Database:
         self._writer: contextlib.AbstractContextManager[Any] = (
             threading.Lock() if self.is_sqlite else contextlib.nullcontext()
         )
+        faults.transactions(self, _refused_commit)
 
     @property
     def is_sqlite(self) -> bool:
@@ -241,8 +242,6 @@ class Database:
         SQL.
         """
 
-        name = getattr(func, "__name__", "").lstrip("_")
-
         def attempt() -> T:
             with self._writer, self.sessions() as session, session.begin():
                 uow = UnitOfWork(session, self.conf)
@@ -250,9 +249,6 @@ class Database:
                 if self.before_commit is not None:
                     session.flush()
                     self.before_commit(uow)
-                if failpoints.reach("commit", name, "before") == failpoints.ERROR:
-                    raise exc.OperationalError(f"COMMIT of {name}", None, Exception("a test refuses it"))
-            failpoints.reach("commit", name, "after")
             for hook in uow.after_commit:
                 hook()
             return result
@@ -327,6 +323,10 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+def _refused_commit(name: str) -> exc.OperationalError:
+    return exc.OperationalError(f"COMMIT of {name}", None, Exception("a test refuses it"))
 
 
 class _Pool(sa.pool.QueuePool):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import plugins
+from nova_lite.base import exceptions, faults, plugins
 from nova_lite.base.context import RequestContext
 from nova_lite.objects import Image
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # the message bus takes long to load, and nova-lite-manage do
     from nova_lite.conductor.rpcapi import ConductorRPC
 
 NAMESPACE = "nova_lite.image.backends"
+
+#: Failpoints of a backend's methods.
+POINTS = {verb: f"image/{verb}" for verb in ("publish", "activate", "discard", "rotate")} | {"upload": "upload"}
 
 
 class ImageCall(msgspec.Struct, kw_only=True, frozen=True):
@@ -139,4 +142,8 @@ def load_backend(conf: cfg.ConfigOpts, conductor: ConductorRPC) -> ImageBackend:
     """Return the backend that ``[image] backend`` names. Raises `ConfigurationError`."""
     (loaded,) = plugins.load(NAMESPACE, [conf.image.backend], "[image] backend")
     backend: ImageBackend = loaded(conf, conductor)
-    return backend
+    return faults.methods(backend, POINTS, _refused)
+
+
+def _refused() -> exceptions.ServiceUnavailable:
+    return exceptions.ServiceUnavailable("A test refuses the call to the image backend.")

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable
 from typing import Protocol
 
-from nova_lite.base import failpoints, files
+from nova_lite.base import files
 
 CHUNK = 1024 * 1024
 MODE = 0o640
@@ -78,7 +78,6 @@ def add(
     with files.large_part(store_path, TEMPORARY) as temporary:
         with open(temporary, "wb") as target:
             while chunk := source.read(CHUNK):
-                failpoints.check_disk()
                 target.write(chunk)
                 digest.update(chunk)
                 size += len(chunk)

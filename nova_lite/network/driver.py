@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, plugins
+from nova_lite.base import exceptions, faults, plugins
 from nova_lite.base.context import RequestContext
 from nova_lite.objects import VIF, Network, NetworkRequest
 
@@ -221,4 +221,12 @@ def load_backend(conf: cfg.ConfigOpts) -> NetworkBackend:
     """Return the backend that ``[network] backend`` names. Raises `ConfigurationError`."""
     (loaded,) = plugins.load(NAMESPACE, [conf.network.backend], "[network] backend")
     backend: NetworkBackend = loaded(conf)
-    return backend
+    return faults.methods(backend, {"call": _point}, _refused)
+
+
+def _point(call: NetworkCall) -> str:
+    return f"network/{call.method}"
+
+
+def _refused() -> exceptions.ServiceUnavailable:
+    return exceptions.ServiceUnavailable("A test makes the network service fail.")

@@ -11,7 +11,7 @@ import requests
 from keystoneauth1 import exceptions as keystone_errors
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, failpoints
+from nova_lite.base import exceptions
 from nova_lite.base.timing import TIMING, ClientTiming
 from nova_lite.conf import service_client
 from nova_lite.conf.neutron import GROUP, register_opts
@@ -49,9 +49,6 @@ class NeutronClient:
         if left <= 0:
             LOG.error("Neutron was too slow: no time is left for %s %s", method, path)
             raise exceptions.NetworkServiceUnavailable()
-        point = ("neutron", method.lower(), path.partition("/")[0])
-        if failpoints.reach(*point, "before") == failpoints.ERROR:
-            raise exceptions.NetworkServiceUnavailable()
         try:
             response: requests.Response = self._adapter.request(
                 f"{self._root()}/v2.0/{path}",
@@ -66,8 +63,6 @@ class NeutronClient:
             raise exceptions.NetworkServiceUnavailable() from error
         if response.status_code >= 500 or response.status_code in (401, 403):
             LOG.error("Neutron returned %d to %s %s", response.status_code, method, path)
-            raise exceptions.NetworkServiceUnavailable()
-        if failpoints.reach(*point, "after") == failpoints.ERROR:
             raise exceptions.NetworkServiceUnavailable()
         return response
 

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, failpoints
+from nova_lite.base import exceptions, faults
 from nova_lite.base.context import RequestContext
 from nova_lite.rpc import contract
 from nova_lite.rpc.contract import FIRST_VERSION, Contract, Kind, Method, _Routing
@@ -101,7 +101,9 @@ def proxy(protocol: type[P], transport: Sender) -> P:
     caller gets `ServiceTooOld`. A server would drop a cast that it cannot read. So before such a cast the client asks
     the server whether it speaks the cast's version.
     """
-    return typing.cast(P, _Client(contract.contract_of(typing.cast(Any, protocol)), transport))
+    service = contract.contract_of(typing.cast(Any, protocol))
+    names = {method.wire_name: name for name, method in service.methods.items()}
+    return typing.cast(P, _Client(service, faults.sender(transport, names)))
 
 
 def wrap(wrapper: Callable[Concatenate[P, A], W], client: P, *args: A.args, **kwargs: A.kwargs) -> W:
@@ -143,26 +145,19 @@ class _Client:
 
     def _send(self, method: Method, values: Mapping[str, Any], given: frozenset[str]) -> Any:
         message = self._message(method, values, given)
-        name = method.name if method is not self._service.command else message.method
         if method.kind is Kind.CALL:
-            return self._call(message, name)
+            return self._call(message)
         if method.kind is Kind.CAST and message.version != FIRST_VERSION:
             self._probe(message)
-        effect = _reach(message, name, "before")
-        for _ in range({failpoints.DROP: 0, failpoints.DUPLICATE: 2}.get(effect or "", 1)):
-            self._transport.cast(message)
-        _reach(message, name, "after")
+        self._transport.cast(message)
         return None
 
-    def _call(self, message: Message, name: str) -> Any:
-        _reach(message, name, "before")
+    def _call(self, message: Message) -> Any:
         try:
-            reply = self._transport.call(message)
+            return self._transport.call(message)
         except exceptions.NovaLiteException as error:
             _drop_remote_class(error)
             raise
-        _reach(message, name, "after")
-        return reply
 
     def _message(self, method: Method, values: Mapping[str, Any], given: frozenset[str]) -> Message:
         needed = method.routed(_Routing.VERSION, values) or method.since
@@ -222,10 +217,3 @@ def _drop_remote_class(error: exceptions.NovaLiteException) -> None:
     kind = type(error)
     if kind.__name__.endswith("_Remote"):
         error.__class__ = kind.__bases__[0]
-
-
-def _reach(message: Message, name: str, where: str) -> str | None:
-    effect = failpoints.reach("send", name, where)
-    if effect == failpoints.ERROR:
-        raise exceptions.MessagingUnavailable(what=message.method)
-    return effect

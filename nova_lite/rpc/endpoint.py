@@ -11,7 +11,7 @@ from typing import Any
 
 import oslo_messaging as messaging
 
-from nova_lite.base import exceptions, failpoints, metrics
+from nova_lite.base import exceptions, faults, metrics
 from nova_lite.base.context import DaemonIdentity, RequestContext
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.rpc.admission import Priority
@@ -72,7 +72,7 @@ class Endpoint:
                 raise exceptions.ConfigurationError(reason=f"{service.name}: {name} is {problem}")
             method = methods[name]
             _check(service.name, name, method, function)
-            dispatch = _typed(name, method, function, translate)
+            dispatch = _typed(name, method, faults.call(f"handle/{name}", function), translate)
             setattr(self, name, dispatch)
             if method is not service.command:
                 setattr(self, method.wire_name, dispatch)
@@ -153,17 +153,12 @@ def _typed(name: str, method: Method, function: Function, translate: Translate |
             if key in hints:
                 argument, hint = hints[key]
                 arguments[argument] = to_typed(value, hint)
-        failpoints.reach("handle", name, "before")
         return function(ctxt, **arguments)
 
     def finish(ctxt: RequestContext, get: Callable[[], Any]) -> Any:
         try:
             result = get()
-            if _is_future(result):
-                return result
-            result = to_plain(result)
-            failpoints.reach("handle", name, "after")
-            return result
+            return result if _is_future(result) else to_plain(result)
         except Exception as error:
             ours = translate(error) if translate else error
             if not isinstance(ours, exceptions.NovaLiteException):

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import plugins
+from nova_lite.base import faults, plugins
 from nova_lite.objects import (
     VIF,
     BlockDevice,
@@ -40,6 +40,9 @@ from nova_lite.objects import (
 from nova_lite.operations.states import PowerState
 
 NAMESPACE = "nova_lite.virt.drivers"
+
+#: Failpoints of a driver's methods.
+POINTS = {"spawn": "domain/spawn", "destroy": "domain/destroy", "snapshot": "snapshot", "swap_volume": "swap"}
 
 #: Writes an image's bytes to a file: `nova_lite.image.driver.ImageBackend.fetch`.
 FetchImage = Callable[[Image, str], None]
@@ -508,7 +511,7 @@ def load_compute_driver(conf: cfg.ConfigOpts, host: str, fetch_image: FetchImage
     """Return the driver named by ``[DEFAULT] compute_driver``. Raises `ConfigurationError`."""
     (driver,) = plugins.load(NAMESPACE, [conf.compute_driver], "[DEFAULT] compute_driver")
     loaded: ComputeDriver = driver(conf, host, fetch_image)
-    return loaded
+    return faults.methods(loaded, POINTS)
 
 
 def instances_path(conf: cfg.ConfigOpts) -> str:

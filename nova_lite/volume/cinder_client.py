@@ -18,9 +18,8 @@ import requests
 from keystoneauth1 import exceptions as keystone_errors
 from keystoneauth1 import service_token
 from oslo_config import cfg
-from oslo_utils import uuidutils
 
-from nova_lite.base import exceptions, failpoints
+from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conf import service_client
 from nova_lite.conf.cinder import GROUP, register_opts
@@ -168,9 +167,6 @@ class CinderClient:
     def _send(self, method: str, path: str, **options: Any) -> requests.Response:
         """Send a request, without logging it, since connection data contain secrets."""
         headers = {"OpenStack-API-Version": MICROVERSION, "Accept": "application/json", **options.pop("headers", {})}
-        point = ("cinder", method.lower(), _subject(path))
-        if failpoints.reach(*point, "before") == failpoints.ERROR:
-            raise exceptions.VolumeServiceUnavailable()
         try:
             response: requests.Response = self._adapter.request(
                 self._root() + path, method, raise_exc=False, log=False, headers=headers, **options
@@ -179,8 +175,6 @@ class CinderClient:
             raise _unavailable(error) from error
         if response.status_code >= 500:
             LOG.error("Cinder returned %d to %s %s", response.status_code, method, path.partition("?")[0])
-            raise exceptions.VolumeServiceUnavailable()
-        if failpoints.reach(*point, "after") == failpoints.ERROR:
             raise exceptions.VolumeServiceUnavailable()
         return response
 
@@ -191,12 +185,6 @@ class CinderClient:
             raise keystone_errors.EndpointNotFound("the catalog has no endpoint of the block storage service")
         before, _, _ = str(root).rstrip("/").partition("/v3")
         return before + "/v3"
-
-
-def _subject(path: str) -> str:
-    """Return the last word of ``/<project>/<words and ids>?<query>`` that is not an id."""
-    _, _, *words = path.partition("?")[0].split("/")
-    return next(word for word in reversed(words) if not uuidutils.is_uuid_like(word))
 
 
 def _unavailable(error: Exception) -> exceptions.VolumeServiceUnavailable:

@@ -11,10 +11,20 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, plugins
+from nova_lite.base import exceptions, faults, plugins
 from nova_lite.objects import BlockDevice, Image, VolumeConnection, VolumeSource, VolumeWork
 
 NAMESPACE = "nova_lite.volume.backends"
+
+#: Failpoints of a backend's methods.
+POINTS = {
+    "create": "volume/create",
+    "delete": "volume/delete",
+    "extend": "volume/extend",
+    "create_snapshot": "volume/snapshot",
+    "delete_snapshot": "volume/delete_snapshot",
+    "create_snapshots_in_use": "snapshot",
+}
 
 #: Writes an image's data to a file: `nova_lite.image.driver.ImageBackend.fetch`.
 FetchImage = Callable[[Image, str], None]
@@ -93,4 +103,4 @@ def load_backend(conf: cfg.ConfigOpts, fetch_image: FetchImage) -> VolumeBackend
     """Return the backend that ``[volume] backend`` names. Raises `ConfigurationError`."""
     (loaded,) = plugins.load(NAMESPACE, [conf.volume.backend], "[volume] backend")
     backend: VolumeBackend = loaded(conf, fetch_image)
-    return backend
+    return faults.methods(backend, POINTS)

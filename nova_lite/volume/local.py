@@ -19,7 +19,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from nova_lite.base import exceptions, failpoints, files
+from nova_lite.base import exceptions, files
 from nova_lite.objects import BlockDevice, Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.virt import images as disk_images
@@ -193,7 +193,6 @@ class LocalVolumes(VolumeBackend):
     def _part(self, target: str) -> Iterator[str]:
         """Yield the path of an empty file in the directory of ``target``. It is removed at the end."""
         with files.large_part(os.path.dirname(target), PART) as part:
-            failpoints.check_disk()
             yield part
 
 

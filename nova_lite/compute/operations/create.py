@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 
 from nova_lite import hardware
-from nova_lite.base import exceptions, failpoints
+from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.build_slots import BuildSlots
 from nova_lite.compute.claims import Resources
@@ -204,7 +204,6 @@ class Builder:
         if vifs:
             self._on_plugged(instance)
         host.fencing.check(instance.uuid, generation)
-        failpoints.reach("domain", "spawn", "before")
         host.driver.spawn(
             SpawnSpec(
                 instance=instance,
@@ -219,7 +218,6 @@ class Builder:
                 plugged=interfaces.plugging_wait(host, instance.uuid, vifs, generation),
             )
         )
-        failpoints.reach("domain", "spawn", "after")
         host.fencing.mark_built(instance.uuid, generation, resources)
 
     def _request_vifs(self, context: RequestContext, request: BuildRequest) -> list[VIF]:

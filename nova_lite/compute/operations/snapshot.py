@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from nova_lite import operations
-from nova_lite.base import exceptions, failpoints, files
+from nova_lite.base import exceptions, files
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.compute.host import LocalHost
 from nova_lite.objects import ActionCommand, Image
@@ -48,10 +48,8 @@ def upload_snapshot(host: LocalHost, command: ActionCommand) -> None:
     with _slot(host, progress), _file(host, image) as path:
         for task_state in first_tasks:
             progress.enter(task_state)
-        failpoints.reach("snapshot", "before")
         started = time.monotonic()
         driver.snapshot(command.instance.uuid, path, progress.check)
-        failpoints.reach("snapshot", "after")
         size = os.path.getsize(path)
         LOG.info(
             "Instance %s: snapshot %s of %d bytes in %.1f s",
@@ -67,7 +65,6 @@ def upload_snapshot(host: LocalHost, command: ActionCommand) -> None:
             lambda: host.images.upload(image, path, host.name, progress.uploaded(image.id, size)),
             progress.check,
         )
-        failpoints.reach("upload", "after")
 
 
 class CommandProgress:

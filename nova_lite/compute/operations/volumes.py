@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from nova_lite.base import exceptions, failpoints
+from nova_lite.base import exceptions
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations.snapshot import CommandProgress
 from nova_lite.objects import ActionCommand, BlockDevice, VolumeSource
@@ -60,9 +60,7 @@ def snapshot_volumes(host: LocalHost, command: ActionCommand) -> None:
         sources = {volume_id: (host.volumes.require(volume_id), part) for volume_id, part in parts.items()}
         driver.copy_volumes(command.instance.uuid, sources, progress.check)
 
-    failpoints.reach("snapshot", "before")
     host.volumes.create_snapshots_in_use(command.payload["snapshots"], copy)
-    failpoints.reach("snapshot", "after")
 
 
 def swap_volume(host: LocalHost, command: ActionCommand) -> None:
@@ -80,10 +78,8 @@ def swap_volume(host: LocalHost, command: ActionCommand) -> None:
         for task in progress.tasks:
             progress.enter(task)
 
-    failpoints.reach("swap", "before")
     size, path = command.payload["size"] * GIB, host.volumes.require(new)
     driver.swap_volume(command.instance.uuid, old, new, path, size, progress.check, on_copied)
-    failpoints.reach("swap", "after")
 
 
 def rollback_swap_volume(host: LocalHost, command: ActionCommand) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, failpoints
+from nova_lite.base import exceptions
 from nova_lite.conductor.engine import image_calls
 from nova_lite.conductor.engine.context import lock_action
 from nova_lite.conductor.engine.network_calls import PORT_ID, plan
@@ -104,20 +103,12 @@ class ServiceCalls:
             if planned is None:
                 return
             verb, call = planned
-            image = self._call_images(verb, call)
+            image = getattr(self.images, verb)(call)
         except exceptions.NovaLiteException as error:
             self.db.write(self._image_failed, action_id, error)
             return
         if not self.db.write(self._image_done, action_id, verb, call, image):
             self.images.discard(call)
-
-    def _call_images(self, verb: ImageVerb, call: ImageCall) -> Any:
-        method: Callable[[ImageCall], Any] = getattr(self.images, verb)
-        refused = failpoints.reach("image", verb, "before") == failpoints.ERROR
-        image = None if refused else method(call)
-        if refused or failpoints.reach("image", verb, "after") == failpoints.ERROR:
-            raise exceptions.ServiceUnavailable("A test refuses the call to the image backend.")
-        return image
 
     def _image_call(self, uow: UnitOfWork, action_id: int) -> tuple[ImageVerb, ImageCall] | None:
         ctx = lock_action(uow, action_id)

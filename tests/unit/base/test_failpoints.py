@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import datetime
 import errno
-import json
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,51 +13,44 @@ import pytest
 
 from nova_lite.base import failpoints
 from tests.faults import daemon
+from tests.support.failpoints import Rules, rules
+
+__all__ = ["rules"]
 
 
-@pytest.fixture
-def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "failpoints.json"
-    monkeypatch.setattr(failpoints, "_control", str(path))
-    monkeypatch.setattr(failpoints, "_full_until", 0.0)
-    monkeypatch.setenv(failpoints.DAEMON, "compute-1")
-    return path
+def arm(rules: Rules, effect: str, **more: Any) -> None:
+    rules.arm("fence/before", effect, **more)
 
 
-def arm(control: Path, effect: str, **more: Any) -> None:
-    rule = {"id": "1", "daemon": "compute-*", "point": "fence/before", "effect": effect, "seconds": 10.0, **more}
-    control.write_text(json.dumps([rule]))
-
-
-def test_failpoint_rule_fires_once_and_only_at_its_point(control: Path) -> None:
-    arm(control, failpoints.ERROR)
+def test_failpoint_rule_fires_once_and_only_at_its_point(rules: Rules) -> None:
+    arm(rules, failpoints.ERROR)
     assert failpoints.reach("fence", "after") is None
     assert failpoints.reach("fence", "before") == failpoints.ERROR
     assert failpoints.reach("fence", "before") is None
-    assert Path(f"{control}.1.fired").exists()
+    assert rules.has_fired()
 
 
-def test_failpoint_hold_ends_when_it_is_released(control: Path) -> None:
-    arm(control, failpoints.HOLD)
+def test_failpoint_hold_ends_when_it_is_released(rules: Rules) -> None:
+    arm(rules, failpoints.HOLD)
     thread = threading.Thread(target=failpoints.reach, args=("fence", "before"), daemon=True)
     thread.start()
     thread.join(0.1)
     assert thread.is_alive()
-    Path(f"{control}.1.release").touch()
+    rules.release()
     thread.join(5)
     assert not thread.is_alive()
 
 
-def test_failpoint_hold_ends_after_its_seconds(control: Path) -> None:
-    arm(control, failpoints.HOLD, seconds=0.05)
+def test_failpoint_hold_ends_after_its_seconds(rules: Rules) -> None:
+    arm(rules, failpoints.HOLD, seconds=0.05)
     started = time.monotonic()
     failpoints.reach("fence", "before")
     assert 0.05 <= time.monotonic() - started < 5
 
 
-def test_failpoint_full_disk_ends_after_its_seconds(control: Path) -> None:
+def test_failpoint_full_disk_ends_after_its_seconds(rules: Rules) -> None:
     failpoints.check_disk()
-    arm(control, failpoints.FULL, seconds=0.2)
+    arm(rules, failpoints.FULL, seconds=0.2)
     failpoints.reach("fence", "before")
     with pytest.raises(OSError) as caught:
         failpoints.check_disk()
@@ -68,10 +59,10 @@ def test_failpoint_full_disk_ends_after_its_seconds(control: Path) -> None:
     failpoints.check_disk()
 
 
-def test_failpoint_effect_of_a_test_is_called_with_its_rule(control: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failpoint_effect_of_a_test_is_called_with_its_rule(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setitem(failpoints.extra_effects, "more", seen.append)
-    arm(control, "more")
+    arm(rules, "more")
     failpoints.reach("fence", "before")
     assert [rule["id"] for rule in seen] == ["1"]
 

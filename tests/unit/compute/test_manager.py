@@ -191,7 +191,7 @@ def test_full_disk_prevents_revocation_and_report(host: Host, monkeypatch: pytes
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("nova_lite.base.files.write_atomically", full)
+    monkeypatch.setattr("nova_lite.base.files.os.fsync", full)
     host.build()
     host.settle()
     assert host.conductor.of("finish_build") == []

@@ -15,10 +15,11 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations import checks
-from nova_lite.db import claims, flavors, hosts, quotas, server_migrations
+from nova_lite.db import block_devices, claims, flavors, hosts, quotas, server_migrations
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, Migration
 from nova_lite.objects import Flavor, Image
+from nova_lite.objects.block_device import root_volume
 from nova_lite.operations import Step, states
 from nova_lite.operations.states import PowerState
 
@@ -68,12 +69,16 @@ class ResizeHandler(OperationHandler):
             raise exceptions.CannotResizeToSameFlavor()
         if flavor.disabled:
             raise exceptions.FlavorUnavailable(flavor_id=payload["flavor_id"])
-        if old.root_gb and not flavor.root_gb:
-            raise exceptions.CannotResizeDisk(reason="Resize to zero disk flavor is not allowed.")
-        if flavor.root_gb < old.root_gb or flavor.ephemeral_gb < old.ephemeral_gb:
+        image = msgspec.convert(instance.image, Image | None)
+        if root_volume(block_devices.of(instance)) is None:
+            _check_root_disk(old, flavor)
+            check_image = checks.check_flavor_fits
+        else:
+            check_image = checks.check_guest_fits
+        if flavor.ephemeral_gb < old.ephemeral_gb:
             raise exceptions.CannotResizeDisk(reason="Unable to resize disk down.")
-        if instance.image is not None:
-            checks.check_flavor_fits(msgspec.convert(instance.image, Image), flavor)
+        if image is not None:
+            check_image(image, flavor)
         return flavor
 
     def on_claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:
@@ -160,6 +165,14 @@ class RevertResizeHandler(OperationHandler):
             instance.vm_state = row.vm_state
             give_back_extra(uow, instance)
             server_migrations.set_status(uow, row, server_migrations.REVERTED)
+
+
+def _check_root_disk(old: Flavor, new: Flavor) -> None:
+    """Raise `CannotResizeDisk` if the local root disk would have to shrink. A volume is as large as it is."""
+    if old.root_gb and not new.root_gb:
+        raise exceptions.CannotResizeDisk(reason="Resize to zero disk flavor is not allowed.")
+    if new.root_gb < old.root_gb:
+        raise exceptions.CannotResizeDisk(reason="Unable to resize disk down.")
 
 
 def _open_migration(uow: UnitOfWork, instance: Instance) -> Migration:

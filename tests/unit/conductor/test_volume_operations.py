@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from nova_lite import objects, operations
 from nova_lite.base import exceptions
-from nova_lite.db import audit, images, models, volumes
+from nova_lite.db import audit, flavors, images, models, volumes
 from nova_lite.image import snapshots
 from nova_lite.objects import Image, VolumeSnapshot, VolumeVerb
 from nova_lite.operations import states
@@ -388,3 +388,70 @@ def test_delete_during_a_swap_releases_both_volumes(world: Booted) -> None:
 def test_swap_is_undone_by_a_rollback_step() -> None:
     row = operations.get("swap_volume", {})
     assert [step.name for step in row.undos(row.steps[-1].name)] == [operations.TAKE_BACK]
+
+
+# --- flavors without a disk
+
+
+def flavor(world: Booted, flavor_id: str, **values: Any) -> str:
+    made = {"vcpus": 1, "memory_mb": 64, "root_gb": 0, **values}
+    world.db.write(flavors.create, objects.Flavor(flavorid=flavor_id, name=flavor_id, **made))
+    return flavor_id
+
+
+def boot_from_volume(world: Booted, image: Image, flavor_id: str) -> None:
+    """Replace the world's server by one with this flavor that boots from a volume made of the image."""
+    root = world.make(image=Image(id=image.id, name="", disk_format="", container_format=""), size=9)
+    world.uuid, world.host, world.generation = world.built(block_devices=[volume(root)], flavor_id=flavor_id)
+
+
+@pytest.mark.parametrize("root_gb", [0, 1])
+def test_volume_backed_server_is_resized_to_a_flavor_with_a_smaller_disk(world: Booted, root_gb: int) -> None:
+    """Accept it as Nova does: the root disk is the volume, whose size the flavor does not change."""
+    large = flavor(world, "large", root_gb=20)
+    boot_from_volume(world, OLD, large)
+    command = world.act("resize", flavor_id=flavor(world, "small", root_gb=root_gb))
+    assert world.instance(world.uuid).task_state == states.RESIZE_PREP
+    assert command.host is None
+    with pytest.raises(exceptions.InstanceInvalidState):
+        world.act("resize", flavor_id="small")
+
+
+def test_volume_backed_server_is_resized_although_its_image_needs_a_larger_disk(world: Booted) -> None:
+    boot_from_volume(world, BIG, "1")
+    world.act("resize", flavor_id=flavor(world, "small"))
+    assert world.instance(world.uuid).task_state == states.RESIZE_PREP
+
+
+def test_server_with_a_local_disk_is_not_resized_to_a_smaller_disk(world: Booted) -> None:
+    large = flavor(world, "large", root_gb=20)
+    world.uuid, world.host, world.generation = world.built(flavor_id=large)
+    for root_gb, sentence in ((0, "Resize to zero disk flavor is not allowed."), (19, "Unable to resize disk down.")):
+        with pytest.raises(exceptions.CannotResizeDisk, match=sentence):
+            world.act("resize", flavor_id=flavor(world, f"small{root_gb}", root_gb=root_gb))
+
+
+def test_volume_backed_server_keeps_the_size_of_its_ephemeral_disks(world: Booted) -> None:
+    large = flavor(world, "large", ephemeral_gb=2)
+    boot_from_volume(world, OLD, large)
+    with pytest.raises(exceptions.CannotResizeDisk, match=r"Unable to resize disk down\."):
+        world.act("resize", flavor_id=flavor(world, "small", ephemeral_gb=1))
+
+
+def test_volume_backed_server_without_a_disk_in_its_flavor_is_rebuilt_evacuated_and_migrated(world: Booted) -> None:
+    none = flavor(world, "none")
+
+    def fresh() -> None:
+        boot_from_volume(world, BIG, none)
+
+    fresh()
+    assert world.rebuild(BIG).method == "build_and_run_instance"
+    fresh()
+    world.act("migrate", admin=True)
+    assert world.instance(world.uuid).task_state == states.RESIZE_PREP
+    fresh()
+    assert world.act("shelve").method == "shelve_volume_backed_instance"
+    fresh()
+    world.force_down()
+    world.act("evacuate", admin=True)
+    assert world.instance(world.uuid).task_state == states.REBUILDING

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from oslo_config import cfg
+
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.middleware.request_id import REQUEST_ID
 from nova_lite.base import exceptions, ip
@@ -12,18 +14,26 @@ from nova_lite.base.context import RequestContext
 
 ADMIN = "admin"
 
+#: Addresses of APIs that have no users: guests of the metadata API are known by their addresses.
+_WITHOUT_USERS = ("metadata_listen",)
+
 
 def noauth2_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.App], NoAuth2]:
     """Make the filter for paste. Raises `ConfigurationError` if the API listens on a non-loopback address."""
     del global_conf, local_conf
     conf = deploy.conf()
-    for option in ("listen", "image_listen"):
+    for option in listen_options(conf):
         if not is_loopback(conf.api[option]):
             raise exceptions.ConfigurationError(
                 reason=f"[api] auth_strategy = noauth2 accepts every token, so [api] {option} = {conf.api[option]} is "
                 "refused: it must be a loopback address such as 127.0.0.1."
             )
     return NoAuth2
+
+
+def listen_options(conf: cfg.ConfigOpts) -> list[str]:
+    """Return the options of ``[api]`` with the addresses of APIs that authenticate callers by this filter."""
+    return [name for name in conf.api if (name == "listen" or name.endswith("_listen")) and name not in _WITHOUT_USERS]
 
 
 def is_loopback(address: str) -> bool:

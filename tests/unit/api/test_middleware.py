@@ -6,10 +6,13 @@ import logging
 from pathlib import Path
 
 import pytest
+from oslo_config import cfg
 
+from nova_lite import conf as nova_conf
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.middleware import auth
 from nova_lite.base import exceptions
+from nova_lite.cmd.api import ADDRESSES
 from nova_lite.compute.api import API
 from nova_lite.policies.enforcer import Policy
 from tests.unit.api.conftest import ROOT, Client, fault, make_client, make_conf
@@ -46,11 +49,38 @@ def test_noauth2_request_without_token_gets_one(api: Client) -> None:
     assert api.conductor.calls == []
 
 
+#: Options of all addresses in ``[api]``, as they are registered.
+LISTEN = [
+    option.name
+    for module in nova_conf.GROUPS
+    for option in module.list_opts().get("api", ())
+    if isinstance(option, cfg.HostAddressOpt)
+]
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "cloud.example"])
-@pytest.mark.parametrize("option", ["listen", "image_listen"])
+@pytest.mark.parametrize("option", sorted({*LISTEN} - {"metadata_listen"}))
 def test_noauth2_is_refused_on_the_network(tmp_path: Path, option: str, address: str) -> None:
-    with pytest.raises(exceptions.ConfigurationError, match="must be a loopback address"):
+    with pytest.raises(exceptions.ConfigurationError, match=rf"{option} = .* must be a loopback address"):
         make_client(make_conf(tmp_path, f"{option} = {address}\n"))
+
+
+def test_noauth2_is_refused_on_the_network_for_a_new_api(tmp_path: Path) -> None:
+    conf = make_conf(tmp_path)
+    conf.register_opt(cfg.HostAddressOpt("object_listen", default="192.0.2.1"), group="api")
+    with pytest.raises(exceptions.ConfigurationError, match="object_listen = 192.0.2.1 is refused"):
+        make_client(conf)
+
+
+def test_noauth2_accepts_a_metadata_api_for_guests(tmp_path: Path) -> None:
+    make_client(make_conf(tmp_path, "metadata_listen = 169.254.169.254\n"))
+
+
+def test_noauth2_checks_the_address_of_every_api(tmp_path: Path) -> None:
+    """Fail for a new option with another kind of name, which the filter would not find."""
+    served = {address for name, (address, _) in ADDRESSES.items() if name != "metadata"}
+    checked = set(auth.listen_options(make_conf(tmp_path)))
+    assert checked == served == {*LISTEN} - {"metadata_listen"}
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])

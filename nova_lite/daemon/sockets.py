@@ -7,7 +7,7 @@ import os
 import socket
 import ssl
 
-from nova_lite.base import exceptions, ip
+from nova_lite.base import exceptions, ip, key_files
 
 BACKLOG = 1024
 
@@ -54,7 +54,9 @@ def tls_context(cert_file: str | None, key_file: str | None, cert_option: str, k
     for option, path in ((cert_option, cert_file), (key_option, key_file)):
         if not path or not os.access(path, os.R_OK):
             raise exceptions.ConfigurationError(reason=f"{option} = {path}: cannot be read.")
-    assert cert_file is not None
+    assert cert_file is not None and key_file is not None
+    key_files.check(cert_file, cert_option)
+    key_files.check(key_file, key_option, hidden_from=0o007, chmod="0640")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from nova_lite.base import exceptions, files
+from nova_lite.base import exceptions, files, key_files
 from nova_lite.base.context import DaemonIdentity
 
 API, CONDUCTOR, SCHEDULER, COMPUTE = "api", "conductor", "scheduler", "compute"
@@ -42,6 +42,7 @@ MANAGE = "manage"
 ROLES = (API, CONDUCTOR, SCHEDULER, COMPUTE, CONSOLE, MANAGE)
 
 TRUSTED = "trusted.json"
+_OPTION = "[rpc] keys_directory"
 
 #: Hints for a private key file that cannot be read.
 _HINTS = {
@@ -114,14 +115,21 @@ class PrivateKey:
 
     @classmethod
     def from_file(cls, path: str) -> PrivateKey:
-        """Read a key. Raises `ConfigurationError` if it is missing, invalid, or readable by others."""
+        """Read a daemon's key. Raises `ConfigurationError` if it is missing, invalid, or not the daemon's alone."""
+        key = cls.read(path)
+        key_files.check(path, _OPTION, hidden_from=0o077, chmod="0600")
+        return key
+
+    @classmethod
+    def read(cls, path: str) -> PrivateKey:
+        """Read the key of any daemon, for the operator. Raises `ConfigurationError` as `from_file` does."""
         try:
             with open(path, "rb") as file:
                 mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
                 content = file.read()
         except OSError as error:
             raise exceptions.ConfigurationError(
-                reason=f"[rpc] keys_directory: {path}: {error.strerror}{_HINTS.get(error.errno or 0, '')}"
+                reason=f"{_OPTION}: {path}: {error.strerror}{_HINTS.get(error.errno or 0, '')}"
             ) from error
         if mode & 0o077:
             raise exceptions.ConfigurationError(reason=f"{path} can be read by others (mode {mode:04o}): chmod 0600")
@@ -154,7 +162,7 @@ def read_trusted(path: str) -> list[TrustedKey]:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             content = file.read()
     except OSError as error:
-        raise exceptions.ConfigurationError(reason=f"[rpc] keys_directory: {path}: {error.strerror}") from error
+        raise exceptions.ConfigurationError(reason=f"{_OPTION}: {path}: {error.strerror}") from error
     if mode & 0o022:
         raise exceptions.ConfigurationError(reason=f"{path} can be written by others (mode {mode:04o}): chmod 0644")
     try:
@@ -235,9 +243,12 @@ class Keyring:
 
 
 def _by_id(path: str) -> dict[str, tuple[TrustedKey, Ed25519PublicKey]]:
+    """Read the list for a daemon."""
+    trusted = read_trusted(path)
+    key_files.check(path, _OPTION)
     return {
         entry.id: (entry, Ed25519PublicKey.from_public_bytes(base64.b64decode(entry.key)))
-        for entry in read_trusted(path)
+        for entry in trusted
     }
 
 

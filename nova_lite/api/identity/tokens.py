@@ -18,7 +18,7 @@ import time
 import msgspec
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
-from nova_lite.base import exceptions, files
+from nova_lite.base import exceptions, files, key_files
 
 #: Seconds by which another API daemon's clock may be ahead. A token from later is of a clock that was wrong.
 CLOCK_SKEW = 300.0
@@ -81,7 +81,9 @@ class Keys:
             with open(path, "rb") as file:
                 if os.fstat(file.fileno()).st_mode & 0o077:
                     raise self._error(f"key {number} is accessible to others than its owner; run chmod 0600")
-                return Fernet(file.read().strip())
+                content = file.read()
+            key_files.check(path, "[identity] tokens_path", owners=key_files.owners_of(self.path))
+            return Fernet(content.strip())
         except OSError as error:
             raise self._error(f"key {number}: {error.strerror}") from error
         except ValueError as error:

@@ -99,13 +99,13 @@ def trust_key(app: App, args: argparse.Namespace) -> None:
 def rotate_key(app: App, args: argparse.Namespace) -> None:
     directory = _directory(app, args)
     path = _path(directory, args)
-    current = PrivateKey.from_file(path)
+    current = PrivateKey.read(path)
     now = keys.now()
     with _changing(directory) as trusted:
         staged = os.path.exists(path + STAGED)
         if args.stage and staged:
             raise exceptions.InvalidInput(reason=f"{path}{STAGED} is there already; keys rotate puts it to use")
-        new = PrivateKey.from_file(path + STAGED) if staged else PrivateKey.generate()
+        new = PrivateKey.read(path + STAGED) if staged else PrivateKey.generate()
         if all(item.id != new.id for item in trusted):
             trusted.append(new.trusted(args.role, args.host, now))
         if args.stage:

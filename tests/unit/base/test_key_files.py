@@ -1,0 +1,183 @@
+"""Key files: who else can replace one makes every daemon refuse it, with one line that names the cause."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nova_lite.api.identity.directory import Directory, add_project
+from nova_lite.api.identity.tokens import Keys
+from nova_lite.base import key_files
+from nova_lite.base.exceptions import ConfigurationError
+from nova_lite.daemon.sockets import tls_context
+from nova_lite.rpc import keys
+
+STRANGER = 4242
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    directory = tmp_path / "keys"
+    directory.mkdir(mode=0o755)
+    file = directory / "key"
+    file.write_text("secret")
+    file.chmod(0o600)
+    return file
+
+
+def refusal(path: Path | str, **options: object) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        key_files.check(str(path), "[x] y", **options)  # type: ignore[arg-type]
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def give_away(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
+    """Let the paths seem to belong to another user."""
+    stat, names = os.stat, {str(path) for path in paths}
+
+    def changed(name: str, *args: object, **kwargs: object) -> os.stat_result:
+        found = stat(name, *args, **kwargs)  # type: ignore[arg-type]
+        return os.stat_result((*found[:4], STRANGER, *found[5:])) if str(name) in names else found
+
+    monkeypatch.setattr(os, "stat", changed)
+
+
+def test_key_file_of_the_user_alone_is_accepted(path: Path) -> None:
+    for mode in (0o600, 0o640, 0o644, 0o400):
+        path.chmod(mode)
+        key_files.check(str(path), "[x] y")
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_key_file_that_others_can_write_is_refused(path: Path, mode: int) -> None:
+    path.chmod(mode)
+    assert refusal(path) == f"[x] y: {path} can be written by others (mode {mode:04o}): chmod 0644"
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604])
+def test_key_file_that_others_can_read_is_refused(path: Path, mode: int) -> None:
+    path.chmod(mode)
+    assert f"{path} can be read by others" in refusal(path, hidden_from=0o077, chmod="0600")
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
+def test_key_file_in_a_directory_that_others_can_write_is_refused(path: Path, mode: int) -> None:
+    """The file's own mode is of no use there: who may write the directory puts another file in its place."""
+    path.parent.chmod(mode)
+    expected = f"directory {path.parent} can be written by others (mode {mode:04o}): chmod go-w"
+    assert expected in refusal(path)
+    below = path.parent / "a" / "b"
+    below.mkdir(parents=True, mode=0o755)
+    (below / "key").write_text("secret")
+    assert expected in refusal(below / "key")
+
+
+def test_key_file_in_a_sticky_directory_is_accepted(path: Path) -> None:
+    """Others may add files to ``/tmp``, but not replace those of the user."""
+    path.parent.chmod(0o1777)
+    key_files.check(str(path), "[x] y")
+
+
+def test_key_file_of_another_user_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_away(monkeypatch, path)
+    assert f"{path} belongs to user {STRANGER}" in refusal(path)
+    key_files.check(str(path), "[x] y", owners={STRANGER, os.geteuid()})
+
+
+def test_key_file_in_a_directory_of_another_user_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_away(monkeypatch, path.parent)
+    assert f"directory {path.parent} belongs to user {STRANGER}" in refusal(path)
+
+
+def test_key_file_behind_a_link_is_judged_by_both_of_its_ways(path: Path, tmp_path: Path) -> None:
+    links = tmp_path / "links"
+    links.mkdir(mode=0o755)
+    (links / "key").symlink_to(path)
+    key_files.check(str(links / "key"), "[x] y")
+    links.chmod(0o777)
+    assert f"directory {links} can be written" in refusal(links / "key")
+    links.chmod(0o755)
+    path.parent.chmod(0o777)
+    assert f"directory {path.parent} can be written" in refusal(links / "key")
+
+
+def test_key_file_that_is_missing_is_refused(path: Path) -> None:
+    path.unlink()
+    assert f"[x] y: {path}: No such file or directory" in refusal(path)
+
+
+# --- the readers of keys
+
+
+def _private_key(directory: Path) -> Callable[[], object]:
+    path = directory / "api.host.key"
+    path.write_bytes(keys.PrivateKey.generate().pem())
+    path.chmod(0o600)
+    keys.write_trusted(str(directory / keys.TRUSTED), [])
+    return lambda: keys.Keyring(str(directory), keys.API, "host", print)
+
+
+def _trusted_list(directory: Path) -> Callable[[], object]:
+    keys.write_trusted(str(directory / keys.TRUSTED), [])
+    return lambda: keys._by_id(str(directory / keys.TRUSTED))
+
+
+def _token_keys(directory: Path) -> Callable[[], object]:
+    Keys(str(directory)).rotate(3)
+    return lambda: Keys(str(directory)).fernet()
+
+
+def _users_file(directory: Path) -> Callable[[], object]:
+    users = Directory(str(directory / "users.yaml"))
+    with users.changing() as content:
+        add_project(content, "demo")
+    return users.load
+
+
+def _tls_key(directory: Path) -> Callable[[], object]:
+    cert, key = directory / "cert.pem", directory / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", "/CN=x", "-out", str(cert)]
+    subprocess.run([*command, "-keyout", str(key)], check=True, capture_output=True)
+    return lambda: tls_context(str(cert), str(key), "[api] ssl_cert_file", "[api] ssl_key_file")
+
+
+READERS = [_private_key, _trusted_list, _token_keys, _users_file, _tls_key]
+
+
+@pytest.mark.parametrize("make", READERS)
+def test_reader_of_keys_refuses_a_directory_that_others_can_write(
+    tmp_path: Path, make: Callable[[Path], Callable[[], object]]
+) -> None:
+    directory = tmp_path / "of-keys"
+    directory.mkdir(mode=0o700)
+    read = make(directory)
+    read()
+    directory.chmod(0o777)
+    with pytest.raises(ConfigurationError, match=r"^.*directory \S+ can be written by others \(mode 0777\)[^\n]*$"):
+        read()
+
+
+@pytest.mark.parametrize("make", READERS)
+def test_reader_of_keys_refuses_a_file_of_another_user(
+    tmp_path: Path, make: Callable[[Path], Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = make(tmp_path)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    monkeypatch.setattr(os, "geteuid", lambda: STRANGER + 1)
+    give_away(monkeypatch, *files)
+    with pytest.raises(ConfigurationError, match=f"belongs to user {STRANGER}"):
+        read()
+
+
+def test_tls_key_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
+    read = _tls_key(tmp_path)
+    (tmp_path / "key.pem").chmod(0o644)
+    with pytest.raises(ConfigurationError, match=r"ssl_key_file: .*key\.pem can be read by others"):
+        read()
+    (tmp_path / "key.pem").chmod(0o640)
+    read()

@@ -227,10 +227,17 @@ class ConductorRPC(Protocol):
         """Return the target of a token, of any project. Raises `ConsoleTokenNotFound` for a token that is void."""
 
     @rpc.report(rpc.CONSOLE, since="1.4", replay_safe=True, wire_name="console_token_take")
-    def console_token_redeem(self, context: RequestContext, token_hash: str, console_types: list[str]) -> ConsoleTarget:
+    def console_token_redeem(
+        self,
+        context: RequestContext,
+        token_hash: str,
+        console_types: list[str],
+        page_scheme: Annotated[str | None, rpc.Since("1.19", optional=True)] = None,
+    ) -> ConsoleTarget:
         """Return the target of a token, and make the token void. For the console proxies.
 
-        Raises `ConsoleTokenNotFound` for a console of another type, too.
+        Raises `ConsoleTokenNotFound` for a console of another type, too. Raises `ConsolePageRefused` for a page whose
+        URL has another scheme than the console's. Both leave the token valid.
         """
 
     @rpc.change(rpc.API)

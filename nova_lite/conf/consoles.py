@@ -107,6 +107,16 @@ CONSOLE_OPTS = [
         max=450,
         help="Largest number of connections to a console proxy; further ones are closed.",
     ),
+    cfg.IntOpt(
+        "max_connections_per_client",
+        default=50,
+        min=1,
+        help=(
+            "Largest number of connections of one client to a console proxy: of an IPv4 address, or of an IPv6 network "
+            "of 64 bits. It leaves room for other clients. Behind a proxy all clients share one address, so raise it "
+            "to max_connections there."
+        ),
+    ),
 ]
 
 AUTH_OPTS = [

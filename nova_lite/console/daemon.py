@@ -58,7 +58,8 @@ class ConsoleProxy(service.Daemon):
             kind.console_types,
             conf.console.allowed_origins,
         )
-        limits = conf.console.handshake_timeout, conf.console.max_connections
+        options = conf.console
+        limits = options.handshake_timeout, options.max_connections, options.max_connections_per_client
         self._server = ProxyServer(sock, opener, web, tls, *limits, self.watchdog.watch("console proxy"))
         self.serve_health(transport)
         threading.Thread(target=self._server.serve_forever, name="proxy", daemon=True).start()

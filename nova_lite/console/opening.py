@@ -56,14 +56,12 @@ class Opener:
         token.
         """
         if not origins.is_allowed(origin, host, self._allowed_origins):
-            raise ConsoleRefusal(http.HTTPStatus.FORBIDDEN, "This page may not open consoles here.")
+            raise _page_refused()
         token = tokens.of_path(path)
         if not token:
             raise ConsoleRefusal(http.HTTPStatus.UNAUTHORIZED, "A console is opened with its token.")
         try:
-            target = self._take(token)
-            if not origins.has_scheme_of(origin, target.console.access_url_base):
-                raise ConsoleRefusal(http.HTTPStatus.FORBIDDEN, "This page may not open consoles here.")
+            target = self._take(token, origins.scheme_of(origin))
             return Opened(target, self._connect(target))
         except exceptions.ServiceUnavailable as error:
             LOG.warning("A console cannot be opened: %s", error.message)
@@ -71,14 +69,22 @@ class Opener:
                 http.HTTPStatus.SERVICE_UNAVAILABLE, "The cloud does not answer. Please try again."
             ) from None
 
-    def _take(self, token: str) -> ConsoleTarget:
+    def _take(self, token: str, page_scheme: str | None) -> ConsoleTarget:
+        """Redeem the token. A conductor before 1.19 does not compare the schemes, so this does it again."""
         try:
-            return self._conductor.console_token_redeem(get_admin_context(), tokens.digest(token), self._console_types)
+            target = self._conductor.console_token_redeem(
+                get_admin_context(), tokens.digest(token), self._console_types, page_scheme
+            )
+        except exceptions.ConsolePageRefused:
+            raise _page_refused() from None
         except exceptions.ConsoleTokenNotFound:
             raise ConsoleRefusal(
                 http.HTTPStatus.UNAUTHORIZED,
                 "This token was used, or its time is over: ask for the console's URL again.",
             ) from None
+        if page_scheme is not None and not target.console.is_shown_by(page_scheme):
+            raise _page_refused()
+        return target
 
     def _connect(self, target: ConsoleTarget) -> socket.socket:
         """Connect to the console, and then ask the host whether the port is still this guest's.
@@ -100,3 +106,7 @@ class Opener:
             sock.close()
             raise
         return sock
+
+
+def _page_refused() -> ConsoleRefusal:
+    return ConsoleRefusal(http.HTTPStatus.FORBIDDEN, exceptions.ConsolePageRefused.msg_fmt)

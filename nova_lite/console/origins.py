@@ -5,9 +5,6 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Collection
 
-#: The URL scheme of a page, by the scheme of its console's URL.
-_PAGE_SCHEMES = {"ws": "http", "wss": "https"}
-
 
 def is_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -> bool:
     """Check whether the page comes from the host of the request (its Host header), or from one of ``allowed``.
@@ -22,23 +19,18 @@ def is_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -
     )
 
 
-def has_scheme_of(origin: str | None, access_url_base: str) -> bool:
-    """Check whether the page was loaded with TLS if the console uses TLS. Anybody can forge a page without TLS."""
+def scheme_of(origin: str | None) -> str | None:
+    """Return the scheme of the page's URL, empty if the origin is not a URL. None for other programs than browsers."""
     if origin is None:
-        return True
-    scheme = urllib.parse.urlsplit(access_url_base).scheme
-    return _scheme(origin) == _PAGE_SCHEMES.get(scheme, scheme)
+        return None
+    try:
+        return urllib.parse.urlsplit(origin).scheme
+    except ValueError:
+        return ""
 
 
 def _hostname(url: str) -> str | None:
     try:
         return urllib.parse.urlsplit(url).hostname
-    except ValueError:
-        return None
-
-
-def _scheme(url: str) -> str | None:
-    try:
-        return urllib.parse.urlsplit(url).scheme
     except ValueError:
         return None

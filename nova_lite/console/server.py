@@ -20,6 +20,7 @@ from typing import Any
 
 from websockify.websockifyserver import CompatibleWebSocket, WebSockifyRequestHandler
 
+from nova_lite.base import ip
 from nova_lite.console import pump
 from nova_lite.console.opening import ConsoleRefusal, Opened, Opener
 
@@ -28,11 +29,23 @@ LOG = logging.getLogger(__name__)
 KEEPALIVE_SECONDS = 30
 
 
+def client_of(address: str) -> str:
+    """Return the client that counts for an address: an IPv4 address, or the network of 64 bits of an IPv6 address.
+
+    One machine has all addresses of such a network.
+    """
+    parsed = ip.parse(address.partition("%")[0])
+    if isinstance(parsed, ip.IPv4Address):
+        return str(parsed)
+    return str(parsed.ipv4_mapped or ip.parse_network6(f"{parsed}/64", strict=False))
+
+
 class _Connection:
     """A client's connection. ``deadline``: latest time of a complete request; None once a console is open."""
 
-    def __init__(self, sock: socket.socket, deadline: float) -> None:
+    def __init__(self, sock: socket.socket, client: str, deadline: float) -> None:
         self.sock = sock
+        self.client = client
         self.deadline: float | None = deadline
 
     def hang_up(self) -> None:
@@ -45,8 +58,8 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     """HTTP server on the listening socket ``sock``.
 
     ``web``: directory of the pages to serve, or None. ``handshake_timeout``: seconds that a client may take for a
-    request. ``max_connections``: largest number of clients at the same time. ``on_turn``: the thread that accepts
-    connections calls it about twice a second.
+    request. ``max_connections``: largest number of connections at the same time. ``max_per_client``: of one client.
+    ``on_turn``: the thread that accepts connections calls it about twice a second.
     """
 
     daemon_threads = True
@@ -62,6 +75,7 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         tls: ssl.SSLContext | None,
         handshake_timeout: float,
         max_connections: int,
+        max_per_client: int,
         on_turn: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(sock.getsockname()[:2], ConsoleHandler, bind_and_activate=False)
@@ -74,6 +88,7 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._tls = tls
         self._handshake_timeout = handshake_timeout
         self._max_connections = max_connections
+        self._max_per_client = max_per_client
         self._on_turn = on_turn
         self._lock = threading.Lock()
         self._connections: dict[Any, _Connection] = {}
@@ -103,12 +118,22 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     # --- connections
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
+        client = client_of(client_address[0])
         with self._lock:
-            if len(self._connections) < self._max_connections:
-                self._connections[client_address] = _Connection(request, self._deadline())
+            reason = self._reason_to_refuse(client)
+            if reason is None:
+                self._connections[client_address] = _Connection(request, client, self._deadline())
                 return True
-        LOG.warning("Connection of %s is closed: there are %d connections", client_address[0], self._max_connections)
+        LOG.warning("Connection of %s is closed: %s", client_address[0], reason)
         return False
+
+    def _reason_to_refuse(self, client: str) -> str | None:
+        if len(self._connections) >= self._max_connections:
+            return f"there are {self._max_connections} connections"
+        own = sum(connection.client == client for connection in self._connections.values())
+        if own >= self._max_per_client:
+            return f"{client} has {own} connections"
+        return None
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection, in its own thread."""

@@ -68,14 +68,20 @@ def get(uow: UnitOfWork, token_hash: str) -> ConsoleTarget:
     return _to_object(_find(uow, token_hash))
 
 
-def take(uow: UnitOfWork, token_hash: str, console_types: list[str]) -> ConsoleTarget:
-    """Consume a token and return its target. Raises `ConsoleTokenNotFound`, also for a console of another type, whose
-    token stays.
+def take(
+    uow: UnitOfWork, token_hash: str, console_types: list[str], page_scheme: str | None = None
+) -> ConsoleTarget:
+    """Consume a token and return its target.
+
+    Raises `ConsoleTokenNotFound`, also for a console of another type. Raises `ConsolePageRefused` for a page of another
+    scheme than the console's. In both cases the token stays.
     """
     row = _find(uow, token_hash)
     if row.console_type not in console_types:
         raise exceptions.ConsoleTokenNotFound()
     target = _to_object(row)
+    if page_scheme is not None and not target.console.is_shown_by(page_scheme):
+        raise exceptions.ConsolePageRefused()
     if uow.change(sa.delete(ConsoleAuthToken).where(ConsoleAuthToken.id == row.id)) != 1:
         raise exceptions.ConsoleTokenNotFound()
     return target

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import urllib.parse
+
 import msgspec
+
+#: The scheme of a page, by the scheme of its WebSocket.
+_PAGE_SCHEMES = {"ws": "http", "wss": "https"}
 
 
 class Console(msgspec.Struct, kw_only=True, frozen=True):
@@ -13,6 +18,14 @@ class Console(msgspec.Struct, kw_only=True, frozen=True):
     port: int
     access_url_base: str
     internal_access_path: str | None = None
+
+    def is_shown_by(self, page_scheme: str) -> bool:
+        """Check whether a page whose URL has this scheme may show the console.
+
+        A console with TLS needs a page with TLS, because anybody on the way can forge another page.
+        """
+        scheme = urllib.parse.urlsplit(self.access_url_base).scheme
+        return page_scheme == _PAGE_SCHEMES.get(scheme, scheme)
 
 
 class ConsoleTarget(msgspec.Struct, kw_only=True, frozen=True):

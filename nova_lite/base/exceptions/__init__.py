@@ -61,6 +61,7 @@ from nova_lite.base.exceptions.base import (
     Unauthorized,
 )
 from nova_lite.base.exceptions.consoles import (
+    ConsolePageRefused,
     ConsoleTokenNotFound,
     ConsoleTypeInvalid,
     ConsoleTypeNotShown,
@@ -265,6 +266,7 @@ __all__ = [
     "ConfigDriveInvalid",
     "ConfigurationError",
     "Conflict",
+    "ConsolePageRefused",
     "ConsoleTokenNotFound",
     "ConsoleTypeInvalid",
     "ConsoleTypeNotShown",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite.base.exceptions.base import Invalid, NotFound, Unauthorized
+from nova_lite.base.exceptions.base import Forbidden, Invalid, NotFound, Unauthorized
 
 
 class ConsoleTypeInvalid(Invalid):
@@ -19,3 +19,7 @@ class ConsoleTypeNotShown(Unauthorized):
 
 class ConsoleTokenNotFound(NotFound):
     msg_fmt = "Token not found"
+
+
+class ConsolePageRefused(Forbidden):
+    msg_fmt = "This page may not open consoles here."

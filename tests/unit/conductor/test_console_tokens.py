@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -60,6 +61,17 @@ def test_a_token_opens_its_console_once(conductor: ConductorRPC, uuid: str) -> N
         take(conductor, token)
     with pytest.raises(exceptions.ConsoleTokenNotFound):
         conductor.console_token_get(make.ADMIN, tokens.digest(token))
+
+
+def test_token_stays_valid_after_a_page_with_the_wrong_scheme(conductor: ConductorRPC, uuid: str) -> None:
+    """A page without TLS may be forged. It does not open the console, and the user's own page still does."""
+    secure = msgspec.structs.replace(CONSOLE, access_url_base="https://proxy/vnc.html")
+    token = create(conductor, uuid, console=secure)
+    for _ in range(2):
+        with pytest.raises(exceptions.ConsolePageRefused):
+            conductor.console_token_redeem(make.ADMIN, tokens.digest(token), TYPES, "http")
+    opened = conductor.console_token_redeem(make.ADMIN, tokens.digest(token), TYPES, "https")
+    assert opened.console == secure
 
 
 def test_token_is_stored_as_a_hash(conductor: ConductorRPC, db: Database, uuid: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nova_lite.console import origins
+from nova_lite.objects import Console
 
 
 @pytest.mark.parametrize(
@@ -48,4 +49,6 @@ def test_origin_is_allowed_by_its_host(origin: str | None, host: str | None, exp
     ],
 )
 def test_origin_needs_the_scheme_of_its_console(origin: str | None, base: str, expected: bool) -> None:
-    assert origins.has_scheme_of(origin, base) is expected
+    scheme = origins.scheme_of(origin)
+    console = Console(console_type="novnc", host="h", port=1, access_url_base=base)
+    assert (scheme is None or console.is_shown_by(scheme)) is expected

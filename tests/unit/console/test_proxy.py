@@ -38,15 +38,20 @@ class Cloud:
         self.error: Exception | None = None
         self.is_there = True
         self.base = "http://proxy/vnc.html"
+        self.is_old = False
 
-    def console_token_redeem(self, context: Any, token_hash: str, console_types: list[str]) -> ConsoleTarget:
+    def console_token_redeem(
+        self, context: Any, token_hash: str, console_types: list[str], page_scheme: str | None
+    ) -> ConsoleTarget:
         if self.error is not None:
             raise self.error
         if token_hash not in self.valid:
             raise exceptions.ConsoleTokenNotFound()
-        self.valid.remove(token_hash)
         assert console_types == ["novnc"]
         console = Console(console_type="novnc", host="127.0.0.1", port=self.port, access_url_base=self.base)
+        if not self.is_old and page_scheme is not None and not console.is_shown_by(page_scheme):
+            raise exceptions.ConsolePageRefused()
+        self.valid.remove(token_hash)
         return ConsoleTarget(instance_uuid="uuid", compute_host="h1", console=console)
 
     def validate_console_port(self, context: Any, host: str, uuid: str, port: int, console_type: str) -> bool:
@@ -55,16 +60,18 @@ class Cloud:
 
 
 class Proxy:
-    def __init__(self, cloud: Cloud, web: Path | None, tls: ssl.SSLContext | None, timeout: float, most: int) -> None:
+    def __init__(
+        self, cloud: Cloud, web: Path | None, tls: ssl.SSLContext | None, timeout: float, most: int, per_client: int
+    ) -> None:
         opener = opening.Opener(cloud, cloud, ("novnc",), ["dashboard.example"])  # type: ignore[arg-type]
         sock = listen("127.0.0.1", 0)
         self.port = sock.getsockname()[1]
-        self.server = server.ProxyServer(sock, opener, str(web) if web else None, tls, timeout, most)
+        self.server = server.ProxyServer(sock, opener, str(web) if web else None, tls, timeout, most, per_client)
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
         self.thread.start()
 
-    def dial(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), 10)
+    def dial(self, address: str = "127.0.0.1") -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), 10, (address, 0))
 
     def status(self, path: str = PATH, **headers: str) -> int:
         return consoles.status(self.port, path, {name.replace("_", "-"): value for name, value in headers.items()})
@@ -86,8 +93,8 @@ def cloud(target: EchoConsole) -> Cloud:
 def start(cloud: Cloud) -> Iterator[Any]:
     running: list[Proxy] = []
 
-    def begin(web: Path | None = None, tls: Any = None, timeout: float = 30, most: int = 10) -> Proxy:
-        running.append(Proxy(cloud, web, tls, timeout, most))
+    def begin(web: Path | None = None, tls: Any = None, timeout: float = 30, most: int = 10, per_client: int = 10) -> Proxy:
+        running.append(Proxy(cloud, web, tls, timeout, most, per_client))
         return running[-1]
 
     yield begin
@@ -147,6 +154,14 @@ def test_proxy_refused_page_does_not_use_up_the_token(
 
 def test_proxy_refuses_a_page_without_tls_for_a_console_with_tls(start: Any, cloud: Cloud) -> None:
     cloud.base = "https://proxy/vnc.html"
+    proxy = start()
+    assert proxy.status(Origin="http://proxy") == 403
+    assert cloud.valid, "the token is used up"
+    assert proxy.status(Origin="https://proxy") == 101
+
+
+def test_proxy_of_an_older_conductor_refuses_a_page_without_tls_itself(start: Any, cloud: Cloud) -> None:
+    cloud.base, cloud.is_old = "https://proxy/vnc.html", True
     assert start().status(Origin="http://proxy") == 403
 
 
@@ -258,6 +273,40 @@ def test_proxy_closes_connections_above_the_limit(start: Any, caplog: pytest.Log
     client.close()
     wait_until(lambda: not proxy.server._connections)
     assert proxy.status() == 401
+
+
+def test_proxy_client_with_its_share_leaves_room_for_others(start: Any, caplog: pytest.LogCaptureFixture) -> None:
+    proxy = start(most=10, per_client=3)
+    with contextlib.ExitStack() as held:
+        for _ in range(3):
+            held.enter_context(proxy.dial())
+        wait_until(lambda: len(proxy.server._connections) == 3)
+        with proxy.dial() as sock, contextlib.suppress(OSError):
+            consoles.request(sock, PATH)
+            assert sock.recv(100) == b""
+        assert "127.0.0.1 has 3 connections" in caplog.text
+        with proxy.dial("127.0.0.2") as sock:
+            consoles.request(sock, PATH)
+            assert sock.recv(100).startswith(b"HTTP/1.1 101 ")
+    wait_until(lambda: not proxy.server._connections)
+    with proxy.dial() as sock:
+        consoles.request(sock, "/?token=other")
+        assert sock.recv(100).startswith(b"HTTP/1.1 401 ")
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8:0:0:ffff::1", "2001:db8::/64"),
+        ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_client_is_an_address_or_a_network_of_one_machine(address: str, client: str) -> None:
+    assert server.client_of(address) == client
 
 
 def test_proxy_refuses_a_message_without_end(start: Any) -> None:

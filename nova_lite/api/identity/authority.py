@@ -103,7 +103,10 @@ class Authority:
         """Return the token and its user. The user's current projects and roles count, not the ones at log-in."""
         token = self.tokens.open(text)
         user = self.content.user(token.user_id) if token is not None else None
-        if token is None or user is None or not user.enabled or token.issued_at < user.password_changed_at:
+        if token is None or user is None or not user.enabled:
+            raise exceptions.Unauthorized()
+        project = self.content.project(token.project_id) if token.project_id is not None else None
+        if token.issued_at < user.revoked_before(project):
             raise exceptions.Unauthorized()
         if token.project_id is None:
             return token, Identity(user, None, [])

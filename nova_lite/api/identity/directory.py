@@ -33,7 +33,7 @@ import msgspec
 import yaml
 
 from nova_lite.api.identity import passwords
-from nova_lite.base import exceptions, files
+from nova_lite.base import exceptions, files, key_files
 
 LOG = logging.getLogger(__name__)
 
@@ -49,14 +49,21 @@ _NAME = re.compile(r"[^\s/\x00-\x1f\x7f](?:[^/\x00-\x1f\x7f]{0,253}[^\s/\x00-\x1
 
 
 class Project(msgspec.Struct, kw_only=True):
+    """``tokens_valid_from``: Unix time of the last disabling; earlier tokens for the project are invalid."""
+
     id: str
     name: str
     description: str = ""
     enabled: bool = True
+    tokens_valid_from: float = 0.0
 
 
 class User(msgspec.Struct, kw_only=True):
-    """``roles``: by project id. ``password_changed_at``: Unix time; earlier tokens are invalid."""
+    """User, with roles by project id.
+
+    ``password_changed_at``, ``tokens_valid_from``: Unix times of the last password and the last disabling; earlier tokens
+    are invalid. ``project_tokens_valid_from``: the time when the user lost the last role, by project id.
+    """
 
     id: str
     name: str
@@ -64,7 +71,16 @@ class User(msgspec.Struct, kw_only=True):
     enabled: bool = True
     default_project_id: str | None = None
     password_changed_at: float = 0.0
+    tokens_valid_from: float = 0.0
+    project_tokens_valid_from: dict[str, float] = msgspec.field(default_factory=dict)
     roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
+
+    def revoked_before(self, project: Project | None) -> float:
+        """Return the time from which the user's tokens for the project, or without a project, are valid."""
+        times = [self.password_changed_at, self.tokens_valid_from]
+        if project is not None:
+            times += project.tokens_valid_from, self.project_tokens_valid_from.get(project.id, 0.0)
+        return max(times)
 
 
 class UsersFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -152,6 +168,7 @@ class Directory:
             raise self._error(" ".join(str(error).split())) from error
         if status.st_mode & 0o027:
             raise self._error("its group or others have too many permissions; run chmod 0640")
+        key_files.check(self.path, "[identity] users_file", owners=key_files.owners_of(self.path))
         return content, (status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode)
 
     def _error(self, why: str) -> exceptions.ConfigurationError:
@@ -230,6 +247,7 @@ def remove_project(content: UsersFile, project: Project) -> None:
     content.projects.remove(project)
     for user in content.users:
         user.roles.pop(project.id, None)
+        user.project_tokens_valid_from.pop(project.id, None)
         if user.default_project_id == project.id:
             user.default_project_id = None
 
@@ -260,6 +278,13 @@ def set_password(user: User, password: str) -> None:
     user.password_changed_at = time.time()
 
 
+def set_enabled(item: User | Project, enabled: bool) -> None:
+    """Enable or disable a user or project. Tokens from before stay invalid, also when it is enabled again."""
+    if item.enabled != enabled:
+        item.tokens_valid_from = time.time()
+    item.enabled = enabled
+
+
 def grant(user: User, project: Project, role: str) -> None:
     roles = user.roles.setdefault(project.id, [])
     if role not in roles:
@@ -273,3 +298,4 @@ def revoke(user: User, project: Project, role: str) -> None:
     roles.remove(role)
     if not roles:
         del user.roles[project.id]
+        user.project_tokens_valid_from[project.id] = time.time()

@@ -49,7 +49,7 @@ class IdentityManagement:
             if "name" in fields:
                 directory.rename(content, "project", project, fields["name"])
             project.description = fields.get("description", project.description) or ""
-            project.enabled = fields.get("enabled", project.enabled)
+            directory.set_enabled(project, fields.get("enabled", project.enabled))
         return Response({"project": views.project(project, req.base_url)})
 
     def delete_project(self, req: ServiceRequest, id: str) -> Response:
@@ -77,7 +77,7 @@ class IdentityManagement:
             if fields.get("default_project_id") is not None:
                 _project(content, fields["default_project_id"])
             user.default_project_id = fields.get("default_project_id", user.default_project_id)
-            user.enabled = fields.get("enabled", user.enabled)
+            directory.set_enabled(user, fields.get("enabled", user.enabled))
             if "password" in fields:
                 directory.set_password(user, fields["password"])
         return Response({"user": views.user(user, req.base_url)})

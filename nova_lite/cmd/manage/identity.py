@@ -49,8 +49,11 @@ def _register_users(commands: Commands) -> None:
         verb.add_argument("name")
         verb.add_argument("--project", required=True)
         verb.add_argument("--role", required=True, choices=ROLES)
-    for name, enabled in (("enable", True), ("disable", False)):
-        verb = commands.verb(noun, name, f"{name.capitalize()} a user.", set_enabled)
+    for name, enabled, text_ in (
+        ("enable", True, "Enable a user. Tokens from before stay invalid."),
+        ("disable", False, "Disable a user, which ends the user's tokens for good."),
+    ):
+        verb = commands.verb(noun, name, text_, set_enabled)
         verb.add_argument("name")
         verb.set_defaults(enabled=enabled)
     commands.verb(
@@ -139,7 +142,7 @@ def revoke(app: App, args: argparse.Namespace) -> None:
 
 def set_enabled(app: App, args: argparse.Namespace) -> None:
     with _directory(app).changing() as content:
-        _user(content, args.name).enabled = args.enabled
+        directory.set_enabled(_user(content, args.name), args.enabled)
 
 
 def rotate_keys(app: App, args: argparse.Namespace) -> None:

@@ -69,7 +69,9 @@ def test_users_and_projects(tool: Users) -> None:
     tool("user", "revoke", "alice", "--project", "demo", "--role", "admin")
     tool("user", "disable", "alice")
     assert not tool.users.content.users[0].enabled
+    disabled_at = tool.users.content.users[0].tokens_valid_from
     tool("user", "enable", "alice")
+    assert 0 < disabled_at <= tool.users.content.users[0].tokens_valid_from
     tool.told("new", "user", "set-password", "alice")
     assert tool.matches("alice", "new")
     tool("project", "delete", "demo")

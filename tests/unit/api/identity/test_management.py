@@ -166,3 +166,48 @@ def test_change_without_write_access_is_a_403(
     assert "nova-lite-manage" in message
     assert "users.yaml" not in message
     assert error(world("POST", "/v3/projects", {"project": {"name": "demo"}}, admin), 409)
+
+
+# --- tokens of what was disabled or revoked
+
+
+@pytest.mark.parametrize("scope", ["demo", None])
+def test_token_of_a_disabled_user_stays_invalid_after_enabling(world: World, admin: str, scope: str | None) -> None:
+    """Disabling is for good for the tokens of the time: perhaps they are why the user was disabled."""
+    token = world.token("alice") if scope else world.log_in("alice", scope="unscoped").headers["X-Subject-Token"]
+    path = "/v3/users/id-of-alice"
+    assert world("GET", "/v3/auth/projects", token=token).status_code == 200
+    for enabled in (False, True):
+        assert world("PATCH", path, {"user": {"enabled": enabled}}, admin).status_code == 200
+        assert error(world("GET", "/v3/auth/projects", token=token), 401)
+    renewed = world("POST", "/v3/auth/tokens", {"auth": {"identity": {"methods": ["token"], "token": {"id": token}}}})
+    assert renewed.status_code == 401
+    fresh = world.token("alice")
+    assert world("GET", "/v3/auth/projects", token=fresh).status_code == 200
+    for fields in ({"enabled": True}, {"name": "alice"}):
+        assert world("PATCH", path, {"user": fields}, admin).status_code == 200
+        assert world("GET", "/v3/auth/projects", token=fresh).status_code == 200
+
+
+def test_token_for_a_disabled_project_stays_invalid_after_enabling(world: World, admin: str) -> None:
+    path, role = f"/v3/projects/{world.ops.id}", f"/v3/projects/{world.ops.id}/users/id-of-alice/roles"
+    assert world("PUT", f"{role}/{role_id('member')}", None, admin).status_code == 204
+    in_ops, in_demo = world.token("alice", "ops"), world.token("alice")
+    for enabled in (False, True):
+        assert world("PATCH", path, {"project": {"enabled": enabled}}, admin).status_code == 200
+        assert error(world("GET", "/v3/auth/projects", token=in_ops), 401)
+        assert world("GET", "/v3/auth/projects", token=in_demo).status_code == 200
+    assert world("GET", "/v3/auth/projects", token=world.token("alice", "ops")).status_code == 200
+
+
+def test_token_of_a_user_without_roles_stays_invalid_after_a_grant(world: World, admin: str) -> None:
+    path = f"/v3/projects/{world.demo.id}/users/id-of-alice/roles/"
+    member, reader = path + role_id("member"), path + role_id("reader")
+    token = world.token("alice")
+    assert world("PUT", reader, None, admin).status_code == 204
+    assert world("DELETE", member, None, admin).status_code == 204
+    assert world("GET", "/v3/auth/projects", token=token).status_code == 200
+    assert world("DELETE", reader, None, admin).status_code == 204
+    assert world("PUT", member, None, admin).status_code == 204
+    assert error(world("GET", "/v3/auth/projects", token=token), 401)
+    assert world("GET", "/v3/auth/projects", token=world.token("alice")).status_code == 200

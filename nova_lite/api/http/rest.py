@@ -16,7 +16,7 @@ import routes
 import webob
 import webob.exc
 
-from nova_lite.api.http import wsgi
+from nova_lite.api.http import json_text, wsgi
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.rpcapi import ConductorRPC
@@ -66,7 +66,7 @@ class ServiceRequest(wsgi.Request):
         """Return the body, which must be a JSON object."""
         value = self.json_value
         if not isinstance(value, dict):
-            raise exceptions.ValidationError(detail=wsgi.MALFORMED_BODY)
+            raise exceptions.ValidationError(detail=json_text.MALFORMED)
         return value
 
 
@@ -107,7 +107,7 @@ class ServiceApplication:
     def _handle(self, req: ServiceRequest) -> wsgi.Response | webob.Response:
         path = req.environ.get("PATH_INFO", "").encode("latin-1", "replace").decode("utf-8", "replace")
         variables = self._mapper.match(path.rstrip("/") or "/")
-        if variables is None:
+        if variables is None or "\0" in path:
             raise wsgi.UnknownUrl()
         by_method = self._routes[variables.pop("controller")]
         variables.pop("action", None)

@@ -98,7 +98,7 @@ class Router:
         path = environ.get("PATH_INFO", "").encode("latin-1", "replace").decode("utf-8", "replace")
         variables = self._mapper.match(path)
         match = None
-        if variables is not None:
+        if variables is not None and "\0" not in path:
             bound_routes = self._routes[variables.pop("controller")]
             variables.pop("action", None)
             match = wsgi.RouteMatch(bound_routes, variables, variables.pop("project_id", None))

@@ -123,8 +123,14 @@ def _is_boolean(text: str) -> bool:
 
 
 def parse_time(text: str) -> datetime.datetime:
-    """Parse an ISO 8601 time to a naive UTC time. Raise `ValueError` if it has another format."""
-    return timeutils.normalize_time(timeutils.parse_isotime(text))
+    """Parse an ISO 8601 time to a naive UTC time.
+
+    Raise `ValueError` if it has another format, or is not within the years 1 to 9999 in UTC.
+    """
+    try:
+        return timeutils.normalize_time(timeutils.parse_isotime(text))
+    except OverflowError as error:
+        raise ValueError(f"{text[:64]} is not within the years 1 to 9999") from error
 
 
 def validate_body(schema: Schema, body: Any, relaxed: bool = False) -> None:

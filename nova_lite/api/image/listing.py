@@ -87,10 +87,10 @@ def _compare(moment: datetime.datetime | None, name: str, value: str) -> bool:
         name_of_operator, text = "eq", value
     try:
         limit = datetime.datetime.fromisoformat(text)
-    except ValueError as error:
+        if limit.tzinfo is not None:
+            limit = limit.astimezone(datetime.UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError) as error:
         raise exceptions.ValidationError(detail=f"Invalid time for {name}: {value[:64]}") from error
-    if limit.tzinfo is not None:
-        limit = limit.astimezone(datetime.UTC).replace(tzinfo=None)
     if moment is None:
         return False
     return bool(_OPERATORS[name_of_operator](moment.replace(microsecond=0), limit))

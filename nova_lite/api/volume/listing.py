@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from urllib.parse import urlencode
 
+from nova_lite.api.http import json_text
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.volume.requests import flag, metadata
 from nova_lite.base import exceptions
@@ -59,8 +59,8 @@ def _pairs(text: str | None) -> dict[str, str] | None:
     if text is None:
         return None
     try:
-        value = json.loads(text.replace("'", '"'))
-    except ValueError as error:
+        value = json_text.parse(text.replace("'", '"').encode())
+    except exceptions.ValidationError as error:
         raise exceptions.ValidationError(detail="metadata must be an object.") from error
     return metadata(value)
 

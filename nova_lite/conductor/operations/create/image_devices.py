@@ -72,7 +72,7 @@ def with_devices_of(image: Image, request: CreateRequest) -> CreateRequest:
 def _parse(image: Image) -> list[BlockDevice]:
     try:
         listed = msgspec.convert(json.loads(image.properties[DEVICES]), list[_ImageDevice])
-    except (ValueError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise exceptions.InvalidBDM(reason=f"{DEVICES} of image {image.id} cannot be read: {error}") from error
     return [_device(image, item) for item in listed]
 

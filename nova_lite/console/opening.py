@@ -70,7 +70,7 @@ class Opener:
             ) from None
 
     def _take(self, token: str, page_scheme: str | None) -> ConsoleTarget:
-        """Redeem the token. A conductor before 1.19 does not compare the schemes, so this does it again."""
+        """Take the token. Compare the schemes again, because a conductor before 1.19 does not."""
         try:
             target = self._conductor.console_token_redeem(
                 get_admin_context(), tokens.digest(token), self._console_types, page_scheme

@@ -35,7 +35,7 @@ def client_of(address: str) -> str:
     One machine has all addresses of such a network.
     """
     parsed = ip.parse(address.partition("%")[0])
-    if isinstance(parsed, ip.IPv4Address):
+    if parsed.version == 4:
         return str(parsed)
     return str(parsed.ipv4_mapped or ip.parse_network6(f"{parsed}/64", strict=False))
 

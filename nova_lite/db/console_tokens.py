@@ -68,9 +68,7 @@ def get(uow: UnitOfWork, token_hash: str) -> ConsoleTarget:
     return _to_object(_find(uow, token_hash))
 
 
-def take(
-    uow: UnitOfWork, token_hash: str, console_types: list[str], page_scheme: str | None = None
-) -> ConsoleTarget:
+def take(uow: UnitOfWork, token_hash: str, console_types: list[str], page_scheme: str | None = None) -> ConsoleTarget:
     """Consume a token and return its target.
 
     Raises `ConsoleTokenNotFound`, also for a console of another type. Raises `ConsolePageRefused` for a page of another

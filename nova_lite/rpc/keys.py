@@ -246,10 +246,7 @@ def _by_id(path: str) -> dict[str, tuple[TrustedKey, Ed25519PublicKey]]:
     """Read the list for a daemon."""
     trusted = read_trusted(path)
     key_files.check(path, _OPTION)
-    return {
-        entry.id: (entry, Ed25519PublicKey.from_public_bytes(base64.b64decode(entry.key)))
-        for entry in trusted
-    }
+    return {entry.id: (entry, Ed25519PublicKey.from_public_bytes(base64.b64decode(entry.key))) for entry in trusted}
 
 
 def verifies(key: Ed25519PublicKey, signature: bytes, data: bytes) -> bool:

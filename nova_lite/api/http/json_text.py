@@ -22,7 +22,7 @@ MAX_DEPTH = 32
 #: Integers of 64 bits.
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
 
-#: What a body must contain to break a limit, besides brackets: an escaped NUL, or an integer of 19 digits.
+#: Parts of every body beyond the limits, except of deep ones: an escaped NUL, or an integer of 19 digits.
 _SUSPECT = re.compile(rb"\\u0000|[0-9]{19}")
 
 

@@ -61,8 +61,8 @@ class Project(msgspec.Struct, kw_only=True):
 class User(msgspec.Struct, kw_only=True):
     """User, with roles by project id.
 
-    ``password_changed_at``, ``tokens_valid_from``: Unix times of the last password and the last disabling; earlier tokens
-    are invalid. ``project_tokens_valid_from``: the time when the user lost the last role, by project id.
+    ``password_changed_at``, ``tokens_valid_from``: Unix times of the last password and the last disabling; earlier
+    tokens are invalid. ``project_tokens_valid_from``: the time when the user lost the last role, by project id.
     """
 
     id: str

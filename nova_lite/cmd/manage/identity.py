@@ -51,7 +51,7 @@ def _register_users(commands: Commands) -> None:
         verb.add_argument("--role", required=True, choices=ROLES)
     for name, enabled, text_ in (
         ("enable", True, "Enable a user. Tokens from before stay invalid."),
-        ("disable", False, "Disable a user, which ends the user's tokens for good."),
+        ("disable", False, "Disable a user, which permanently ends the user's tokens."),
     ):
         verb = commands.verb(noun, name, text_, set_enabled)
         verb.add_argument("name")

@@ -68,7 +68,7 @@ def test_noauth2_is_refused_on_the_network(tmp_path: Path, option: str, address:
 def test_noauth2_is_refused_on_the_network_for_a_new_api(tmp_path: Path) -> None:
     conf = make_conf(tmp_path)
     conf.register_opt(cfg.HostAddressOpt("object_listen", default="192.0.2.1"), group="api")
-    with pytest.raises(exceptions.ConfigurationError, match="object_listen = 192.0.2.1 is refused"):
+    with pytest.raises(exceptions.ConfigurationError, match=r"object_listen = 192\.0\.2\.1 is refused"):
         make_client(conf)
 
 

@@ -93,7 +93,9 @@ def cloud(target: EchoConsole) -> Cloud:
 def start(cloud: Cloud) -> Iterator[Any]:
     running: list[Proxy] = []
 
-    def begin(web: Path | None = None, tls: Any = None, timeout: float = 30, most: int = 10, per_client: int = 10) -> Proxy:
+    def begin(
+        web: Path | None = None, tls: Any = None, timeout: float = 30, most: int = 10, per_client: int = 10
+    ) -> Proxy:
         running.append(Proxy(cloud, web, tls, timeout, most, per_client))
         return running[-1]
 

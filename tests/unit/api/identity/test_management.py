@@ -173,7 +173,7 @@ def test_change_without_write_access_is_a_403(
 
 @pytest.mark.parametrize("scope", ["demo", None])
 def test_token_of_a_disabled_user_stays_invalid_after_enabling(world: World, admin: str, scope: str | None) -> None:
-    """Disabling is for good for the tokens of the time: perhaps they are why the user was disabled."""
+    """Tokens may be the reason why a user was disabled. So disabling ends them permanently."""
     token = world.token("alice") if scope else world.log_in("alice", scope="unscoped").headers["X-Subject-Token"]
     path = "/v3/users/id-of-alice"
     assert world("GET", "/v3/auth/projects", token=token).status_code == 200

@@ -291,6 +291,12 @@ def _why_in_use(uow: UnitOfWork, service: Service) -> exceptions.ServiceInUse:
 # --- for the API
 
 
+def addresses(uow: UnitOfWork) -> set[str]:
+    """Return the addresses that hosts reported: their own, and those of their tunnels."""
+    columns = (ComputeNode.inventory[name].as_string() for name in ("host_ip", "tunnel_ip"))
+    return {address for row in uow.session.execute(sa.select(*columns)) for address in row if address}
+
+
 def list_(
     uow: UnitOfWork, hostname_pattern: str | None = None, limit: int | None = None, marker: str | None = None
 ) -> list[ComputeNodeObject]:

@@ -17,6 +17,7 @@ from nova_lite.db.models import FloatingIp as Row
 from nova_lite.db.models import FloatingIpPool as PoolRow
 from nova_lite.db.models import Instance, Port
 from nova_lite.db.statements import insert_unless_taken
+from nova_lite.network import factory
 from nova_lite.objects import FloatingIp, FloatingIpPool
 
 # --- pools
@@ -33,10 +34,7 @@ def create_pool(uow: UnitOfWork, name: str, cidr: str) -> FloatingIpPool:
     """Create a pool. Raises `InvalidInput` for anything but an IPv4 network, and for a range that overlaps another
     pool or network.
     """
-    try:
-        wanted = ip.parse_network4(cidr)
-    except ValueError as error:
-        raise exceptions.InvalidInput(reason=f"{cidr!r} is not an IPv4 network: {error}") from error
+    wanted = factory.pool_range(cidr)
     others = [(pool.name, pool.cidr) for pool in pools(uow)]
     others += [(network.name, network.cidr) for network in networks.Store(uow).networks() if network.cidr]
     for other, theirs in others:

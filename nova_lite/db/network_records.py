@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import networks, quotas, rows
+from nova_lite.db import compute_nodes, networks, quotas, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import FloatingIpPool, Network, Port
 from nova_lite.network import factory
@@ -136,6 +136,7 @@ def create_subnet(
     factory.add_subnet(subnet, subnet.cidr, subnet.gateway, subnet.dns, subnet.start, subnet.end)
     if not context.is_admin:
         _check_range(conf, subnet.cidr)
+        _check_name_servers(uow, subnet)
     _check_overlap(uow, context, row, subnet.cidr)
     for name in ("cidr", "gateway", "dns", "start", "end", "subnet_name", "subnet_description"):
         setattr(row, name, getattr(subnet, name))
@@ -151,6 +152,18 @@ def _check_range(conf: cfg.ConfigOpts, cidr: str) -> None:
         raise exceptions.InvalidInput(reason="this cloud has no addresses for networks of projects' own")
     if not any(wanted.subnet_of(item) for item in ranges):
         raise exceptions.InvalidInput(reason=f"{cidr} is not within {', '.join(map(str, ranges))}, as subnets are here")
+
+
+def _check_name_servers(uow: UnitOfWork, subnet: NetworkRecord) -> None:
+    """Raise an error for a name server on a host: the host would send queries of guests to itself.
+
+    The gateway of each network is an address of each host.
+    """
+    gateways = uow.session.scalars(sa.select(Network.gateway).where(Network.gateway.is_not(None)))
+    own = {subnet.gateway, *gateways, *compute_nodes.addresses(uow)}
+    for address in subnet.dns:
+        if address in own:
+            raise exceptions.InvalidInput(reason=f"name server {address} is the address of a host of this cloud")
 
 
 def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr: str) -> None:

@@ -184,7 +184,7 @@ class NetworkBackend(abc.ABC):
         """Return the networks that a user requests ("auto", "none" or a list) as requests that each name a network.
 
         Raises a 400: `NetworkUnavailable`, `NetworkAmbiguous`, `NetworkRequiresSubnet`, `FixedIpInvalid`,
-        `FixedIpInUse`, `PortUnavailable`, `InvalidInput`; a 409: `PortInUse`.
+        `FixedIpInUse`, `PortUnavailable`, `InvalidInput`; a 403: `FixedIpForbidden`; a 409: `PortInUse`.
         """
 
     def reserve(  # noqa: B027 optional

@@ -15,6 +15,21 @@ NO_GATEWAY = "none"
 ETHERNET_MTU, TUNNEL_MTU, MIN_MTU6 = 1500, 1450, 1280
 MAX_VNI = 2**24 - 1
 
+#: Ranges whose addresses no machine of a network can have.
+_RESERVED: dict[ip.Network, str] = {
+    ip.parse_network(text): meaning
+    for text, meaning in (
+        ("0.0.0.0/8", "this network"),
+        ("127.0.0.0/8", "loopback"),
+        ("169.254.0.0/16", "single links, such as the metadata service"),
+        ("224.0.0.0/4", "multicast"),
+        ("240.0.0.0/4", "broadcast, or reserved"),
+        ("::/8", "loopback and IPv4 addresses"),
+        ("fe80::/10", "single links"),
+        ("ff00::/8", "multicast"),
+    )
+}
+
 #: Names of interfaces that Linux accepts.
 _BRIDGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 _NAME = re.compile(r"[^\x00-\x1f\x7f/]{1,255}")
@@ -86,9 +101,15 @@ def _cidr6(text: str) -> str:
         raise exceptions.InvalidInput(reason=f"{text!r} is not an IPv6 network: {error}") from error
     if prefix.prefixlen != 64:
         raise exceptions.InvalidInput(reason=f"{text} is not a /64, which SLAAC needs")
-    if prefix.is_link_local or prefix.is_multicast or prefix.is_loopback or prefix.is_unspecified:
-        raise exceptions.InvalidInput(reason=f"{text} has no addresses for hosts")
+    _refuse_reserved(prefix)
     return str(prefix)
+
+
+def _refuse_reserved(wanted: ip.Network) -> None:
+    """Raise an error for a range with addresses that no machine of a network can have."""
+    for reserved, meaning in _RESERVED.items():
+        if reserved.version == wanted.version and wanted.overlaps(reserved):
+            raise exceptions.InvalidInput(reason=f"{wanted} has addresses of {reserved}, which are for {meaning}")
 
 
 def add_subnet(
@@ -105,7 +126,7 @@ def add_subnet(
         raise exceptions.InvalidInput(reason=f"start {first} comes after end {last}")
     network.cidr = str(addresses)
     network.gateway = None if gateway_address is None else str(gateway_address)
-    network.dns = [_name_server(text) for text in dns or []]
+    network.dns = [name_server(text) for text in dns or []]
     network.start, network.end = str(first), str(last)
 
 
@@ -116,6 +137,17 @@ def _cidr(text: str) -> ipaddress.IPv4Network:
         raise exceptions.InvalidInput(reason=f"{text!r} is not an IPv4 network: {error}") from error
     if addresses.prefixlen > 30:
         raise exceptions.InvalidInput(reason=f"{text} is too small for a gateway and a server")
+    _refuse_reserved(addresses)
+    return addresses
+
+
+def pool_range(text: str) -> ipaddress.IPv4Network:
+    """Return the range of a pool of floating addresses. Raises `InvalidInput`."""
+    try:
+        addresses = ip.parse_network4(text)
+    except ValueError as error:
+        raise exceptions.InvalidInput(reason=f"{text!r} is not an IPv4 network: {error}") from error
+    _refuse_reserved(addresses)
     return addresses
 
 
@@ -133,8 +165,17 @@ def _address(
     return address
 
 
-def _name_server(text: str) -> str:
+def name_server(text: str) -> str:
+    """Return the address of a name server. The DHCP servers of hosts forward queries to it. Raises `InvalidInput`."""
     try:
-        return str(ip.parse4(text))
+        address = ip.parse4(text)
     except ValueError as error:
         raise exceptions.InvalidInput(reason=f"name server {text!r} is not an IPv4 address") from error
+    if not is_remote(address):
+        raise exceptions.InvalidInput(reason=f"name server {address} is not the address of another machine")
+    return str(address)
+
+
+def is_remote(address: ip.Address) -> bool:
+    """Check whether another machine may have the address: not for loopback, link-local, group and other such ones."""
+    return not any(address in reserved for reserved in _RESERVED if reserved.version == address.version)

@@ -61,6 +61,8 @@ class LocalNetworks(NetworkBackend):
             raise exceptions.NetworkRequiresSubnet(network_id=network.id)
         address = None
         if request.fixed_ip:
+            if not context.is_admin and network.project_id != context.project_id:
+                raise exceptions.FixedIpForbidden(network_id=network.id)
             address = self._check_fixed_ip(store, network, request.fixed_ip)
         return NetworkRequest(network_id=network.id, fixed_ip=address, tag=request.tag)
 

@@ -10,6 +10,8 @@ _PORT = "/v2.0/ports/{port_id}"
 _GROUP = "/v2.0/security-groups/{security_group_id}"
 _RULE = "/v2.0/security-group-rules/{security_group_rule_id}"
 _FLOATING = "/v2.0/floatingips/{floatingip_id}"
+#: Check of the project that owns a network. A network that all projects share has no owner.
+_NETWORK_OWNER = "rule:context_is_admin or project_id:%(network_project_id)s"
 _QUOTA = "rule:context_is_admin or project_id:%(project_id)s"
 
 NETWORK_GET = rule(
@@ -45,7 +47,16 @@ PORT_GET = rule(
 )
 PORT_GET_BINDING = rule("get_port:binding:host_id", ADMIN, "See the host of a port", f"GET {_PORT}")
 PORT_CREATE = rule("create_port", MEMBER, "Create a port for the caller's project", "POST /v2.0/ports")
+PORT_CREATE_MAC = rule(
+    "create_port:mac_address", _NETWORK_OWNER, "Choose the MAC address of a new port", "POST /v2.0/ports"
+)
+PORT_CREATE_ADDRESS = rule(
+    "create_port:fixed_ips:ip_address", _NETWORK_OWNER, "Choose the address of a new port", "POST /v2.0/ports"
+)
 PORT_UPDATE = rule("update_port", MEMBER, "Change a port of the caller's project", f"PUT {_PORT}")
+PORT_UPDATE_ADDRESS = rule(
+    "update_port:fixed_ips:ip_address", _NETWORK_OWNER, "Choose another address of a port", f"PUT {_PORT}"
+)
 PORT_DELETE = rule("delete_port", MEMBER, "Delete a port of the caller's project", f"DELETE {_PORT}")
 GROUP_GET = rule(
     "get_security_group",

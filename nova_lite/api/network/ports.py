@@ -62,6 +62,8 @@ class PortResource(Resource):
             mac_address=requests.mac_address(fields),
             security_groups=requests.ids(fields, "security_groups"),
         )
+        chosen = {policies.PORT_CREATE_MAC: port.mac_address, policies.PORT_CREATE_ADDRESS: port.address}
+        self._authorize_choice(req, network_id, chosen)
         return Response({"port": self._view(req, self.conductor.port_create(req.context, port))}, 201)
 
     def update_port(self, req: ServiceRequest, id: str) -> Response:
@@ -75,9 +77,20 @@ class PortResource(Resource):
         changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
         if (groups := requests.ids(fields, "security_groups")) is not None:
             changes["security_groups"] = groups
-        if address := requests.fixed_address(fields, port.network_id):
+        address = requests.fixed_address(fields, port.network_id)
+        if address and address != port.address:
+            self._authorize_choice(req, port.network_id, {policies.PORT_UPDATE_ADDRESS: address})
             changes["address"] = address
         return Response({"port": self._view(req, self.conductor.port_update(req.context, id, changes))})
+
+    def _authorize_choice(self, req: ServiceRequest, network_id: str, chosen: dict[str, str]) -> None:
+        """Check that the caller may choose these addresses, by rule, on a network that the caller can see."""
+        rules = [rule for rule, value in chosen.items() if value]
+        networks = self.conductor.network_record_list(req.context) if rules else []
+        for network in networks:
+            if network.id == network_id:
+                for rule in rules:
+                    req.authorize(rule, {"network_project_id": network.project_id or ""})
 
     def delete_port(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.port_delete(req.context, id)

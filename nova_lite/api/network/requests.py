@@ -13,6 +13,11 @@ from nova_lite.objects import ipv6
 
 _MAC_ADDRESS = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
+_NO_MAC_ADDRESS = "00:00:00:00:00:00"
+#: Beginnings of the MAC addresses of hosts: bridges of networks that span hosts (`names.bridge_mac`), other bridges of
+#: libvirt, and the host's ends of guests' interfaces.
+_OF_HOSTS = ("fa:16:3f:", "52:54:00:", "fe:")
+
 #: Attributes that this service accepts only with their default, besides null. The values are the allowed ones.
 _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
     "admin_state_up": (True,),
@@ -143,6 +148,11 @@ def mac_address(fields: dict[str, Any]) -> str:
     if not isinstance(value, str) or not _MAC_ADDRESS.fullmatch(value) or int(value[:2], 16) & 1:
         raise exceptions.ValidationError(
             detail="Invalid input for mac_address. It must be six pairs of hexadecimal digits, and not a group address."
+        )
+    if value.lower() == _NO_MAC_ADDRESS or value.lower().startswith(_OF_HOSTS):
+        raise exceptions.ValidationError(
+            detail=f"Invalid input for mac_address. {value} belongs to no interface of a server: use one that begins "
+            "with fa:16:3e."
         )
     return value.lower()
 

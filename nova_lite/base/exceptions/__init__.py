@@ -150,6 +150,7 @@ from nova_lite.base.exceptions.moves import (
 )
 from nova_lite.base.exceptions.networks import (
     ExternalNetworkForbidden,
+    FixedIpForbidden,
     FixedIpInUse,
     FixedIpInvalid,
     FixedIpNotFoundForInstance,
@@ -278,6 +279,7 @@ __all__ = [
     "EvacuateToSameHost",
     "ExternalNetworkForbidden",
     "Fenced",
+    "FixedIpForbidden",
     "FixedIpInUse",
     "FixedIpInvalid",
     "FixedIpNotFoundForInstance",

@@ -63,6 +63,13 @@ class FixedIpInvalid(Invalid):
     msg_fmt = "Fixed IP %(address)s is not a valid ip address for network %(network_id)s."
 
 
+class FixedIpForbidden(Forbidden):
+    msg_fmt = (
+        "Network %(network_id)s is not your project's, so you cannot choose an address on it. Leave the choice to the "
+        "network service."
+    )
+
+
 class ExternalNetworkForbidden(Forbidden):
     msg_fmt = "It is not allowed to create an interface on external network %(network_id)s"
 

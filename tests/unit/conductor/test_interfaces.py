@@ -153,13 +153,14 @@ def test_delete_during_an_attach_leaves_no_port(world: World, kind: str) -> None
 def test_interface_that_cannot_be_attached_is_refused(world: World) -> None:
     uuid, _, _ = world.built()
     theirs = world.db.write(networks.create, make.network("theirs", project_id="p2", bridge="br9", cidr="10.9.0.0/29"))
+    mine = world.db.write(networks.create, make.network("mine", project_id="p1", bridge="br8", cidr="10.8.0.0/29"))
     address = world.instance(uuid).vifs[0].address
     network_id = world.instance(uuid).vifs[0].network.id
     for request, error in (
         ({"network_id": "nosuch"}, exceptions.NetworkUnavailable),
         ({"network_id": theirs.id}, exceptions.NetworkUnavailable),
-        ({"network_id": network_id, "fixed_ip": address}, exceptions.FixedIpInUse),
-        ({"network_id": network_id, "fixed_ip": "10.99.0.1"}, exceptions.FixedIpInvalid),
+        ({"network_id": network_id, "fixed_ip": address}, exceptions.FixedIpForbidden),
+        ({"network_id": mine.id, "fixed_ip": "10.99.0.1"}, exceptions.FixedIpInvalid),
     ):
         with pytest.raises(error):
             attach(world, uuid, **request)

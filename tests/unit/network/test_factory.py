@@ -75,6 +75,18 @@ def test_new_network_without_gateway() -> None:
         {"bridge": "-br"},
         {"bridge": "br'/><x"},
         {"dns": ["x"]},
+        {"dns": ["127.0.0.1"]},
+        {"dns": ["169.254.169.254"]},
+        {"dns": ["0.0.0.0"]},
+        {"dns": ["224.0.0.251"]},
+        {"cidr": "127.1.0.0/24"},
+        {"cidr": "169.254.0.0/16"},
+        {"cidr": "230.0.0.0/24"},
+        {"cidr": "240.0.0.0/24"},
+        {"cidr": "0.0.0.0/0"},
+        {"cidr6": "::/64"},
+        {"cidr6": "::ffff:0:0:0/64"},
+        {"cidr6": "fe81::/64"},
         {"vni": 0},
         {"vni": 2**24},
         {"cidr6": "fd00::/48"},
@@ -91,7 +103,7 @@ def test_invalid_value_is_refused(values: dict[str, object]) -> None:
         factory.new_network(**({"name": "n", "cidr": "10.1.0.0/24"} | values))  # type: ignore[arg-type]
 
 
-@given(st.integers(8, 30), st.integers(0, 2**32 - 1))
+@given(st.integers(8, 30), st.integers(1 << 24, (127 << 24) - 1))
 def test_pool_is_all_but_three_addresses(prefix: int, number: int) -> None:
     cidr = ipaddress.ip_network((number, prefix), strict=False)
     pool = AddressPool(factory.new_network("n", str(cidr)))

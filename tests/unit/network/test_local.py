@@ -144,12 +144,20 @@ def test_network_without_a_subnet_is_refused() -> None:
 
 @pytest.mark.parametrize("address", ["10.0.0.0", "10.0.0.7", "10.0.0.1", "10.0.1.2", "fd00::1", "x", "10.0.0.2 "])
 def test_invalid_fixed_ip_is_refused(address: str) -> None:
+    own = network("a", project_id=ME.project_id)
     with pytest.raises(exceptions.FixedIpInvalid):
-        chosen(MemoryStore(network("a")), [NetworkRequest(network_id="a", fixed_ip=address)])
+        chosen(MemoryStore(own), [NetworkRequest(network_id="a", fixed_ip=address)])
+
+
+def test_fixed_ip_on_a_shared_network_is_chosen_by_admins_only() -> None:
+    store, request = MemoryStore(network("a")), [NetworkRequest(network_id="a", fixed_ip="10.0.0.2")]
+    with pytest.raises(exceptions.FixedIpForbidden, match="not your project's"):
+        LOCAL.resolve(store, ME, request)
+    assert LOCAL.resolve(store, ADMIN, request)[0].fixed_ip == "10.0.0.2"
 
 
 def test_fixed_ip_is_allocated() -> None:
-    store = MemoryStore(network("a", start="10.0.0.4"))
+    store = MemoryStore(network("a", start="10.0.0.4", project_id=ME.project_id))
     requests = LOCAL.resolve(store, ME, [NetworkRequest(network_id="a", fixed_ip="10.0.0.2", tag="t")])
     (vif,) = LOCAL.allocate(store, "i1", requests)
     assert (vif.address, vif.tag) == ("10.0.0.2", "t")

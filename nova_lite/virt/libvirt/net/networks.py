@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import json
 import logging
 import os
 import re
@@ -24,7 +25,9 @@ import libvirt
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files, ip
+from nova_lite.network import factory
 from nova_lite.objects import VIF, Network, ipv6
+from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.net import dhcp, dual_stack, neutron, nft
 from nova_lite.virt.libvirt.net.firewall import Firewall
@@ -146,10 +149,10 @@ def network_xml(vif: VIF) -> str:
         # The same on all hosts, so that a guest finds its gateway after a move.
         ET.SubElement(root, "mac", address=bridge_mac(network.vni))
     ET.SubElement(root, "mtu", size=str(network.mtu))
-    if network.dns:
+    if servers := _name_servers(network):
         dns = ET.SubElement(root, "dns")
-        for address in network.dns:
-            ET.SubElement(dns, "forwarder", addr=str(_address(network, address)))
+        for address in servers:
+            ET.SubElement(dns, "forwarder", addr=address)
     cidr = _cidr(network)
     ET.SubElement(root, "ip", address=_host_address(network), netmask=str(cidr.netmask))
     if network.cidr6:
@@ -172,6 +175,28 @@ def _cidr(network: Network) -> ipaddress.IPv4Network:
         return ip.parse_network4(network.cidr, strict=False)
     except ValueError as error:
         raise exceptions.VirtDriverError(reason=f"network {network.name} is not IPv4: {network.cidr}") from error
+
+
+def _name_servers(network: Network) -> list[str]:
+    """Return the name servers of a network, without those of an older version that are on this machine.
+
+    dnsmasq would send queries of guests to services that only this machine may use. Only an operator may want that.
+    """
+    here = set() if network.project_id is None else own_addresses()
+
+    def remote(text: str) -> str:
+        address = ip.parse4(text)
+        if not factory.is_remote(address) or str(address) in here:
+            raise ValueError("it is not the address of another machine")
+        return str(address)
+
+    return nft.usable("name server", network.dns, remote, str)
+
+
+def own_addresses() -> set[str]:
+    """Return the addresses of this machine."""
+    links = json.loads(images.run("ip", "-json", "address", "show"))
+    return {info["local"] for link in links for info in link.get("addr_info", ()) if "local" in info}
 
 
 def _network_uuid(network_id: str) -> str:

@@ -82,7 +82,7 @@ def usable(kind: str, items: Iterable[Item], make: Callable[[Item], Part], name:
             if (kind, name(item)) not in _reported:
                 _reported.add((kind, name(item)))
                 metrics.FILTERS_SKIPPED.labels(kind).inc()
-                LOG.error("The %s %s is invalid and left out of the packet filter: %s", kind, name(item), error)
+                LOG.error("The %s %s is invalid and left out of this host's networks: %s", kind, name(item), error)
     return parts
 
 

@@ -107,7 +107,7 @@ def test_shared_networks_and_pools_are_visible_to_all(api: Api) -> None:
 
 
 def test_network_that_spans_hosts_and_has_ipv6(api: Api) -> None:
-    wide = factory.new_network("wide", "10.1.0.0/24", vni=77, cidr6="fd00:1::/64")
+    wide = factory.new_network("wide", "10.1.0.0/24", vni=77, cidr6="fd00:1::/64", project_id="demo")
     api.manager.db.write(networks.create, wide)
     shown = api.get(f"/networks/{wide.id}", ADMIN)["network"]
     assert (shown["provider:network_type"], shown["provider:segmentation_id"], shown["mtu"]) == ("vxlan", 77, 1450)
@@ -205,24 +205,95 @@ def test_network_belongs_to_its_project(api: Api) -> None:
 # --- ports
 
 
+def own_network(api: Api, cidr: str = "10.64.0.0/24", **values: Any) -> dict[str, Any]:
+    """Create a network of the member with a subnet."""
+    network = api.make("/networks", "network")
+    api.make("/subnets", "subnet", network_id=network["id"], ip_version=4, cidr=cidr, **values)
+    return network
+
+
 def test_port_of_a_user(api: Api) -> None:
-    made = api.port(name="p", fixed_ips=[{"ip_address": "10.0.0.9"}], mac_address="FA:16:3E:00:00:09")
-    assert made["fixed_ips"] == [{"subnet_id": api.shared.id, "ip_address": "10.0.0.9"}]
+    own = own_network(api)["id"]
+    chosen: dict[str, Any] = {"fixed_ips": [{"ip_address": "10.64.0.9"}], "mac_address": "FA:16:3E:00:00:09"}
+    made = api.port(name="p", network_id=own, **chosen)
+    assert made["fixed_ips"] == [{"subnet_id": own, "ip_address": "10.64.0.9"}]
     assert (made["mac_address"], made["status"], made["device_id"]) == ("fa:16:3e:00:00:09", "DOWN", "")
     assert "binding:host_id" not in made
     assert api.get(f"/ports/{made['id']}", ADMIN)["port"]["binding:vif_type"] == "unbound"
     default = api.get("/security-groups?name=default")["security_groups"][0]["id"]
     assert made["security_groups"] == [default]
-    taken = {"port": {"network_id": api.shared.id, "fixed_ips": [{"ip_address": "10.0.0.9"}]}}
+    taken = {"port": {"network_id": own, "fixed_ips": [{"ip_address": "10.64.0.9"}]}}
     api.refused("POST", "/ports", taken, 409, "IpAddressAlreadyAllocated", "already in use")
-    same_mac = {"port": {"network_id": api.shared.id, "mac_address": "fa:16:3e:00:00:09"}}
+    same_mac = {"port": {"network_id": own, "mac_address": "fa:16:3e:00:00:09"}}
     api.refused("POST", "/ports", same_mac, 409, "MacAddressInUse", "is in use")
-    changes = {"name": "q", "security_groups": [], "fixed_ips": [{"ip_address": "10.0.0.10"}]}
+    changes = {"name": "q", "security_groups": [], "fixed_ips": [{"ip_address": "10.64.0.10"}]}
     changed = api("PUT", f"/ports/{made['id']}", {"port": changes}).json["port"]
     assert (changed["name"], changed["security_groups"]) == ("q", [])
-    assert changed["fixed_ips"][0]["ip_address"] == "10.0.0.10"
+    assert changed["fixed_ips"][0]["ip_address"] == "10.64.0.10"
     assert api("DELETE", f"/ports/{made['id']}").status_code == 204
     api.refused("DELETE", f"/ports/{made['id']}", None, 404, "PortNotFound", "could not be found")
+
+
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [
+        ({"mac_address": "fa:16:3e:00:00:09"}, "create_port:mac_address"),
+        ({"fixed_ips": [{"ip_address": "10.0.0.9"}]}, "create_port:fixed_ips:ip_address"),
+    ],
+)
+def test_addresses_on_a_shared_network_are_chosen_by_admins_only(api: Api, values: dict[str, Any], rule: str) -> None:
+    body = {"port": {"network_id": api.shared.id, **values}}
+    api.refused("POST", "/ports", body, 403, "PolicyNotAuthorized", rule)
+    assert api("POST", "/ports", body, ADMIN).status_code == 201
+    plain = api.port(fixed_ips=[{"subnet_id": api.shared.id}])
+    move = {"port": {"fixed_ips": [{"ip_address": "10.0.0.11"}]}}
+    api.refused("PUT", f"/ports/{plain['id']}", move, 403, "PolicyNotAuthorized", "update_port:fixed_ips:ip_address")
+    same = {"port": {"fixed_ips": plain["fixed_ips"], "mac_address": plain["mac_address"]}}
+    assert api("PUT", f"/ports/{plain['id']}", same).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "mac_address",
+    [
+        *("00:00:00:00:00:00", "01:00:00:00:00:00", "33:33:00:00:00:01", "ff:ff:ff:ff:ff:ff"),
+        *("fa:16:3f:00:00:4d", "52:54:00:12:34:56", "fe:16:3e:00:00:09", "fa:16:3e:00:00", "x", 7),
+    ],
+)
+def test_mac_address_that_no_server_may_have_is_refused_for_all(api: Api, mac_address: Any) -> None:
+    body = {"port": {"network_id": api.shared.id, "mac_address": mac_address}}
+    for token in (MEMBER, ADMIN):
+        api.refused("POST", "/ports", body, 400, "HTTPBadRequest", "Invalid input for mac_address", token)
+
+
+LOCAL = ("127.0.0.1", "127.9.9.9", "0.0.0.0", "169.254.169.254", "169.254.1.1", "224.0.0.1", "255.255.255.255")
+
+
+@pytest.mark.parametrize("address", LOCAL)
+def test_name_server_on_no_machine_is_refused_for_all(api: Api, address: str) -> None:
+    for token in (MEMBER, ADMIN):
+        network = api.make("/networks", "network", token)
+        body = {"network_id": network["id"], "ip_version": 4, "cidr": "10.64.0.0/24", "dns_nameservers": [address]}
+        api.refused("POST", "/subnets", {"subnet": body}, 400, "InvalidInput", "not the address of another", token)
+
+
+def test_name_server_on_a_host_is_refused(api: Api) -> None:
+    other = own_network(api, "10.64.7.0/24")
+    gateway = api.get(f"/subnets/{other['id']}")["subnet"]["gateway_ip"]
+    network = api.make("/networks", "network")
+    for address in ("10.64.0.1", gateway, "10.0.0.1"):
+        body = {"network_id": network["id"], "ip_version": 4, "cidr": "10.64.0.0/24", "dns_nameservers": [address]}
+        api.refused("POST", "/subnets", {"subnet": body}, 400, "InvalidInput", "address of a host of this cloud")
+    body["dns_nameservers"] = ["9.9.9.9"]
+    assert api("POST", "/subnets", {"subnet": body}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "cidr", ["127.0.0.0/24", "169.254.169.0/24", "224.1.0.0/24", "240.0.0.0/24", "0.0.0.0/24", "0.0.0.0/0"]
+)
+def test_subnet_of_reserved_addresses_is_refused_for_admins_too(api: Api, cidr: str) -> None:
+    network = api.make("/networks", "network", ADMIN)
+    body = {"network_id": network["id"], "ip_version": 4, "cidr": cidr}
+    api.refused("POST", "/subnets", {"subnet": body}, 400, "InvalidInput", "which are for", ADMIN)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +304,6 @@ def test_port_of_a_user(api: Api) -> None:
         ({"allowed_address_pairs": [{"ip_address": "1.2.3.4"}]}, 400, "HTTPBadRequest", "only use its own address"),
         ({"port_security_enabled": False}, 400, "HTTPBadRequest", "always filters"),
         ({"device_id": NOBODY}, 400, "HTTPBadRequest", "Use the compute API"),
-        ({"fixed_ips": [{"ip_address": "10.0.1.9"}]}, 400, "InvalidIpForSubnet", "not a valid ip address"),
         ({"fixed_ips": [{"subnet_id": NOBODY}]}, 404, "SubnetNotFound", NOBODY),
         ({"fixed_ips": [{}, {}]}, 400, "HTTPBadRequest", "has one IPv4 address"),
         ({"fixed_ips": [{"ip_address": "x"}]}, 400, "HTTPBadRequest", "not a valid IP address"),

@@ -118,3 +118,17 @@ def test_network_with_ipv6_has_a_bridge_address_and_a_router() -> None:
     assert alone.find("forward") is None
     plain = ET.fromstring(networks.network_xml(make_vif()))
     assert plain.find("ip[@family='ipv6']") is None and plain.find("forward/nat") is None
+
+
+def test_name_server_on_this_machine_is_not_queried_for_guests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older version accepted them. Only the operator, who makes shared networks, may name an own address."""
+    links = b'[{"ifname": "lo", "addr_info": [{"local": "127.0.0.1"}, {"local": "192.0.2.7"}]}, {"ifname": "x"}]'
+    monkeypatch.setattr(networks.images, "run", lambda *command: links)
+    stored = ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "fe80::1%lo", "192.0.2.7", "9.9.9.9"]
+
+    def servers(project_id: str | None) -> list[str | None]:
+        xml = networks.network_xml(make_vif(network=make_network(dns=stored, project_id=project_id)))
+        return [element.get("addr") for element in ET.fromstring(xml).iterfind("dns/forwarder")]
+
+    assert servers("p") == ["9.9.9.9"]
+    assert servers(None) == ["192.0.2.7", "9.9.9.9"]

@@ -252,9 +252,9 @@ def test_invalid_rule_is_left_out_logged_and_counted_once(
         assert "elements = { 10.0.0.1 }" in nft.texts[-1]
     assert skipped("rule") == before + 1
     assert [record.getMessage() for record in caplog.records] == [
-        "The member of group web fe80::1%lo is invalid and left out of the packet filter: "
+        "The member of group web fe80::1%lo is invalid and left out of this host's networks: "
         "'fe80::1%lo' has a zone (%), which only its own machine understands",
-        "The rule zone is invalid and left out of the packet filter: "
+        "The rule zone is invalid and left out of this host's networks: "
         "'fe80::%lo/64' has a zone (%), which only its own machine understands",
     ]
 

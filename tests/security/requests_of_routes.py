@@ -108,7 +108,7 @@ WORDS = (
     "10.99.0.0/24",
 )
 LATEST = microversions.MAXIMUM.minor
-_VARIABLE = re.compile(r"\{(\w+)\}")
+VARIABLE = re.compile(r"\{(\w+)\}")
 
 
 class Attempt(NamedTuple):
@@ -130,24 +130,27 @@ class Attempt(NamedTuple):
         return f"{self.service} {self.method} {self.path}{told}" + (f" at 2.{self.version}" if self.version else "")
 
 
-class _Row(NamedTuple):
+class Row(NamedTuple):
+    """A route in one version. ``schema``: of its body, if the service declares schemas."""
+
     service: str
     method: str
     path: str
     version: int | None
     bodies: list[Any]
     unserved: bool = False
+    schema: Any = None
 
 
 def every_request(things: Mapping[str, list[str]], first: Mapping[str, list[str]] | None = None) -> Iterator[Attempt]:
     """Yield all requests. ``things``: the victim's, by kind. ``first``: only URLs with two or more variables, the
     first of which names one of these.
     """
-    for row in _rows():
-        names = _VARIABLE.findall(row.path)
+    for row in rows():
+        names = VARIABLE.findall(row.path)
         if not names or (first is not None and len(names) < 2):
             continue
-        kinds = [_kind(row.path, name) for name in names]
+        kinds = [kind_of(row.path, name) for name in names]
         if first is not None and kinds[0] not in first:
             continue
         choices = [_values(things if first is None or index else first, kind) for index, kind in enumerate(kinds)]
@@ -166,14 +169,14 @@ def every_list() -> Iterator[tuple[str, str, int | None, list[str]]]:
     common = ["project_id", "tenant_id", "user_id", "owner", "all_tenants", "id", "name", "marker", "volume_id"]
     for extension in extension_classes():
         for route in extension.routes:
-            if route.method == "GET" and not _VARIABLE.search(route.path):
+            if route.method == "GET" and not VARIABLE.search(route.path):
                 declared = route.declaration(extension)
                 version = min(route.until or LATEST, LATEST)
                 query = declared.query.at(microversions.Version(2, version)) if declared.query else {}
                 yield "compute", route.path, version, sorted(query.get("properties", {}))
     for service, app in APPS:
         for row in app.routes:
-            if row.method == "GET" and not _VARIABLE.search(row.path):
+            if row.method == "GET" and not VARIABLE.search(row.path):
                 names = common
                 if service == "network":
                     known = network_views.ATTRIBUTES[row.path.strip("/").replace("-", "_")]
@@ -181,7 +184,8 @@ def every_list() -> Iterator[tuple[str, str, int | None, list[str]]]:
                 yield service, row.path, None, names
 
 
-def _rows() -> Iterator[_Row]:
+def rows() -> Iterator[Row]:
+    """Yield all routes, and those with schemas in their first and last version."""
     for extension in extension_classes():
         for route in extension.routes:
             declared = route.declaration(extension)
@@ -189,15 +193,17 @@ def _rows() -> Iterator[_Row]:
             newest = min(route.until or LATEST, LATEST)
             for version in sorted({newest} if declared.body is None or unserved else {route.since, newest}):
                 bodies = [_body(route, declared, version)]
-                yield _Row("compute", route.method, route.path, version, bodies, unserved)
+                schema = declared.body.at(microversions.Version(2, version)) if declared.body else None
+                yield Row("compute", route.method, route.path, version, bodies, unserved, schema)
     for service, app in APPS:
         for row in app.routes:
             changes = row.method in ("POST", "PUT", "PATCH") and not row.streams
             bodies = BODIES.get((service, row.method, row.path), [{} if changes else None])
-            yield _Row(service, row.method, row.path, None, bodies, row.handler == "refuse")
+            yield Row(service, row.method, row.path, None, bodies, row.handler == "refuse")
 
 
-def _kind(path: str, name: str) -> str | None:
+def kind_of(path: str, name: str) -> str | None:
+    """Return the kind of resource that a variable of a path names, None if it is not known."""
     before = path.split("{" + name + "}")[0].rstrip("/").rpartition("/")[2]
     return KINDS.get(name) or KINDS.get(before)
 

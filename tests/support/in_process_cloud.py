@@ -43,9 +43,12 @@ T = TypeVar("T")
 class InProcessCloud:
     """Cloud of one host. ``request`` sends an HTTP request to its API; ``wait_for`` polls with a deadline."""
 
-    def __init__(self, directory: Path) -> None:
-        """Make and start it; its files are below ``directory``."""
-        self.conf = _configuration(directory)
+    def __init__(self, directory: Path, options: str = "", database: str | None = None) -> None:
+        """Make and start it; its files are below ``directory``.
+
+        ``options``: more lines of the configuration file. ``database``: URL of an empty database, instead of SQLite.
+        """
+        self.conf = _configuration(directory, options, database or f"sqlite:///{directory}/db.sqlite")
         self._database = directory / "db.sqlite"
         migration.sync(self.conf)
         self.bus = rpc.InProcess(self.conf)
@@ -62,7 +65,8 @@ class InProcessCloud:
         self.conductor.start()
         api = API()
         api.connect(conductor, compute, load_backend(self.conf, conductor))
-        self._app = deploy.load_app("osapi_compute", wsgi.ApiServices(self.conf, Policy(self.conf), api))
+        self.services = wsgi.ApiServices(self.conf, Policy(self.conf), api)
+        self._app = deploy.load_app("osapi_compute", self.services)
 
     def request(self, method: str, path: str, body: Any = None) -> webob.Response:
         """Return the API's response to an admin's request below ``/v2.1``."""
@@ -145,7 +149,7 @@ class InProcessCloud:
         write(images.create, image)
 
 
-def _configuration(directory: Path) -> cfg.ConfigOpts:
+def _configuration(directory: Path, options: str, database: str) -> cfg.ConfigOpts:
     file = directory / "nova-lite.conf"
     file.write_text(
         f"""[DEFAULT]
@@ -153,7 +157,7 @@ host = {HOST}
 compute_driver = fake
 state_path = {directory}
 [database]
-connection = sqlite:///{directory}/db.sqlite
+connection = {database}
 [api]
 paste_config = {TOP}/etc/nova-lite/api-paste.ini
 auth_strategy = noauth2
@@ -164,6 +168,7 @@ backend = local
 store_path = {directory}/images
 [oslo_concurrency]
 lock_path = {directory}
+{options}
 """
     )
     conf = cfg.ConfigOpts()

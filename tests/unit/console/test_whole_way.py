@@ -79,7 +79,7 @@ def way(
     api = API()
     api.connect(conductor, compute, None)  # type: ignore[arg-type]
     sock = listen("127.0.0.1", 0)
-    server = ProxyServer(sock, Opener(conductor, compute, ("novnc",), ()), None, None, 30, 10)
+    server = ProxyServer(sock, Opener(conductor, compute, ("novnc",), ()), None, None, 30, 10, 10)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     yield Way(api, host, db, sock.getsockname()[1])
     server.stop()

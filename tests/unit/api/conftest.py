@@ -16,8 +16,8 @@ from nova_lite.base.timing import TIMING, ApiTiming
 from nova_lite.compute.api import API
 from nova_lite.image.driver import load_backend
 from nova_lite.policies.enforcer import Policy
+from tests.support.control_plane import FakeCompute, FakeConductor
 from tests.unit.api import conformance
-from tests.unit.api.fakes import FakeCompute, FakeConductor
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -13,7 +13,7 @@ from nova_lite.api.conductor_client import ApiConductorClient
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.rpcapi import ConductorRPC
-from tests.unit.api.fakes import FLAVOR, FakeConductor
+from tests.support.control_plane import FLAVOR, FakeConductor
 
 LIST = (True, None, None, 10, None, "flavorid", "asc", None)
 

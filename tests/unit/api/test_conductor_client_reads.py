@@ -16,7 +16,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import ApiTiming
 from nova_lite.objects import Instance, InstanceFilters, InstanceQuery
-from tests.unit.api.fakes import make_instance
+from tests.support.control_plane import make_instance
 
 DEADLINE = 30
 #: Reads that are sent alone, since none of them waits for another.

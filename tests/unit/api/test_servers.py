@@ -12,8 +12,8 @@ from nova_lite.api.compute.servers import schemas
 from nova_lite.base import exceptions
 from nova_lite.objects import NetworkRequest, RequestedDestination
 from nova_lite.operations import states
+from tests.support.control_plane import IMAGE_ID, NETWORK_ID, make_fault
 from tests.unit.api.conftest import ADMIN, MEMBER, Client, fault, make_client, make_conf
-from tests.unit.api.fakes import IMAGE_ID, NETWORK_ID, make_fault
 
 KEYS_21 = {
     *("id", "name", "status", "tenant_id", "user_id", "metadata", "hostId", "image", "flavor", "created", "updated"),
@@ -574,7 +574,7 @@ def test_action_without_host_sends_no_command(api: Client) -> None:
 
 def test_action_succeeds_if_the_command_cannot_be_sent(api: Client) -> None:
     instance = api.conductor.add()
-    api.compute.error = exceptions.MessagingUnavailable(what="stop_instance")
+    api.compute.cast_error = exceptions.MessagingUnavailable(what="stop_instance")
     assert api("POST", f"/servers/{instance.uuid}/action", {"os-stop": None}).status_code == 202
 
 

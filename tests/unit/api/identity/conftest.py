@@ -17,8 +17,8 @@ from nova_lite.api.identity.directory import Directory
 from nova_lite.compute.api import API
 from nova_lite.image.driver import load_backend
 from nova_lite.policies.enforcer import Policy
+from tests.support.control_plane import FakeCompute, FakeConductor
 from tests.unit.api.conftest import make_conf
-from tests.unit.api.fakes import FakeCompute, FakeConductor
 
 PASSWORDS = {"admin": "admin's", "alice": "alice's", "bob": "bob's"}
 

@@ -21,8 +21,8 @@ from nova_lite.image import store
 from nova_lite.image.driver import load_backend
 from nova_lite.objects import Image
 from nova_lite.policies.enforcer import Policy
+from tests.support.control_plane import IMAGE_ID, NOW, FakeCompute, FakeConductor
 from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, fault, make_conf
-from tests.unit.api.fakes import IMAGE_ID, NOW, FakeCompute, FakeConductor
 
 PATCH = "application/openstack-images-v2.1-json-patch"
 BODY = {"name": "mine", "disk_format": "raw", "container_format": "bare"}

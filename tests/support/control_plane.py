@@ -1,4 +1,4 @@
-"""Control plane in memory: the RPC clients' methods, without a bus."""
+"""Control plane in memory, for tests of the API: fake clients of conductor and hosts that keep servers and images."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import functools
 import shutil
 import tempfile
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.endpoints import database
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import engine, flavors, hosts, migration, networks, quotas
@@ -47,7 +49,9 @@ from nova_lite.objects import (
 )
 from nova_lite.objects.instance import POSTED_PASSWORD
 from nova_lite.operations import states
+from nova_lite.rpc.contract import Method
 from tests.support import make
+from tests.support.fake_clients import FakeClient
 
 NOW = datetime.datetime(2026, 11, 21, 8, 20, 32, 425308)
 IMAGE_ID = "70a599e0-31e7-49b7-b260-868f441e862b"
@@ -101,14 +105,19 @@ def schema() -> str:
     return f"{directory}/db.sqlite"
 
 
-class FakeConductor:
-    """Conductor for tests of the API. Records its calls in ``calls``.
+#: Methods of the conductor that change nothing here. Their calls are recorded.
+RECORDED = ("attachment_update", "interfaces_event", "aggregate_cache_images", "service_delete", "build_instances")
 
-    A real conductor serves flavors, key pairs, quotas, aggregates, server groups, and networks. Tests set instances,
-    images, and hosts.
+
+class FakeConductor(FakeClient, protocol=ConductorRPC):
+    """Conductor for tests of the API.
+
+    Tests set instances, images, and hosts. A real conductor, with a database of its own, answers all methods that are
+    not scripted here: flavors, key pairs, quotas, aggregates, server groups, and networks.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.instances: dict[str, Instance] = {}
         self.images = {
             IMAGE_ID: Image(
@@ -150,21 +159,17 @@ class FakeConductor:
             disk_gb_used=1,
             running_vms=1,
         )
-        self.calls: list[tuple[str, Any]] = []
-        self.contexts: list[RequestContext] = []
-        self.error: Exception | None = None
-        self.cast_error: Exception | None = None
         self.tokens: dict[str, ConsoleTarget] = {}
+        for name in RECORDED:
+            self.script(name, None)
 
     def console_token_create(
         self, context: RequestContext, instance_uuid: str, compute_host: str, token_hash: str, console: Console
     ) -> None:
-        self._note(context, "console_token_create", instance_uuid, compute_host, token_hash, console)
         target = ConsoleTarget(instance_uuid=instance_uuid, compute_host=compute_host, console=console)
         self.tokens[token_hash] = target
 
     def console_token_get(self, context: RequestContext, token_hash: str) -> ConsoleTarget:
-        self._note(context, "console_token_get", token_hash)
         if token_hash not in self.tokens:
             raise exceptions.ConsoleTokenNotFound()
         return self.tokens[token_hash]
@@ -174,20 +179,8 @@ class FakeConductor:
         self.instances[instance.uuid] = instance
         return instance
 
-    def __getattr__(self, name: str) -> Any:
-        """Call the real conductor, which has a database of its own, for methods that the fake lacks."""
-        method = rpc.contract_of(ConductorRPC).methods.get(name)
-        if method is None:
-            raise AttributeError(name)
-
-        def ask(context: RequestContext, *args: Any, **kwargs: Any) -> Any:
-            bound = method.signature.bind(context, *args, **kwargs)
-            bound.apply_defaults()
-            _, *values = bound.arguments.values()
-            self._note(context, name, *values)
-            return getattr(self._real, name)(context, *args, **kwargs)
-
-        return ask
+    def unscripted(self, method: Method, values: Mapping[str, Any]) -> Any:
+        return getattr(self._real, method.name)(**values)
 
     @functools.cached_property
     def _real(self) -> ConductorRPC:
@@ -203,16 +196,9 @@ class FakeConductor:
         bus.serve(rpc.Endpoint(ConductorRPC, database.functions(db, conf), partial=True, translate=engine.translate))
         return rpc.proxy(ConductorRPC, bus)
 
-    def _note(self, context: RequestContext, method: str, *arguments: Any) -> None:
-        self.contexts.append(context)
-        self.calls.append((method, arguments))
-        if self.error is not None:
-            raise self.error
-
     # --- servers
 
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
-        self._note(context, "create_instances", request)
         made = [
             self.add(
                 display_name=request.name,
@@ -227,15 +213,9 @@ class FakeConductor:
         ]
         return CreateResult(reservation_id="r-abcdefgh", instances=made)
 
-    def build_instances(self, context: RequestContext, instance_uuids: list[str]) -> None:
-        self.calls.append(("build_instances", (instance_uuids,)))
-        if self.cast_error is not None:
-            raise self.cast_error
-
     def accept_action(
         self, context: RequestContext, instance_uuid: str, action: str, payload: dict[str, Any]
     ) -> ActionCommand:
-        self._note(context, "accept_action", instance_uuid, action, payload)
         instance = self._get(context, instance_uuid)
         return ActionCommand(
             action_id=1,
@@ -247,13 +227,7 @@ class FakeConductor:
             payload=payload,
         )
 
-    def attachment_update(
-        self, context: RequestContext, instance_uuid: str, volume_id: str, delete_on_termination: bool
-    ) -> None:
-        self._note(context, "attachment_update", instance_uuid, volume_id, delete_on_termination)
-
     def instance_get(self, context: RequestContext, instance_uuid: str) -> Instance:
-        self._note(context, "instance_get", instance_uuid)
         return self._get(context, instance_uuid)
 
     def _get(self, context: RequestContext, instance_uuid: str, deleted: bool = False) -> Instance:
@@ -275,7 +249,6 @@ class FakeConductor:
         sort_keys: list[str],
         sort_dirs: list[str],
     ) -> list[Instance]:
-        self._note(context, "instance_list", filters, limit, marker, sort_keys, sort_dirs)
         instances = [
             item
             for item in self.instances.values()
@@ -291,7 +264,6 @@ class FakeConductor:
         return instances[:limit]
 
     def instance_update(self, context: RequestContext, instance_uuid: str, changes: dict[str, Any]) -> Instance:
-        self._note(context, "instance_update", instance_uuid, changes)
         instance = self._get(context, instance_uuid)
         for name, value in changes.items():
             setattr(instance, name, value)
@@ -300,23 +272,19 @@ class FakeConductor:
     def instance_metadata_change(
         self, context: RequestContext, instance_uuid: str, metadata: dict[str, str], replace: bool
     ) -> dict[str, str]:
-        self._note(context, "instance_metadata_change", instance_uuid, metadata, replace)
         instance = self._get(context, instance_uuid)
         instance.metadata = metadata if replace else {**instance.metadata, **metadata}
         return instance.metadata
 
     def instance_metadata_delete(self, context: RequestContext, instance_uuid: str, key: str) -> None:
-        self._note(context, "instance_metadata_delete", instance_uuid, key)
         if self._get(context, instance_uuid).metadata.pop(key, None) is None:
             raise exceptions.MetadataItemNotFound()
 
     def instance_tags_replace(self, context: RequestContext, instance_uuid: str, tags: list[str]) -> list[str]:
-        self._note(context, "instance_tags_replace", instance_uuid, tags)
         self._get(context, instance_uuid).tags = sorted(set(tags))
         return sorted(set(tags))
 
     def instance_tag_add(self, context: RequestContext, instance_uuid: str, tag: str) -> bool:
-        self._note(context, "instance_tag_add", instance_uuid, tag)
         tags = self._get(context, instance_uuid).tags
         if tag in tags:
             return False
@@ -324,50 +292,38 @@ class FakeConductor:
         return True
 
     def instance_tag_delete(self, context: RequestContext, instance_uuid: str, tag: str) -> None:
-        self._note(context, "instance_tag_delete", instance_uuid, tag)
         tags = self._get(context, instance_uuid).tags
         if tag not in tags:
             raise exceptions.TagNotFound(instance_id=instance_uuid, tag=tag)
         tags.remove(tag)
 
     def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
-        self._note(context, "instance_password_clear", instance_uuid)
         self._get(context, instance_uuid).system_metadata = {}
 
     def instance_password_set(self, context: RequestContext, instance_uuid: str, password: str) -> None:
-        self._note(context, "instance_password_set", instance_uuid, password)
         metadata = self._get(context, instance_uuid).system_metadata
         if POSTED_PASSWORD in metadata:
             raise exceptions.PasswordAlreadySet(instance_id=instance_uuid)
         metadata[POSTED_PASSWORD] = password
 
     def instances_at_address(self, context: RequestContext, address: str) -> list[Instance]:
-        self._note(context, "instances_at_address", address)
         alive = [instance for instance in self.instances.values() if not instance.deleted]
         return [copy.deepcopy(instance) for instance in alive if address in [vif.address for vif in instance.vifs]]
 
-    def interfaces_event(self, context: RequestContext, instance_uuid: str, event: str, port_id: str | None) -> None:
-        self._note(context, "interfaces_event", instance_uuid, event, port_id)
-
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
-        self._note(context, "instance_lock", instance_uuid, reason)
         self._get(context, instance_uuid).locked = True
 
     def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
-        self._note(context, "instance_unlock", instance_uuid, may_override)
         self._get(context, instance_uuid).locked = False
 
     def instance_reset_state(self, context: RequestContext, instance_uuid: str, vm_state: str) -> None:
-        self._note(context, "instance_reset_state", instance_uuid, vm_state)
         self._get(context, instance_uuid).vm_state = vm_state
 
     def action_list(self, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
-        self._note(context, "action_list", instance_uuid)
         self._get(context, instance_uuid, deleted=True)
         return self.actions.get(instance_uuid, [])
 
     def action_get(self, context: RequestContext, instance_uuid: str, request_id: str) -> InstanceAction:
-        self._note(context, "action_get", instance_uuid, request_id)
         self._get(context, instance_uuid, deleted=True)
         for action in self.actions.get(instance_uuid, []):
             if action.request_id == request_id:
@@ -379,17 +335,14 @@ class FakeConductor:
     def image_list(
         self, context: RequestContext, name: str | None, status: str | None, limit: int | None, marker: str | None
     ) -> list[Image]:
-        self._note(context, "image_list", name, status, limit, marker)
         return list(self.images.values())
 
     def image_get(self, context: RequestContext, image_id: str) -> Image:
-        self._note(context, "image_get", image_id)
         if image_id not in self.images:
             raise exceptions.ImageNotFound(image_id=image_id)
         return self.images[image_id]
 
     def image_create(self, context: RequestContext, image: Image) -> Image:
-        self._note(context, "image_create", image)
         if image.id in self.images:
             raise exceptions.ImageExists(image_id=image.id)
         self.images[image.id] = msgspec.structs.replace(image, created_at=NOW)
@@ -398,7 +351,6 @@ class FakeConductor:
     def image_update(
         self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
     ) -> Image:
-        self._note(context, "image_update", image_id, changes, expected_status)
         if image_id not in self.images:
             raise exceptions.ImageNotFound(image_id=image_id)
         image = self.images[image_id]
@@ -410,7 +362,6 @@ class FakeConductor:
         return self.images[image_id]
 
     def image_delete(self, context: RequestContext, image_id: str) -> None:
-        self._note(context, "image_delete", image_id)
         if self.images.pop(image_id, None) is None:
             raise exceptions.ImageNotFound(image_id=image_id)
 
@@ -423,55 +374,40 @@ class FakeConductor:
         limit: int | None,
         marker: str | None,
     ) -> list[InstanceUsage]:
-        self._note(context, "usage_list", project_id, start, end, limit, marker)
         return [usage for usage in self.usages if project_id in (None, usage.project_id)][:limit]
 
     # --- hosts
 
-    def aggregate_cache_images(
-        self, context: RequestContext, aggregate_id: str, image_ids: list[str], described: dict[str, Image]
-    ) -> None:
-        self._note(context, "aggregate_cache_images", aggregate_id, image_ids, described)
-
     def availability_zone_list(self, context: RequestContext) -> list[AvailabilityZone]:
-        self._note(context, "availability_zone_list")
         return [
             AvailabilityZone(name="internal", available=True),
             AvailabilityZone(name="nova", available=True, hosts={"compute1": [self.service]}),
         ]
 
     def service_list(self, context: RequestContext, host: str | None, binary: str | None) -> list[Service]:
-        self._note(context, "service_list", host, binary)
         return [self.service] if host in (None, self.service.host) else []
 
     def service_update(self, context: RequestContext, service_id: str, changes: dict[str, Any]) -> Service:
-        self._note(context, "service_update", service_id, changes)
         for name, value in changes.items():
             setattr(self.service, name, value)
         return self.service
 
-    def service_delete(self, context: RequestContext, service_id: str) -> None:
-        self._note(context, "service_delete", service_id)
-
     def compute_node_list(
         self, context: RequestContext, hostname_pattern: str | None, limit: int | None, marker: str | None
     ) -> list[ComputeNode]:
-        self._note(context, "compute_node_list", hostname_pattern, limit, marker)
         return [self.node] if (hostname_pattern or "") in self.node.node else []
 
     def compute_node_get(self, context: RequestContext, node_id: str) -> ComputeNode:
-        self._note(context, "compute_node_get", node_id)
         if node_id not in (str(self.node.id), self.node.uuid):
             raise exceptions.ComputeNodeNotFound(node_id=node_id)
         return self.node
 
 
-class FakeCompute:
-    """Compute service for tests of the API."""
+class FakeCompute(FakeClient, protocol=ComputeRPC):
+    """Compute hosts for tests of the API."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, Any]] = []
-        self.error: Exception | None = None
+        super().__init__()
         self.output = "login: "
         self.diagnostics = Diagnostics(
             driver="libvirt",
@@ -485,32 +421,18 @@ class FakeCompute:
             memory_used=256,
         )
 
-    def _note(self, method: str, *arguments: Any) -> None:
-        self.calls.append((method, arguments))
-        if self.error is not None:
-            raise self.error
-
-    def run_command(
-        self, context: RequestContext, host: str, method: str, command: ActionCommand, version: str = "1.0"
-    ) -> None:
-        self._note(method, host, command)
-
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
-        self._note("get_console_output", host, instance_uuid, length)
         return self.output
 
     def get_vnc_console(self, context: RequestContext, host: str, instance_uuid: str, console_type: str) -> Console:
-        self._note("get_vnc_console", host, instance_uuid, console_type)
         base = "http://proxy:6080/vnc_auto.html"
         return Console(console_type=console_type, host="192.0.2.1", port=5907, access_url_base=base)
 
     def get_serial_console(self, context: RequestContext, host: str, instance_uuid: str, console_type: str) -> Console:
-        self._note("get_serial_console", host, instance_uuid, console_type)
         base = "ws://proxy:6083/"
         return Console(console_type=console_type, host="192.0.2.1", port=10000, access_url_base=base)
 
     def get_instance_diagnostics(self, context: RequestContext, host: str, instance_uuid: str) -> Diagnostics:
-        self._note("get_instance_diagnostics", host, instance_uuid)
         return self.diagnostics
 
 

@@ -6,14 +6,7 @@ import uuid
 from typing import Any
 
 from tests.functional.cloud import Cloud, wait_for
-
-MEMBER = "alice:demo"
-
-
-def ask(cloud: Cloud, method: str, path: str, body: Any = None, status: int = 200, **options: Any) -> Any:
-    answer = cloud.request(method, path, body, **options)
-    assert answer.status_code == status, answer.text
-    return answer.json() if answer.content else None
+from tests.functional.server_requests import MEMBER, ask
 
 
 def create_status(cloud: Cloud, **values: Any) -> int:

@@ -13,7 +13,7 @@ from nova_lite.db import models
 from nova_lite.db.engine import Database
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud, wait_for
-from tests.functional.test_volumes import attach, detach, held
+from tests.functional.volume_requests import attach, detach, held
 from tests.support import cinder as fake
 from tests.support import make
 

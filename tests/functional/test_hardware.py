@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.functional.cloud import Cloud
-from tests.functional.test_admin_resources import MEMBER, ask
+from tests.functional.server_requests import MEMBER, ask
 
 
 def flavor(cloud: Cloud, name: str, **specs: str) -> None:

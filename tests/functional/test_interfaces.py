@@ -11,6 +11,7 @@ import pytest
 
 from tests.functional import cloud
 from tests.functional.cloud import Cloud, wait_for
+from tests.functional.server_requests import attach
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +53,6 @@ def settled(running: Cloud, server: str, count: int) -> set[str]:
 
     found: set[str] = wait_for(f"{count} interfaces", same)
     return found
-
-
-def attach(running: Cloud, server: str, **wanted: Any) -> Any:
-    return running.request("POST", f"/servers/{server}/os-interface", {"interfaceAttachment": wanted}, version="2.70")
 
 
 def test_attach_and_detach(running: Cloud, server: str) -> None:

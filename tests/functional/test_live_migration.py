@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import requests
 
 from tests.functional import cloud
 from tests.functional.cloud import Cloud, wait_for
 from tests.functional.hosts import come_back, lose, placed, tidy_up
-
-LATEST = "2.96"
+from tests.functional.server_requests import LATEST, domain, migrate, place, settled
 
 
 @pytest.fixture(scope="module")
@@ -26,25 +23,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 def tidy(running: Cloud) -> Iterator[Cloud]:
     yield running
     tidy_up(running)
-
-
-def migrate(running: Cloud, server_id: str, version: str = LATEST, **body: Any) -> requests.Response:
-    wanted = {"os-migrateLive": {"block_migration": "auto", "host": None, **body}}
-    return running.request("POST", f"/servers/{server_id}/action", wanted, version=version)
-
-
-def settled(running: Cloud, server_id: str) -> dict[str, Any]:
-    def found() -> dict[str, Any] | None:
-        server = running.show(server_id)
-        return server if server is not None and server["OS-EXT-STS:task_state"] is None else None
-
-    server: dict[str, Any] = wait_for(f"{server_id} is settled", found)
-    return server
-
-
-def place(running: Cloud, server_id: str) -> tuple[str, str]:
-    server = settled(running, server_id)
-    return server["status"], server["OS-EXT-SRV-ATTR:host"]
 
 
 def in_progress(running: Cloud, server_id: str) -> list[dict[str, Any]]:
@@ -66,12 +44,6 @@ def going_on(running: Cloud, server_id: str) -> dict[str, Any]:
 def statuses(running: Cloud, server_id: str) -> list[str]:
     query = f"/os-migrations?instance_uuid={server_id}"
     return [item["status"] for item in running.request("GET", query, version=LATEST).json()["migrations"]]
-
-
-def domain(running: Cloud, host: str, server_id: str) -> dict[str, Any]:
-    file = running.path / host / "instances" / f"fake-{host}" / "domains" / f"{server_id}.json"
-    found: dict[str, Any] = json.loads(file.read_text())
-    return found
 
 
 def events(running: Cloud, server_id: str) -> list[tuple[str, str]]:

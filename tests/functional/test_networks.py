@@ -12,7 +12,7 @@ import pytest
 
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud, wait_for
-from tests.functional.test_network_api import Client
+from tests.functional.network_client import Client
 
 #: Hosts ask often, so that it is seen soon that a guest is gone.
 OPTIONS = "[network]\nsecurity_group_refresh_interval = 1\nproject_vnis = 500-509\n"

@@ -15,7 +15,7 @@ from nova_lite.db import models
 from nova_lite.db.engine import Database
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud, wait_for
-from tests.functional.test_interfaces import attach
+from tests.functional.server_requests import attach
 from tests.support import make
 from tests.support.neutron import Body, FakeNeutron
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud, wait_for
-from tests.functional.test_standalone import Client
+from tests.functional.standalone_client import Client
 
 
 @pytest.fixture(scope="module")

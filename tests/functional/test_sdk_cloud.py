@@ -16,6 +16,7 @@ from openstack.connection import Connection
 
 from tests.functional import cloud as clouds
 from tests.functional.cloud import PASSWORDS, Cloud
+from tests.functional.sdk import connect
 
 NETWORK = "private"
 CLOUDS = Path(__file__).parents[2] / "devstack/lib/clouds.py"
@@ -26,22 +27,6 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     path = tmp_path_factory.mktemp("sdk")
     with clouds.running(path, standalone=True, extra_config="[quota]\nram = -1\n") as running:
         yield running
-
-
-def connect(cloud: Cloud, user: str) -> Connection:
-    return openstack.connect(
-        load_yaml_config=False,
-        load_envvars=False,
-        region_name="RegionOne",
-        auth={
-            "auth_url": cloud.identity_url,
-            "username": user,
-            "password": PASSWORDS[user],
-            "project_name": user,
-            "user_domain_id": "default",
-            "project_domain_id": "default",
-        },
-    )
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ import requests
 
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud, wait_for
-from tests.functional.test_standalone import Client
+from tests.functional.standalone_client import Client
+from tests.functional.volume_requests import attach, detach, held
 
 LATEST = "2.104"
 
@@ -82,24 +83,6 @@ def volumes(cloud: Cloud) -> Iterator[Volumes]:
     store = cloud.path / "shared" / "volumes"
     assert [path.name for path in store.iterdir() if path.is_file()] == []
     cloud.audit()
-
-
-def attach(cloud: Cloud, server_id: str, volume_id: str, **values: Any) -> requests.Response:
-    body = {"volumeAttachment": {"volumeId": volume_id, **values}}
-    return cloud.request("POST", f"/servers/{server_id}/os-volume_attachments", body, version="2.89")
-
-
-def detach(cloud: Cloud, server_id: str, volume_id: str) -> requests.Response:
-    return cloud.request("DELETE", f"/servers/{server_id}/os-volume_attachments/{volume_id}", version="2.89")
-
-
-def held(cloud: Cloud) -> list[tuple[str, str]]:
-    """Server and volume of what the fake guests have."""
-    found = []
-    for path in cloud.path.glob("*/instances/fake-*/domains/*.json"):
-        domain = json.loads(path.read_text())
-        found += [(domain["uuid"], volume_id) for volume_id in domain.get("volumes", {})]
-    return found
 
 
 def beginning(file: Path, count: int) -> bytes:

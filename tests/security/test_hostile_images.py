@@ -25,9 +25,9 @@ from nova_lite.virt import images
 from nova_lite.virt.libvirt.disks.disks import DiskMaker
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from tests.security.hostile_images import DECLARED, MIB, Hostile, corpus
-from tests.unit.api.image.test_image_api import Images
-from tests.unit.virt.builders import make_flavor, make_image, make_instance, make_spec
-from tests.unit.virt.test_configdrive import drives
+from tests.support.config_drives import drives
+from tests.support.guests import make_flavor, make_image, make_instance, make_spec
+from tests.support.image_api import Images
 
 #: More than this the store and a host's cache never take for an image; each of the corpus has at most 9 MiB.
 MOST_KEPT = 16 * MIB

@@ -14,7 +14,7 @@ from nova_lite.db import models
 from nova_lite.objects import ActionCommand
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
-from tests.unit.test_control_plane import ControlPlane
+from tests.support.control_plane_machine import ControlPlane
 
 
 class Restored(ControlPlane):

@@ -15,11 +15,8 @@ from nova_lite.base import exceptions
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.functional.cloud import wait_for
+from tests.functional.scheduler.conftest import CONTEXT, Conductor
 from tests.unit.scheduler.builders import host, spec
-
-from .test_scheduler_rpc import CONTEXT, Conductor, config, transport
-
-__all__ = ["config", "transport"]
 
 PACKAGE = Path(__file__).parents[2] / "plugin_package"
 

@@ -17,7 +17,7 @@ import openstack
 import pytest
 
 from tests.integration import scripts
-from tests.integration.libvirt.test_volumes import WATCHES
+from tests.integration.libvirt.guests import WATCHES
 
 SETTINGS = Path("/etc/nova-lite/devstack.env")
 PREFIX = "nova-lite-cinder-"

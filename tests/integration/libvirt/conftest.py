@@ -24,8 +24,9 @@ from nova_lite.objects import VIF, Image, Network
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.net import dhcp, firewall, networks
+from tests.integration.libvirt import hosts
 from tests.integration.libvirt.metadata import Service
-from tests.unit.virt.builders import make_flavor, make_image, make_instance, make_network, make_spec, make_vif
+from tests.support.guests import make_flavor, make_image, make_instance, make_network, make_spec, make_vif
 
 DEVSTACK = Path(__file__).parents[3] / "devstack"
 BUILD = DEVSTACK / "guest" / "build.sh"
@@ -177,6 +178,43 @@ def make_driver(directory: Path) -> Iterator[MakeDriver]:
         for instance_uuid in {info.uuid for info in driver.list_domains()} | driver.leftovers():
             driver.destroy(instance_uuid)
             driver.unplug_vifs(instance_uuid)
+
+
+MakeHost = Callable[..., LibvirtDriver]
+
+
+@pytest.fixture(scope="session")
+def second_host(connection: Any) -> Iterator[None]:
+    """Run the libvirtd of `hosts.THERE`. It is removed at the end."""
+    started = hosts.second_host("start")
+    if started.returncode:
+        pytest.fail(f"the second libvirt host does not start: {started.stderr}")
+    assert hosts.second_host("start").returncode == 0, "started twice"
+    yield
+    assert hosts.second_host("stop").returncode == 0
+    assert not os.path.exists(f"/run/nova-lite-hosts/.{hosts.NUMBER}")
+    assert not os.path.exists(f"/sys/class/net/nl-host{hosts.NUMBER}")
+    assert hosts.second_host("status").returncode != 0
+
+
+@pytest.fixture
+def make_host(directory: Path, second_host: None) -> Iterator[MakeHost]:
+    """Make compute hosts by name and address. Their remains are removed at the end."""
+    drivers: list[LibvirtDriver] = []
+    run = uuid.uuid4().hex[:8]
+
+    def make(name: str, address: str, **options: Any) -> LibvirtDriver:
+        path = directory / f"{options.pop('path', name)}-{run}"
+        drivers.append(hosts.make_driver(path, f"{name}-{run}", address, **options))
+        return drivers[-1]
+
+    yield make
+    for driver in drivers:
+        for instance_uuid in {info.uuid for info in driver.list_domains()} | driver.leftovers():
+            driver.destroy(instance_uuid)
+            driver.discard_set_aside(instance_uuid)
+    for driver in drivers:
+        shutil.rmtree(driver.conf.state_path, ignore_errors=True)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from oslo_config import cfg  # noqa: E402
 from nova_lite import conf as configuration  # noqa: E402
 from nova_lite.image import local  # noqa: E402
 from nova_lite.virt.libvirt.driver import LibvirtDriver  # noqa: E402
-from tests.unit.virt.builders import make_image, make_instance, make_spec  # noqa: E402
+from tests.support.guests import make_image, make_instance, make_spec  # noqa: E402
 
 
 class Watch:

@@ -12,8 +12,8 @@ from nova_lite.daemon import sockets
 from nova_lite.image.driver import load_backend
 from nova_lite.policies.enforcer import Policy
 from nova_lite.virt.driver import SpawnSpec
+from tests.support.api_client import make_conf
 from tests.support.control_plane import FakeCompute, FakeConductor
-from tests.unit.api.conftest import make_conf
 
 
 class Service:

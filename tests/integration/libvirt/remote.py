@@ -17,7 +17,7 @@ import msgspec
 
 from nova_lite.objects import VIF, Image, Instance, PortFilters
 from tests.integration.libvirt import hosts
-from tests.unit.virt.builders import make_spec
+from tests.support.guests import make_spec
 
 
 class Remote:

@@ -18,8 +18,8 @@ from nova_lite.objects import BuildOutcome, BuildRequest, Image
 from nova_lite.operations.states import PowerState
 from tests.integration.libvirt.conftest import MakeDriver, wait_for
 from tests.integration.libvirt.private import REAL_EMULATOR, PrivateLibvirtd, private_libvirtd
-from tests.unit.compute.fakes import FakeConductor
-from tests.unit.virt.builders import make_flavor, make_instance
+from tests.support.compute_host import FakeConductor
+from tests.support.guests import make_flavor, make_instance
 
 GUESTS = 8
 #: Seconds that each guest's emulator needs before it begins: longer than libvirtd and client wait for each other.

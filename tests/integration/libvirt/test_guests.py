@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -11,7 +10,6 @@ import sys
 import threading
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ import msgspec
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import VIF, Image
+from nova_lite.objects import Image
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt.conftest import (
@@ -34,22 +32,8 @@ from tests.integration.libvirt.conftest import (
     wait_for,
     whole_lines,
 )
-from tests.unit.virt.builders import make_network, make_vif
-
-NewVif = Callable[[], VIF]
-
-
-def user_data(script: str) -> str:
-    return base64.b64encode(f"#!/bin/sh\n{script}\n".encode()).decode()
-
-
-def console_line(driver: LibvirtDriver, instance_uuid: str, start: str) -> str:
-    def find() -> str:
-        lines = whole_lines(driver, instance_uuid).splitlines()
-        return next((line for line in lines if line.startswith(start)), "")
-
-    line: str = wait_for(f"console line {start}", find)
-    return line
+from tests.integration.libvirt.guests import NewVif, console_line, user_data
+from tests.support.guests import make_network, make_vif
 
 
 def test_guest_boots_stops_starts_and_leaves_nothing(

@@ -21,6 +21,7 @@ from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import (
     Images,
+    MakeHost,
     assert_nothing_left,
     boot,
     guest_lines,
@@ -28,9 +29,8 @@ from tests.integration.libvirt.conftest import (
     wait_for,
     whole_lines,
 )
-from tests.integration.libvirt.test_live_migration import migrate
-from tests.integration.libvirt.test_moves import MakeHost, arriving, instance_path, make_host, second_host  # noqa: F401
-from tests.unit.virt.builders import make_flavor, make_image
+from tests.integration.libvirt.moves import arriving, instance_path, migrate
+from tests.support.guests import make_flavor, make_image
 
 NewVif = Callable[[], VIF]
 
@@ -196,7 +196,7 @@ def hardware(driver: LibvirtDriver, instance_uuid: str) -> list[tuple[str, str]]
 
 @pytest.mark.parametrize("disk_format", ["raw", "iso"])
 def test_uefi_guest_takes_its_variables_to_other_hosts(
-    make_host: MakeHost,  # noqa: F811
+    make_host: MakeHost,
     images: Images,
     directory: Path,
     disk_format: str,

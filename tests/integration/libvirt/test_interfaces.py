@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt.conftest import Images, assert_nothing_left, boot, guest_lines, guest_spec, wait_for
-from tests.integration.libvirt.test_guests import NewVif, console_line, user_data
+from tests.integration.libvirt.guests import NewVif, console_line, user_data
 
 #: The guest prints its interfaces each time they change.
 WATCHES = """

@@ -22,9 +22,8 @@ from tests.integration.libvirt.conftest import (
     wait_for,
     whole_lines,
 )
-from tests.integration.libvirt.test_guests import console_line, user_data
-from tests.integration.libvirt.test_security_groups import group
-from tests.unit.virt.builders import make_network, make_vif
+from tests.integration.libvirt.guests import console_line, group, user_data
+from tests.support.guests import make_network, make_vif
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
 

@@ -17,7 +17,7 @@ from nova_lite.objects import Image
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.host import kvm
 from tests.integration.libvirt.conftest import MakeDriver, boot
-from tests.unit.virt.builders import make_flavor, make_instance, make_spec
+from tests.support.guests import make_flavor, make_instance, make_spec
 
 LIBRARY = Path(__file__).parents[3] / "devstack" / "lib" / "libvirt.sh"
 

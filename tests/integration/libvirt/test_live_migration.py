@@ -18,31 +18,12 @@ from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import Images, guest_spec, wait_for, whole_lines
-from tests.integration.libvirt.test_moves import (  # noqa: F401 fixtures
-    MakeHost,
-    arriving,
-    instance_path,
-    make_host,
-    second_host,
-    state,
-)
+from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec
+from tests.integration.libvirt.moves import arriving, counts, instance_path, migrate, state, wait_for_count
 
 
 def counting_guest(images: Images) -> SpawnSpec:
     return guest_spec(images, [], config_drive=True, user_data=scripts.user_data(scripts.COUNTS))
-
-
-def counts(driver: LibvirtDriver, spec: SpawnSpec) -> list[tuple[int, float]]:
-    return scripts.counts(whole_lines(driver, spec.instance.uuid))
-
-
-def wait_for_count(driver: LibvirtDriver, spec: SpawnSpec, beyond: int) -> None:
-    wait_for(f"count beyond {beyond}", lambda: (found := counts(driver, spec)) and found[-1][0] > beyond)
-
-
-def go_on(progress: MigrationProgress) -> MigrationControl:
-    return MigrationControl.CONTINUE
 
 
 class Sampler:
@@ -73,15 +54,6 @@ class Sampler:
             before = now
 
 
-def migrate(source: LibvirtDriver, destination: LibvirtDriver, spec: SpawnSpec) -> float:
-    """Migrate in the three steps of the hosts. Return the seconds of the last step."""
-    offered = source.check_can_live_migrate_source(spec.instance.uuid)
-    ready = destination.pre_live_migration(spec, offered)
-    started = time.monotonic()
-    source.live_migration(spec.instance.uuid, ready, go_on)
-    return time.monotonic() - started
-
-
 def downtime(destination: LibvirtDriver, spec: SpawnSpec) -> float:
     """Return the seconds for which the guest was paused, according to the destination's libvirtd."""
     connection = libvirt.open(destination.conf.libvirt.connection_uri)
@@ -92,7 +64,7 @@ def downtime(destination: LibvirtDriver, spec: SpawnSpec) -> float:
         connection.close()
 
 
-def test_guest_migrates_there_and_back_while_it_counts(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+def test_guest_migrates_there_and_back_while_it_counts(make_host: MakeHost, images: Images) -> None:
     options = {"live_migration_uri": hosts.URI}
     here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)
     spec = counting_guest(images)
@@ -122,7 +94,7 @@ def test_guest_migrates_there_and_back_while_it_counts(make_host: MakeHost, imag
         assert source.leftovers() == set()
 
 
-def test_aborted_migration_leaves_the_guest_at_its_source(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+def test_aborted_migration_leaves_the_guest_at_its_source(make_host: MakeHost, images: Images) -> None:
     here = make_host("here", hosts.HERE, live_migration_uri=hosts.URI, live_migration_bandwidth=1)
     there = make_host("there", hosts.THERE)
     spec = counting_guest(images)
@@ -148,7 +120,7 @@ def test_aborted_migration_leaves_the_guest_at_its_source(make_host: MakeHost, i
     assert there.leftovers() == set()
 
 
-def test_paused_guest_migrates_there_and_back_and_resumes(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+def test_paused_guest_migrates_there_and_back_and_resumes(make_host: MakeHost, images: Images) -> None:
     """QEMU ends a guest that is migrated again before it has run at the destination."""
     options = {"live_migration_uri": hosts.URI}
     here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)
@@ -220,7 +192,7 @@ class Stubborn:
         assert (state(self.here, self.spec), state(self.there, self.spec)) == (None, PowerState.RUNNING)
 
 
-def test_migration_that_does_not_converge_is_forced_to_complete(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+def test_migration_that_does_not_converge_is_forced_to_complete(make_host: MakeHost, images: Images) -> None:
     guest = Stubborn(make_host, images)
     guest.migrate(MigrationControl.FORCE_COMPLETE, 6)
     assert len(guest.seen) > 6, "it converged without throttling"
@@ -228,7 +200,7 @@ def test_migration_that_does_not_converge_is_forced_to_complete(make_host: MakeH
 
 
 @pytest.mark.parametrize("action", ["abort", "force_complete"])
-def test_migration_that_takes_too_long_is_ended(make_host: MakeHost, images: Images, action: str) -> None:  # noqa: F811
+def test_migration_that_takes_too_long_is_ended(make_host: MakeHost, images: Images, action: str) -> None:
     guest = Stubborn(make_host, images, live_migration_completion_timeout=6, live_migration_timeout_action=action)
     if action == "force_complete":
         guest.migrate(MigrationControl.CONTINUE, 0)
@@ -240,14 +212,14 @@ def test_migration_that_takes_too_long_is_ended(make_host: MakeHost, images: Ima
     wait_for_count(guest.here, guest.spec, counts(guest.here, guest.spec)[-1][0] + 10)
 
 
-def test_guest_is_throttled_until_its_migration_converges(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+def test_guest_is_throttled_until_its_migration_converges(make_host: MakeHost, images: Images) -> None:
     guest = Stubborn(make_host, images, live_migration_permit_auto_converge=True)
     with contextlib.suppress(exceptions.MigrationAborted):  # on a slow machine it may have converged before
         guest.migrate(MigrationControl.ABORT, 25)
     assert guest.throttled > 0
 
 
-def test_post_copy_starts_the_guest_at_the_destination_at_once(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+def test_post_copy_starts_the_guest_at_the_destination_at_once(make_host: MakeHost, images: Images) -> None:
     if Path("/proc/sys/vm/unprivileged_userfaultfd").read_text().strip() != "1":
         pytest.skip("qemu, which is not root, may not fetch memory on demand here (vm.unprivileged_userfaultfd)")
     guest = Stubborn(make_host, images, live_migration_permit_post_copy=True)

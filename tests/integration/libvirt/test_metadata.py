@@ -14,8 +14,8 @@ import pytest
 
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec, wait_for
+from tests.integration.libvirt.guests import NewVif, console_line, user_data
 from tests.integration.libvirt.metadata import Service
-from tests.integration.libvirt.test_guests import NewVif, console_line, user_data
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,44 +22,9 @@ from nova_lite.virt.libvirt.disks import transfer
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import Images, guest_spec, wait_for, whole_lines
-from tests.unit.virt.builders import make_flavor
-
-MakeHost = Callable[..., LibvirtDriver]
-
-
-@pytest.fixture(scope="session")
-def second_host(connection: Any) -> Iterator[None]:
-    """Run the libvirtd of `hosts.THERE`. It is removed at the end."""
-    started = hosts.second_host("start")
-    if started.returncode:
-        pytest.fail(f"the second libvirt host does not start: {started.stderr}")
-    assert hosts.second_host("start").returncode == 0, "started twice"
-    yield
-    assert hosts.second_host("stop").returncode == 0
-    assert not os.path.exists(f"/run/nova-lite-hosts/.{hosts.NUMBER}")
-    assert not os.path.exists(f"/sys/class/net/nl-host{hosts.NUMBER}")
-    assert hosts.second_host("status").returncode != 0
-
-
-@pytest.fixture
-def make_host(directory: Path, second_host: None) -> Iterator[MakeHost]:
-    """Make compute hosts by name and address. Their remains are removed at the end."""
-    drivers: list[LibvirtDriver] = []
-    run = uuid.uuid4().hex[:8]
-
-    def make(name: str, address: str, **options: Any) -> LibvirtDriver:
-        path = directory / f"{options.pop('path', name)}-{run}"
-        drivers.append(hosts.make_driver(path, f"{name}-{run}", address, **options))
-        return drivers[-1]
-
-    yield make
-    for driver in drivers:
-        for instance_uuid in {info.uuid for info in driver.list_domains()} | driver.leftovers():
-            driver.destroy(instance_uuid)
-            driver.discard_set_aside(instance_uuid)
-    for driver in drivers:
-        shutil.rmtree(driver.conf.state_path, ignore_errors=True)
+from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for, whole_lines
+from tests.integration.libvirt.moves import arriving, instance_path, state
+from tests.support.guests import make_flavor
 
 
 def marking_guest(images: Images, **changes: Any) -> SpawnSpec:
@@ -74,23 +39,6 @@ def lines(driver: LibvirtDriver, spec: SpawnSpec, start: str) -> list[str]:
 def run_and_mark(driver: LibvirtDriver, spec: SpawnSpec, found: str) -> None:
     wait_for("mark", lambda: lines(driver, spec, "mark written"))
     assert lines(driver, spec, "on disk:")[-1].startswith(f"on disk: {found},")
-
-
-def arriving(spec: SpawnSpec, generation: int = 2, **changes: Any) -> SpawnSpec:
-    flavor = msgspec.structs.replace(spec.instance.flavor, **changes)
-    instance = msgspec.structs.replace(spec.instance, flavor=flavor)
-    return msgspec.structs.replace(spec, instance=instance, generation=generation)
-
-
-def state(driver: LibvirtDriver, spec: SpawnSpec) -> PowerState | None:
-    try:
-        return driver.get_info(spec.instance.uuid).power_state
-    except exceptions.DomainNotFound:
-        return None
-
-
-def instance_path(driver: LibvirtDriver, spec: SpawnSpec) -> Path:
-    return Path(driver.conf.state_path, "instances", spec.instance.uuid)
 
 
 def test_guest_moves_with_its_disks_and_returns(make_host: MakeHost, images: Images) -> None:

@@ -22,10 +22,17 @@ from nova_lite.objects import InstanceNUMATopology
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import Images, MakeDriver, assert_nothing_left, boot, guest_lines, guest_spec
-from tests.integration.libvirt.test_live_migration import migrate
-from tests.integration.libvirt.test_moves import MakeHost, arriving, make_host, second_host  # noqa: F401
-from tests.unit.virt.builders import make_flavor
+from tests.integration.libvirt.conftest import (
+    Images,
+    MakeDriver,
+    MakeHost,
+    assert_nothing_left,
+    boot,
+    guest_lines,
+    guest_spec,
+)
+from tests.integration.libvirt.moves import arriving, migrate
+from tests.support.guests import make_flavor
 
 PAGES_MOUNT = "/dev/hugepages"
 PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
@@ -100,7 +107,7 @@ def test_guest_runs_on_its_dedicated_cpus(
 
 
 def test_migrated_guest_runs_on_the_destinations_cpus(
-    make_host: MakeHost,  # noqa: F811
+    make_host: MakeHost,
     images: Images,
     cpus: list[int],
 ) -> None:

@@ -9,14 +9,12 @@ import msgspec
 import pytest
 
 from nova_lite.objects import PortFilters, SecurityGroup, SecurityGroupRule
-from nova_lite.objects.security_group import default_group
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt.conftest import Images, boot, guest_lines, guest_spec, wait_for, whole_lines
-from tests.integration.libvirt.test_guests import NewVif, console_line, user_data
+from tests.integration.libvirt.guests import HTTP, TRIES, NewVif, console_line, group, user_data
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
 
-DEFAULT = default_group("p")
 
 #: The guest prints the number of pings that it has received.
 SERVES = """
@@ -32,20 +30,7 @@ ip addr flush dev eth0; ip addr add {own}/24 dev eth0
 ping -c 2 -W 1 {server} >/dev/null
 echo "both sent"
 """
-TRIES = """
-n=0
-while :; do
-    n=$((n + 1))
-    if nc -w 1 {server} 80 </dev/null >/dev/null 2>&1; then echo "try $n: yes"; else echo "try $n: no"; fi
-    usleep 200000
-done
-"""
-HTTP = SecurityGroupRule(id="r", security_group_id="web", protocol="tcp", port_range_min=80, port_range_max=80)
 _TRY = re.compile(r"^try (\d+): (yes|no)\r?$", re.MULTILINE)
-
-
-def group(name: str, *rules: SecurityGroupRule) -> SecurityGroup:
-    return SecurityGroup(id=name, name=name, rules=[*DEFAULT.rules[:2], *rules])
 
 
 def test_port_is_opened_and_closed_while_another_guest_tries(

@@ -17,8 +17,8 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec, snapshots_path
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec, wait_for
-from tests.integration.libvirt.test_guests import console_line, user_data
-from tests.unit.virt.builders import make_image
+from tests.integration.libvirt.guests import console_line, user_data
+from tests.support.guests import make_image
 
 #: The test guest's root disk has no file system.
 WRITE = "echo first | busybox dd of=/dev/vda bs=512 seek=100 conv=fsync && echo marker is written"

@@ -27,11 +27,9 @@ from tests.integration.libvirt.conftest import (
     wait_for,
     whole_lines,
 )
+from tests.integration.libvirt.guests import HTTP, TRIES, group, user_data
 from tests.integration.libvirt.remote import Remote
-from tests.integration.libvirt.test_guests import user_data
-from tests.integration.libvirt.test_moves import second_host  # noqa: F401 a fixture
-from tests.integration.libvirt.test_security_groups import HTTP, TRIES, group
-from tests.unit.virt.builders import make_network, make_vif
+from tests.support.guests import make_network, make_vif
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
 
@@ -51,7 +49,7 @@ def wide(connection: Any) -> Iterator[Network]:
 
 
 @pytest.fixture
-def here(directory: Path, second_host: None) -> Iterator[LibvirtDriver]:  # noqa: F811
+def here(directory: Path, second_host: None) -> Iterator[LibvirtDriver]:
     name = f"here-{uuid.uuid4().hex[:8]}"
     made = hosts.make_driver(directory / name, name, hosts.HERE, vxlan__local_ip=hosts.HERE)
     yield made
@@ -61,7 +59,7 @@ def here(directory: Path, second_host: None) -> Iterator[LibvirtDriver]:  # noqa
 
 
 @pytest.fixture
-def there(directory: Path, second_host: None) -> Iterator[Remote]:  # noqa: F811
+def there(directory: Path, second_host: None) -> Iterator[Remote]:
     name = f"there-{uuid.uuid4().hex[:8]}"
     made = Remote(directory / name, name, hosts.THERE, hosts.NUMBER)
     yield made

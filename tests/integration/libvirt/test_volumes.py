@@ -23,41 +23,9 @@ from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.volume.local import GIB, LocalVolumes
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import Images, guest_spec, wait_for
-from tests.integration.libvirt.test_live_migration import counts, migrate, wait_for_count
-from tests.integration.libvirt.test_moves import (  # noqa: F401 fixtures
-    MakeHost,
-    arriving,
-    make_host,
-    second_host,
-)
-
-#: The guest waits for a disk with the serial number, prints its content and size, writes a mark, and prints its
-#: removal.
-WATCHES = """
-while :; do
-    for disk in /sys/class/block/vd[a-z]; do
-        case "$(cat $disk/serial 2>/dev/null)" in
-        SERIAL*)
-            [ "$seen" != "$disk" ] || continue
-            seen=$disk
-            device=/dev/${disk##*/}
-            found=$(dd if=$device bs=512 skip=1024 count=1 2>/dev/null | tr -d '\\000\\n')
-            echo "volume: ${found:-nothing}, sectors $(cat $disk/size)"
-            echo marked-by-NAME | dd of=$device bs=512 seek=1024 conv=notrunc,sync 2>/dev/null
-            sync
-            echo "volume marked"
-            ;;
-        esac
-    done
-    if [ -n "$seen" ] && [ ! -e "$seen" ]; then echo "volume released"; seen=; fi
-    if [ -n "$seen" ]; then
-        size=$(cat $seen/size)
-        [ "$size" = "$told" ] || { echo "volume has $size sectors"; told=$size; }
-    fi
-    usleep 200000
-done
-"""
+from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
+from tests.integration.libvirt.guests import WATCHES
+from tests.integration.libvirt.moves import arriving, counts, migrate, wait_for_count
 
 
 @pytest.fixture
@@ -141,7 +109,7 @@ def test_guest_boots_from_a_volume(driver: LibvirtDriver, images: Images, volume
         driver.destroy(spec.instance.uuid)
 
 
-def test_live_migration_includes_volumes(make_host: MakeHost, images: Images, volumes: LocalVolumes) -> None:  # noqa: F811
+def test_live_migration_includes_volumes(make_host: MakeHost, images: Images, volumes: LocalVolumes) -> None:
     """The content of volumes is not copied. Writes at the destination go to the same files."""
     options = {"live_migration_uri": hosts.URI}
     here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)

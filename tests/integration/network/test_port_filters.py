@@ -8,19 +8,12 @@ from nova_lite.objects import PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import default_group, outward_rules
 from nova_lite.virt.libvirt.net.floating_ips import ruleset as floating_ruleset
 from nova_lite.virt.libvirt.net.security_groups import ruleset
-from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, OUTSIDE, Room, within_patience
+from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, OUTSIDE, Room
+from tests.integration.network.packets import pinged, rule, tcp, unpinged
 
 
 def group(name: str, *rules: SecurityGroupRule) -> SecurityGroup:
     return SecurityGroup(id=name, name=name, project_id="p", rules=[*outward_rules(default_group("p").id), *rules])
-
-
-def rule(**values: object) -> SecurityGroupRule:
-    return SecurityGroupRule(id="r", security_group_id="g", **values)  # type: ignore[arg-type]
-
-
-def tcp(port: int, **values: object) -> SecurityGroupRule:
-    return rule(protocol="tcp", port_range_min=port, port_range_max=port, **values)
 
 
 def apply(
@@ -136,29 +129,6 @@ def test_ping_has_type_and_code(room: Room) -> None:
     assert unpinged(room, a.address)
     apply(room, [echo, other], a=["echo", "other"])
     assert pinged(room, a.address)
-
-
-_PING = """
-import socket, struct, sys
-s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
-s.settimeout(0.7)
-head = struct.pack("!BBHHH", 8, 0, 0, 7, 1)
-total = sum(struct.unpack("!4H", head))
-s.sendto(struct.pack("!BBHHH", 8, 0, ~(total + (total >> 16)) & 0xFFFF, 7, 1), (sys.argv[1], 0))
-try:
-    print(s.recv(100)[20])
-except TimeoutError:
-    print("nothing")
-"""
-
-
-def pinged(room: Room, address: str, who: str = "out") -> bool:
-    return within_patience(lambda: not unpinged(room, address, who))
-
-
-def unpinged(room: Room, address: str, who: str = "out") -> bool:
-    """Check whether one ping remains unanswered."""
-    return room.in_space(room.space(who), sys.executable, "-c", _PING, address) != "0\n"
 
 
 def test_bridge_is_configured_to_show_its_packets(room: Room) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
+from tests.support.api_client import ADMIN, Client, fault
 from tests.support.control_plane import IMAGE_ID
-from tests.unit.api.conftest import ADMIN, Client, fault
 
 KEYS = {"id", "name", "availability_zone", "created_at", "updated_at", "deleted", "deleted_at", "hosts", "metadata"}
 PATH = "/os-aggregates"

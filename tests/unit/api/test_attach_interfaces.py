@@ -13,8 +13,8 @@ from nova_lite.base import exceptions
 from nova_lite.base.timing import ApiTiming
 from nova_lite.compute import api as compute_api
 from nova_lite.objects import ActionCommand
+from tests.support.api_client import STRANGER, Client, fault, make_client
 from tests.support.control_plane import NETWORK_ID
-from tests.unit.api.conftest import STRANGER, Client, fault, make_client
 
 PORT = str(uuid.uuid4())
 

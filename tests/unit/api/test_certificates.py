@@ -11,7 +11,7 @@ import pytest
 
 from nova_lite.api.compute import certificates
 from nova_lite.objects.keypair import type_of
-from tests.unit.api.conftest import Client, fault
+from tests.support.api_client import Client, fault
 
 PATH = "/os-keypairs"
 

@@ -9,7 +9,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.console import tokens
-from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
+from tests.support.api_client import ADMIN, STRANGER, Client, fault
 
 NOVNC = r"http://proxy:6080/vnc_auto\.html\?path=%3Ftoken%3D([\w-]{43})"
 SERIAL = r"ws://proxy:6083/\?token=([\w-]{43})"

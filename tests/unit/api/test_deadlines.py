@@ -15,7 +15,7 @@ import requests
 
 from nova_lite.api.http import deadlines
 from nova_lite.api.http.deadlines import ClientLimits, ConnectionCounter, TimedReader, missing_bytes
-from tests.unit.api.test_daemon import MODES, Daemon, running, wait_for
+from tests.support.api_daemon import MODES, Daemon, running, wait_for
 
 HEAD = b"POST /v2.1/servers HTTP/1.1\r\nHost: x\r\n"
 

@@ -15,7 +15,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.compute.api import API
 from nova_lite.policies import flavors as policies
 from nova_lite.policies.enforcer import Policy
-from tests.unit.api.conftest import fault
+from tests.support.api_client import fault
 
 
 class Sample(Extension):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite import operations
 from nova_lite.api.http import microversions, operations_page, reference, router
-from tests.unit.api.conftest import ROOT
+from tests.support.api_client import ROOT
 
 
 def test_reference_page_is_up_to_date() -> None:

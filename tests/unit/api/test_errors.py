@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
+from tests.support.api_client import ADMIN, STRANGER, Client, fault
 from tests.support.control_plane import IMAGE_ID, NETWORK_ID
-from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
 
 UNKNOWN = {"itemNotFound": {"code": 404, "message": "The resource could not be found."}}
 

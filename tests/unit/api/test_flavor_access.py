@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from tests.unit.api.conftest import ADMIN, Client, fault
+from tests.support.api_client import ADMIN, Client, fault
 
 LIST = "/flavors/1/os-flavor-access"
 ACTION = "/flavors/1/action"

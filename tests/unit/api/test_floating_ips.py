@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nova_lite.objects import FloatingIp, FloatingIpPool
-from tests.unit.api.conftest import Client, fault
+from tests.support.api_client import Client, fault
 
 FOUND = FloatingIp(
     id="11111111-2222-4333-8444-555555555555",

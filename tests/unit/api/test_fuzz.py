@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from nova_lite.api.compute.servers import schemas
 from nova_lite.api.http.microversions import Change, Version
+from tests.support.api_client import ADMIN, Client, make_client, make_conf
 from tests.support.control_plane import IMAGE_ID, NETWORK_ID
-from tests.unit.api.conftest import ADMIN, Client, make_client, make_conf
 
 KEYS = sorted(schemas.CREATE.at(Version(2, Change.PINNED_ZONE))["properties"]["server"]["properties"])
 WORDS = st.sampled_from(["", "auto", "none", "1", "0", "-1", "true", "10.0.0.1", "::1", IMAGE_ID, NETWORK_ID, "a:b:c"])

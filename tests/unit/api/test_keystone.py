@@ -17,7 +17,7 @@ from nova_lite.api.middleware.keystone import KeystoneContext
 from nova_lite.base import exceptions
 from nova_lite.compute.api import API
 from nova_lite.policies.enforcer import Policy
-from tests.unit.api.conftest import make_conf
+from tests.support.api_client import make_conf
 
 VALIDATED = {
     "X-Identity-Status": "Confirmed",

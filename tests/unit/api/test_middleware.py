@@ -15,7 +15,7 @@ from nova_lite.base import exceptions
 from nova_lite.cmd.api import ADDRESSES
 from nova_lite.compute.api import API
 from nova_lite.policies.enforcer import Policy
-from tests.unit.api.conftest import ROOT, Client, fault, make_client, make_conf
+from tests.support.api_client import ROOT, Client, fault, make_client, make_conf
 
 # --- noauth2
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nova_lite.objects import ServerMigration
-from tests.unit.api.conftest import ADMIN, Client, fault
+from tests.support.api_client import ADMIN, Client, fault
 
 TIME = datetime.datetime(2026, 11, 21, 8, 20, 32, 425308)
 

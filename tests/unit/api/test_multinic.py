@@ -9,8 +9,8 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.objects import ActionCommand
+from tests.support.api_client import STRANGER, Client, fault
 from tests.support.control_plane import NETWORK_ID
-from tests.unit.api.conftest import STRANGER, Client, fault
 
 
 def act(api: Client, body: Any, version: str = "2.43", **more: Any) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.api_client import Client, fault
 from tests.support.control_plane import NETWORK_ID
-from tests.unit.api.conftest import Client, fault
 
 NETWORK = {"id": NETWORK_ID, "cidr": "10.0.0.0/24", "label": "private"}
 #: Response of each URL.

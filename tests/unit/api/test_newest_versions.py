@@ -9,7 +9,7 @@ import pytest
 from nova_lite.api.http import inventory
 from nova_lite.base import exceptions
 from nova_lite.operations import states
-from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
+from tests.support.api_client import ADMIN, STRANGER, Client, fault
 
 SHARE = "3e9b8d9e-4f8a-4a3c-9a7e-0d7a4b6f1c11"
 

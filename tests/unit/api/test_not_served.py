@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nova_lite.api.compute.not_served import GONE_ACTIONS, GONE_ROUTES
-from tests.unit.api.conftest import Client, fault
+from tests.support.api_client import Client, fault
 
 
 @pytest.mark.parametrize("path", GONE_ROUTES)

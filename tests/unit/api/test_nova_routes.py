@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from nova_lite.api.http import inventory, microversions, router
-from tests.unit.api.conftest import ADMIN, ROOT, Client, fault, make_client, make_conf
+from tests.support.api_client import ADMIN, ROOT, Client, fault, make_client, make_conf
 
 FACTS = ROOT / "tests/unit/api/nova_routes.txt"
 MAXIMUM = microversions.MAXIMUM.minor

@@ -12,7 +12,7 @@ from nova_lite import policies
 from nova_lite.api.compute import keypairs
 from nova_lite.api.http import microversions, openapi, router
 from nova_lite.api.http.microversions import Versioned
-from tests.unit.api.conftest import Client
+from tests.support.api_client import Client
 
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(openapi.document()))
 PATHS = DOCUMENT["paths"]

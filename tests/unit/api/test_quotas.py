@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from tests.unit.api.conftest import ADMIN, Client, fault
+from tests.support.api_client import ADMIN, Client, fault
 
 KEYS_257 = {"cores", "instances", "ram", "key_pairs", "metadata_items", "server_groups", "server_group_members"}
 KEYS_236 = KEYS_257 | {"injected_files", "injected_file_content_bytes", "injected_file_path_bytes"}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
+from tests.support.api_client import Client, fault
 from tests.support.control_plane import IMAGE_ID
-from tests.unit.api.conftest import Client, fault
 
 MINIMAL = {"imageRef": IMAGE_ID}
 

@@ -11,8 +11,8 @@ import pytest
 from nova_lite.api.compute import ssh_keys
 from nova_lite.api.http import inventory, router
 from nova_lite.objects import NUMACell, NUMACellUsage
+from tests.support.api_client import ADMIN, ROOT, Client, fault, make_client, make_conf
 from tests.support.control_plane import IMAGE_ID, NETWORK_ID, NODE_ID, SERVICE_ID, make_action, make_instance
-from tests.unit.api.conftest import ADMIN, ROOT, Client, fault, make_client, make_conf
 
 RSA_LIKE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKotuhLbl9jfEG3+ro7D+5cGG9LmDay91HqOs+RyVskj root@vm"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nova_lite.objects import SecurityGroup, security_group
-from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
+from tests.support.api_client import ADMIN, STRANGER, Client, fault
 
 DEFAULT = security_group.default_id("demo")
 

@@ -11,7 +11,7 @@ import pytest
 
 from nova_lite.api.compute.server_actions import SERVED_ELSEWHERE, STATUS
 from nova_lite.operations import OPERATIONS
-from tests.unit.api.conftest import ADMIN, Client
+from tests.support.api_client import ADMIN, Client
 
 #: Runs in a separate process, which adds a definition before anything else reads the definitions.
 CODE = """

@@ -10,7 +10,7 @@ import pytest
 from nova_lite.api.compute import server_external_events
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from tests.unit.api.conftest import ADMIN, Client, fault
+from tests.support.api_client import ADMIN, Client, fault
 
 PATH = "/os-server-external-events"
 

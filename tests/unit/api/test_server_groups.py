@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
+from tests.support.api_client import ADMIN, STRANGER, Client, fault
 
 PATH = "/os-server-groups"
 OLD = {"server_group": {"name": "g", "policies": ["affinity"]}}

@@ -9,8 +9,8 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.image.local import LocalImages
 from nova_lite.objects import Image
+from tests.support.api_client import ADMIN, Client
 from tests.support.control_plane import IMAGE_ID
-from tests.unit.api.conftest import ADMIN, Client
 
 
 def ask(api: Client, uuid: str, body: dict[str, Any], version: str = "2.1", **more: Any) -> Any:

@@ -11,8 +11,8 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import InstanceNUMACell, InstanceNUMATopology
 from nova_lite.policies.servers import INJECT_NETWORK_INFO
+from tests.support.api_client import ADMIN, MEMBER, STRANGER, Client, fault, make_client, make_conf
 from tests.support.control_plane import NETWORK_ID
-from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, Client, fault, make_client, make_conf
 
 # --- metadata
 

@@ -12,8 +12,8 @@ from nova_lite.api.compute.servers import schemas
 from nova_lite.base import exceptions
 from nova_lite.objects import NetworkRequest, RequestedDestination
 from nova_lite.operations import states
+from tests.support.api_client import ADMIN, MEMBER, Client, fault, make_client, make_conf
 from tests.support.control_plane import IMAGE_ID, NETWORK_ID, make_fault
-from tests.unit.api.conftest import ADMIN, MEMBER, Client, fault, make_client, make_conf
 
 KEYS_21 = {
     *("id", "name", "status", "tenant_id", "user_id", "metadata", "hostId", "image", "flavor", "created", "updated"),

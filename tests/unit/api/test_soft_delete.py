@@ -8,7 +8,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from tests.unit.api.conftest import ADMIN, Client
+from tests.support.api_client import ADMIN, Client
 
 
 def payloads(api: Client) -> list[Any]:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from nova_lite.api.compute import certificates, ssh_keys
 from nova_lite.base.exceptions import InvalidKeypair
-from tests.unit.api.conftest import Client, fault
+from tests.support.api_client import Client, fault
 
 SK_ED25519, SK_ECDSA = "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com"
 

@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from nova_lite.objects import InstanceUsage
-from tests.unit.api.conftest import ADMIN, Client, fault
+from tests.support.api_client import ADMIN, Client, fault
 
 PATH = "/os-simple-tenant-usage"
 PERIOD = "start=2026-11-01T00:00:00&end=2026-11-02T00:00:00"

@@ -8,7 +8,7 @@ import pytest
 
 from nova_lite.api.http import microversions
 from nova_lite.api.http.microversions import Change, Version, Versioned
-from tests.unit.api.conftest import Client, fault, make_client, make_conf
+from tests.support.api_client import Client, fault, make_client, make_conf
 
 MAXIMUM = str(microversions.MAXIMUM)
 

@@ -9,8 +9,8 @@ import pytest
 
 from nova_lite.objects import BlockDevice
 from nova_lite.objects.block_device import DeviceSource
+from tests.support.api_client import ADMIN, STRANGER, Client, fault
 from tests.support.control_plane import IMAGE_ID
-from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
 
 VOLUME_ID = "aaaaaaaa-0000-4000-8000-000000000001"
 OTHER_ID = "aaaaaaaa-0000-4000-8000-000000000002"

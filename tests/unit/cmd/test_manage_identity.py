@@ -11,7 +11,7 @@ import pytest
 from nova_lite.api.identity import passwords
 from nova_lite.api.identity.directory import Directory
 from nova_lite.api.identity.tokens import Keys
-from tests.unit.cmd.test_manage import Tool
+from tests.support.manage import Tool
 
 
 class Users(Tool):

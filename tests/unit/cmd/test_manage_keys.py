@@ -13,9 +13,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.rpc import broker, keys
 from nova_lite.rpc.keys import PrivateKey
-from tests.unit.cmd.test_manage import Tool, tool
-
-__all__ = ["tool"]
+from tests.support.manage import Tool
 
 
 @pytest.fixture

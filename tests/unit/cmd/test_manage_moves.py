@@ -8,7 +8,6 @@ import threading
 import time
 import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from nova_lite.base.timing import ManageTiming
 from nova_lite.cmd.manage import moves
 from nova_lite.cmd.manage.app import App
 from nova_lite.objects import RetiredServer, Retirement
-from tests.unit.cmd.test_manage import Tool, placed, report
+from tests.support.manage import Tool, placed, report
 
 DEADLINE = 20.0
 
@@ -94,13 +93,6 @@ class Servers:
 
     def kinds(self, uuid: str) -> list[str]:
         return [kind for asked, kind in self.asked if asked == uuid]
-
-
-@pytest.fixture
-def tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Tool:
-    made = Tool(tmp_path, capsys)
-    made("db", "sync")
-    return made
 
 
 @pytest.fixture

@@ -9,9 +9,7 @@ import pytest
 from nova_lite import policies
 from nova_lite.api.http import openapi, operations_page, reference
 from nova_lite.policies import servers
-from tests.unit.cmd.test_manage import Tool, tool
-
-__all__ = ["tool"]
+from tests.support.manage import Tool
 
 ALICE = ("--user", "alice", "--project", "demo")
 

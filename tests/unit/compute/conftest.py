@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.compute.fakes import Host
+from tests.support.compute_host import Host
 
 
 @pytest.fixture

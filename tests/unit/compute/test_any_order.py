@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nova_lite.base import exceptions
 from nova_lite.compute.fencing import FencingTokenStore
-from tests.unit.compute.fakes import LATER, UUID, Host, command
+from tests.support.compute_host import LATER, UUID, Host, command
 
 GENERATIONS = st.integers(1, 3)
 STEPS = ["plug_vifs", "spawn_before_domain", "spawn_after_domain"]

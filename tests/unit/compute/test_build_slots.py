@@ -7,7 +7,7 @@ import pytest
 from nova_lite.base import metrics
 from nova_lite.compute.build_slots import SLOW_SECONDS, BuildSlots
 from nova_lite.compute.heartbeat import Heartbeat
-from tests.unit.compute.fakes import Host, eventually
+from tests.support.compute_host import Host, eventually
 
 
 def test_slow_hypervisor_halves_the_builds_down_to_one(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,7 @@ from nova_lite.compute.operations.create import is_request_error
 from nova_lite.objects import Image, SettledRecords
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
-from tests.unit.compute.fakes import (
+from tests.support.compute_host import (
     CREATE,
     HOST,
     LATER,

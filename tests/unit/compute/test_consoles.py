@@ -7,7 +7,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.objects import Console
-from tests.unit.compute.fakes import UUID, FakeConductor, Host
+from tests.support.compute_host import UUID, FakeConductor, Host
 
 
 def test_vnc_console_of_a_running_guest(host: Host) -> None:

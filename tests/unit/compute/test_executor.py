@@ -13,7 +13,7 @@ from nova_lite.compute.operations import HANDLERS
 from nova_lite.operations import HostStep, Operation
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver
-from tests.unit.compute.fakes import LATER, UUID, Gate, Host, command, eventually
+from tests.support.compute_host import LATER, UUID, Gate, Host, command, eventually
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN
 

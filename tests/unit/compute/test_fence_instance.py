@@ -10,7 +10,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.base.timing import ComputeTiming
 from nova_lite.operations.states import PowerState
-from tests.unit.compute.fakes import UUID, Gate, Host, command, eventually
+from tests.support.compute_host import UUID, Gate, Host, command, eventually
 
 
 def test_missing_instance_is_revoked_and_a_late_build_rejected(host: Host) -> None:

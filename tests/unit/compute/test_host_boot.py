@@ -10,7 +10,7 @@ from nova_lite.base import exceptions
 from nova_lite.compute import host_boot
 from nova_lite.compute.host_boot import HostBoot
 from nova_lite.objects import DomainReport
-from tests.unit.compute.fakes import UUID, Host
+from tests.support.compute_host import UUID, Host
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.daemon.service import Periodic
 from nova_lite.operations.states import PowerState
-from tests.unit.compute.fakes import UUID, Gate, Host, command, eventually
+from tests.support.compute_host import UUID, Gate, Host, command, eventually
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from nova_lite.objects import ActionCommand
 from nova_lite.operations.states import PowerState
-from tests.unit.compute.fakes import LATER, UUID, Host, command
+from tests.support.compute_host import LATER, UUID, Host, command
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN
 

@@ -11,7 +11,7 @@ from nova_lite import operations
 from nova_lite.compute.operations import password, rescue
 from nova_lite.objects import ActionCommand, Image
 from nova_lite.operations.states import PowerState
-from tests.unit.compute.fakes import LATER, UUID, Host, command
+from tests.support.compute_host import LATER, UUID, Host, command
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN
 RESCUE: dict[str, Any] = {

@@ -20,8 +20,8 @@ from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import HostReport, Image
 from nova_lite.virt import fake
+from tests.support.compute_host import LATER, UUID, FakeConductor, Gate, Host, command, eventually
 from tests.support.fake_clients import assert_same_signature
-from tests.unit.compute.fakes import LATER, UUID, FakeConductor, Gate, Host, command, eventually
 
 
 def test_manager_implements_every_rpc_method(host: Host) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from nova_lite.base import exceptions
 from nova_lite.compute.operations import interfaces
-from tests.unit.compute.fakes import HOST, UUID, VIFS, Host, make_instance
+from tests.support.compute_host import HOST, UUID, VIFS, Host, make_instance
 
 REMOTE = [msgspec.structs.replace(vif, vif_type="bridge") for vif in VIFS]
 

@@ -11,7 +11,7 @@ from nova_lite.base import exceptions
 from nova_lite.compute import port_filters
 from nova_lite.compute.port_filters import PortFilterSync
 from nova_lite.objects import PortFilters, SecurityGroup
-from tests.unit.compute.fakes import make_instance
+from tests.support.compute_host import make_instance
 
 
 class Driver:

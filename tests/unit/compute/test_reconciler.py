@@ -13,7 +13,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import DomainReport, DomainVerdict, ExpectedDomain, Verdict, digest_of_domains
 from nova_lite.operations.states import PowerState
-from tests.unit.compute.fakes import HOST, LATER, UUID, VIFS, Gate, Host, command, make_instance
+from tests.support.compute_host import HOST, LATER, UUID, VIFS, Gate, Host, command, make_instance
 
 OTHER = "22222222-2222-4222-8222-222222222222"
 

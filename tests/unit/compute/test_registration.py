@@ -6,7 +6,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.objects import DomainVerdict, Verdict
-from tests.unit.compute.fakes import HOST, UUID, Gate, Host, command
+from tests.support.compute_host import HOST, UUID, Gate, Host, command
 
 DESTROY = DomainVerdict(uuid=UUID, generation=1, verdict=Verdict.DESTROY)
 

@@ -10,7 +10,7 @@ import pytest
 
 from nova_lite.objects import DomainVerdict, Flavor, Verdict
 from nova_lite.operations.states import PowerState
-from tests.unit.compute.fakes import LATER, UUID, Gate, Host, command
+from tests.support.compute_host import LATER, UUID, Gate, Host, command
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN
 FLAVOR = Flavor(flavorid="2", name="m2", vcpus=2, memory_mb=512, root_gb=2)

@@ -15,7 +15,7 @@ from nova_lite.objects import ActionCommand, Image
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import snapshots_path
-from tests.unit.compute.fakes import HOST, LATER, Gate, Host, command, eventually
+from tests.support.compute_host import HOST, LATER, Gate, Host, command, eventually
 
 IMAGE = Image(id="99999999-9999-4999-8999-999999999999", name="snap", status="queued")
 

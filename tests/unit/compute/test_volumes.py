@@ -16,7 +16,7 @@ from nova_lite.objects.block_device import DeviceSource
 from nova_lite.objects.build import Reimage
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
-from tests.unit.compute.fakes import LATER, UUID, Host, command, make_instance
+from tests.support.compute_host import LATER, UUID, Host, command, make_instance
 
 GIB = 1024**3
 OLD, NEW = "0de0cbd3-6a6e-4f2a-9c8e-5d1c1d1d0001", "0de0cbd3-6a6e-4f2a-9c8e-5d1c1d1d0002"

@@ -33,7 +33,7 @@ from nova_lite.objects.block_device import DeviceSource
 from nova_lite.operations import states
 from nova_lite.volume.cinder_client import MADE_FOR, CinderClient
 from tests.support import cinder as fake
-from tests.unit.conductor.test_lifecycle import World
+from tests.support.conductor_world import World
 
 #: Failures of Cinder: at once, or after the time that the conductor waits.
 QUICK, SLOW = (fake.ERROR_AFTER, fake.ERROR_BEFORE, fake.CUT), (fake.LATE, fake.DONE_LATE)

@@ -23,7 +23,7 @@ from nova_lite.db.models import Instance
 from nova_lite.network.driver import load_backend
 from nova_lite.objects import BatchedCreate, CreateResult
 from tests.support import make
-from tests.unit.conductor.test_statements import counting
+from tests.support.statements import counting
 
 DEADLINE = 30
 

@@ -10,7 +10,7 @@ from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import flavors, images, quotas
 from nova_lite.objects import NetworkRequest
-from tests.unit.conductor.test_lifecycle import World, world  # noqa: F401
+from tests.support.conductor_world import World
 
 NETWORK = "11111111-1111-4111-8111-111111111111"
 IMAGE = "22222222-2222-4222-8222-222222222222"
@@ -21,7 +21,7 @@ def many(count: int) -> list[NetworkRequest]:
 
 
 @pytest.fixture
-def bounded(world: World) -> World:  # noqa: F811
+def bounded(world: World) -> World:
     world.conf.set_override("fixed_ips_per_project", 10, "network")
     return world
 
@@ -66,7 +66,7 @@ def test_limit_of_a_project_takes_precedence(bounded: World, own: int, fits: boo
 
 
 @pytest.mark.parametrize("may", [True, False])
-def test_flavor_without_disk_needs_a_right(world: World, may: bool) -> None:  # noqa: F811
+def test_flavor_without_disk_needs_a_right(world: World, may: bool) -> None:
     world.db.write(flavors.create, objects.Flavor(flavorid="0", name="m0", vcpus=1, memory_mb=64, root_gb=0))
     world.db.write(images.create, objects.Image(id=IMAGE, name="i", disk_format="raw", size=1))
     request: dict[str, Any] = {"flavor_id": "0", "image_ref": IMAGE, "may_have_zero_disk": may}

@@ -27,7 +27,7 @@ from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.network.driver import load_backend
-from tests.unit.conductor.test_lifecycle import BUILT, World
+from tests.support.conductor_world import BUILT, World
 
 DEADLINE = 30.0
 #: Stands for a request. `ActionDispatcher` does not look into what it dispatches.

@@ -14,8 +14,8 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import DomainReport, Verdict, digest_of_domains
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
-from tests.unit.conductor.test_live_migration import Live
-from tests.unit.conductor.test_statements import counting
+from tests.support.server_moves import Live
+from tests.support.statements import counting
 
 OTHER = "22222222-2222-4222-8222-222222222222"
 

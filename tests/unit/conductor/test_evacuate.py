@@ -13,24 +13,13 @@ from nova_lite.base import exceptions
 from nova_lite.db import hosts, models, services
 from nova_lite.objects import BuildOutcome, DomainReport, Verdict
 from nova_lite.operations import states
-from tests.unit.conductor.test_lifecycle import BUILT, World
+from tests.support.conductor_world import BUILT, World
+from tests.support.server_moves import evacuate, force_down, service_uuid
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
-
-
-def service_uuid(uow: Any, host: str) -> str:
-    return str(uow.session.scalars(sa.select(models.Service.uuid).where(models.Service.host == host)).one())
-
-
-def force_down(world: World, host: str, forced_down: bool = True) -> None:
-    world.db.write(services.update, world.db.read(service_uuid, host), {"forced_down": forced_down})
-
-
-def evacuate(world: World, uuid: str, **payload: Any) -> None:
-    world.lifecycle.accept_action(world.context(admin=True), uuid, "evacuate", payload)
 
 
 def verdicts(world: World, host: str, uuid: str, generation: int) -> list[Verdict]:

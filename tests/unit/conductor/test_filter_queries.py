@@ -21,9 +21,9 @@ from nova_lite.db.security_groups import FilterQuery
 from nova_lite.objects import PortFilters
 from nova_lite.objects.security_group import default_id
 from tests.support import make
-from tests.unit.conductor.test_statements import counting
-from tests.unit.db.test_security_groups import made, tcp
-from tests.unit.db.test_spanning import guest, host, span
+from tests.support.security_groups import made, tcp
+from tests.support.spanning import guest, host, span
+from tests.support.statements import counting
 
 DEADLINE = 30
 ME = make.context()

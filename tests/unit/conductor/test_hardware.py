@@ -9,7 +9,7 @@ import pytest
 from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import flavors, images
-from tests.unit.conductor.test_lifecycle import World
+from tests.support.conductor_world import World
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from nova_lite.db import compute_nodes, hosts, models, services
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import HostReport
 from tests.support import make
-from tests.unit.conductor.test_statements import counting
-from tests.unit.db.test_hosts import age, state
+from tests.support.host_rows import age, state
+from tests.support.statements import counting
 
 HOSTS = [f"h{number}" for number in range(8)]
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from nova_lite.db import models
 from nova_lite.objects import DomainReport
-from tests.unit.conductor.test_lifecycle import World
+from tests.support.conductor_world import World
 
 
 @pytest.fixture

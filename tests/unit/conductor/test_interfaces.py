@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import models, networks
 from nova_lite.network.fake import FakeNetworks
-from nova_lite.objects import NetworkRequest
 from tests.support import make
-from tests.unit.conductor.test_lifecycle import World
-
-ATTACH, DETACH = "attach_interface", "detach_interface"
+from tests.support.conductor_world import World
+from tests.support.world_interfaces import ATTACH, DETACH, attach, detach, report
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
-
-
-def attach(world: World, uuid: str, project: str = "p1", **request: Any) -> objects.ActionCommand:
-    payload = {"request": msgspec.to_builtins(NetworkRequest(**request))}
-    return world.lifecycle.accept_action(world.context(project=project), uuid, ATTACH, payload)
-
-
-def detach(world: World, uuid: str, port_id: str) -> objects.ActionCommand:
-    return world.lifecycle.accept_action(world.context(), uuid, DETACH, {"port_id": port_id})
-
-
-def report(world: World, command: objects.ActionCommand, error: str | None = None) -> None:
-    world.reports.finish_action(
-        world.context(), str(command.host), command.action_id, 1, error, "", sequence=command.sequence
-    )
 
 
 def vifs(world: World, uuid: str) -> list[tuple[str, str | None]]:

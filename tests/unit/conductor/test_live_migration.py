@@ -8,73 +8,10 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.conductor.endpoints.live_migrations import LiveMigrationEndpoints
 from nova_lite.db import server_migrations
-from nova_lite.objects import BuildOutcome, MigrationControl, MigrationProgress
+from nova_lite.objects import BuildOutcome, MigrationControl
 from nova_lite.operations import states
-from tests.unit.conductor.test_evacuate import force_down
-from tests.unit.conductor.test_resize import Moving
-
-RUNNING = 1
-SOURCE = {"live": {"driver": "fake", "disks": {"disk": 1024}}}
-READY = {"live": {"driver": "fake", "host": "host2", "generation": 2, "address": "127.0.0.1"}}
-PROGRESS = MigrationProgress(memory_total=100, memory_processed=40, memory_remaining=60)
-
-
-class Live(Moving):
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.live = LiveMigrationEndpoints(self.db, self.conf)
-
-    def expect(self, method: str, host: str, generation: int) -> None:
-        assert (self.command.method, self.command.host, self.command.generation) == (method, host, generation)
-
-    def prepared(self) -> None:
-        """Take the migration to the step whose command hands the guest over."""
-        self.act("live-migration", host=None)
-        self.expect("check_can_live_migrate_source", "host1", 1)
-        self.answer(RUNNING, answer=SOURCE)
-        self.expect("pre_live_migration", "host2", 2)
-        self.answer(answer=READY)
-        self.expect("live_migration", "host1", 1)
-
-    def asked(self) -> None:
-        """Report a failure of the source, which then finds that the guest is still there."""
-        self.expect("rollback_live_migration", "host1", 1)
-        self.answer(answer={"done": False})
-
-    def dropped(self) -> None:
-        self.expect("rollback_live_migration_at_destination", "host2", 2)
-        assert self.state == (states.ACTIVE, states.MIGRATING, "host1", 1)
-        self.answer()
-
-    def expire(self) -> None:
-        self.let_time_pass(self.conf.conductor.live_migration_deadline + 1)
-        self.is_heard("host1")
-        self.is_heard("host2")
-        self.reconciler.sweep()
-
-    def tell(self) -> MigrationControl:
-        command = self.command
-        return self.live.live_migration_progress(
-            self.context(), str(command.host), command.action_id, command.sequence, PROGRESS
-        )
-
-    def at_source(self) -> None:
-        assert self.state == (states.ACTIVE, None, "host1", 1)
-        assert self.used() == {"host1": 1, "host2": 0}
-        assert (self.open_actions(), self.problems()) == ([], [])
-
-    def at_destination(self) -> None:
-        """Take the migration to the point where the source has handed the guest over."""
-        assert self.state == (states.ACTIVE, states.MIGRATING, "host2", 2)
-        self.expect("post_live_migration_at_destination", "host2", 2)
-        self.answer(RUNNING)
-        self.expect("post_live_migration", "host1", 1)
-        self.answer()
-        assert self.state == (states.ACTIVE, None, "host2", 2)
-        assert self.used() == {"host1": 0, "host2": 1}
-        assert (self.open_actions(), self.problems(), self.statuses()) == ([], [], ["completed"])
+from tests.support.server_moves import PROGRESS, READY, RUNNING, SOURCE, Live, force_down
 
 
 @pytest.fixture

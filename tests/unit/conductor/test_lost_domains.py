@@ -10,7 +10,7 @@ import pytest
 from nova_lite.conductor.hosts.domains import LOST
 from nova_lite.objects import BuildOutcome, ExpectedDomain
 from nova_lite.operations import states
-from tests.unit.conductor.test_live_migration import Live
+from tests.support.server_moves import Live
 
 SHUTDOWN = 4
 

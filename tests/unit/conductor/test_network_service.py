@@ -13,7 +13,7 @@ from nova_lite.db import models
 from nova_lite.network.driver import NetworkCall, NetworkMethod
 from nova_lite.network.fake import FakeNetworks
 from nova_lite.objects import BuildOutcome
-from tests.unit.conductor.test_lifecycle import World
+from tests.support.conductor_world import World
 
 
 class Service(FakeNetworks):

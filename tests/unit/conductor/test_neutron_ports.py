@@ -16,9 +16,9 @@ from nova_lite.db import instances
 from nova_lite.network import neutron_client
 from nova_lite.network.driver import NetworkCall, NetworkMethod
 from nova_lite.objects import VIF, BuildOutcome, Instance, NetworkRequest
+from tests.support.conductor_world import World
 from tests.support.neutron import FakeNeutron
-from tests.unit.conductor.test_lifecycle import World
-from tests.unit.network.test_neutron import backend_of
+from tests.support.neutron_backend import backend_of
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import images, models
-from tests.unit.conductor.test_lifecycle import World
+from tests.support.conductor_world import World
 
 AGENT = {"hw_qemu_guest_agent": "yes"}
 

@@ -18,8 +18,8 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import NetworkRequest, Port
 from nova_lite.objects.build import BuildOutcome
 from tests.support import make
-from tests.unit.conductor.test_interfaces import attach, detach, report
-from tests.unit.conductor.test_lifecycle import World
+from tests.support.conductor_world import World
+from tests.support.world_interfaces import attach, detach, report
 
 NETWORK = "11111111-1111-4111-8111-111111111111"
 

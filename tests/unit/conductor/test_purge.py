@@ -18,9 +18,8 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import BuildOutcome, BuildResult, CreateRequest, DomainReport, Verdict
 from nova_lite.operations import states
 from tests.support import make
-from tests.unit.conductor.test_evacuate import force_down
-from tests.unit.conductor.test_lifecycle import heartbeat
-from tests.unit.conductor.test_live_migration import Live
+from tests.support.conductor_world import heartbeat
+from tests.support.server_moves import Live, force_down
 
 LATER = datetime.timedelta(days=1)
 OF_INSTANCES = (

@@ -14,7 +14,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import images, instances, models
 from nova_lite.objects import BuildOutcome, DomainReport, Verdict
 from nova_lite.operations import states
-from tests.unit.conductor.test_lifecycle import BUILT, World
+from tests.support.conductor_world import BUILT, World
 
 NEW = objects.Image(id="new", name="new", properties={"os": "new", "kernel_id": "k"})
 KERNEL = objects.Image(id="k", name="kernel")

@@ -18,7 +18,7 @@ from nova_lite.db import replay_cache
 from nova_lite.db.engine import Database, UnitOfWork, utcnow
 from nova_lite.db.models import SeenMessage
 from nova_lite.rpc import keys
-from tests.unit.conductor.test_statements import counting
+from tests.support.statements import counting
 
 API = keys.DaemonIdentity(rpc.API, "controller")
 CONTRACT = rpc.contract_of(ConductorRPC)

@@ -24,8 +24,8 @@ from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import hosts, models, services
 from nova_lite.objects import BuildOutcome, BuildResult, HostReport, digest_of_domains
-from tests.unit.conductor.test_evacuate import force_down
-from tests.unit.conductor.test_lifecycle import BUILT, World, heartbeat
+from tests.support.conductor_world import BUILT, World, heartbeat
+from tests.support.server_moves import force_down
 
 #: Methods of hosts that may be repeated and whose names do not show that they only read.
 METHODS = {

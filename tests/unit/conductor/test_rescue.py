@@ -13,7 +13,7 @@ from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import images, models
 from nova_lite.objects import DomainReport
-from tests.unit.conductor.test_lifecycle import World
+from tests.support.conductor_world import World
 
 OWN = objects.Image(id="old", name="old")
 OTHER = objects.Image(id="other", name="other", min_ram=9999, properties={"kernel_id": "k"})

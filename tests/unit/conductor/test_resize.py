@@ -11,84 +11,10 @@ import sqlalchemy as sa
 
 from nova_lite import objects
 from nova_lite.base import exceptions
-from nova_lite.db import actions, audit, flavors, models, quotas, server_migrations
+from nova_lite.db import actions, audit, flavors, models, server_migrations
 from nova_lite.objects import DomainReport, Verdict
 from nova_lite.operations import states
-from tests.unit.conductor.test_evacuate import force_down
-from tests.unit.conductor.test_lifecycle import World
-
-DISKS = {"disks": {"driver": "fake", "host": "127.0.0.1", "location": "/disks", "files": []}}
-RUNNING, SHUTDOWN = 1, 4
-
-
-class Moving(World):
-    """A world with a server of flavor 1 on host1, and flavor 2 with two vCPUs."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.db.write(
-            lambda uow: flavors.create(uow, objects.Flavor(flavorid="2", name="m2", vcpus=2, memory_mb=512, root_gb=2))
-        )
-        self.uuid, self.source, self.generation = self.built()
-
-    def act(self, kind: str, **payload: Any) -> objects.ActionCommand:
-        """Accept an operation, and send its command as the API would."""
-        command = self.lifecycle.accept_action(self.context(admin=True), self.uuid, kind, payload)
-        if command.host is not None:
-            self.compute.commands.append(command)
-        self.lifecycle.build_instances(self.context(), [self.uuid])
-        return command
-
-    @property
-    def command(self) -> objects.ActionCommand:
-        return self.compute.commands[-1]
-
-    def answer(self, power_state: int | None = None, error: str | None = None, answer: Any = None) -> None:
-        """Report the newest command from its host."""
-        command = self.command
-        self.reports.finish_action(
-            self.context(), command.host, command.action_id, power_state, error, "", command.sequence, answer
-        )
-
-    def swept(self) -> None:
-        """Sweep after the first backoff step."""
-        self.let_time_pass(self.conf.conductor.retry_backoff[0] + 1)
-        self.reconciler.sweep()
-
-    def left(self) -> None:
-        assert (self.command.method, self.command.host) == ("resize_instance", self.source)
-        self.answer(SHUTDOWN, answer=DISKS)
-
-    def resized(self) -> None:
-        self.act("resize", flavor_id="2")
-        self.left()
-        assert (self.command.method, self.command.host) == ("finish_resize", "host2")
-        self.answer(RUNNING)
-
-    def speaks(self, host: str) -> None:
-        """Let a silent host send a heartbeat."""
-        up = sa.update(models.Service).where(models.Service.host == host).values(up=True)
-        self.db.write(lambda uow: uow.change(up))
-
-    @property
-    def row(self) -> models.Instance:
-        query = sa.select(models.Instance).where(models.Instance.uuid == self.uuid)
-        return self.db.read(lambda uow: uow.session.scalars(query).one())
-
-    @property
-    def state(self) -> tuple[str, str | None, str | None, int]:
-        row = self.row
-        return row.vm_state, row.task_state, row.host, row.generation
-
-    def cores(self) -> int:
-        return self.db.read(lambda uow: quotas.get(uow, self.conf, "p1").quotas["cores"].used)
-
-    def statuses(self) -> list[str]:
-        query = sa.select(models.Migration.status).order_by(models.Migration.id)
-        return self.db.read(lambda uow: list(uow.session.scalars(query)))
-
-    def problems(self) -> list[audit.Problem]:
-        return self.db.read(audit.find)
+from tests.support.server_moves import DISKS, RUNNING, SHUTDOWN, Moving, force_down
 
 
 @pytest.fixture

@@ -15,10 +15,8 @@ from nova_lite.conductor.hosts.retirement import Retirements
 from nova_lite.db import hosts, models, services
 from nova_lite.objects import BuildOutcome, DomainReport, Verdict
 from nova_lite.operations import states
-from tests.unit.conductor.test_evacuate import evacuate, force_down, service_uuid
-from tests.unit.conductor.test_lifecycle import heartbeat
-from tests.unit.conductor.test_live_migration import SOURCE, Live
-from tests.unit.conductor.test_resize import DISKS, RUNNING, SHUTDOWN
+from tests.support.conductor_world import heartbeat
+from tests.support.server_moves import DISKS, RUNNING, SHUTDOWN, SOURCE, Live, evacuate, force_down, service_uuid
 
 LOST = (states.ERROR, None, None)
 

@@ -17,7 +17,7 @@ from nova_lite.db import images, instances, models
 from nova_lite.image import store
 from nova_lite.operations import states
 from nova_lite.virt.fake import QCOW2_HEADER
-from tests.unit.conductor.test_lifecycle import World
+from tests.support.conductor_world import World
 
 IMAGE = "99999999-9999-4999-8999-999999999999"
 DATA = QCOW2_HEADER + b"data"

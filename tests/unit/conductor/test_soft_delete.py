@@ -13,7 +13,7 @@ from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import audit, instances, models
 from nova_lite.objects import InstanceFilters
-from tests.unit.conductor.test_lifecycle import World
+from tests.support.conductor_world import World
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import objects, rpc
@@ -27,6 +25,7 @@ from nova_lite.objects import (
 )
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.support import make
+from tests.support.statements import counting
 
 ME = make.context()
 
@@ -70,34 +69,6 @@ class Cloud:
 
     def select_destinations_batch(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
         return [Placement(destinations=self.select_destinations(context, spec)) for spec in specs]
-
-
-class Counted:
-    def __init__(self) -> None:
-        self.statements: list[str] = []
-        self.transactions = 0
-
-
-@contextlib.contextmanager
-def counting() -> Iterator[Counted]:
-    """Count the statements sent to any database, except for BEGIN."""
-    counted = Counted()
-
-    def executed(connection: object, cursor: object, statement: str, *_: object) -> None:
-        if not statement.startswith("BEGIN"):
-            counted.statements.append(" ".join(statement.split()))
-
-    def ended(connection: object) -> None:
-        counted.transactions += 1
-
-    listeners = [("before_cursor_execute", executed), ("commit", ended)]
-    for name, listener in listeners:
-        sa.event.listen(sa.Engine, name, listener)
-    try:
-        yield counted
-    finally:
-        for name, listener in listeners:
-            sa.event.remove(sa.Engine, name, listener)
 
 
 @pytest.fixture

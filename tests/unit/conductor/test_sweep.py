@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from nova_lite.db import actions, hosts, services
 from nova_lite.objects import BuildOutcome
-from tests.unit.conductor.test_lifecycle import World, heartbeat
+from tests.support.conductor_world import World, heartbeat
 
 DEADLINE = 30.0
 

@@ -17,8 +17,8 @@ from nova_lite.db import audit, flavors, images, models, volumes
 from nova_lite.image import snapshots
 from nova_lite.objects import Image, VolumeSnapshot, VolumeVerb
 from nova_lite.operations import states
-from tests.unit.conductor.test_lifecycle import BUILT
-from tests.unit.conductor.test_volumes import Volumes, blank, boot, volume
+from tests.support.conductor_world import BUILT
+from tests.support.world_volumes import Volumes, blank, boot, volume
 
 OLD = Image(id="a" * 32, name="old", size=100)
 OTHER = Image(id="b" * 32, name="other", size=100, properties={"os": "other"})

@@ -15,8 +15,8 @@ from oslo_config import cfg
 from nova_lite.api.middleware.keystone import KeystoneAuth
 from nova_lite.network.neutron_client import NeutronClient
 from nova_lite.policies.enforcer import Policy
+from tests.support.api_client import make_conf
 from tests.support.neutron import FakeNeutron
-from tests.unit.api.conftest import make_conf
 
 
 def as_a_client(conf: cfg.ConfigOpts) -> None:

@@ -26,9 +26,9 @@ from nova_lite.daemon.sockets import listen
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, Service
 from tests.support import consoles, make
+from tests.support.compute_host import UUID, Host
 from tests.support.consoles import GREETING, EchoConsole, read
 from tests.support.database import bus, conductor, conf, db, empty_database, manager  # noqa: F401 fixtures
-from tests.unit.compute.fakes import UUID, Host
 
 HOST = "host-a"
 

@@ -11,7 +11,7 @@ from nova_lite.db.engine import Database
 from nova_lite.db.models import Port
 from nova_lite.objects import FloatingIp
 from tests.support import make
-from tests.unit.db.test_security_groups import server
+from tests.support.security_groups import server
 
 ME, OTHER = make.context(), make.context("p2")
 

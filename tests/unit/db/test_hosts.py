@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,6 +16,7 @@ from nova_lite.db import claims, compute_nodes, hosts, instances, models, servic
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import HostState, Selection
 from tests.support import make
+from tests.support.host_rows import age, state
 
 
 def touched_by(db: Database, func: Any, *args: Any) -> set[int]:
@@ -29,20 +29,9 @@ def touched_by(db: Database, func: Any, *args: Any) -> set[int]:
     return db.write(run)
 
 
-def state(db: Database) -> HostState:
-    (found,) = db.read(hosts.states)
-    return found
-
-
 def compute_id(db: Database) -> str:
     (service,) = db.read(services.list_, None, services.COMPUTE)
     return str(service.id)
-
-
-def age(uow: UnitOfWork, seconds: float) -> None:
-    for service in uow.session.query(models.Service):
-        assert service.last_seen_up is not None
-        service.last_seen_up -= datetime.timedelta(seconds=seconds)
 
 
 def test_first_report(db: Database, conf: cfg.ConfigOpts) -> None:

@@ -14,7 +14,7 @@ from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.hardware.numa import NUMACellRequest, NUMARequest
 from nova_lite.objects import InstanceNUMATopology, NUMACell, NUMACellUsage, NUMAPages, Selection
 from tests.support import make
-from tests.unit.db.test_races import overlap
+from tests.support.races import overlap
 
 CELL = NUMACell(
     id=0, memory_mb=1024, shared_cpus="0-1", dedicated_cpus="2-7", pages=[NUMAPages(size_kb=4, total=262144)]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -20,32 +17,7 @@ from nova_lite.objects import DomainReport, Selection
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 from tests.support import make
-
-#: Seconds for which the first transaction stays open when the second one waits for it, as it has to.
-HELD = 1.0
-
-
-def overlap(db: Database, first: Callable[[UnitOfWork], Any], second: Callable[[UnitOfWork], Any]) -> Any:
-    """Return the result of ``second``, which begins when ``first`` has written but not committed."""
-    written, done = threading.Event(), threading.Event()
-
-    def hold(uow: UnitOfWork) -> None:
-        first(uow)
-        uow.session.flush()
-        written.set()
-        done.wait(HELD)
-
-    def follow() -> Any:
-        assert written.wait(30)
-        try:
-            return db.write(second)
-        finally:
-            done.set()
-
-    with ThreadPoolExecutor(2) as pool:
-        held, followed = pool.submit(db.write, hold), pool.submit(follow)
-        held.result(60)
-        return followed.result(60)
+from tests.support.races import overlap
 
 
 def test_a_host_that_is_forced_down_meanwhile_gets_no_claim(db: Database, conf: cfg.ConfigOpts) -> None:

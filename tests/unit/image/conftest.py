@@ -19,9 +19,9 @@ from nova_lite.image.driver import load_backend
 from nova_lite.image.glance import GlanceImages
 from nova_lite.objects import Image
 from nova_lite.policies.enforcer import Policy
+from tests.support.api_client import make_conf
 from tests.support.control_plane import NOW as NOW_EXACT
 from tests.support.control_plane import FakeCompute, FakeConductor
-from tests.unit.api.conftest import make_conf
 
 #: Glance's times are whole seconds.
 NOW = NOW_EXACT.replace(microsecond=0)

@@ -19,8 +19,8 @@ from nova_lite.image.driver import ImageCall, load_backend
 from nova_lite.image.glance import GlanceImages, image_of
 from nova_lite.image.snapshots import EMPTY
 from nova_lite.objects import Image
+from tests.support.api_client import make_client, make_conf
 from tests.support.control_plane import NOW
-from tests.unit.api.conftest import make_client, make_conf
 from tests.unit.image.conftest import ADMIN, ALICE, DATA, ID, KERNEL_ID, Glance, glance_options
 
 DESCRIBED = {

@@ -14,8 +14,8 @@ from nova_lite.base.context import RequestContext
 from nova_lite.image import verified
 from nova_lite.image.driver import ImageBackend, load_backend
 from nova_lite.objects import Image
+from tests.support.api_client import make_conf
 from tests.support.control_plane import IMAGE_ID, FakeConductor
-from tests.unit.api.conftest import make_conf
 
 DATA = b"bytes of an image" * 1000
 CONTEXT = RequestContext(user_id="u", project_id="demo", overwrite=False)

@@ -7,7 +7,7 @@ import msgspec
 from nova_lite.metadata import documents
 from nova_lite.objects import BlockDevice, ipv6
 from nova_lite.objects.block_device import DeviceSource
-from tests.unit.virt.builders import make_instance, make_network, make_vif
+from tests.support.guests import make_instance, make_network, make_vif
 
 
 def test_network_data_suffice_for_a_static_configuration() -> None:

@@ -17,7 +17,7 @@ from nova_lite import conf as configuration
 from nova_lite.base import exceptions
 from nova_lite.metadata import vendordata
 from nova_lite.metadata.vendordata import VendorData
-from tests.unit.virt.builders import make_instance
+from tests.support.guests import make_instance
 
 
 def vendor(**options: Any) -> VendorData:

@@ -16,8 +16,9 @@ from nova_lite.network import neutron_client
 from nova_lite.network.driver import NetworkCall, NetworkMethod, ResolvedNetworks, load_backend
 from nova_lite.network.neutron import NeutronNetworks, mac_of
 from nova_lite.objects import VIF, NetworkRequest
+from tests.support.api_client import make_conf
 from tests.support.neutron import FakeNeutron
-from tests.unit.api.conftest import make_conf
+from tests.support.neutron_backend import backend_of
 
 ME = RequestContext(user_id="u1", project_id="p1", overwrite=False)
 ADMIN = RequestContext(user_id="a", project_id="a", is_admin=True, overwrite=False)
@@ -31,13 +32,6 @@ def neutron() -> Iterator[FakeNeutron]:
     made.add("security-groups", name="default", project_id="p1")
     yield made
     made.stop()
-
-
-def backend_of(path: Path, url: str, more: str = "", timeout: int = 5) -> NeutronNetworks:
-    text = FakeNeutron.options_of(url, timeout) + more
-    backend = load_backend(make_conf(path, text))
-    assert isinstance(backend, NeutronNetworks)
-    return backend
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from nova_lite import operations, policies
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.policies.enforcer import CACHE_SECONDS, Policy
-from tests.unit.api.conftest import ADMIN, MEMBER, fault, make_client, make_conf
+from tests.support.api_client import ADMIN, MEMBER, fault, make_client, make_conf
 
 NAMES = [rule.name for rule in policies.list_rules()]
 

@@ -16,7 +16,7 @@ from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import ActionReport, BuildOutcome, BuildResult, InstanceQuery
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.support.control_plane import make_instance
-from tests.unit.rpc.test_rpc import FLAVOR, make_conf
+from tests.support.rpc_conf import FLAVOR, make_conf
 
 CONTEXT = RequestContext(user_id="u", project_id="p1", request_id="req-1")
 

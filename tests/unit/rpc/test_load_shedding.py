@@ -21,7 +21,6 @@ from nova_lite.rpc.client import Message
 from nova_lite.rpc.load_shedding import Throttled, Workers
 from nova_lite.rpc.self_check import SelfCheckingServer
 from tests.functional.cloud import wait_for
-from tests.unit.rpc.test_self_check import no_answer, transport  # noqa: F401
 
 USER = RequestContext(user_id="u", project_id="p")
 
@@ -255,8 +254,8 @@ class Busy:
 
 @pytest.mark.parametrize("progress", [True, False])
 def test_busy_server_is_not_deaf(
-    transport: rpc.Transport,  # noqa: F811
-    no_answer: Any,  # noqa: F811
+    transport: rpc.Transport,
+    no_answer: Any,
     progress: bool,
 ) -> None:
     server = SelfCheckingServer(transport, "host", rpc.Endpoint(BusyRPC, Busy()))
@@ -279,7 +278,7 @@ def test_busy_server_is_not_deaf(
         server.wait()
 
 
-def test_workers_use_the_priorities_of_their_endpoint(transport: rpc.Transport) -> None:  # noqa: F811
+def test_workers_use_the_priorities_of_their_endpoint(transport: rpc.Transport) -> None:
     def classify(method: str, arguments: Mapping[str, Any], context: RequestContext) -> Priority:
         return Priority.LIST
 

@@ -13,17 +13,16 @@ from typing import Annotated, Any, Protocol, TypeVar
 import pytest
 from oslo_config import cfg
 
-from nova_lite import conf as configuration
 from nova_lite import objects, rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.conf.libraries import PREFETCH
 from nova_lite.rpc.transport import ContextSerializer
+from tests.support.rpc_conf import FLAVOR, make_conf
 
 T = TypeVar("T")
 CONTEXT = RequestContext(user_id="u", project_id="p", auth_token="secret", request_id="req-1")
-FLAVOR = objects.Flavor(flavorid="1", name="m1", vcpus=1, memory_mb=64, root_gb=1, extra_specs={"a": "b"})
 
 
 @rpc.service("scheduler", version="1.2")
@@ -127,16 +126,6 @@ class Old:
 
 def translate(error: Exception) -> Exception:
     return exceptions.DatabaseUnavailable() if isinstance(error, ConnectionError) else error
-
-
-def make_conf(tmp_path: Path, text: str = "") -> cfg.ConfigOpts:
-    file = tmp_path / "bus.conf"
-    file.write_text(f"[DEFAULT]\ntransport_url = fake:/\nrpc_response_timeout = 10\n{text}")
-    conf = cfg.CONF
-    conf.reset()
-    configuration.register_opts(conf)
-    conf(["--config-file", str(file)], project="nova-lite", default_config_files=[])
-    return conf
 
 
 class Bus:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from oslo_config import cfg
 
-from nova_lite import conf as configuration
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
@@ -36,40 +33,12 @@ class Slow:
 
 
 @pytest.fixture
-def transport(tmp_path: Path) -> Iterator[rpc.Transport]:
-    """Provide a transport within this process."""
-    file = tmp_path / "bus.conf"
-    file.write_text("[DEFAULT]\ntransport_url = fake:/\n[rpc]\nself_check_interval = 1\nself_check_misses = 2\n")
-    conf = cfg.CONF
-    conf.reset()
-    configuration.register_opts(conf)
-    conf(["--config-file", str(file)], project="nova-lite", default_config_files=[])
-    transport = rpc.Transport(conf)
-    yield transport
-    transport.cleanup()
-    conf.reset()
-
-
-@pytest.fixture
 def server(transport: rpc.Transport) -> Iterator[SelfCheckingServer]:
     made = SelfCheckingServer(transport, "host", rpc.Endpoint(SlowRPC, Slow()))
     made.start()
     yield made
     made.stop()
     made.wait()
-
-
-@pytest.fixture
-def no_answer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that makes the transport lose all further messages."""
-
-    def lose() -> None:
-        def call(*_: Any, **__: Any) -> None:
-            raise exceptions.MessagingUnavailable(what="echo")
-
-        monkeypatch.setattr(rpc.Transport, "call", call)
-
-    return lose
 
 
 def test_server_receives_its_own_call(server: SelfCheckingServer) -> None:

@@ -21,7 +21,7 @@ from nova_lite.rpc.client import Message
 from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.support.control_plane import make_instance
-from tests.unit.rpc.test_rpc import make_conf
+from tests.support.rpc_conf import make_conf
 
 CONTEXT = RequestContext(user_id="u", project_id="p", request_id="req-1")
 

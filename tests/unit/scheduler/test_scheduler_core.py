@@ -16,47 +16,11 @@ from hypothesis import strategies as st
 from nova_lite.base import exceptions
 from nova_lite.objects import Destination, HostState, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core
-from nova_lite.scheduler.filters.availability_zone import AvailabilityZoneFilter
 from nova_lite.scheduler.filters.base import HostFilter
-from nova_lite.scheduler.filters.capacity import CoreFilter, DiskFilter, RamFilter
-from nova_lite.scheduler.filters.compute import ComputeFilter
-from nova_lite.scheduler.filters.compute_capabilities import ComputeCapabilitiesFilter
-from nova_lite.scheduler.filters.image_properties import ImagePropertiesFilter
-from nova_lite.scheduler.filters.retry import RetryFilter
-from nova_lite.scheduler.filters.server_group import ServerGroupAffinityFilter, ServerGroupAntiAffinityFilter
-from nova_lite.scheduler.weights.base import HostWeigher
-from nova_lite.scheduler.weights.resources import CPUWeigher, DiskWeigher, RAMWeigher
+from nova_lite.scheduler.weights.resources import RAMWeigher
+from tests.support.scheduling import FILTERS, WEIGHERS, names, select
 
 from .builders import flavor, group, host, spec
-
-FILTERS: list[HostFilter] = [
-    RetryFilter(),
-    AvailabilityZoneFilter(),
-    RamFilter(),
-    DiskFilter(),
-    CoreFilter(),
-    ComputeFilter(),
-    ComputeCapabilitiesFilter(),
-    ImagePropertiesFilter(),
-    ServerGroupAntiAffinityFilter(),
-    ServerGroupAffinityFilter(),
-]
-WEIGHERS: list[HostWeigher] = [RAMWeigher(), CPUWeigher(), DiskWeigher()]
-
-
-def select(
-    hosts: Sequence[HostState],
-    request: RequestSpec,
-    filters: Sequence[HostFilter] = tuple(FILTERS),
-    weighers: Sequence[HostWeigher] = tuple(WEIGHERS),
-    seed: int = 1,
-    **options: int,
-) -> list[Destination]:
-    return core.select_destinations(hosts, request, filters, weighers, core.Options(**options), random.Random(seed))
-
-
-def names(destinations: list[Destination]) -> list[str]:
-    return [item.selected.host for item in destinations]
 
 
 def refusal(hosts: Sequence[HostState], request: RequestSpec) -> exceptions.NoValidHost:

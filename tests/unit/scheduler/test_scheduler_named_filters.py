@@ -36,9 +36,9 @@ from nova_lite.scheduler.weights.io_ops import IoOpsWeigher
 from nova_lite.scheduler.weights.metrics import MetricsWeigher, parse_settings
 from nova_lite.scheduler.weights.pci import PCIWeigher
 from nova_lite.scheduler.weights.resources import RAMWeigher
+from tests.support.scheduling import FILTERS, WEIGHERS, names, select
 
 from .builders import flavor, group, host, image, spec
-from .test_scheduler_core import FILTERS, WEIGHERS, names, select
 
 
 def within(*metadata: dict[str, str], number: int = 1, **changes: Any) -> HostState:

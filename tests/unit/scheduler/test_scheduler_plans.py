@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from nova_lite.objects import HostState, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core, plans
+from tests.support.scheduling import FILTERS, WEIGHERS
 
 from .builders import flavor, group, host, spec
-from .test_scheduler_core import FILTERS, WEIGHERS
 
 
 def server(uuid: str, memory_mb: int = 512, **changes: object) -> RequestSpec:

@@ -4,34 +4,18 @@ import base64
 import io
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pycdlib
 import pytest
-from oslo_config import cfg
 
-from nova_lite import conf as configuration
 from nova_lite.base import exceptions
 from nova_lite.metadata.vendordata import VendorData
-from nova_lite.objects import VIF, Image
+from nova_lite.objects import Image
 from nova_lite.virt import configdrive
-from tests.unit.virt.builders import make_instance, make_network, make_spec, make_vif
-
-
-def make_conf(**changes: Any) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
-    configuration.register_opts(conf)
-    conf([], default_config_files=[])
-    for name, value in changes.items():
-        conf.set_override(name, value)
-    return conf
-
-
-def drives(forced: bool | None, reach: Callable[[list[VIF]], bool] = lambda vifs: False) -> configdrive.ConfigDrives:
-    return configdrive.ConfigDrives(make_conf(force_config_drive=forced), reach)
-
+from tests.support.config_drives import drives, make_conf
+from tests.support.guests import make_instance, make_network, make_spec, make_vif
 
 DRIVES = drives(None)
 NO_VENDOR = VendorData(make_conf())

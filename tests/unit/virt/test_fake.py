@@ -14,7 +14,7 @@ from nova_lite.hardware import traits
 from nova_lite.objects import Image
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver, fake
-from tests.unit.compute.fakes import HOST, UUID, VIFS, make_conf, make_instance
+from tests.support.compute_host import HOST, UUID, VIFS, make_conf, make_instance
 
 
 def fetch_image(image: Image, target: str) -> None:

@@ -10,8 +10,8 @@ from nova_lite.base import exceptions
 from nova_lite.objects import LiveDestination, MigrationControl, MigrationProgress
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver, fake
-from tests.unit.compute.fakes import make_conf
-from tests.unit.virt.builders import make_instance, make_spec
+from tests.support.compute_host import make_conf
+from tests.support.guests import make_instance, make_spec
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from nova_lite.api.identity.directory import Directory
 from nova_lite.compute.api import API
 from nova_lite.image.driver import load_backend
 from nova_lite.policies.enforcer import Policy
+from tests.support.api_client import make_conf
 from tests.support.control_plane import FakeCompute, FakeConductor
-from tests.unit.api.conftest import make_conf
 
 PASSWORDS = {"admin": "admin's", "alice": "alice's", "bob": "bob's"}
 
@@ -94,3 +94,13 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, hashes: dict[str, str]) -> World:
     return World(tmp_path, hashes)
+
+
+def error(response: webob.Response, code: int) -> str:
+    """Check the form of an error, and return its message."""
+    assert response.status_code == code, response.text
+    assert set(response.json) == {"error"}
+    assert set(response.json["error"]) == {"code", "message", "title"}
+    assert response.json["error"]["code"] == code
+    message: str = response.json["error"]["message"]
+    return message

@@ -5,22 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-import webob
 
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.tokens import new_token
-from tests.unit.api.identity.conftest import PASSWORDS, World
+from tests.unit.api.identity.conftest import PASSWORDS, World, error
 
 REFUSED = "The request you have made requires authentication."
-
-
-def error(response: webob.Response, code: int) -> str:
-    assert response.status_code == code, response.text
-    assert set(response.json) == {"error"}
-    assert set(response.json["error"]) == {"code", "message", "title"}
-    assert response.json["error"]["code"] == code
-    message: str = response.json["error"]["message"]
-    return message
 
 
 def test_identity_versions(world: World) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from nova_lite.api.identity.directory import role_id
-from tests.unit.api.identity.conftest import World
-from tests.unit.api.identity.test_identity_api import error
+from tests.unit.api.identity.conftest import World, error
 
 
 @pytest.fixture

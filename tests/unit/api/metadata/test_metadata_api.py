@@ -21,8 +21,8 @@ from nova_lite.image.driver import load_backend
 from nova_lite.objects import VIF, Instance
 from nova_lite.objects.instance import POSTED_PASSWORD
 from nova_lite.policies.enforcer import Policy
+from tests.support.api_client import make_conf
 from tests.support.control_plane import NETWORK, FakeCompute, FakeConductor, make_instance
-from tests.unit.api.conftest import make_conf
 
 ADDRESS = "10.0.0.5"
 KEY = "ssh-ed25519 AAAA alice"

@@ -23,7 +23,7 @@ from nova_lite.image.driver import load_backend
 from nova_lite.network import factory
 from nova_lite.policies.enforcer import Policy
 from nova_lite.scheduler.rpcapi import SchedulerRPC
-from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, make_conf
+from tests.support.api_client import ADMIN, MEMBER, STRANGER, make_conf
 
 NOBODY = str(uuid.UUID(int=1))
 

@@ -11,8 +11,8 @@ import pytest
 import webob
 
 from nova_lite.api.http import deploy
-from tests.unit.api.conftest import MEMBER, STRANGER, fault
-from tests.unit.api.volume.test_volume_api import NOBODY, Volumes
+from tests.support.api_client import MEMBER, STRANGER, fault
+from tests.support.volume_api import NOBODY, Volumes
 
 
 class Compute(Volumes):

@@ -26,7 +26,7 @@ from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.domain.live_migration import LiveMigrator
 from nova_lite.virt.libvirt.host import inventory
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
-from tests.unit.virt.builders import make_vif
+from tests.support.guests import make_vif
 from tests.unit.virt.libvirt.scripted import (
     AFTER,
     BEFORE,

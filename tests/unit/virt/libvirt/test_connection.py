@@ -8,24 +8,12 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.virt.libvirt.connection import FILTER_TRIES, Connection, LibvirtFailure
-
-
-def libvirt_error(code: int, origin: int = libvirt.VIR_FROM_QEMU, message: str = "it\nbroke") -> libvirt.libvirtError:
-    error = libvirt.libvirtError("x")
-    error.err = (code, origin, message, 2, "", "", "", 0, 0)
-    return error
+from tests.support.libvirt_errors import failing, libvirt_error
 
 
 @pytest.fixture
 def connection() -> Connection:
     return Connection("test:///default", "one")
-
-
-def failing(error: Exception) -> Any:
-    def method(*_: Any) -> None:
-        raise error
-
-    return method
 
 
 def test_libvirt_error_is_one_line_with_its_code(connection: Connection) -> None:

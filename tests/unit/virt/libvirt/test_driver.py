@@ -15,7 +15,7 @@ from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
 from nova_lite.virt.libvirt.domain import consoles, guest_xml
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from tests.unit.virt.builders import make_instance, make_spec
+from tests.support.guests import make_instance, make_spec
 
 
 class Parts:

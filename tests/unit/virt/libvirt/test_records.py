@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nova_lite.virt.libvirt.records import Records
-from tests.unit.virt.builders import make_vif
+from tests.support.guests import make_vif
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from nova_lite.virt.libvirt.disks import disk_usage, image_cache
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.records import Records
-from tests.unit.virt.builders import make_image
+from tests.support.guests import make_image
 
 MIB = 1024**2
 HOUR = 3600.0

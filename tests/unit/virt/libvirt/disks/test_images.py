@@ -20,8 +20,8 @@ from nova_lite.objects import Image
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.disks.disks import DiskMaker
 from nova_lite.virt.libvirt.disks.image_cache import CachedImage, ImageCache
-from tests.unit.virt.builders import make_flavor, make_image, make_instance, make_spec
-from tests.unit.virt.test_configdrive import drives
+from tests.support.config_drives import drives
+from tests.support.guests import make_flavor, make_image, make_instance, make_spec
 
 MIB = 1024**2
 

@@ -13,8 +13,8 @@ from nova_lite.virt import images
 from nova_lite.virt.libvirt.disks.disks import DiskMaker
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
-from tests.unit.virt.builders import make_flavor, make_image, make_instance, make_spec
-from tests.unit.virt.test_configdrive import drives
+from tests.support.config_drives import drives
+from tests.support.guests import make_flavor, make_image, make_instance, make_spec
 
 
 def test_local_disks_are_read_without_a_program(

@@ -17,7 +17,7 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import DomainInfo
 from nova_lite.virt.libvirt.disks import disks, volumes
 from nova_lite.virt.libvirt.domain import guest_xml
-from tests.unit.virt.builders import make_flavor
+from tests.support.guests import make_flavor
 
 VOLUME_ID = "aaaaaaaa-0000-4000-8000-000000000001"
 

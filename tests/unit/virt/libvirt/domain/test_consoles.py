@@ -17,7 +17,7 @@ from nova_lite.virt.driver import ConsoleAddress
 from nova_lite.virt.libvirt.disks.disks import DiskSet
 from nova_lite.virt.libvirt.domain import consoles, guest_xml
 from nova_lite.virt.libvirt.domain.consoles import Consoles, Listeners
-from tests.unit.virt.builders import make_spec
+from tests.support.guests import make_spec
 
 LOG = "/instances/u/console.log"
 

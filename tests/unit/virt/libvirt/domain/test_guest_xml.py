@@ -9,7 +9,7 @@ from nova_lite.objects import ipv6
 from nova_lite.virt.libvirt.disks.disks import DirectBoot, Disk, DiskSet
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.net import dual_stack, names
-from tests.unit.virt.builders import make_flavor, make_instance, make_network, make_spec, make_vif
+from tests.support.guests import make_flavor, make_instance, make_network, make_spec, make_vif
 
 ROOT = Disk(path="/instances/u/disk", device="vda", format="qcow2")
 NASTY = "<&>'\"]]>é"

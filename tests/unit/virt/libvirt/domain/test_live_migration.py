@@ -14,7 +14,7 @@ from nova_lite.base import exceptions
 from nova_lite.objects import LiveDestination
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.domain.live_migration import LiveMigrator
-from tests.unit.virt.libvirt.test_connection import failing, libvirt_error
+from tests.support.libvirt_errors import failing, libvirt_error
 
 UUID = "2b2e0a7a-55c5-4d5a-a9fd-6d2b9a3d9c11"
 THERE = LiveDestination(driver="libvirt", host="h2", generation=2, address="127.0.0.1")

@@ -13,8 +13,8 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.virt.libvirt.net import firewall, nft
 from nova_lite.virt.libvirt.net.firewall import Firewall
-from tests.unit.virt.builders import make_network
-from tests.unit.virt.test_configdrive import make_conf
+from tests.support.config_drives import make_conf
+from tests.support.guests import make_network
 
 ADDRESS = "169.254.87.75"
 

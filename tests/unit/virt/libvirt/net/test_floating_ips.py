@@ -9,7 +9,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.virt.libvirt.net import floating_ips
 from nova_lite.virt.libvirt.net.floating_ips import FloatingAddresses
-from tests.unit.virt.builders import make_vif
+from tests.support.guests import make_vif
 
 A, B = "192.0.2.1", "192.0.2.2"
 

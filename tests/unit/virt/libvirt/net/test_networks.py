@@ -7,7 +7,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.virt.libvirt.net import dhcp, networks
-from tests.unit.virt.builders import make_network, make_vif
+from tests.support.guests import make_network, make_vif
 
 OPTION = "{http://libvirt.org/schemas/network/dnsmasq/1.0}option"
 

@@ -9,7 +9,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.net import neutron, security_groups
-from tests.unit.virt.builders import make_network, make_vif
+from tests.support.guests import make_network, make_vif
 
 ID = "0f3f3c1e-64a4-4a76-a1a5-5a9c7f3c4b10"
 

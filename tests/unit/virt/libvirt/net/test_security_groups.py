@@ -13,8 +13,8 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.objects import VIF, FixedIp, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
 from nova_lite.virt.libvirt.net import floating_ips, security_groups
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall, rule_text
-from tests.unit.virt.builders import make_network, make_vif
-from tests.unit.virt.test_configdrive import make_conf
+from tests.support.config_drives import make_conf
+from tests.support.guests import make_network, make_vif
 
 WEB = SecurityGroup(id="web", name="web", rules=[SecurityGroupRule(id="r", security_group_id="web")])
 

@@ -12,8 +12,8 @@ from nova_lite.base import exceptions
 from nova_lite.objects import VIF
 from nova_lite.virt.libvirt.net import networks, tunnels
 from nova_lite.virt.libvirt.net.tunnels import FLOOD_MAC, Tunnels
-from tests.unit.virt.builders import make_network, make_vif
-from tests.unit.virt.test_configdrive import make_conf
+from tests.support.config_drives import make_conf
+from tests.support.guests import make_network, make_vif
 
 NETWORK = make_network(id="net-1", bridge="br1", vni=77, mtu=1450)
 HERE = "10.9.9.1"

@@ -1,0 +1,50 @@
+"""Requests for servers of a running cloud, and waits for their results."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import requests
+
+from tests.functional.cloud import Cloud, wait_for
+
+MEMBER = "alice:demo"
+
+
+def ask(cloud: Cloud, method: str, path: str, body: Any = None, status: int = 200, **options: Any) -> Any:
+    answer = cloud.request(method, path, body, **options)
+    assert answer.status_code == status, answer.text
+    return answer.json() if answer.content else None
+
+
+LATEST = "2.96"
+
+
+def migrate(running: Cloud, server_id: str, version: str = LATEST, **body: Any) -> requests.Response:
+    wanted = {"os-migrateLive": {"block_migration": "auto", "host": None, **body}}
+    return running.request("POST", f"/servers/{server_id}/action", wanted, version=version)
+
+
+def settled(running: Cloud, server_id: str) -> dict[str, Any]:
+    def found() -> dict[str, Any] | None:
+        server = running.show(server_id)
+        return server if server is not None and server["OS-EXT-STS:task_state"] is None else None
+
+    server: dict[str, Any] = wait_for(f"{server_id} is settled", found)
+    return server
+
+
+def place(running: Cloud, server_id: str) -> tuple[str, str]:
+    server = settled(running, server_id)
+    return server["status"], server["OS-EXT-SRV-ATTR:host"]
+
+
+def domain(running: Cloud, host: str, server_id: str) -> dict[str, Any]:
+    file = running.path / host / "instances" / f"fake-{host}" / "domains" / f"{server_id}.json"
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
+
+
+def attach(running: Cloud, server: str, **wanted: Any) -> Any:
+    return running.request("POST", f"/servers/{server}/os-interface", {"interfaceAttachment": wanted}, version="2.70")

@@ -1,0 +1,55 @@
+"""Hosts of guests that move between them, and what the guests notice of it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nova_lite.base import exceptions
+from nova_lite.objects import MigrationControl, MigrationProgress
+from nova_lite.operations.states import PowerState
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration import scripts
+from tests.integration.libvirt.conftest import wait_for, whole_lines
+
+
+def arriving(spec: SpawnSpec, generation: int = 2, **changes: Any) -> SpawnSpec:
+    flavor = msgspec.structs.replace(spec.instance.flavor, **changes)
+    instance = msgspec.structs.replace(spec.instance, flavor=flavor)
+    return msgspec.structs.replace(spec, instance=instance, generation=generation)
+
+
+def state(driver: LibvirtDriver, spec: SpawnSpec) -> PowerState | None:
+    try:
+        return driver.get_info(spec.instance.uuid).power_state
+    except exceptions.DomainNotFound:
+        return None
+
+
+def instance_path(driver: LibvirtDriver, spec: SpawnSpec) -> Path:
+    return Path(driver.conf.state_path, "instances", spec.instance.uuid)
+
+
+def counts(driver: LibvirtDriver, spec: SpawnSpec) -> list[tuple[int, float]]:
+    return scripts.counts(whole_lines(driver, spec.instance.uuid))
+
+
+def wait_for_count(driver: LibvirtDriver, spec: SpawnSpec, beyond: int) -> None:
+    wait_for(f"count beyond {beyond}", lambda: (found := counts(driver, spec)) and found[-1][0] > beyond)
+
+
+def go_on(progress: MigrationProgress) -> MigrationControl:
+    return MigrationControl.CONTINUE
+
+
+def migrate(source: LibvirtDriver, destination: LibvirtDriver, spec: SpawnSpec) -> float:
+    """Migrate in the three steps of the hosts. Return the seconds of the last step."""
+    offered = source.check_can_live_migrate_source(spec.instance.uuid)
+    ready = destination.pre_live_migration(spec, offered)
+    started = time.monotonic()
+    source.live_migration(spec.instance.uuid, ready, go_on)
+    return time.monotonic() - started

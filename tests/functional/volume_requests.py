@@ -20,7 +20,7 @@ def detach(cloud: Cloud, server_id: str, volume_id: str) -> requests.Response:
 
 
 def held(cloud: Cloud) -> list[tuple[str, str]]:
-    """Server and volume of what the fake guests have."""
+    """Return server and volume of each volume that a fake guest has."""
     found = []
     for path in cloud.path.glob("*/instances/fake-*/domains/*.json"):
         domain = json.loads(path.read_text())

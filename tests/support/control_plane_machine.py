@@ -1,4 +1,4 @@
-"""A state machine of a conductor and two hosts, in which anything happens in any order."""
+"""State machine of a conductor and two hosts, in which events happen in any order."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Life(Host):
         super().control(vcpus=4, memory_mb=1024, disk_gb=50, **values)
 
     def hold(self, step: str) -> None:
-        """Whoever comes to ``step`` next stays there until `release`; never released, it was killed there."""
+        """Hold the next thread that comes to ``step`` until `release`. A thread that is never released was killed there."""
         gate = Gate()
 
         def once() -> None:
@@ -230,7 +230,7 @@ class ControlPlane(RuleBasedStateMachine):
     @precondition(lambda self: self.post.sent)
     @rule(data=st.data(), cut=CUTS)
     def deliver(self, data: st.DataObject, cut: str) -> None:
-        """Any message, once more; the newest more often."""
+        """Deliver any message once more, the newest ones more often."""
         newest = st.integers(max(0, len(self.post.sent) - 3), len(self.post.sent) - 1)
         self.hand_over(data.draw(newest | st.integers(0, len(self.post.sent) - 1)), cut)
 
@@ -318,7 +318,7 @@ class ControlPlane(RuleBasedStateMachine):
     # --- what holds
 
     def domains(self) -> dict[str, dict[str, int]]:
-        """Uuid to host to generation, but for hosts that were ended by the operator's word."""
+        """Return the generation by uuid and host, except on hosts that an operator has ended."""
         found: dict[str, dict[str, int]] = {}
         for name, link in self.links.items():
             assert link.life is not None

@@ -62,7 +62,7 @@ class FakeClient:
         self._answers: dict[str, Any] = {}
 
     def __init_subclass__(cls, protocol: type | None = None, **more: Any) -> None:
-        """Generate the methods of ``protocol``, and check those that the class scripts."""
+        """Generate the methods of ``protocol``, and check the methods that the class scripts."""
         super().__init_subclass__(**more)
         if protocol is not None:
             cls.contract = rpc.contract_of(protocol)

@@ -1,4 +1,4 @@
-"""What guests of the real libvirtd run, print and let pass."""
+"""Scripts, output, and security groups of guests of the real libvirtd."""
 
 from __future__ import annotations
 

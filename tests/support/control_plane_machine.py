@@ -148,7 +148,7 @@ class Life(Host):
         super().control(vcpus=4, memory_mb=1024, disk_gb=50, **values)
 
     def hold(self, step: str) -> None:
-        """Hold the next thread that comes to ``step`` until `release`. A thread that is never released was killed there."""
+        """Hold the next thread that comes to ``step`` until `release`. Without a release it was killed there."""
         gate = Gate()
 
         def once() -> None:

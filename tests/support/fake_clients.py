@@ -87,6 +87,10 @@ class FakeClient:
             _as_on_the_bus(answer, method.returns, f"the result of {name}")
         self._answers[name] = answer
 
+    def own_answer(self, name: str) -> Callable[..., Any]:
+        """Return what the class scripts for a method, without checks and record. A test's script may build on it."""
+        return functools.partial(getattr(type(self), name).scripted, self)
+
     def of(self, name: str) -> list[tuple[Any, ...]]:
         """Return the arguments of all calls of a method."""
         return [arguments for called, arguments in self.calls if called == name]
@@ -132,7 +136,7 @@ class FakeClient:
             answer = self._answers[method.name]
             if isinstance(answer, Exception):
                 raise answer
-            return answer(**values) if callable(answer) else answer
+            return answer(*values.values()) if callable(answer) else answer
         return self.unscripted(method, values) if scripted is None else scripted(self, **values)
 
 
@@ -159,6 +163,7 @@ def _generated(method: Method, scripted: Callable[..., Any] | None) -> Callable[
         return self._invoke(method, scripted, *args, **kwargs)
 
     call.__name__ = method.name
+    call.scripted = scripted  # type: ignore[attr-defined]
     return call
 
 

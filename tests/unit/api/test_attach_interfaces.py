@@ -20,17 +20,23 @@ PORT = str(uuid.uuid4())
 
 
 @pytest.fixture
-def server(api: Client, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Have the conductor return a server with another port for any request."""
-    accept = api.conductor.accept_action
+def server(api: Client) -> str:
+    return server_of(api)
+
+
+def server_of(api: Client, *errors: Exception) -> str:
+    """Have the conductor return a server with another port for any request, after these errors."""
+    accept, left = api.conductor.own_answer("accept_action"), list(errors)
 
     def accepted(context: Any, server_id: str, kind: str, payload: dict[str, Any]) -> ActionCommand:
+        if left:
+            raise left.pop(0)
         command = accept(context, server_id, kind, payload)
         port = msgspec.structs.replace(command.instance.vifs[0], id=PORT, state="attaching", tag="t")
         instance = msgspec.structs.replace(command.instance, vifs=[*command.instance.vifs, port])
         return msgspec.structs.replace(command, instance=instance, payload={"port_id": PORT})
 
-    monkeypatch.setattr(api.conductor, "accept_action", accepted)
+    api.conductor.script("accept_action", accepted)
     return api.conductor.add().uuid
 
 
@@ -115,28 +121,18 @@ def test_interfaces_of_another_project_are_404(api: Client, server: str) -> None
 
 
 def test_concurrent_attaches_wait_for_each_other(
-    api: Client, conf: cfg.ConfigOpts, server: str, monkeypatch: pytest.MonkeyPatch
+    api: Client, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients attach several interfaces at once. An attach that waits too long is a 409."""
     waits: list[float] = []
-    accept = api.conductor.accept_action
     busy = exceptions.InstanceInvalidState(
         method="attach_interface", instance_id=server, attr="task_state", state="attaching_interface"
     )
-
-    def accepted(*arguments: Any) -> ActionCommand:
-        if len(waits) < 2:
-            raise busy
-        return accept(*arguments)
-
-    monkeypatch.setattr(api.conductor, "accept_action", accepted)
     monkeypatch.setattr(compute_api.time, "sleep", waits.append)
-    assert attach(api, server).status_code == 200
+    assert attach(api, server_of(api, busy, busy)).status_code == 200
     assert len(waits) == 2
     waits.clear()
 
     api = make_client(conf, timing=ApiTiming(interface_wait=0.0))
-    server = api.conductor.add().uuid
-    monkeypatch.setattr(api.conductor, "accept_action", accepted)
-    fault(attach(api, server), "conflictingRequest", 409)
+    fault(attach(api, server_of(api, busy)), "conflictingRequest", 409)
     assert waits == []

@@ -48,9 +48,9 @@ OWNERS = {"user_id", "project_id"}
         ("2.80", LISTED | {"migration_type", "links", "uuid"} | OWNERS),
     ],
 )
-def test_migrations_are_listed(api: Client, monkeypatch: pytest.MonkeyPatch, version: str, keys: set[str]) -> None:
+def test_migrations_are_listed(api: Client, version: str, keys: set[str]) -> None:
     uuid = api.conductor.add().uuid
-    monkeypatch.setattr(api.conductor, "migration_list", lambda *_: [migration(uuid)], raising=False)
+    api.conductor.script("migration_list", [migration(uuid)])
     (shown,) = api.json("GET", "/os-migrations", version=version, token=ADMIN)["migrations"]
     assert set(shown) == keys
     assert shown["created_at"] == "2026-11-21T08:20:32.425308"
@@ -64,12 +64,10 @@ def test_migrations_are_listed(api: Client, monkeypatch: pytest.MonkeyPatch, ver
         ({"status": "completed"}, "Live migration 7 for server {uuid} is not in progress."),
     ],
 )
-def test_migration_of_a_server_is_shown(
-    api: Client, monkeypatch: pytest.MonkeyPatch, values: dict[str, str], said: str | None
-) -> None:
+def test_migration_of_a_server_is_shown(api: Client, values: dict[str, str], said: str | None) -> None:
     uuid = api.conductor.add().uuid
     stored = migration(uuid, progress={"memory_total_bytes": 5}, **values)
-    monkeypatch.setattr(api.conductor, "migration_get", lambda *_: stored, raising=False)
+    api.conductor.script("migration_get", stored)
     path = f"/servers/{uuid}/migrations/7"
     if said is None:
         shown = api.json("GET", path, version="2.23", token=ADMIN)["migration"]

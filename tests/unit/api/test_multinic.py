@@ -18,14 +18,14 @@ def act(api: Client, body: Any, version: str = "2.43", **more: Any) -> Any:
     return api("POST", f"/servers/{instance.uuid}/action", body, version=version, **more)
 
 
-def test_added_address_comes_with_an_interface(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    accept = api.conductor.accept_action
+def test_added_address_comes_with_an_interface(api: Client) -> None:
+    accept = api.conductor.own_answer("accept_action")
 
     def accepted(context: Any, server_id: str, kind: str, payload: dict[str, Any]) -> ActionCommand:
         command = accept(context, server_id, kind, payload)
         return msgspec.structs.replace(command, payload={"port_id": command.instance.vifs[0].id})
 
-    monkeypatch.setattr(api.conductor, "accept_action", accepted)
+    api.conductor.script("accept_action", accepted)
     response = act(api, {"addFixedIp": {"networkId": NETWORK_ID}})
     assert (response.status_code, response.body) == (202, b"")
     _, kind, payload = api.last_call("accept_action")

@@ -165,9 +165,9 @@ def test_security_groups_of_a_server_are_listed_added_and_removed(api: Client, v
     """The actions exist in all versions. The conductor changes the rows."""
     calls: list[Any] = []
     group = SecurityGroup(id=DEFAULT, name="default", project_id="demo")
-    api.conductor.instance_security_groups = lambda context, server: [group]  # type: ignore[attr-defined]
+    api.conductor.script("instance_security_groups", [group])
     for name in ("instance_security_group_add", "instance_security_group_remove"):
-        setattr(api.conductor, name, lambda context, *rest, name=name: calls.append((name, *rest)))
+        api.conductor.script(name, lambda context, *rest, name=name: calls.append((name, *rest)))
     response = api.json("GET", "/servers/1/os-security-groups", version=version)
     assert [item["name"] for item in response["security_groups"]] == ["default"]
     for action in ("addSecurityGroup", "removeSecurityGroup"):

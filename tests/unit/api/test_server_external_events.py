@@ -82,13 +82,8 @@ def test_power_event_starts_or_stops_the_server(
         (exceptions.InstanceNotFound(instance_id="x"), 404),
     ],
 )
-def test_power_event_in_conflict_with_the_state_is_422(
-    api: Client, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
-) -> None:
-    def refuse(*arguments: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(api.conductor, "accept_action", refuse)
+def test_power_event_in_conflict_with_the_state_is_422(api: Client, error: Exception, code: int) -> None:
+    api.conductor.script("accept_action", error)
     whole, answered = one(api, {"name": "power-update", "tag": "POWER_ON"}, power_state=4)
     assert (whole, answered["code"], answered["status"]) == (207, code, "failed")
 

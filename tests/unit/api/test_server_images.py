@@ -95,12 +95,8 @@ def test_registered_image_is_withdrawn_if_the_operation_is_refused(
     monkeypatch.setattr(LocalImages, "register", glance.register)
     monkeypatch.setattr(LocalImages, "withdraw", glance.withdraw)
 
-    def refuse(*_: Any) -> None:
-        assert error is not None
-        raise error
-
     if error is not None:
-        monkeypatch.setattr(api.conductor, "accept_action", refuse)
+        api.conductor.script("accept_action", error)
     response = ask(api, api.conductor.add().uuid, {"createImage": {"name": "x"}}, "2.45")
     assert (response.status_code, glance.images) == (status, left)
 

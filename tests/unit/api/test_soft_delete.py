@@ -26,19 +26,17 @@ def test_delete_is_soft_if_configured(api: Client, conf: cfg.ConfigOpts, interva
     assert payloads(api) == [payload]
 
 
-def test_soft_delete_without_data_to_keep_is_permanent(
-    api: Client, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    accept = api.conductor.accept_action
+def test_soft_delete_without_data_to_keep_is_permanent(api: Client, conf: cfg.ConfigOpts) -> None:
+    accept = api.conductor.own_answer("accept_action")
 
     def refuse(context: Any, uuid: str, action: str, payload: Any) -> Any:
         if payload:
             raise exceptions.InstanceInvalidState(method=action, instance_id=uuid, attr="vm_state", state="building")
         return accept(context, uuid, action, payload)
 
-    monkeypatch.setattr(api.conductor, "accept_action", refuse)
+    api.conductor.script("accept_action", refuse)
     assert delete(api, conf, 60).status_code == 204
-    assert payloads(api) == [{}]
+    assert payloads(api) == [{"soft": True}, {}]
 
 
 def test_soft_delete_of_locked_server_is_refused(api: Client, conf: cfg.ConfigOpts) -> None:

@@ -305,16 +305,16 @@ def test_too_large_upload_is_refused(images: Images, announced: bool) -> None:
     assert left_behind(images) == []
 
 
-def test_upload_over_the_quota_is_refused(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upload_over_the_quota_is_refused(images: Images) -> None:
     made = images.create()
-    real = images.conductor.image_update
+    real = images.conductor.own_answer("image_update")
 
     def update(context: Any, image_id: str, changes: dict[str, Any], expected: str | None) -> Image:
         if changes.get("size"):
             raise exceptions.ImageQuotaExceeded(allowed=1, unit="MiB", used=1)
         return real(context, image_id, changes, expected)
 
-    monkeypatch.setattr(images.conductor, "image_update", update)
+    images.conductor.script("image_update", update)
     response = images("PUT", f"/v2/images/{made['id']}/file", b"x" * 100)
     assert "1 MiB, of which 1 are used" in fault(response, "overLimit", 413)
     assert images.conductor.images[made["id"]].status == "queued"
@@ -374,12 +374,12 @@ def test_upload_needs_the_formats(images: Images) -> None:
     assert images("PUT", f"/v2/images/{made['id']}/file", b"x").status_code == 204
 
 
-def test_format_cannot_change_during_an_upload(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_format_cannot_change_during_an_upload(images: Images) -> None:
     """Data that were checked as one format must not become another: a raw image may be a qcow2 with a backing file."""
     made = images.create()
     stale = images.conductor.images[made["id"]]
     images.conductor.images[made["id"]] = msgspec.structs.replace(stale, status="active")
-    monkeypatch.setattr(images.conductor, "image_get", lambda context, image_id: stale)
+    images.conductor.script("image_get", stale)
     fault(images.patch(stale, ("replace", "/disk_format", "qcow2")), "conflictingRequest", 409)
     images.conductor.images[made["id"]] = msgspec.structs.replace(stale, disk_format="qcow2")
     response = images("PUT", f"/v2/images/{made['id']}/file", b"x" * 200)

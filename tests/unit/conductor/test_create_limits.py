@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,11 @@ IMAGE = "22222222-2222-4222-8222-222222222222"
 
 def many(count: int) -> list[NetworkRequest]:
     return [NetworkRequest(network_id=NETWORK)] * count
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
 
 
 @pytest.fixture

@@ -42,11 +42,11 @@ from nova_lite.virt.driver import ConsoleOutput, Renewing, Snapshots
 from nova_lite.volume import driver as volume_driver
 from nova_lite.volume.cinder_client import CinderClient
 from tests.support import make
+from tests.support.api_client import make_conf
 from tests.support.cinder import Cinder
 from tests.support.database import conf, empty_database
 from tests.support.failpoints import Rules, rules
 from tests.support.neutron import FakeNeutron
-from tests.unit.api.conftest import make_conf
 
 __all__ = ["conf", "empty_database", "rules"]
 

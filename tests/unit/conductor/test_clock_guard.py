@@ -11,7 +11,7 @@ import pytest
 from nova_lite.conductor.engine.clock_guard import ClockGuard
 from nova_lite.db.engine import UnitOfWork
 from tests.support.conductor_world import World
-from tests.unit.conductor.test_soft_delete import grow_older, soft_deleted
+from tests.support.soft_deletes import grow_older, soft_deleted
 
 WEEK = 7 * 86400.0
 

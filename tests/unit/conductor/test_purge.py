@@ -15,51 +15,23 @@ from nova_lite.base import exceptions
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.db import claims, hosts, models, purge, server_migrations, services
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import BuildOutcome, BuildResult, CreateRequest, DomainReport, Verdict
+from nova_lite.objects import BuildOutcome, BuildResult, CreateRequest, Verdict
 from nova_lite.operations import states
 from tests.support import make
 from tests.support.conductor_world import heartbeat
-from tests.support.server_moves import Live, force_down
-
-LATER = datetime.timedelta(days=1)
-OF_INSTANCES = (
-    *(models.InstanceAction, models.InstanceActionEvent, models.Migration, models.InstanceTag),
-    *(models.Instance, models.InstanceGroupMember),
-)
-
-
-class World(Live):
-    """A world with one server that runs at host1."""
-
-    def purge(self, batch_size: int = 100, **options: Any) -> Counter[str]:
-        """Purge a day later everything that had ended by then."""
-        before = self.db.read(lambda uow: uow.now) + LATER
-        return +purge.run(self.db, before, batch_size, **options)
-
-    def counts(self) -> dict[str, int]:
-        return {str(table.__tablename__): self.count(table) for table in OF_INSTANCES}
-
-    def delete(self) -> None:
-        self.act("delete")
-        self.answer()
-        assert self.row.deleted
-
-    def listed(self, host: str, generation: int = 1, leftovers: tuple[str, ...] = ()) -> list[tuple[str, Verdict]]:
-        report = DomainReport(uuid=self.uuid, generation=generation, power_state=1)
-        domains = [] if leftovers else [report]
-        verdicts = self.reports.reconcile_domains(self.context(), host, domains, list(leftovers))
-        return [(verdict.uuid, verdict.verdict) for verdict in verdicts]
+from tests.support.purging_world import LATER, PurgingWorld
+from tests.support.server_moves import force_down
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path) -> PurgingWorld:
+    return PurgingWorld(tmp_path)
 
 
 # --- purged
 
 
-def test_deleted_server_is_purged_with_its_rows(world: World) -> None:
+def test_deleted_server_is_purged_with_its_rows(world: PurgingWorld) -> None:
     (other,) = world.create(name="other", tags=["a"])
     world.act("stop")
     world.answer()
@@ -78,7 +50,7 @@ def test_deleted_server_is_purged_with_its_rows(world: World) -> None:
     assert world.purge() == {}, "again, there is nothing more"
 
 
-def test_old_actions_of_a_living_server_are_purged(world: World) -> None:
+def test_old_actions_of_a_living_server_are_purged(world: PurgingWorld) -> None:
     for action in ("stop", "start", "stop"):
         world.act(action)
         world.answer()
@@ -90,7 +62,7 @@ def test_old_actions_of_a_living_server_are_purged(world: World) -> None:
     assert world.problems() == []
 
 
-def test_younger_rows_stay(world: World) -> None:
+def test_younger_rows_stay(world: PurgingWorld) -> None:
     world.delete()
     moment = world.db.read(lambda uow: uow.session.scalar(sa.select(models.Instance.terminated_at)))
     assert +purge.run(world.db, moment, 10) == {}
@@ -98,7 +70,7 @@ def test_younger_rows_stay(world: World) -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 100])
-def test_purge_runs_in_batches_up_to_its_limit(world: World, batch_size: int) -> None:
+def test_purge_runs_in_batches_up_to_its_limit(world: PurgingWorld, batch_size: int) -> None:
     for _ in range(4):
         uuid, _, _ = world.built()
         command = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
@@ -117,7 +89,7 @@ def test_purge_runs_in_batches_up_to_its_limit(world: World, batch_size: int) ->
 # --- kept
 
 
-def test_delete_that_a_silent_host_has_not_confirmed_stays(world: World) -> None:
+def test_delete_that_a_silent_host_has_not_confirmed_stays(world: PurgingWorld) -> None:
     world.silence("host1")
     world.act("delete")
     assert (world.row.deleted, world.open_actions()) == (True, [("delete", "cleanup")])
@@ -130,7 +102,7 @@ def test_delete_that_a_silent_host_has_not_confirmed_stays(world: World) -> None
 
 
 @pytest.mark.parametrize("holds", [models.Allocation, models.Port])
-def test_server_with_an_allocation_stays(world: World, holds: type[models.Base]) -> None:
+def test_server_with_an_allocation_stays(world: PurgingWorld, holds: type[models.Base]) -> None:
     """Inconsistent rows are not purged, because `audit` repairs them."""
     rows = world.db.read(
         lambda uow: [
@@ -144,7 +116,7 @@ def test_server_with_an_allocation_stays(world: World, holds: type[models.Base])
 
 
 @pytest.mark.parametrize("which", ["action", "migration", "call", "nothing"])
-def test_server_with_an_open_action_stays(world: World, which: str) -> None:
+def test_server_with_an_open_action_stays(world: PurgingWorld, which: str) -> None:
     """Its delete waits for an unavailable image or network service."""
 
     def write(uow: UnitOfWork) -> None:
@@ -164,7 +136,7 @@ def test_server_with_an_open_action_stays(world: World, which: str) -> None:
 # --- late messages
 
 
-def test_a_domain_of_a_purged_server_is_destroyed(world: World) -> None:
+def test_a_domain_of_a_purged_server_is_destroyed(world: PurgingWorld) -> None:
     """A host that was forced down when its server was evacuated may be back after any time."""
     force_down(world, "host1")
     world.act("evacuate")
@@ -180,7 +152,7 @@ def test_a_domain_of_a_purged_server_is_destroyed(world: World) -> None:
     assert world.listed("host1") == [], "unknown, and so left alone"
 
 
-def test_late_reports_change_nothing(world: World) -> None:
+def test_late_reports_change_nothing(world: PurgingWorld) -> None:
     world.delete()
     command = world.compute.commands[-1]
     world.purge()
@@ -192,7 +164,7 @@ def test_late_reports_change_nothing(world: World) -> None:
         world.act("delete")
 
 
-def test_an_idempotency_key_makes_no_purged_server_again(world: World) -> None:
+def test_an_idempotency_key_makes_no_purged_server_again(world: PurgingWorld) -> None:
     """Its uuid would be the same, at the first generation."""
     wish = CreateRequest(name="vm", flavor_id="1", idempotency_key="k", fingerprint="f")
     (made,) = world.lifecycle.create_instances(world.context(), wish).instances
@@ -211,7 +183,7 @@ def shift(uow: UnitOfWork) -> None:
         row.terminated_at = row.terminated_at and row.terminated_at - 2 * LATER
 
 
-def test_purge_runs_on_one_conductor(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_purge_runs_on_one_conductor(world: PurgingWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     world.delete()
     world.db.write(shift)
     none: Any = None
@@ -235,7 +207,7 @@ def test_purge_runs_on_one_conductor(world: World, monkeypatch: pytest.MonkeyPat
         assert (world.count(models.Instance), world.count(models.PurgedInstance)) == (0, 1)
 
 
-def test_heartbeats_are_accepted_during_a_purge(world: World) -> None:
+def test_heartbeats_are_accepted_during_a_purge(world: PurgingWorld) -> None:
     """Other writers proceed between two batches."""
     world.delete()
     heard: list[int] = []

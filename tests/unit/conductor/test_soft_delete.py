@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
-from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db import audit, instances, models
 from nova_lite.objects import InstanceFilters
 from tests.support.conductor_world import World
+from tests.support.soft_deletes import accept, finish, grow_older, soft_deleted
 
 
 @pytest.fixture
@@ -23,32 +22,9 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-def accept(world: World, uuid: str, kind: str, **payload: Any) -> objects.ActionCommand:
-    return world.lifecycle.accept_action(world.context(), uuid, kind, payload)
-
-
-def finish(world: World, command: objects.ActionCommand, power_state: int | None = 4, error: str | None = None) -> None:
-    world.reports.finish_action(world.context(), str(command.host), command.action_id, power_state, error, "")
-
-
-def soft_deleted(world: World) -> tuple[str, str]:
-    """Return uuid and host of a soft-deleted server."""
-    uuid, host, _ = world.built()
-    finish(world, accept(world, uuid, "delete", soft=True))
-    return uuid, host
-
-
 def listed(world: World, **filters: Any) -> list[str]:
     query = InstanceFilters(project_id="p1", **filters)
     return [item.uuid for item in world.db.read(instances.list_, world.context(), query)]
-
-
-def grow_older(world: World, seconds: int) -> None:
-    def shift(uow: Any) -> None:
-        for row in uow.session.scalars(sa.select(models.Instance)):
-            row.soft_deleted_at -= datetime.timedelta(seconds=seconds)
-
-    world.db.write(shift)
 
 
 def test_soft_deleted_server_is_off_and_releases_only_its_quota(world: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from oslo_config import cfg
 
-from tests.unit.virt.test_configdrive import make_conf
+from tests.support.config_drives import make_conf
 
 
 @pytest.mark.parametrize("text", ["300.0.0.0/8", "10.0.0.1/8", "fe80::%lo/64", "10.0.0.0%lo/8", "word"])

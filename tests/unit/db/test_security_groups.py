@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.db import audit, networks, quotas, security_groups
-from nova_lite.db.engine import Database
+from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, Port
 from nova_lite.db.models import SecurityGroupRule as SecurityGroupRuleRow
 from nova_lite.objects.security_group import default_group, default_id

@@ -2,7 +2,8 @@
 
 TEST_VENV=$TOP/.venv
 TEST_DATABASE=nova_lite_test
-TEST_PACKAGES=(chromium iputils-ping mariadb-server openssl openssh-client openssh-server postgresql rsync shellcheck)
+TEST_PACKAGES=(chromium dbus iputils-ping mariadb-server openssl openssh-client openssh-server postgresql rsync shellcheck systemd-container
+    systemd-sysv)
 # Tests of one run of pytest that are tried again if they fail.
 MAX_AGAIN=3
 ALL_STAGES=(lint unit functional security faults integration)
@@ -131,7 +132,7 @@ stage_integration() {
 integration_tests() {
     local status=0 said driver
     said=$(mktemp)
-    run_tests tests/integration/libvirt tests/integration/network --ignore tests/integration/libvirt/test_kvm_device.py >"$said" 2>&1 &
+    run_tests tests/integration/libvirt tests/integration/network tests/integration/systemd --ignore tests/integration/libvirt/test_kvm_device.py >"$said" 2>&1 &
     driver=$!
     run_tests tests/integration/cloud || status=$?
     wait "$driver" || status=$?

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import pathlib
 import subprocess
@@ -69,6 +70,11 @@ def test_unit_restarts_a_daemon_that_stands_still(path: pathlib.Path) -> None:
     assert float(lines(path, "WatchdogSec")[0]) >= TIMING.health.max_loop_pause
 
 
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_unit_allows_a_thousand_connections(path: pathlib.Path) -> None:
+    assert int(lines(path, "LimitNOFILE")[0]) >= 10_000
+
+
 #: Sandboxing options of every daemon that is not root.
 CONFINED = """
 NoNewPrivileges=yes PrivateTmp=yes PrivateDevices=yes PrivateUsers=yes ProtectHome=yes ProtectSystem=strict
@@ -125,6 +131,25 @@ def test_a_unit_confines_its_daemon(path: pathlib.Path) -> None:
     again = ["sched_setaffinity"] if name == "conductor" else []
     assert lines(path, "SystemCallFilter") == ["@system-service", "~@privileged @resources", *again]
     assert lines(path, "Group") == lines(path, "User")
+
+
+def families(path: pathlib.Path) -> set[str]:
+    """Return the address families of the sockets that a module makes."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and node.attr.startswith("AF_")}
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_unit_allows_the_sockets_that_its_daemon_makes(path: pathlib.Path) -> None:
+    """Drivers of the hypervisor and its networks run in compute hosts, all other modules in any daemon."""
+    modules = [
+        module for module in (TOP / "nova_lite").rglob("*.py") if not module.is_relative_to(TOP / "nova_lite/virt")
+    ]
+    if service_name(path).startswith("compute"):
+        modules += (TOP / "nova_lite/virt").rglob("*.py")
+    needed = set().union(*map(families, modules))
+    assert {"AF_UNIX", "AF_INET"} <= needed
+    assert needed <= set(lines(path, "RestrictAddressFamilies")[0].split())
 
 
 def test_each_daemon_has_a_user_of_its_own() -> None:

@@ -1,4 +1,4 @@
-"""One container for all tests of this directory."""
+"""Fixture of the container that all tests of this directory share."""
 
 from __future__ import annotations
 

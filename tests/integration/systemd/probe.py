@@ -1,4 +1,4 @@
-"""Does in a unit's sandbox what the unit's daemon does. Prints what is refused, and ends with status 1 then.
+"""Probe that does in a sandbox what its daemon does. It prints what is refused, and ends with status 1 then.
 
 Usage: ``probe.py DAEMON``. It needs no broker and no hypervisor.
 """

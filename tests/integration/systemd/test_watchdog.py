@@ -62,7 +62,9 @@ def test_lines_in_the_journal_have_their_priority(machine: Machine) -> None:
     machine.change_unit(unit)
     machine.run("systemctl", "start", "--no-block", unit)
     assert wait_for_line(machine, unit, "Connection refused") == 3
-    machine.write("/etc/nova-lite/scheduler.conf", "[DEFAULT]\ndebug = maybe\n")
-    machine.run("systemctl", "restart", "--no-block", unit)
+    machine.write("/etc/nova-lite/scheduler.conf", "[DEFAULT\n")
+    machine.run("systemctl", "kill", "--signal=KILL", unit)
+    machine.run("systemctl", "stop", unit)
+    machine.run("systemctl", "start", "--no-block", unit)
     assert wait_for_line(machine, unit, "bad configuration") == 3
     machine.run("systemctl", "stop", unit)

@@ -1,4 +1,4 @@
-"""Test modules are leaves: what several of them use is in a module of its own."""
+"""Test modules are leaves: what several of them use is in a module of its own. Tests patch no times."""
 
 from __future__ import annotations
 
@@ -78,3 +78,25 @@ def test_support_imports_from_no_kind_of_tests() -> None:
         if re.match(rf"\s*(from|import) tests\.({kinds})\b", line)
     ]
     assert found == []
+
+
+#: A patch of a constant whose name says that it is a time.
+PATCHED_TIME = re.compile(
+    r'setattr\(\s*[\w.]+,\s*"([A-Z_]*(SECONDS|INTERVAL|DELAY|PERIOD|TIMEOUT|WAIT|PAUSE|POLL|WINDOW|LIFETIME)[A-Z_]*)"'
+)
+
+
+def test_patch_of_a_time_is_found() -> None:
+    assert PATCHED_TIME.findall('monkeypatch.setattr(glance, "RETRY_SECONDS", 0.1)') == [("RETRY_SECONDS", "SECONDS")]
+    assert PATCHED_TIME.findall('monkeypatch.setattr(images, "FLATTEN_MEMORY", 1)') == []
+
+
+def test_no_test_patches_a_time_of_a_daemon() -> None:
+    """`nova_lite.base.timing` has these times. Fault tests may patch the times of their own judges."""
+    found = {
+        str(path.relative_to(TESTS)): names
+        for path in TESTS.rglob("*.py")
+        if "faults" not in path.parts and path != Path(__file__)
+        if (names := PATCHED_TIME.findall(path.read_text()))
+    }
+    assert found == {}

@@ -59,7 +59,7 @@ def check(path: str, disk_format: str, image_id: str = "") -> None:
         )
     for inspector in inspectors:
         if str(inspector) not in _PLAIN:
-            _check_safe(inspector, image_id or path)
+            _check_safe(inspector, image_id or path, path)
     _check_head(path, disk_format, image_id or path)
 
 
@@ -109,11 +109,21 @@ def _is_descriptor(head: bytes) -> bool:
     return re.match(rb"version\s*=\s*\d", first) is not None
 
 
-def _check_safe(inspector: format_inspector.FileInspector, image_id: str) -> None:
+def _check_safe(inspector: format_inspector.FileInspector, image_id: str, path: str) -> None:
     try:
         inspector.safety_check()
     except format_inspector.SafetyCheckFailed as error:
-        reasons = [_REASONS.get(name, "its header needs an unsupported feature") for name in sorted(error.failures)]
+        reasons = [_REASONS.get(name) or _feature_reason(str(inspector), path) for name in sorted(error.failures)]
         raise exceptions.ImageUnacceptable(image_id=image_id, reason=" and ".join(dict.fromkeys(reasons))) from error
     except format_inspector.ImageFormatError as error:
         raise exceptions.ImageUnacceptable(image_id=image_id, reason="its header is damaged") from error
+
+
+def _feature_reason(file_format: str, path: str) -> str:
+    """Return the reason to refuse a file whose header needs what oslo.utils does not know."""
+    if file_format == "qcow2":
+        with open(open_regular(path), "rb") as source:
+            features = qcow2.unsupported_features(source.read(_CHUNK))
+        if features:
+            return f"it uses {features} of qcow2, which is not supported; convert it without"
+    return "its header needs an unsupported feature"

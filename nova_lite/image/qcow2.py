@@ -24,6 +24,9 @@ _MAX_L1_TABLE = 32 * 1024**2
 _MAX_SNAPSHOTS = 65536
 #: Offsets have 56 bits.
 _MAX_OFFSET = 1 << 56
+#: Names of incompatible features that no image may use, by bit. Bits 0 to 3 are known to all programs.
+_FEATURES = {4: "extended L2 entries (subclusters)"}
+_KNOWN_FEATURES = range(4)
 #: Clusters have 512 bytes to 2 MiB.
 _CLUSTER_BITS = range(9, 22)
 
@@ -87,6 +90,13 @@ def find_defect(header: bytes) -> str | None:
     if not is_l1_valid or refcount_bytes > max(_MAX_REFCOUNT_TABLE, 1 << bits):
         return "its tables have a wrong size"
     return None
+
+
+def unsupported_features(header: bytes) -> str:
+    """Return the names of the incompatible features that a header of version 3 declares and this cloud does not know."""
+    bits = int.from_bytes(header[72:80], "big")
+    unknown = [bit for bit in range(64) if bits >> bit & 1 and bit not in _KNOWN_FEATURES]
+    return " and ".join(_FEATURES.get(bit, f"the unknown feature {bit}") for bit in unknown)
 
 
 def _is_length_valid(header: bytes, bits: int) -> bool:

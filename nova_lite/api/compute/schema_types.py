@@ -9,6 +9,8 @@ from nova_lite.api.http.microversions import Change, Versioned
 
 MAX_INT = 0x7FFFFFFF
 MAX_USER_DATA = 65535
+#: Name of a disk in a guest, with or without its directory: vdb, /dev/sda1.
+DEVICE_PATTERN = "^(/dev/)?[a-z]+[0-9]*$"
 
 Schema = dict[str, Any]
 

@@ -91,11 +91,19 @@ BODIES: dict[str, tuple[Schema | Versioned[Schema], Callable[[Request, Any], dic
     "reboot": (REBOOT_BODY, lambda req, body: {"reboot_type": body["type"].upper()}),
     "resize": (RESIZE_BODY, lambda req, body: resize_payload(body)),
     "live-migration": (MIGRATE_LIVE_BODY, live_migration_payload),
-    "migrate": (MIGRATE_BODY, lambda req, body: {"host": (body or {}).get("host")}),
+    "migrate": (MIGRATE_BODY, lambda req, body: {"host": migrate_host(req, body)}),
 }
 
 #: Statuses of actions that do not return 202.
 STATUS = {"confirmResize": 204}
+
+
+def migrate_host(req: Request, body: Any) -> str | None:
+    """Return the host to migrate to, None for any. Before 2.56 the value of the action is not looked at."""
+    if not req.has(Change.MIGRATE_HOST) or body is None:
+        return None
+    host: str | None = body.get("host")
+    return host
 
 
 def resize_payload(body: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from nova_lite.policies import servers as policies
 
 # --- schemas
 
-_DEVICE: t.Schema = {"type": ["string", "null"], "pattern": "(^/dev/x{0,1}[a-z]{0,1}d{0,1})([a-z]+)[0-9]*$"}
+_DEVICE: t.Schema = {"type": ["string", "null"], "maxLength": 255, "pattern": "^/dev/[a-z]+[0-9]*$"}
 _CREATE_20: t.Schema = {"volumeId": t.UUID, "device": _DEVICE}
 _CREATE_249 = {**_CREATE_20, "tag": t.TAG}
 _CREATE_279 = {**_CREATE_249, "delete_on_termination": t.BOOLEAN}

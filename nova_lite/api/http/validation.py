@@ -24,6 +24,9 @@ SECRETS = frozenset({"adminPass", "admin_pass", "user_data", "contents", "person
 HIDDEN = "***"
 MAX_ECHO_LENGTH = 500
 
+#: End of a text in a regular expression.
+_END = r"\Z"
+
 Schema = dict[str, Any]
 
 FORMATS = jsonschema.FormatChecker(formats=())
@@ -147,8 +150,8 @@ def _validate(schema: Schema, value: Any, relaxed: bool, what: str) -> None:
     key = id(schema), relaxed
     if key not in _validators:
         kind = _Relaxed if relaxed else jsonschema.Draft4Validator
-        _validators[key] = kind(schema, format_checker=FORMATS)
-    error = next(_validators[key].iter_errors(value), None)
+        _validators[key] = schema, kind(_anchored(schema), format_checker=FORMATS)
+    error = next(_validators[key][1].iter_errors(value), None)
     if error is not None:
         raise exceptions.ValidationError(detail=_message(error, what))
 
@@ -166,8 +169,27 @@ def _drop_unknown(validator: Any, allowed: Any, instance: Any, schema: Schema) -
 _Relaxed = validators.extend(jsonschema.Draft4Validator, {"additionalProperties": _drop_unknown})
 
 
-#: Validators by the id of their schema. A validator holds its schema, so the id stays unique.
-_validators: dict[tuple[int, bool], Any] = {}
+#: Schemas and their validators by the id of the schema. The schema is kept, so that its id stays unique.
+_validators: dict[tuple[int, bool], tuple[Schema, Any]] = {}
+
+
+def _anchored(schema: Any) -> Any:
+    """Return the schema with patterns that end at the end of the text. ``$`` would accept a line break after it."""
+    if isinstance(schema, list):
+        return [_anchored(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    changed = {name: _anchored(item) for name, item in schema.items()}
+    if isinstance(schema.get("pattern"), str):
+        changed["pattern"] = _with_end(schema["pattern"])
+    if isinstance(schema.get("patternProperties"), dict):
+        patterns = changed["patternProperties"].items()
+        changed["patternProperties"] = {_with_end(pattern): item for pattern, item in patterns}
+    return changed
+
+
+def _with_end(pattern: str) -> str:
+    return pattern[:-1] + _END if pattern.endswith("$") else pattern
 
 
 def _message(error: jsonschema.ValidationError, what: str) -> str:
@@ -175,9 +197,8 @@ def _message(error: jsonschema.ValidationError, what: str) -> str:
         return str(error.cause)
     path = [part for part in error.path if isinstance(part, str)]
     secret = any(part in SECRETS for part in path)
-    message: str = error.message.replace(
-        repr(error.instance), HIDDEN if secret else _truncate(repr(_mask(error.instance)))
-    )
+    text = error.message.replace(repr(_END)[1:-1], "$")
+    message: str = text.replace(repr(error.instance), HIDDEN if secret else _truncate(repr(_mask(error.instance))))
     if not path:
         return message
     value = HIDDEN if secret else _truncate(str(_mask(error.instance)))

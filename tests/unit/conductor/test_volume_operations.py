@@ -390,6 +390,84 @@ def test_swap_is_undone_by_a_rollback_step() -> None:
     assert [step.name for step in row.undos(row.steps[-1].name)] == [operations.TAKE_BACK]
 
 
+# --- images that name block devices
+
+
+def image_with_devices(world: Booted, *devices: dict[str, Any]) -> str:
+    """Return an image of the user's own with this list of devices, which users can write as they like."""
+    properties = {"bdm_v2": "True", "block_device_mapping": json.dumps(devices)}
+    image = Image(id=str(uuid.uuid4()), name="i", owner=world.context().project_id, status="active")
+    world.db.write(images.create, msgspec.structs.replace(image, properties=properties))
+    return image.id
+
+
+def of_another_project(world: Booted) -> tuple[str, str]:
+    """Return a volume of another project, and a snapshot of it."""
+    context = world.context()
+    context.project_id = "other"
+    made = world.api.volume_create(context, objects.Volume(id="", project_id="", name="v", size=1), {})
+    world.done()
+    snapshot = world.api.snapshot_create(
+        context, VolumeSnapshot(id=str(uuid.uuid4()), volume_id=made.id, project_id="", name="s")
+    )
+    world.done()
+    return made.id, snapshot.id
+
+
+FROM_SNAPSHOT = {"source_type": "snapshot", "destination_type": "volume", "boot_index": 0, "volume_size": 1}
+
+
+def test_image_that_names_a_volume_or_snapshot_of_another_project_gets_neither(world: Booted) -> None:
+    volume_id, snapshot_id = of_another_project(world)
+    before = world.db.read(lambda uow: uow.session.scalar(sa.select(sa.func.count(models.Volume.id))))
+    named = {"source_type": "volume", "destination_type": "volume", "boot_index": 0}
+    for device in (
+        {**named, "volume_id": volume_id},
+        {**named, "uuid": volume_id},
+        {**FROM_SNAPSHOT, "volume_id": volume_id},
+        {**FROM_SNAPSHOT, "snapshot_id": volume_id},
+        {**FROM_SNAPSHOT, "snapshot_id": snapshot_id},
+        {**FROM_SNAPSHOT, "snapshot_id": snapshot_id, "volume_id": volume_id},
+    ):
+        with pytest.raises((exceptions.Invalid, exceptions.NotFound)) as refusal:
+            world.built(image_ref=image_with_devices(world, device))
+        assert refusal.value.code in (400, 404)
+    after = world.db.read(lambda uow: uow.session.scalar(sa.select(sa.func.count(models.Volume.id))))
+    assert (after, world.show(volume_id).instance_uuid) == (before, None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"boot_index": 2**31},
+        {"boot_index": 10**30},
+        {"volume_size": 2**31},
+        {"volume_size": -1},
+        {"volume_size": 10**30},
+        {"guest_format": "f" * 256},
+        {"tag": "t" * 61},
+        {"tag": "a,b"},
+        {"tag": ""},
+        {"snapshot_id": "x"},
+        {"disk_bus": "usb"},
+        {"boot_index": []},
+    ],
+)
+def test_image_that_names_a_device_beyond_the_limits_is_refused(world: Booted, change: dict[str, Any]) -> None:
+    device = {**FROM_SNAPSHOT, "snapshot_id": str(uuid.uuid4()), **change}
+    with pytest.raises(exceptions.InvalidBDM, match="cannot be read"):
+        world.built(image_ref=image_with_devices(world, device))
+
+
+@pytest.mark.parametrize("text", ["[" * 2000, "{}", "[1]", "null", "[[]]", "", "[{}]", "\x00"])
+def test_image_with_a_malformed_list_of_devices_is_refused(world: Booted, text: str) -> None:
+    properties = {"bdm_v2": "True", "block_device_mapping": text}
+    image = Image(id=str(uuid.uuid4()), name="i", owner=world.context().project_id, status="active")
+    world.db.write(images.create, msgspec.structs.replace(image, properties=properties))
+    with pytest.raises(exceptions.InvalidBDM, match="cannot be read"):
+        world.built(image_ref=image.id)
+
+
 # --- flavors without a disk
 
 

@@ -88,6 +88,30 @@ def test_qcow2_with_another_file_is_refused(tmp_path: Path) -> None:
     assert refused(apart, "qcow2") == "its data are in another file"
 
 
+@pytest.mark.parametrize(
+    ("bits", "features"),
+    [
+        ({4}, "extended L2 entries (subclusters)"),
+        ({0, 4}, "extended L2 entries (subclusters)"),
+        ({62}, "the unknown feature 62"),
+        ({4, 5}, "extended L2 entries (subclusters) and the unknown feature 5"),
+    ],
+)
+def test_qcow2_with_an_unsupported_feature_is_refused_by_its_name(
+    tmp_path: Path, bits: set[int], features: str
+) -> None:
+    path = create(tmp_path / "image", "qcow2")
+    changed = bytearray(path.read_bytes())
+    changed[72:80] = sum(1 << bit for bit in bits).to_bytes(8, "big")
+    path.write_bytes(changed)
+    assert refused(path, "qcow2") == f"it uses {features} of qcow2, which is not supported; convert it without"
+
+
+def test_qcow2_of_qemu_with_extended_l2_is_refused_by_its_name(tmp_path: Path) -> None:
+    path = create(tmp_path / "image", "qcow2", "-o", "extended_l2=on,cluster_size=128k")
+    assert "it uses extended L2 entries (subclusters) of qcow2" in refused(path, "qcow2")
+
+
 @pytest.mark.parametrize("length", [0, 3, 4, 24, 71, 72, 75, 79, 80, 103, 104])
 def test_truncated_header_is_refused(tmp_path: Path, length: int) -> None:
     whole = create(tmp_path / "whole", "qcow2").read_bytes()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from typing import Any
 
 from oslo_utils import strutils
 
+from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http import validation
 from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice
 from nova_lite.objects.block_device import PREFIXES, DeviceSource
 
+#: Maximum length of the name of a device.
+MAX_NAME = 255
 #: Maximum number of local disks of a server.
 MAX_LOCAL = 3
 
@@ -82,8 +86,8 @@ def _translated(item: dict[str, Any]) -> dict[str, Any]:
     common: dict[str, Any] = {
         key: item[key] for key in ("volume_size", "delete_on_termination", "no_device") if key in item
     }
-    if name is not None and not isinstance(name, str):
-        raise exceptions.InvalidBDM(reason="Device name empty or too long.")
+    if name is not None and not _is_device_name(name):
+        raise exceptions.InvalidBDM(reason=f"device_name {str(name)[:64]!r} is no name of a disk, such as /dev/vdb.")
     index = {"boot_index": 0} if name in _ROOT_NAMES else {}
     if virtual == "swap" or virtual.startswith("ephemeral"):
         kind = {"guest_format": "swap"} if virtual == "swap" else {}
@@ -95,6 +99,10 @@ def _translated(item: dict[str, Any]) -> dict[str, Any]:
     if _is_nothing(item):
         return dict(item)
     raise exceptions.InvalidBDM(reason="Unrecognized legacy format.")
+
+
+def _is_device_name(name: Any) -> bool:
+    return isinstance(name, str) and len(name) <= MAX_NAME and re.fullmatch(t.DEVICE_PATTERN, name) is not None
 
 
 def _device(item: dict[str, Any]) -> BlockDevice:

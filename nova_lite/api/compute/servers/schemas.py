@@ -33,7 +33,8 @@ _DEVICE: t.Schema = {
     "boot_index": {"type": ["integer", "string", "null"], "pattern": "^-?[0-9]+$"},
     "delete_on_termination": t.BOOLEAN,
     "destination_type": t.one_of("local", "volume"),
-    **dict.fromkeys(("device_name", "device_type", "disk_bus", "guest_format"), _TEXT_OR_NULL),
+    "device_name": {"type": ["string", "null"], "maxLength": 255, "pattern": t.DEVICE_PATTERN},
+    **dict.fromkeys(("device_type", "disk_bus", "guest_format"), _TEXT_OR_NULL),
     "no_device": {},
     "source_type": t.one_of("volume", "image", "snapshot", "blank"),
     "uuid": t.TEXT,
@@ -60,6 +61,7 @@ _SERVER_21: t.Schema = {
         "type": "array",
         "items": t.strict(
             {"path": {"type": "string", "minLength": 1}, "contents": {"type": "string", "format": "base64"}},
+            ("path",),
         ),
     },
     "availability_zone": t.TEXT,

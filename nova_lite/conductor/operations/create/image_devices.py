@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from oslo_utils import strutils
@@ -18,19 +18,21 @@ from nova_lite.image.snapshots import DEVICES
 from nova_lite.objects import BlockDevice, CreateRequest, Image
 from nova_lite.objects.block_device import PREFIXES, DeviceSource, root_volume
 
+_MAX_INT = 2**31 - 1
+
 
 class _ImageDevice(msgspec.Struct, kw_only=True):
     """A block device, in Nova's words. The owner of an image can write anything there, so it is validated."""
 
     source_type: DeviceSource
     destination_type: Literal["volume", "local"]
-    boot_index: int | None = None
-    volume_size: int | None = None
+    boot_index: Annotated[int, msgspec.Meta(ge=-1, le=_MAX_INT)] | None = None
+    volume_size: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INT)] | None = None
     snapshot_id: uuid.UUID | None = None
-    guest_format: str | None = None
+    guest_format: Annotated[str, msgspec.Meta(max_length=255)] | None = None
     disk_bus: Literal["virtio", "scsi", "sata", "ide"] | None = None
     delete_on_termination: bool = False
-    tag: str | None = None
+    tag: Annotated[str, msgspec.Meta(min_length=1, max_length=60, pattern="^[^,/]*$")] | None = None
 
 
 assert set(PREFIXES) == {"virtio", "scsi", "sata", "ide"}

@@ -115,6 +115,7 @@ def test_list_has_pages(images: Images) -> None:
 @pytest.mark.parametrize(
     "query",
     ["limit=x", "limit=-1", "marker=none", "sort_key=nonsense", "sort=name:up", "sort_dir=up", "size_min=x",
+     "created_at=9999-12-31T23:59:59-14:00", "updated_at=lte:0001-01-01T00:00:00%2B14:00",
      "created_at=gt:x", "sort=name&sort_key=name", "sort_key=name&sort_key=id&sort_key=size&sort_dir=asc&sort_dir=asc"],
 )  # fmt: skip
 def test_invalid_query_is_refused(images: Images, query: str) -> None:

@@ -93,7 +93,7 @@ def find_defect(header: bytes) -> str | None:
 
 
 def unsupported_features(header: bytes) -> str:
-    """Return the names of the incompatible features that a header of version 3 declares and this cloud does not know."""
+    """Return the names of the incompatible features of a header of version 3 that this cloud does not support."""
     bits = int.from_bytes(header[72:80], "big")
     unknown = [bit for bit in range(64) if bits >> bit & 1 and bit not in _KNOWN_FEATURES]
     return " and ".join(_FEATURES.get(bit, f"the unknown feature {bit}") for bit in unknown)

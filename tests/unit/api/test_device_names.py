@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.conftest import Client, fault
-from tests.unit.api.fakes import IMAGE_ID
+from tests.support.api_client import Client, fault
+from tests.support.control_plane import IMAGE_ID
 
 VOLUME = "9d3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f01"
 GOOD = ("vda", "vdb", "/dev/vdb", "/dev/sda1", "xvdc", "/dev/xvdz", "hda", "/dev/vdaa")

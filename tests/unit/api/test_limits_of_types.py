@@ -13,7 +13,7 @@ from nova_lite.api.http import validation
 from nova_lite.api.http.microversions import MAXIMUM, Version
 from nova_lite.api.http.router import extension_classes
 from nova_lite.base.exceptions import ValidationError
-from tests.unit.api.conftest import ADMIN, Client, fault, make_client, make_conf
+from tests.support.api_client import ADMIN, Client, fault, make_client, make_conf
 
 #: Times whose value in UTC is before the year 1 or after the year 9999, and texts that only look like times.
 TIMES = (

@@ -74,11 +74,12 @@ remove_guests() {
         nft delete table inet "${id//-/_}" 2>/dev/null || true # only networks that guests were on have one
         rm -rf "/var/lib/libvirt/dnsmasq/$id".*
     done
-    local host
+    local family host table
     host=$(hostname)
-    for id in $(nft list tables 2>/dev/null | cut -d' ' -f3 | grep -E "^nova_lite_ports_${host//[^A-Za-z0-9]/_}(_[0-9]+)?$" || true); do
-        nft delete table inet "$id"
-    done
+    nft list tables 2>/dev/null | grep -E " nova_lite_(ports|spoofing)_${host//[^A-Za-z0-9]/_}(_[0-9]+)?$" |
+        while read -r _ family table; do
+            nft delete table "$family" "$table"
+        done || true
     remove_tunnels
     # Filters of interfaces with IPv6; one that another's guest uses stays.
     for id in $(virsh_system nwfilter-list | grep -oE 'nova-lite-clean-[a-z0-9-]+' | sort --reverse || true); do

@@ -46,7 +46,8 @@ Compute::
     compute/port_filters.py                 packet filters of the host
     compute/operations/interfaces.py        attach and detach on the host
     virt/libvirt/net/networks.py            bridges, NAT and DHCP
-    virt/libvirt/net/security_groups.py     nftables
+    virt/libvirt/net/security_groups.py     nftables: security groups
+    virt/libvirt/net/anti_spoofing.py       nftables: own addresses only
     virt/libvirt/net/neutron.py             interfaces for Neutron's agents
 
 Tests: ``tests/unit/network``, ``tests/unit/api/network``, ``tests/functional/test_network_api.py``,

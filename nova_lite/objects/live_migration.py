@@ -27,7 +27,8 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
     those of the source, no port without a console over TCP.
 
     ``numa``: the place in the destination's NUMA cells. ``shared_cpus``: shared CPUs by id of the cell, and under ""
-    those of the whole host; empty if guests are not pinned.
+    those of the whole host; empty if guests are not pinned. ``guards_interfaces``: the destination itself keeps guests
+    from forging addresses; older hosts rely on filters in the domain's XML.
     """
 
     driver: str
@@ -41,6 +42,7 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
     serial_port: int | None = None
     numa: InstanceNUMATopology | None = None
     shared_cpus: dict[str, str] = msgspec.field(default_factory=dict)
+    guards_interfaces: bool = False
 
 
 class MigrationProgress(msgspec.Struct, kw_only=True, frozen=True):

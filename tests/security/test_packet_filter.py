@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from nova_lite.base import exceptions
 from nova_lite.objects import VIF, FixedIp, Network, PortFilters, SecurityGroup, SecurityGroupRule
-from nova_lite.virt.libvirt.net import firewall, floating_ips, nft, security_groups, tunnels
+from nova_lite.virt.libvirt.net import anti_spoofing, firewall, floating_ips, nft, security_groups, tunnels
 
 SETTINGS = settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -72,6 +72,7 @@ NETWORKS = st.builds(
     cidr6=st.one_of(st.sampled_from(["", "fd00::/64"]), PREFIX),
     bridge=BRIDGE,
 )
+NETWORK = Network(id="n", name="n", cidr="10.0.0.0/24", bridge="br0")
 VIFS = st.builds(
     VIF,
     id=ID,
@@ -131,6 +132,11 @@ def load(namespace: str, text: str, *tables: str) -> None:
     assert sorted(line.removeprefix("table ") for line in found.splitlines()) == sorted(tables)
 
 
+def listing(namespace: str) -> str:
+    command = ["ip", "netns", "exec", namespace, "nft", "list", "ruleset"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 @SETTINGS
 @given(filtered())
 def test_filters_of_any_text_are_loaded(namespace: str, values: tuple[dict[str, list[VIF]], PortFilters]) -> None:
@@ -141,6 +147,40 @@ def test_filters_of_any_text_are_loaded(namespace: str, values: tuple[dict[str, 
     table = security_groups.table_name("host")
     text = security_groups.ruleset(table, ports, filters) + floating_ips.ruleset(table, leads)
     load(namespace, text, *([f"inet {table}"] if any(ports.values()) or leads else []))
+
+
+@SETTINGS
+@given(st.lists(ADDRESS, max_size=6), st.lists(ADDRESS, max_size=6), ID)
+def test_members_of_any_text_are_added_and_removed(
+    namespace: str, before: list[str], after: list[str], group_id: str
+) -> None:
+    vif = VIF(id="p", mac_address="fa:16:3e:00:00:01", address="10.0.0.2", network=NETWORK, port_security_enabled=True)
+
+    def filters(members: list[str]) -> PortFilters:
+        return PortFilters(groups={group_id: SecurityGroup(id=group_id, name="g", members=members)})
+
+    old, new = filters(before), filters(after)
+    whole = security_groups.ruleset("t", {"i": [vif]}, new)
+    changes = security_groups.member_changes("t", old, new)
+    changed = whole if changes is None else security_groups.ruleset("t", {"i": [vif]}, old) + changes
+    load(namespace, whole, "inet t")
+    listed = listing(namespace)
+    load(namespace, changed, "inet t")
+    assert listing(namespace) == listed
+
+
+@SETTINGS
+@given(st.lists(VIFS, max_size=4), st.lists(VIFS, max_size=4), st.booleans())
+def test_guards_of_any_text_are_loaded_and_changed(
+    namespace: str, before: list[VIF], after: list[VIF], served: bool
+) -> None:
+    networks = {vif.network.id for vif in before} if served else set()
+    old, new = anti_spoofing.guards(before, networks), anti_spoofing.guards(after, networks)
+    table = anti_spoofing.table_name("host")
+    expected = [f"bridge {table}"] if new else []
+    load(namespace, anti_spoofing.whole(table, new), *expected)
+    if old:
+        load(namespace, anti_spoofing.whole(table, old) + anti_spoofing.changes(table, old, new), *expected)
 
 
 @SETTINGS

@@ -63,6 +63,8 @@ from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.domain.events import EventRelay
 from nova_lite.virt.libvirt.domain.rescue import RescueBoot
 from nova_lite.virt.libvirt.host import cpu_model, cpu_monitor, host_topology, host_traits, inventory, kvm
+from nova_lite.virt.libvirt.net import dual_stack
+from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
 from nova_lite.virt.libvirt.net.networks import HostNetworks
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
@@ -96,6 +98,7 @@ class LibvirtDriver(ComputeDriver):
         self._networks = HostNetworks(conf, self._connection)
         self._interfaces = InterfaceDevices(self._connection, conf.libvirt.device_detach_timeout)
         self._port_firewall = PortFirewall(conf, host, self._records.instances_path)
+        self._anti_spoofing = AntiSpoofing(host)
         self._tunnels = Tunnels(conf, host, self._records.instances_path)
         self._consoles = Consoles(conf, self._connection, timing)
         qemu_img = images.QemuImg(conf)
@@ -132,7 +135,8 @@ class LibvirtDriver(ComputeDriver):
         LOG.info("Guests on host %s are of type %s", self.host, self._virt_type)
         with _files_errors():
             interfaces = {uuid: self._records.read_interfaces(uuid) for uuid in self._records.uuids()}
-            self._networks.init_host([vif for vifs in interfaces.values() for vif in vifs])
+            served = self._networks.init_host([vif for vifs in interfaces.values() for vif in vifs])
+            self._anti_spoofing.prepare(interfaces, served)
             self._port_firewall.prepare(interfaces)
             self._tunnels.prepare(interfaces)
         self._snapshots.end_copies(snapshots_path(self.conf, self.host))
@@ -212,12 +216,17 @@ class LibvirtDriver(ComputeDriver):
         with _files_errors():
             self._records.write_interfaces(instance.uuid, vifs)
             networks = {vif.network.id: vif.network for vif in vifs if self._networks.plug(vif, instance.hostname)}
-            self._port_firewall.plug(instance.uuid, vifs, self._networks.rules(networks.values()))
+            rules = self._networks.rules(networks.values())
+
+            def load(text: str) -> None:
+                self._port_firewall.plug(instance.uuid, vifs, rules + text)
+
+            self._anti_spoofing.plug(instance.uuid, vifs, networks.keys(), load)
             self._tunnels.plug(instance.uuid, vifs)
 
     def unplug_vifs(self, instance_uuid: str) -> None:
         with _files_errors():
-            self._port_firewall.unplug(instance_uuid)
+            self._anti_spoofing.unplug(instance_uuid, lambda text: self._port_firewall.unplug(instance_uuid, text))
             self._tunnels.unplug(instance_uuid)
             for vif in self._records.read_interfaces(instance_uuid):
                 self._networks.unplug(vif)
@@ -233,7 +242,12 @@ class LibvirtDriver(ComputeDriver):
         with _files_errors():
             rest = [other for other in self._records.read_interfaces(instance_uuid) if other.id != vif.id]
             self._networks.unplug(vif)
-            self._port_firewall.plug(instance_uuid, rest)
+            served = self._networks.run_by_libvirt(rest)
+
+            def load(text: str) -> None:
+                self._port_firewall.plug(instance_uuid, rest, text)
+
+            self._anti_spoofing.plug(instance_uuid, rest, served, load)
             self._tunnels.plug(instance_uuid, rest)
             self._records.write_interfaces(instance_uuid, rest)
 
@@ -245,6 +259,7 @@ class LibvirtDriver(ComputeDriver):
 
     def set_port_filters(self, filters: PortFilters) -> None:
         with _files_errors():
+            self._anti_spoofing.restore()
             self._port_firewall.set(msgspec.structs.replace(filters, peers=None))
             self._tunnels.set(filters.peers)
 
@@ -289,7 +304,8 @@ class LibvirtDriver(ComputeDriver):
         )
 
     def _start(self, domain: Any, instance_uuid: str, paused: bool = False) -> None:
-        self._consoles.ensure_free_port(domain)
+        if not self._connection.call(domain.isActive):
+            self._consoles.ensure_free_port(domain, self._domains.drop_old_filters(domain))
         self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout, paused)
 
     def _is_running(self, spec: SpawnSpec) -> bool:
@@ -416,6 +432,8 @@ class LibvirtDriver(ComputeDriver):
             undo.callback(self._undo, "its files", self._records.remove, instance_uuid)
             directory = self._records.create(instance_uuid, spec.generation, list(spec.images), beside=True)
             paths, whole = self._moved.make_ready(directory, spec, source)
+            if any(map(dual_stack.addresses, spec.vifs)):
+                dual_stack.define(self._connection)
             spec.fence()
             undo.pop_all()
         listeners = self._consoles.listeners()
@@ -431,12 +449,16 @@ class LibvirtDriver(ComputeDriver):
             serial_port=listeners.serial.port if listeners.serial else None,
             numa=spec.instance.numa,
             shared_cpus=self._host_properties.shared_cpus,
+            guards_interfaces=True,
         )
 
     def live_migration(
         self, instance_uuid: str, destination: LiveDestination, watch: Callable[[MigrationProgress], MigrationControl]
     ) -> None:
         domain, _ = self._domains.get(instance_uuid)
+        if not destination.guards_interfaces:
+            vifs = self._records.read_interfaces(instance_uuid)
+            live_migration.check_filters(self._connection.call(domain.XMLDesc, 0), vifs, destination.host)
         live_migration.LiveMigrator(self.conf, self._connection, instance_uuid, destination).run(domain, watch)
 
     def settle_live_migration(self, instance_uuid: str, destination: LiveDestination) -> bool:

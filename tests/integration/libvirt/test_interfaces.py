@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
+from nova_lite.base import exceptions
+from nova_lite.objects import Image
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.virt.libvirt.net import anti_spoofing, nft
 from tests.integration.libvirt.conftest import Images, assert_nothing_left, boot, guest_lines, guest_spec, wait_for
 from tests.integration.libvirt.guests import NewVif, console_line, user_data
+from tests.support.guests import make_flavor, make_instance, make_spec
 
 #: The guest prints its interfaces each time they change.
 WATCHES = """
@@ -61,3 +68,62 @@ def test_interface_is_attached_and_detached_while_the_guest_runs(
     driver.unplug_vifs(uuid)
     spec.vifs = [first, second]
     assert_nothing_left(connection, driver, spec)
+
+
+def bindings(connection: Any, tap: str) -> list[str]:
+    """Return libvirt's filters of a tap device."""
+    return [found.filterName() for found in connection.listAllNWFilterBindings() if found.portDev() == tap]
+
+
+def test_guest_of_an_older_version_loses_the_filter_of_libvirt_at_its_next_start(
+    connection: Any, driver: LibvirtDriver, blank: Image, new_vif: NewVif
+) -> None:
+    vif = new_vif()
+    spec = make_spec(instance=make_instance(flavor=make_flavor(memory_mb=64)), vifs=[vif], image=blank, generation=1)
+    uuid, tap = spec.instance.uuid, f"tap{vif.id[:11]}"
+    boot(driver, spec)
+    assert bindings(connection, tap) == []
+    assert guarded(driver, tap)
+    driver.power_off(uuid, 0)
+    root = ElementTree.fromstring(connection.lookupByUUIDString(uuid).XMLDesc(2))
+    (interface,) = root.iterfind("devices/interface")
+    ElementTree.SubElement(interface, "filterref", filter="clean-traffic")
+    connection.defineXML(ElementTree.tostring(root, encoding="unicode")).create()
+    assert bindings(connection, tap) == ["clean-traffic"], "the guest runs as an older version started it"
+    driver.plug_vifs(spec.instance, [vif])
+    assert bindings(connection, tap) == ["clean-traffic"], "it keeps its filter while it runs"
+    driver.power_off(uuid, 0)
+    driver.power_on(uuid)
+    assert bindings(connection, tap) == []
+    assert guarded(driver, tap)
+    driver.destroy(uuid)
+    driver.unplug_vifs(uuid)
+    assert not guarded(driver, tap)
+
+
+def guarded(driver: LibvirtDriver, tap: str) -> bool:
+    table = anti_spoofing.table_name(driver.host)
+    listed = subprocess.run(["nft", "list", "table", "bridge", table], capture_output=True, text=True, check=False)
+    return f'"{tap}" : goto sent_' in listed.stdout and f'"{tap}" : goto received_' in listed.stdout
+
+
+def test_guest_whose_rules_cannot_be_loaded_is_refused_alone(
+    driver: LibvirtDriver, blank: Image, new_vif: NewVif, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No interface is open, and the guests beside it are as before."""
+    good, bad = new_vif(), new_vif()
+    specs = [
+        make_spec(instance=make_instance(flavor=make_flavor(memory_mb=64)), vifs=[vif], image=blank, generation=1)
+        for vif in (good, bad)
+    ]
+    boot(driver, specs[0])
+    real = nft.run
+    monkeypatch.setattr(nft, "run", lambda text: "nft: refused" if bad.id[:8] in text else real(text))
+    with pytest.raises(exceptions.VirtDriverError, match="nft: refused"):
+        driver.plug_vifs(specs[1].instance, [bad])
+    assert guarded(driver, f"tap{good.id[:11]}")
+    assert not guarded(driver, f"tap{bad.id[:11]}")
+    driver.unplug_vifs(specs[1].instance.uuid)
+    monkeypatch.undo()
+    boot(driver, specs[1])
+    assert guarded(driver, f"tap{bad.id[:11]}")

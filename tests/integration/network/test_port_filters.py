@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 
+import msgspec
+
 from nova_lite.objects import PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import default_group, outward_rules
 from nova_lite.virt.libvirt.net.floating_ips import ruleset as floating_ruleset
-from nova_lite.virt.libvirt.net.security_groups import ruleset
+from nova_lite.virt.libvirt.net.security_groups import member_changes, ruleset
 from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, OUTSIDE, Room
 from tests.integration.network.packets import pinged, rule, tcp, unpinged
 
@@ -141,4 +143,24 @@ def test_bridge_is_configured_to_show_its_packets(room: Room) -> None:
     assert room.reaches("b", a.address, 80), "packets are not filtered"
     script = f"from nova_lite.virt.libvirt.net import security_groups; security_groups.show_packets_of({BRIDGE!r})"
     room.in_space(room.host, sys.executable, "-c", script)
+    assert room.cut_off("b", a.address, 80)
+
+
+def test_member_that_joins_or_leaves_is_loaded_alone(room: Room) -> None:
+    a, b, c = room.guest("a", 10), room.guest("b", 11), room.guest("c", 12)
+    room.serve("a", 80)
+    friends = group("friends", rule(remote_group_id="friends"))
+    apply(room, [friends], a=["friends"], b=["friends"], c=[])
+    ids = {"a": ["friends"], "b": ["friends"]}
+    others = group("out")
+    apply(room, [friends, others], a=["friends"], b=["friends"], c=["out"])
+    assert room.cut_off("c", a.address, 80)
+
+    def filters(*members: str) -> PortFilters:
+        return PortFilters(groups={"friends": msgspec.structs.replace(friends, members=list(members))}, instances=ids)
+
+    changes = member_changes("t", filters(a.address, b.address), filters(a.address, c.address))
+    assert changes is not None and "chain" not in changes
+    room.in_space(room.host, "nft", "-f", "-", text=changes)
+    assert room.reaches("c", a.address, 80)
     assert room.cut_off("b", a.address, 80)

@@ -24,8 +24,6 @@ from nova_lite.virt.libvirt.connection import Connection
 
 LOG = logging.getLogger(__name__)
 
-_XML = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
-
 
 class Listeners(NamedTuple):
     """Listen addresses of a domain's consoles.
@@ -80,11 +78,11 @@ class Consoles:
 
     # --- before the start of a guest
 
-    def ensure_free_port(self, domain: Any) -> None:
-        """Give a domain that is off another port for its serial console if its port is in use."""
-        if self._connection.call(domain.isActive):
-            return
-        xml = self._connection.call(domain.XMLDesc, _XML)
+    def ensure_free_port(self, domain: Any, xml: str) -> None:
+        """Give a domain that is off another port for its serial console if its port is in use.
+
+        ``xml``: its definition, with secrets.
+        """
         address = serial_address(ET.fromstring(xml))  # noqa: S314 libvirt's own
         if address is None or self._is_mine(address):
             return

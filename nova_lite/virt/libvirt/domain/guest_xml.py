@@ -22,7 +22,7 @@ from nova_lite.virt.libvirt.domain import consoles, hardware_xml, numa_xml
 from nova_lite.virt.libvirt.domain.consoles import Listeners
 from nova_lite.virt.libvirt.host import cpu_model, kvm
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
-from nova_lite.virt.libvirt.net import dual_stack, names, neutron
+from nova_lite.virt.libvirt.net import names, neutron
 
 #: XML namespace of our metadata in a domain.
 NAMESPACE = "urn:nova-lite:instance:1"
@@ -262,7 +262,7 @@ def interface_xml(vif: VIF, on_libvirt_network: bool) -> str:
 
 
 def _interface(vif: VIF, on_libvirt_network: bool, hardware: Hardware = DEFAULT) -> ET.Element:
-    """Return a tap device on the network's bridge that passes only frames with the VIF's own MAC and IP address.
+    """Return a tap device on the network's bridge. `anti_spoofing` guards it by its name.
 
     A libvirt network is referred to by its name, so that libvirt knows its guests and plugs them in again after a
     restart. Ports of Neutron are filtered by its agent.
@@ -277,7 +277,6 @@ def _interface(vif: VIF, on_libvirt_network: bool, hardware: Hardware = DEFAULT)
     element = ET.Element("interface", type=kind)
     ET.SubElement(element, "source", {kind: source})
     _common(element, vif)
-    element.append(dual_stack.filterref(vif))
     hardware_xml.interface(element, hardware)
     return element
 

@@ -19,11 +19,12 @@ import libvirt
 from oslo_config import cfg
 
 from nova_lite.base import concurrency, exceptions
-from nova_lite.objects import LiveDestination, LiveSource, MigrationControl, MigrationProgress
+from nova_lite.objects import VIF, LiveDestination, LiveSource, MigrationControl, MigrationProgress
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection, one_line
 from nova_lite.virt.libvirt.disks import disks, transfer, volumes
 from nova_lite.virt.libvirt.domain import consoles, guest_xml, numa_xml
+from nova_lite.virt.libvirt.net import dual_stack
 
 LOG = logging.getLogger(__name__)
 
@@ -104,7 +105,16 @@ def destination_xml(xml: str, destination: LiveDestination) -> str:
         element = root.find(f"os/{tag}")
         if element is not None:
             element.text = _path(destination, name)
-    return ET.tostring(root, encoding="unicode")
+    made = ET.tostring(root, encoding="unicode")
+    return (dual_stack.without_filters(made) or made) if destination.guards_interfaces else made
+
+
+def check_filters(xml: str, vifs: list[VIF], host: str) -> None:
+    """Raise `MigrationPreCheckError` for a guest without libvirt's filters, which a host of an older version needs."""
+    if any(vif.vif_type is None for vif in vifs) and dual_stack.without_filters(xml) is None:
+        raise exceptions.MigrationPreCheckError(
+            reason=f"host {host} is older and would not keep the guest from forging addresses: upgrade it first"
+        )
 
 
 def _path(destination: LiveDestination, name: str) -> str:

@@ -1,8 +1,8 @@
-"""The libvirt filter of interfaces with IPv6: libvirt's own ``clean-traffic`` blocks all IPv6.
+"""IPv6 addresses of interfaces, and libvirt's filters of guests that an older version started.
 
-Outgoing packets must have one of the interface's addresses, also in IPv6, or none during duplicate address detection.
-They must not be packets of routers and DHCPv6 servers. Incoming packets must be for one of its addresses, or for
-several hosts. So a guest with a forged address can neither send nor receive.
+`anti_spoofing` guards all interfaces. Older versions used libvirt's filters: ``clean-traffic``, and `FILTER` for
+interfaces with IPv6. A guest keeps them until its next start. A host that is not upgraded yet may send such a guest to
+this one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from nova_lite.base import ip
 from nova_lite.objects import VIF, ipv6
 from nova_lite.virt.libvirt.connection import Connection
 
+CLEAN_TRAFFIC = "clean-traffic"
 #: The names change with the content, because libvirt applies a changed filter to all guests at once.
 FILTER, ADDRESSES = "nova-lite-clean-traffic-1", "nova-lite-clean-ipv6-1"
 
@@ -65,10 +66,13 @@ def define(connection: Connection) -> None:
             connection.connect_call("nwfilterDefineXML", xml)
 
 
-def filterref(vif: VIF) -> ET.Element:
-    """Return the reference to the filter, with the interface's addresses."""
-    own = addresses(vif)
-    element = ET.Element("filterref", filter=FILTER if own else "clean-traffic")
-    for name, value in (("IP", vif.address), *(("IPV6", address) for address in own)):
-        ET.SubElement(element, "parameter", name=name, value=value)
-    return element
+def without_filters(xml: str) -> str | None:
+    """Return a domain's XML without these filters, None if it has none of them."""
+    root = ET.fromstring(xml)  # noqa: S314 libvirt's own
+    found = False
+    for interface in root.iterfind("devices/interface"):
+        for reference in interface.findall("filterref"):
+            if reference.get("filter") in (CLEAN_TRAFFIC, FILTER):
+                interface.remove(reference)
+                found = True
+    return ET.tostring(root, encoding="unicode") if found else None

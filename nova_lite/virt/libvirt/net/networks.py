@@ -29,7 +29,7 @@ from nova_lite.network import factory
 from nova_lite.objects import VIF, Network, ipv6
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.net import dhcp, dual_stack, neutron, nft
+from nova_lite.virt.libvirt.net import dhcp, neutron, nft
 from nova_lite.virt.libvirt.net.firewall import Firewall
 from nova_lite.virt.libvirt.net.names import bridge_mac, bridge_name, network_name
 
@@ -51,12 +51,16 @@ class HostNetworks:
         self._connection = connection
         self._firewall = Firewall(conf)
 
-    def init_host(self, vifs: list[VIF]) -> None:
-        """Restore the rules of existing networks, which do not survive a reboot. ``vifs``: of this host's guests."""
+    def init_host(self, vifs: list[VIF]) -> set[str]:
+        """Restore the rules of existing networks, which do not survive a reboot. ``vifs``: of this host's guests.
+
+        Returns the ids of the networks that libvirt manages.
+        """
         self._firewall.prepare()
         on_each = {vif.network.id: vif for vif in vifs}
         found = sorted(self.run_by_libvirt(list(on_each.values())))
         nft.apply(self._firewall.rules_of_valid([on_each[network_id].network for network_id in found]))
+        return set(found)
 
     def rules(self, networks: Iterable[Network]) -> str:
         """Return the nft commands for networks that libvirt manages. The caller of `plug` executes them."""
@@ -75,8 +79,6 @@ class HostNetworks:
         if vif.vif_type is not None:
             neutron.plug(vif)
             return False
-        if dual_stack.addresses(vif):
-            dual_stack.define(self._connection)
         if not self._ensure(vif):
             return False
         _reserve(vif, hostname)

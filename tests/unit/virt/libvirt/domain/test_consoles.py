@@ -17,6 +17,7 @@ from nova_lite.virt.driver import ConsoleAddress
 from nova_lite.virt.libvirt.disks.disks import DiskSet
 from nova_lite.virt.libvirt.domain import consoles, guest_xml
 from nova_lite.virt.libvirt.domain.consoles import Consoles, Listeners
+from nova_lite.virt.libvirt.domain.domains import Domains
 from tests.support.guests import make_spec
 
 LOG = "/instances/u/console.log"
@@ -37,16 +38,12 @@ class Connection:
 
 
 class Domain:
-    def __init__(self, xml: str, active: bool = False, saved: bool = False) -> None:
+    def __init__(self, xml: str, saved: bool = False) -> None:
         self.xml = self.saved_xml = xml
-        self.active = active
         self.saved = saved
 
     def name(self) -> str:
         return "instance-u"
-
-    def isActive(self) -> bool:
-        return self.active
 
     def XMLDesc(self, flags: int) -> str:
         return self.xml
@@ -175,17 +172,32 @@ def test_guest_with_a_used_port_gets_another_at_its_start(
 ) -> None:
     xml = ET.tostring(build(host.listeners()), encoding="unicode")
     domain = Domain(xml, saved=saved)
-    host.ensure_free_port(domain)
+    host.ensure_free_port(domain, domain.XMLDesc(0))
     assert connection.defined == []
     with socket.socket() as other:
         other.bind(("127.0.0.1", ports[0]))
         other.listen()
-        host.ensure_free_port(domain)
+        host.ensure_free_port(domain, domain.XMLDesc(0))
         assert [serial_port(xml) for xml in connection.defined] == [ports[1]]
         assert serial_port(domain.saved_xml) == (ports[1] if saved else ports[0])
-        host.ensure_free_port(Domain(xml, active=True))
-        host.ensure_free_port(Domain(ET.tostring(build(), encoding="unicode")))
+        without = ET.tostring(build(), encoding="unicode")
+        host.ensure_free_port(Domain(without), without)
         assert len(connection.defined) == 1
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_old_filters_are_dropped_from_a_guest_and_its_saved_memory(connection: Connection, saved: bool) -> None:
+    domains = Domains(connection, "h")  # type: ignore[arg-type]
+    xml = ET.tostring(build(), encoding="unicode")
+    plain = Domain(xml, saved=saved)
+    assert domains.drop_old_filters(plain) == xml
+    assert connection.defined == []
+    filtered = "<devices><interface><filterref filter='clean-traffic'/></interface>"
+    old = Domain(xml.replace("<devices>", filtered, 1), saved=saved)
+    changed = domains.drop_old_filters(old)
+    assert connection.defined == [changed]
+    assert "filterref" not in changed and "<interface" in changed
+    assert ("filterref" in old.saved_xml) is not saved
 
 
 GOING = """<domain><devices>

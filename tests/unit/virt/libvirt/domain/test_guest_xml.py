@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from nova_lite.objects import ipv6
 from nova_lite.virt.libvirt.disks.disks import DirectBoot, Disk, DiskSet
 from nova_lite.virt.libvirt.domain import guest_xml
-from nova_lite.virt.libvirt.net import dual_stack, names
+from nova_lite.virt.libvirt.net import names
 from tests.support.guests import make_flavor, make_instance, make_network, make_spec, make_vif
 
 ROOT = Disk(path="/instances/u/disk", device="vda", format="qcow2")
@@ -83,28 +82,14 @@ def test_disks_are_virtio_and_the_config_drive_is_read_only() -> None:
     assert config.find("readonly") is not None
 
 
-def test_interface_passes_only_its_own_address() -> None:
+def test_interface_has_no_filter_of_libvirt() -> None:
     vif = make_vif(network=make_network(mtu=1400))
     (interface,) = build(vifs=[vif]).findall("./devices/interface")
     assert interface.find(f"mac[@address='{vif.mac_address}']") is not None
     assert interface.find("source[@bridge='nltest0']") is not None
     assert interface.find("mtu[@size='1400']") is not None
-    assert interface.find("filterref[@filter='clean-traffic']") is not None
-    assert interface.find(f"filterref/parameter[@name='IP'][@value='{vif.address}']") is not None
-
-
-def test_interface_with_ipv6_passes_all_its_addresses() -> None:
-    """The guest derives its link-local address from its MAC address, too."""
-    network = make_network(cidr6="fd00:76::/64")
-    vif = make_vif(network=network, more=ipv6.further_addresses(network, "fd00:76::f816:3eff:fe00:7601"))
-    (interface,) = build(vifs=[vif]).findall("./devices/interface")
-    (filterref,) = interface.findall("filterref")
-    assert filterref.get("filter") == dual_stack.FILTER
-    assert [(parameter.get("name"), parameter.get("value")) for parameter in filterref] == [
-        ("IP", vif.address),
-        ("IPV6", "fd00:76::f816:3eff:fe00:7601"),
-        ("IPV6", "fe80::f816:3eff:fe00:7601"),
-    ]
+    assert interface.find(f"target[@dev='tap{vif.id[:11]}']") is not None, "nft finds it by this name"
+    assert interface.find("filterref") is None
 
 
 def test_interface_on_a_libvirt_network_names_the_network() -> None:

@@ -1,4 +1,4 @@
-"""Location of a guest whose live migration ended without a result."""
+"""Location of a guest whose live migration ended without a result, and its filters at an older host."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import libvirt
+import msgspec
 import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.objects import LiveDestination
 from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.domain import guest_xml, live_migration
 from nova_lite.virt.libvirt.domain.live_migration import LiveMigrator
+from tests.support.guests import make_vif
 from tests.support.libvirt_errors import failing, libvirt_error
 
 UUID = "2b2e0a7a-55c5-4d5a-a9fd-6d2b9a3d9c11"
@@ -93,3 +96,26 @@ def test_unavailable_destination_is_queried_again(settle: Callable[[Any, Any], b
     away = libvirt_error(libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_FROM_RPC)
     with pytest.raises(exceptions.HypervisorUnavailable, match="h2"):
         settle(host(lambda uuid: domain(STOPPED)), away)
+
+
+# --- filters of an older version
+
+FILTERED = f"""<domain>
+<metadata><n:instance xmlns:n="{guest_xml.NAMESPACE}"><n:host>h1</n:host></n:instance></metadata>
+<devices><interface><filterref filter="clean-traffic"/></interface></devices>
+</domain>"""
+
+
+def test_destination_that_guards_interfaces_gets_no_filters_of_libvirt() -> None:
+    assert "filterref" in live_migration.destination_xml(FILTERED, THERE)
+    new = msgspec.structs.replace(THERE, guards_interfaces=True)
+    assert "filterref" not in live_migration.destination_xml(FILTERED, new)
+
+
+def test_guest_without_filters_is_not_migrated_to_an_older_host() -> None:
+    plain = FILTERED.replace("filterref", "other")
+    with pytest.raises(exceptions.MigrationPreCheckError, match="host h2 is older"):
+        live_migration.check_filters(plain, [make_vif()], "h2")
+    live_migration.check_filters(FILTERED, [make_vif()], "h2")
+    live_migration.check_filters(plain, [msgspec.structs.replace(make_vif(), vif_type="ovs")], "h2")
+    live_migration.check_filters(plain, [], "h2")

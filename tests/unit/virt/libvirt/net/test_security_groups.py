@@ -93,9 +93,8 @@ def test_port_is_blocked_until_its_filters_are_set(tmp_path: Path, nft: Nft) -> 
     firewall.set(PortFilters(groups={"web": WEB}, instances={"i": ["web"]}))
     assert "jump in_web" in nft.texts[-1]
     assert not firewall.lacks_filters()
-    done = len(nft.texts)
     firewall.set(PortFilters(groups={"web": WEB}, instances={"i": ["web"]}))
-    assert len(nft.texts) == done, "nothing has changed"
+    assert nft.texts[-1] == "list chain inet nova_lite_ports_host_a ingress_forward\n", "nothing has changed"
     firewall.unplug("i")
     assert port.address not in nft.texts[-1]
     assert firewall.instances() == []
@@ -266,6 +265,7 @@ def test_invalid_interface_or_floating_address_stops_no_start(
         make_port(id="a", address="fe80::1%lo"),
         make_port(id="b", mac_address="x"),
         make_port(id="c", network=make_network(bridge='br" accept')),
+        make_port(id="f", network=make_network(bridge="br\x00")),
         make_port(id="d", network=make_network(cidr="10.0.0.0/99")),
         make_port(
             id="e",
@@ -294,6 +294,64 @@ def test_invalid_interface_is_not_plugged_and_blocks_no_other(tmp_path: Path, nf
     assert "port_in_good" in nft.texts[-1]
 
 
+def test_changed_members_are_loaded_alone(tmp_path: Path, nft: Nft) -> None:
+    def filters(*members: str, name: str = "web") -> PortFilters:
+        group = msgspec.structs.replace(WEB, name=name, members=list(members))
+        return PortFilters(groups={"web": group}, instances={"i": ["web"]})
+
+    firewall = make(tmp_path)
+    firewall.prepare({"i": [make_port()]})
+    firewall.set(filters("10.0.0.1", "fd00::1"))
+    assert "chain in_web" in nft.texts[-1]
+    done = len(nft.texts)
+    firewall.set(filters("10.0.0.2", "fd00::1", "fd00::2"))
+    table = "inet nova_lite_ports_host_a"
+    assert nft.texts[done] == (
+        f"delete element {table} membersip_web {{ 10.0.0.1 }}\n"
+        f"add element {table} membersip_web {{ 10.0.0.2 }}\n"
+        f"add element {table} membersip6_web {{ fd00::2 }}\n"
+    )
+    assert not any("chain in_web" in text for text in nft.texts[done:])
+    firewall.set(filters("10.0.0.2", "FD00::1"))
+    assert "chain in_web" in nft.texts[-1], "an address with two texts"
+    firewall.set(filters("10.0.0.2", name="www"))
+    assert "chain in_web" in nft.texts[-1], "more has changed"
+    restarted = make(tmp_path)
+    restarted.prepare({"i": [make_port()]})
+    assert "elements = { 10.0.0.2 }" in nft.texts[-1], "all are stored"
+
+
+def test_members_are_loaded_as_a_whole_into_a_changed_table(
+    tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    firewall = make(tmp_path)
+    firewall.prepare({"i": [make_port()]})
+    group = msgspec.structs.replace(WEB, members=["10.0.0.1"])
+    firewall.set(PortFilters(groups={"web": group}, instances={"i": ["web"]}))
+    monkeypatch.setattr(security_groups.nft, "apply", nft.texts.append)
+    nft.complaint = "nft: No such file or directory"
+    group = msgspec.structs.replace(WEB, members=["10.0.0.2"])
+    firewall.set(PortFilters(groups={"web": group}, instances={"i": ["web"]}))
+    assert "elements = { 10.0.0.2 }" in nft.texts[-1]
+
+
+def test_bridge_that_cannot_be_configured_stops_its_own_guest_only(
+    tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def show(bridge: str) -> None:
+        if bridge == "bad":
+            raise exceptions.VirtDriverError(reason="no such device")
+
+    monkeypatch.setattr(security_groups, "show_packets_of", show)
+    broken = make_port(id="b", network=make_network(bridge="bad"))
+    firewall = make(tmp_path)
+    firewall.prepare({"i": [broken]})
+    firewall.plug("j", [make_port(id="good")])
+    assert "port_in_good" in nft.texts[-1]
+    with pytest.raises(exceptions.VirtDriverError, match="no such device"):
+        firewall.plug("k", [broken])
+
+
 def test_filters_that_could_not_be_loaded_are_loaded_by_the_next_refresh(tmp_path: Path, nft: Nft) -> None:
     firewall = make(tmp_path)
     firewall.prepare({"i": [make_port()]})
@@ -302,10 +360,19 @@ def test_filters_that_could_not_be_loaded_are_loaded_by_the_next_refresh(tmp_pat
     with pytest.raises(exceptions.VirtDriverError):
         firewall.set(filters)
     nft.complaint = ""
-    done = len(nft.texts)
     firewall.set(filters)
     assert "jump in_web" in nft.texts[-1]
-    assert len(nft.texts) == done + 1
+
+
+def test_table_that_somebody_removed_is_loaded_again(tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch) -> None:
+    firewall = make(tmp_path)
+    firewall.prepare({"i": [make_port()]})
+    filters = PortFilters(groups={"web": WEB}, instances={"i": ["web"]})
+    firewall.set(filters)
+    monkeypatch.setattr(security_groups.nft, "apply", nft.texts.append)
+    nft.complaint = "nft: No such file or directory"
+    firewall.set(filters)
+    assert "jump in_web" in nft.texts[-1]
 
 
 def test_addresses_that_cannot_be_assigned_do_not_keep_filters_from_changing(

@@ -1,0 +1,235 @@
+"""Protection against forged frames: one nftables table per daemon, with two chains for each interface of a guest.
+
+A guest sends frames from its own MAC address only: IPv4 and IPv6 packets from its own addresses, and ARP and neighbour
+advertisements for them. It is a DHCP client, and no DHCP server and no router. It receives ARP, and packets for its own
+addresses, broadcasts and groups. Otherwise a neighbour could reach another address of the guest that security groups do
+not know. Where this host is the DHCP server, replies and router advertisements come from it alone.
+
+The table has the family ``bridge``, before the IP tables. A verdict map finds the chain of an interface by the name of
+its tap device. A guest is added or removed in one transaction, together with its security groups. An interface with
+invalid values gets no chain: its frames are dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from nova_lite.base import exceptions, ip
+from nova_lite.objects import VIF
+from nova_lite.virt.libvirt.net import dual_stack, nft
+from nova_lite.virt.libvirt.net.names import tap_name
+
+LOG = logging.getLogger(__name__)
+
+#: Priority of the chains. The hook that shows bridged packets to the IP tables has 0, so the chains come first.
+_PRIORITY = -300
+
+_RARP = "0x8035"
+#: The rule against all other kinds. An explicit one, because a match of addresses looks into frames with a VLAN tag.
+_KINDS = f"ether type != {{ ip, ip6, arp, {_RARP} }} drop"
+#: The kinds of neighbour discovery that a guest sends while it has no address yet.
+_UNADDRESSED = "nd-neighbor-solicit, nd-router-solicit, mld-listener-report, mld-listener-done, mld2-listener-report"
+
+#: Loads the text by nft. Raises `VirtDriverError`.
+Apply = Callable[[str], None]
+
+
+class Guard(NamedTuple):
+    """Rules of one interface. None: all its frames are dropped. ``is_served``: this host is its DHCP server."""
+
+    sent: tuple[str, ...] | None
+    received: tuple[str, ...] | None
+    is_served: bool
+
+
+class AntiSpoofing:
+    """Guards all interfaces of built-in networks on this host."""
+
+    def __init__(self, host: str) -> None:
+        self._table = table_name(host)
+        self._lock = threading.Lock()
+        self._ports: dict[str, dict[str, Guard]] = {}
+        self._loaded: dict[str, Guard] = {}
+
+    def prepare(self, ports: dict[str, list[VIF]], served: Collection[str]) -> None:
+        """Load the table. ``ports``: of this host's guests, by instance; ``served``: networks with this host's DHCP
+        server. Raises `ConfigurationError` if guests cannot be guarded."""
+        with self._lock:
+            self._ports = {uuid: guards(vifs, served) for uuid, vifs in ports.items()}
+            wanted = self._wanted()
+            if error := nft.run(whole(self._table, wanted)) if wanted else "":
+                raise exceptions.ConfigurationError(reason=f"guests cannot be kept from forging addresses: {error}")
+            self._loaded = wanted
+
+    def plug(self, instance_uuid: str, vifs: list[VIF], served: Collection[str], apply: Apply) -> None:
+        """Guard the interfaces of an instance, and no others of it. ``apply`` loads the rules.
+
+        Raises `VirtDriverError`. Then the interfaces are guarded as before, or closed.
+        """
+        with self._lock:
+            before = self._ports.pop(instance_uuid, None)
+            if added := guards(vifs, served):
+                self._ports[instance_uuid] = added
+            wanted = self._wanted()
+            try:
+                self._load(wanted, apply)
+            except exceptions.VirtDriverError:
+                self._ports.pop(instance_uuid, None)
+                if before is not None:
+                    self._ports[instance_uuid] = before
+                raise
+            self._loaded = wanted
+
+    def unplug(self, instance_uuid: str, apply: Apply) -> None:
+        self.plug(instance_uuid, [], (), apply)
+
+    def restore(self) -> None:
+        """Load the table again if somebody has removed it, as a restart of ``nftables.service`` does.
+
+        Raises `VirtDriverError`.
+        """
+        with self._lock:
+            if self._loaded and nft.run(f"list map bridge {self._table} sent\n"):
+                LOG.warning("The table %s is gone and loaded again", self._table)
+                nft.apply(whole(self._table, self._loaded))
+
+    def _load(self, wanted: dict[str, Guard], apply: Apply) -> None:
+        """Load what has changed, or all if somebody else has changed or removed the table."""
+        try:
+            apply(changes(self._table, self._loaded, wanted) if self._loaded else whole(self._table, wanted))
+        except exceptions.VirtDriverError:
+            if not self._loaded:
+                raise
+            apply(whole(self._table, wanted))
+
+    def _wanted(self) -> dict[str, Guard]:
+        return {tap: guard for mine in self._ports.values() for tap, guard in mine.items()}
+
+
+def table_name(host: str) -> str:
+    return nft.table("nova_lite_spoofing_", host)
+
+
+def guards(vifs: Iterable[VIF], served: Collection[str]) -> dict[str, Guard]:
+    """Return the rules of these interfaces by tap device. Neutron's agent guards the ports of Neutron."""
+    mine = nft.usable("interface", [vif for vif in vifs if vif.vif_type is None], _named, lambda vif: vif.id)
+    found: dict[str, Guard] = {}
+    for vif in mine:
+        found[tap_name(vif)] = Guard(None, None, False)
+        for sent, received in nft.usable("interface", [vif], rules, lambda vif: vif.id):
+            found[tap_name(vif)] = Guard(sent, received, vif.network.id in served)
+    return found
+
+
+def _named(vif: VIF) -> VIF:
+    """Return an interface whose tap device can have its name. libvirt refuses another one, too."""
+    nft.interface(tap_name(vif))
+    return vif
+
+
+def rules(vif: VIF) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the rules for sent frames, and for received frames. Raises ValueError."""
+    mac = nft.mac(vif.mac_address)
+    own = ip.parse4(vif.address)
+    broadcast = ip.parse_network4(vif.network.cidr, strict=False)[-1]
+    address = nft.address(own)
+    sent = [
+        f"ether saddr != {mac} drop",
+        _KINDS,
+        "arp htype != 1 drop",
+        f"arp operation {{ request, reply }} arp saddr ether {mac} arp saddr ip {{ {address}, 0.0.0.0 }} accept",
+        "ether type ip udp sport 67 drop",
+        f"ip saddr {address} accept",
+        "ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept",
+    ]
+    received = [
+        _KINDS,
+        "ether type arp accept",
+        f"ip daddr {{ {address}, {nft.address(broadcast)}, 255.255.255.255, 224.0.0.0/4 }} accept",
+    ]
+    if own6 := [ip.parse6(item) for item in dual_stack.addresses(vif)]:
+        text = ", ".join(sorted(map(nft.address, own6)))
+        targets = ", ".join(sorted(f"0x{int(item):032x}" for item in own6))
+        sent += [
+            "icmpv6 type { nd-router-advert, nd-redirect } drop",
+            "ether type ip6 udp sport 547 drop",
+            # The target of an advertisement are the 16 bytes after the first 8 of ICMPv6.
+            f"icmpv6 type nd-neighbor-advert @th,64,128 != {{ {targets} }} drop",
+            f"ip6 saddr {{ {text} }} accept",
+            f"ip6 saddr :: icmpv6 type {{ {_UNADDRESSED} }} accept",
+        ]
+        received.append(f"ip6 daddr {{ {text}, ff00::/8 }} accept")
+    # QEMU announces a guest that has arrived by RARP: operation 3, and the guest's MAC address as the sender's.
+    sent.append(f"ether type {_RARP} @nh,48,16 3 @nh,64,48 0x{mac.replace(':', '')} accept")
+    return (*sent, "drop"), (*received, "drop")
+
+
+def whole(table: str, wanted: dict[str, Guard]) -> str:
+    """Return the nft commands that replace the table, or only remove it if there are no interfaces."""
+    gone = f"add table bridge {table}\ndelete table bridge {table}\n"
+    if not wanted:
+        return gone
+    return f"""{gone}table bridge {table} {{
+  map sent {{ type ifname : verdict; }}
+  map received {{ type ifname : verdict; }}
+  set served {{ type ifname; }}
+  chain prerouting {{
+    type filter hook prerouting priority {_PRIORITY}; policy accept;
+    iifname vmap @sent
+  }}
+  chain forward {{
+    type filter hook forward priority {_PRIORITY}; policy accept;
+    oifname @served ether type ip udp sport 67 drop
+    oifname @served ether type ip6 udp sport 547 drop
+    oifname @served icmpv6 type {{ nd-router-advert, nd-redirect }} drop
+    oifname vmap @received
+  }}
+  chain output {{
+    type filter hook output priority {_PRIORITY}; policy accept;
+    oifname vmap @received
+  }}
+}}
+""" + "".join(_added(table, tap, guard) for tap, guard in sorted(wanted.items()))
+
+
+def changes(table: str, before: dict[str, Guard], wanted: dict[str, Guard]) -> str:
+    """Return the nft commands that change a loaded table."""
+    if not wanted:
+        return whole(table, {})
+    removed = sorted(tap for tap, guard in before.items() if wanted.get(tap) != guard)
+    added = sorted(tap for tap, guard in wanted.items() if before.get(tap) != guard)
+    return "".join(
+        [
+            *(_removed(table, tap, before[tap]) for tap in removed),
+            *(_added(table, tap, wanted[tap]) for tap in added),
+        ]
+    )
+
+
+def _added(table: str, tap: str, guard: Guard) -> str:
+    lines = []
+    for direction, chain in (("sent", guard.sent), ("received", guard.received)):
+        verdict = "drop"
+        if chain is not None:
+            name = f"{direction}_{nft.identifier(tap)}"
+            body = "".join(f"    {line}\n" for line in chain)
+            lines.append(f"table bridge {table} {{\n  chain {name} {{\n{body}  }}\n}}\n")
+            verdict = f"goto {name}"
+        lines.append(f"add element bridge {table} {direction} {{ {nft.interface(tap)} : {verdict} }}\n")
+    if guard.is_served:
+        lines.append(f"add element bridge {table} served {{ {nft.interface(tap)} }}\n")
+    return "".join(lines)
+
+
+def _removed(table: str, tap: str, guard: Guard) -> str:
+    lines = []
+    for direction, chain in (("sent", guard.sent), ("received", guard.received)):
+        lines.append(f"delete element bridge {table} {direction} {{ {nft.interface(tap)} }}\n")
+        if chain is not None:
+            lines.append(f"delete chain bridge {table} {direction}_{nft.identifier(tap)}\n")
+    if guard.is_served:
+        lines.append(f"delete element bridge {table} served {{ {nft.interface(tap)} }}\n")
+    return "".join(lines)

@@ -1,0 +1,357 @@
+"""Guests that forge frames, with real packets: everything that their neighbours would believe is dropped."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import subprocess
+import sys
+import time
+import uuid
+
+import msgspec
+import pytest
+
+from nova_lite.base import exceptions
+from nova_lite.objects import VIF, PortFilters, SecurityGroup, ipv6
+from nova_lite.objects.security_group import default_group
+from nova_lite.virt.libvirt.net import anti_spoofing, security_groups
+from nova_lite.virt.libvirt.net.names import tap_name
+from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, NETWORK, OUTSIDE, Room
+
+DUAL = msgspec.structs.replace(NETWORK, cidr6="fd00:9::/64")
+ROUTER = "52:54:00:00:00:01"
+EVERYBODY = "ff:ff:ff:ff:ff:ff"
+
+#: Prints each frame that arrives at eth0, except IPv6 of the kernel itself: its bytes in hexadecimal.
+_LISTEN = """
+import socket
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+s.bind(("eth0", 0))
+print("listening", flush=True)
+while True:
+    frame, address = s.recvfrom(2000)
+    if address[2] != socket.PACKET_OUTGOING:
+        print(frame.hex(), flush=True)
+"""
+#: Sends frames, given in hexadecimal, from an interface. One CPU delivers them all, so they arrive in order.
+_SEND = """
+import os, socket, sys
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind((sys.argv[1], 0))
+for frame in sys.argv[2:]:
+    s.send(bytes.fromhex(frame))
+"""
+
+
+def ether(source: str, target: str, kind: int, payload: bytes) -> bytes:
+    return octets(target) + octets(source) + kind.to_bytes(2, "big") + payload
+
+
+def octets(mac_address: str) -> bytes:
+    return bytes.fromhex(mac_address.replace(":", ""))
+
+
+def ipv4(source: str, target: str, payload: bytes, protocol: int = 17) -> bytes:
+    head = bytes([0x45, 0]) + (20 + len(payload)).to_bytes(2, "big") + bytes([0, 0, 0, 0, 64, protocol])
+    ends = ipaddress.IPv4Address(source).packed + ipaddress.IPv4Address(target).packed
+    return head + checksum(head + b"\0\0" + ends) + ends + payload
+
+
+def checksum(data: bytes) -> bytes:
+    total = sum(int.from_bytes(data[index : index + 2], "big") for index in range(0, len(data), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return (~total & 0xFFFF).to_bytes(2, "big")
+
+
+def udp(source: int, target: int, payload: bytes = b"") -> bytes:
+    return b"".join(number.to_bytes(2, "big") for number in (source, target, 8 + len(payload), 0)) + payload
+
+
+def ipv6_packet(source: str, target: str, following: int, payload: bytes) -> bytes:
+    ends = ipaddress.IPv6Address(source).packed + ipaddress.IPv6Address(target).packed
+    return bytes([0x60, 0, 0, 0]) + len(payload).to_bytes(2, "big") + bytes([following, 255]) + ends + payload
+
+
+def arp(operation: int, source_mac: str, source: str, target: str, target_mac: str = "00:00:00:00:00:00") -> bytes:
+    head = bytes.fromhex("000108000604") + operation.to_bytes(2, "big")
+    pairs = ((source_mac, source), (target_mac, target))
+    return head + b"".join(octets(mac) + ipaddress.IPv4Address(address).packed for mac, address in pairs)
+
+
+def neighbour(kind: int, target: str) -> bytes:
+    return bytes([kind, 0, 0, 0, 0x20, 0, 0, 0]) + ipaddress.IPv6Address(target).packed
+
+
+def untagged(frame: bytes) -> bytes:
+    """Return a frame as a socket gets it: the kernel takes its VLAN tag off."""
+    return frame[:12] + frame[16:] if frame[12:14] in (b"\x81\x00", b"\x88\xa8") else frame
+
+
+class Link:
+    """Guests a and b on the bridge, guarded. Frames are sent by one, and listened for at the other."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.vifs = {name: self._guest(name, number) for name, number in (("a", 10), ("b", 11))}
+        self.guards = {name: [vif] for name, vif in self.vifs.items()}
+        self.apply()
+
+    def _guest(self, name: str, number: int) -> VIF:
+        vif = self.room.guest(name, number)
+        more = ipv6.further_addresses(DUAL, ipv6.address_on(DUAL, vif.mac_address))
+        self.room.guests[name] = made = msgspec.structs.replace(vif, network=DUAL, more=more)
+        return made
+
+    def apply(self, served: tuple[str, ...] = (NETWORK.id,)) -> None:
+        wanted = {}
+        for vifs in self.guards.values():
+            wanted |= anti_spoofing.guards(vifs, served)
+        self.room.in_space(self.room.host, "nft", "-f", "-", text=anti_spoofing.whole("t", wanted))
+
+    def arrives(self, frame: bytes, sender: str = "a", receiver: str = "b") -> bool:
+        """Check whether a frame arrives. A control frame that is allowed follows it and must arrive."""
+        mark = uuid.uuid4().bytes
+        allowed = self.control(sender, mark)
+        space = self.room.space(receiver)
+        command = ["ip", "netns", "exec", space, sys.executable, "-c", _LISTEN]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listener:
+            assert listener.stdout is not None
+            try:
+                assert listener.stdout.readline() == "listening\n"
+                device = BRIDGE if sender == "host" else "eth0"
+                where = self.room.host if sender == "host" else self.room.space(sender)
+                self.room.in_space(where, sys.executable, "-c", _SEND, device, frame.hex(), allowed.hex())
+                deadline = time.monotonic() + 30
+                seen = []
+                while time.monotonic() < deadline:
+                    line = bytes.fromhex(listener.stdout.readline().strip())
+                    if mark in line:
+                        return frame in seen or untagged(frame) in seen
+                    seen.append(line)
+                raise AssertionError("the control frame did not arrive")
+            finally:
+                listener.kill()
+
+    def control(self, sender: str, mark: bytes) -> bytes:
+        if sender == "host":
+            return ether(ROUTER, EVERYBODY, 0x0800, ipv4(HOST_ADDRESS, "255.255.255.255", udp(9, 9, mark)))
+        vif = self.vifs[sender]
+        return ether(vif.mac_address, EVERYBODY, 0x0800, ipv4(vif.address, "255.255.255.255", udp(9, 9, mark)))
+
+
+@pytest.fixture
+def link(room: Room) -> Link:
+    # No IP filter: only the guards decide.
+    room.in_space(room.host, "sysctl", "-q", "-w", "net.ipv6.conf.all.forwarding=0")
+    return Link(room)
+
+
+A, B = "10.9.0.10", "10.9.0.11"
+A_MAC, B_MAC = "fa:16:3e:00:00:0a", "fa:16:3e:00:00:0b"
+A6, B6 = ipv6.address_of("fd00:9::/64", A_MAC), ipv6.address_of("fd00:9::/64", B_MAC)
+A_LINK = ipv6.address_of("fe80::/64", A_MAC)
+OTHER, OTHER6, OTHER_MAC = "10.9.0.99", "fd00:9::99", "fa:16:3e:00:00:99"
+ALL6, ALL6_MAC = "ff02::1", "33:33:00:00:00:01"
+
+HONEST = {
+    "IPv4": ether(A_MAC, B_MAC, 0x0800, ipv4(A, B, udp(5, 5))),
+    "IPv4 broadcast": ether(A_MAC, EVERYBODY, 0x0800, ipv4(A, "10.9.0.255", udp(5, 5))),
+    "ARP request": ether(A_MAC, EVERYBODY, 0x0806, arp(1, A_MAC, A, B)),
+    "ARP reply": ether(A_MAC, B_MAC, 0x0806, arp(2, A_MAC, A, B, B_MAC)),
+    "ARP probe": ether(A_MAC, EVERYBODY, 0x0806, arp(1, A_MAC, "0.0.0.0", A)),
+    "DHCP request": ether(A_MAC, EVERYBODY, 0x0800, ipv4("0.0.0.0", "255.255.255.255", udp(68, 67))),
+    "IPv6": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet(A6, B6, 17, udp(5, 5))),
+    "IPv6 link-local": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet(A_LINK, B6, 17, udp(5, 5))),
+    "neighbour advertisement": ether(A_MAC, ALL6_MAC, 0x86DD, ipv6_packet(A6, ALL6, 58, neighbour(136, A6))),
+    "duplicate address detection": ether(A_MAC, ALL6_MAC, 0x86DD, ipv6_packet("::", ALL6, 58, neighbour(135, A6))),
+}
+FORGED = {
+    "MAC": ether(OTHER_MAC, B_MAC, 0x0800, ipv4(A, B, udp(5, 5))),
+    "IPv4": ether(A_MAC, B_MAC, 0x0800, ipv4(OTHER, B, udp(5, 5))),
+    "IPv4 of the gateway": ether(A_MAC, B_MAC, 0x0800, ipv4(HOST_ADDRESS, B, udp(5, 5))),
+    "no IPv4": ether(A_MAC, B_MAC, 0x0800, ipv4("0.0.0.0", B, udp(68, 67))),
+    "ARP of another address": ether(A_MAC, B_MAC, 0x0806, arp(2, A_MAC, HOST_ADDRESS, B, B_MAC)),
+    "ARP request of another address": ether(A_MAC, EVERYBODY, 0x0806, arp(1, A_MAC, HOST_ADDRESS, B)),
+    "ARP of another MAC": ether(A_MAC, B_MAC, 0x0806, arp(2, OTHER_MAC, A, B, B_MAC)),
+    "ARP from another MAC": ether(OTHER_MAC, B_MAC, 0x0806, arp(2, A_MAC, A, B, B_MAC)),
+    "ARP reply of nobody": ether(A_MAC, B_MAC, 0x0806, arp(3, A_MAC, A, B, B_MAC)),
+    "DHCP server": ether(A_MAC, B_MAC, 0x0800, ipv4(A, B, udp(67, 68))),
+    "DHCP server to all": ether(A_MAC, EVERYBODY, 0x0800, ipv4(A, "255.255.255.255", udp(67, 68))),
+    "IPv6": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet(OTHER6, B6, 17, udp(5, 5))),
+    "IPv6 of nobody": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet("::", B6, 17, udp(5, 5))),
+    "router advertisement": ether(A_MAC, ALL6_MAC, 0x86DD, ipv6_packet(A_LINK, ALL6, 58, bytes([134]) + bytes(15))),
+    "redirect": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet(A_LINK, B6, 58, bytes([137]) + bytes(39))),
+    "DHCPv6 server": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet(A_LINK, B6, 17, udp(547, 546))),
+    "neighbour advertisement of another": ether(
+        A_MAC, ALL6_MAC, 0x86DD, ipv6_packet(A6, ALL6, 58, neighbour(136, OTHER6))
+    ),
+    "unaddressed advertisement": ether(A_MAC, ALL6_MAC, 0x86DD, ipv6_packet("::", ALL6, 58, neighbour(136, A6))),
+    "VLAN": ether(A_MAC, B_MAC, 0x8100, bytes([0, 5, 8, 0]) + ipv4(A, B, udp(5, 5))),
+    "priority tag": ether(A_MAC, B_MAC, 0x8100, bytes([0, 0, 8, 0]) + ipv4(A, B, udp(5, 5))),
+    "provider VLAN": ether(A_MAC, B_MAC, 0x88A8, bytes([0, 5, 8, 0]) + ipv4(A, B, udp(5, 5))),
+    "PPPoE": ether(A_MAC, B_MAC, 0x8864, bytes.fromhex("11000001001e0021") + ipv4(A, B, udp(5, 5))),
+    "LLDP": ether(A_MAC, "01:80:c2:00:00:0e", 0x88CC, bytes(46)),
+    "spanning tree": octets("01:80:c2:00:00:00") + octets(A_MAC) + bytes.fromhex("0026424203") + bytes(40),
+    "RARP of another": ether(A_MAC, EVERYBODY, 0x8035, bytes.fromhex("0001080006040003") + octets(OTHER_MAC) * 3),
+    # The last one, since a bridge without guards learns from it that b is where a is.
+    "MAC of the neighbour": ether(B_MAC, B_MAC, 0x0800, ipv4(A, B, udp(5, 5))),
+}
+#: Frames to addresses of b that its security groups do not know, through its MAC address.
+BESIDE = {
+    "IPv4": ether(A_MAC, B_MAC, 0x0800, ipv4(A, OTHER, udp(5, 5))),
+    "IPv4 loopback": ether(A_MAC, B_MAC, 0x0800, ipv4(A, "127.0.0.1", udp(5, 5))),
+    "IPv4 TCP": ether(A_MAC, B_MAC, 0x0800, ipv4(A, "172.17.0.1", bytes(20), 6)),
+    "IPv6": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet(A6, OTHER6, 17, udp(5, 5))),
+    "IPv6 loopback": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet(A6, "::1", 17, udp(5, 5))),
+}
+
+
+def test_honest_frames_arrive(link: Link) -> None:
+    assert {name: link.arrives(frame) for name, frame in HONEST.items()} == dict.fromkeys(HONEST, True)
+
+
+def test_forged_frames_do_not_arrive(link: Link) -> None:
+    assert {name: link.arrives(frame) for name, frame in FORGED.items()} == dict.fromkeys(FORGED, False)
+
+
+def test_frames_to_other_addresses_of_a_guest_do_not_arrive(link: Link) -> None:
+    assert {name: link.arrives(frame) for name, frame in BESIDE.items()} == dict.fromkeys(BESIDE, False)
+
+
+def test_all_of_them_would_arrive_without_guards(link: Link) -> None:
+    """Control: nothing else in this room drops them. Bridges themselves drop frames for link-local groups."""
+    link.guards = {}
+    link.apply()
+    frames = {**BESIDE, **{f"forged {name}": frame for name, frame in FORGED.items()}}
+    arrived = {name for name, frame in frames.items() if link.arrives(frame)}
+    assert frames.keys() - arrived <= {"forged LLDP", "forged spanning tree", "forged MAC of the neighbour"}
+
+
+def test_dhcp_server_and_router_is_the_host_only(link: Link) -> None:
+    """A machine on the bridge without guards is neither, unless the operator's network has its own server."""
+    link.guards = {"b": [link.vifs["b"]]}
+    link.apply()
+    offer = ether(A_MAC, B_MAC, 0x0800, ipv4(A, B, udp(67, 68)))
+    advertisement = ether(A_MAC, ALL6_MAC, 0x86DD, ipv6_packet(A_LINK, ALL6, 58, bytes([134]) + bytes(15)))
+    assert [link.arrives(frame) for frame in (offer, advertisement)] == [False, False]
+    of_host = [
+        ether(ROUTER, B_MAC, 0x0800, ipv4(HOST_ADDRESS, B, udp(67, 68))),
+        ether(ROUTER, ALL6_MAC, 0x86DD, ipv6_packet("fe80::1", ALL6, 58, bytes([134]) + bytes(15))),
+    ]
+    assert [link.arrives(frame, "host") for frame in of_host] == [True, True]
+    link.apply(served=())
+    assert [link.arrives(frame) for frame in (offer, advertisement)] == [True, True]
+
+
+def test_guest_without_ipv6_gets_and_sends_none(link: Link) -> None:
+    link.guards = {name: [msgspec.structs.replace(vif, more=[])] for name, vif in link.vifs.items()}
+    link.apply()
+    for name in ("IPv6", "IPv6 link-local", "neighbour advertisement", "duplicate address detection"):
+        assert not link.arrives(HONEST[name])
+    assert link.arrives(HONEST["IPv4"])
+
+
+def test_announcement_of_an_arrived_guest_passes_the_bridge(link: Link) -> None:
+    """QEMU sends it by RARP, so that switches learn the new place. Guests need not hear it."""
+    frame = ether(A_MAC, EVERYBODY, 0x8035, bytes.fromhex("0001080006040003") + (octets(A_MAC) + bytes(4)) * 2)
+    link.guards = {"a": [link.vifs["a"]]}
+    link.apply()
+    assert link.arrives(frame)
+    link.guards = {name: [vif] for name, vif in link.vifs.items()}
+    link.apply()
+    assert not link.arrives(frame)
+
+
+def test_interface_with_invalid_values_is_closed_and_no_other(link: Link) -> None:
+    link.guards["a"] = [msgspec.structs.replace(link.vifs["a"], address="fe80::1%lo")]
+    link.apply()
+    for name in ("IPv4", "ARP request", "DHCP request"):
+        with pytest.raises(AssertionError, match="the control frame did not arrive"):
+            arrives_soon(link, HONEST[name])
+    assert link.arrives(ether(ROUTER, B_MAC, 0x0800, ipv4(OUTSIDE, B, udp(5, 5))), "host")
+
+
+def arrives_soon(link: Link, frame: bytes) -> bool:
+    """Check like `Link.arrives`, for frames of a closed interface: then the control frame is missing, too."""
+    command = ["ip", "netns", "exec", link.room.space("b"), sys.executable, "-c", _LISTEN]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listener:
+        assert listener.stdout is not None
+        try:
+            assert listener.stdout.readline() == "listening\n"
+            link.room.in_space(link.room.space("a"), sys.executable, "-c", _SEND, "eth0", frame.hex())
+            mark = uuid.uuid4().bytes
+            control = link.control("host", mark)
+            link.room.in_space(link.room.host, sys.executable, "-c", _SEND, BRIDGE, control.hex())
+            while mark not in (line := bytes.fromhex(listener.stdout.readline().strip())):
+                if line == frame:
+                    return True
+            raise AssertionError("the control frame did not arrive")
+        finally:
+            listener.kill()
+
+
+def test_guards_change_one_guest_at_a_time(link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transaction of a change has only what changes, and leaves the same table as a new one."""
+    room, texts = link.room, []
+
+    def load(text: str) -> None:
+        texts.append(text)
+        command = ["ip", "netns", "exec", room.host, "nft", "-f", "-"]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise exceptions.VirtDriverError(reason=done.stderr)
+
+    def listed() -> object:
+        table = anti_spoofing.table_name("h")
+        return sorted(
+            json.dumps({kind: {k: v for k, v in value.items() if k != "handle"} for kind, value in item.items()})
+            for item in json.loads(room.in_space(room.host, "nft", "-j", "list", "table", "bridge", table))["nftables"]
+        )
+
+    guard = anti_spoofing.AntiSpoofing("h")
+    a, b = link.vifs["a"], link.vifs["b"]
+    guard.plug("a", [a], [NETWORK.id], load)
+    guard.plug("b", [b], [NETWORK.id], load)
+    assert tap_name(a) not in texts[-1] and tap_name(b) in texts[-1]
+    moved = msgspec.structs.replace(b, address="10.9.0.12")
+    guard.plug("b", [moved], [], load)
+    changed = listed()
+    whole = anti_spoofing.whole(
+        anti_spoofing.table_name("h"),
+        anti_spoofing.guards([a], [NETWORK.id]) | anti_spoofing.guards([moved], []),
+    )
+    load(whole)
+    assert listed() == changed
+    guard.unplug("b", load)
+    assert "10.9.0.12" not in room.in_space(room.host, "nft", "list", "ruleset")
+    room.in_space(room.host, "nft", "flush", "ruleset")
+    guard.plug("b", [b], [], load)
+    text = room.in_space(room.host, "nft", "list", "ruleset")
+    assert tap_name(a) in text and tap_name(b) in text, "a table that somebody removed is loaded as a whole"
+    guard.unplug("a", load)
+    guard.unplug("b", load)
+    assert "nova_lite_spoofing" not in room.in_space(room.host, "nft", "list", "ruleset")
+
+
+def test_security_group_is_not_bypassed_through_another_address(link: Link) -> None:
+    """A port that the group of b opens for nobody is closed at each address that b has."""
+    room, b = link.room, link.vifs["b"]
+    room.in_space(room.space("b"), "ip", "address", "add", f"{OTHER}/32", "dev", "eth0")
+    room.serve("b", 80)
+    shut = SecurityGroup(id="shut", name="shut", rules=default_group("p").rules[:2])
+    filters = PortFilters(groups={"shut": shut}, instances={"a": ["shut"], "b": ["shut"]})
+    ports = {name: [vif] for name, vif in link.vifs.items()}
+    room.in_space(room.host, "nft", "-f", "-", text=security_groups.ruleset("s", ports, filters))
+    switches = ("nf_call_iptables", "1", "nf_call_ip6tables", "1")
+    room.in_space(room.host, "ip", "link", "set", "dev", BRIDGE, "type", "bridge", *switches)
+    for address in (OTHER, b.address):
+        room.in_space(room.space("a"), "ip", "route", "replace", f"{address}/32", "dev", "eth0")
+        words = ["ip", "neigh", "replace", address, "lladdr", b.mac_address, "dev", "eth0", "nud", "permanent"]
+        room.in_space(room.space("a"), *words)
+    assert room.cut_off("a", b.address, 80)
+    assert room.cut_off("a", OTHER, 80)
+    room.in_space(room.host, "nft", "delete", "table", "bridge", "t")
+    assert room.reaches("a", OTHER, 80), "control: the security groups alone do not stop it"

@@ -23,6 +23,7 @@ from nova_lite import rpc  # noqa: E402
 from nova_lite.api import conductor_client  # noqa: E402
 from nova_lite.api.http import deploy, prefork, server, wsgi  # noqa: E402
 from nova_lite.api.http.deadlines import ClientLimits  # noqa: E402
+from nova_lite.api.metadata import role  # noqa: E402
 from nova_lite.base import exceptions, journal  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
@@ -78,7 +79,7 @@ class Worker(service.Daemon):
 
     def prepare(self) -> None:
         """Create the clients without connecting: while the broker is down, requests get a 503."""
-        self._transport = rpc.Transport(self.conf, rpc.API)
+        self._transport = rpc.Transport(self.conf, role.role_of(self.conf))
         throttled = rpc.Throttled(self._transport, ConductorRPC)
         conductor = conductor_client.connect(
             rpc.proxy(ConductorRPC, throttled),
@@ -164,6 +165,7 @@ def _volumes(conf: cfg.ConfigOpts, conductor: ConductorRPC) -> UserVolumes | Non
 def main() -> int:
     conf = nova_conf.load(prog=BINARY)
     service.setup_logging(conf, BINARY)
+    role.log_role(conf)
     compute = API()
     try:
         sites = load_sites(conf, compute)

@@ -118,7 +118,7 @@ def _finish_action(conductor: ConductorRPC, context: RequestContext, host: str, 
     )
 
 
-@rpc.service("conductor", version="1.19")
+@rpc.service("conductor", version="1.20")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -212,6 +212,23 @@ class ConductorRPC(Protocol):
     @rpc.change(rpc.API, since="1.3", priority=Priority.READ, from_guests=True)
     def instance_password_set(self, context: RequestContext, instance_uuid: str, password: str) -> None:
         """Store the password that the guest posted. Raises `PasswordAlreadySet` if there is one."""
+
+    # --- servers, for the metadata service of a compute host
+
+    @rpc.read(rpc.METADATA, own="host", since="1.20", from_guests=True)
+    def metadata_instances(
+        self, context: RequestContext, host: str, address: str | None, instance_uuid: str | None
+    ) -> list[Instance]:
+        """Return the instances at ``host`` with an interface of this address, or with this uuid: for each network one.
+
+        An instance is at its host, and at each host where it has a claim, such as the destination of a move.
+        """
+
+    @rpc.change(rpc.METADATA, own="host", since="1.20", priority=Priority.READ, from_guests=True)
+    def metadata_password_set(self, context: RequestContext, host: str, instance_uuid: str, password: str) -> None:
+        """Store the password that a guest of ``host`` posted, as `instance_password_set` does."""
+
+    # --- consoles, for the API and the console proxies
 
     @rpc.change(rpc.API, since="1.4")
     def console_token_create(

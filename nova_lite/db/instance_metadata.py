@@ -5,7 +5,7 @@ from __future__ import annotations
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.base.context import RequestContext
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.db import instances, quotas
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -57,9 +57,19 @@ def clear_password(uow: UnitOfWork, context: RequestContext, instance_uuid: str)
 
 def set_password(uow: UnitOfWork, context: RequestContext, instance_uuid: str, password: str) -> None:
     """Store a guest's password once. Until it is cleared, a later intruder in the guest cannot replace it."""
-    row = instances.get_row(uow, context, instance_uuid, lock=True)
+    _store_password(instances.get_row(uow, context, instance_uuid, lock=True), password)
+
+
+def set_password_at(uow: UnitOfWork, host: str, instance_uuid: str, password: str) -> None:
+    """Store the password of a guest of this host, as `set_password` does. Raises `InstanceNotFound` for another one."""
+    if not instances.at_host(uow, host, None, instance_uuid):
+        raise exceptions.InstanceNotFound(instance_id=instance_uuid)
+    _store_password(instances.get_row(uow, get_admin_context(), instance_uuid, lock=True), password)
+
+
+def _store_password(row: Instance, password: str) -> None:
     if row.system_metadata.get(POSTED_PASSWORD):
-        raise exceptions.PasswordAlreadySet(instance_id=instance_uuid)
+        raise exceptions.PasswordAlreadySet(instance_id=row.uuid)
     row.system_metadata = {**row.system_metadata, POSTED_PASSWORD: password}
 
 

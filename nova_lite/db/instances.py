@@ -381,6 +381,25 @@ def at_address(uow: UnitOfWork, address: str) -> list[Instance]:
     return to_objects(uow, uow.session.scalars(query).all())
 
 
+def at_host(uow: UnitOfWork, host: str, address: str | None, instance_uuid: str | None) -> list[Instance]:
+    """Return the instances at this host with an interface of this address, or with this uuid."""
+    row, port, network = models.Instance, models.Port, models.Network
+    query = sa.select(row).where(~row.deleted, is_at(host)).order_by(row.id)
+    if address is not None:
+        query = query.join(port, port.instance_uuid == row.uuid).join(network, network.id == port.network_id)
+        query = query.where(port.address == address)
+    else:
+        query = query.where(row.uuid == instance_uuid)
+    return to_objects(uow, uow.session.scalars(query).all())
+
+
+def is_at(host: str) -> sa.ColumnElement[bool]:
+    """Build the condition "is at this host, or has a claim there"."""
+    row, claim, node = models.Instance, models.Allocation, models.ComputeNode
+    claimed = sa.exists().where(claim.instance_uuid == row.uuid, claim.compute_node_id == node.id, node.host == host)
+    return sa.or_(row.host == host, claimed)
+
+
 def to_offload(uow: UnitOfWork, shelved_before: datetime.datetime, limit: int) -> list[str]:
     """Return the uuids of instances that were shelved before then and are still on a host."""
     row = models.Instance

@@ -39,7 +39,7 @@ from nova_lite.rpc.contract import (
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.fallbacks import one_by_one, result
 from nova_lite.rpc.in_process import InProcess
-from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, SCHEDULER
+from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, METADATA, SCHEDULER
 from nova_lite.rpc.load_shedding import Throttled
 from nova_lite.rpc.transport import RpcServer, Transport, require_broker
 
@@ -53,6 +53,7 @@ __all__ = [
     "CONSOLE",
     "FANOUT",
     "MANAGE",
+    "METADATA",
     "SCHEDULER",
     "DaemonIdentity",
     "Endpoint",

@@ -12,7 +12,7 @@ import re
 
 import msgspec
 
-from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, SCHEDULER, check_name
+from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, METADATA, SCHEDULER, check_name
 
 #: The exchange of all messages except replies.
 EXCHANGE = "nova_lite"
@@ -26,6 +26,7 @@ _SENDS_TO = {
     SCHEDULER: (r"conductor", r"scheduler(\.HOST)?"),
     COMPUTE: (r"conductor", r"compute\.HOST"),
     CONSOLE: (r"conductor", r"compute\..+"),
+    METADATA: (r"conductor",),
     MANAGE: (r"conductor", r"compute\..+"),
 }
 #: The roles with a server on the topic of their name.

@@ -36,10 +36,12 @@ from nova_lite.base.context import DaemonIdentity
 API, CONDUCTOR, SCHEDULER, COMPUTE = "api", "conductor", "scheduler", "compute"
 #: The console proxies.
 CONSOLE = "console"
+#: An API of a compute host that serves only metadata.
+METADATA = "metadata"
 #: An operator's ``nova-lite-manage``.
 MANAGE = "manage"
 
-ROLES = (API, CONDUCTOR, SCHEDULER, COMPUTE, CONSOLE, MANAGE)
+ROLES = (API, CONDUCTOR, SCHEDULER, COMPUTE, CONSOLE, METADATA, MANAGE)
 
 TRUSTED = "trusted.json"
 _OPTION = "[rpc] keys_directory"

@@ -249,7 +249,8 @@ class Cloud:
         return "controller" if name in DAEMONS else name
 
     def _peers(self) -> list[tuple[str, str]]:
-        return [(role_of(name), self.host_of(name)) for name in self.names] + [("manage", "controller")]
+        peers = [(role_of(name), self.host_of(name)) for name in self.names]
+        return [*peers, *(("metadata", name) for name in self.computes), ("manage", "controller")]
 
     def make_vhost(self) -> None:
         """Create the vhost with one command instead of two; each costs half a second of CPU."""

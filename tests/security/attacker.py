@@ -104,9 +104,9 @@ class SecuredCloud(Cloud):
 
 
 class Attacker:
-    """Attacker with everything that host ``name`` has."""
+    """Attacker with everything that host ``name`` has. ``role``: of the daemon whose key signs."""
 
-    def __init__(self, cloud: SecuredCloud, name: str, keys: str | None = None) -> None:
+    def __init__(self, cloud: SecuredCloud, name: str, keys: str | None = None, role: str = COMPUTE) -> None:
         self.cloud = cloud
         self.name = name
         self.connection = kombu.Connection(cloud.url(cloud.account(name)), heartbeat=0)
@@ -116,7 +116,7 @@ class Attacker:
         conf(cloud.config_arguments(name), project="nova-lite", default_config_files=[])
         if keys is not None:
             conf.set_override("keys_directory", keys, group="rpc")
-        self.signing = Signing(conf, COMPUTE)
+        self.signing = Signing(conf, role, name)
 
     def close(self) -> None:
         self.connection.release()

@@ -310,6 +310,19 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
         alive = [instance for instance in self.instances.values() if not instance.deleted]
         return [copy.deepcopy(instance) for instance in alive if address in [vif.address for vif in instance.vifs]]
 
+    def metadata_instances(
+        self, context: RequestContext, host: str, address: str | None, instance_uuid: str | None
+    ) -> list[Instance]:
+        here = [item for item in self.instances.values() if item.host == host and not item.deleted]
+        addresses = {item.uuid: [vif.address for vif in item.vifs] for item in here}
+        return [copy.deepcopy(item) for item in here if item.uuid == instance_uuid or address in addresses[item.uuid]]
+
+    def metadata_password_set(self, context: RequestContext, host: str, instance_uuid: str, password: str) -> None:
+        instance = self.instances[instance_uuid]
+        if instance.host != host:
+            raise exceptions.InstanceNotFound(instance_id=instance_uuid)
+        instance.system_metadata[POSTED_PASSWORD] = password
+
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
         self._get(context, instance_uuid).locked = True
 

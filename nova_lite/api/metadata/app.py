@@ -12,10 +12,9 @@ import cachetools
 import webob
 
 from nova_lite.api.http import deploy, wsgi
-from nova_lite.api.metadata import callers
+from nova_lite.api.metadata import callers, role
 from nova_lite.api.metadata.callers import Caller
 from nova_lite.base import exceptions
-from nova_lite.base.context import RequestContext
 from nova_lite.metadata import documents
 from nova_lite.metadata.documents import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, MetadataDocuments
 from nova_lite.metadata.vendordata import VendorData
@@ -43,6 +42,7 @@ class MetadataApp:
         conf = services.conf
         self._services = services
         self._callers = callers.load(conf)
+        self._role = role.role_of(conf)
         self._vendor = VendorData(conf)
         self._limit = RateLimit(conf.api.metadata_requests_per_minute, clock)
         self._lock = threading.Lock()
@@ -87,11 +87,14 @@ class MetadataApp:
         with self._lock:
             instance = self._cache.get(caller)
         if instance is None:
-            instance = self._callers.find(self._services.conductor, caller)
+            instance = self._callers.find(self._guests(), caller)
             if instance is not None:
                 with self._lock:
                     self._cache[caller] = instance
         return instance
+
+    def _guests(self) -> role.GuestQueries:
+        return role.queries(self._role, self._services.conf.host, self._services.conductor)
 
     def _documents(self, instance: Instance) -> MetadataDocuments:
         return MetadataDocuments(instance, instance.vifs, self._vendor)
@@ -128,8 +131,7 @@ class MetadataApp:
             password = req.body.decode("ascii")
         except UnicodeDecodeError as error:
             raise exceptions.Invalid("A password must be encrypted with the key pair and encoded in base64.") from error
-        context = RequestContext(project_id=instance.project_id, overwrite=False)
-        self._services.conductor.instance_password_set(context, instance.uuid, password)
+        self._guests().set_password(instance, password)
         with self._lock:
             self._cache.pop(caller, None)
         return _text("")

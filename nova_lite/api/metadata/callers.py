@@ -14,9 +14,8 @@ from typing import NamedTuple, Protocol
 import webob
 from oslo_config import cfg
 
+from nova_lite.api.metadata.role import GuestQueries
 from nova_lite.base import exceptions, ip
-from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import Instance
 
 LOG = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ class Callers(Protocol):
         """Return the caller. Raises a `NovaLiteException` if the request has no valid proof."""
         ...
 
-    def find(self, conductor: ConductorRPC, caller: Caller) -> Instance | None:
+    def find(self, guests: GuestQueries, caller: Caller) -> Instance | None:
         """Return the caller's server, or None if there is none."""
         ...
 
@@ -79,11 +78,11 @@ class ByAddress:
             return ""
         return next((row[3].lower() for row in rows if len(row) == 6 and row[0] == address), "")
 
-    def find(self, conductor: ConductorRPC, caller: Caller) -> Instance | None:
+    def find(self, guests: GuestQueries, caller: Caller) -> Instance | None:
         """Return the server with this address. Networks may share addresses, so a known MAC address must match."""
         instances = [
             instance
-            for instance in conductor.instances_at_address(get_admin_context(), caller.name)
+            for instance in guests.at_address(caller.name)
             if any(
                 vif.address == caller.name and caller.proof in ("", vif.mac_address.lower()) for vif in instance.vifs
             )
@@ -114,10 +113,8 @@ class BySignature:
             raise exceptions.Forbidden("Invalid proxy request signature.")
         return Caller(instance_uuid, project_id)
 
-    def find(self, conductor: ConductorRPC, caller: Caller) -> Instance | None:
-        context = RequestContext(project_id=caller.proof, overwrite=False)
-        try:
-            return conductor.instance_get(context, caller.name)
-        except exceptions.InstanceNotFound:
+    def find(self, guests: GuestQueries, caller: Caller) -> Instance | None:
+        instance = guests.by_uuid(caller.name, caller.proof)
+        if instance is None:
             LOG.warning("A metadata request is refused: project %s has no instance %s", caller.proof, caller.name)
-            return None
+        return instance

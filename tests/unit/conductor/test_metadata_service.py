@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import sqlalchemy as sa
 
 from nova_lite.base import exceptions
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import instances, networks
+from nova_lite.db import instances, models, networks
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.network.driver import Addresses
 from nova_lite.objects.instance import POSTED_PASSWORD
@@ -48,3 +49,50 @@ def test_password_is_stored_only_once(conductor: ConductorRPC, db: Database) -> 
     conductor.instance_password_set(make.context(), uuid, "another")
     with pytest.raises(exceptions.InstanceNotFound):
         conductor.instance_password_set(make.context(project="p2"), uuid, "x")
+
+
+# --- guests of one host
+
+
+def test_guests_of_a_host_are_found_by_address_and_uuid(conductor: ConductorRPC, db: Database) -> None:
+    mine = db.write(at, "one", "10.0.0.2", "fa:16:3e:00:00:01", host="h1")
+    other = db.write(at, "two", "10.0.0.2", "fa:16:3e:00:00:03", host="h2")
+
+    def found(host: str, address: str | None, uuid: str | None) -> list[str]:
+        return [item.uuid for item in conductor.metadata_instances(make.ADMIN, host, address, uuid)]
+
+    assert [found(host, "10.0.0.2", None) for host in ("h1", "h2", "h3")] == [[mine], [other], []]
+    assert [found("h1", None, uuid) for uuid in (mine, other, "no")] == [[mine], [], []]
+    assert found("h1", None, None) == []
+
+
+def test_guest_is_found_at_the_destination_of_its_move(conductor: ConductorRPC, db: Database) -> None:
+    uuid = db.write(at, "one", "10.0.0.2", "fa:16:3e:00:00:01", host="h1")
+
+    conductor.register_host(make.ADMIN, make.report("h2"))
+
+    def claim(uow: UnitOfWork) -> None:
+        node = uow.session.scalars(sa.select(models.ComputeNode.id)).one()
+        claimed = {"vcpus": 1, "memory_mb": 64, "disk_gb": 1}
+        uow.session.add(
+            models.Allocation(instance_uuid=uuid, compute_node_id=node, generation=2, created_at=uow.now, **claimed)
+        )
+
+    db.write(claim)
+    assert [item.uuid for item in conductor.metadata_instances(make.ADMIN, "h2", "10.0.0.2", None)] == [uuid]
+
+
+def test_deleted_guest_of_a_host_is_not_found(conductor: ConductorRPC, db: Database) -> None:
+    uuid = db.write(at, "one", "10.0.0.2", "fa:16:3e:00:00:01", host="h1", deleted=True)
+    for place in (("10.0.0.2", None), (None, uuid)):
+        assert conductor.metadata_instances(make.ADMIN, "h1", *place) == []
+
+
+def test_password_of_a_guest_is_stored_only_from_its_host(conductor: ConductorRPC, db: Database) -> None:
+    uuid = db.write(at, "one", "10.0.0.2", "fa:16:3e:00:00:01", host="h1")
+    with pytest.raises(exceptions.InstanceNotFound):
+        conductor.metadata_password_set(make.ADMIN, "h2", uuid, "forged")
+    conductor.metadata_password_set(make.ADMIN, "h1", uuid, "c2VjcmV0")
+    with pytest.raises(exceptions.PasswordAlreadySet):
+        conductor.metadata_password_set(make.ADMIN, "h1", uuid, "another")
+    assert db.read(instances.get, make.ADMIN, uuid).system_metadata[POSTED_PASSWORD] == "c2VjcmV0"

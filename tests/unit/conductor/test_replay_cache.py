@@ -35,6 +35,7 @@ HARMLESS = {
     "instance_security_groups": "reads",
     "instances_at_address": "reads",
     "interfaces_active": "writes down what the network service says now: test_reports_again.py",
+    "metadata_instances": "reads",
     "migrations_in_progress": "reads",
     "is_command_open": "reads",
     "is_command_current": "reads",

@@ -141,15 +141,26 @@ def _request(session: NeutronSession, context: RequestContext, request: NetworkR
         only = _only_network(session, context)
         if only is None:
             raise exceptions.InvalidInput(reason="there is no network to take an address from")
+        _check_choice(context, only, request)
         return msgspec.structs.replace(request, network_id=only["id"])
     network = _usable_network(session, context, request.network_id)
     if not network["subnets"]:
         raise exceptions.InvalidInput(
             reason=f"Network {network['id']} requires a subnet in order to boot instances on."
         )
+    _check_choice(context, network, request)
     if request.fixed_ip:
         _check_address(session, network["id"], request.fixed_ip)
     return msgspec.structs.replace(request, network_id=network["id"])
+
+
+def _check_choice(context: RequestContext, network: Body, request: NetworkRequest) -> None:
+    """Check, as Neutron's default policy does, that the user may choose an address there.
+
+    Neutron itself sees the service user's request, who may choose any.
+    """
+    if request.fixed_ip and not context.is_admin and network["project_id"] != context.project_id:
+        raise exceptions.FixedIpForbidden(network_id=network["id"])
 
 
 def _only_network(session: NeutronSession, context: RequestContext) -> Body | None:

@@ -118,6 +118,17 @@ def test_address_and_port_in_use_are_refused(backend: NeutronNetworks, neutron: 
         resolve(backend, [NetworkRequest(port_id=bare["id"])])
 
 
+def test_address_on_a_shared_network_is_chosen_by_admins_only(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    shared = neutron.network("all", "p2", shared=True)
+    request = [NetworkRequest(network_id=shared["id"], fixed_ip="10.0.0.9")]
+    with pytest.raises(exceptions.FixedIpForbidden, match="not your project's"):
+        resolve(backend, request)
+    with pytest.raises(exceptions.FixedIpForbidden):
+        resolve(backend, [NetworkRequest(fixed_ip="10.0.0.9")])
+    found = backend.call(NetworkCall(method=NetworkMethod.RESOLVE, context=ADMIN, networks=request))
+    assert found.requests[0].fixed_ip == "10.0.0.9"
+
+
 def test_security_group_is_found_by_name_or_id(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     web = neutron.add("security-groups", name="web", project_id="p1")
     neutron.add("security-groups", name="db", project_id="p2")

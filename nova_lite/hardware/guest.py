@@ -13,6 +13,9 @@ OPTIONAL, REQUIRED, DISABLED = "optional", "required", "disabled"
 #: First letters of the guest's names of disks, by their bus.
 DEVICE_PREFIX = {VIRTIO: "vd", SCSI: "sd", SATA: "sd", USB: "sd", IDE: "hd"}
 
+#: Number of disks on the IDE bus of a machine.
+IDE_PLACES = 4
+
 RNG_PERIOD = 1000
 
 

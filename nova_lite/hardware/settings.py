@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -13,6 +13,7 @@ from nova_lite.hardware.guest import (
     DEVICE_PREFIX,
     DISABLED,
     IDE,
+    IDE_PLACES,
     REQUIRED,
     RNG_PERIOD,
     SATA,
@@ -24,7 +25,7 @@ from nova_lite.hardware.guest import (
 from nova_lite.hardware.numa import NUMARequest
 from nova_lite.hardware.request import HardwareRequest, read
 from nova_lite.hardware.topology import Topology, choose
-from nova_lite.objects import Flavor, Image
+from nova_lite.objects import BlockDevice, Flavor, Image, block_device
 
 MAX_QUEUES = 256
 
@@ -122,8 +123,31 @@ def root_device(image: Image | None) -> str:
     return f"/dev/{DEVICE_PREFIX.get(bus, DEVICE_PREFIX[VIRTIO])}a"
 
 
-def check_rescue(image: Image | None, strict: bool = True) -> RescueDisk:
-    """Return the disk of a rescued server with this image. Raises `HardwareRefused`. ``strict``: see `resolve`."""
+def check_disks(flavor: Flavor, image: Image | None, devices: Collection[BlockDevice]) -> None:
+    """Check that the server's machine has room for all its disks. Raises `HardwareRefused`.
+
+    ``devices``: block devices of the server. A config drive is always counted, because hosts may add one.
+    """
+    request = read(flavor.extra_specs, {} if image is None else image.properties, strict=False)
+    buses = [request.value("disk_bus") or VIRTIO] * block_device.local_count(flavor, devices)
+    if image is not None and image.disk_format == _ISO and block_device.root_volume(devices) is None:
+        buses[0] = request.value("cdrom_bus") or (SATA if _has_no_ide(request) else IDE)
+    buses += [device.disk_bus or VIRTIO for device in devices if device.is_volume]
+    needed = buses.count(IDE)
+    if needed and _has_no_ide(request):
+        raise exceptions.HardwareRefused(reason="A q35 machine has no IDE bus, and a disk_bus of a volume is ide.")
+    if needed > IDE_PLACES:
+        raise exceptions.HardwareRefused(
+            reason=f"The server needs {needed} disks on its IDE bus (with a config drive), which has {IDE_PLACES} "
+            "places. Use another hw_disk_bus, or fewer disks."
+        )
+
+
+def check_rescue(image: Image | None, server_image: Image | None = None, strict: bool = True) -> RescueDisk:
+    """Return the disk of a rescued server with this image. Raises `HardwareRefused`.
+
+    ``server_image``: the image of the server. ``strict``: see `resolve`.
+    """
     properties: Mapping[str, str] = {} if image is None else image.properties
     request = read({}, properties, strict)
     bus, device = request.value("rescue_bus"), request.value("rescue_device")
@@ -134,6 +158,8 @@ def check_rescue(image: Image | None, strict: bool = True) -> RescueDisk:
                 reason="A CD-ROM drive (hw_rescue_device) cannot be on the bus virtio (hw_rescue_bus)."
             )
         bus = None
+    if strict and bus == IDE and server_image is not None and _has_no_ide(read({}, server_image.properties, False)):
+        raise exceptions.HardwareRefused(reason="A q35 machine has no IDE bus: hw_rescue_bus is ide.")
     stable = bus is not None or device is not None
     return RescueDisk(stable=stable, bus=bus if cdrom else bus or request.value("disk_bus") or VIRTIO, cdrom=cdrom)
 
@@ -192,8 +218,13 @@ def _check_firmware(request: HardwareRequest) -> None:
     mode, bits = request.value("maxphysaddr_mode"), request.value("maxphysaddr_bits")
     if (mode == "emulate") != (bits is not None):
         raise exceptions.HardwareRefused(reason="maxphysaddr_bits and maxphysaddr_mode=emulate need each other.")
-    if "q35" in machine and IDE in (request.value("disk_bus"), request.value("cdrom_bus")):
+    if _has_no_ide(request) and IDE in (request.value("disk_bus"), request.value("cdrom_bus")):
         raise exceptions.HardwareRefused(reason="A q35 machine has no IDE bus: hw_disk_bus or hw_cdrom_bus is ide.")
+
+
+def _has_no_ide(request: HardwareRequest) -> bool:
+    """Check whether the machine is a q35, which secure boot needs."""
+    return "q35" in (request.value("machine_type") or "") or request.value("secure_boot") == REQUIRED
 
 
 def _check_devices(request: HardwareRequest) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from nova_lite.base import ip
 from nova_lite.metadata.vendordata import VendorData
 from nova_lite.objects import VIF, FixedIp, Instance, keypair
+from nova_lite.objects.instance import AddressMode, version_of
 
 LATEST = "latest"
 
@@ -183,7 +184,10 @@ def _decode(name: str, data: str) -> bytes:
 
 
 def network_data(vifs: list[VIF]) -> dict[str, Any]:
-    """Return ``network_data.json``: links, addresses and name servers. Guests without DHCP use it."""
+    """Return ``network_data.json``: links, and how their addresses are configured, as Nova describes it.
+
+    A guest learns its name servers by DHCP where that runs. Name servers of other subnets are listed.
+    """
     links: list[dict[str, Any]] = []
     networks: list[dict[str, Any]] = []
     services: list[dict[str, str]] = []
@@ -198,28 +202,46 @@ def network_data(vifs: list[VIF]) -> dict[str, Any]:
             }
         )
         first = FixedIp(
-            address=vif.address, subnet_id="", cidr=vif.network.cidr, gateway=vif.network.gateway, dns=vif.network.dns
+            address=vif.address,
+            subnet_id="",
+            cidr=vif.network.cidr,
+            gateway=vif.network.gateway,
+            dns=vif.network.dns,
+            address_mode=vif.network.address_mode,
         )
+        has_dhcp = False
         for fixed in (first, *vif.more):
+            mode = _address_mode(vif, fixed)
+            if mode == AddressMode.DHCP and has_dhcp:
+                mode = AddressMode.STATIC  # DHCP assigns one address to an interface.
+            has_dhcp = has_dhcp or mode == AddressMode.DHCP
+            network = {"id": f"network{len(networks)}", "network_id": vif.network.id, "link": f"interface{number}"}
+            if mode == AddressMode.DHCP:
+                networks.append({**network, "type": "ipv4_dhcp"})
+                continue
             name_servers = [{"type": "dns", "address": address} for address in fixed.dns]
-            networks.append(_network(f"network{len(networks)}", f"interface{number}", vif, fixed, name_servers))
+            networks.append({**network, **_subnet(fixed, mode), "services": name_servers})
             services.extend(service for service in name_servers if service not in services)
     return {"links": links, "networks": networks, "services": services}
 
 
-def _network(name: str, link: str, vif: VIF, fixed: FixedIp, name_servers: list[dict[str, str]]) -> dict[str, Any]:
+def _address_mode(vif: VIF, fixed: FixedIp) -> str:
+    """Return how the guest gets an address. On built-in networks DHCP and router advertisements run."""
+    if vif.vif_type is not None:
+        return fixed.address_mode or AddressMode.STATIC
+    return AddressMode.DHCP if version_of(fixed.address) == 4 else AddressMode.SLAAC
+
+
+def _subnet(fixed: FixedIp, mode: str) -> dict[str, Any]:
+    """Return an address and its subnet. Router advertisements name the gateway of dynamic addresses."""
     cidr = ip.parse_network(fixed.cidr, strict=False)
     anywhere = "0.0.0.0" if cidr.version == 4 else "::"  # noqa: S104 a route, no listener
-    routes = [{"network": anywhere, "netmask": anywhere, "gateway": fixed.gateway}] if fixed.gateway else []
+    routes = [{"network": anywhere, "netmask": anywhere, "gateway": fixed.gateway}]
     return {
-        "id": name,
-        "network_id": vif.network.id,
-        "type": f"ipv{cidr.version}",
-        "link": link,
+        "type": f"ipv{cidr.version}" if mode == AddressMode.STATIC else f"ipv{cidr.version}_{mode}",
         "ip_address": fixed.address,
         "netmask": str(cidr.netmask),
-        "routes": routes,
-        "services": name_servers,
+        "routes": routes if fixed.gateway and mode == AddressMode.STATIC else [],
     }
 
 

@@ -34,7 +34,7 @@ from nova_lite.network.driver import (
 )
 from nova_lite.network.neutron_client import NeutronClient, NeutronRefusal, NeutronSession
 from nova_lite.objects import VIF, FixedIp, Network, NetworkRequest
-from nova_lite.objects.instance import version_of
+from nova_lite.objects.instance import AddressMode, version_of
 
 LOG = logging.getLogger(__name__)
 
@@ -506,6 +506,7 @@ def _vif(interface: _InstancePort, network: Body, subnets: Mapping[str, Body], g
     details = port.get("binding:vif_details") or {}
     known_groups = [groups[id] for id in port.get("security_groups", []) if id in groups]
     bridged = _network(network, subnets[first.subnet_id])
+    bridged.address_mode = first.address_mode
     bridged.bridge = str(details.get("bridge_name") or bridged.bridge)
     return VIF(
         id=port["id"],
@@ -535,4 +536,12 @@ def _fixed_ip(address: Mapping[str, str], subnets: Mapping[str, Body]) -> FixedI
         cidr=subnet["cidr"],
         gateway=subnet["gateway_ip"],
         dns=subnet["dns_nameservers"],
+        address_mode=_address_mode(subnet),
     )
+
+
+def _address_mode(subnet: Body) -> str:
+    """Return how guests get addresses of the subnet."""
+    if version_of(subnet["cidr"].partition("/")[0]) == 4:
+        return AddressMode.DHCP if subnet.get("enable_dhcp") else AddressMode.STATIC
+    return str(subnet.get("ipv6_address_mode") or AddressMode.STATIC)

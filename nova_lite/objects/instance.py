@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import enum
 import itertools
 from typing import Any
 
@@ -31,14 +32,25 @@ def version_of(address: str) -> int:
     return 6 if ":" in address else 4
 
 
+class AddressMode(enum.StrEnum):
+    """Way in which a guest gets an address of a subnet."""
+
+    STATIC = "static"
+    DHCP = "dhcp"
+    SLAAC = "slaac"
+    DHCPV6_STATEFUL = "dhcpv6-stateful"
+    DHCPV6_STATELESS = "dhcpv6-stateless"
+
+
 class FixedIp(msgspec.Struct, kw_only=True):
-    """Further address of a port, with its subnet."""
+    """Further address of a port, with its subnet. ``address_mode``: an `AddressMode`; "": unknown."""
 
     address: str
     subnet_id: str
     cidr: str
     gateway: str | None = None
     dns: list[str] = msgspec.field(default_factory=list)
+    address_mode: str = ""
 
 
 class VIF(msgspec.Struct, kw_only=True):

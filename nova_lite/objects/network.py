@@ -13,7 +13,8 @@ class Network(msgspec.Struct, kw_only=True):
     ``cidr`` is "" while the network has no subnet; then no instance can use it. ``start`` and ``end`` bound the address
     pool. ``bridge``: name of the bridge on hosts, which the virt driver creates if it can. ``vni``: number of the VXLAN
     that connects the bridges of hosts; None: guests of different hosts do not reach each other. ``cidr6``: an IPv6
-    prefix of 64 bits, in which interfaces derive their addresses from MAC addresses; "": none.
+    prefix of 64 bits, in which interfaces derive their addresses from MAC addresses; "": none. ``address_mode``: see
+    `nova_lite.objects.instance.AddressMode`; "": unknown.
     """
 
     id: str
@@ -29,6 +30,7 @@ class Network(msgspec.Struct, kw_only=True):
     is_default: bool = False
     vni: int | None = None
     cidr6: str = ""
+    address_mode: str = ""
 
 
 class NetworkRecord(Network, kw_only=True):

@@ -133,6 +133,7 @@ def _images(
                 image_id=image.id, reason="Unable to rebuild with a different image for a volume-backed server."
             )
         checks.check_guest_fits(image, flavor)
+    hardware.check_disks(flavor, image, block_devices.of(instance))
     return image, parts
 
 

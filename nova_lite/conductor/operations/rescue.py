@@ -37,7 +37,8 @@ class RescueHandler(OperationHandler):
                 instance_id=instance.uuid, reason="it has no image, and none was named to rescue it with"
             )
         _check_volumes(instance, image, payload.get("allow_bfv_rescue", False))
-        hardware.check_rescue(msgspec.convert(image, Image), strict=payload.get("image_ref") is not None)
+        own = None if instance.image is None else msgspec.convert(instance.image, Image)
+        hardware.check_rescue(msgspec.convert(image, Image), own, strict=payload.get("image_ref") is not None)
         return {"image": image, "images": others, "admin_password": payload.get("admin_password")}
 
 

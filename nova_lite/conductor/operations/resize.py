@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import operations
+from nova_lite import hardware, operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
@@ -79,6 +79,7 @@ class ResizeHandler(OperationHandler):
             raise exceptions.CannotResizeDisk(reason="Unable to resize disk down.")
         if image is not None:
             check_image(image, flavor)
+            hardware.check_disks(flavor, image, block_devices.of(instance))
         return flavor
 
     def on_claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:

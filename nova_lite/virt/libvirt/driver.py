@@ -120,6 +120,7 @@ class LibvirtDriver(ComputeDriver):
 
     def init_host(self) -> None:
         self._consoles.check()
+        self._reports.get()  # Events arrive from now on.
         try:
             self._records.prepare()
         except OSError as error:

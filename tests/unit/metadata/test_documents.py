@@ -10,8 +10,19 @@ from nova_lite.objects.block_device import DeviceSource
 from tests.support.guests import make_instance, make_network, make_vif
 
 
+def test_built_in_networks_are_configured_by_dhcp_and_router_advertisements() -> None:
+    """Static addresses without a name server leave a guest without names."""
+    network = make_network(cidr6="fd00:76::/64")
+    vif = make_vif(network=network, more=ipv6.further_addresses(network, "fd00:76::f816:3eff:fe00:7601"))
+    data = documents.network_data([vif])
+    first, second = data["networks"]
+    assert first == {"id": "network0", "type": "ipv4_dhcp", "link": "interface0", "network_id": network.id}
+    assert (second["type"], second["link"]) == ("ipv6_slaac", "interface0")
+    assert data["services"] == []
+
+
 def test_network_data_suffice_for_a_static_configuration() -> None:
-    vif = make_vif(network=make_network(dns=["9.9.9.9"], mtu=1450))
+    vif = make_vif(network=make_network(dns=["9.9.9.9"], mtu=1450), vif_type="ovs")
     data = documents.network_data([vif])
     (link,), (network,) = data["links"], data["networks"]
     assert (link["ethernet_mac_address"], link["mtu"]) == (vif.mac_address, 1450)
@@ -22,7 +33,10 @@ def test_network_data_suffice_for_a_static_configuration() -> None:
 
 
 def test_network_without_a_gateway_has_no_route() -> None:
-    assert documents.network_data([make_vif(network=make_network(gateway=None))])["networks"][0]["routes"] == []
+    assert (
+        documents.network_data([make_vif(network=make_network(gateway=None), vif_type="ovs")])["networks"][0]["routes"]
+        == []
+    )
 
 
 def test_volume_with_a_tag_is_listed() -> None:
@@ -43,7 +57,8 @@ def test_volume_with_a_tag_is_listed() -> None:
 
 def test_network_data_have_ipv6_and_ipv4() -> None:
     network = make_network(cidr6="fd00:76::/64")
-    vif = make_vif(network=network, more=ipv6.further_addresses(network, "fd00:76::f816:3eff:fe00:7601"))
+    more = ipv6.further_addresses(network, "fd00:76::f816:3eff:fe00:7601")
+    vif = make_vif(network=network, more=more, vif_type="ovs")
     (link,), (first, second) = (documents.network_data([vif])[name] for name in ("links", "networks"))
     assert (first["type"], second["type"]) == ("ipv4", "ipv6")
     assert (second["link"], second["ip_address"]) == (link["id"], "fd00:76::f816:3eff:fe00:7601")

@@ -6,6 +6,7 @@ them made instead.
 
 from __future__ import annotations
 
+import string
 import uuid
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ from nova_lite.conductor.operations.create.validate import Plan, device_image
 from nova_lite.db import block_devices, cinder, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
+from nova_lite.hardware import guest
 from nova_lite.objects import BlockDevice, DeviceState, Volume
 from nova_lite.objects.block_device import PREFIXES, letters, local_count, root_volume
 
@@ -33,6 +35,8 @@ def attach_all(uow: UnitOfWork, plan: Plan, instance: Instance) -> None:
         device = msgspec.structs.replace(template, uuid=str(uuid.uuid5(_NAMESPACE, f"{instance.uuid}/{index}")))
         if device.is_volume:
             letter = "a" if device.is_root else _next(free_letters)
+            if device.disk_bus == guest.IDE and letter not in string.ascii_lowercase[: guest.IDE_PLACES]:
+                raise exceptions.InvalidBDM(reason=f"an IDE bus has {guest.IDE_PLACES} places, which are in use.")
             device.device_name = f"/dev/{PREFIXES[device.disk_bus or 'virtio']}{letter}"
             device.state = DeviceState.ATTACHING
             if cinder.is_backend(uow):

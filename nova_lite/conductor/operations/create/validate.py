@@ -117,12 +117,14 @@ def _boot_source(request: CreateRequest, flavor: Flavor, snapshot: Snapshot) -> 
         if image is not None and image.min_ram > flavor.memory_mb:
             raise exceptions.FlavorMemoryTooSmall(flavor_mb=flavor.memory_mb, image_mb=image.min_ram)
         hardware.check(flavor, image)
+        hardware.check_disks(flavor, image, request.block_devices)
         return BootSource(image, parts, is_volume=True)
     if not request.image_ref:
         hardware.check(flavor, None)
         return BootSource(None, {}, is_volume=False)
     image, parts = checks.boot_image(snapshot.images, request.image_ref, needs_data=False)
     checks.check_flavor_fits(image, flavor)
+    hardware.check_disks(flavor, image, request.block_devices)
     return BootSource(image, parts, is_volume=False)
 
 

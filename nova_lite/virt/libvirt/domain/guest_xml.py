@@ -81,7 +81,7 @@ def guest_xml(
     instance = spec.instance
     hardware = hardware or requested.resolve(instance.flavor, spec.image)
     given = given or Host()
-    machine = hardware_xml.machine(hardware, given.machine)
+    machine = hardware_xml.machine(hardware, given.machine, hardware_xml.disk_buses(hardware, disks.disks))
     secure = is_secure(hardware, machine, given)
     domain = ET.Element("domain", type=virt_type)
     _text(domain, "name", instance.name)
@@ -210,6 +210,8 @@ def _devices(
         if disk.serial is None:
             hardware_xml.disk(element, hardware, os.path.basename(disk.path) == ROOT, q35)
         devices.append(element)
+    hardware_xml.name_ide_disks(devices.findall("disk"))
+    hardware_xml.address_scsi_disks(devices.findall("disk"), hardware)
     hardware_xml.controllers(devices, hardware)
     hardware_xml.add_controllers(devices, {disk.bus for disk in disks})
     for vif in vifs:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import string
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from nova_lite.hardware import guest
 from nova_lite.hardware.guest import DEFAULT, Hardware
 from nova_lite.objects import InstanceNUMATopology
+from nova_lite.virt.libvirt.disks.disks import Disk
 from nova_lite.virt.libvirt.domain import numa_xml
 from nova_lite.virt.libvirt.host import kvm
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
@@ -19,11 +21,26 @@ USB_MODEL = "qemu-xhci"
 _SPIN_RETRIES = "8191"
 
 
-def machine(hardware: Hardware, default: str = "pc") -> str:
-    """Return the machine type. Secure boot requires q35."""
+#: Model of a SCSI controller whose targets have one unit.
+ONE_UNIT = "lsisas1068"
+
+#: Buses on which qemu has no read-only disks, but read-only CD-ROM drives.
+WITHOUT_READ_ONLY_DISKS = (guest.IDE, guest.SATA)
+
+
+def machine(hardware: Hardware, default: str = "pc", buses: Collection[str] = ()) -> str:
+    """Return the machine type. Secure boot requires q35, and an IDE bus requires pc. ``buses``: of all disks."""
     if hardware.machine_type:
         return hardware.machine_type
-    return "q35" if hardware.secure_boot == guest.REQUIRED and "q35" not in default else default
+    if hardware.secure_boot == guest.REQUIRED:
+        return default if is_q35(default) else "q35"
+    return "pc" if guest.IDE in buses and is_q35(default) else default
+
+
+def disk_buses(hardware: Hardware, disks: Collection[Disk]) -> set[str]:
+    """Return the buses of a guest's disks. Each machine has the default bus of a drive."""
+    local = {hardware.disk_bus} | ({hardware.cdrom_bus} if hardware.cdrom_bus else set())
+    return local | {disk.bus for disk in disks if disk.serial is not None}
 
 
 def is_q35(machine_type: str) -> bool:
@@ -103,7 +120,7 @@ def disk(element: ET.Element, hardware: Hardware, first: bool, q35: bool) -> Non
     if first and hardware.cdrom:
         bus = hardware.cdrom_bus or (guest.SATA if q35 else guest.IDE)
         make_drive(element)
-    target.set("bus", bus)
+    set_bus(element, bus)
     target.set("dev", device(target.get("dev", ""), bus))
     if hardware.packed_ring and bus == guest.VIRTIO:
         driver.set("packed", "on")
@@ -111,6 +128,45 @@ def disk(element: ET.Element, hardware: Hardware, first: bool, q35: bool) -> Non
         tune = ET.SubElement(element, "iotune")
         for name, value in hardware.disk_tune.items():
             ET.SubElement(tune, name).text = str(value)
+
+
+def set_bus(element: ET.Element, bus: str) -> None:
+    """Set the bus of a disk. A read-only disk, as a config drive, becomes a CD-ROM drive where it has to be one."""
+    target = element.find("target")
+    assert target is not None
+    target.set("bus", bus)
+    if bus in WITHOUT_READ_ONLY_DISKS and element.find("readonly") is not None:
+        make_drive(element)
+
+
+def name_ide_disks(disks: Collection[ET.Element]) -> None:
+    """Give local disks free names of the IDE bus, which has few places, if they have others."""
+    ide = [disk for disk in disks if disk.find("target[@bus='ide']") is not None]
+    places = [device(f"vd{letter}", guest.IDE) for letter in string.ascii_lowercase[: guest.IDE_PLACES]]
+    names = [_target(disk).get("dev", "") for disk in ide]
+    if set(names) <= set(places):
+        return
+    kept = {name for disk, name in zip(ide, names, strict=True) if disk.find("serial") is not None}
+    free = iter([place for place in places if place not in kept])
+    for disk in ide:
+        if disk.find("serial") is None:
+            _target(disk).set("dev", next(free, _target(disk).get("dev", "")))
+
+
+def address_scsi_disks(disks: Collection[ET.Element], hardware: Hardware) -> None:
+    """Give each SCSI disk a target of its own at a controller with one unit for each. libvirt counts units."""
+    if hardware.scsi_model != ONE_UNIT:
+        return
+    for disk in disks:
+        if disk.find("target[@bus='scsi']") is not None:
+            target = string.ascii_lowercase.index(_target(disk).get("dev", "")[-1])
+            ET.SubElement(disk, "address", type="drive", controller="0", bus="0", target=str(target), unit="0")
+
+
+def _target(disk: ET.Element) -> ET.Element:
+    target = disk.find("target")
+    assert target is not None
+    return target
 
 
 def make_drive(element: ET.Element) -> None:

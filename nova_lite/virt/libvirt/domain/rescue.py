@@ -77,7 +77,7 @@ def rescue_xml(domain_xml: str, rescue: DiskSet, how: RescueDisk) -> str:
 
     The rescue system's config drive, if any, replaces the original one. Disks get new addresses, because guests name
     them by these. If the image requests a certain bus or device for the rescue disk (``how.stable``), that disk comes
-    last, and the others keep their places.
+    last, and the others keep their places. A machine without room on its IDE bus has a SATA bus for the rescue system.
     """
     domain = ET.fromstring(domain_xml)  # noqa: S314 our own domain, out of libvirt's parsed tree
     os_element, devices = domain.find("os"), domain.find("devices")
@@ -93,9 +93,14 @@ def rescue_xml(domain_xml: str, rescue: DiskSet, how: RescueDisk) -> str:
         devices.remove(disk)
     original = [disk for disk in own if not (config_drives and _file_name(disk) == CONFIG_DRIVE)]
     first_bus = _bus(own[0]) if own else guest.VIRTIO
-    bus = how.bus or _drive_bus(os_element)
+    bus = how.bus or guest.IDE
+    free_places = 0 if _is_q35(os_element) else guest.IDE_PLACES - sum(_bus(disk) == guest.IDE for disk in original)
     for element in (root, *config_drives):
-        _target(element).set("bus", bus if element is root else first_bus)
+        wanted = bus if element is root else first_bus
+        if wanted == guest.IDE and free_places <= 0:
+            wanted = guest.SATA
+        free_places -= wanted == guest.IDE
+        hardware_xml.set_bus(element, wanted)
     every = [*original, *config_drives, root] if how.stable else [root, *original, *config_drives]
     _name(every, keep=original if how.stable else [])
     for position, disk in enumerate(every):
@@ -130,10 +135,9 @@ def _boot_first(devices: ET.Element, root: ET.Element) -> None:
     ET.SubElement(root, "boot", order="1")
 
 
-def _drive_bus(os_element: ET.Element) -> str:
+def _is_q35(os_element: ET.Element) -> bool:
     kind = os_element.find("type")
-    machine = "" if kind is None else kind.get("machine", "")
-    return guest.SATA if hardware_xml.is_q35(machine) else guest.IDE
+    return kind is not None and hardware_xml.is_q35(kind.get("machine", ""))
 
 
 def _target(disk: ET.Element) -> ET.Element:

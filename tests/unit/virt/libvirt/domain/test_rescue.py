@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
+import pytest
+
 from nova_lite.hardware import RescueDisk
 from nova_lite.virt.libvirt.disks.disks import DirectBoot, Disk, DiskSet
 from nova_lite.virt.libvirt.domain.rescue import rescue_xml
@@ -79,3 +81,23 @@ def test_rescue_image_boots_its_own_kernel() -> None:
     domain, _ = rescued(RescueDisk(True, "virtio", False), kernel="/b/k")
     assert domain.findtext("os/kernel") == "/b/k"
     assert domain.find("devices/disk/boot") is None
+
+
+@pytest.mark.parametrize(("bus", "prefix"), [("sata", "sd"), ("ide", "hd")])
+def test_config_drive_of_the_rescue_system_is_a_drive_where_disks_cannot_be_read_only(bus: str, prefix: str) -> None:
+    domain, _ = rescued(RescueDisk(False, "virtio", False), CONFIG, bus=bus, prefix=prefix)
+    kinds = {disk.find("source").get("file"): disk.get("device") for disk in domain.iterfind("devices/disk")}  # type: ignore[union-attr]
+    assert kinds == {"/i/disk.rescue": "disk", "/i/disk": "disk", "/i/disk.config.rescue": "cdrom"}
+
+
+def test_rescue_system_uses_sata_where_the_ide_bus_is_full_or_missing() -> None:
+    how = RescueDisk(False, "ide", False)
+    _, disks = rescued(how, CONFIG, bus="ide", prefix="hd", machine="pc-q35-7.2")
+    assert [disk[2] for disk in disks] == ["sata", "ide", "sata"], "its own disks are as they were defined"
+    more = "".join(f"<disk device='disk'><target dev='hd{letter}' bus='ide'/></disk>" for letter in "cd")
+    full = DOMAIN.format(bus="ide", prefix="hd", machine="pc").replace("<controller", f"{more}<controller")
+    root = ET.fromstring(rescue_xml(full, DiskSet(disks=[RESCUE, CONFIG], direct_boot=None), how))
+    targets = [disk.find("target") for disk in root.iterfind("devices/disk")]
+    assert [(target.get("dev"), target.get("bus")) for target in targets if target is not None] == [
+        *(("hda", "ide"), ("hdb", "ide"), ("hdc", "ide"), ("hdd", "ide"), ("sda", "sata")),
+    ]

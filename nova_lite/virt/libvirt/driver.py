@@ -137,7 +137,8 @@ class LibvirtDriver(ComputeDriver):
         with _files_errors():
             interfaces = {uuid: self._records.read_interfaces(uuid) for uuid in self._records.uuids()}
             served = self._networks.init_host([vif for vifs in interfaces.values() for vif in vifs])
-            self._anti_spoofing.prepare(interfaces, served)
+            unknown = {uuid: self._domains.taps(uuid) for uuid in self._records.unreadable_interfaces()}
+            self._anti_spoofing.prepare(interfaces, served, unknown)
             self._port_firewall.prepare(interfaces)
             self._tunnels.prepare(interfaces)
         self._snapshots.end_copies(snapshots_path(self.conf, self.host))

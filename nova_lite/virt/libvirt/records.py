@@ -174,6 +174,20 @@ class Records:
         record = self._read(self._interfaces_path(instance_uuid), InterfaceRecord)
         return [] if record is None else record.vifs
 
+    def unreadable_interfaces(self) -> list[str]:
+        """Return the instances of this host whose record of interfaces exists, but cannot be read."""
+        found = []
+        for name in os.listdir(os.path.join(self.instances_path, INTERFACES)):
+            instance_uuid = uuid_of(name.removesuffix(".json"))
+            if instance_uuid is None or not self.owns(instance_uuid):
+                continue
+            try:
+                with open(os.path.join(self.instances_path, INTERFACES, name), "rb") as file:
+                    msgspec.json.decode(file.read(), type=InterfaceRecord)
+            except (OSError, msgspec.MsgspecError):
+                found.append(instance_uuid)
+        return found
+
     def remove_interfaces(self, instance_uuid: str) -> None:
         path = self._interfaces_path(instance_uuid)
         if self._read(path, InterfaceRecord) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -12,7 +13,15 @@ from nova_lite.base import exceptions
 from nova_lite.objects import Image
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.net import anti_spoofing, nft
-from tests.integration.libvirt.conftest import Images, assert_nothing_left, boot, guest_lines, guest_spec, wait_for
+from tests.integration.libvirt.conftest import (
+    Images,
+    MakeDriver,
+    assert_nothing_left,
+    boot,
+    guest_lines,
+    guest_spec,
+    wait_for,
+)
 from tests.integration.libvirt.guests import NewVif, console_line, user_data
 from tests.support.guests import make_flavor, make_instance, make_spec
 
@@ -127,3 +136,24 @@ def test_guest_whose_rules_cannot_be_loaded_is_refused_alone(
     monkeypatch.undo()
     boot(driver, specs[1])
     assert guarded(driver, f"tap{bad.id[:11]}")
+
+
+def test_guest_whose_record_is_unreadable_is_closed_until_it_is_plugged(
+    make_driver: MakeDriver, blank: Image, new_vif: NewVif
+) -> None:
+    driver, vif, other = make_driver("one"), new_vif(), new_vif()
+    spec, beside = (
+        make_spec(instance=make_instance(flavor=make_flavor(memory_mb=64)), vifs=[item], image=blank, generation=1)
+        for item in (vif, other)
+    )
+    boot(driver, spec)
+    boot(driver, beside)
+    record = Path(driver.conf.state_path, "instances", "_interfaces", f"{spec.instance.uuid}.json")
+    record.write_text("{")
+    driver = make_driver("one")
+    tap, table = f"tap{vif.id[:11]}", anti_spoofing.table_name(driver.host)
+    listed = subprocess.run(["nft", "list", "table", "bridge", table], capture_output=True, text=True, check=True)
+    assert listed.stdout.count(f'"{tap}" : drop') == 2, "sent and received"
+    assert guarded(driver, f"tap{other.id[:11]}")
+    driver.plug_vifs(spec.instance, [vif])
+    assert guarded(driver, tap)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import xml.etree.ElementTree as ET
 from typing import Any
 
 import libvirt
@@ -106,6 +107,17 @@ class Domains:
             return None
         power_state = _POWER_STATES.get(state[0], PowerState.NOSTATE)
         return DomainInfo(uuid=domain.UUIDString(), generation=owner.generation, power_state=power_state)
+
+    def taps(self, instance_uuid: str) -> list[str]:
+        """Return the names of a domain's tap devices, running or not. Empty if the domain is missing or not ours."""
+        try:
+            domain, _ = self.get(instance_uuid)
+        except exceptions.DomainNotFound:
+            return []
+        targets = ET.fromstring(self._connection.call(domain.XMLDesc, 0)).iterfind(  # noqa: S314 libvirt's own
+            "devices/interface/target"
+        )
+        return [name for target in targets if (name := target.get("dev"))]
 
     # --- create and remove
 

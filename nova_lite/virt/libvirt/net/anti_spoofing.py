@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from nova_lite.base import exceptions, ip
@@ -54,11 +54,18 @@ class AntiSpoofing:
         self._ports: dict[str, dict[str, Guard]] = {}
         self._loaded: dict[str, Guard] = {}
 
-    def prepare(self, ports: dict[str, list[VIF]], served: Collection[str]) -> None:
-        """Load the table. ``ports``: of this host's guests, by instance; ``served``: networks with this host's DHCP
-        server. Raises `ConfigurationError` if guests cannot be guarded."""
+    def prepare(
+        self, ports: dict[str, list[VIF]], served: Collection[str], unknown: Mapping[str, Collection[str]] | None = None
+    ) -> None:
+        """Load the table. Raises `ConfigurationError` if guests cannot be guarded.
+
+        ``ports``: of this host's guests, by instance. ``served``: networks with this host's DHCP server. ``unknown``:
+        tap devices by instance, whose addresses are unknown. They stay closed until the instance is plugged again.
+        """
         with self._lock:
             self._ports = {uuid: guards(vifs, served) for uuid, vifs in ports.items()}
+            for uuid, taps in (unknown or {}).items():
+                self._ports[uuid] = {tap: Guard(None, None, False) for tap in taps}
             wanted = self._wanted()
             if error := nft.run(whole(self._table, wanted)) if wanted else "":
                 raise exceptions.ConfigurationError(reason=f"guests cannot be kept from forging addresses: {error}")

@@ -149,3 +149,14 @@ def test_directory_set_aside_by_another_host_is_ignored(tmp_path: Path, records:
     other.restore_set_aside(UUID)
     other.discard_set_aside(UUID)
     assert Path(aside).exists()
+
+
+def test_unreadable_record_of_interfaces_is_found_by_the_owner_of_the_guest(tmp_path: Path, records: Records) -> None:
+    others = [str(uuid.uuid4()) for _ in range(2)]
+    for instance_uuid in (UUID, others[0]):
+        records.create(instance_uuid, 1)
+        records.write_interfaces(instance_uuid, [make_vif()])
+    for instance_uuid in (UUID, others[1]):
+        (tmp_path / "_interfaces" / f"{instance_uuid}.json").write_text("{")
+    assert records.unreadable_interfaces() == [UUID]
+    assert prepared(tmp_path, "two").unreadable_interfaces() == []

@@ -129,6 +129,16 @@ def test_table_that_somebody_removed_is_loaded_again(monkeypatch: pytest.MonkeyP
     assert "tapa" in nft.texts[-1]
 
 
+def test_interface_of_unknown_addresses_is_closed_until_it_is_plugged(monkeypatch: pytest.MonkeyPatch) -> None:
+    nft = Nft()
+    monkeypatch.setattr(anti_spoofing.nft, "run", nft.run)
+    guard = AntiSpoofing("host-a")
+    guard.prepare({"1": []}, set(), {"1": ["tapa-0000-0000"]})
+    assert 'sent { "tapa-0000-0000" : drop }' in nft.texts[-1]
+    guard.plug("1", [make_port("a")], [], nft)
+    assert 'sent { "tapa-0000-0000" : goto sent_' in nft.texts[-1]
+
+
 # --- guests of an older version
 
 

@@ -8,7 +8,7 @@
 
 The path of a request to the compute API::
 
-    socket                  http.server: a thread gets the connection when the request has arrived
+    socket                  http.server: a thread gets the request when it has arrived
     -> paste pipeline       http.deploy loads it; middleware: request id, faults, size limit, authentication
     -> http.router          finds the routes of the URL
     -> http.wsgi            the dispatcher: version, policy rule, schemas

@@ -9,8 +9,8 @@ The mode comes from the environment variable ``NOVA_LITE_CONCURRENCY``, else fro
 
 from __future__ import annotations
 
-import contextlib
-import io
+import collections
+import importlib
 import os
 import sys
 import warnings
@@ -107,78 +107,64 @@ def native_thread(func: Callable[[], None], name: str) -> None:
     threading.Thread(target=func, name=name, daemon=True).start()
 
 
-class GreenWsgiServer:
-    """A WSGI server of green threads on a listening socket, one thread per connection. Only for eventlet mode."""
+def native(name: str) -> Any:
+    """Return a module of the standard library whose calls are those of native threads, in either mode."""
+    if is_eventlet():
+        from eventlet import patcher
 
-    MAX_CONNECTIONS = 1000
+        return patcher.original(name)
+    return importlib.import_module(name)
 
-    def __init__(self, sock: Any, app: Any, log: Any, idle: float, clients: Any, reader: Callable[..., Any]) -> None:
-        """Take the limits of `nova_lite.api.http.deadlines`.
 
-        ``clients`` counts the connections of each address. ``reader`` wraps a raw file and its socket.
-        """
-        self._clients = clients
-        self._reader = reader
-        self._arguments = {
-            "log": log,
-            "log_output": False,
-            "debug": False,
-            "capitalize_response_headers": False,
-            "socket_timeout": idle,
-            # The input ends where the body ends. Without this, applications do not read chunked bodies.
-            "environ": {"wsgi.input_terminated": True},
-        }
-        self._sock = sock
-        self._app = app
-        self._thread: Any = None
+class GreenExecutor:
+    """Carries out jobs of native threads in green threads. Only for eventlet mode.
+
+    A job has the method ``run``. ``log``: logger of `log`, since the locks of loggers are green.
+    """
+
+    MAX_THREADS = 1000
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self._calls: collections.deque[Callable[[], None]] = collections.deque()
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._pool: Any = None
+        self._reader: Any = None
 
     def start(self) -> None:
         import eventlet
-        import eventlet.wsgi
 
-        self._thread = eventlet.spawn(
-            eventlet.wsgi.server,
-            self._sock,
-            self._app,
-            custom_pool=eventlet.GreenPool(self.MAX_CONNECTIONS),
-            protocol=_green_protocol(self._clients, self._reader),
-            **self._arguments,
-        )
+        self._pool = eventlet.GreenPool(self.MAX_THREADS)
+        self._reader = eventlet.spawn(self._read)
+
+    def put(self, job: Any) -> None:
+        self._calls.append(job.run)
+        os.eventfd_write(self._wakeup, 1)
+
+    def log(self, level: int, text: str, *args: object) -> None:
+        self._calls.append(lambda: self._log.log(level, text, *args))
+        os.eventfd_write(self._wakeup, 1)
 
     def stop(self, timeout: float) -> None:
-        """Accept no more, close idle connections, and wait for running requests up to ``timeout`` seconds."""
         import eventlet
-        from eventlet.support.greenlets import GreenletExit
 
-        if self._thread is None:
+        if self._reader is None:
             return
-        self._thread.kill()
-        with eventlet.Timeout(timeout, False), contextlib.suppress(GreenletExit):
-            self._thread.wait()
+        with eventlet.Timeout(timeout, False):
+            self._pool.waitall()
+        self._reader.kill()
 
+    def _read(self) -> None:
+        from eventlet import hubs
 
-def _green_protocol(clients: Any, reader: Callable[..., Any]) -> Any:
-    """Return eventlet's handler of a connection, with our limits."""
-    import eventlet.wsgi
+        while True:
+            hubs.trampoline(self._wakeup, read=True)
+            os.eventfd_read(self._wakeup)
+            while self._calls:
+                self._pool.spawn_n(self._run, self._calls.popleft())
 
-    class Protocol(eventlet.wsgi.HttpProtocol):  # type: ignore[misc]
-        def __init__(self, conn_state: Any, server: Any) -> None:
-            address = conn_state[0][0]
-            if not clients.enter(address):
-                conn_state[1].close()
-                return
-            try:
-                super().__init__(conn_state, server)
-            finally:
-                clients.leave(address)
-
-        def setup(self) -> None:
-            super().setup()
-            self._timed = reader(self.rfile.detach(), self.connection)  # type: ignore[has-type]
-            self.rfile = io.BufferedReader(self._timed)
-
-        def handle_one_request(self) -> None:
-            self._timed.next_request()
-            super().handle_one_request()
-
-    return Protocol
+    def _run(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception:
+            self._log.exception("HTTP server: a request failed in an unexpected way")

@@ -111,6 +111,8 @@ class HealthTiming:
     result_lifetime: float = 1.0
     #: Time without a turn of the daemon's main loop after which it counts as dead. The loop turns every second.
     max_loop_pause: float = 30.0
+    #: Time that a connection to the endpoint may last.
+    max_connection: float = 30.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

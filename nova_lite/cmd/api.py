@@ -13,7 +13,7 @@ import os  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402
 import sys  # noqa: E402
-from collections.abc import Callable  # noqa: E402
+import threading  # noqa: E402
 from typing import TYPE_CHECKING, NamedTuple  # noqa: E402
 
 from oslo_config import cfg  # noqa: E402
@@ -22,13 +22,13 @@ from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import rpc  # noqa: E402
 from nova_lite.api import conductor_client  # noqa: E402
 from nova_lite.api.http import deploy, prefork, server, wsgi  # noqa: E402
-from nova_lite.api.http.deadlines import ClientLimits  # noqa: E402
+from nova_lite.api.http.limits import MAX_BODY, ClientLimits  # noqa: E402
 from nova_lite.api.metadata import role  # noqa: E402
 from nova_lite.base import exceptions, journal  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
-from nova_lite.daemon import service, sockets  # noqa: E402
+from nova_lite.daemon import kept_sockets, service, sockets  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
 from nova_lite.policies.enforcer import Policy  # noqa: E402
 
@@ -95,26 +95,31 @@ class Worker(service.Daemon):
         options = self.conf.api
         limits = ClientLimits(
             request=options.request_deadline,
+            body=max(MAX_BODY, _max_body(self.conf)),
+            upload=options.upload_deadline,
             connections=options.max_connections_per_client,
             waiting=options.max_waiting,
             wait=options.max_wait,
         )
         for site in self._sites:
-            sock, turn = site.socks[self._number], self._watch(site.name)
+            sock, turn = site.socks[self._number], self.watchdog.watch(f"API {site.name}")
             http = server.make_server(sock, site.app, self.conf.api.threads, site.tls, limits, turn)
             http.start()
             self._http.append(http)
 
     def cleanup(self) -> None:
-        for http in self._http:
-            http.stop(self.conf.api.graceful_shutdown_timeout)
+        """Stop all APIs at the same time."""
+        stops = [
+            threading.Thread(target=http.stop, args=(self.conf.api.graceful_shutdown_timeout,)) for http in self._http
+        ]
+        for stop in stops:
+            stop.start()
+        for stop in stops:
+            stop.join()
         self._http.clear()
         if self._transport is not None:
             self._transport.cleanup()
             self._transport = None
-
-    def _watch(self, name: str) -> Callable[[], None]:
-        return (lambda: None) if concurrency.is_eventlet() else self.watchdog.watch(f"API {name}")
 
     def _end_with_parent(self) -> None:
         if os.getppid() != self._parent:
@@ -139,12 +144,19 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
         is_tls = name in conf.api.enabled_ssl_apis
         tls = _tls_context(conf) if is_tls else None
         address, port = (conf.api[option] for option in ADDRESSES[name])
-        socks = server.listen_per_worker(address, port, conf.api.workers, early=name == "metadata")
+        socks = server.listen_per_worker(name, address, port, conf.api.workers, early=name == "metadata")
         sites.append(Site(name, app, socks, tls))
         LOG.info("%s listens on %s port %d", name, address, port)
+    kept_sockets.drop_rest()
     if not sites:
         raise exceptions.ConfigurationError(reason="[api] enabled_apis: none of them can be served.")
     return sites
+
+
+def _max_body(conf: cfg.ConfigOpts) -> int:
+    """Return the size of the largest body that the size limit filter lets pass, if it is in a pipeline."""
+    limit: int = conf.oslo_middleware.max_request_body_size if "oslo_middleware" in conf else 0
+    return limit
 
 
 def _tls_context(conf: cfg.ConfigOpts) -> ssl.SSLContext:
@@ -165,6 +177,7 @@ def _volumes(conf: cfg.ConfigOpts, conductor: ConductorRPC) -> UserVolumes | Non
 def main() -> int:
     conf = nova_conf.load(prog=BINARY)
     service.setup_logging(conf, BINARY)
+    sockets.allow_many_connections()
     role.log_role(conf)
     compute = API()
     try:

@@ -49,13 +49,22 @@ OPTS = [
             "KiB. Raise it for clients on slow links."
         ),
     ),
+    cfg.FloatOpt(
+        "upload_deadline",
+        default=21600.0,
+        min=1.0,
+        help=(
+            "Seconds in which the data of an image have to arrive, however many they are. Raise it if large images "
+            "are uploaded over slow links."
+        ),
+    ),
     cfg.IntOpt(
         "max_connections_per_client",
         default=400,
         min=1,
         help=(
-            "Largest number of connections from one address to each API of a worker. Behind a proxy all "
-            "clients share one address, so raise it there."
+            "Largest number of connections from one address, or from one IPv6 network of 64 bits, to each API of a "
+            "worker. Behind a proxy all clients share one address, so raise it there."
         ),
     ),
     cfg.IntOpt(

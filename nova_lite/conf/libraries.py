@@ -14,7 +14,6 @@ LOG_LEVELS = [
     "stevedore=WARN",
     "urllib3=WARN",
     "routes.middleware=WARN",
-    "eventlet.wsgi.server=INFO",
 ]
 
 #: Seconds to wait for a reply. Calls take milliseconds, and accepted work survives a late reply. So users do not wait

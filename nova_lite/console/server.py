@@ -23,6 +23,7 @@ from websockify.websockifyserver import CompatibleWebSocket, WebSockifyRequestHa
 from nova_lite.base import ip
 from nova_lite.console import pump
 from nova_lite.console.opening import ConsoleRefusal, Opened, Opener
+from nova_lite.daemon import http_parser
 
 LOG = logging.getLogger(__name__)
 
@@ -171,6 +172,19 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
             LOG.error("Unexpected error at a connection of %s", client_address[0], exc_info=error)
 
 
+class _RecordedLines:
+    """Reader of lines that keeps what it has read, after ``data``."""
+
+    def __init__(self, source: Any, data: bytes) -> None:
+        self.data = data
+        self._source = source
+
+    def readline(self, limit: int = -1) -> bytes:
+        line: bytes = self._source.readline(limit)
+        self.data += line
+        return line
+
+
 class ConsoleHandler(WebSockifyRequestHandler):  # type: ignore[misc]
     """Serves one connection: web pages, and then a WebSocket."""
 
@@ -183,6 +197,26 @@ class ConsoleHandler(WebSockifyRequestHandler):  # type: ignore[misc]
         super().setup()
 
     # --- requests
+
+    def parse_request(self) -> bool:
+        """Parse the request, and refuse what is not strictly HTTP/1.1: another reader could see another request."""
+        rfile: Any = self.rfile  # type: ignore[has-type]
+        self.rfile = recorded = _RecordedLines(rfile, self.raw_requestline)
+        try:
+            parsed: bool = super().parse_request()
+        finally:
+            self.rfile = rfile
+        refusal = http_parser.refusal_of_head(recorded.data) if parsed else None
+        if refusal is not None:
+            self.send_error(http.HTTPStatus(refusal.status), refusal.sentence)
+        if not parsed or refusal is not None:
+            self.close_connection = True
+            return False
+        return True
+
+    def handle_expect_100(self) -> bool:
+        """Send no ``100 Continue``: no request has a body here."""
+        return True
 
     def handle_one_request(self) -> None:
         super().handle_one_request()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +16,9 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.base.timing import TIMING, HealthTiming
 
 LOG = logging.getLogger(__name__)
+
+#: Connections at the same time, so that slow clients hold few threads.
+MAX_CLIENTS = 50
 
 #: Raises an error with the reason when something that the daemon needs is not available.
 Check = Callable[[], object]
@@ -99,7 +104,7 @@ class Health:
             return
         problem = None
         try:
-            self._server = _Server((address, port), _handler(self))
+            self._server = _Server((address, port), _handler(self), self._timing.max_connection)
         except OSError as error:
             problem = error
         if self._server is None:
@@ -128,7 +133,34 @@ class Health:
 
 
 class _Server(http.server.ThreadingHTTPServer):
+    """Server with one thread per connection, for `MAX_CLIENTS` at most. ``longest``: seconds that one may last."""
+
     daemon_threads = True
+
+    def __init__(
+        self, address: tuple[str, int], handler: type[http.server.BaseHTTPRequestHandler], longest: float
+    ) -> None:
+        super().__init__(address, handler)
+        self._longest = longest
+        self._open: dict[Any, float] = {}
+
+    def service_actions(self) -> None:
+        """End connections that take too long. Called twice a second."""
+        now = time.monotonic()
+        for request, since in list(self._open.items()):
+            if now - since > self._longest:
+                with contextlib.suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        if len(self._open) >= MAX_CLIENTS:
+            return False
+        self._open[request] = time.monotonic()
+        return True
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a client that hangs up."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import socket
 import ssl
 
 from nova_lite.base import exceptions, ip, key_files
 
 BACKLOG = 1024
+MAX_OPEN_FILES = 65536
 
 #: A Linux constant that Python 3.11 does not define.
 _IP_FREEBIND = 15
@@ -42,6 +44,14 @@ def listen(address: str, port: int, shared: bool = False, early: bool = False) -
     return sock
 
 
+def allow_many_connections() -> None:
+    """Raise this process' limit of open files, as far as the machine allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def _is_ipv6(address: str) -> bool:
     try:
         return ip.parse(address).version == 6
@@ -59,6 +69,7 @@ def tls_context(cert_file: str | None, key_file: str | None, cert_option: str, k
     key_files.check(key_file, key_option, hidden_from=0o007, chmod="0640")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
     try:
         context.load_cert_chain(cert_file, key_file)
     except (ssl.SSLError, OSError) as error:

@@ -23,8 +23,11 @@ LOG = logging.getLogger(__name__)
 _parent: int | None = None
 
 
-def notify_systemd(state: str) -> None:
-    """Report the state to systemd (Type=notify), if systemd has started this process."""
+def notify_systemd(state: str, descriptor: int | None = None) -> None:
+    """Report the state to systemd (Type=notify), if systemd has started this process.
+
+    ``descriptor``: a file descriptor that systemd receives.
+    """
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -32,7 +35,10 @@ def notify_systemd(state: str) -> None:
         address = "\0" + address[1:]
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
         notify.connect(address)
-        notify.sendall(state.encode())
+        if descriptor is None:
+            notify.sendall(state.encode())
+        else:
+            socket.send_fds(notify, [state.encode()], [descriptor])
 
 
 def report_to_parent(pipe: int) -> None:

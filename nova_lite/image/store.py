@@ -73,25 +73,53 @@ def add(
     receives the path of the complete file before it gets its name, and refuses it by raising. Raises OSError and the
     errors of ``source`` and ``check``. After an error no file remains.
     """
-    digest = hashlib.sha256()
-    size = 0
-    with files.large_part(store_path, TEMPORARY) as temporary:
-        with open(temporary, "wb") as target:
-            while chunk := source.read(CHUNK):
-                target.write(chunk)
-                digest.update(chunk)
-                size += len(chunk)
-                if progress is not None:
-                    progress(size)
-            target.flush()
-            os.fchmod(target.fileno(), MODE)
-            _give_to_owner_of(store_path, target.fileno())
-            os.fsync(target.fileno())
+    target = IncompleteFile(store_path, image_id)
+    try:
+        while chunk := source.read(CHUNK):
+            target.write(chunk)
+            if progress is not None:
+                progress(target.size)
+        return target.publish(check)
+    except BaseException:
+        target.discard()
+        raise
+
+
+class IncompleteFile:
+    """File of an image that is being written. It gets its name when it is complete and on disk."""
+
+    def __init__(self, store_path: str, image_id: str) -> None:
+        self.size = 0
+        self._store_path = store_path
+        self._image_id = image_id
+        self._digest = hashlib.sha256()
+        with contextlib.ExitStack() as undo:
+            self._temporary = undo.enter_context(files.large_part(store_path, TEMPORARY))
+            self._file = undo.enter_context(open(self._temporary, "wb"))
+            self._undo = undo.pop_all()
+
+    def write(self, chunk: bytes) -> None:
+        self._file.write(chunk)
+        self._digest.update(chunk)
+        self.size += len(chunk)
+
+    def publish(self, check: Callable[[str], None] | None = None) -> tuple[int, str]:
+        """Give the file its name. Return its size in bytes and its SHA-256 in hex. ``check`` is that of `add`."""
+        self._file.flush()
+        os.fchmod(self._file.fileno(), MODE)
+        _give_to_owner_of(self._store_path, self._file.fileno())
+        os.fsync(self._file.fileno())
         if check is not None:
-            check(temporary)
-        os.rename(temporary, file_path(store_path, image_id))
-    files.sync_directory(store_path)
-    return size, digest.hexdigest()
+            check(self._temporary)
+        os.rename(self._temporary, file_path(self._store_path, self._image_id))
+        self.discard()
+        files.sync_directory(self._store_path)
+        return self.size, self._digest.hexdigest()
+
+    def discard(self) -> None:
+        """Close the file, and remove it if it has not got its name."""
+        with contextlib.suppress(OSError):  # the disk is full; what could not be written is not needed
+            self._undo.close()
 
 
 def sweep(store_path: str, older_than: float = 86400.0) -> None:

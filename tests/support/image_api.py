@@ -62,3 +62,8 @@ class Images:
     def patch(self, image: Image, *operations: tuple[str, str, Any], token: str = MEMBER) -> webob.Response:
         body = [{"op": verb, "path": path, "value": value} for verb, path, value in operations]
         return self("PATCH", f"/v2/images/{image.id}", body, token, Content_Type=PATCH)
+
+
+def left_behind(images: Images) -> list[str]:
+    """Return the names of all files in the store."""
+    return [file.name for file in images.store.iterdir()] if images.store.exists() else []

@@ -1,7 +1,8 @@
 """HTTP machinery of all APIs.
 
-- Processes and connections: `prefork` (worker processes), `server`, `deadlines` (limits of clients), `admission`
-  (overload).
+- Processes and connections: `prefork` (worker processes), `server` (its loop), `connection`, `channel` (plain or TLS),
+  `limits` of clients, `admission` (threads and overload), `responses`, `transfers` (large bodies). The parser is
+  `nova_lite.daemon.http_parser`.
 - Applications: `deploy` loads the paste file. `router` finds the routes of a URL, and `wsgi` dispatches the request to
   a handler of the compute API. `rest` is the base of the other APIs.
 - Parts of a request: `microversions`, `validation`.

@@ -1,92 +1,122 @@
-"""Overload of an API server with native threads: requests wait for a thread by importance, the rest gets a 503.
+"""Threads that carry out requests, with native threads: requests wait by importance, the rest gets a 503.
 
-The importance of a request is its `nova_lite.rpc.admission.Priority`, which its first line determines.
+The importance of a request is its `nova_lite.rpc.admission.Priority`, which its method and path determine.
 """
 
 from __future__ import annotations
 
-import contextlib
-import queue
+import logging
 import random
 import re
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple, Protocol
+
+import webob
 
 from nova_lite.api.http import wsgi
 from nova_lite.base import metrics
 from nova_lite.rpc.admission import AdmissionQueue, Priority, QueuedRequest
 
-_REQUEST = re.compile(rb"([A-Z]+) (?:https?://[^/ ]+)?([^? ]*)")
-_METHOD_PRIORITIES = {b"DELETE": Priority.DELETE, b"GET": Priority.READ, b"HEAD": Priority.READ}
+LOG = logging.getLogger(__name__)
+
+_METHOD_PRIORITIES = {"DELETE": Priority.DELETE, "GET": Priority.READ, "HEAD": Priority.READ}
+_DIGIT = re.compile(r"\d")
 
 TOO_MANY = "This API has more requests than it can answer; nothing was done. Please try again in a moment."
 
 
-def priority_of(head: bytes) -> Priority:
-    """Return the priority of a request whose first bytes are ``head``. An unreadable one (TLS) counts as a change."""
-    request = _REQUEST.match(head)
-    if request is None:
-        return Priority.CHANGE
-    priority = _METHOD_PRIORITIES.get(request[1], Priority.CHANGE)
-    if priority == Priority.READ and not re.search(rb"\d", request[2].rstrip(b"/").rpartition(b"/")[2]):
+def priority_of(method: str, path: str) -> Priority:
+    """Return the priority of a request."""
+    priority = _METHOD_PRIORITIES.get(method, Priority.CHANGE)
+    if priority == Priority.READ and not _DIGIT.search(path.rstrip("/").rpartition("/")[2]):
         return Priority.LIST
     return priority
 
 
-class ConnectionQueue:
-    """Replaces the queue of cheroot's thread pool. Holds connections whose request has arrived, most important first.
+def busy_response() -> webob.Response:
+    """Return the 503 of a request that was not begun."""
+    return wsgi.fault(503, TOO_MANY, random.randint(1, 3))
 
-    ``refuse`` is called with a connection that finds no room, or that has waited for ``wait`` seconds.
+
+class Job(NamedTuple):
+    """A piece of work for a request thread.
+
+    ``refuse`` is called instead of ``run`` if there is no room. Without it, the job is always carried out.
     """
 
-    def __init__(self, limit: int, threads: int, wait: float, refuse: Callable[[Any], None]) -> None:
-        self._queue: AdmissionQueue[Any] = AdmissionQueue(limit, threads)
+    run: Callable[[], None]
+    refuse: Callable[[], None] | None = None
+    priority: Priority = Priority.CHANGE
+
+
+class Executor(Protocol):
+    """Carries out jobs: `RequestThreads`, or green threads."""
+
+    def start(self) -> None: ...
+
+    def put(self, job: Job) -> None:
+        """Carry out a job soon. Any native thread may call it. It does not block."""
+
+    def log(self, level: int, text: str, *args: object) -> None:
+        """Log a message of another native thread."""
+
+    def stop(self, timeout: float) -> None:
+        """Wait until all jobs are done, up to ``timeout`` seconds."""
+
+
+class RequestThreads:
+    """Native threads. Up to ``limit`` jobs wait for one of ``threads``, the most important first.
+
+    A job that has waited for ``wait`` seconds is refused.
+    """
+
+    def __init__(self, limit: int, threads: int, wait: float) -> None:
+        self._queue: AdmissionQueue[Job] = AdmissionQueue(limit, threads)
         self._wait = wait
-        self._refuse = refuse
-        #: The entry that this thread works on.
-        self._current = threading.local()
-        metrics.add_gauges(self, lambda: [metrics.sample(metrics.API_WAITING, self._queue.waiting)])
+        self._threads = [
+            threading.Thread(target=self._loop, name=f"request-{number}", daemon=True) for number in range(threads)
+        ]
 
-    def put(self, conn: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Add a connection, or cheroot's request to end one thread, which all waiting connections precede."""
-        is_request = hasattr(conn, "priority")
-        entry = QueuedRequest(
-            conn, conn.priority if is_request else Priority.LIST, time.monotonic(), refusable=is_request
-        )
-        evicted = self._queue.put(entry)
-        if evicted is not None:
-            self._refuse_entry(evicted)
-
-    def get(self) -> Any:
-        """Return the next connection for a thread of the pool, which has finished its previous one."""
-        entry = getattr(self._current, "entry", None)
-        self._current.entry = None
-        while (entry := self._queue.take(entry)) is not None:
-            if not entry.refusable:
-                self._queue.done(entry)
-                return entry.item
-            if time.monotonic() - entry.since <= self._wait:
-                self._current.entry = entry
-                return entry.item
-            self._refuse_entry(entry)
-        raise queue.Empty
-
-    def _refuse_entry(self, entry: QueuedRequest[Any]) -> None:
-        metrics.REFUSED_REQUESTS.labels(entry.priority.name.lower()).inc()
-        self._refuse(entry.item)
-
-    def qsize(self) -> int:
+    @property
+    def waiting(self) -> int:
         return self._queue.waiting
 
+    def start(self) -> None:
+        metrics.add_gauges(self, lambda: [metrics.sample(metrics.API_WAITING, self._queue.waiting)])
+        for thread in self._threads:
+            thread.start()
 
-def send_busy_response(conn: Any) -> None:
-    """Send a 503 to a client whose request was not read, and close the connection. Blocks for one second at most."""
-    response = wsgi.fault(503, TOO_MANY, random.randint(1, 3))
-    head = [f"HTTP/1.1 {response.status}", "Connection: close", *(f"{k}: {v}" for k, v in response.headers.items())]
-    with contextlib.suppress(OSError):
-        conn.socket.settimeout(1.0)
-        conn.socket.recv(1 << 18)  # closing with unread data would reset the connection, and lose the response
-        conn.socket.sendall("\r\n".join(head).encode() + b"\r\n\r\n" + response.body)
-    conn.close()
+    def put(self, job: Job) -> None:
+        entry = QueuedRequest(job, job.priority, time.monotonic(), refusable=job.refuse is not None)
+        evicted = self._queue.put(entry)
+        if evicted is not None:
+            self._refuse(evicted)
+
+    def log(self, level: int, text: str, *args: object) -> None:
+        LOG.log(level, text, *args)
+
+    def stop(self, timeout: float) -> None:
+        end = time.monotonic() + timeout
+        self._queue.close()
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        metrics.remove_gauges(self)
+
+    def _loop(self) -> None:
+        entry: QueuedRequest[Job] | None = None
+        while (entry := self._queue.take(entry)) is not None:
+            try:
+                if entry.refusable and time.monotonic() - entry.since > self._wait:
+                    self._refuse(entry)
+                else:
+                    entry.item.run()
+            except Exception:
+                LOG.exception("HTTP server: a request failed in an unexpected way")
+
+    @staticmethod
+    def _refuse(entry: QueuedRequest[Job]) -> None:
+        metrics.REFUSED_REQUESTS.labels(entry.priority.name.lower()).inc()
+        assert entry.item.refuse is not None
+        entry.item.refuse()

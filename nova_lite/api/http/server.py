@@ -1,36 +1,46 @@
-"""HTTP server of WSGI applications, in either concurrency mode, and its listening sockets."""
+"""HTTP server of WSGI applications, in either concurrency mode.
+
+One native thread per server, the loop, accepts connections, shakes hands, and parses requests
+(`nova_lite.daemon.http_parser`). A request is handed to a thread, or green thread, when its body is complete
+(`admission`). That thread runs the application and sends the response as far as the socket takes it. The loop sends
+the rest. So a slow client occupies memory, but no thread.
+
+Large bodies and responses are moved piece by piece by `transfers`, which needs no request thread either.
+"""
 
 from __future__ import annotations
 
+import collections
 import contextlib
-import functools
-import io
+import errno
 import logging
-import queue
-import selectors
+import os
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
-from cheroot import makefile as cheroot_makefile
-from cheroot import server as cheroot_server
-from cheroot import wsgi as cheroot_wsgi
-
-from nova_lite.api.http import admission, deadlines
-from nova_lite.api.http.deadlines import ClientLimits, ConnectionCounter, TimedReader
+from nova_lite.api.http import admission, limits, transfers
+from nova_lite.api.http.admission import Executor
+from nova_lite.api.http.connection import Connection, State
 from nova_lite.api.http.deploy import App
+from nova_lite.api.http.limits import ClientLimits
 from nova_lite.base import concurrency
-from nova_lite.daemon.sockets import BACKLOG, listen
-from nova_lite.rpc.admission import Priority
+from nova_lite.daemon import kept_sockets
+from nova_lite.daemon.sockets import listen
 
 LOG = logging.getLogger(__name__)
 
-MAX_KEEP_ALIVE = 1000
-
-MAX_UNREAD_BYTES = deadlines.MAX_AWAITED_BODY
+#: Seconds between two looks at the deadlines, and between two turns without connections.
+TICK = 0.5
+IDLE_TICK = 5.0
+#: Seconds for which a stopping server waits for the rest of a request.
+UNFINISHED = 2.0
+#: Seconds for which it waits until uploads that it has aborted are recorded.
+ABORTION = 1.0
+#: Connections to accept before others get their turn.
+ACCEPTED_AT_ONCE = 64
 
 
 class HttpServer(Protocol):
@@ -41,12 +51,22 @@ class HttpServer(Protocol):
     def stop(self, timeout: float) -> None: ...
 
 
-def listen_per_worker(address: str, port: int, count: int, early: bool = False) -> list[socket.socket]:
+def listen_per_worker(name: str, address: str, port: int, count: int, early: bool = False) -> list[socket.socket]:
     """Return ``count`` listening sockets on one port, one for each worker.
 
     The kernel distributes connections over the sockets. If a worker dies, its successor accepts the connections that
-    wait at its socket.
+    wait at its socket. systemd keeps the sockets while this daemon restarts (`nova_lite.daemon.kept_sockets`).
     """
+    names = [f"{name}-{number}" for number in range(count)]
+    socks = kept_sockets.take(names, address, port)
+    if socks is None:
+        socks = _listen(address, port, count, early)
+        for each, sock in zip(names, socks, strict=True):
+            kept_sockets.keep(each, sock)
+    return socks
+
+
+def _listen(address: str, port: int, count: int, early: bool) -> list[socket.socket]:
     exclusive = listen(address, port, early=early)
     if count == 1:
         return [exclusive]
@@ -60,210 +80,212 @@ def make_server(
     app: App,
     threads: int,
     context: ssl.SSLContext | None,
-    limits: ClientLimits | None = None,
+    client_limits: ClientLimits | None = None,
     on_turn: Callable[[], None] = lambda: None,
-) -> HttpServer:
+) -> Server:
     """Return a server on ``sock`` in the concurrency mode of this process. It uses TLS if ``context`` is given.
 
-    ``on_turn``: the thread that accepts connections calls it about twice a second. In eventlet mode that is the main
-    loop's own thread, and nothing is called.
+    ``on_turn``: the loop calls it every few seconds.
     """
-    if context is not None:
-        # The connection's own thread does the handshake, so that a slow client delays no other.
-        sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        app = _HttpsScheme(app)
-    limits = limits or ClientLimits()
-    if concurrency.is_eventlet():
-        reader = functools.partial(TimedReader, limits=limits)
-        log = LOG.getChild("eventlet")
-        return concurrency.GreenWsgiServer(sock, app, log, limits.idle, ConnectionCounter(limits.connections), reader)
-    return _ThreadedServer(sock, app, threads, limits, on_turn)
+    client_limits = client_limits or ClientLimits()
+    executor: Executor = (
+        concurrency.GreenExecutor(LOG)
+        if concurrency.is_eventlet()
+        else admission.RequestThreads(client_limits.waiting, threads, client_limits.wait)
+    )
+    return Server(sock, app, executor, context, client_limits, on_turn)
 
 
-class _HttpsScheme:
-    """WSGI filter that sets the URL scheme of requests that arrive over TLS."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        environ["wsgi.url_scheme"] = "https"
-        return self._app(environ, start_response)
-
-
-class _ThreadedServer:
-    """WSGI server with native threads. Idle connections wait in one selector and occupy no thread."""
+class Server:
+    """A server of one listening socket. ``executor`` runs the application."""
 
     def __init__(
-        self, sock: socket.socket, app: App, threads: int, limits: ClientLimits, on_turn: Callable[[], None]
+        self,
+        sock: socket.socket,
+        app: App,
+        executor: Executor,
+        context: ssl.SSLContext | None,
+        client_limits: ClientLimits,
+        on_turn: Callable[[], None],
     ) -> None:
-        self._http = _CherootServer(sock, app, threads, limits, on_turn)
-        self._thread = threading.Thread(target=self._http.serve, name="wsgi", daemon=True)
+        self._on_turn = on_turn
+        self.app = app
+        self.executor = executor
+        self.context = context
+        self.client_limits = client_limits
+        self.transfer_threads = transfers.TransferThreads(executor)
+        self.budget: limits.BodyBudget[Connection] = limits.BodyBudget()
+        self.stopping = self.aborting = False
+        self._clients = limits.ConnectionCounter(
+            client_limits.connections, lambda text, *args: executor.log(logging.WARNING, text, *args)
+        )
+        self._connections: dict[int, Connection] = {}
+        native = concurrency.native("socket")
+        self._listening = native.socket(fileno=os.dup(sock.fileno()))
+        self._listening.setblocking(False)
+        self._given = sock
+        select = concurrency.native("select")
+        self._always: int = select.EPOLLIN
+        self._once: tuple[int, int] = select.EPOLLIN | select.EPOLLONESHOT, select.EPOLLOUT | select.EPOLLONESHOT
+        self._poll = select.epoll()
+        self._calls: collections.deque[Callable[[], None]] = collections.deque()
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._accepts_again = 0.0
+        self._started = self._ended = False
+
+    # --- life, called by the daemon
 
     def start(self) -> None:
-        self._http.prepare()
-        self._thread.start()
+        self._started = True
+        self.executor.start()
+        self._poll.register(self._wakeup, self._always)
+        self._poll.register(self._listening.fileno(), self._always)
+        concurrency.native_thread(self._run, "http")
 
     def stop(self, timeout: float) -> None:
-        self._http.shutdown_timeout = timeout
-        self._http.stop()
-        self._thread.join(timeout)
+        """Accept no more, close idle connections, and wait for running requests up to ``timeout`` seconds."""
+        if not self._started or self._ended:
+            return
+        end = time.monotonic() + timeout
+        self._call(self._begin_stop)
+        self._given.close()
+        self._wait_for_end(min(end, time.monotonic() + UNFINISHED))
+        self._call(self._close_unfinished)
+        self._wait_for_end(end)
+        self._call(self._close_all)
+        while not self.aborting and time.monotonic() < end + UNFINISHED:
+            time.sleep(0.01)
+        self._wait_for_end(max(end, time.monotonic() + ABORTION))
+        self.transfer_threads.stop()
+        self.executor.stop(max(0.1, end - time.monotonic()))
+        self._call(self._end)
+        while not self._ended and time.monotonic() < end + 1:
+            time.sleep(0.01)
 
+    def _wait_for_end(self, end: float) -> None:
+        """Wait until no connection is left."""
+        while self._connections and time.monotonic() < end:
+            time.sleep(0.02)
 
-class _CherootRequest(cheroot_server.HTTPRequest):
-    def send_headers(self) -> None:
-        """Close the connection after the response if much of the body is unread.
+    # --- for connections
 
-        cheroot would read the rest into memory.
-        """
-        if getattr(self.rfile, "remaining", 0) > MAX_UNREAD_BYTES:
-            self.close_connection = True
-        super().send_headers()
+    def arm(self, connection: Connection, writing: bool) -> None:
+        if not self._ended:
+            self._poll.modify(connection.descriptor, self._once[writing])
 
+    # --- the loop
 
-class _CherootReader(cheroot_makefile.StreamReader):
-    def __init__(self, sock: socket.socket, limits: ClientLimits) -> None:
-        self.timed = TimedReader(socket.SocketIO(sock, "r"), sock, limits)
-        super(cheroot_makefile.StreamReader, self).__init__(self.timed, io.DEFAULT_BUFFER_SIZE)
-        self.bytes_read = 0
+    def _call(self, func: Callable[[], None]) -> None:
+        """Let the loop call a function."""
+        self._calls.append(func)
+        os.eventfd_write(self._wakeup, 1)
 
+    def _run(self) -> None:
+        next_tick = 0.0
+        while not self._ended:
+            ready = self._poll.poll(TICK if self._connections or self._accepts_again else IDLE_TICK)
+            try:
+                for descriptor, _ in ready:
+                    self._handle(descriptor)
+                now = time.monotonic()
+                if now >= next_tick:
+                    next_tick = now + TICK
+                    self._tick(now)
+            except Exception as error:
+                self.executor.log(logging.ERROR, "HTTP server: its loop failed in an unexpected way: %r", error)
+        for connection in list(self._connections.values()):
+            connection.close()
+        self._poll.close()
+        os.close(self._wakeup)
 
-class _CherootConnection(cheroot_server.HTTPConnection):
-    """A connection of a client.
+    def _handle(self, descriptor: int) -> None:
+        connection = self._connections.get(descriptor)
+        if connection is not None:
+            try:
+                connection.ready()
+            except Exception as error:
+                self.executor.log(logging.ERROR, "HTTP server: a connection failed in an unexpected way: %r", error)
+                connection.close()
+        elif descriptor == self._wakeup:
+            os.eventfd_read(self._wakeup)
+            while self._calls:
+                self._calls.popleft()()
+        else:
+            self._accept()
 
-    - ``counted``: it is counted among the client's connections.
-    - ``since``: the start time of a request that has not arrived completely.
-    - ``priority``: the priority of the waiting request.
-    """
+    def _tick(self, now: float) -> None:
+        self._on_turn()
+        for connection in list(self._connections.values()):
+            if connection.deadline < now:
+                connection.expire()
+        if self._accepts_again and not self.stopping:
+            self._accepts_again = 0.0
+            self._poll.register(self._listening.fileno(), self._always)
 
-    RequestHandlerClass = _CherootRequest
+    # --- connections, in the loop
 
-    def __init__(self, server: _CherootServer, sock: socket.socket, makefile: Any) -> None:
-        super().__init__(server, sock, makefile)
-        self.rfile = _CherootReader(sock, server.limits)
-        self.counted = False
-        self.since: float | None = None
-        self.priority = Priority.CHANGE
-
-    def communicate(self) -> bool:
-        self.rfile.timed.next_request()
-        kept: bool = super().communicate()  # type: ignore[no-untyped-call]
-        return kept
-
-    def close(self) -> None:
-        if self.counted:
-            self.counted = False
-            self.server.clients.leave(self.remote_addr)
-        super().close()
-
-
-class _CherootServer(cheroot_wsgi.Server):
-    ConnectionClass = _CherootConnection
-
-    def __init__(
-        self, sock: socket.socket, app: App, threads: int, limits: ClientLimits, on_turn: Callable[[], None]
-    ) -> None:
-        super().__init__(
-            sock.getsockname()[:2], app, numthreads=threads, request_queue_size=BACKLOG, timeout=int(limits.idle)
-        )
-        self._listening = sock
-        self._on_turn = on_turn
-        self.limits = limits
-        self.clients = ConnectionCounter(limits.connections)
-        self.waiting = admission.ConnectionQueue(limits.waiting, threads, limits.wait, self._refuse)
-        self.requests._queue = self.waiting
-        self.requests.get = self.waiting.get
-        self.max_request_header_size = deadlines.MAX_HEADER_BYTES
-        self.keep_alive_conn_limit = MAX_KEEP_ALIVE
-
-    def bind(self, family: int, type: int, proto: int = 0) -> socket.socket:
-        self.socket = self._listening
-        return self._listening
-
-    def prepare(self) -> None:
-        super().prepare()
-        # A connection that closes before it is accepted must not block the accepting thread.
-        self.socket.setblocking(False)
-        expire = self._connections._expire  # type: ignore[attr-defined]
-
-        def expire_in_turn(threshold: float) -> None:
-            """Do what cheroot's loop does twice a second, and report that the loop turns."""
-            self._on_turn()
-            expire(threshold)
-
-        self._connections._expire = expire_in_turn  # type: ignore[attr-defined]
-
-    def process_conn(self, conn: _CherootConnection) -> None:
-        """Process a new or readable connection: hand it to a thread once its request has arrived.
-
-        So a slow client occupies no thread. Over TLS the request cannot be inspected, so its first byte is enough.
-        """
-        if not conn.counted:
-            conn.counted = self.clients.enter(conn.remote_addr)
-            if not conn.counted:
-                conn.close()
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                sock, address = self._listening.accept()
+            except BlockingIOError:
                 return
-        if conn.rfile.has_data() or not self._waits(conn):
-            conn.since = None
-            super().process_conn(conn)
-
-    def _waits(self, conn: _CherootConnection) -> bool:
-        """Return the connection to the selector until more of its request arrives. False if no more is needed."""
-        try:
-            received = _peek(conn.socket)
-        except OSError:
-            return False
-        encrypted = isinstance(conn.socket, ssl.SSLSocket)
-        conn.priority = admission.priority_of(received or b"")
-        missing = 1 if received is None else 0 if not received or encrypted else deadlines.missing_bytes(received)
-        minimum = len(received or b"") + missing if missing else 1
-        with contextlib.suppress(OSError):
-            conn.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, minimum)
-        if not missing:
-            return False
-        now = time.time()
-        conn.last_used = now
-        if received:
-            conn.since = conn.since or now
-            # cheroot closes a connection ``timeout`` seconds after ``last_used``: at the deadline of the request.
-            deadline = conn.since + self.limits.request + len(received) / deadlines.MIN_RATE
-            conn.last_used = deadline - self.timeout
-        self._connections._selector.register(  # type: ignore[attr-defined]
-            conn.socket.fileno(), selectors.EVENT_READ, data=conn
-        )
-        return True
-
-    def _refuse(self, conn: _CherootConnection) -> None:
-        self._refused.put(conn)
-
-    @property
-    def _refused(self) -> queue.Queue[Any]:
-        refused: queue.Queue[Any] = self._unservicable_conns  # type: ignore[attr-defined]
-        return refused
-
-    def _serve_unservicable(self) -> None:
-        """Send responses to refused connections. Runs in a thread of its own."""
-        while self.ready:
-            conn = self._refused.get()
-            if not isinstance(conn, _CherootConnection):
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    self._rest()
                 return
-            admission.send_busy_response(conn)
+            client = limits.client_of(address[0])
+            if len(self._connections) >= limits.MAX_CONNECTIONS:
+                self._close_idle()
+            if len(self._connections) >= limits.MAX_CONNECTIONS or not self._clients.enter(client):
+                sock.close()
+                continue
+            sock.setblocking(False)
+            connection = Connection(self, sock, address, client)
+            self._connections[connection.descriptor] = connection
+            self._poll.register(connection.descriptor, self._once[0])
 
-    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
-        LOG.log(level, "HTTP server: %s", msg, exc_info=traceback)
+    def _rest(self) -> None:
+        """Accept no more until the next tick, since there is no room for a connection."""
+        self._close_idle()
+        self._poll.unregister(self._listening.fileno())
+        self._accepts_again = time.monotonic()
 
-    def stop(self) -> None:
-        with contextlib.suppress(OSError):
-            super().stop()
+    def _close_idle(self) -> None:
+        """Close the connection that has been idle for longest."""
+        idle = [connection for connection in self._connections.values() if connection.is_idle]
+        if idle:
+            min(idle, key=lambda connection: connection.deadline).close()
 
+    def forget(self, connection: Connection) -> None:
+        """Remove a connection that is being closed."""
+        if self._connections.pop(connection.descriptor, None) is not None:
+            with contextlib.suppress(OSError):
+                self._poll.unregister(connection.descriptor)
+            self.budget.forget(connection.client, connection)
+            self._clients.leave(connection.client)
 
-def _peek(sock: socket.socket) -> bytes | None:
-    """Return the received bytes without consuming them: empty at the end of the connection, None if there are none."""
-    timeout = sock.gettimeout()
-    sock.settimeout(0)
-    try:
-        return socket.socket.recv(sock, deadlines.MAX_HEADER_BYTES + deadlines.MAX_AWAITED_BODY, socket.MSG_PEEK)
-    except BlockingIOError:
-        return None
-    finally:
-        sock.settimeout(timeout)
+    # --- stopping, in the loop
+
+    def _begin_stop(self) -> None:
+        self.stopping = True
+        if not self._accepts_again:
+            self._poll.unregister(self._listening.fileno())
+        self._listening.close()
+        for connection in list(self._connections.values()):
+            connection.end_if_idle()
+
+    def _close_unfinished(self) -> None:
+        """Close connections whose request is not complete, and has done nothing."""
+        for connection in list(self._connections.values()):
+            if connection.state is State.READING:
+                connection.abort()
+
+    def _close_all(self) -> None:
+        """Close connections that no thread works for. Uploads that a thread works for end at their next piece."""
+        self.aborting = True
+        for connection in list(self._connections.values()):
+            connection.abort()
+
+    def _end(self) -> None:
+        self._ended = True

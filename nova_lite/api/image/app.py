@@ -5,22 +5,22 @@ Image metadata are rows of the conductor's database. Image data are files on thi
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import webob
 import webob.exc
 from webob.static import FileIter
 
-from nova_lite.api.http import deploy, rest, wsgi
+from nova_lite.api.http import deploy, rest, transfers, wsgi
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.image import listing, requests, views
+from nova_lite.api.image import listing, requests, uploads, views
 from nova_lite.base import exceptions
-from nova_lite.image import formats, store
+from nova_lite.image import store
 from nova_lite.image.store import file_path
 from nova_lite.objects import Image
 from nova_lite.policies import image_service as policies
@@ -160,50 +160,28 @@ class ImageApp(rest.ServiceApplication):
 
     # --- data
 
-    def upload(self, req: ServiceRequest, id: str) -> Response:
-        """Store the data of a queued image.
+    def upload(self, req: ServiceRequest, id: str) -> webob.Response:
+        """Receive the data of a queued image.
 
         The image is ``saving`` during the upload, so a second upload at the same time is refused. After a failure it is
-        ``queued`` again. Its file gets its name when it is complete, and only then the image becomes ``active``.
+        ``queued`` again. A large body arrives after this method has returned (`nova_lite.api.http.transfers`).
         """
         image = self._changeable(req, id)
         if not image.disk_format or not image.container_format:
             raise exceptions.Conflict("Properties disk_format, container_format must be set prior to saving data.")
-        body = Body(req, self.conf.image.max_upload_mb * _MIB)
+        limit = self.conf.image.max_upload_mb * _MIB
+        receive = req.environ.get(transfers.RECEIVE)
+        is_chunked = bool(req.headers.get("Transfer-Encoding"))
+        uploads.check_length(None if is_chunked else req.content_length or 0, limit)
         image = self.conductor.image_update(req.context, image.id, {"status": "saving"}, "queued")
-        try:
-            size, checksum = self._store(image, body)
-        except BaseException:
-            self._requeue(req, image.id)
-            raise
-        try:
-            changes = {"status": "active", "size": size, "checksum": checksum}
-            self.conductor.image_update(req.context, image.id, changes, "saving")
-        except exceptions.ImageQuotaExceeded:
-            store.remove(self.store_path, image.id)
-            self._requeue(req, image.id)
-            raise
-        except (exceptions.ImageNotFound, exceptions.ImageStatusConflict) as error:
-            store.remove(self.store_path, image.id)
-            raise webob.exc.HTTPGone(explanation=f"Image {image.id} was deleted during its upload.") from error
-        return Response(status=204)
+        upload = uploads.Upload(self.conductor, req.context, self.store_path, image, limit, self._fault_of_upload(req))
+        if receive is not None:
+            receive(upload)
+            return webob.Response(status=202)
+        return uploads.receive_now(upload, req.environ["wsgi.input"], None if is_chunked else req.content_length or 0)
 
-    def _store(self, image: Image, body: Body) -> tuple[int, str]:
-        try:
-            store.prepare(self.store_path)
-            check = functools.partial(formats.check, disk_format=image.disk_format, image_id=image.id)
-            return store.add(self.store_path, image.id, body, check=check)
-        except OSError as error:
-            if body.failed:
-                raise exceptions.ValidationError(detail="The upload ended early.") from error
-            LOG.error("The data of image %s cannot be stored: %s", image.id, error)
-            raise exceptions.ServiceUnavailable("The image's data cannot be stored now.") from error
-
-    def _requeue(self, req: ServiceRequest, image_id: str) -> None:
-        try:
-            self.conductor.image_update(req.context, image_id, {"status": "queued"}, "saving")
-        except exceptions.NovaLiteException as error:
-            LOG.warning("Image %s stays in saving after its upload failed: %s", image_id, error)
+    def _fault_of_upload(self, req: ServiceRequest) -> Callable[[Exception], webob.Response]:
+        return lambda error: self._fault_of(req, error)
 
     def download(self, req: ServiceRequest, id: str) -> webob.Response:
         image = self.conductor.image_get(req.context, id)
@@ -226,42 +204,3 @@ class ImageApp(rest.ServiceApplication):
 
     def list_schema(self, req: ServiceRequest) -> Response:
         return Response(views.LIST_SCHEMA)
-
-
-class Body:
-    """Body of an upload, read piece by piece, with a limit. It has an announced length or is chunked.
-
-    ``failed``: the client disconnected or sent less than it announced.
-    """
-
-    def __init__(self, req: ServiceRequest, limit: int) -> None:
-        chunked = bool(req.headers.get("Transfer-Encoding"))
-        self._input = req.environ["wsgi.input"]
-        self._left = None if chunked else (req.content_length or 0)
-        self._allowed = limit
-        self.failed = False
-        if self._left is not None and self._left > limit:
-            raise self._too_large()
-
-    def read(self, size: int, /) -> bytes:
-        length = size if self._left is None else min(size, self._left)
-        if length == 0:
-            return b""
-        try:
-            data: bytes = self._input.read(length)
-        except (OSError, ValueError) as error:
-            self.failed = True
-            raise OSError("the client disconnected") from error
-        if self._left is not None:
-            self._left -= len(data)
-            if not data:
-                self.failed = True
-                raise OSError("the body is shorter than announced")
-        self._allowed -= len(data)
-        if self._allowed < 0:
-            raise self._too_large()
-        return data
-
-    @staticmethod
-    def _too_large() -> webob.exc.HTTPRequestEntityTooLarge:
-        return webob.exc.HTTPRequestEntityTooLarge(explanation="The image is larger than this cloud accepts.")

@@ -9,7 +9,7 @@ import pytest
 import webob
 
 from nova_lite.api.identity import directory, passwords
-from tests.unit.api.identity.conftest import PASSWORDS, World
+from tests.support.identity_api import PASSWORDS, World
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.tokens import new_token
-from tests.unit.api.identity.conftest import PASSWORDS, World, error
+from tests.support.identity_api import PASSWORDS, World, error
 
 REFUSED = "The request you have made requires authentication."
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nova_lite.api.identity.directory import role_id
-from tests.unit.api.identity.conftest import World, error
+from tests.support.identity_api import World, error
 
 
 @pytest.fixture

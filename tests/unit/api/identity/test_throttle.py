@@ -7,7 +7,7 @@ import pytest
 from nova_lite.api.identity import throttle
 from nova_lite.api.identity.throttle import FREE_OF_ADDRESS, FREE_OF_USER, LONGEST_DELAY, MEMORY, PasswordThrottle
 from nova_lite.base import exceptions
-from tests.unit.api.identity.conftest import World, error
+from tests.support.identity_api import World, error
 
 
 class Clock:

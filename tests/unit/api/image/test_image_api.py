@@ -18,7 +18,7 @@ from nova_lite.image import store
 from nova_lite.objects import Image
 from tests.support.api_client import ADMIN, MEMBER, STRANGER, fault
 from tests.support.control_plane import IMAGE_ID
-from tests.support.image_api import BODY, PATCH, Images
+from tests.support.image_api import BODY, PATCH, Images, left_behind
 
 
 @pytest.fixture
@@ -290,10 +290,6 @@ def test_chunked_upload(images: Images) -> None:
     assert images.conductor.images[made["id"]].size == 5000
 
 
-def left_behind(images: Images) -> list[str]:
-    return [file.name for file in images.store.iterdir()] if images.store.exists() else []
-
-
 @pytest.mark.parametrize("announced", [True, False])
 def test_too_large_upload_is_refused(images: Images, announced: bool) -> None:
     made = images.create()
@@ -338,7 +334,7 @@ def test_upload_to_a_full_disk_is_a_503(images: Images, monkeypatch: pytest.Monk
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(store, "add", full)
+    monkeypatch.setattr(store.IncompleteFile, "write", full)
     fault(images("PUT", f"/v2/images/{made['id']}/file", b"x"), "serviceUnavailable", 503)
     assert images.conductor.images[made["id"]].status == "queued"
 
@@ -353,14 +349,14 @@ def test_upload_of_another_format_is_refused(images: Images) -> None:
 
 def test_image_deleted_during_its_upload_is_a_410(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     made = images.create()
-    real = store.add
+    real = store.IncompleteFile.publish
 
-    def add(*arguments: Any, **named: Any) -> Any:
+    def publish(*arguments: Any, **named: Any) -> Any:
         result = real(*arguments, **named)
         del images.conductor.images[made["id"]]
         return result
 
-    monkeypatch.setattr(store, "add", add)
+    monkeypatch.setattr(store.IncompleteFile, "publish", publish)
     assert images("PUT", f"/v2/images/{made['id']}/file", b"x").status_code == 410
     assert left_behind(images) == []
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,32 +11,11 @@ from pathlib import Path
 import pytest
 import requests
 
-from nova_lite.api.http import deadlines
-from nova_lite.api.http.deadlines import ClientLimits, ConnectionCounter, TimedReader, missing_bytes
+from nova_lite.api.http.limits import BodyBudget, ConnectionCounter, client_of
 from tests.support.api_daemon import MODES, Daemon, running, wait_for
+from tests.support.http_site import make_certificate
 
 HEAD = b"POST /v2.1/servers HTTP/1.1\r\nHost: x\r\n"
-
-
-@pytest.mark.parametrize(
-    ("seen", "lacks"),
-    [
-        (b"", 1),
-        (b"GET / HT", 1),
-        (b"x" * deadlines.MAX_HEADER_BYTES, 0),
-        (b"GET / HTTP/1.1\r\n\r\n", 0),
-        (HEAD + b"content-LENGTH: 10\r\n\r\n", 10),
-        (HEAD + b"Content-Length: 10\r\nX: y\r\n\r\n1234", 6),
-        (HEAD + b"Content-Length: 10\r\n\r\n1234567890GET", 0),
-        (HEAD + b"Content-Length: 131073\r\n\r\n", 0),
-        (HEAD + b"Content-Length: 9999999999\r\n\r\n", 0),
-        (HEAD + b"Content-Length: 10\r\nExpect: 100-continue\r\n\r\n", 0),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n", 0),
-        (HEAD + b"\r\nContent-Length: 10\r\n", 0),
-    ],
-)
-def test_missing_bytes_of_a_partial_request(seen: bytes, lacks: int) -> None:
-    assert missing_bytes(seen) == lacks
 
 
 def test_connections_are_counted_by_client() -> None:
@@ -49,26 +26,33 @@ def test_connections_are_counted_by_client() -> None:
     assert clients.enter("a")
 
 
-def test_slow_request_ends_at_its_deadline_without_counting_idle_time() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        timed = TimedReader(socket.SocketIO(ours, "r"), ours, ClientLimits(idle=5.0, request=0.5))
-        reader = io.BufferedReader(timed)
-        stop = threading.Event()
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:0:1", "2001:db8::/64"),
+        ("fe80::1%lo", "fe80::/64"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+    ],
+)
+def test_ipv6_network_counts_as_one_client(address: str, client: str) -> None:
+    assert client_of(address) == client
 
-        def trickle() -> None:
-            while not stop.wait(0.05):
-                with contextlib.suppress(OSError):
-                    theirs.send(b"x")
 
-        threading.Thread(target=trickle, daemon=True).start()
-        started = time.monotonic()
-        with pytest.raises(TimeoutError):
-            reader.readline()
-        assert 0.4 < time.monotonic() - started < 3
-        stop.set()
-        timed.next_request()
-        assert timed._left() == 5.0
+def test_body_budget_gives_up_the_largest_body_of_the_greediest_client() -> None:
+    budget: BodyBudget[str] = BodyBudget(100)
+    assert [budget.set("greedy", name, size) for name, size in (("a", 30), ("b", 35), ("c", 20))] == [None] * 3
+    assert budget.set("modest", "m", 15) is None
+    assert budget.set("modest", "m", 25) == "b"
+    budget.forget("greedy", "b")
+    assert budget.used == 75
+    assert budget.set("modest", "m", 40) is None
+    for name in "ac":
+        budget.forget("greedy", name)
+    budget.forget("modest", "m")
+    budget.forget("nobody", "x")
+    assert budget.used == 0
 
 
 @pytest.fixture(params=MODES)
@@ -78,7 +62,16 @@ def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
         yield made
 
 
-@pytest.mark.parametrize("half", [b"", b"GE", HEAD, HEAD + b"Content-Length: 9\r\n\r\n{"])
+@pytest.mark.parametrize(
+    "half",
+    [
+        b"",
+        b"GE",
+        HEAD,
+        HEAD + b"Content-Length: 9\r\n\r\n{",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n9\r\n{",
+    ],
+)
 def test_half_sent_requests_do_not_block_others(daemon: Daemon, half: bytes) -> None:
     with contextlib.ExitStack() as clients:
         slow = [clients.enter_context(socket.create_connection(("127.0.0.1", daemon.port), 20)) for _ in range(40)]
@@ -143,3 +136,25 @@ def _answers(daemon: Daemon) -> bool:
     with contextlib.suppress(requests.ConnectionError):
         return daemon.get("/v2.1").status_code == 200
     return False
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_unfinished_handshakes_do_not_block_others(tmp_path: Path, mode: str) -> None:
+    certificate, key = make_certificate(tmp_path)
+    options = {"enabled_ssl_apis": "osapi_compute", "ssl_cert_file": certificate, "ssl_key_file": key, "threads": 4}
+    with running(tmp_path, mode, request_deadline=3, **options) as daemon, contextlib.ExitStack() as clients:
+        for _ in range(40):
+            slow = clients.enter_context(socket.create_connection(("127.0.0.1", daemon.port), 20))
+            slow.sendall(b"\x16")
+        for _ in range(5):
+            assert daemon.get("/v2.1", verify=certificate).status_code == 200
+        while slow.recv(4096):  # it is closed at its deadline
+            pass
+
+
+def test_daemon_raises_its_limit_of_open_files(tmp_path: Path) -> None:
+    launcher = ("bash", "-c", 'ulimit -Sn 256; exec "$@"', "bash")
+    with running(tmp_path, launcher=launcher) as daemon:
+        lines = Path(f"/proc/{daemon.process.pid}/limits").read_text().splitlines()
+        (soft, hard) = next(line.split()[3:5] for line in lines if line.startswith("Max open files"))
+        assert int(soft) == min(int(hard), 65536)

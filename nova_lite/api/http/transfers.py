@@ -1,0 +1,78 @@
+"""Large bodies and responses: moved piece by piece in native threads that do nothing else.
+
+A piece is what the socket has or takes at this moment. Between two pieces a connection waits in the loop, without a
+thread. So slow transfers delay neither requests nor other transfers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import webob
+
+from nova_lite.base import concurrency
+
+if TYPE_CHECKING:
+    from nova_lite.api.http.admission import Executor
+
+#: Key of the environment. If the body is too large to be received before the application runs, the value is a function
+#: that takes a `BodySink` and gives it the body. The application's response is then a promise: its headers are kept.
+RECEIVE = "nova_lite.receive_body"
+
+MAX_THREADS = 8
+#: Pieces of one connection before others get their turn.
+PIECES = 16
+
+
+class BodySink(Protocol):
+    """Receives a large body. `write` and `complete` are called by native threads, `respond` as the application is."""
+
+    def write(self, data: bytes) -> None:
+        """Take the next piece. It may raise, and the rest of the body is then refused."""
+
+    def complete(self) -> None:
+        """Check and keep what was received. It may raise."""
+
+    def respond(self, error: Exception | None) -> webob.Response:
+        """Return the response. ``error``: what `write` or `complete` raised; OSError if the client disconnected."""
+
+
+class TransferThreads:
+    """Up to `MAX_THREADS` native threads, which start when there is work for them."""
+
+    def __init__(self, executor: Executor) -> None:
+        native = concurrency.native("queue")
+        self._jobs: Any = native.SimpleQueue()
+        self._executor = executor
+        self._lock: Any = concurrency.native("threading").Lock()
+        self._threads = 0
+        self._idle = 0
+
+    def put(self, job: Callable[[], None]) -> None:
+        self._jobs.put(job)
+        with self._lock:
+            needed = not self._idle and self._threads < MAX_THREADS
+            self._threads += needed
+        if needed:
+            concurrency.native_thread(self._run, "transfer")
+
+    def stop(self) -> None:
+        """End the threads when they have done what was put before."""
+        for _ in range(self._threads):
+            self._jobs.put(None)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._idle += 1
+            job = self._jobs.get()
+            with self._lock:
+                self._idle -= 1
+            if job is None:
+                return
+            try:
+                job()
+            except Exception as error:
+                self._executor.log(logging.ERROR, "HTTP server: a transfer failed in an unexpected way: %r", error)

@@ -1,0 +1,145 @@
+"""Uploads of image data, which arrive piece by piece."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import webob
+import webob.exc
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.image import formats, store
+from nova_lite.objects import Image
+
+LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Input(Protocol):
+    """The body of a request (``wsgi.input``)."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+def check_length(length: int | None, limit: int) -> None:
+    """Refuse an announced length above the limit of an image's size. None: it is not announced."""
+    if length is not None and length > limit:
+        raise webob.exc.HTTPRequestEntityTooLarge(explanation="The image is larger than this cloud accepts.")
+
+
+class Upload:
+    """Data of an image that is ``saving``. It is a `nova_lite.api.http.transfers.BodySink`.
+
+    The file gets its name when it is complete, and only then the image becomes ``active``. ``fault_of`` returns the
+    response to an error.
+    """
+
+    def __init__(
+        self,
+        conductor: ConductorRPC,
+        context: RequestContext,
+        store_path: str,
+        image: Image,
+        limit: int,
+        fault_of: Callable[[Exception], webob.Response],
+    ) -> None:
+        self._conductor = conductor
+        self._context = context
+        self._store_path = store_path
+        self._image = image
+        self._limit = limit
+        self._fault_of = fault_of
+        self._file: store.IncompleteFile | None = None
+        self._result = (0, "")
+        self._disk_error: OSError | None = None
+
+    # --- called by a transfer thread
+
+    def write(self, data: bytes) -> None:
+        if self._file is None:
+            self._file = self._on_disk(self._open)
+        check_length(self._file.size + len(data), self._limit)
+        self._on_disk(functools.partial(self._file.write, data))
+
+    def complete(self) -> None:
+        file = self._file or self._on_disk(self._open)
+        check = functools.partial(formats.check, disk_format=self._image.disk_format, image_id=self._image.id)
+        self._file = file
+        self._result = self._on_disk(lambda: file.publish(check))
+
+    def _open(self) -> store.IncompleteFile:
+        store.prepare(self._store_path)
+        return store.IncompleteFile(self._store_path, self._image.id)
+
+    def _on_disk(self, work: Callable[[], T]) -> T:
+        """Do something with the file. Raises `ServiceUnavailable` if the disk fails."""
+        try:
+            return work()
+        except OSError as error:
+            self._disk_error = error
+            raise exceptions.ServiceUnavailable("The image's data cannot be stored now.") from error
+
+    # --- called as the application is
+
+    def respond(self, error: Exception | None) -> webob.Response:
+        """Return the response: activate the image, or make it ``queued`` again."""
+        try:
+            if error is not None:
+                self._give_up()
+                raise error
+            self._activate()
+            return webob.Response(status=204)
+        except OSError:
+            return self._fault_of(exceptions.ValidationError(detail="The upload ended early."))
+        except Exception as problem:
+            return self._fault_of(problem)
+
+    def _activate(self) -> None:
+        size, checksum = self._result
+        try:
+            changes = {"status": "active", "size": size, "checksum": checksum}
+            self._conductor.image_update(self._context, self._image.id, changes, "saving")
+        except exceptions.ImageQuotaExceeded:
+            store.remove(self._store_path, self._image.id)
+            self._requeue()
+            raise
+        except (exceptions.ImageNotFound, exceptions.ImageStatusConflict) as error:
+            store.remove(self._store_path, self._image.id)
+            raise webob.exc.HTTPGone(explanation=f"Image {self._image.id} was deleted during its upload.") from error
+
+    def _give_up(self) -> None:
+        if self._disk_error is not None:
+            LOG.error("The data of image %s cannot be stored: %s", self._image.id, self._disk_error)
+        if self._file is not None:
+            self._file.discard()
+        self._requeue()
+
+    def _requeue(self) -> None:
+        try:
+            self._conductor.image_update(self._context, self._image.id, {"status": "queued"}, "saving")
+        except exceptions.NovaLiteException as error:
+            LOG.warning("Image %s stays in saving after its upload failed: %s", self._image.id, error)
+
+
+def receive_now(upload: Upload, source: Input, length: int | None) -> webob.Response:
+    """Receive a body that has arrived already, and return the response. ``length``: None if it is not announced."""
+    try:
+        left = length
+        while left != 0:
+            data = source.read(store.CHUNK if left is None else min(store.CHUNK, left))
+            if not data:
+                break
+            upload.write(data)
+            left = None if left is None else left - len(data)
+        if left:
+            raise OSError("the body is shorter than announced")
+        upload.complete()
+    except Exception as error:
+        return upload.respond(error)
+    return upload.respond(None)

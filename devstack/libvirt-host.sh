@@ -101,6 +101,9 @@ make_directories() {
     # Definitions are this machine's; the filters are everybody's.
     rm -rf "$BASE"/etc/qemu/*.xml "$BASE"/etc/qemu/autostart "$BASE"/etc/qemu/networks "$BASE"/etc/{storage,secrets}
     printf 'host_uuid = "%s"\n' "$(cat /proc/sys/kernel/random/uuid)" >>"$BASE/etc/libvirtd.conf"
+    # Certificates of this host for migrations: `nova-lite-manage certificates create --output` writes them there.
+    install -d -m 0755 "$BASE/lib/pki"
+    echo 'migrate_tls_x509_cert_dir = "/var/lib/libvirt/pki"' >>"$BASE/etc/qemu.conf"
     # There is no virtlogd here.
     echo 'stdio_handler = "file"' >>"$BASE/etc/qemu.conf"
 }

@@ -25,12 +25,20 @@ MIGRATION_OPTS = [
             "Set it to use a separate network for migrations."
         ),
     ),
+    cfg.BoolOpt(
+        "live_migration_tls",
+        default=False,
+        help=(
+            "Encrypt memory and disks of live migrations, and let the hosts check each other's certificates. Set it "
+            "on every host once all have certificates. Without it, guests' memory crosses the network in plain text."
+        ),
+    ),
     cfg.StrOpt(
         "live_migration_uri",
-        default="qemu+ssh://root@%s/system",
         help=(
             "URI by which this host's libvirtd reaches another host's. %s is replaced by the other host's "
-            "live_migration_inbound_addr."
+            "live_migration_inbound_addr. Default: qemu+tls://%s/system with live_migration_tls, else "
+            "qemu+ssh://root@%s/system. Set it for another port or transport."
         ),
     ),
     cfg.IntOpt(

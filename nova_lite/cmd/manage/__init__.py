@@ -23,6 +23,7 @@ from nova_lite.cmd.manage import (  # noqa: E402
     api,
     audit,
     broker,
+    certificates,
     configuration,
     database,
     flavors,
@@ -51,7 +52,7 @@ CONFIG_FILES = (
 
 NOUNS = (
     *(database, flavors, images, networks, floating_pools, hosts, aggregates, server_groups, scheduler),
-    *(quotas, identity, keys, broker, policy, api, audit, configuration),
+    *(quotas, identity, keys, certificates, broker, policy, api, audit, configuration),
 )
 
 

@@ -163,10 +163,11 @@ def _changing(directory: str) -> Iterator[list[TrustedKey]]:
 
 
 def _write_private(path: str, key: PrivateKey, owner: str | None) -> None:
-    files.write_atomically(path, key.pem(), mode=0o600, owner=_ids(owner))
+    files.write_atomically(path, key.pem(), mode=0o600, owner=ids_of(owner))
 
 
-def _ids(owner: str | None) -> tuple[int, int] | None:
+def ids_of(owner: str | None) -> tuple[int, int] | None:
+    """Return the ids of a user and its group. Raises `InvalidInput` for a user that does not exist."""
     if owner is None:
         return None
     try:

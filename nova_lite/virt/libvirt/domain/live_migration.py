@@ -165,6 +165,18 @@ def _runs(call: Callable[..., Any], domain: Any) -> bool:
     return bool(call(domain.state, 0)[0] == libvirt.VIR_DOMAIN_RUNNING)
 
 
+def uri_of(conf: cfg.ConfigOpts, address: str) -> str:
+    """Return the URI of the libvirtd at another host's ``address``."""
+    options = conf.libvirt
+    default = "qemu+tls://%s/system" if options.live_migration_tls else "qemu+ssh://root@%s/system"
+    uri: str = options.live_migration_uri or default
+    return uri % (_bracketed(address) if uri.startswith(("qemu+tls:", "qemu+tcp:", "qemu+ssh:")) else address)
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
 class LiveMigrator:
     """Live migration of one guest away from this host."""
 
@@ -175,7 +187,7 @@ class LiveMigrator:
         self._connection = connection
         self._uuid = instance_uuid
         self._destination = destination
-        self._uri = self._conf.live_migration_uri % destination.address
+        self._uri = uri_of(conf, destination.address)
         self._aborted = ""
         self._forced = False
 
@@ -187,6 +199,13 @@ class LiveMigrator:
         Raises `MigrationFailed` or `MigrationAborted` if it is still here.
         """
         failures: list[exceptions.VirtDriverError] = []
+        if not self._conf.live_migration_tls:
+            LOG.warning(
+                "Live migration of %s to %s sends the guest's memory in plain text "
+                "([libvirt] live_migration_tls is off)",
+                self._uuid,
+                self._destination.host,
+            )
         paused = self._connection.call(domain.state, 0)[0] == libvirt.VIR_DOMAIN_PAUSED
         arguments = self._arguments(domain)
 
@@ -233,11 +252,15 @@ class LiveMigrator:
         parameters: dict[str, Any] = {
             libvirt.VIR_MIGRATE_PARAM_DEST_XML: there,
             libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: there,
-            libvirt.VIR_MIGRATE_PARAM_URI: f"tcp://[{address}]" if ":" in address else f"tcp://{address}",
+            libvirt.VIR_MIGRATE_PARAM_URI: f"tcp://{_bracketed(address)}",
+            libvirt.VIR_MIGRATE_PARAM_LISTEN_ADDRESS: address,
         }
         if self._conf.live_migration_bandwidth:
             parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = self._conf.live_migration_bandwidth
         flags = _FLAGS
+        if self._conf.live_migration_tls:
+            flags |= libvirt.VIR_MIGRATE_TLS
+            parameters[libvirt.VIR_MIGRATE_PARAM_TLS_DESTINATION] = address
         local, has_volumes = volumes.local_targets(xml)
         if has_volumes:
             parameters[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = local

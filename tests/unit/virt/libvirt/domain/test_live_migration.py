@@ -119,3 +119,74 @@ def test_guest_without_filters_is_not_migrated_to_an_older_host() -> None:
     live_migration.check_filters(FILTERED, [make_vif()], "h2")
     live_migration.check_filters(plain, [msgspec.structs.replace(make_vif(), vif_type="ovs")], "h2")
     live_migration.check_filters(plain, [], "h2")
+
+
+# --- encryption
+
+
+class Recorder:
+    """A domain that records how it is migrated."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, dict[str, Any], int]] = []
+
+    def state(self, flags: int) -> tuple[int, int]:
+        return RUNNING
+
+    def XMLDesc(self, flags: int) -> str:
+        owner = f"<x:instance xmlns:x='{guest_xml.NAMESPACE}'><x:host>h1</x:host></x:instance>"
+        return f"<domain><metadata>{owner}</metadata><devices/></domain>"
+
+    def migrateToURI3(self, uri: str, parameters: dict[str, Any], flags: int) -> None:
+        self.calls.append((uri, parameters, flags))
+
+
+def migrated(conf: cfg.ConfigOpts, address: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, Any], int]:
+    monkeypatch.setattr(libvirt, "open", lambda uri: host(lambda uuid: domain))
+    domain = Recorder()
+    there = msgspec.structs.replace(THERE, address=address)
+    watch: Any = lambda progress: None  # noqa: E731
+    LiveMigrator(conf, Connection("test:///default", "h1"), UUID, there).run(domain, watch)
+    (call,) = domain.calls
+    return call
+
+
+def test_migration_is_encrypted_between_hosts_with_certificates(
+    conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    conf.set_override("live_migration_tls", True, "libvirt")
+    uri, parameters, flags = migrated(conf, "192.0.2.2", monkeypatch)
+    assert uri == "qemu+tls://192.0.2.2/system"
+    assert flags & libvirt.VIR_MIGRATE_TLS
+    assert parameters[libvirt.VIR_MIGRATE_PARAM_TLS_DESTINATION] == "192.0.2.2"
+    assert caplog.messages == []
+
+
+def test_migration_without_certificates_is_logged(
+    conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    uri, parameters, flags = migrated(conf, "192.0.2.2", monkeypatch)
+    assert uri == "qemu+ssh://root@192.0.2.2/system"
+    assert not flags & libvirt.VIR_MIGRATE_TLS
+    assert libvirt.VIR_MIGRATE_PARAM_TLS_DESTINATION not in parameters
+    assert caplog.messages == [
+        f"Live migration of {UUID} to h2 sends the guest's memory in plain text ([libvirt] live_migration_tls is off)"
+    ]
+
+
+@pytest.mark.parametrize("address", ["192.0.2.2", "2001:db8::2", "two.example.org"])
+@pytest.mark.parametrize("tls", [True, False])
+def test_destination_listens_at_its_address_alone(
+    conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch, address: str, tls: bool
+) -> None:
+    conf.set_override("live_migration_tls", tls, "libvirt")
+    uri, parameters, _ = migrated(conf, address, monkeypatch)
+    assert parameters[libvirt.VIR_MIGRATE_PARAM_LISTEN_ADDRESS] == address
+    bracketed = f"[{address}]" if ":" in address else address
+    assert parameters[libvirt.VIR_MIGRATE_PARAM_URI] == f"tcp://{bracketed}"
+    assert f"{bracketed}/system" in uri
+
+
+def test_own_uri_of_other_libvirtds_is_used(conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf.set_override("live_migration_uri", "qemu+unix:///system?socket=/run/%s/socket", "libvirt")
+    assert migrated(conf, "192.0.2.2", monkeypatch)[0] == "qemu+unix:///system?socket=/run/192.0.2.2/socket"

@@ -1,0 +1,151 @@
+"""Live migration between two hosts with certificates: no memory crosses the network in plain text."""
+
+from __future__ import annotations
+
+import pwd
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nova_lite.base import exceptions
+from nova_lite.base.host_certificates import Authority
+from nova_lite.objects import MigrationControl, MigrationProgress
+from nova_lite.operations.states import PowerState
+from nova_lite.virt.driver import SpawnSpec
+from tests.integration import scripts
+from tests.integration.libvirt import hosts
+from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec
+from tests.integration.libvirt.moves import arriving, counts, migrate, state, wait_for_count
+
+#: The guest fills memory with it. The script itself has it in two parts, so that nothing else contains it.
+MARKER = b"guest-memory-in-plain-text"
+FILLS = """
+mkdir -p /secret
+mount -t tmpfs none /secret
+a=guest-memory; b=-in-plain-text
+i=0; while [ $i -lt 200 ]; do echo $a$b$a$b$a$b$a$b$a$b$a$b >>/secret/file; i=$((i+1)); done
+"""
+#: Directory in which the libvirtd of this machine looks for certificates.
+OURS = Path("/etc/pki/qemu")
+THEIRS = Path(f"/run/nova-lite-hosts/.{hosts.NUMBER}/lib/pki")
+
+
+class Sniffer:
+    """Reads all that crosses the network of the hosts."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self._socket.bind(("nl-hosts", 3))
+        self._socket.settimeout(0.2)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self.bytes = self.found = 0
+
+    def __enter__(self) -> Sniffer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join(30)
+        self._socket.close()
+
+    def _read(self) -> None:
+        while not self._stop.is_set():
+            try:
+                frame = self._socket.recv(70000)
+            except TimeoutError:
+                continue
+            self.bytes += len(frame)
+            self.found += MARKER in frame
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Iterator[Authority]:
+    """Give both hosts a certificate of one authority."""
+    assert not OURS.exists(), "this machine has certificates of its own"
+    authority = Authority(str(tmp_path / "authority"))
+    authority.create()
+    try:
+        give(authority, "here", hosts.HERE, OURS)
+        give(authority, "there", hosts.THERE, THEIRS)
+        yield authority
+    finally:
+        shutil.rmtree(OURS)
+        if not any(OURS.parent.iterdir()):
+            OURS.parent.rmdir()
+
+
+def give(authority: Authority, host: str, address: str, directory: Path) -> None:
+    qemu = pwd.getpwnam("libvirt-qemu")
+    authority.issue(host, [address], str(directory), 1, (qemu.pw_uid, qemu.pw_gid))
+
+
+def secret_guest(images: Images) -> SpawnSpec:
+    return guest_spec(images, [], config_drive=True, user_data=scripts.user_data(FILLS + scripts.COUNTS))
+
+
+def test_encrypted_migration_shows_no_memory(make_host: MakeHost, images: Images, certificates: Authority) -> None:
+    options = {"live_migration_uri": hosts.URI}
+    here = make_host("here", hosts.HERE, live_migration_tls=True, **options)
+    there = make_host("there", hosts.THERE, **options)
+    spec = secret_guest(images)
+    here.spawn(spec)
+    wait_for_count(here, spec, 10)
+    before = counts(here, spec)[-1][0]
+    with Sniffer() as sniffer:
+        migrate(here, there, arriving(spec, 2))
+        wait_for_count(there, spec, before + 10)
+    assert sniffer.bytes > 2**20, "nothing was captured"
+    assert sniffer.found == 0
+    assert state(here, spec) is None
+    here.destroy(spec.instance.uuid)
+    with Sniffer() as sniffer:  # without encryption on its way back
+        migrate(there, here, arriving(spec, 3))
+    assert sniffer.found > 0, "the test would prove nothing"
+    there.destroy(spec.instance.uuid)
+
+
+def test_host_with_a_certificate_of_another_authority_gets_no_guest(
+    make_host: MakeHost, images: Images, certificates: Authority, tmp_path: Path
+) -> None:
+    options = {"live_migration_uri": hosts.URI, "live_migration_tls": True}
+    here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)
+    other = Authority(str(tmp_path / "other"))
+    other.create()
+    give(other, "there", hosts.THERE, THEIRS)
+    spec = secret_guest(images)
+    here.spawn(spec)
+    wait_for_count(here, spec, 5)
+    with Sniffer() as sniffer, pytest.raises(exceptions.MigrationFailed):
+        migrate(here, there, arriving(spec, 2))
+    assert sniffer.found == 0
+    assert state(here, spec) == PowerState.RUNNING
+    there.destroy(spec.instance.uuid)
+
+
+def test_destination_listens_at_one_address(make_host: MakeHost, images: Images, certificates: Authority) -> None:
+    options = {"live_migration_uri": hosts.URI, "live_migration_bandwidth": 1}
+    here = make_host("here", hosts.HERE, live_migration_tls=True, **options)
+    there = make_host("there", hosts.THERE, **options)
+    spec = secret_guest(images)
+    here.spawn(spec)
+    wait_for_count(here, spec, 5)
+    ready = there.pre_live_migration(arriving(spec, 2), here.check_can_live_migrate_source(spec.instance.uuid))
+    seen: set[str] = set()
+
+    def look(progress: MigrationProgress) -> MigrationControl:
+        command = [hosts.SCRIPT, "enter", hosts.NUMBER, "ss", "--no-header", "--listening", "--tcp", "--numeric"]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+        seen.update(line.split()[3] for line in lines if ":491" in line.split()[3] or ":492" in line.split()[3])
+        return MigrationControl.ABORT if seen and progress.memory_processed else MigrationControl.CONTINUE
+
+    with pytest.raises(exceptions.MigrationAborted):
+        here.live_migration(spec.instance.uuid, ready, look)
+    assert {place.rpartition(":")[0] for place in seen} == {hosts.THERE}
+    there.destroy(spec.instance.uuid)

@@ -1,0 +1,92 @@
+"""``nova-lite-manage certificates``: certificates of libvirt hosts."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from nova_lite.base import exceptions
+from nova_lite.base.host_certificates import CA_KEY, CERTIFICATES, KEYS, Authority
+from tests.support.manage import Tool
+
+
+@pytest.fixture
+def directory(tool: Tool) -> Path:
+    path = tool.path / "keys"
+    tool.configure(f"[rpc]\nkeys_directory = {path}")
+    return path / "hosts"
+
+
+def certificate(path: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(path.read_bytes())
+
+
+def create(tool: Tool, host: str, *options: str) -> None:
+    tool("certificates", "create", host, *options)
+
+
+def test_certificate_names_its_host_and_addresses(tool: Tool, directory: Path) -> None:
+    create(tool, "host-1", "--address", "192.0.2.1", "--address", "2001:db8::1", "--address", "one.example.org")
+    authority, made = certificate(directory / "ca-cert.pem"), certificate(directory / "host-1/server-cert.pem")
+    made.verify_directly_issued_by(authority)
+    names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["host-1", "one.example.org"]
+    addresses = [ipaddress.ip_address(text) for text in ("192.0.2.1", "2001:db8::1")]
+    assert names.get_values_for_type(x509.IPAddress) == addresses
+    lifetime = made.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+    assert datetime.timedelta(days=364) < lifetime < datetime.timedelta(days=366)
+    assert not made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+def test_files_have_the_names_that_qemu_expects(tool: Tool, directory: Path, tmp_path: Path) -> None:
+    output = tmp_path / "pki"
+    create(tool, "host-1", "--address", "192.0.2.1", "--output", str(output), "--days", "30")
+    assert {path.name for path in output.iterdir()} == {"ca-cert.pem", *CERTIFICATES, *KEYS}
+    assert (output / "ca-cert.pem").read_bytes() == (directory / "ca-cert.pem").read_bytes()
+    for name in CERTIFICATES:
+        key = load_pem_private_key((output / name.replace("cert", "key")).read_bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        assert key.public_key() == certificate(output / name).public_key()
+
+
+def test_private_keys_are_private(tool: Tool, directory: Path) -> None:
+    create(tool, "host-1", "--address", "192.0.2.1")
+    private = [directory / CA_KEY, *(directory / "host-1" / name for name in KEYS)]
+    assert {path.stat().st_mode & 0o777 for path in private} == {0o600}
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_certificate_is_renewed_by_the_same_authority(tool: Tool, directory: Path) -> None:
+    create(tool, "host-1", "--address", "192.0.2.1")
+    authority, first = certificate(directory / "ca-cert.pem"), certificate(directory / "host-1/server-cert.pem")
+    create(tool, "host-1", "--address", "192.0.2.1")
+    second = certificate(directory / "host-1/server-cert.pem")
+    assert certificate(directory / "ca-cert.pem") == authority
+    assert second.serial_number != first.serial_number
+    assert second.public_key() != first.public_key()
+    second.verify_directly_issued_by(authority)
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "why"),
+    [("../evil", "192.0.2.1", "is not a host name"), ("host-1", "192.0.2.1/24", "is not a host name")],
+)
+def test_invalid_names_are_refused(tool: Tool, directory: Path, host: str, address: str, why: str) -> None:
+    assert why in tool.fails("certificates", "create", host, "--address", address)
+    assert not directory.exists()
+
+
+def test_directory_that_is_no_authority_is_an_error_of_configuration(tmp_path: Path) -> None:
+    (tmp_path / CA_KEY).write_text("what")
+    (tmp_path / "ca-cert.pem").write_text("what")
+    authority = Authority(str(tmp_path))
+    authority.create()
+    with pytest.raises(exceptions.ConfigurationError, match="is no authority"):
+        authority.issue("host-1", ["192.0.2.1"], str(tmp_path / "host-1"), 1)

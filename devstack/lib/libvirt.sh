@@ -16,9 +16,20 @@ open_kvm() {
     [[ -c /dev/kvm && ! -S /run/udev/control ]] && getent group kvm >/dev/null || return 0
     was=$(stat --format '%U:%G %a' /dev/kvm)
     [[ $was != *:kvm\ 660 && $was != *\ 666 ]] || return 0
+    if ! own_kvm; then
+        echo "/dev/kvm is $was, with which each guest takes a minute to start; it is another machine's, which has to change it"
+        return 0
+    fi
     chgrp kvm /dev/kvm
     chmod 660 /dev/kvm
     echo "/dev/kvm was $was, with which each guest takes a minute to start; now group kvm may open it"
+}
+
+# Whether /dev/kvm is this machine's own: made by the kernel in this root's devtmpfs. A container has that of its host, by a
+# bind mount or a node of its own, and a change of its group would change it for the host and all its other containers.
+own_kvm() {
+    [[ $(stat --format %t:%T /dev/kvm) == a:e8 ]] || return
+    [[ $(findmnt --noheadings --output TARGET,FSTYPE --raw --target /dev/kvm) == "/dev devtmpfs" ]]
 }
 
 start_libvirt() {

@@ -111,6 +111,7 @@ class LibvirtDriver(ComputeDriver):
         self._volume_copies = VolumeCopies(self._connection, self._domains, self._volumes, self._snapshots)
         self._virt_type = conf.libvirt.virt_type
         self._capabilities: str | None = None
+        self._probes: kvm.ProbeWatch | None = None
         self._host_properties = guest_xml.Host(machine=conf.libvirt.hw_machine_type)
         self._traits: list[str] = []
         self._cells: list[NUMACell] = []
@@ -167,6 +168,7 @@ class LibvirtDriver(ComputeDriver):
         self._host_properties = guest_xml.Host(cpu=model, machine=machine, secure_boot=traits.SECURE_BOOT in found)
 
     def get_inventory(self) -> Inventory:
+        self._watch_probes()
         return inventory.build(
             node=self.host,
             host_ip=self.conf.my_ip,
@@ -183,6 +185,12 @@ class LibvirtDriver(ComputeDriver):
             if topology.restricts_cpus(self.conf)
             else None,
         )
+
+    def _watch_probes(self) -> None:
+        """Detect repeated queries of libvirt to qemu, whatever call causes them."""
+        if self._probes is None:
+            self._probes = kvm.ProbeWatch(kvm.qemu_user(self._host_capabilities()))
+        self._probes.look()
 
     def _find_topology(self) -> None:
         """Find out the NUMA cells, and the parts of them that are available. Pages are counted at the start."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import libvirt
 import pytest
 
 from nova_lite.base.context import get_admin_context
@@ -16,6 +18,7 @@ from nova_lite.compute.manager import ComputeManager
 from nova_lite.image.local import LocalImages
 from nova_lite.objects import BuildOutcome, BuildRequest, Image
 from nova_lite.operations.states import PowerState
+from nova_lite.virt.libvirt.host import kvm
 from tests.integration.libvirt.conftest import MakeDriver, wait_for
 from tests.integration.libvirt.private import REAL_EMULATOR, PrivateLibvirtd, private_libvirtd
 from tests.support.compute_host import FakeConductor
@@ -98,3 +101,18 @@ def test_slow_starts_of_many_guests_all_succeed_at_their_host(
     finally:
         manager.jobs.wait_idle(60)
         wait_for("idle hypervisor", lambda: driver.list_domains() is not None)
+
+
+def test_queries_of_libvirt_to_qemu_are_seen(directory: Path) -> None:
+    """The watch of repeated queries recognizes the processes of the real libvirt."""
+    path = directory / f"probed-{uuid.uuid4().hex[:8]}"
+    path.mkdir(mode=0o755)
+    emulator = f'#!/bin/sh\nsleep 1\nexec {REAL_EMULATOR} "$@"\n'
+    with private_libvirtd(path, emulator=emulator) as running:
+        others = kvm.probes()
+        query = threading.Thread(target=lambda: libvirt.open(running.uri).getCapabilities())
+        query.start()
+        found = wait_for("query of libvirt to qemu", lambda: kvm.probes() - others, 60)
+        query.join(120)
+        assert not query.is_alive()
+        assert all(name.startswith("qmp-") for name in found)

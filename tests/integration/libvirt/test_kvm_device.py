@@ -80,3 +80,40 @@ def test_closed_device_is_logged_and_recovers(
     logging.getLogger(__name__).info("A guest started in %.2f s, before that in %.2f s", fast, slow)
     assert fast < slow / 4
     assert not [record for record in caplog.records if "chgrp" in record.getMessage()]
+
+
+#: Puts a node of another file system at /dev/kvm, in mounts of its own, and calls the function of devstack.
+SHARED = f"""
+mount -t tmpfs none "$1"
+mknod "$1/kvm" c 10 232
+chmod 600 "$1/kvm"
+mount --bind "$1/kvm" /dev/kvm
+source {LIBRARY}
+open_kvm
+stat --format '%U:%G %a' /dev/kvm
+"""
+
+
+def test_device_of_another_machine_is_left_alone(tmp_path: Path) -> None:
+    """A change in a container would change the device of its host, and libvirt there would query qemu for minutes."""
+    if not os.path.exists(kvm.DEVICE) or os.geteuid() != 0:
+        pytest.skip(f"there is no {kvm.DEVICE} here, or it is not ours")
+    if os.path.exists("/run/udev/control"):
+        pytest.skip("udev sees to the device here")
+    before = os.stat(kvm.DEVICE)
+    command = ["unshare", "--mount", "bash", "-euo", "pipefail", "-c", SHARED, "bash", str(tmp_path)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert output[-1] == "root:root 600"
+    assert output[0].startswith("/dev/kvm is root:root 600")
+    assert "it is another machine's" in output[0]
+    after = os.stat(kvm.DEVICE)
+    assert (after.st_gid, after.st_mode) == (before.st_gid, before.st_mode)
+
+
+def test_device_of_this_machine_is_its_own() -> None:
+    if not os.path.exists(kvm.DEVICE):
+        pytest.skip(f"there is no {kvm.DEVICE} here")
+    mounted = subprocess.run(["findmnt", "-no", "FSTYPE", "-T", kvm.DEVICE], capture_output=True, text=True, check=True)
+    command = ["bash", "-c", f"source {LIBRARY}; own_kvm"]
+    is_own = subprocess.run(command, check=False).returncode == 0
+    assert is_own is (mounted.stdout.strip() == "devtmpfs")

@@ -12,18 +12,21 @@ kernel, qemu or the probe changes.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import platform
 import pwd
+import re
 import subprocess
 import tempfile
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 
 import msgspec
 
-from nova_lite.base import files
+from nova_lite.base import files, metrics
 
 LOG = logging.getLogger(__name__)
 
@@ -33,6 +36,13 @@ DEVICE = "/dev/kvm"
 #: Seconds for defining and starting a domain above which the reason is logged. The normal time is half a second.
 SLOW_START_SECONDS = 5.0
 EMULATOR = "qemu-system-x86_64"
+
+#: Number of queries of libvirt to qemu that count as repeated if they are seen within so many seconds. A restart of
+#: libvirtd causes one or two for each emulator.
+REPEATED_PROBES = 4
+PROBE_WINDOW = 120.0
+#: Part of an argument of such a process: its own directory.
+_PROBE = re.compile(r"/(qmp-[^/,]+)/qmp\.monitor")
 
 #: qemu's name of the CPU model that guests get (libvirt's host-passthrough and maximum).
 CPU_MODELS = {KVM: "host", QEMU: "max"}
@@ -144,6 +154,72 @@ def _read(path: str) -> ProbeResult | None:
     except (OSError, msgspec.MsgspecError) as error:
         LOG.debug("No usable probe result in %s: %s", path, error)
         return None
+
+
+# --- repeated queries of libvirt
+
+
+class ProbeWatch:
+    """Notices that libvirt queries qemu for its capabilities again and again.
+
+    libvirt starts a qemu for each query. `look` finds these processes; call it with each inventory. ``user``: uid and
+    gid of guests, see `qemu_user`.
+    """
+
+    def __init__(
+        self,
+        user: tuple[int, int] | None,
+        device: str = DEVICE,
+        processes: str = "/proc",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._user = user
+        self._device = device
+        self._processes = processes
+        self._clock = clock
+        #: Times at which the processes were seen first, by the directory that libvirt makes for each.
+        self._seen: dict[str, float] = {}
+        self._is_reported = False
+
+    def look(self) -> None:
+        """Count new processes. Log repeated ones once, until there are none for `PROBE_WINDOW`."""
+        now = self._clock()
+        for name in probes(self._processes):
+            if name not in self._seen:
+                metrics.HYPERVISOR_PROBES.inc()
+                self._seen[name] = now
+        self._seen = {name: seen for name, seen in self._seen.items() if now - seen < PROBE_WINDOW}
+        if not self._seen:
+            self._is_reported = False
+        if len(self._seen) >= REPEATED_PROBES and not self._is_reported:
+            self._is_reported = True
+            LOG.warning(
+                "libvirt queries qemu for its capabilities again and again (%d times in %.0f s), so guests start "
+                "slowly: %s",
+                len(self._seen),
+                now - min(self._seen.values()),
+                self._reason(),
+            )
+
+    def _reason(self) -> str:
+        if self._user is not None and is_closed_to(*self._user, self._device):
+            return (
+                f"qemu's user (uid {self._user[0]}) cannot open {self._device}. "
+                f"Right would be: chgrp kvm {self._device}; chmod 660 {self._device}"
+            )
+        return "see libvirtd's log, and whether it can write /var/cache/libvirt/qemu/capabilities"
+
+
+def probes(processes: str = "/proc") -> set[str]:
+    """Return the directories of the qemu processes that libvirt queries just now, one for each process."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir(processes)):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            with open(os.path.join(processes, pid, "cmdline"), "rb") as file:
+                arguments = file.read().decode(errors="replace").split("\0")
+            if any(argument.startswith("none,") for argument in arguments):
+                found |= {match[1] for argument in arguments if (match := _PROBE.search(argument))}
+    return found
 
 
 # --- permissions of the device

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nova_lite.base import metrics
 from nova_lite.virt.libvirt.host import kvm
 
 needs_qemu = pytest.mark.skipif(shutil.which(kvm.EMULATOR) is None, reason=f"{kvm.EMULATOR} is not installed")
@@ -169,3 +170,89 @@ def test_slow_start_is_explained(
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(lines) == warns
     assert all("an-instance took libvirt 65.0 s" in line and f"chmod 660 {device}" in line for line in lines)
+
+
+# --- repeated queries of libvirt
+
+
+PROBE = "/usr/bin/qemu-system-x86_64 -S -machine none,accel=kvm:tcg -qmp unix:/v/qmp-{}/qmp.monitor,server=on"
+GUEST = "/usr/bin/qemu-system-x86_64 -machine pc,accel=tcg -qmp unix:/var/lib/libvirt/qemu/domain-1/monitor.sock"
+
+
+class Watched:
+    """Processes, a clock, and a watch of them."""
+
+    def __init__(self, path: Path, device: Path) -> None:
+        self.now = 0.0
+        self.path = path / "proc"
+        self.path.mkdir()
+        self.run(1, GUEST)
+        (self.path / "self").mkdir()
+        self.watch = kvm.ProbeWatch((4711, 4711), str(device), str(self.path), lambda: self.now)
+
+    def run(self, pid: int, command: str) -> None:
+        directory = self.path / str(pid)
+        directory.mkdir(exist_ok=True)
+        (directory / "cmdline").write_bytes(command.replace(" ", "\0").encode())
+
+    def storm(self, number: int, seconds: float = 5.0) -> None:
+        """Start one process after the other in place of the last, each with a directory of its own."""
+        for _ in range(number):
+            self.run(2, PROBE.format(f"{self.now:.0f}"))
+            self.watch.look()
+            self.watch.look()
+            self.now += seconds
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    device = tmp_path / "kvm"
+    device.touch(mode=0o600)
+    monkeypatch.setattr(kvm, "is_closed_to", lambda uid, gid, path: os.stat(path).st_mode & 0o066 == 0)
+    return Watched(tmp_path, device)
+
+
+def probes_counted() -> float:
+    return metrics.HYPERVISOR_PROBES._value.get()  # type: ignore[no-any-return]
+
+
+def test_repeated_queries_of_libvirt_are_logged_once_and_counted(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = probes_counted()
+    watched.storm(10)
+    assert probes_counted() == before + 10, "each process counts once"
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("libvirt queries qemu for its capabilities again and again (4 times in 15 s)")
+    assert line.endswith(f"Right would be: chgrp kvm {watched.watch._device}; chmod 660 {watched.watch._device}")
+
+
+def test_another_series_of_queries_is_logged_again(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    watched.storm(5)
+    watched.run(2, GUEST)
+    watched.now += kvm.PROBE_WINDOW
+    watched.watch.look()
+    watched.storm(5)
+    assert len(caplog.records) == 2
+
+
+def test_queries_of_a_restarted_libvirtd_are_not_logged(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    watched.storm(kvm.REPEATED_PROBES - 1)
+    watched.now += kvm.PROBE_WINDOW
+    watched.storm(kvm.REPEATED_PROBES - 1)
+    assert caplog.records == []
+
+
+def test_repeated_queries_with_an_open_device_name_the_cache(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.chmod(watched.watch._device, 0o666)
+    watched.storm(5)
+    assert "capabilities" in caplog.records[0].getMessage()
+    assert "chgrp" not in caplog.text
+
+
+def test_guests_are_no_queries(watched: Watched) -> None:
+    assert kvm.probes(str(watched.path)) == set()
+    watched.run(3, PROBE.format("abc"))
+    assert kvm.probes(str(watched.path)) == {"qmp-abc"}

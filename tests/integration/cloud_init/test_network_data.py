@@ -19,7 +19,7 @@ from nova_lite.objects import VIF, FixedIp, ipv6
 from nova_lite.objects.instance import AddressMode
 from nova_lite.virt.configdrive import files_of
 from tests.integration.cloud_init import render
-from tests.unit.virt.builders import make_instance, make_network, make_spec, make_vif
+from tests.support.guests import make_instance, make_network, make_spec, make_vif
 
 PACKAGES = ("cloud-init", "python3-configobj")
 DNS, DNS6 = "192.0.2.53", "2001:db8::53"

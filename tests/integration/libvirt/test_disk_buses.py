@@ -20,7 +20,7 @@ from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, RESCUE, ROOT, SWAP, Disk, DiskSet, volume_disk
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.rescue import rescue_xml
-from tests.unit.virt.builders import make_flavor, make_instance, make_spec
+from tests.support.guests import make_flavor, make_instance, make_spec
 
 BUSES = (None, "virtio", "scsi", "sata", "ide", "usb")
 SCSI_MODELS = ("virtio-scsi", "lsilogic", "lsisas1068", "lsisas1078")

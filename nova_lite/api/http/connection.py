@@ -24,7 +24,7 @@ from nova_lite.api.http.admission import Executor, Job
 from nova_lite.api.http.channel import Channel, TlsChannel
 from nova_lite.api.http.deploy import App
 from nova_lite.api.http.responses import Response, Stream
-from nova_lite.base import concurrency
+from nova_lite.base import concurrency, exceptions
 from nova_lite.daemon.http_parser import Refusal, Request, RequestParser
 
 LOG = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ LOG = logging.getLogger(__name__)
 LINGER = 2.0
 
 FAILED = Refusal(500, "An unexpected error prevented the server from fulfilling your request.")
+TOO_MANY_UPLOADS = "This API receives as many uploads as it can, from you or from all. Please try again in a moment."
 STOPS = "the server stops"
 LATE = Refusal(408, "The request did not arrive in time.")
 CROWDED = Refusal(503, "This API receives more data than it can keep; nothing was done. Please try again in a moment.")
@@ -68,6 +69,7 @@ class ConnectionServer(Protocol):
     client_limits: limits.ClientLimits
     transfer_threads: transfers.TransferThreads
     budget: limits.BodyBudget[Connection]
+    uploads: limits.FairSlots
     stopping: bool
     aborting: bool
 
@@ -126,6 +128,7 @@ class Connection:
         self._request: Request | None = None
         self._stream: Stream | None = None
         self._sink: transfers.BodySink | None = None
+        self._upload_groups: tuple[str, ...] = ()
         self._promised: list[tuple[str, str]] = []
         limit = server.client_limits.idle if self._since is None else server.client_limits.request
         self.deadline = time.monotonic() + limit
@@ -299,15 +302,19 @@ class Connection:
             response = responses.call(self._server.app, environ)
         except Exception:
             LOG.exception("HTTP server: the application failed")
+            if self._sink is not None:
+                self._leave_uploads()
             self._send_refusal(FAILED)
             return
         except BaseException:  # the thread is ended
             self._arm(State.BROKEN)
             raise
-        if self._sink is None:
-            self._send(response)
-        else:
+        if self._sink is not None and response.status.startswith("2"):
             self._begin_upload(response)
+            return
+        if self._sink is not None:
+            self._leave_uploads()
+        self._send(response)
 
     def _refuse_busy(self) -> None:
         self._send(Response.of(admission.busy_response()))
@@ -398,8 +405,16 @@ class Connection:
         else:
             self._server.transfer_threads.put(self._send_pieces)
 
-    def _receive_by(self, sink: transfers.BodySink) -> None:
+    def _receive_by(self, sink: transfers.BodySink, project: str | None) -> None:
+        groups = (f"client {self.client}", f"project {project}")
+        if not self._server.uploads.enter(*groups):
+            raise exceptions.ServiceUnavailable(TOO_MANY_UPLOADS)
+        self._upload_groups = groups
         self._sink = sink
+
+    def _leave_uploads(self) -> None:
+        self._server.uploads.leave(*self._upload_groups)
+        self._sink = None
 
     def _begin_upload(self, response: Response) -> None:
         """Receive the body, since the application has accepted the request."""
@@ -455,6 +470,7 @@ class Connection:
     def _end_upload(self, error: Exception | None) -> None:
         sink = self._sink
         assert sink is not None
+        self._leave_uploads()
         try:
             response = Response.of(sink.respond(error))
         except Exception:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import logging
+import threading
 import time
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
@@ -21,6 +22,8 @@ MAX_BODY = 128 * 1024
 MAX_INCOMPLETE = 32 * 1024 * 1024
 #: Connections of one server. Beyond it, idle connections are closed for new ones.
 MAX_CONNECTIONS = 8192
+#: Large bodies that one server receives at the same time.
+MAX_UPLOADS = 64
 #: Seconds between two log lines about refused connections.
 LOG_INTERVAL = 1.0
 
@@ -78,6 +81,31 @@ class ConnectionCounter:
         self._open[client] -= 1
         if not self._open[client]:
             del self._open[client]
+
+
+class FairSlots:
+    """Slots for uploads. No client, and no project, has more than half of them."""
+
+    def __init__(self, total: int = MAX_UPLOADS) -> None:
+        self._total = total
+        self._lock = threading.Lock()
+        self._taken = 0
+        self._by_group: collections.Counter[str] = collections.Counter()
+
+    def enter(self, *groups: str) -> bool:
+        """Take a slot for a member of these groups. Return False if there is none for it."""
+        with self._lock:
+            if self._taken >= self._total or any(self._by_group[group] >= self._total // 2 for group in groups):
+                return False
+            self._taken += 1
+            self._by_group.update(groups)
+            return True
+
+    def leave(self, *groups: str) -> None:
+        with self._lock:
+            self._taken -= 1
+            self._by_group.subtract(groups)
+            self._by_group += collections.Counter()  # drops groups without a slot
 
 
 class BodyBudget(Generic[Key]):

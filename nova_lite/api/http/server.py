@@ -115,6 +115,7 @@ class Server:
         self.client_limits = client_limits
         self.transfer_threads = transfers.TransferThreads(executor)
         self.budget: limits.BodyBudget[Connection] = limits.BodyBudget()
+        self.uploads = limits.FairSlots()
         self.stopping = self.aborting = False
         self._clients = limits.ConnectionCounter(
             client_limits.connections, lambda text, *args: executor.log(logging.WARNING, text, *args)

@@ -173,10 +173,12 @@ class ImageApp(rest.ServiceApplication):
         receive = req.environ.get(transfers.RECEIVE)
         is_chunked = bool(req.headers.get("Transfer-Encoding"))
         uploads.check_length(None if is_chunked else req.content_length or 0, limit)
-        image = self.conductor.image_update(req.context, image.id, {"status": "saving"}, "queued")
         upload = uploads.Upload(self.conductor, req.context, self.store_path, image, limit, self._fault_of_upload(req))
         if receive is not None:
-            receive(upload)
+            receive(upload, req.context.project_id)
+        # Its formats cannot change while it is saving.
+        upload.image = self.conductor.image_update(req.context, image.id, {"status": "saving"}, "queued")
+        if receive is not None:
             return webob.Response(status=202)
         return uploads.receive_now(upload, req.environ["wsgi.input"], None if is_chunked else req.content_length or 0)
 

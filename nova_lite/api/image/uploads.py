@@ -36,8 +36,8 @@ def check_length(length: int | None, limit: int) -> None:
 class Upload:
     """Data of an image that is ``saving``. It is a `nova_lite.api.http.transfers.BodySink`.
 
-    The file gets its name when it is complete, and only then the image becomes ``active``. ``fault_of`` returns the
-    response to an error.
+    The file gets its name when it is complete, and only then the image becomes ``active``. ``image``: the image as it
+    is while it is saved. ``fault_of`` returns the response to an error.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Upload:
         self._conductor = conductor
         self._context = context
         self._store_path = store_path
-        self._image = image
+        self.image = image
         self._limit = limit
         self._fault_of = fault_of
         self._file: store.IncompleteFile | None = None
@@ -69,13 +69,13 @@ class Upload:
 
     def complete(self) -> None:
         file = self._file or self._on_disk(self._open)
-        check = functools.partial(formats.check, disk_format=self._image.disk_format, image_id=self._image.id)
+        check = functools.partial(formats.check, disk_format=self.image.disk_format, image_id=self.image.id)
         self._file = file
         self._result = self._on_disk(lambda: file.publish(check))
 
     def _open(self) -> store.IncompleteFile:
         store.prepare(self._store_path)
-        return store.IncompleteFile(self._store_path, self._image.id)
+        return store.IncompleteFile(self._store_path, self.image.id)
 
     def _on_disk(self, work: Callable[[], T]) -> T:
         """Do something with the file. Raises `ServiceUnavailable` if the disk fails."""
@@ -104,27 +104,27 @@ class Upload:
         size, checksum = self._result
         try:
             changes = {"status": "active", "size": size, "checksum": checksum}
-            self._conductor.image_update(self._context, self._image.id, changes, "saving")
+            self._conductor.image_update(self._context, self.image.id, changes, "saving")
         except exceptions.ImageQuotaExceeded:
-            store.remove(self._store_path, self._image.id)
+            store.remove(self._store_path, self.image.id)
             self._requeue()
             raise
         except (exceptions.ImageNotFound, exceptions.ImageStatusConflict) as error:
-            store.remove(self._store_path, self._image.id)
-            raise webob.exc.HTTPGone(explanation=f"Image {self._image.id} was deleted during its upload.") from error
+            store.remove(self._store_path, self.image.id)
+            raise webob.exc.HTTPGone(explanation=f"Image {self.image.id} was deleted during its upload.") from error
 
     def _give_up(self) -> None:
         if self._disk_error is not None:
-            LOG.error("The data of image %s cannot be stored: %s", self._image.id, self._disk_error)
+            LOG.error("The data of image %s cannot be stored: %s", self.image.id, self._disk_error)
         if self._file is not None:
             self._file.discard()
         self._requeue()
 
     def _requeue(self) -> None:
         try:
-            self._conductor.image_update(self._context, self._image.id, {"status": "queued"}, "saving")
+            self._conductor.image_update(self._context, self.image.id, {"status": "queued"}, "saving")
         except exceptions.NovaLiteException as error:
-            LOG.warning("Image %s stays in saving after its upload failed: %s", self._image.id, error)
+            LOG.warning("Image %s stays in saving after its upload failed: %s", self.image.id, error)
 
 
 def receive_now(upload: Upload, source: Input, length: int | None) -> webob.Response:

@@ -14,6 +14,7 @@ import webob
 
 from nova_lite.api.http import limits, transfers, wsgi
 from nova_lite.api.http.limits import ClientLimits
+from nova_lite.base import exceptions
 from tests.support.http_site import (
     GET,
     HttpSite,
@@ -67,8 +68,12 @@ class App:
         headers = [("Content-Type", "text/plain"), ("X-Request", "r1")]
         path = environ["PATH_INFO"]
         if path == "/upload" and transfers.RECEIVE in environ:
-            environ[transfers.RECEIVE](self.sink)
-            start_response("202 Accepted", headers)
+            try:
+                environ[transfers.RECEIVE](self.sink, environ.get("HTTP_X_PROJECT"))
+            except exceptions.ServiceUnavailable:
+                start_response("503 Service Unavailable", headers)
+                return [b"later"]
+            start_response("409 Conflict" if environ["QUERY_STRING"] == "conflict" else "202 Accepted", headers)
             return [b"promised"]
         if path in ("/stream", "/announced", "/short"):
             count = int(environ["QUERY_STRING"])
@@ -565,3 +570,35 @@ def test_stopping_server_serves_connections_that_it_has_accepted(app: App) -> No
             sock.sendall(GET)
         assert [statuses(until_closed(sock)) for sock in opened] == [[200]] * 10
         stopper.join(20)
+
+
+@pytest.mark.parametrize(("sources", "projects"), [((2, 2), ("a", "b")), ((2, 3), ("a", "a"))])
+def test_client_and_project_have_half_of_the_uploads(
+    app: App, sources: tuple[int, int], projects: tuple[str, str]
+) -> None:
+    with serving(app, limits=MANY) as site, contextlib.ExitStack() as clients:
+        site.server.uploads = limits.FairSlots(4)
+
+        def begin(source: int, project: str) -> socket.socket:
+            sock = clients.enter_context(site.connect(f"127.0.0.{source}"))
+            send(sock, "PUT", "/upload", "Content-Length: 500000", f"X-Project: {project}", "Expect: 100-continue")
+            return sock
+
+        first = [begin(source, project) for source, project in zip(sources, projects, strict=True)]
+        assert [sock.recv(12) for sock in first] == [b"HTTP/1.1 100"] * 2
+        assert read_reply(begin(sources[0], projects[0]))[0].status == 503
+        assert begin(9, "other").recv(12) == b"HTTP/1.1 100"
+        first[0].sendall(b"x" * 500_000)
+        first[0].recv(100)
+        assert read_reply(first[0])[0].status == 201
+        assert begin(sources[0], projects[0]).recv(12) == b"HTTP/1.1 100"
+
+
+def test_refused_upload_gives_its_slot_back(app: App) -> None:
+    with serving(app) as site:
+        site.server.uploads = limits.FairSlots(2)
+        for _ in range(3):
+            with site.connect() as sock:
+                send(sock, "PUT", "/upload?conflict", "Content-Length: 500000")
+                assert statuses(until_closed(sock)) == [409]
+    assert app.sink.size == 0

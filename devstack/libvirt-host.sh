@@ -104,8 +104,22 @@ make_directories() {
     # Certificates of this host for migrations: `nova-lite-manage certificates create --output` writes them there.
     install -d -m 0755 "$BASE/lib/pki"
     echo 'migrate_tls_x509_cert_dir = "/var/lib/libvirt/pki"' >>"$BASE/etc/qemu.conf"
+    [[ -z ${HOST_PKI:-} ]] || listen_by_tls
     # There is no virtlogd here.
     echo 'stdio_handler = "file"' >>"$BASE/etc/qemu.conf"
+}
+
+# With certificates in $HOST_PKI (cacert.pem, servercert.pem, serverkey.pem), its libvirtd answers at qemu+tls://ADDRESS/system.
+listen_by_tls() {
+    install -d -m 0700 "$BASE/etc/pki"
+    install -m 0600 "$HOST_PKI"/{cacert,servercert,serverkey}.pem "$BASE/etc/pki"
+    cat >>"$BASE/etc/libvirtd.conf" <<SETTINGS
+listen_tls = 1
+listen_addr = "$ADDRESS"
+ca_file = "/etc/libvirt/pki/cacert.pem"
+cert_file = "/etc/libvirt/pki/servercert.pem"
+key_file = "/etc/libvirt/pki/serverkey.pem"
+SETTINGS
 }
 
 # In the namespaces: libvirt's directories are the host's own, and /sys shows its own network.
@@ -127,7 +141,8 @@ serve() {
     wait_until 10 ip link show eth0 || die "host $NUMBER got no network interface."
     ip address add "$ADDRESS/24" dev eth0
     ip link set eth0 up
-    exec libvirtd --pid-file "$BASE/libvirtd.pid" >>"$BASE/log/libvirtd.log" 2>&1
+    [[ ! -e $BASE/etc/pki ]] || set -- --listen
+    exec libvirtd "$@" --pid-file "$BASE/libvirtd.pid" >>"$BASE/log/libvirtd.log" 2>&1
 }
 
 start() {

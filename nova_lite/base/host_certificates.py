@@ -75,7 +75,9 @@ class Authority:
         purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
         made = _builder(_name(host), authority.subject, key.public_key(), datetime.timedelta(days=days))
         made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        made = made.add_extension(_usage(digital_signature=True), critical=True)
+        # libvirt refuses a certificate without key encipherment, although TLS does not need it for such keys.
+        usage = _usage(digital_signature=True, key_encipherment=True)
+        made = made.add_extension(usage, critical=True)
         made = made.add_extension(purposes, critical=False)
         made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
         certificate = made.sign(authority_key, hashes.SHA256())

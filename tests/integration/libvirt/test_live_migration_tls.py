@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import libvirt
 import pytest
 
 from nova_lite.base import exceptions
@@ -109,6 +110,64 @@ def test_encrypted_migration_shows_no_memory(make_host: MakeHost, images: Images
         migrate(there, here, arriving(spec, 3))
     assert sniffer.found > 0, "the test would prove nothing"
     there.destroy(spec.instance.uuid)
+
+
+#: Names of libvirt's files, by those of qemu's.
+LIBVIRT_NAMES = {
+    "ca-cert.pem": "cacert.pem",
+    **{f"{role}-{kind}.pem": f"{role}{kind}.pem" for role in ("server", "client") for kind in ("cert", "key")},
+}
+
+
+def libvirt_pki(authority: Authority, host: str, address: str, directory: Path) -> Path:
+    """Make a host's certificate with the names of files that libvirt expects in one directory."""
+    authority.issue(host, [address], str(directory), 1)
+    for name, other in LIBVIRT_NAMES.items():
+        (directory / name).rename(directory / other)
+    return directory
+
+
+@pytest.fixture
+def listening(certificates: Authority, second_host: None, tmp_path: Path) -> Iterator[None]:
+    """Start a third host, whose libvirtd listens by TLS."""
+    with hosts.third_host(libvirt_pki(certificates, "third", hosts.THIRD, tmp_path / "third")) as run:
+        give(certificates, "third", hosts.THIRD, run.parent / "lib/pki")
+        yield
+
+
+def test_libvirtds_reach_each_other_by_tls(
+    listening: None, make_host: MakeHost, images: Images, certificates: Authority, tmp_path: Path
+) -> None:
+    own = libvirt_pki(certificates, "here", hosts.HERE, tmp_path / "here")
+    here = make_host(
+        "here", hosts.HERE, live_migration_tls=True, live_migration_uri=f"qemu+tls://%s/system?pkipath={own}"
+    )
+    third = make_host("third", hosts.THIRD)
+    spec = secret_guest(images)
+    here.spawn(spec)
+    wait_for_count(here, spec, 5)
+    before = counts(here, spec)[-1][0]
+    with Sniffer() as sniffer:
+        migrate(here, third, arriving(spec, 2))
+        wait_for_count(third, spec, before + 5)
+    assert (sniffer.found, state(here, spec)) == (0, None)
+    here.destroy(spec.instance.uuid)
+    third.destroy(spec.instance.uuid)
+
+
+def test_libvirtd_refuses_a_certificate_of_another_authority(
+    listening: None, certificates: Authority, tmp_path: Path
+) -> None:
+    own = libvirt_pki(certificates, "here", hosts.HERE, tmp_path / "here")
+    other = Authority(str(tmp_path / "other"))
+    other.create()
+    stranger = libvirt_pki(other, "here", hosts.HERE, tmp_path / "stranger")
+    # The stranger trusts both authorities, so that only the other side can refuse.
+    with open(stranger / "cacert.pem", "ab") as file:
+        file.write((own / "cacert.pem").read_bytes())
+    libvirt.open(f"qemu+tls://{hosts.THIRD}/system?pkipath={own}").close()
+    with pytest.raises(libvirt.libvirtError):
+        libvirt.open(f"qemu+tls://{hosts.THIRD}/system?pkipath={stranger}")
 
 
 def test_host_with_a_certificate_of_another_authority_gets_no_guest(

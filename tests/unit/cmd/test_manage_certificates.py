@@ -42,6 +42,8 @@ def test_certificate_names_its_host_and_addresses(tool: Tool, directory: Path) -
     lifetime = made.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
     assert datetime.timedelta(days=364) < lifetime < datetime.timedelta(days=366)
     assert not made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    usage = made.extensions.get_extension_for_class(x509.KeyUsage).value
+    assert (usage.digital_signature, usage.key_encipherment, usage.key_cert_sign) == (True, True, False)
     assert authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 

@@ -38,9 +38,9 @@ _FILTERS_FAILED = "Failed to apply firewall rules"
 #: Methods that libvirtd executes without qemu and without the guest.
 QUERIES = frozenset(
     (
-        *("getCPUStats", "getInfo", "getLibVersion", "getType", "getVersion", "listAllDomains"),
+        *("getCPUStats", "getInfo", "getLibVersion", "getType", "getVersion", "listAllDomains", "listAllNetworks"),
         *("lookupByUUIDString", "networkLookupByName", "nwfilterLookupByName"),
-        *("XMLDesc", "hasManagedSaveImage", "isActive", "isPersistent", "metadata", "state"),
+        *("XMLDesc", "bridgeName", "hasManagedSaveImage", "isActive", "isPersistent", "metadata", "state"),
     )
 )
 #: Methods that may take as long as a guest's memory is big.

@@ -39,6 +39,8 @@ fetch_kernel
 STACK_KERNEL = Path("/opt/nova-lite/guest/kernel")
 GUEST_LINE = re.compile(r"^nova-lite-guest: instance=(\S+) hostname=(\S+) ip=(\S+)\r?$", re.MULTILINE)
 PATIENCE = 300.0
+#: Names of the libvirt networks of `tests.support.in_process_cloud`.
+LEFT_OVER = "nova-lite-a0000000-0000-4000-8000-"
 
 
 def wait_for(what: str, check: Callable[[], Any], timeout: float = PATIENCE) -> Any:
@@ -53,9 +55,18 @@ def wait_for(what: str, check: Callable[[], Any], timeout: float = PATIENCE) -> 
 @pytest.fixture(scope="session")
 def connection() -> Any:
     try:
-        return libvirt.open("qemu:///system")
+        opened = libvirt.open("qemu:///system")
     except libvirt.libvirtError as error:
         pytest.skip(f"no libvirtd here: {error}")
+    remove_left_over_networks(opened)
+    return opened
+
+
+def remove_left_over_networks(connection: Any) -> None:
+    """Remove the networks of clouds in one process that were killed: they have a fixed id, and no guest uses them."""
+    for found in connection.listAllNetworks():
+        if found.name().startswith(LEFT_OVER) and not (found.isActive() and found.listAllPorts()):
+            remove_network(connection, found.name(), found.bridgeName())
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from nova_lite.objects import VIF, Network
 
+#: Prefix of the names of libvirt networks that we define.
+PREFIX = "nova-lite-"
+
 
 def network_name(network: Network) -> str:
     """Return the name of the libvirt network."""
-    return f"nova-lite-{network.id}"
+    return f"{PREFIX}{network.id}"
 
 
 def bridge_name(network: Network) -> str:

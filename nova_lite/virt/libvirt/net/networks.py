@@ -29,7 +29,7 @@ from nova_lite.network import factory
 from nova_lite.objects import VIF, Network, ipv6
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.net import dhcp, neutron, nft
+from nova_lite.virt.libvirt.net import dhcp, existing, neutron, nft
 from nova_lite.virt.libvirt.net.firewall import Firewall
 from nova_lite.virt.libvirt.net.names import bridge_mac, bridge_name, network_name
 
@@ -112,11 +112,14 @@ class HostNetworks:
         """Define and start the network. Return False if its bridge is the operator's own, who then provides DHCP."""
         network = self._lookup(vif.network)
         if network is None:
-            if os.path.exists(f"/sys/class/net/{bridge_name(vif.network)}/bridge"):
+            if existing.has_bridge(vif.network):
+                existing.check_bridge(self._connection, vif.network)
                 LOG.info("Bridge %s is used unchanged: libvirt did not make it", bridge_name(vif.network))
                 return False
             network = self._connection.connect_call("networkDefineXML", network_xml(vif))
             LOG.info("Network %s is defined, with bridge %s", network_name(vif.network), bridge_name(vif.network))
+        else:
+            existing.check_network(self._connection, vif.network, network)
         os.makedirs(reservations_directory(vif.network), mode=0o755, exist_ok=True)
         if not self._connection.call(network.isActive):
             # libvirt's code for a network that another daemon has just started.

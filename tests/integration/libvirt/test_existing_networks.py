@@ -1,0 +1,62 @@
+"""Bridges that existed before a guest's network, with the real libvirt."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nova_lite.base import exceptions
+from nova_lite.objects import Network
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt.conftest import remove_left_over_networks, remove_network
+from tests.support.guests import make_instance, make_network, make_vif
+
+
+def plug(driver: LibvirtDriver, network: Network) -> str:
+    instance, address = make_instance(), network.cidr.replace(".0/24", ".20")
+    driver.plug_vifs(instance, [make_vif(network=network, address=address)])
+    return instance.uuid
+
+
+def some_network(number: int, bridge: str, network_id: str | None = None) -> Network:
+    prefix = f"10.{180 + number}.{uuid.uuid4().bytes[0]}"
+    return make_network(
+        id=network_id or str(uuid.uuid4()), cidr=f"{prefix}.0/24", gateway=f"{prefix}.1", bridge=bridge, name="new"
+    )
+
+
+@pytest.fixture
+def bridge() -> Iterator[str]:
+    """Provide the name of a bridge, which is removed at the end."""
+    name = f"nlt{uuid.uuid4().hex[:8]}"
+    yield name
+    subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
+
+
+def test_bridge_with_another_subnet_is_refused(driver: LibvirtDriver, bridge: str) -> None:
+    subprocess.run(["ip", "link", "add", bridge, "type", "bridge"], check=True)
+    subprocess.run(["ip", "address", "add", "10.179.0.1/24", "dev", bridge], check=True)
+    with pytest.raises(exceptions.VirtDriverError, match=f"bridge {bridge} exists with 10.179.0.1/24, and network new"):
+        plug(driver, some_network(0, bridge))
+
+
+def test_bridge_of_a_left_over_network_is_refused_until_the_network_is_removed(
+    connection: Any, driver: LibvirtDriver, bridge: str
+) -> None:
+    left = some_network(1, bridge, f"a0000000-0000-4000-8000-{uuid.uuid4().hex[:12]}")
+    driver.unplug_vifs(plug(driver, left))
+    try:
+        network = some_network(2, bridge)
+        with pytest.raises(exceptions.VirtDriverError, match=f"belongs to libvirt's network nova-lite-{left.id}"):
+            plug(driver, network)
+        remove_left_over_networks(connection)
+        driver.unplug_vifs(plug(driver, network))
+        with pytest.raises(exceptions.VirtDriverError, match=r"has subnet .*virsh net-undefine"):
+            plug(driver, some_network(3, bridge, network.id))
+    finally:
+        remove_network(connection, f"nova-lite-{left.id}", bridge)
+        remove_network(connection, f"nova-lite-{network.id}", bridge)

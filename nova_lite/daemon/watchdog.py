@@ -55,8 +55,9 @@ def report_alive() -> None:
         notify_systemd("WATCHDOG=1")
     else:
         # A full pipe, or a parent that is gone: the parent knows that, or needs to know nothing.
+        # eventlet's os.write would wait for either without end, so that a worker would outlive its parent.
         with contextlib.suppress(OSError):
-            os.write(_parent, b".")
+            os.writev(_parent, [b"."])
 
 
 class Watchdog:

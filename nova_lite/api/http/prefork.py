@@ -164,9 +164,9 @@ class Prefork:
 
 
 def _drain(pipe: int) -> bool:
-    """Read all that is in the pipe. Return False if it is empty."""
+    """Read all that is in the pipe. Return False if it is empty. eventlet's os.read would wait until it is not."""
     try:
-        return bool(os.read(pipe, 65536))
+        return os.readv(pipe, [bytearray(65536)]) > 0
     except BlockingIOError:
         return False
 

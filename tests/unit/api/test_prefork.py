@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from nova_lite.api.http.prefork import FIRST_DELAY, MAX_DELAY, MIN_LIFETIME, RestartBackoff
+from nova_lite.base import concurrency
 
 DEADLINE = 60.0
 
@@ -93,3 +94,24 @@ def test_worker_that_does_not_report_is_replaced(parent: Parent, signals: list[s
     assert is_gone(workers[0])
     assert not os.kill(workers[1], 0)
     assert ("Fatal Python error: Aborted" in parent.stop()) is stacks
+
+
+@pytest.mark.parametrize("mode", [concurrency.THREADING, concurrency.EVENTLET])
+def test_parent_does_not_wait_for_reports_of_a_silent_worker(mode: str) -> None:
+    script = """
+import os
+from nova_lite.base import concurrency
+concurrency.setup()
+from nova_lite.api.http import prefork
+reader, writer = os.pipe()
+os.set_blocking(reader, False)
+assert not prefork._drain(reader)
+os.writev(writer, [b"."])
+assert prefork._drain(reader)
+assert not prefork._drain(reader)
+os.close(writer)
+assert not prefork._drain(reader)
+"""
+    environment = {**os.environ, concurrency.ENVIRONMENT: mode}
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    assert subprocess.run(command, env=environment, check=False, timeout=120).returncode == 0

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from nova_lite.base import concurrency
 from nova_lite.daemon import service, watchdog
 from nova_lite.daemon.watchdog import Watchdog
 from tests.support import make
@@ -116,3 +119,24 @@ def test_worker_reports_to_its_parent(systemd: socket.socket, monkeypatch: pytes
     watchdog.report_alive()
     os.close(pipe)
     assert said(systemd) == []
+
+
+@pytest.mark.parametrize("mode", [concurrency.THREADING, concurrency.EVENTLET])
+@pytest.mark.parametrize("trouble", ["gone", "silent"])
+def test_report_to_a_parent_that_reads_nothing_does_not_block(mode: str, trouble: str) -> None:
+    """A parent that is gone has closed the pipe; the pipe of a parent that hangs is full."""
+    script = """
+import os, sys
+from nova_lite.base import concurrency
+concurrency.setup()
+from nova_lite.daemon import watchdog
+reader, writer = os.pipe()
+watchdog.report_to_parent(writer)
+if sys.argv[1] == "gone":
+    os.close(reader)
+for _ in range(70000):
+    watchdog.report_alive()
+"""
+    environment = {**os.environ, concurrency.ENVIRONMENT: mode}
+    command = [sys.executable, "-W", "ignore", "-c", script, trouble]
+    assert subprocess.run(command, env=environment, check=False, timeout=120).returncode == 0

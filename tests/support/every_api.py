@@ -1,0 +1,204 @@
+"""All APIs of one in-process cloud, with one resource of each kind, for tests that send requests to every route."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import webob
+
+from nova_lite.api.http import deploy
+from nova_lite.api.identity import directory
+from nova_lite.api.identity.authority import Authority, Scope
+from nova_lite.api.identity.tokens import Keys
+from nova_lite.db import floating_ips
+from tests.support.in_process_cloud import InProcessCloud
+
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKotuhLbl9jfEG3+ro7D+5cGG9LmDay91HqOs+RyVskj"
+#: The mount points of the services, by name in the paste file.
+ROOTS = {"osapi_compute": "/v2.1", "identity": "", "image": "/v2", "volume": "/v3", "network": "/v2.0", "metadata": ""}
+#: The names of the services in the tables of `tests.security.requests_of_routes`.
+SERVICES = {"compute": "osapi_compute"}
+PATCH = "application/openstack-images-v2.1-json-patch"
+
+#: The host sends no heartbeats, so it never counts as down.
+_OPTIONS = """
+[DEFAULT]
+service_down_time = 1000000
+[compute]
+hypervisor_timeout = 1000000
+[api]
+enabled_apis = osapi_compute, identity, image, volume, network, metadata
+auth_strategy = standalone
+metadata_requests_per_minute = 0
+[identity]
+users_file = {path}/users.yaml
+tokens_path = {path}/identity
+[network]
+project_ranges = 10.64.0.0/10
+networks_per_project = -1
+[quota]
+instances = 100000
+cores = -1
+ram = -1
+[volume]
+quota_volumes = -1
+quota_gigabytes = -1
+quota_snapshots = -1
+[fake]
+vcpus = 100000
+memory_mb = 100000000
+disk_gb = 100000000
+"""
+
+
+class EveryApi(InProcessCloud):
+    """Sends requests of an admin. ``things``: ids of resources by kind, as in `tests.security.requests_of_routes`."""
+
+    def __init__(self, path: Path, database: str | None = None) -> None:
+        self._path = path
+        self._users = directory.Directory(str(path / "users.yaml"))
+        with self._users.changing() as content:
+            self.project = directory.add_project(content, "demo")
+            self.user = directory.add_user(content, "admin", None, self.project)
+            directory.grant(self.user, self.project, "admin")
+            other = directory.add_project(content, "other")
+            user = directory.add_user(content, "other", None, other)
+            directory.grant(user, other, "member")
+        self._others = {"user": [user.id], "project": [other.id]}
+        options = _OPTIONS.format(path=path)
+        Keys(str(path / "identity")).rotate(3)
+        super().__init__(path, options, database)
+        self.apps = {name: deploy.load_app(name, self.services) for name in ROOTS}
+        authority = Authority(self.conf)
+        self.token = authority.issue(authority.scoped(self.user, Scope(project_id=self.project.id)))[0]
+        self.things = self._furnish()
+
+    def send(
+        self,
+        service: str,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        version: str = "2.96",
+    ) -> webob.Response:
+        """Send a request and return the response. ``path`` is quoted. ``body``: bytes, or a value for JSON."""
+        name = SERVICES.get(service, service)
+        request = webob.Request.blank(ROOTS[name] + path, method=method, base_url=f"http://cloud:{len(name)}")
+        request.headers["X-Auth-Token"] = self.token
+        request.headers["X-Subject-Token"] = self.token
+        request.headers["OpenStack-API-Version"] = f"compute {version}" if service == "compute" else "volume 3.42"
+        if body is not None:
+            patch = (service, method) == ("image", "PATCH")
+            request.content_type = PATCH if patch else "application/json"
+            request.body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        for header, value in (headers or {}).items():
+            request.environ[header] = value
+        return request.get_response(self.apps[name])
+
+    def made(self, service: str, path: str, body: Any, method: str = "POST") -> Any:
+        response = self.send(service, method, path, body)
+        assert response.status_code < 300, f"{method} {path}: {response.status_code} {response.text}"
+        return response.json if response.body else {}
+
+    def new_server(self) -> str:
+        """Create a server, again while its host is too slow to have it, and return its id once it is ACTIVE."""
+        body = {"name": "one", "imageRef": self.image_id, "flavorRef": "1", "networks": "auto", "key_name": "one"}
+        body |= {"metadata": {"key": "value"}, "tags": ["tag"]}
+
+        def attempt() -> str | None:
+            server_id = str(self.made("compute", "/servers", {"server": body})["server"]["id"])
+            return (
+                server_id if self.wait_for("the server is built", lambda: self._built(server_id)) == "ACTIVE" else None
+            )
+
+        return self.wait_for("a server is ACTIVE", attempt, 120)
+
+    def renew_server(self) -> None:
+        """Replace the server in ``things``, unless it is ACTIVE without a task."""
+        server_id = self.things["server"][0]
+        if self._built(server_id) != "ACTIVE":
+            self.send("compute", "DELETE", f"/servers/{server_id}")
+            self.revive_host()
+            self.things["server"] = [self.new_server()]
+
+    def revive_host(self) -> None:
+        """Undo requests that have disabled the host or forced it down."""
+        path = f"/os-services/{self.things['service'][0]}"
+        self.send("compute", "PUT", path, {"status": "enabled", "forced_down": False})
+        self.compute.registration.register()
+        self.compute.registration.serve()
+
+    def _built(self, server_id: str) -> str | None:
+        return self._status("compute", "server", server_id)
+
+    def _status(self, service: str, kind: str, id: str) -> str | None:
+        response = self.send(service, "GET", f"/{kind}s/{id}")
+        if response.status_code == 404:
+            return "GONE"
+        shown = response.json[kind]
+        return None if shown.get("OS-EXT-STS:task_state") else str(shown["status"])
+
+    def _furnish(self) -> dict[str, list[str]]:
+        make = self.made
+        self.conductor.db.write(floating_ips.create_pool, "public", "172.24.9.32/28")
+        flavor = {"name": "own", "ram": 64, "vcpus": 1, "disk": 1, "os-flavor-access:is_public": False}
+        flavor_id = make("compute", "/flavors", {"flavor": flavor})["flavor"]["id"]
+        make("compute", f"/flavors/{flavor_id}/action", {"addTenantAccess": {"tenant": self.project.id}})
+        make("compute", f"/flavors/{flavor_id}/os-extra_specs", {"extra_specs": {"key": "value"}})
+        make("compute", "/os-keypairs", {"keypair": {"name": "one", "public_key": PUBLIC_KEY}})
+        aggregate = make("compute", "/os-aggregates", {"aggregate": {"name": "one"}})["aggregate"]["id"]
+        policy = {"server_group": {"name": "one", "policy": "affinity"}}
+        server_group = make("compute", "/os-server-groups", policy)["server_group"]["id"]
+        image = {"name": "one", "disk_format": "raw", "container_format": "bare", "key": "value", "tags": ["tag"]}
+        queued = make("image", "/images", image)["id"]
+        volume_id = make("volume", "/volumes", {"volume": {"size": 1, "metadata": {"key": "value"}}})["volume"]["id"]
+        self.wait_for("the volume is there", lambda: self._status("volume", "volume", volume_id) == "available")
+        snapshot = {"snapshot": {"volume_id": volume_id, "metadata": {"key": "value"}}}
+        snapshot_id = make("volume", "/snapshots", snapshot)["snapshot"]["id"]
+        group = make("network", "/security-groups", {"security_group": {"name": "one"}})["security_group"]["id"]
+        rule = {"security_group_id": group, "direction": "ingress", "protocol": "tcp"}
+        rule_id = make("network", "/security-group-rules", {"security_group_rule": rule})["security_group_rule"]["id"]
+        network_id = make("network", "/networks", {"network": {"name": "one"}})["network"]["id"]
+        subnet = {"network_id": network_id, "cidr": "10.65.0.0/24", "ip_version": 4}
+        make("network", "/subnets", {"subnet": subnet})
+        port_id = make("network", "/ports", {"port": {"network_id": network_id}})["port"]["id"]
+        (pool,) = self.send("network", "GET", "/networks?router:external=true").json["networks"]
+        address = make("network", "/floatingips", {"floatingip": {"floating_network_id": pool["id"]}})["floatingip"]
+        server_id = self.new_server()
+        request = self.send("compute", "GET", f"/servers/{server_id}/os-instance-actions").json["instanceActions"][0]
+        interfaces = self.send("compute", "GET", f"/servers/{server_id}/os-interface").json["interfaceAttachments"]
+        self.address = interfaces[0]["fixed_ips"][0]["ip_address"]
+        service = self.send("compute", "GET", "/os-services").json["services"][0]["id"]
+        hypervisor = self.send("compute", "GET", "/os-hypervisors").json["hypervisors"][0]["id"]
+        return {
+            "server": [server_id],
+            "flavor": [flavor_id],
+            "image": [queued],
+            "keypair": ["one"],
+            "floating_ip": [address["id"]],
+            "network": [network_id],
+            "security_group": [group],
+            "security_group_rule": [str(rule_id)],
+            "server_group": [server_group],
+            "volume": [volume_id],
+            "snapshot": [snapshot_id],
+            **self._others,
+            "port": [interfaces[0]["port_id"]],
+            "own_port": [port_id],
+            "pool": [pool["id"]],
+            "request": [request["request_id"]],
+            "tag": ["tag"],
+            "key": ["key"],
+            "label": ["private"],
+            "role": [directory.role_id("member")],
+            "aggregate": [str(aggregate)],
+            "service": [service],
+            "hypervisor": [hypervisor],
+            "host": ["host1"],
+            "active_image": [self.image_id],
+            "public_flavor": ["1"],
+            "public_key": [PUBLIC_KEY],
+        }

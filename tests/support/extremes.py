@@ -1,0 +1,459 @@
+"""Requests at the limits of every type, derived from the APIs' route tables, so that new routes are covered.
+
+Each request is a good one of its route, with one extreme value: in a variable of the URL, a query parameter, a header,
+or any place of the body.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from nova_lite.api.http import microversions
+from nova_lite.api.http.router import extension_classes
+from tests.security import requests_of_routes as routes
+
+_UUID = "9d3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f01"
+
+#: Texts that a database, a parser or a converter may refuse, although they pass as texts.
+CORE_TEXTS = (
+    "", "\0", "a\0b", "\udcff", "\ud800", "\ufffe", "\U0001f600" * 60, "a" * 255, "a" * 256, "\n", "\\", "'", "%",
+    "%2F", "0", "-1", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808", "9" * 30,
+    "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59.999999Z", _UUID,
+)  # fmt: skip
+#: More texts, for parsers of our own.
+TEXTS = (
+    *CORE_TEXTS, " ", "a" * 1025, "\u202e", "\u00e9" * 255, "../../etc/passwd", "9" * 5000, "-9223372036854775809",
+    "1e400", "NaN", "Infinity", "-0", "+1", " 1", "1_000", "0x10", "\u00b2", "\u0663", "true", "null", "[", "(" * 250,
+    "a{99999999999}", "(?P<a", "fe80::1%lo", "fe80::/64", "::/0", "0.0.0.0/0", "10.0.0.0/-1", "1.2.3.4/99999999999",
+    "::", "255.255.255.255", "01:00:5e:00:00:01", "{" + _UUID + "}", "urn:uuid:" + _UUID, _UUID.replace("-", ""),
+    "0000-00-00T00:00:00Z", "0001-01-01", "10000-01-01T00:00:00Z", "2026-02-30T00:00:00Z", "2026-01-01T00:00:00+99:99",
+    "2026-W01-1", "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999", "gt:9999-12-31T23:59:59-14:00",
+    "lte:0001-01-01T00:00:00+14:00", "in:\"", "in:" + "a" * 140000, "name:desc:asc", "name,", ":", "=", "a=b", "{",
+    "{}", "{'a': 1}", "[" * 2000, "data:;base64,", "AAAA", "/dev/../vda", "/dev/" + "v" * 300,
+)  # fmt: skip
+CORE_NUMBERS = (0, -1, 2**31 - 1, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**64, -(2**31) - 1, -(2**63) - 1, 1.5, 1e308)
+OTHERS = (None, True, [], {}, [None], [[]], [{}], {"": ""}, [1], ["a"], {"a": {"b": {"c": []}}})
+#: JSON that other programs cannot read, or only with trouble.
+RAW = (
+    b"1e400", b"-1e400", b"NaN", b"Infinity", b"1" + b"0" * 400, b"1" + b"0" * 5000, b"-0", b"1E-400",
+    b"[" * 90000, b"[" * 200 + b"]" * 200, b"[" * 2000 + b"]" * 2000, b'{"a":' * 600 + b"1" + b"}" * 600,
+    b'"\\ud800"', b'"\\udc00\\ud800"', b'"\\u0000"', b'"\xff"', b'"\xed\xa0\x80"', b'{"a": 1, "a": 2}',
+)  # fmt: skip
+#: Whole bodies.
+RAW_BODIES = (
+    *RAW, b"", b" ", b"\0", b"\xef\xbb\xbf{}", b"\xff\xfe{\0}\0", b"{", b"[]", b"0", b'""', b"null", b"true", b"{}",
+    b'{"": null}', b'{"\\ud800": {}}', b'{"\\u0000": {}}', b"a=b", b"[" + b"{}," * 30000 + b"{}]",
+)  # fmt: skip
+
+#: Values of headers, as a server passes them to the application. Any header may have any bytes.
+HEADERS = {
+    "HTTP_OPENSTACK_API_VERSION": (
+        *("", "compute", "compute 2", "compute 2.", "compute 2.99999999999", "volume 3.9999999999", "volume 3.\u00b2"),
+        *("compute -1.1", "compute 2.\xb2", "\xff", "," * 5000, "compute " + "9" * 5000, "compute 2.1\0"),
+    ),
+    "HTTP_X_OPENSTACK_NOVA_API_VERSION": ("", "2." + "9" * 5000, "\xff", "2.\xb2"),
+    "CONTENT_TYPE": (
+        *("", "\xff", "application/json; charset=utf-16", "application/json; charset=\xff", "a" * 5000, ";", "/"),
+        *("application/json; charset=nobody", "multipart/form-data", "application/x-www-form-urlencoded"),
+    ),
+    "HTTP_X_AUTH_TOKEN": ("", "\xff", "\xc3\xa9", "a" * 70000, "=", "gAAAA", "gAAAAA==", "\0"),
+    "HTTP_X_SUBJECT_TOKEN": ("", "\xff", "\xc3\xa9", "a" * 70000, "=", "gAAAA", "\0"),
+    "HTTP_ACCEPT": ("\xff", "", ",;q=9999999999999999999", "a" * 5000),
+    "HTTP_HOST": ("", "\xff", "[", "[::1", "a:99999999", "a" * 5000, "a b", "\0", "[fe80::1%lo]:1"),
+    "HTTP_X_FORWARDED_FOR": ("", "\xff", "," * 99, "::1%lo"),
+    "HTTP_X_INSTANCE_ID": ("", "\xff", "\0", "a" * 5000),
+    "HTTP_IDEMPOTENCY_KEY": ("", "\xff", "\0", "a" * 70000),
+    "HTTP_RANGE": ("bytes=", "bytes=-1", "bytes=99999999999999999999-", "bytes=0-9999999999999999999999", "\xff"),
+    "HTTP_IF_MODIFIED_SINCE": ("Fri, 31 Dec 9999 23:59:59 -1400", "Mon, 01 Jan 0001 00:00:00 +1400", "\xff"),
+    "HTTP_IF_NONE_MATCH": ("\xff", '"', "*"),
+    "HTTP_COOKIE": ("\xff", "=" * 5000),
+    "HTTP_ORIGIN": ("\xff", "null", "http://[", "a" * 5000),
+}
+
+#: Complete bodies of the services that declare no schemas. A test reports a route without one.
+BODIES: dict[tuple[str, str, str], Any] = {
+    ("identity", "POST", "/v3/projects"): {
+        "project": {"name": "new", "description": "text", "enabled": True, "domain_id": "default"}
+    },
+    ("identity", "PATCH", "/v3/projects/{id}"): {"project": {"name": "demo", "description": "text", "enabled": True}},
+    ("identity", "POST", "/v3/users"): {
+        "user": {"name": "new", "password": "word", "default_project_id": "{project}", "enabled": True}
+    },
+    ("identity", "PATCH", "/v3/users/{id}"): {
+        "user": {"name": "admin", "default_project_id": "{project}", "enabled": True, "domain_id": "default"}
+    },
+    ("identity", "POST", "/v3/users/{id}/password"): {"user": {"password": "word", "original_password": "wrong"}},
+    ("identity", "PUT", "/v3/projects/{project_id}/users/{user_id}/roles/{role}"): None,
+    ("identity", "POST", "/v3/auth/tokens"): {
+        "auth": {
+            "identity": {
+                "methods": ["password"],
+                "password": {"user": {"name": "nobody", "password": "word", "domain": {"id": "default", "name": "x"}}},
+            },
+            "scope": {"project": {"id": "x", "name": "demo", "domain": {"id": "default"}}},
+        }
+    },
+    ("image", "POST", "/images"): {
+        "id": _UUID, "name": "new", "disk_format": "raw", "container_format": "bare", "visibility": "private",
+        "min_disk": 1, "min_ram": 1, "tags": ["tag"], "owner": "demo", "protected": False, "os_hidden": False,
+        "key": "value",
+    },
+    ("image", "PATCH", "/images/{id}"): [{"op": "add", "path": "/key", "value": "text"}],
+    ("image", "PUT", "/images/{id}/tags/{tag}"): None,
+    ("volume", "POST", "/volumes"): {
+        "volume": {
+            "size": 1, "name": "new", "description": "text", "volume_type": "local", "availability_zone": "nova",
+            "metadata": {"key": "value"}, "imageRef": None, "snapshot_id": None, "source_volid": None,
+            "multiattach": False, "consistencygroup_id": None, "backup_id": None,
+        }
+    },
+    ("volume", "PUT", "/volumes/{id}"): {
+        "volume": {"name": "one", "description": "text", "metadata": {"key": "value"}}
+    },
+    ("volume", "POST", "/volumes/{id}/action"): {"os-set_bootable": {"bootable": True}},
+    ("volume", "POST", "/volumes/{id}/metadata"): {"metadata": {"key": "value"}},
+    ("volume", "PUT", "/volumes/{id}/metadata"): {"metadata": {"key": "value"}},
+    ("volume", "POST", "/snapshots"): {
+        "snapshot": {
+            "volume_id": "{volume}", "name": "new", "description": "text", "metadata": {"key": "value"}, "force": False,
+        }
+    },
+    ("volume", "PUT", "/snapshots/{id}"): {"snapshot": {"name": "one", "description": "text"}},
+    ("volume", "POST", "/snapshots/{id}/action"): {"os-reset_status": {"status": "available"}},
+    ("volume", "POST", "/snapshots/{id}/metadata"): {"metadata": {"key": "value"}},
+    ("volume", "PUT", "/snapshots/{id}/metadata"): {"metadata": {"key": "value"}},
+    ("network", "POST", "/networks"): {
+        "network": {
+            "name": "new", "description": "text", "mtu": 1500, "shared": False, "project_id": "{project}",
+            "admin_state_up": True, "tags": [],
+        }
+    },
+    ("network", "PUT", "/networks/{id}"): {"network": {"name": "one", "description": "text", "mtu": 1500}},
+    ("network", "POST", "/subnets"): {
+        "subnet": {
+            "name": "new", "description": "text", "network_id": "{network}", "cidr": "10.66.0.0/24", "ip_version": 4,
+            "gateway_ip": "10.66.0.1", "allocation_pools": [{"start": "10.66.0.2", "end": "10.66.0.9"}],
+            "dns_nameservers": ["10.66.0.1"], "enable_dhcp": True, "host_routes": [],
+        }
+    },
+    ("network", "PUT", "/subnets/{id}"): {"subnet": {"name": "one", "description": "text"}},
+    ("network", "POST", "/ports"): {
+        "port": {
+            "name": "new", "description": "text", "network_id": "{network}", "project_id": "{project}",
+            "fixed_ips": [{"subnet_id": "{network}", "ip_address": "10.65.0.99"}], "mac_address": "fa:16:3e:00:00:01",
+            "security_groups": ["{security_group}"], "device_id": "", "device_owner": "", "binding:host_id": "",
+            "admin_state_up": True,
+        }
+    },
+    ("network", "PUT", "/ports/{id}"): {"port": {"name": "one", "description": "text", "security_groups": []}},
+    ("network", "POST", "/security-groups"): {"security_group": {"name": "new", "description": "text"}},
+    ("network", "PUT", "/security-groups/{id}"): {"security_group": {"name": "one", "description": "text"}},
+    ("network", "POST", "/security-group-rules"): {
+        "security_group_rule": {
+            "security_group_id": "{security_group}", "direction": "ingress", "ethertype": "IPv4", "protocol": "tcp",
+            "port_range_min": 1, "port_range_max": 2, "remote_ip_prefix": "10.0.0.0/8", "remote_group_id": None,
+            "description": "text",
+        }
+    },
+    ("network", "POST", "/floatingips"): {
+        "floatingip": {
+            "floating_network_id": "{pool}", "floating_ip_address": None, "port_id": None, "fixed_ip_address": None,
+            "description": "text", "project_id": "{project}",
+        }
+    },
+    ("network", "PUT", "/floatingips/{id}"): {
+        "floatingip": {"port_id": None, "fixed_ip_address": None, "description": "text"}
+    },
+    ("network", "POST", "/routers"): {"router": {"name": "new"}},
+    ("network", "PUT", "/quotas/{project_id}"): {
+        "quota": {
+            "network": -1, "port": -1, "floatingip": -1, "security_group": -1, "security_group_rule": -1,
+            "check_limit": False,
+        }
+    },
+}  # fmt: skip
+#: More actions of the volume API, beside the one in `BODIES`.
+ACTIONS: dict[tuple[str, str, str], list[Any]] = {
+    ("volume", "POST", "/volumes/{id}/action"): [
+        {"os-extend": {"new_size": 2}},
+        {"os-reset_status": {"status": "available"}},
+        {"os-nothing": None},
+    ],
+}
+#: Query parameters of the services, which declare none, besides the attributes of their resources.
+QUERY = (
+    *("limit", "marker", "offset", "sort", "sort_key", "sort_dir", "name", "id", "status", "all_tenants", "project_id"),
+    *("metadata", "bootable", "volume_id", "visibility", "tag", "size_min", "size_max", "created_at", "updated_at"),
+    *("owner", "min_disk", "os_hidden", "protected", "enabled", "domain_id", "user.id", "role.id", "scope.project.id"),
+    *("include_names", "usage", "page_reverse", "fields", "fixed_ips", "router:external", "member_status", "nobodys"),
+    *("nocatalog", "display_name"),
+)
+
+#: Whole query strings.
+QUERIES = (
+    "%ff=%ff",
+    "%ff",
+    "&",
+    "=",
+    "&&&=&",
+    "a=%",
+    "a=%zz",
+    "limit=1;limit=2",
+    "a=%00",
+    "name=%ed%a0%80",
+    "&" * 9999,
+)
+
+#: Kinds of resources that `tests.security.requests_of_routes` does not name, by the segment before the variable.
+KINDS = {
+    "os-aggregates": "aggregate",
+    "os-services": "service",
+    "os-hypervisors": "hypervisor",
+    "os-hosts": "host",
+    "security-groups": "security_group",
+}
+#: Kinds of resources in bodies of the compute API, by the name of the field.
+REAL = {
+    "imageRef": "active_image", "flavorRef": "public_flavor", "volumeId": "volume", "volume_id": "volume",
+    "port_id": "own_port", "net_id": "network", "group_id": "security_group", "parent_group_id": "security_group",
+    "server_uuid": "server", "tenant_id": "project", "networkId": "network", "host": "host", "public_key": "public_key",
+}  # fmt: skip
+
+
+class Request(NamedTuple):
+    """``body``: bytes, or a value for JSON. ``headers``: of the WSGI environment."""
+
+    service: str
+    method: str
+    path: str
+    body: Any = None
+    version: str = "2.96"
+    headers: Mapping[str, str] | None = None
+    what: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.service} {self.method} {self.path[:150]} {self.version} [{self.what}] {repr(self.body)[:200]}"
+
+
+class Extremes:
+    """The requests about ``things``, ids of resources by kind. With ``core``, only values that databases judge.
+
+    ``most``: number of values for each place, chosen at random by ``seed``; None: all of them.
+    """
+
+    def __init__(
+        self, things: Mapping[str, list[str]], core: bool = False, most: int | None = None, seed: int = 0
+    ) -> None:
+        self.things = things
+        self._most = most
+        self._random = random.Random(seed)
+        self.texts: Sequence[str] = CORE_TEXTS if core else TEXTS
+        self.values: Sequence[Any] = (*self.texts, *CORE_NUMBERS, *(() if core else OTHERS))
+        self.raw: Sequence[bytes] = RAW[:1] if core else RAW
+        self.raw_bodies: Sequence[bytes] = () if core else RAW_BODIES
+        self.headers: Mapping[str, Sequence[str]] = {} if core else HEADERS
+
+    def __iter__(self) -> Iterator[Request]:
+        for row in routes.rows():
+            if not row.unserved:
+                yield from self._of_route(row)
+        yield from self._queries()
+        yield from self._headers()
+        yield from self._metadata()
+
+    def good(self) -> Iterator[Request]:
+        """Yield the requests without extreme values, of routes that are served."""
+        for row in routes.rows():
+            if not row.unserved and row.method != "DELETE":
+                for body in self._bodies(row):
+                    yield Request(row.service, row.method, self._path(row), body, f"2.{row.version or 96}")
+
+    # --- parts
+
+    def _some(self, values: Sequence[Any]) -> Sequence[Any]:
+        if self._most is None or len(values) <= self._most:
+            return values
+        return self._random.sample(values, self._most)
+
+    def _of_route(self, row: routes.Row) -> Iterator[Request]:
+        version, bodies = f"2.{row.version or 96}", self._bodies(row)
+        for name in routes.VARIABLE.findall(row.path):
+            for text in self._some(self.texts):
+                what = f"{name}={text[:40]!r}"
+                yield Request(row.service, row.method, self._path(row, name, text), bodies[0], version, what=what)
+        if row.method == "DELETE":
+            return
+        for body in bodies:
+            for changed, what in self._changed(body, row.schema):
+                yield Request(row.service, row.method, self._path(row), changed, version, what=what)
+        if row.method in ("POST", "PUT", "PATCH"):
+            for raw in self._some(self.raw_bodies):
+                yield Request(row.service, row.method, self._path(row), raw, version, what=repr(raw[:40]))
+
+    def _bodies(self, row: routes.Row) -> list[Any]:
+        key = row.service, row.method, row.path
+        if row.service == "compute":
+            return [self._real(body) for body in row.bodies]
+        if key in BODIES:
+            return [self._filled(BODIES[key]), *(self._filled(item) for item in ACTIONS.get(key, ()))]
+        return [None]
+
+    def _real(self, body: Any) -> Any:
+        """Return the body with ids of resources that exist, so that it is refused for nothing else."""
+        if isinstance(body, list):
+            return [self._real(item) for item in body]
+        if not isinstance(body, dict):
+            return body
+        real = {name: self.things[kind][0] for name, kind in REAL.items() if kind in self.things}
+        return {
+            name: real[name] if name in real and not isinstance(value, dict) else self._real(value)
+            for name, value in body.items()
+        }
+
+    def _filled(self, body: Any) -> Any:
+        text = json.dumps(body)
+        for kind, values in self.things.items():
+            text = text.replace(f'"{{{kind}}}"', json.dumps(values[0]))
+        return json.loads(text)
+
+    def _path(self, row: routes.Row, changed: str = "", text: str = "") -> str:
+        path = row.path
+        for name in routes.VARIABLE.findall(row.path):
+            before = path.split("{" + name + "}")[0].rstrip("/").rpartition("/")[2]
+            kind = KINDS.get(before) if row.service == "compute" else None
+            kind = kind or routes.kind_of(row.path, name)
+            value = text if name == changed else self.things.get(kind or "", ["1"])[0]
+            path = path.replace("{" + name + "}", quoted(value))
+        return path
+
+    def _changed(self, body: Any, schema: Any) -> Iterator[tuple[Any, str]]:
+        """Yield the body with an extreme value at each place, which the body or the schema has."""
+        for place in dict.fromkeys((*places(body), *places_of_schema(schema))):
+            if not place:
+                continue
+            what = ".".join(map(str, place))
+            for value in self._some(self.values):
+                if (changed := put(body, schema, place, value)) is not None:
+                    yield changed, f"{what}={repr(value)[:40]}"
+            for raw in self._some(self.raw)[:4]:
+                if (changed := put(body, schema, place, "@raw@")) is not None:
+                    yield json.dumps(changed).encode().replace(b'"@raw@"', raw), f"{what}={raw[:40]!r}"
+
+    def _queries(self) -> Iterator[Request]:
+        for service, path, version, names in self._lists():
+            asked = f"2.{version or 96}"
+            for name in names:
+                for text in self._some(self.texts):
+                    query = f"{quoted(name)}={quoted(text)}"
+                    yield Request(service, "GET", f"{path}?{query}", version=asked, what=f"{name}={text[:40]!r}")
+                twice = f"{path}?{quoted(name)}=a&{quoted(name)}=&{quoted(name)}"
+                yield Request(service, "GET", twice, version=asked, what=f"{name} thrice")
+            for text in self._some(self.texts):
+                query = f"{path}?{quoted(text)}={quoted(text)}"
+                yield Request(service, "GET", query, version=asked, what=f"{text[:40]!r}")
+            for query in self._some(QUERIES):
+                yield Request(service, "GET", f"{path}?{query}", version=asked, what=query[:40])
+
+    def _lists(self) -> Iterator[tuple[str, str, int | None, Iterable[str]]]:
+        """Yield service, path, version and query parameters of each GET."""
+        for extension in extension_classes():
+            for route in extension.routes:
+                declared = route.declaration(extension)
+                if route.method == "GET" and declared.query is not None:
+                    version = min(route.until or routes.LATEST, routes.LATEST)
+                    query = declared.query.at(microversions.Version(2, version))
+                    path = self._path(routes.Row("compute", "GET", route.path, version, []))
+                    yield "compute", path, version, sorted(query.get("properties", {}))
+        unserved = {(row.service, row.path) for row in routes.rows() if row.unserved}
+        for service, path, _, names in routes.every_list():
+            if service != "compute" and (service, path) not in unserved:
+                yield service, path, None, sorted({*names, *QUERY})
+
+    def _headers(self) -> Iterator[Request]:
+        paths = (("compute", "/servers"), ("image", "/images"), ("volume", "/volumes"), ("network", "/networks"))
+        identity, metadata = (("identity", "/v3/auth/tokens"),), (("metadata", "/openstack"), ("metadata", "/latest"))
+        for (service, path), (name, values) in itertools.product((*paths, *identity, *metadata), self.headers.items()):
+            for value in self._some(values):
+                for method, body in (("GET", None), ("POST", {}), ("HEAD", None), ("OPTIONS", None), ("\xff", None)):
+                    yield Request(service, method, path, body, headers={name: value}, what=f"{name}: {value[:40]!r}")
+
+    def _metadata(self) -> Iterator[Request]:
+        for text in self.texts:
+            for before in ("/", "/latest/", "/latest/meta-data/", "/openstack/", "/openstack/latest/", "/ec2/"):
+                yield Request("metadata", "GET", before + quoted(text), what=repr(text[:40]))
+            password = text.encode("utf-8", "surrogatepass")
+            yield Request("metadata", "POST", "/openstack/latest/password", password, what=repr(text[:40]))
+
+
+def quoted(text: str) -> str:
+    """Quote a text for a URL. Lone surrogates become bytes that are no UTF-8."""
+    return quote(text.encode("utf-8", "surrogatepass"), safe="")
+
+
+def places(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each place in a JSON value."""
+    yield before
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from places(item, (*before, key))
+
+
+def places_of_schema(schema: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each place that a schema knows. Items of arrays are the item 0."""
+    yield before
+    if not isinstance(schema, dict):
+        return
+    for name, item in schema.get("properties", {}).items():
+        yield from places_of_schema(item, (*before, name))
+    for item in schema.get("patternProperties", {}).values():
+        yield from places_of_schema(item, (*before, routes.KEY))
+    if "items" in schema:
+        yield from places_of_schema(schema["items"], (*before, 0))
+    for alternative in (*schema.get("oneOf", ()), *schema.get("anyOf", ())):
+        yield from itertools.islice(places_of_schema(alternative, before), 1, None)
+
+
+def put(body: Any, schema: Any, place: tuple[Any, ...], value: Any) -> Any:
+    """Return the body with the value at a place, and what is missing on the way there. None if that is impossible."""
+    changed = copy.deepcopy(body)
+    if changed is None:
+        changed = {}
+    node = changed
+    for key, following in itertools.pairwise(place):
+        schema = _part(schema, key)
+        missing = [] if following == 0 and isinstance(following, int) else {}
+        if isinstance(node, list):
+            if not node:
+                node.append(missing)
+            elif not isinstance(node[0], (dict, list)):
+                node[0] = missing
+            node = node[0]
+            continue
+        if not isinstance(node.get(key), type(missing)):
+            made = routes.least(schema) if schema else missing
+            node[key] = made if isinstance(made, type(missing)) else missing
+        node = node[key]
+    last = place[-1]
+    if isinstance(node, list):
+        node[:1] = [value]
+    elif isinstance(node, dict):
+        node[last] = value
+    else:
+        return None
+    return changed
+
+
+def _part(schema: Any, key: Any) -> Any:
+    if not isinstance(schema, dict):
+        return None
+    if key == 0 and "items" in schema:
+        return schema["items"]
+    if key in schema.get("properties", {}):
+        return schema["properties"][key]
+    return next(iter(schema.get("patternProperties", {}).values()), None)

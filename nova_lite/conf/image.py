@@ -25,6 +25,24 @@ OPTS = [
     ),
     cfg.IntOpt("max_upload_mb", default=51200, min=1, help="Largest file in MiB that the image API accepts."),
     cfg.IntOpt(
+        "min_free_mb",
+        default=1024,
+        min=0,
+        help=(
+            "MiB that an upload to the image API leaves free on the disk of store_path. It gets 503 otherwise. Raise "
+            "it where databases or guests share the disk."
+        ),
+    ),
+    cfg.IntOpt(
+        "uploads_per_project",
+        default=4,
+        min=-1,
+        help=(
+            "Number of uploads that a project may have under way at the same time; -1: unlimited. Raise it for "
+            "projects that import many images."
+        ),
+    ),
+    cfg.IntOpt(
         "image_count_total",
         default=1000,
         min=-1,

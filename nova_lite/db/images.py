@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,6 +16,8 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import Image
 
 _MIB = 1024**2
+#: Longest time of an upload, from its last reservation on.
+UPLOAD_TIME = datetime.timedelta(days=1)
 
 _CHANGEABLE = frozenset(rows.shared_fields(Image, models.Image)) - {"id", "properties", "created_at", "updated_at"}
 
@@ -82,13 +85,16 @@ def update(
     """Set the fields in ``changes``. ``properties`` are merged; None removes one.
 
     Raises `Forbidden` for a caller without the right, `ImageStatusConflict` when the image is not in the expected
-    status, and `ImageQuotaExceeded` for a size above the owner's quota.
+    status, `ImageQuotaExceeded` for a size above the owner's quota, and `TooManyUploads`. A size with the status
+    ``saving`` is a reservation for an upload.
     """
     row = _get_row(uow, context, image_id, to="change")
     if expected_status is not None and row.status != expected_status:
         raise exceptions.ImageStatusConflict(image_id=image_id, status=row.status, expected=expected_status)
     if changes.get("size"):
         _check_quota(uow, row.owner, size=changes["size"], without=row.id)
+        if changes.get("status") == "saving" and row.status == "queued":
+            _check_uploads(uow, row.owner)
     properties = {**row.properties, **changes.get("properties", {})}
     row.properties = {name: value for name, value in properties.items() if value is not None}
     for name in _CHANGEABLE & changes.keys():
@@ -153,6 +159,21 @@ def _check_quota(uow: UnitOfWork, owner: str | None, more: int = 0, size: int = 
         raise exceptions.ImageQuotaExceeded(allowed=limits.image_count_total, unit="images", used=count)
     if 0 <= limits.image_size_total * _MIB < used + size and size:
         raise exceptions.ImageQuotaExceeded(allowed=limits.image_size_total, unit="MiB", used=int(used) // _MIB)
+
+
+def _check_uploads(uow: UnitOfWork, owner: str | None) -> None:
+    """Raise `TooManyUploads` if the owner has too many uploads under way. A stopped upload counts for a day.
+
+    Uploads have a size from the beginning on. Images of servers, which hosts save, do not.
+    """
+    limit, table = uow.conf.image.uploads_per_project, models.Image
+    if owner is None or limit < 0:
+        return
+    quotas.lock(uow, owner)
+    query = sa.select(sa.func.count()).where(table.owner == owner, table.status == "saving", table.size > 0)
+    under_way = uow.session.scalar(query.where(table.updated_at > uow.now - UPLOAD_TIME)) or 0
+    if under_way >= limit:
+        raise exceptions.TooManyUploads(limit=limit)
 
 
 def _get_row(uow: UnitOfWork, context: RequestContext, image_id: str, to: str | None = None) -> models.Image:

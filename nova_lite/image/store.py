@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -11,7 +12,8 @@ from typing import Protocol
 
 from nova_lite.base import files
 
-CHUNK = 1024 * 1024
+_MIB = 1024 * 1024
+CHUNK = _MIB
 MODE = 0o640
 #: Prefix of files that are incomplete.
 TEMPORARY = ".import-"
@@ -37,6 +39,16 @@ def prepare(store_path: str) -> None:
     if os.geteuid() == 0:
         parent = os.stat(os.path.dirname(os.path.abspath(store_path)))
         os.chown(store_path, parent.st_uid, parent.st_gid)
+
+
+def require_room(store_path: str, size: int, floor: int) -> None:
+    """Raise OSError if the store would have less than ``floor`` bytes free with ``size`` bytes more."""
+    prepare(store_path)
+    room = os.statvfs(store_path)
+    free = room.f_bavail * room.f_frsize
+    if free - size < floor:
+        reason = f"{free // _MIB} MiB are free, and {floor // _MIB} MiB have to stay free"
+        raise OSError(errno.ENOSPC, reason, store_path)
 
 
 def prepare_below(store_path: str, *names: str) -> str:

@@ -27,7 +27,7 @@ class Images:
 
     def __init__(self, path: Path, max_upload_mb: int = 1) -> None:
         options = f"store_path = {path}/store\nmax_upload_mb = {max_upload_mb}"
-        conf = make_conf(path, f"enabled_apis = image\n[image]\n{options}\n")
+        conf = self.conf = make_conf(path, f"enabled_apis = image\n[image]\n{options}\n")
         self.store = path / "store"
         self.conductor = FakeConductor()
         compute = API()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import io
 import logging
 import math
@@ -15,6 +16,7 @@ import socket
 import ssl
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import webob.exc
@@ -437,8 +439,9 @@ class Connection:
         assert sink is not None
         try:
             for _ in range(transfers.PIECES):
-                if request.parts:
-                    sink.write(request.take_body())
+                if request.parts and (work := sink.write(request.take_body())) is not None:
+                    self._server.executor.put(Job(functools.partial(self._work_for_upload, work)))
+                    return
                 if request.complete:
                     parser.requests.popleft()
                     sink.complete()
@@ -456,6 +459,15 @@ class Connection:
                     raise webob.exc.HTTPBadRequest(explanation=parser.refusal.sentence)
         except Exception as error:
             self._fail_upload(error)
+        else:
+            self._server.transfer_threads.put(self._receive_pieces)
+
+    def _work_for_upload(self, work: Callable[[], None]) -> None:
+        """Do what the sink needs from the application, then receive the next pieces."""
+        try:
+            work()
+        except Exception as error:
+            self._end_upload(error)
         else:
             self._server.transfer_threads.put(self._receive_pieces)
 

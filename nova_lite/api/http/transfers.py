@@ -31,8 +31,11 @@ PIECES = 16
 class BodySink(Protocol):
     """Receives a large body. `write` and `complete` are called by native threads, `respond` as the application is."""
 
-    def write(self, data: bytes) -> None:
-        """Take the next piece. It may raise, and the rest of the body is then refused."""
+    def write(self, data: bytes) -> Callable[[], None] | None:
+        """Take the next piece. It may raise, and the rest of the body is then refused.
+
+        It may return a function, which is called as the application is. No piece is received until it has returned.
+        """
 
     def complete(self) -> None:
         """Check and keep what was received. It may raise."""

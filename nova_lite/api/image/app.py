@@ -164,23 +164,34 @@ class ImageApp(rest.ServiceApplication):
         """Receive the data of a queued image.
 
         The image is ``saving`` during the upload, so a second upload at the same time is refused. After a failure it is
-        ``queued`` again. A large body arrives after this method has returned (`nova_lite.api.http.transfers`).
+        ``queued`` again. Its size is reserved in the quota meanwhile: the announced length, or growing steps. A large
+        body arrives after this method has returned (`nova_lite.api.http.transfers`).
         """
         image = self._changeable(req, id)
         if not image.disk_format or not image.container_format:
             raise exceptions.Conflict("Properties disk_format, container_format must be set prior to saving data.")
-        limit = self.conf.image.max_upload_mb * _MIB
+        limit, floor = self.conf.image.max_upload_mb * _MIB, self.conf.image.min_free_mb * _MIB
         receive = req.environ.get(transfers.RECEIVE)
-        is_chunked = bool(req.headers.get("Transfer-Encoding"))
-        uploads.check_length(None if is_chunked else req.content_length or 0, limit)
-        upload = uploads.Upload(self.conductor, req.context, self.store_path, image, limit, self._fault_of_upload(req))
+        length = None if req.headers.get("Transfer-Encoding") else req.content_length or 0
+        uploads.check_length(length, limit)
+        self._require_room(length or 0, floor)
+        fault_of = self._fault_of_upload(req)
+        upload = uploads.Upload(self.conductor, req.context, self.store_path, image, limit, floor, fault_of)
         if receive is not None:
             receive(upload, req.context.project_id)
         # Its formats cannot change while it is saving.
-        upload.image = self.conductor.image_update(req.context, image.id, {"status": "saving"}, "queued")
+        reserved = {"status": "saving", "size": uploads.first_reservation(length, limit)}
+        upload.image = self.conductor.image_update(req.context, image.id, reserved, "queued")
         if receive is not None:
             return webob.Response(status=202)
-        return uploads.receive_now(upload, req.environ["wsgi.input"], None if is_chunked else req.content_length or 0)
+        return uploads.receive_now(upload, req.environ["wsgi.input"], length)
+
+    def _require_room(self, length: int, floor: int) -> None:
+        try:
+            store.require_room(self.store_path, length, floor)
+        except OSError as error:
+            LOG.error("An upload is refused: %s", error)
+            raise exceptions.ServiceUnavailable("The image's data cannot be stored now.") from error
 
     def _fault_of_upload(self, req: ServiceRequest) -> Callable[[Exception], webob.Response]:
         return lambda error: self._fault_of(req, error)

@@ -20,6 +20,11 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+#: Bytes of quota to reserve first for a body without an announced length. Each further reservation doubles the sum.
+FIRST_RESERVATION = 64 * 1024**2
+#: Bytes between two checks of the free disk space.
+SPACE_STEP = 64 * 1024**2
+
 
 class Input(Protocol):
     """The body of a request (``wsgi.input``)."""
@@ -33,11 +38,17 @@ def check_length(length: int | None, limit: int) -> None:
         raise webob.exc.HTTPRequestEntityTooLarge(explanation="The image is larger than this cloud accepts.")
 
 
+def first_reservation(length: int | None, limit: int) -> int:
+    """Return the bytes of quota to reserve before any data are stored. At least one, so that an upload has a size."""
+    return max(1, min(FIRST_RESERVATION, limit) if length is None else length)
+
+
 class Upload:
     """Data of an image that is ``saving``. It is a `nova_lite.api.http.transfers.BodySink`.
 
     The file gets its name when it is complete, and only then the image becomes ``active``. ``image``: the image as it
-    is while it is saved. ``fault_of`` returns the response to an error.
+    is while it is saved; its size is reserved in the quota, and grows with the data. ``floor``: bytes of the store that
+    stay free. ``fault_of`` returns the response to an error.
     """
 
     def __init__(
@@ -47,6 +58,7 @@ class Upload:
         store_path: str,
         image: Image,
         limit: int,
+        floor: int,
         fault_of: Callable[[Exception], webob.Response],
     ) -> None:
         self._conductor = conductor
@@ -54,6 +66,8 @@ class Upload:
         self._store_path = store_path
         self.image = image
         self._limit = limit
+        self._floor = floor
+        self._next_check = SPACE_STEP
         self._fault_of = fault_of
         self._file: store.IncompleteFile | None = None
         self._result = (0, "")
@@ -61,11 +75,16 @@ class Upload:
 
     # --- called by a transfer thread
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> Callable[[], None] | None:
         if self._file is None:
             self._file = self._on_disk(self._open)
-        check_length(self._file.size + len(data), self._limit)
+        size = self._file.size + len(data)
+        check_length(size, self._limit)
+        if size >= self._next_check:
+            self._next_check = size + SPACE_STEP
+            self._on_disk(lambda: store.require_room(self._store_path, len(data), self._floor))
         self._on_disk(functools.partial(self._file.write, data))
+        return self._reserve if size > self.image.size else None
 
     def complete(self) -> None:
         file = self._file or self._on_disk(self._open)
@@ -86,6 +105,14 @@ class Upload:
             raise exceptions.ServiceUnavailable("The image's data cannot be stored now.") from error
 
     # --- called as the application is
+
+    def _reserve(self) -> None:
+        """Reserve twice the quota."""
+        size = min(2 * self.image.size, self._limit)
+        try:
+            self.image = self._conductor.image_update(self._context, self.image.id, {"size": size}, "saving")
+        except (exceptions.ImageNotFound, exceptions.ImageStatusConflict) as error:
+            raise self._gone() from error
 
     def respond(self, error: Exception | None) -> webob.Response:
         """Return the response: activate the image, or make it ``queued`` again."""
@@ -111,7 +138,10 @@ class Upload:
             raise
         except (exceptions.ImageNotFound, exceptions.ImageStatusConflict) as error:
             store.remove(self._store_path, self.image.id)
-            raise webob.exc.HTTPGone(explanation=f"Image {self.image.id} was deleted during its upload.") from error
+            raise self._gone() from error
+
+    def _gone(self) -> webob.exc.HTTPGone:
+        return webob.exc.HTTPGone(explanation=f"Image {self.image.id} was deleted during its upload.")
 
     def _give_up(self) -> None:
         if self._disk_error is not None:
@@ -122,7 +152,7 @@ class Upload:
 
     def _requeue(self) -> None:
         try:
-            self._conductor.image_update(self._context, self.image.id, {"status": "queued"}, "saving")
+            self._conductor.image_update(self._context, self.image.id, {"status": "queued", "size": 0}, "saving")
         except exceptions.NovaLiteException as error:
             LOG.warning("Image %s stays in saving after its upload failed: %s", self.image.id, error)
 
@@ -135,7 +165,8 @@ def receive_now(upload: Upload, source: Input, length: int | None) -> webob.Resp
             data = source.read(store.CHUNK if left is None else min(store.CHUNK, left))
             if not data:
                 break
-            upload.write(data)
+            if (work := upload.write(data)) is not None:
+                work()
             left = None if left is None else left - len(data)
         if left:
             raise OSError("the body is shorter than announced")

@@ -113,6 +113,7 @@ from nova_lite.base.exceptions.images import (
     ImageStatusConflict,
     ImageUnacceptable,
     ImageUnavailable,
+    TooManyUploads,
 )
 from nova_lite.base.exceptions.instances import (
     GuestAgentNotEnabled,
@@ -422,6 +423,7 @@ __all__ = [
     "TagNotFound",
     "TooManyFailures",
     "TooManyRequests",
+    "TooManyUploads",
     "UnableToMigrateToSelf",
     "Unauthorized",
     "UnshelveHostNotInAZ",

@@ -34,6 +34,10 @@ class ImageExists(Conflict):
     msg_fmt = "Image %(image_id)s already exists."
 
 
+class TooManyUploads(Conflict):
+    msg_fmt = "The project has %(limit)d uploads of images under way: wait until one of them ends."
+
+
 class ImageStatusConflict(Conflict):
     msg_fmt = "Image %(image_id)s is %(status)s, where it has to be %(expected)s."
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pytest
+import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.db import flavors, images, keypairs, quotas
+from nova_lite.db import flavors, images, keypairs, models, quotas
 from nova_lite.db.engine import Database
-from nova_lite.objects import KeyPair
+from nova_lite.objects import Image, KeyPair
 from tests.support import make
 
 ME = make.context()
@@ -200,6 +203,43 @@ def test_image_quota_of_bytes(db: Database, conf: cfg.ConfigOpts) -> None:
     with pytest.raises(exceptions.ImageQuotaExceeded, match="3 MiB, of which 1 are used"):
         db.write(images.update, make.context(), image.id, {"size": 2 * 1024**2 + 1})
     db.write(images.update, make.context(), image.id, {"name": "it has its size already"})
+
+
+def start_upload(db: Database, image_id: str, size: int) -> Image:
+    return db.write(images.update, make.context(), image_id, {"status": "saving", "size": size}, "queued")
+
+
+def test_image_quota_counts_uploads_that_are_under_way(db: Database, conf: cfg.ConfigOpts) -> None:
+    """The announced size of an upload is reserved, so that two uploads cannot exceed the quota together."""
+    conf.set_override("image_size_total", 3, group="image")
+    first, second = (db.write(images.create, make.image(owner="p1", status="queued", size=0)) for _ in range(2))
+    start_upload(db, first.id, 2 * 1024**2)
+    with pytest.raises(exceptions.ImageQuotaExceeded, match="3 MiB, of which 2 are used"):
+        start_upload(db, second.id, 2 * 1024**2)
+    assert db.read(images.get, make.context(), second.id).status == "queued"
+    db.write(images.update, make.context(), first.id, {"status": "queued", "size": 0}, "saving")
+    start_upload(db, second.id, 2 * 1024**2)
+
+
+def test_image_uploads_of_a_project_are_limited(db: Database, conf: cfg.ConfigOpts) -> None:
+    conf.set_override("uploads_per_project", 2, group="image")
+    made = [db.write(images.create, make.image(owner="p1", status="queued", size=0)) for _ in range(4)]
+    others = db.write(images.create, make.image(owner="p2", status="queued", size=0))
+    of_a_host = db.write(images.create, make.image(owner="p1", status="queued", size=0))
+    db.write(images.update, make.context(), of_a_host.id, {"status": "saving"}, None)
+    for image in made[:2]:
+        start_upload(db, image.id, 5)
+    with pytest.raises(exceptions.TooManyUploads, match="2 uploads of images under way"):
+        start_upload(db, made[2].id, 5)
+    db.write(images.update, make.context("p2"), others.id, {"status": "saving", "size": 5}, "queued")
+    db.write(images.update, make.context(), made[0].id, {"size": 9}, "saving")
+    db.write(images.update, make.context(), made[0].id, {"status": "active", "size": 9}, "saving")
+    start_upload(db, made[2].id, 5)
+    old = sa.update(models.Image).where(models.Image.id == made[1].id)
+    db.write(lambda uow: uow.session.execute(old.values(updated_at=uow.now - datetime.timedelta(days=2))))
+    start_upload(db, made[3].id, 5)
+    conf.set_override("uploads_per_project", -1, group="image")
+    start_upload(db, db.write(images.create, make.image(owner="p1", status="queued", size=0)).id, 5)
 
 
 def test_image_update(db: Database) -> None:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import webob
 
+from nova_lite.api.image import uploads
 from nova_lite.base import exceptions
 from nova_lite.image import store
 from nova_lite.objects import Image
@@ -316,6 +317,107 @@ def test_upload_over_the_quota_is_refused(images: Images) -> None:
     assert "1 MiB, of which 1 are used" in fault(response, "overLimit", 413)
     assert images.conductor.images[made["id"]].status == "queued"
     assert left_behind(images) == []
+
+
+class Watched(io.BytesIO):
+    """Body of an upload that counts what is read of it."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(b"x" * size)
+        self.taken = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self.taken += len(data)
+        return data
+
+
+def upload(images: Images, image_id: str, body: Watched, chunked: bool) -> webob.Response:
+    request = webob.Request.blank(f"/v2/images/{image_id}/file", method="PUT")
+    size = len(body.getvalue())
+    request.headers.update({"X-Auth-Token": MEMBER})
+    request.headers.update({"Transfer-Encoding": "chunked"} if chunked else {"Content-Length": str(size)})
+    request.environ["wsgi.input"] = body
+    return request.get_response(images.app)
+
+
+def limit_quota(images: Images, limit: int) -> list[int]:
+    """Let the conductor refuse images above ``limit`` bytes. Return the list of requested sizes."""
+    real = images.conductor.own_answer("image_update")
+    sizes: list[int] = []
+
+    def update(context: Any, image_id: str, changes: dict[str, Any], expected: str | None) -> Image:
+        sizes.extend([changes["size"]] if changes.get("size") else [])
+        if changes.get("size", 0) > limit:
+            raise exceptions.ImageQuotaExceeded(allowed=1, unit="MiB", used=1)
+        return real(context, image_id, changes, expected)
+
+    images.conductor.script("image_update", update)
+    return sizes
+
+
+def test_upload_over_the_quota_is_refused_before_anything_is_stored(images: Images) -> None:
+    made, body = images.create(), Watched(500_000)
+    limit_quota(images, 499_999)
+    assert "1 MiB" in fault(upload(images, made["id"], body, chunked=False), "overLimit", 413)
+    assert (body.taken, left_behind(images)) == (0, [])
+    assert images.conductor.images[made["id"]].status == "queued"
+
+
+def test_chunked_upload_over_the_quota_is_refused_when_it_exceeds_a_reservation(
+    images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "FIRST_RESERVATION", 100_000)
+    monkeypatch.setattr(store, "CHUNK", 10_000)
+    made, body = images.create(), Watched(1_000_000)
+    sizes = limit_quota(images, 300_000)
+    assert "1 MiB" in fault(upload(images, made["id"], body, chunked=True), "overLimit", 413)
+    assert (sizes, body.taken) == ([100_000, 200_000, 400_000], 210_000)
+    image = images.conductor.images[made["id"]]
+    assert (image.status, image.size, left_behind(images)) == ("queued", 0, [])
+
+
+def test_chunked_upload_reserves_in_growing_steps_and_ends_with_its_own_size(
+    images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "FIRST_RESERVATION", 100_000)
+    monkeypatch.setattr(store, "CHUNK", 10_000)
+    made = images.create()
+    sizes = limit_quota(images, 2**20)
+    assert upload(images, made["id"], Watched(900_000), chunked=True).status_code == 204
+    assert sizes == [100_000, 200_000, 400_000, 800_000, 2**20, 900_000]
+    assert images.conductor.images[made["id"]].size == 900_000
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_upload_leaves_the_disk_its_free_space(
+    images: Images, monkeypatch: pytest.MonkeyPatch, chunked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    room = os.statvfs(images.store.parent)
+    free = room.f_bavail * room.f_frsize
+    images.conf.set_override("min_free_mb", free // 2**20 + 100, group="image")
+    made, body = images.create(), Watched(1000)
+    message = fault(upload(images, made["id"], body, chunked), "serviceUnavailable", 503)
+    assert message == "The image's data cannot be stored now."
+    assert (body.taken, left_behind(images)) == (0, [])
+    assert images.conductor.images[made["id"]].status == "queued"
+    assert "MiB have to stay free" in caplog.text
+
+
+def test_upload_ends_when_the_disk_fills_meanwhile(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "SPACE_STEP", 100_000)
+    monkeypatch.setattr(store, "CHUNK", 10_000)
+    made, body = images.create(), Watched(500_000)
+    real, calls = store.require_room, []
+
+    def filling(path: str, size: int, floor: int) -> None:
+        calls.append(size)
+        real(path, size, floor if len(calls) < 3 else 2**80)
+
+    monkeypatch.setattr(store, "require_room", filling)
+    fault(upload(images, made["id"], body, chunked=False), "serviceUnavailable", 503)
+    assert (body.taken, left_behind(images), calls) == (200_000, [], [500_000, 10_000, 10_000])
+    assert images.conductor.images[made["id"]].status == "queued"
 
 
 def test_interrupted_upload_requeues_the_image(images: Images) -> None:

@@ -7,11 +7,15 @@ import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nova_lite.api.http.limits import ClientLimits
+from nova_lite.api.image import uploads
+from nova_lite.base import exceptions
 from nova_lite.image import store
+from nova_lite.objects import Image
 from tests.support.api_client import MEMBER, STRANGER
 from tests.support.http_site import GET, HttpSite, Reply, read_reply, serving, statuses, until_closed, wait_for
 from tests.support.image_api import Images, left_behind
@@ -66,6 +70,37 @@ def test_chunked_upload_is_stored(images: Images, site: HttpSite) -> None:
         sock.sendall(b"0\r\n\r\n")
         assert read_reply(sock)[0].status == 204
     assert (images.store / made["id"]).read_bytes() == DATA
+
+
+@pytest.mark.parametrize(("quota", "status"), [(2**20, 204), (200_000, 413)])
+def test_chunked_upload_reserves_its_quota_in_growing_steps(
+    images: Images, site: HttpSite, monkeypatch: pytest.MonkeyPatch, quota: int, status: int
+) -> None:
+    """Data arrive in a transfer thread, and the reservations are made where requests are served."""
+    monkeypatch.setattr(uploads, "FIRST_RESERVATION", 100_000)
+    made, sizes, update = images.create(), [], images.conductor.own_answer("image_update")
+
+    def reserve(context: Any, image_id: str, changes: dict[str, Any], expected: str | None) -> Image:
+        sizes.extend([changes["size"]] if changes.get("size") else [])
+        if changes.get("size", 0) > quota:
+            raise exceptions.ImageQuotaExceeded(allowed=0, unit="MiB", used=0)
+        image: Image = update(context, image_id, changes, expected)
+        return image
+
+    images.conductor.script("image_update", reserve)
+    with site.connect() as sock:
+        sock.sendall(head(made["id"], "Transfer-Encoding: chunked"))
+        with contextlib.suppress(ConnectionError):
+            for start in range(0, 350_000, 10_000):
+                sock.sendall(b"%x\r\n%b\r\n" % (10_000, DATA[start : start + 10_000]))
+            sock.sendall(b"0\r\n\r\n")
+        assert read_reply(sock)[0].status == status
+    reserved = sizes[:-1] if status == 204 else sizes
+    assert reserved == [reserved[0] * 2**index for index in range(len(reserved))]
+    assert (len(reserved) > 1, reserved[-1] > (350_000 if status == 204 else 200_000)) == (True, True)
+    assert sizes[-1] == (350_000 if status == 204 else reserved[-1])
+    wait_for("the upload is over", lambda: status_of(images, made["id"]) == ("active" if status == 204 else "queued"))
+    assert left_behind(images) == ([made["id"]] if status == 204 else [])
 
 
 def test_unfinished_uploads_hold_no_thread(images: Images, site: HttpSite) -> None:

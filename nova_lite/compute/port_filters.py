@@ -22,6 +22,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import Instance, PortFilters
+from nova_lite.objects.security_group import LARGE, members_digest
 from nova_lite.virt.driver import ComputeDriver, PortFiltering
 
 LOG = logging.getLogger(__name__)
@@ -110,8 +111,17 @@ class PortFilterSync:
         self._next = time.monotonic() + (self._first or self._interval)
         if instances:
             self._first = 0.0
-            self._current = self._conductor.port_filters_get(get_admin_context(), self._host, instances)
+            self._current = self._query(instances)
             self._apply(driver)
+
+    def _query(self, instances: list[str]) -> PortFilters:
+        """Query the filters of these instances. Of large groups the conductor sends what changed, if it can."""
+        large = (group for group in self._current.groups.values() if len(group.members) >= LARGE)
+        known = {group.id: members_digest(group.members) for group in large}
+        context = get_admin_context()
+        if not known:
+            return self._conductor.port_filters_get(context, self._host, instances)
+        return _complete(self._conductor.port_filters_get(context, self._host, instances, known), self._current)
 
     def _apply_received(
         self, driver: PortFiltering, received: Iterable[tuple[Collection[str], PortFilters | None]]
@@ -149,7 +159,7 @@ class PortFilterSync:
         apart = {uuid for uuid, groups in current.instances.items() if groups and theirs.isdisjoint(groups)}
         queried = [uuid for uuid in here if uuid in unknown or uuid not in apart]
         if queried:
-            update = self._conductor.port_filters_get(get_admin_context(), self._host, queried)
+            update = self._query(queried)
             self._current = _merged(current, update, projects, {*here, *self._prefetched})
             self._apply(driver)
         return True
@@ -163,6 +173,16 @@ def _is_later(update: PortFilters, current: PortFilters) -> bool:
     """Check whether ``update`` is newer than ``current``. Both times are None with an older conductor or before a
     query."""
     return update.read_at is not None and current.read_at is not None and update.read_at > current.read_at
+
+
+def _complete(update: PortFilters, current: PortFilters) -> PortFilters:
+    """Return filters with all members of each group. ``current``: the filters that the digests were made of."""
+    groups = dict(update.groups)
+    for key, group in update.groups.items():
+        if group.base is not None:
+            members = set(current.groups[key].members).difference(group.removed).union(group.members)
+            groups[key] = msgspec.structs.replace(group, members=sorted(members), removed=[], base=None)
+    return msgspec.structs.replace(update, groups=groups)
 
 
 def _merged(

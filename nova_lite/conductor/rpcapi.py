@@ -820,11 +820,18 @@ class ConductorRPC(Protocol):
         """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.5", replay_safe=True)
-    def port_filters_get(self, context: RequestContext, host: str, instance_uuids: list[str]) -> PortFilters:
+    def port_filters_get(
+        self,
+        context: RequestContext,
+        host: str,
+        instance_uuids: list[str],
+        known: Annotated[dict[str, str] | None, rpc.Since("1.20", optional=True)] = None,
+    ) -> PortFilters:
         """Return the current security group rules for these instances, and the floating addresses of the host's own.
 
         ``host`` may ask about all instances whose interfaces it has. Instances that do not concern the host are in no
-        group.
+        group. ``known``: digests of the members that the host knows, by id of their large group. Such a group may have
+        changes only (`SecurityGroup.base`).
         """
 
     @rpc.report(rpc.COMPUTE, own="report.host", replay_safe=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import hashlib
 import uuid
 
 import msgspec
@@ -11,6 +12,9 @@ import msgspec
 #: The group that every project has. A server without a requested group is in it.
 DEFAULT = "default"
 DEFAULT_DESCRIPTION = "Default security group"
+
+#: Number of members from which on hosts get only changes of a group.
+LARGE = 256
 
 INGRESS, EGRESS = "ingress", "egress"
 IPV4, IPV6 = "IPv4", "IPv6"
@@ -42,7 +46,8 @@ class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
 class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Security group. An interface accepts traffic that a rule of any of its groups matches, and replies to it.
 
-    ``members``: addresses of its interfaces, only in messages to hosts.
+    ``members``: addresses of its interfaces, only in messages to hosts. ``base``: digest of members that the host
+    knows; then ``members`` were added to them, and ``removed`` were removed.
     """
 
     id: str
@@ -51,8 +56,15 @@ class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
     project_id: str = ""
     rules: list[SecurityGroupRule] = msgspec.field(default_factory=list)
     members: list[str] = msgspec.field(default_factory=list)
+    removed: list[str] = msgspec.field(default_factory=list)
+    base: str | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
+
+
+def members_digest(members: list[str]) -> str:
+    """Return a digest of a group's members, whatever their order."""
+    return hashlib.blake2b("\n".join(sorted(members)).encode(), digest_size=16).hexdigest()
 
 
 class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):

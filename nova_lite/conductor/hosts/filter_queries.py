@@ -12,11 +12,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from nova_lite.base.batching import Batcher, send_isolated
 from nova_lite.base.context import RequestContext
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.base.timing import TIMING, ConductorTiming
+from nova_lite.conductor.hosts.member_history import MemberHistory
 from nova_lite.db import security_groups
 from nova_lite.db.engine import Database, is_isolated
 from nova_lite.db.security_groups import FilterQuery
@@ -28,20 +30,28 @@ LOG = logging.getLogger(__name__)
 ACTIVE_SECONDS = 600.0
 
 
+class _Query(NamedTuple):
+    """Query of a host. ``known``: digests of the members that it knows, by id of their group."""
+
+    query: FilterQuery
+    known: Mapping[str, str]
+
+
 class FilterQueries:
     """The RPC method `port_filters_get`. The endpoint has checked that a host queries only its own filters."""
 
     def __init__(self, db: Database, timing: ConductorTiming = TIMING.conductor) -> None:
         self._db = db
-        self._batcher: Batcher[FilterQuery, PortFilters] = Batcher(self._read, timing.filter_query_batches, is_isolated)
+        self._history = MemberHistory()
+        self._batcher: Batcher[_Query, PortFilters] = Batcher(self._read, timing.filter_query_batches, is_isolated)
         #: Monotonic time of each host's last query.
         self._last_queries: dict[str, float] = {}
 
     def port_filters_get(
-        self, context: RequestContext, host: str, instance_uuids: list[str]
+        self, context: RequestContext, host: str, instance_uuids: list[str], known: dict[str, str] | None = None
     ) -> PortFilters | ResponseFuture[PortFilters]:
         self._last_queries[host] = time.monotonic()
-        return self._batcher.submit_later(FilterQuery(host, instance_uuids))
+        return self._batcher.submit_later(_Query(FilterQuery(host, instance_uuids), known or {}))
 
     def rules_for_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, PortFilters]:
         """Return the rules of these projects, by host, for hosts that are about to build their servers.
@@ -51,7 +61,7 @@ class FilterQueries:
         """
         since = time.monotonic() - ACTIVE_SECONDS
         queries = [
-            FilterQuery(host, [], frozenset(project_ids))
+            _Query(FilterQuery(host, [], frozenset(project_ids)), {})
             for host, project_ids in projects.items()
             if self._last_queries.get(host, since) > since
         ]
@@ -61,7 +71,8 @@ class FilterQueries:
             LOG.info("%d hosts have to send a query for their packet filter rules: %s", len(queries), error)
             return {}
         rules = zip(queries, results, strict=True)
-        return {query.host: result for query, result in rules if not isinstance(result, Exception)}
+        return {item.query.host: result for item, result in rules if not isinstance(result, Exception)}
 
-    def _read(self, queries: list[FilterQuery]) -> Sequence[PortFilters]:
-        return self._db.read(security_groups.filters_together, queries)
+    def _read(self, queries: list[_Query]) -> Sequence[PortFilters]:
+        results = self._db.read(security_groups.filters_together, [item.query for item in queries])
+        return self._history.reduced([(result, item.known) for item, result in zip(queries, results, strict=True)])

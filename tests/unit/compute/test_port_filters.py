@@ -10,6 +10,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.compute import port_filters
 from nova_lite.compute.port_filters import PortFilterSync
+from nova_lite.conductor.hosts.member_history import MemberHistory
 from nova_lite.objects import PortFilters, SecurityGroup
 from tests.support.compute_host import make_instance
 
@@ -43,17 +44,24 @@ class Conductor:
 
     def __init__(self) -> None:
         self.queries: list[list[str]] = []
+        self.history = MemberHistory()
+        #: Number of members in each reply.
+        self.sent: list[int] = []
         self.error: Exception | None = None
         self.projects: dict[str, str] = {}
         self.members: list[str] = []
         #: The database's time in seconds. None: an older conductor does not send it.
         self.time: int | None = 0
 
-    def port_filters_get(self, context: Any, host: str, instance_uuids: list[str]) -> PortFilters:
+    def port_filters_get(
+        self, context: Any, host: str, instance_uuids: list[str], known: dict[str, str] | None = None
+    ) -> PortFilters:
         self.queries.append(instance_uuids)
         if self.error is not None:
             raise self.error
-        return self.filters(instance_uuids)
+        (reply,) = self.history.reduced([(self.filters(instance_uuids), known or {})])
+        self.sent.append(sum(len(group.members) for group in reply.groups.values()))
+        return reply
 
     def filters(self, instance_uuids: list[str]) -> PortFilters:
         projects = {self.projects[uuid] for uuid in instance_uuids if uuid in self.projects}
@@ -340,3 +348,29 @@ def test_hosts_started_together_do_not_query_together(clock: list[float]) -> Non
     for host in hosts:
         host.tick()
     assert 110 < len(conductor.queries) < 190
+
+
+def test_host_gets_only_the_changes_of_a_large_group(clock: list[float]) -> None:
+    driver, conductor = Driver(), Conductor()
+    sync = steady(driver, conductor)
+    conductor.projects = {f"s{number}": "p" for number in range(1000)}
+    conductor.members = [f"s{number}" for number in range(1000)]
+    driver.plugged = ["s0"]
+
+    def members() -> set[str]:
+        sync.refresh_soon()
+        sync.tick()
+        return set(driver.applied[-1].groups["p-default"].members)
+
+    assert (members(), conductor.sent) == (set(conductor.members), [1000])
+    conductor.projects["new"] = "p"
+    conductor.members = [*conductor.members[2:], "new"]
+    assert (members(), conductor.sent[1:]) == (set(conductor.members), [1])
+    assert (members(), conductor.sent[2:]) == (set(conductor.members), [0])
+    conductor.history = MemberHistory()
+    conductor.members = conductor.members[1:]
+    assert (members(), conductor.sent[3:]) == (set(conductor.members), [len(conductor.members)]), "another conductor"
+    conductor.members = conductor.members[1:]
+    assert (members(), conductor.sent[4:]) == (set(conductor.members), [0])
+    conductor.members = conductor.members[:10]
+    assert (members(), conductor.sent[5:]) == (set(conductor.members), [10]), "a small group is sent as a whole"

@@ -158,10 +158,7 @@ def described(**changes: Any) -> dict[str, Any]:
         ({"security_groups": [security_group.default_id("other")]}, exceptions.SecurityGroupUnavailable),
         ({"metadata": {str(n): "" for n in range(129)}}, exceptions.MetadataLimitExceeded),
         ({"injected_files": {str(n): "" for n in range(6)}}, exceptions.InjectedFileLimitExceeded),
-        (
-            {"max_count": 2, "networks": [objects.NetworkRequest(fixed_ip="10.0.0.9")]},
-            exceptions.InvalidInput,
-        ),
+        ({"networks": [objects.NetworkRequest(fixed_ip="10.0.0.9")]}, exceptions.FixedIpForbidden),
     ],
 )
 def test_invalid_create_is_refused_and_leaves_nothing(

@@ -1,0 +1,103 @@
+"""Recent members of large security groups, so that hosts get what changed instead of all members.
+
+A host sends a digest of the members that it knows. If this conductor has sent them lately, its reply has the members
+that were added and removed since. Otherwise the reply has all of them. So a lost history costs time only.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from nova_lite.objects import PortFilters, SecurityGroup
+from nova_lite.objects.security_group import LARGE, members_digest
+
+#: Groups, and changes of each, that are remembered. A group's members need about 7 MB for each 100,000.
+MAX_GROUPS, MAX_CHANGES = 16, 64
+
+
+class _Change(NamedTuple):
+    """Members that joined and left. ``before``: digest of the members before."""
+
+    before: str
+    added: frozenset[str]
+    removed: frozenset[str]
+
+
+class _Group:
+    def __init__(self, members: frozenset[str], digest: str) -> None:
+        self.members = members
+        self.digest = digest
+        self.changes: deque[_Change] = deque(maxlen=MAX_CHANGES)
+
+    def record(self, members: frozenset[str], digest: str) -> None:
+        if digest != self.digest:
+            self.changes.append(_Change(self.digest, members - self.members, self.members - members))
+            self.members, self.digest = members, digest
+
+    def since(self, digest: str) -> tuple[set[str], set[str]] | None:
+        """Return the members that joined and left since the digest, None if it is unknown."""
+        then = set(self.members)
+        if digest == self.digest:
+            return set(), set()
+        for change in reversed(self.changes):
+            then = (then - change.added) | change.removed
+            if change.before == digest:
+                return set(self.members) - then, then - self.members
+        return None
+
+
+class MemberHistory:
+    def __init__(self) -> None:
+        self._groups: OrderedDict[str, _Group] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def reduced(self, results: Sequence[tuple[PortFilters, Mapping[str, str]]]) -> list[PortFilters]:
+        """Return the filters of several hosts, whose large groups have only changes since what each host knows.
+
+        Each result is with the host's digests by group id. Results of one transaction share their groups. So each
+        group, and each host's difference, is computed once.
+        """
+        recorded: set[str] = set()
+        found: dict[tuple[str, str], SecurityGroup] = {}
+
+        def reduced(group: SecurityGroup, known: str | None) -> SecurityGroup:
+            if len(group.members) < LARGE:
+                return group
+            if group.id not in recorded:
+                self._record(group)
+                recorded.add(group.id)
+            if known is None:
+                return group
+            if (group.id, known) not in found:
+                found[group.id, known] = self._reduced(group, known)
+            return found[group.id, known]
+
+        with self._lock:
+            made = [
+                msgspec.structs.replace(
+                    filters, groups={key: reduced(group, known.get(key)) for key, group in filters.groups.items()}
+                )
+                for filters, known in results
+            ]
+            while len(self._groups) > MAX_GROUPS:
+                self._groups.popitem(last=False)
+        return made
+
+    def _reduced(self, group: SecurityGroup, known: str) -> SecurityGroup:
+        changes = self._groups[group.id].since(known)
+        if changes is None:
+            return group
+        added, removed = changes
+        return msgspec.structs.replace(group, members=sorted(added), removed=sorted(removed), base=known)
+
+    def _record(self, group: SecurityGroup) -> None:
+        members, digest = frozenset(group.members), members_digest(group.members)
+        if group.id not in self._groups:
+            self._groups[group.id] = _Group(members, digest)
+        self._groups[group.id].record(members, digest)
+        self._groups.move_to_end(group.id)

@@ -133,14 +133,17 @@ def main() -> None:
     network = make_network(id=str(token), cidr=f"{prefix}.0/24", **values)
     directory = Path(tempfile.mkdtemp(prefix="nova-lite-benchmark-", dir="/var/tmp"))
     directory.chmod(0o755)
+    run = Run(directory, network)
     try:
-        run = Run(directory, network)
         for number in range(arguments.runs + 1):
             run.guest(True, "interface")
             run.guest(False, "none")
             if not number:  # it fills caches, and starts the network
                 run.times.clear()
     finally:
+        for instance_uuid in {info.uuid for info in run.driver.list_domains()} | run.driver.leftovers():
+            run.driver.destroy(instance_uuid)
+            run.driver.unplug_vifs(instance_uuid)
         name = f"nova-lite-{token}"
         for verb in ("net-destroy", "net-undefine"):
             subprocess.run(["virsh", "-q", verb, name], check=False, capture_output=True)

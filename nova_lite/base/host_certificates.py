@@ -8,7 +8,6 @@ Server and client have the same key. A certificate names the host and its addres
 from __future__ import annotations
 
 import datetime
-import ipaddress
 import os
 from collections.abc import Sequence
 
@@ -110,7 +109,7 @@ class Authority:
 
 def _general_name(address: str) -> x509.GeneralName:
     if ip.is_address(address):
-        return x509.IPAddress(ipaddress.ip_address(str(ip.parse(address))))
+        return x509.IPAddress(ip.parse(address))
     return x509.DNSName(address)
 
 

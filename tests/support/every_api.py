@@ -18,7 +18,7 @@ from tests.support.in_process_cloud import InProcessCloud
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKotuhLbl9jfEG3+ro7D+5cGG9LmDay91HqOs+RyVskj"
 #: The mount points of the services, by name in the paste file.
 ROOTS = {"osapi_compute": "/v2.1", "identity": "", "image": "/v2", "volume": "/v3", "network": "/v2.0", "metadata": ""}
-#: The names of the services in the tables of `tests.security.requests_of_routes`.
+#: The names of the services in the tables of `tests.support.requests_of_routes`.
 SERVICES = {"compute": "osapi_compute"}
 PATCH = "application/openstack-images-v2.1-json-patch"
 
@@ -54,7 +54,7 @@ disk_gb = 100000000
 
 
 class EveryApi(InProcessCloud):
-    """Sends requests of an admin. ``things``: ids of resources by kind, as in `tests.security.requests_of_routes`."""
+    """Sends requests of an admin. ``things``: ids of resources by kind, as in `tests.support.requests_of_routes`."""
 
     def __init__(self, path: Path, database: str | None = None) -> None:
         self._path = path

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from nova_lite.api.http import microversions
 from nova_lite.api.http.router import extension_classes
-from tests.security import requests_of_routes as routes
+from tests.support import requests_of_routes as routes
 
 _UUID = "9d3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f01"
 
@@ -210,7 +210,7 @@ QUERIES = (
     "&" * 9999,
 )
 
-#: Kinds of resources that `tests.security.requests_of_routes` does not name, by the segment before the variable.
+#: Kinds of resources that `tests.support.requests_of_routes` does not name, by the segment before the variable.
 KINDS = {
     "os-aggregates": "aggregate",
     "os-services": "service",

@@ -99,7 +99,7 @@ def define(connection: Any, xml: str) -> None:
     """Define the domain, and let qemu make its devices: a paused start."""
     domain = connection.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
     try:
-        domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+        domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED | libvirt.VIR_DOMAIN_START_AUTODESTROY)
         domain.destroy()
     finally:
         domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)

@@ -8,7 +8,7 @@ it. Every error is a `ValueError` that names the wrong text.
 from __future__ import annotations
 
 import ipaddress
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Network
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -38,6 +38,11 @@ def parse_network4(text: str, strict: bool = True) -> IPv4Network:
 
 def parse_network6(text: str, strict: bool = True) -> IPv6Network:
     return IPv6Network(_without_zone(text), strict=strict)
+
+
+def parse_interface4(text: str) -> IPv4Interface:
+    """Return an address with its network, as in ``10.0.0.5/24``."""
+    return IPv4Interface(_without_zone(text))
 
 
 def is_address(text: str) -> bool:

@@ -20,6 +20,7 @@ import kombu
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
+from nova_lite import rpc
 from nova_lite.base.context import get_admin_context
 from nova_lite.rpc import broker
 from nova_lite.rpc.client import Message, to_plain
@@ -34,6 +35,21 @@ DEFAULT = ""
 ROWS = ("instances", "instance_actions", "allocations", "migrations", "images", "key_pairs", "services", "flavors")
 #: Columns that heartbeats change.
 BEATS = ("last_seen_up", "updated_at", "lease_expires_at", "up", "report_count")
+
+
+#: The host that another host attacks.
+VICTIM = "compute-2"
+
+
+def failure_of(answer: dict[str, Any]) -> str:
+    """Return the class of the error in a reply."""
+    failure = answer["failure"] or (answer["result"] or {}).get("failure")
+    assert failure is not None, answer
+    return str(json.loads(failure)["class"])
+
+
+def versions_of(protocol: type) -> dict[str, str]:
+    return {name: method.since for name, method in rpc.contract_of(protocol).methods.items()}
 
 
 class SecuredCloud(Cloud):

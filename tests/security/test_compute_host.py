@@ -28,10 +28,9 @@ from nova_lite.rpc.keys import COMPUTE, PrivateKey
 from nova_lite.rpc.signing import SIGNATURE
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.functional.cloud import role_of, wait_for
-from tests.security.attacker import Attacker, SecuredCloud, Tap
+from tests.security.attacker import VICTIM, Attacker, SecuredCloud, Tap, failure_of, versions_of
 from tests.security.conftest import SECRET
 
-VICTIM = "compute-2"
 FORBIDDEN = "role compute may not call it"
 OTHERS = "it may speak of itself alone"
 
@@ -39,17 +38,6 @@ OTHERS = "it may speak of itself alone"
 def report_of(host: str, **more: Any) -> HostReport:
     inventory = Inventory(node=host, vcpus=1000, memory_mb=10**6, disk_gb=10**6, hypervisor_type="fake")
     return HostReport(host=host, boot_id=str(uuid.uuid4()), inventories=[inventory], **more)
-
-
-def failure_of(answer: dict[str, Any]) -> str:
-    """Return the class of the error in a reply."""
-    failure = answer["failure"] or (answer["result"] or {}).get("failure")
-    assert failure is not None, answer
-    return str(json.loads(failure)["class"])
-
-
-def versions_of(protocol: type) -> dict[str, str]:
-    return {name: method.since for name, method in rpc.contract_of(protocol).methods.items()}
 
 
 # --- its own work goes on

@@ -12,9 +12,8 @@ import pytest
 from nova_lite import rpc
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
-from tests.security.attacker import Attacker, SecuredCloud
+from tests.security.attacker import VICTIM, Attacker, SecuredCloud, failure_of, versions_of
 from tests.security.conftest import SECRET
-from tests.security.test_compute_host import VICTIM, failure_of, versions_of
 
 OWN = "compute-1"
 SINCE = rpc.contract_of(ConductorRPC).methods["metadata_instances"].since

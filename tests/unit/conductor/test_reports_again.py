@@ -22,7 +22,7 @@ from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.endpoints.interfaces import NetworkServiceEndpoints
 from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import hosts, models, services
+from nova_lite.db import fencing, hosts, models, services
 from nova_lite.objects import BuildOutcome, BuildResult, HostReport, digest_of_domains
 from tests.support.conductor_world import BUILT, World, heartbeat
 from tests.support.server_moves import force_down
@@ -34,7 +34,7 @@ METHODS = {
     if rpc.COMPUTE in method.access.roles and method.replay_safe and not name.endswith("_get")
 }
 #: Methods among them that only read.
-READS = {"is_command_current", "is_command_open", "domains_expected", "interfaces_active"}
+READS = {"is_command_current", "is_command_open", "domains_expected", "fencing_records_settled", "interfaces_active"}
 #: Heartbeats that may wait do so only for a moment.
 TIMING = ConductorTiming(heartbeat_batches=ConductorTiming.heartbeat_batches._replace(max_delay=0.001))
 
@@ -50,8 +50,9 @@ class Recorder:
         self.functions: dict[str, Callable[..., Any]] = {
             "report_state": lambda report: self.heartbeats.report_state(world.context(), report),
             "interfaces_active": self._of(NetworkServiceEndpoints(world.engine), "interfaces_active"),
-            **{name: self._of(parts, name) for name in METHODS - {"report_state", "interfaces_active"}},
+            "fencing_records_settled": lambda **arguments: world.db.read(fencing.settled, **arguments),
         }
+        self.functions |= {name: self._of(parts, name) for name in METHODS - self.functions.keys()}
 
     def _of(self, parts: Any, name: str) -> Callable[..., Any]:
         return lambda **arguments: getattr(parts, name)(self.world.context(), **arguments)
@@ -114,6 +115,7 @@ def story(recorder: Recorder) -> Iterator[str]:
         else:
             recorder.say("finish_build", result=result)
         recorder.say("domains_expected", host=host)
+        recorder.say("fencing_records_settled", host=host, instance_uuids=[uuid])
 
     def start(uuid: str) -> None:
         world.lifecycle.build_instances(world.context(), [uuid])

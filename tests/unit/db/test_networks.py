@@ -70,7 +70,7 @@ def test_threads_empty_the_pool_exactly(db: Database, conf: cfg.ConfigOpts) -> N
 
 def test_two_want_the_same_address(db: Database, conf: cfg.ConfigOpts) -> None:
     """Each of two transactions found it free; the table decides."""
-    network = db.write(networks.create, make.network())
+    network = db.write(networks.create, make.network(project_id=ME.project_id))
     first, second = db.write(make.instance), db.write(make.instance)
     request = {"network_id": network.id, "fixed_ip": "10.0.0.5"}
     db.write(allocate, conf, first, **request)

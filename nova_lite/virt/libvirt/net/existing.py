@@ -34,7 +34,7 @@ def check_network(connection: Connection, network: Network, found: Any) -> None:
 
 def _subnet(element: ET.Element) -> ipaddress.IPv4Network:
     length = element.get("netmask") or element.get("prefix")
-    return ipaddress.IPv4Network(f"{element.get('address')}/{length}", strict=False)
+    return ip.parse_network4(f"{element.get('address')}/{length}", strict=False)
 
 
 def _differs(network: Network, what: str, wanted: str) -> exceptions.VirtDriverError:
@@ -75,7 +75,7 @@ def check_bridge(connection: Connection, network: Network) -> None:
 def ipv4_addresses(device: str) -> list[ipaddress.IPv4Interface]:
     shown = json.loads(images.run("ip", "-json", "-4", "address", "show", "dev", device) or b"[]")
     return [
-        ipaddress.IPv4Interface(f"{address['local']}/{address['prefixlen']}")
+        ip.parse_interface4(f"{address['local']}/{address['prefixlen']}")
         for link in shown
         for address in link.get("addr_info", [])
     ]

@@ -11,7 +11,7 @@ from nova_lite import rpc
 from nova_lite.api.metadata import role
 from nova_lite.rpc import broker
 from tests.support.api_client import make_conf
-from tests.unit.api.metadata.test_metadata_api import ADDRESS, PROXY, Service, signed
+from tests.support.metadata_service import ADDRESS, PROXY, Service, signed
 
 METADATA_ONLY = "enabled_apis = metadata\n"
 

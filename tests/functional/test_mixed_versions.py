@@ -74,6 +74,10 @@ class MixedCloud(Cloud):
             with (self.path / f"{name}.conf").open("a") as file:
                 file.write(f"[upgrade_levels]\ncompute = {self.pinned}\n")
 
+    def _peers(self) -> list[tuple[str, str]]:
+        """Return the keys without those of the role ``metadata``, which daemons of older versions refuse."""
+        return [(role, host) for role, host in super()._peers() if role != "metadata"]
+
     def _fill_database(self) -> None:
         """Fill the database with the conductor's own tool: the other version may have another schema."""
         self.manage("db", "sync")

@@ -149,6 +149,9 @@ class Server:
             return
         end = time.monotonic() + timeout
         self._call(self._begin_stop)
+        # Until the loop has begun to stop, it accepts connections: they are served, too.
+        while not self.stopping and time.monotonic() < end:
+            time.sleep(0.01)
         self._given.close()
         self._wait_for_end(min(end, time.monotonic() + UNFINISHED))
         self._call(self._close_unfinished)

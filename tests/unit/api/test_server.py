@@ -572,6 +572,29 @@ def test_stopping_server_serves_connections_that_it_has_accepted(app: App) -> No
         stopper.join(20)
 
 
+def test_connection_accepted_after_the_order_to_stop_is_served(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop accepts until it handles the order. The stop must not close what was accepted in between."""
+    site = HttpSite(app)
+    entered, release, accept = threading.Event(), threading.Event(), site.server._accept
+
+    def late_accept() -> None:
+        entered.set()
+        assert release.wait(20)
+        accept()
+
+    monkeypatch.setattr(site.server, "_accept", late_accept)
+    with site.connect() as sock:
+        sock.sendall(GET)
+        assert entered.wait(20)
+        stop = threading.Thread(target=site.stop)
+        stop.start()
+        stop.join(0.5)  # a stop that does not wait for the loop has given all its orders by then
+        release.set()
+        assert read_reply(sock)[0].status == 200
+    stop.join(20)
+    assert not stop.is_alive()
+
+
 @pytest.mark.parametrize(("sources", "projects"), [((2, 2), ("a", "b")), ((2, 3), ("a", "a"))])
 def test_client_and_project_have_half_of_the_uploads(
     app: App, sources: tuple[int, int], projects: tuple[str, str]

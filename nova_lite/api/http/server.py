@@ -149,7 +149,7 @@ class Server:
             return
         end = time.monotonic() + timeout
         self._call(self._begin_stop)
-        # Until the loop has begun to stop, it accepts connections: they are served, too.
+        # The loop accepts connections until it has begun to stop. They are served, too.
         while not self.stopping and time.monotonic() < end:
             time.sleep(0.01)
         self._given.close()

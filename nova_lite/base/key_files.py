@@ -41,8 +41,13 @@ def check(
 
 
 def owners_of(path: str) -> set[int] | None:
-    """Return the accepted owners of a daemon's file that root may also read for the operator. None: the default."""
-    return {os.stat(path).st_uid} if os.geteuid() == 0 and os.path.exists(path) else None
+    """Return the accepted owners of a daemon's file that root may also read for the operator. None: the default.
+
+    The daemon's user owns the directory of such a file. A file that root has just made there may still be root's.
+    """
+    if os.geteuid() != 0:
+        return None
+    return {os.stat(item).st_uid for item in (path, os.path.dirname(os.path.abspath(path))) if os.path.exists(item)}
 
 
 def _check_directory(option: str, path: str, status: os.stat_result, accepted: Collection[int]) -> None:

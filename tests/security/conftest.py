@@ -23,8 +23,7 @@ def cloud(broker: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         made.destroy()
 
 
-@pytest.fixture(scope="session")
-def servers(cloud: SecuredCloud) -> dict[str, str]:
+def create_servers(cloud: SecuredCloud) -> dict[str, str]:
     """Create a server with user data on each host; return them by host."""
     ids = {}
     for host in cloud.computes:
@@ -32,6 +31,11 @@ def servers(cloud: SecuredCloud) -> dict[str, str]:
         (ids[host],) = cloud.create(f"on-{host}", **extra)
     cloud.wait_active(list(ids.values()))
     return ids
+
+
+@pytest.fixture(scope="session")
+def servers(cloud: SecuredCloud) -> dict[str, str]:
+    return create_servers(cloud)
 
 
 @pytest.fixture(scope="session")

@@ -13,11 +13,17 @@ from nova_lite import rpc
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
 from tests.security.attacker import VICTIM, Attacker, SecuredCloud, failure_of, versions_of
-from tests.security.conftest import SECRET
+from tests.security.conftest import SECRET, create_servers
 
 OWN = "compute-1"
 SINCE = rpc.contract_of(ConductorRPC).methods["metadata_instances"].since
 ALLOWED = {"metadata_instances", "metadata_password_set"}
+
+
+@pytest.fixture(scope="module")
+def servers(cloud: SecuredCloud) -> dict[str, str]:
+    """Provide servers of this module: other modules delete theirs."""
+    return create_servers(cloud)
 
 
 @pytest.fixture(scope="module")

@@ -94,6 +94,18 @@ def test_key_file_in_a_directory_of_another_user_is_refused(path: Path, monkeypa
     assert f"directory {path.parent} belongs to user {STRANGER}" in refusal(path)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reads the files of a daemon's user")
+def test_key_file_that_root_made_in_the_directory_of_the_daemon_is_accepted(path: Path) -> None:
+    """A command of the operator writes the first users file, and gives it to the daemon's user afterwards."""
+    os.chown(path.parent, STRANGER, STRANGER)
+    for owner in (0, STRANGER):
+        os.chown(path, owner, owner)
+        key_files.check(str(path), "[x] y", owners=key_files.owners_of(str(path)))
+    os.chown(path.parent, 0, 0)
+    os.chown(path.parent.parent, STRANGER + 1, 0)
+    assert str(path.parent.parent) in refusal(path, owners=key_files.owners_of(str(path)))
+
+
 def test_key_file_behind_a_link_is_judged_by_both_of_its_ways(path: Path, tmp_path: Path) -> None:
     links = tmp_path / "links"
     links.mkdir(mode=0o755)

@@ -132,7 +132,7 @@ stage_integration() {
 integration_tests() {
     local status=0 said driver
     said=$(mktemp)
-    run_tests tests/integration/libvirt tests/integration/network tests/integration/systemd --ignore tests/integration/libvirt/test_kvm_device.py >"$said" 2>&1 &
+    run_tests tests/integration/libvirt tests/integration/network tests/integration/systemd tests/integration/cloud_init --ignore tests/integration/libvirt/test_kvm_device.py >"$said" 2>&1 &
     driver=$!
     run_tests tests/integration/cloud || status=$?
     wait "$driver" || status=$?

@@ -80,11 +80,11 @@ class UpdateEach:
 
     def _make(self, size: int) -> sa.Update:
         key, value = self._key, self._value
-        each = [
+        pairs = [
             (sa.bindparam(f"key_{number}", type_=key.type), sa.bindparam(f"value_{number}", type_=value.type))
             for number in range(size)
         ]
-        chosen = sa.case(*each, value=key)
+        chosen = sa.case(*pairs, value=key)
         statement = sa.update(key.class_).where(key.in_(sa.bindparam("keys", expanding=True)))
         self._made[size] = statement = statement.values({value.key: chosen, **self._others})
         return statement

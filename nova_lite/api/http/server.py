@@ -61,8 +61,8 @@ def listen_per_worker(name: str, address: str, port: int, count: int, early: boo
     socks = kept_sockets.take(names, address, port)
     if socks is None:
         socks = _listen(address, port, count, early)
-        for each, sock in zip(names, socks, strict=True):
-            kept_sockets.keep(each, sock)
+        for socket_name, sock in zip(names, socks, strict=True):
+            kept_sockets.keep(socket_name, sock)
     return socks
 
 

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import configparser
 import contextlib
 import functools
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from typing import Any, Protocol
 
 import pytest
 from oslo_config import cfg
+from packaging.requirements import Requirement
 
 from nova_lite import conf as configuration
 from nova_lite import rpc
@@ -45,7 +48,24 @@ def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(["tar", "-x", "-C", tree], input=archive.stdout, check=True, timeout=60)
     command = "import setuptools; setuptools.setup()"
     subprocess.run([sys.executable, "-W", "ignore", "-c", command, "-q", "egg_info"], cwd=tree, check=True, timeout=120)
+    missing = [name for name in libraries_of(tree) if not is_installed(name)]
+    assert not missing, f"setup.cfg's extra \"test\" lacks what {BASE} needs: {', '.join(missing)}"
     return tree
+
+
+def libraries_of(tree: Path) -> list[str]:
+    """Return the names of the distributions that the tree's setup.cfg asks for."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(tree / "setup.cfg")
+    return [Requirement(line).name for line in parser["options"]["install_requires"].split("\n") if line]
+
+
+def is_installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 class MixedCloud(Cloud):

@@ -33,6 +33,8 @@ i=0; while [ $i -lt 200 ]; do echo $a$b$a$b$a$b$a$b$a$b$a$b >>/secret/file; i=$(
 """
 #: Directory in which the libvirtd of this machine looks for certificates.
 OURS = Path("/etc/pki/qemu")
+#: File in that directory by which a later run recognizes the certificates of a run that was killed.
+MADE_BY_TESTS = OURS / "made-by-tests"
 THEIRS = Path(f"/run/nova-lite-hosts/.{hosts.NUMBER}/lib/pki")
 
 
@@ -69,7 +71,11 @@ class Sniffer:
 @pytest.fixture
 def certificates(tmp_path: Path) -> Iterator[Authority]:
     """Give both hosts a certificate of one authority."""
+    if MADE_BY_TESTS.exists():
+        shutil.rmtree(OURS)
     assert not OURS.exists(), "this machine has certificates of its own"
+    OURS.mkdir(parents=True)
+    MADE_BY_TESTS.touch()
     authority = Authority(str(tmp_path / "authority"))
     authority.create()
     try:

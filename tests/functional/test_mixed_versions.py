@@ -49,7 +49,7 @@ def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = "import setuptools; setuptools.setup()"
     subprocess.run([sys.executable, "-W", "ignore", "-c", command, "-q", "egg_info"], cwd=tree, check=True, timeout=120)
     missing = [name for name in libraries_of(tree) if not is_installed(name)]
-    assert not missing, f"setup.cfg's extra \"test\" lacks what {BASE} needs: {', '.join(missing)}"
+    assert not missing, f'setup.cfg\'s extra "test" lacks what {BASE} needs: {", ".join(missing)}'
     return tree
 
 

@@ -19,6 +19,10 @@ MAX_HEADERS = 128
 #: A body that arrives in chunks may need so many times its own size, plus the constant.
 CHUNK_OVERHEAD, CHUNK_ALLOWANCE = 8, 64 * 1024
 
+#: Key of the environment: whether each ``%2F`` of ``PATH_INFO`` is a slash that the client has encoded. A client that
+#: also writes ``%252F`` means the text itself, so then all of them stay text.
+ENCODED_SLASHES = "nova_lite.encoded_slashes"
+
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%-]*)(?::\d{0,5})?")
 _TARGET = re.compile(rb"(?:https?://([^/?#]+))?(/[^?#]*)?(?:\?([^#]*))?")
 _METHOD = re.compile(rb"[A-Z]{1,32} ")
@@ -233,7 +237,9 @@ class RequestParser:
         path = path or b"/"
         if b"%" in path:
             # A slash within a segment stays encoded, so that it does not divide the segment.
-            path = b"%2F".join(unquote_to_bytes(part) for part in _SLASH.split(path))
+            parts = [unquote_to_bytes(part) for part in _SLASH.split(path)]
+            environ[ENCODED_SLASHES] = len(parts) > 1 and not any(_SLASH.search(part) for part in parts)
+            path = b"%2F".join(parts)
         environ["REQUEST_METHOD"] = method.decode("latin-1")
         environ["PATH_INFO"] = path.decode("latin-1")
         environ["QUERY_STRING"] = (query or b"").decode("latin-1")

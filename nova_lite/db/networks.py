@@ -77,6 +77,9 @@ class Store:
             query = query.where(models.Network.id.in_(ids))
         return [rows.to_object(Network, row) for row in self._session.scalars(query)]
 
+    def is_external(self, network_id: str) -> bool:
+        return self._session.get(models.FloatingIpPool, network_id) is not None
+
     def usable(self, project_id: str | None) -> list[Network]:
         asked = self._projects | {project_id or ""}
         found = self._uow.once(("usable networks", asked), lambda: self._usable(asked))

@@ -113,6 +113,10 @@ class NetworkStore(Protocol):
         """Return all networks, or the existing ones among ``ids``, sorted by name."""
         ...
 
+    def is_external(self, network_id: str) -> bool:
+        """Check whether this is a pool of floating addresses, which the network API shows as an external network."""
+        ...
+
     def locked(self, ids: Collection[str]) -> dict[str, Network]:
         """Return the existing networks by id. Their subnets cannot change until the transaction ends."""
         ...

@@ -34,7 +34,6 @@ CREATE = Operation(
 #: The guest is off, and its disks stay until the reconciler deletes it or its owner restores it.
 SOFT_DELETE = Operation(
     "delete",
-    method="soft_delete",
     allowed=(
         *(states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED, states.RESCUED, states.SHELVED),
         *(states.ERROR, states.SOFT_DELETED),
@@ -163,7 +162,6 @@ RESTORE = Operation(
 
 CHANGE_PASSWORD = Operation(
     "changePassword",
-    method="set_admin_password",
     allowed=(states.ACTIVE,),
     steps=(
         HostStep(

@@ -84,9 +84,11 @@ class VolumeAttachments(Extension):
 
     @declares(policies.VOLUMES_CREATE, body=CREATE_BODY, response="volumeAttachment")
     def create(self, req: Request, server_id: str) -> Response:
+        """Return the attachment with ``id``, which lists lack since 2.89. Nova has left this response as it was."""
         instance = self._attach(req, server_id)
         device = _find(instance, req.data["volumeAttachment"]["volumeId"])
-        return Response({"volumeAttachment": _view(req, instance, device)})
+        view = {"id": device.volume_id, **_base_view(req, instance, device)}
+        return Response({"volumeAttachment": view})
 
     @declares(policies.VOLUMES_CREATE, body=CREATE_BODY, status=202)
     def accept(self, req: Request, server_id: str) -> Response:
@@ -141,15 +143,18 @@ def _find(instance: Instance, volume_id: str) -> BlockDevice:
 
 
 def _view(req: Request, instance: Instance, device: BlockDevice) -> dict[str, Any]:
+    view = _base_view(req, instance, device)
+    if req.has(Change.ATTACHMENT_IDS):
+        return view | {"attachment_id": device.attachment_id or device.uuid, "bdm_uuid": device.uuid}
+    return view | {"id": device.volume_id}
+
+
+def _base_view(req: Request, instance: Instance, device: BlockDevice) -> dict[str, Any]:
     view: dict[str, Any] = {
         "serverId": instance.uuid,
         "volumeId": device.volume_id,
         "device": device.device_name,
     }
-    if req.has(Change.ATTACHMENT_IDS):
-        view |= {"attachment_id": device.attachment_id or device.uuid, "bdm_uuid": device.uuid}
-    else:
-        view["id"] = device.volume_id
     if req.has(Change.INTERFACE_TAGS):
         view["tag"] = device.tag
     if req.has(Change.DELETE_ON_TERMINATION):

@@ -111,6 +111,7 @@ class ServiceApplication:
             raise wsgi.UnknownUrl()
         by_method = self._routes[variables.pop("controller")]
         variables.pop("action", None)
+        wsgi.decode_slashes(req.environ, variables)
         route = by_method.get(req.method) or (by_method.get("GET") if req.method == "HEAD" else None)
         if route is None:
             allowed = ", ".join(sorted(by_method))

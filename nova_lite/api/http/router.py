@@ -101,6 +101,7 @@ class Router:
         if variables is not None and "\0" not in path:
             bound_routes = self._routes[variables.pop("controller")]
             variables.pop("action", None)
+            wsgi.decode_slashes(environ, variables)
             match = wsgi.RouteMatch(bound_routes, variables, variables.pop("project_id", None))
         environ[wsgi.ROUTE_MATCH] = match
         return self._dispatcher(environ, start_response)

@@ -49,6 +49,9 @@ class ComputeVersions:
             if self._show == "v2.1":
                 requested = microversions.requested_version(webob.Request(environ).headers)
                 response.headers.update(microversions.response_headers(requested))
+        except exceptions.InvalidGlobalAPIVersion as error:
+            response = wsgi.fault_of(error)
+            response.headers.update(microversions.response_headers(error.kwargs["req_ver"]))
         except exceptions.NovaLiteException as error:
             response = wsgi.fault_of(error)
         return response(environ, start_response)

@@ -34,6 +34,7 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.api import API
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.daemon import http_parser
 from nova_lite.image.driver import ImageBackend
 from nova_lite.policies.enforcer import Policy
 
@@ -66,6 +67,9 @@ _NO_PARAMETERS: validation.Schema = {"type": "object", "properties": {}, "additi
 
 #: NUL in a query string. No text has it, and not every database can compare with it.
 _NUL = re.compile("%00|\0")
+
+#: Form of a project's id at the front of a URL. As in Nova, other text there is no project but an unknown URL.
+_PROJECT_ID = re.compile("[0-9a-f-]+")
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
@@ -425,6 +429,18 @@ class RouteMatch(NamedTuple):
     project_id: str | None
 
 
+#: Variables of URLs that are text of users, in which a slash may be. All others are ids and names without one.
+_TEXTS = ("key", "tag")
+
+
+def decode_slashes(environ: Mapping[str, Any], variables: dict[str, str]) -> None:
+    """Decode ``%2F`` in keys and tags, after the URL has been divided at its slashes."""
+    if environ.get(http_parser.ENCODED_SLASHES):
+        for name in _TEXTS:
+            if name in variables:
+                variables[name] = variables[name].replace("%2F", "/")
+
+
 class ResourceDispatcher:
     """WSGI application behind the router. Calls the handler of the `RouteMatch` that the router put into environ."""
 
@@ -441,6 +457,9 @@ class ResourceDispatcher:
             if not self._legacy:
                 headers = microversions.response_headers(req.version)
             response = to_response(self._handle(req, environ[ROUTE_MATCH]))
+        except exceptions.InvalidGlobalAPIVersion as error:
+            headers = microversions.response_headers(error.kwargs["req_ver"])
+            response = fault_of(error)
         except Exception as error:
             response = fault_of(error)
         for name, value in headers.items():
@@ -454,7 +473,12 @@ class ResourceDispatcher:
         if match is None:
             raise UnknownUrl()
         if match.project_id is not None and match.project_id != req.context.project_id:
-            raise UnknownUrl()
+            if not _PROJECT_ID.fullmatch(match.project_id):
+                raise UnknownUrl()
+            raise exceptions.ValidationError(
+                detail=f"Malformed request URL: URL's project_id '{match.project_id[:64]}' doesn't match Context's "
+                f"project_id '{req.context.project_id}'"
+            )
         req.project_url = f"/{match.project_id}" if match.project_id is not None else ""
         if req.method in ("POST", "PUT") and req.content_length and req.content_type not in JSON_TYPES:
             raise webob.exc.HTTPUnsupportedMediaType(explanation="Unsupported Content-Type")
@@ -515,7 +539,7 @@ def to_response(result: Response) -> webob.Response:
 def fault_of(error: Exception) -> webob.Response:
     """Return the JSON fault of an error. An internal error is logged, and its details are kept from the client."""
     if isinstance(error, UnknownUrl):
-        return unknown_url()
+        return _unknown_resource()
     if isinstance(error, exceptions.NovaLiteException) and error.code != 500:
         return fault(error.code, error.message, error.kwargs.get("retry_after"))
     if isinstance(error, webob.exc.HTTPException):
@@ -539,5 +563,12 @@ def fault(code: int, message: str, retry_after: int | None = None) -> webob.Resp
 
 
 def unknown_url() -> webob.Response:
-    """Return the 404 of an unknown URL or verb. As in Nova, the message is the WSGI library's, not a named fault."""
+    """Return the 404 of a URL outside of all APIs."""
     return fault(404, webob.exc.HTTPNotFound.explanation)
+
+
+def _unknown_resource() -> webob.Response:
+    """Return the 404 of an unknown URL or verb of the compute API. As in Nova, the body is the WSGI library's."""
+    error = webob.exc.HTTPNotFound
+    body = {"message": f"{error.explanation}<br /><br />\n\n\n", "code": f"404 {error.title}", "title": error.title}
+    return to_response(Response(body, 404))

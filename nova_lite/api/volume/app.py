@@ -96,6 +96,11 @@ class VolumeApp(rest.ServiceApplication):
             environ["PATH_INFO"] = "/" + rest_of_path
         return super().__call__(environ, versions.with_header(environ, start_response))
 
+    def _handle(self, req: ServiceRequest) -> Response | webob.Response:
+        """Refuse an unsupported version, also where the version changes nothing."""
+        versions.minor_of(req.headers)
+        return super()._handle(req)
+
     def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
         return wsgi.fault(code, message)
 

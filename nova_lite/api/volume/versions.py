@@ -10,6 +10,7 @@ from typing import Any
 import webob.exc
 
 from nova_lite.api.http import wsgi
+from nova_lite.api.http.microversions import Version
 
 #: Minor parts of Cinder's microversions: the supported range, and the versions that change something here.
 MINIMUM, MAXIMUM = 0, 42
@@ -26,32 +27,36 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeVersion
 
 def minor_of(headers: Mapping[str, str]) -> int:
     """Return the minor version of a request. Raises a 406 for an unsupported version, a 400 for an invalid one."""
+    version = _requested(headers)
+    if version.major != 3 or not MINIMUM <= version.minor <= MAXIMUM:
+        raise webob.exc.HTTPNotAcceptable(
+            explanation=f"Version {version} is not supported by the API. Minimum is 3.{MINIMUM} and maximum is "
+            f"3.{MAXIMUM}."
+        )
+    return version.minor
+
+
+def _requested(headers: Mapping[str, str]) -> Version:
     for part in headers.get(HEADER, "").split(","):
         service, _, text = part.strip().partition(" ")
         if service.lower() not in _SERVICES:
             continue
         if text.strip() == "latest":
-            return MAXIMUM
+            return Version(3, MAXIMUM)
         match = re.fullmatch(r"(\d{1,3})\.(\d{1,4})", text.strip())
         if match is None:
             raise webob.exc.HTTPBadRequest(explanation="The version of the API is of invalid format.")
-        major, minor = int(match[1]), int(match[2])
-        if major != 3 or not MINIMUM <= minor <= MAXIMUM:
-            raise webob.exc.HTTPNotAcceptable(
-                explanation=f"Version {major}.{minor} is not supported by the API. Minimum is 3.{MINIMUM} and maximum "
-                f"is 3.{MAXIMUM}."
-            )
-        return minor
-    return MINIMUM
+        return Version(int(match[1]), int(match[2]))
+    return Version(3, MINIMUM)
 
 
 def with_header(environ: dict[str, Any], start_response: Any) -> Any:
-    """Wrap ``start_response`` to add the header with the request's version, if the version is valid."""
+    """Wrap ``start_response`` to add the header with the request's version, if it is one, even an unsupported one."""
 
     def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-        with contextlib.suppress(webob.exc.HTTPError):
-            minor = minor_of({HEADER: environ.get("HTTP_OPENSTACK_API_VERSION", "")})
-            headers = [*headers, (HEADER, f"{_SERVICES[0]} 3.{minor}"), ("Vary", HEADER)]
+        with contextlib.suppress(webob.exc.HTTPBadRequest):
+            version = _requested({HEADER: environ.get("HTTP_OPENSTACK_API_VERSION", "")})
+            headers = [*headers, (HEADER, f"{_SERVICES[0]} {version}"), ("Vary", HEADER)]
         return start_response(status, headers, *more)
 
     return start

@@ -71,7 +71,10 @@ class FixedIpForbidden(Forbidden):
 
 
 class ExternalNetworkForbidden(Forbidden):
-    msg_fmt = "It is not allowed to create an interface on external network %(network_id)s"
+    msg_fmt = (
+        "It is not allowed to create an interface on external network %(network_id)s. Give the server a port on "
+        "another network, and a floating address of this one."
+    )
 
 
 class PortLimitExceeded(Forbidden):

@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from tests.support.api_client import ADMIN, STRANGER, Client, fault
+from tests.support.api_client import ADMIN, MEMBER, STRANGER, Client, fault
 from tests.support.control_plane import IMAGE_ID, NETWORK_ID
 
-UNKNOWN = {"itemNotFound": {"code": 404, "message": "The resource could not be found."}}
+#: Body of Nova's WSGI library.
+UNKNOWN = {
+    "message": "The resource could not be found.<br /><br />\n\n\n",
+    "code": "404 Not Found",
+    "title": "Not Found",
+}
 
 
 def server(**changes: Any) -> dict[str, Any]:
@@ -340,6 +345,14 @@ def test_project_in_url_is_repeated_in_links(api: Client) -> None:
     ]
     assert api.json("GET", f"/other/servers/{instance.uuid}", status=404) == UNKNOWN
     assert api.json("GET", "/other/flavors", token=ADMIN, status=404) == UNKNOWN
+
+
+def test_url_with_the_id_of_another_project_is_malformed(api: Client) -> None:
+    project = "ab" * 16
+    for token in (ADMIN, MEMBER):
+        assert fault(api("GET", f"/{project}/flavors", token=token), "badRequest", 400) == (
+            f"Malformed request URL: URL's project_id '{project}' doesn't match Context's project_id 'demo'"
+        )
 
 
 @pytest.mark.parametrize("path", ["/images", "/images/detail", "/os-networks"])

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import webob
 
 from nova_lite.base import exceptions
+from nova_lite.daemon.http_parser import RequestParser
 from nova_lite.objects import InstanceNUMACell, InstanceNUMATopology
 from nova_lite.policies.servers import INJECT_NETWORK_INFO
 from tests.support.api_client import ADMIN, MEMBER, STRANGER, Client, fault, make_client, make_conf
@@ -96,6 +98,33 @@ def test_malformed_tags_are_refused(api: Client, path: str, body: Any) -> None:
     uuid = api.conductor.add().uuid
     fault(api("PUT", f"/servers/{uuid}/tags{path}", body, version="2.26"), "badRequest", 400)
     assert api.conductor.calls == []
+
+
+@pytest.mark.parametrize(
+    ("method", "tag", "status", "message"),
+    [
+        ("PUT", "a%2Fb", 400, "Tag 'a/b' is invalid"),
+        ("GET", "a%2fb", 404, "has no tag 'a/b'"),
+        ("DELETE", "a%2Fb", 404, "has no tag 'a/b'"),
+        ("PUT", "a%252Fb", 201, ""),
+        ("GET", "a%2Fb%252F", 404, "has no tag 'a%2Fb%2F'"),
+    ],
+)
+def test_encoded_slash_is_a_part_of_the_tag(api: Client, method: str, tag: str, status: int, message: str) -> None:
+    uuid = api.conductor.add().uuid
+    response = sent(api, f"{method} /v2.1/servers/{uuid}/tags/{tag}")
+    assert (response.status_code, message in response.text) == (status, True)
+    assert api.conductor.instances[uuid].tags == (["a%2Fb"] if status == 201 else [])
+
+
+def sent(api: Client, line: str) -> webob.Response:
+    """Send the head of a request through the server's parser."""
+    parser = RequestParser()
+    headers = f"Host: cloud\r\nX-Auth-Token: {MEMBER}\r\nOpenStack-API-Version: compute 2.26"
+    parser.feed(f"{line} HTTP/1.1\r\n{headers}\r\n\r\n".encode())
+    assert parser.refusal is None
+    environ = webob.Request.blank("/").environ | parser.requests[0].environ
+    return webob.Request(environ).get_response(api.app)
 
 
 @pytest.mark.parametrize(("method", "path"), [("PUT", "/tags/a"), ("PUT", "/tags"), ("DELETE", "/tags")])

@@ -122,8 +122,12 @@ def test_malformed_version_is_400(api: Client, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["2.200", "2.0", "1.1", "3.0"])
 def test_version_out_of_range_is_406(api: Client, text: str) -> None:
-    message = fault(api("GET", "/flavors", version=text), "computeFault", 406)
+    response = api("GET", "/flavors", version=text)
+    message = fault(response, "computeFault", 406)
     assert message == f"Version {text} is not supported by the API. Minimum is 2.1 and maximum is {MAXIMUM}."
+    assert response.headers["OpenStack-API-Version"] == f"compute {text}"
+    assert response.headers["X-OpenStack-Nova-API-Version"] == text
+    assert response.headers["Vary"] == "OpenStack-API-Version, X-OpenStack-Nova-API-Version"
 
 
 def test_legacy_api_has_no_microversions(api: Client) -> None:
@@ -151,5 +155,6 @@ def test_version_document_of_2_1_has_microversion_headers(api: Client) -> None:
     assert response_headers["X-OpenStack-Nova-API-Version"] == "2.60"
     assert response_headers["Vary"] == "OpenStack-API-Version, X-OpenStack-Nova-API-Version"
     assert headers("/v2.1/")["OpenStack-API-Version"] == "compute 2.1"
-    assert api("GET", "/v2.1/", base="", token=None, version="2.500").status_code == 406
+    refused = api("GET", "/v2.1/", base="", token=None, version="2.500")
+    assert (refused.status_code, refused.headers["OpenStack-API-Version"]) == (406, "compute 2.500")
     assert "OpenStack-API-Version" not in headers("/")

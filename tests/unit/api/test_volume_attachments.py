@@ -55,6 +55,24 @@ def test_attachment_has_the_keys_of_its_version(api: Client, version: str, keys:
     assert [device["id"] for device in server["os-extended-volumes:volumes_attached"]] == [VOLUME_ID]
 
 
+@pytest.mark.parametrize(
+    ("version", "more"),
+    [
+        ("2.1", set()),
+        ("2.70", {"tag"}),
+        ("2.79", {"tag", "delete_on_termination"}),
+        ("2.89", {"tag", "delete_on_termination"}),
+        ("2.100", {"tag", "delete_on_termination"}),
+    ],
+)
+def test_attach_response_has_the_volume_as_id_until_2_100(api: Client, version: str, more: set[str]) -> None:
+    """Nova's 2.89 changed the responses of lists and reads only. Heat reads the id from that of the attach."""
+    path = with_volume(api)
+    made = api.json("POST", path, {"volumeAttachment": {"volumeId": VOLUME_ID}}, version=version)["volumeAttachment"]
+    assert set(made) == {"id", "serverId", "volumeId", "device", *more}
+    assert made["id"] == made["volumeId"] == VOLUME_ID
+
+
 def test_attach_and_detach_are_accepted(api: Client) -> None:
     path = with_volume(api)
     body = {"volumeAttachment": {"volumeId": VOLUME_ID, "tag": "t", "delete_on_termination": True}}

@@ -268,7 +268,7 @@ def test_unsuitable_flavor_is_refused(world: Moving, flavor: dict[str, Any], err
 
 def test_confirm_and_revert_need_a_resize(world: Moving) -> None:
     for kind in ("confirmResize", "revertResize"):
-        with pytest.raises(exceptions.InstanceInvalidState, match=r"Cannot '.*_resize' instance .* vm_state active"):
+        with pytest.raises(exceptions.InstanceInvalidState, match=f"Cannot '{kind}' instance .* vm_state active"):
             world.act(kind)
 
 

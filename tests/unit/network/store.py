@@ -13,7 +13,8 @@ class MemoryStore:
     """Networks and ports in memory.
 
     ``reads``: number of addresses that lookups returned. ``faster``: addresses that another transaction takes first.
-    ``of_users``: ports that project p1 made. ``ipv6``: IPv6 addresses of ports.
+    ``of_users``: ports that project p1 made. ``ipv6``: IPv6 addresses of ports. ``pools``: ids of
+    pools of floating addresses.
     """
 
     def __init__(self, *networks: Network) -> None:
@@ -24,9 +25,13 @@ class MemoryStore:
         self.reads = 0
         self.faster: set[str] = set()
         self.ipv6: set[str] = set()
+        self.pools: set[str] = set()
 
     def networks(self, ids: Collection[str] | None = None) -> list[Network]:
         return [network for network in self._networks.values() if ids is None or network.id in ids]
+
+    def is_external(self, network_id: str) -> bool:
+        return network_id in self.pools
 
     def usable(self, project_id: str | None) -> list[Network]:
         return [

@@ -93,6 +93,13 @@ def test_named_network_must_be_visible() -> None:
     assert LOCAL.resolve(store, ADMIN, [NetworkRequest(network_id="a")])[0].network_id == "a"
 
 
+def test_external_network_is_refused_with_advice() -> None:
+    store = MemoryStore(network("a"))
+    store.pools.add("x")
+    with pytest.raises(exceptions.ExternalNetworkForbidden, match=r"external network x\. .* floating address"):
+        chosen(store, [NetworkRequest(network_id="x")])
+
+
 def test_request_without_a_network_is_for_the_default() -> None:
     assert chosen(MemoryStore(network("a")), [NetworkRequest(tag="t")]) == ["a"]
     with pytest.raises(exceptions.InvalidInput):

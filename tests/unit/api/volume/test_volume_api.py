@@ -37,7 +37,9 @@ def test_response_has_its_version(api: Volumes) -> None:
         for path in ("/volumes/detail", f"/volumes/{NOBODY}"):
             headers = api("GET", path, version=version).headers
             assert (headers["OpenStack-API-Version"], headers["Vary"]) == (expected, "OpenStack-API-Version")
-    assert "OpenStack-API-Version" not in api("GET", "/volumes", version="3.99").headers
+    unsupported = api("GET", "/volumes", version="3.99")
+    assert (unsupported.status_code, unsupported.headers["OpenStack-API-Version"]) == (406, "volume 3.99")
+    assert "OpenStack-API-Version" not in api("GET", "/volumes", version="nonsense").headers
 
 
 def test_volume_view(api: Volumes) -> None:

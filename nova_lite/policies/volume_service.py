@@ -24,6 +24,12 @@ CHANGE_METADATA = _volume(
 RESET_STATUS = _extension(
     "volume_admin_actions:reset_status", ADMIN, "Set a volume's status", f"POST {_ONE}/action (os-reset_status)"
 )
+FORCE_DELETE = _extension(
+    "volume_admin_actions:force_delete",
+    ADMIN,
+    "Delete a volume in any state, unless a server has it",
+    f"POST {_ONE}/action (os-force_delete)",
+)
 SHOW_HOST = _extension("volume_host_attribute", ADMIN, "See the host of a volume", f"GET {_ONE}")
 SNAPSHOT_LIST = _volume("get_all_snapshots", READER, "List the snapshots of the caller's project", "GET /v3/snapshots")
 SNAPSHOT_SHOW = _volume("get_snapshot", READER, "Show a snapshot of the caller's project", f"GET {_SNAPSHOT}")
@@ -32,6 +38,12 @@ SNAPSHOT_UPDATE = _volume("update_snapshot", MEMBER, "Change a snapshot of the c
 SNAPSHOT_DELETE = _volume("delete_snapshot", MEMBER, "Delete a snapshot of the caller's project", f"DELETE {_SNAPSHOT}")
 SNAPSHOT_RESET_STATUS = _extension(
     "snapshot_admin_actions:reset_status", ADMIN, "Set a snapshot's status", f"POST {_SNAPSHOT}/action"
+)
+SNAPSHOT_FORCE_DELETE = _extension(
+    "snapshot_admin_actions:force_delete",
+    ADMIN,
+    "Delete a snapshot in any state",
+    f"POST {_SNAPSHOT}/action (os-force_delete)",
 )
 ATTACHMENTS = _volume(
     "attachment_list", READER, "List the volume attachments of the caller's project", "GET /v3/attachments"
@@ -44,5 +56,16 @@ QUOTAS = _extension(
     "Show a project's quota",
     "GET /v3/os-quota-sets/{project_id}",
 )
+SERVICES = _extension("services:index", ADMIN, "List the hosts that do the work on volumes", "GET /v3/os-services")
 ZONES = _volume("availability_zone_list", ANYONE, "List availability zones", "GET /v3/os-availability-zone")
 EXTENSIONS = _volume("extension_list", ANYONE, "List extensions (always empty)", "GET /v3/extensions")
+ABSENT = _volume(
+    "get_absent",
+    ANYONE,
+    "List resources that this cloud does not have, such as backups and groups (always empty)",
+    "GET /v3/backups",
+    "GET /v3/consistencygroups",
+    "GET /v3/groups",
+    "GET /v3/group_types",
+    "GET /v3/qos-specs",
+)

@@ -14,13 +14,31 @@ import webob.exc
 from nova_lite.api.http import deploy, rest, wsgi
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.volume import listing, requests, versions, views
+from nova_lite.api.volume import absent, listing, requests, versions, views
 from nova_lite.base import exceptions
 from nova_lite.objects import Image, Volume, VolumeSnapshot
 from nova_lite.policies import volume_service as policies
 
 _ONE = "/volumes/{id}"
 _SNAPSHOT = "/snapshots/{id}"
+
+#: Handlers of the actions on a volume.
+_ACTIONS = {
+    "os-extend": "_extend",
+    "os-reset_status": "_reset_status",
+    "os-set_bootable": "_set_bootable",
+    "os-force_delete": "_force_delete",
+    "os-show_image_metadata": "_show_image_metadata",
+    "os-update_readonly_flag": "_update_readonly_flag",
+    **dict.fromkeys(("os-detach", "os-force_detach"), "_detach"),
+    **dict.fromkeys(
+        (
+            *("os-attach", "os-reserve", "os-unreserve", "os-begin_detaching", "os-roll_detaching"),
+            *("os-initialize_connection", "os-terminate_connection"),
+        ),
+        "_refuse_connection",
+    ),
+}
 
 #: States that `os-reset_status` accepts.
 _STATES = ("available", "creating", "deleting", "error", "error_deleting", "error_extending", "in-use")
@@ -37,12 +55,13 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeApp:
     return VolumeApp(services)
 
 
-class VolumeApp(rest.ServiceApplication):
+class VolumeApp(absent.AbsentResources, rest.ServiceApplication):
     """WSGI application, mounted at ``/v3``. The rest of the path may start with the caller's project id."""
 
     routes = (
         ServiceRoute("GET", "/volumes", "index", policies.LIST),
         ServiceRoute("GET", "/volumes/detail", "detail", policies.LIST),
+        ServiceRoute("GET", "/volumes/summary", "summary", policies.LIST),
         ServiceRoute("POST", "/volumes", "create", policies.CREATE),
         ServiceRoute("GET", _ONE, "show", policies.SHOW),
         ServiceRoute("PUT", _ONE, "update", policies.UPDATE),
@@ -52,6 +71,7 @@ class VolumeApp(rest.ServiceApplication):
         ServiceRoute("POST", f"{_ONE}/metadata", "add_metadata", policies.CHANGE_METADATA),
         ServiceRoute("PUT", f"{_ONE}/metadata", "set_metadata", policies.CHANGE_METADATA),
         ServiceRoute("GET", f"{_ONE}/metadata/{{key}}", "metadata_item", policies.METADATA),
+        ServiceRoute("PUT", f"{_ONE}/metadata/{{key}}", "set_metadata_item", policies.CHANGE_METADATA),
         ServiceRoute("DELETE", f"{_ONE}/metadata/{{key}}", "remove_metadata", policies.CHANGE_METADATA),
         ServiceRoute("GET", "/snapshots", "snapshots", policies.SNAPSHOT_LIST),
         ServiceRoute("GET", "/snapshots/detail", "snapshots_detail", policies.SNAPSHOT_LIST),
@@ -63,6 +83,8 @@ class VolumeApp(rest.ServiceApplication):
         ServiceRoute("GET", f"{_SNAPSHOT}/metadata", "snapshot_metadata", policies.SNAPSHOT_SHOW),
         ServiceRoute("POST", f"{_SNAPSHOT}/metadata", "add_snapshot_metadata", policies.SNAPSHOT_UPDATE),
         ServiceRoute("PUT", f"{_SNAPSHOT}/metadata", "set_snapshot_metadata", policies.SNAPSHOT_UPDATE),
+        ServiceRoute("GET", f"{_SNAPSHOT}/metadata/{{key}}", "snapshot_metadata_item", policies.SNAPSHOT_SHOW),
+        ServiceRoute("PUT", f"{_SNAPSHOT}/metadata/{{key}}", "set_snapshot_metadata_item", policies.SNAPSHOT_UPDATE),
         ServiceRoute("DELETE", f"{_SNAPSHOT}/metadata/{{key}}", "remove_snapshot_metadata", policies.SNAPSHOT_UPDATE),
         ServiceRoute("GET", "/attachments", "attachments", policies.ATTACHMENTS),
         ServiceRoute("GET", "/attachments/detail", "attachments_detail", policies.ATTACHMENTS),
@@ -75,8 +97,12 @@ class VolumeApp(rest.ServiceApplication):
         ServiceRoute(
             "GET", "/os-quota-sets/{id}/defaults", "quota_defaults", policies.QUOTAS, target={"project_id": "id"}
         ),
+        ServiceRoute("GET", "/os-quota-class-sets/{name}", "quota_class", policies.TYPES),
+        ServiceRoute("GET", "/os-services", "service_list", policies.SERVICES),
+        ServiceRoute("GET", "/resource_filters", "resource_filters", policies.EXTENSIONS),
         ServiceRoute("GET", "/os-availability-zone", "zones", policies.ZONES),
         ServiceRoute("GET", "/extensions", "extensions", policies.EXTENSIONS),
+        *absent.routes(),
     )
 
     def __init__(self, services: wsgi.ApiServices) -> None:
@@ -120,6 +146,14 @@ class VolumeApp(rest.ServiceApplication):
         volumes = self.conductor.volume_list(req.context, **query)
         last = volumes[-1].id if len(volumes) == query["limit"] and volumes else None
         return volumes, listing.next_link(req, "volumes_links", last)
+
+    def summary(self, req: ServiceRequest) -> Response:
+        minor = versions.minor_of(req.headers)
+        if minor < versions.SUMMARY:
+            raise wsgi.UnknownUrl()
+        query = listing.query_of(req, self.conf.api.max_limit)
+        volumes = self.conductor.volume_list(req.context, **{**query, "limit": None, "marker": None, "offset": 0})
+        return Response({"volume-summary": views.volume_summary(volumes, minor)})
 
     def show(self, req: ServiceRequest, id: str) -> Response:
         volume = self.conductor.volume_get(req.context, id)
@@ -181,22 +215,58 @@ class VolumeApp(rest.ServiceApplication):
 
     def action(self, req: ServiceRequest, id: str) -> Response:
         name, fields = _action(req)
-        if name == "os-extend":
-            req.authorize(policies.EXTEND)
-            size = requests.size(fields.get("new_size") or 0, "new_size")
-            attached = versions.minor_of(req.headers) >= versions.EXTEND_ATTACHED
-            self.conductor.volume_extend(req.context, id, size, attached)
-        elif name == "os-reset_status":
-            req.authorize(policies.RESET_STATUS)
-            self.conductor.volume_update(req.context, id, {"status": _state(fields)})
-        elif name == "os-set_bootable":
-            self.conductor.volume_update(
-                req.context, id, {"bootable": requests.flag(fields.get("bootable"), "bootable")}
-            )
-            return Response(status=200)
-        else:
+        if name not in _ACTIONS:
             raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
+        response: Response = getattr(self, _ACTIONS[name])(req, id, fields)
+        return response
+
+    def _extend(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
+        req.authorize(policies.EXTEND)
+        size = requests.size(fields.get("new_size") or 0, "new_size")
+        attached = versions.minor_of(req.headers) >= versions.EXTEND_ATTACHED
+        self.conductor.volume_extend(req.context, id, size, attached)
         return Response(status=202)
+
+    def _reset_status(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
+        req.authorize(policies.RESET_STATUS)
+        self.conductor.volume_update(req.context, id, {"status": _state(fields)})
+        return Response(status=202)
+
+    def _set_bootable(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
+        bootable = requests.flag(fields.get("bootable"), "bootable")
+        self.conductor.volume_update(req.context, id, {"bootable": bootable})
+        return Response(status=200)
+
+    def _force_delete(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
+        """Delete a volume in any state but one: the volume that a server has."""
+        req.authorize(policies.FORCE_DELETE)
+        volume = self.conductor.volume_get(req.context, id)
+        if volume.instance_uuid is None and volume.status != "deleting":
+            self.conductor.volume_update(req.context, id, {"status": "error"})
+        self.conductor.volume_delete(req.context, id)
+        return Response(status=202)
+
+    def _show_image_metadata(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
+        return Response({"metadata": views.image_metadata(self.conductor.volume_get(req.context, id))})
+
+    def _update_readonly_flag(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
+        self.conductor.volume_get(req.context, id)
+        if requests.flag(fields.get("readonly"), "readonly"):
+            raise exceptions.ValidationError(detail="This cloud has no read-only volumes. Use a snapshot to keep data.")
+        return Response(status=202)
+
+    def _detach(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
+        """Refuse to detach, as Cinder does for volumes of servers: only the host knows when the guest has let go."""
+        volume = self.conductor.volume_get(req.context, id)
+        if volume.instance_uuid is None:
+            raise exceptions.InvalidVolume(reason=f"volume {id} is not attached.")
+        raise exceptions.Conflict(f"Detach volume from instance {volume.instance_uuid} using the Compute API.")
+
+    def _refuse_connection(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
+        self.conductor.volume_get(req.context, id)
+        raise exceptions.ValidationError(
+            detail="Volumes of this cloud are files of its compute hosts. Attach one to a server with the compute API."
+        )
 
     # --- metadata
 
@@ -206,6 +276,11 @@ class VolumeApp(rest.ServiceApplication):
     def metadata_item(self, req: ServiceRequest, id: str, key: str) -> Response:
         metadata = self.conductor.volume_get(req.context, id).metadata
         return Response({"meta": {key: _item(metadata, key)}})
+
+    def set_metadata_item(self, req: ServiceRequest, id: str, key: str) -> Response:
+        metadata = self.conductor.volume_get(req.context, id).metadata
+        self._store_metadata(req, id, {**metadata, **_one_item(req, key)})
+        return Response({"meta": _one_item(req, key)})
 
     def add_metadata(self, req: ServiceRequest, id: str) -> Response:
         metadata = self.conductor.volume_get(req.context, id).metadata
@@ -266,14 +341,28 @@ class VolumeApp(rest.ServiceApplication):
 
     def snapshot_action(self, req: ServiceRequest, id: str) -> Response:
         name, fields = _action(req)
-        if name != "os-reset_status":
+        if name == "os-force_delete":
+            req.authorize(policies.SNAPSHOT_FORCE_DELETE)
+            if self.conductor.snapshot_get(req.context, id).status != "deleting":
+                self.conductor.snapshot_update(req.context, id, {"status": "error"})
+            self.conductor.snapshot_delete(req.context, id)
+        elif name == "os-reset_status":
+            req.authorize(policies.SNAPSHOT_RESET_STATUS)
+            self.conductor.snapshot_update(req.context, id, {"status": _state(fields)})
+        else:
             raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
-        req.authorize(policies.SNAPSHOT_RESET_STATUS)
-        self.conductor.snapshot_update(req.context, id, {"status": _state(fields)})
         return Response(status=202)
 
     def snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
         return Response({"metadata": self.conductor.snapshot_get(req.context, id).metadata})
+
+    def snapshot_metadata_item(self, req: ServiceRequest, id: str, key: str) -> Response:
+        return Response({"meta": {key: _item(self.conductor.snapshot_get(req.context, id).metadata, key)}})
+
+    def set_snapshot_metadata_item(self, req: ServiceRequest, id: str, key: str) -> Response:
+        metadata = self.conductor.snapshot_get(req.context, id).metadata
+        self._store_snapshot_metadata(req, id, {**metadata, **_one_item(req, key)})
+        return Response({"meta": _one_item(req, key)})
 
     def add_snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
         metadata = self.conductor.snapshot_get(req.context, id).metadata
@@ -337,6 +426,27 @@ class VolumeApp(rest.ServiceApplication):
         use = self.conductor.volume_usage(req.context, id)
         return Response({"quota_set": views.quota_set(use, id, with_usage=False)})
 
+    def quota_class(self, req: ServiceRequest, name: str) -> Response:
+        """Show the limits of all projects, which are those of the class ``default``."""
+        if name != "default":
+            raise exceptions.NotFound(f"Quota class {name[:64]} could not be found.")
+        use = self.conductor.volume_usage(req.context, str(req.context.project_id))
+        return Response({"quota_class_set": views.quota_set(use, name, with_usage=False)})
+
+    def service_list(self, req: ServiceRequest) -> Response:
+        """List the hosts that do the work on volumes."""
+        shown = [views.service(service) for service in self.conductor.service_list(req.context, None, views.COMPUTE)]
+        for name in ("host", "binary"):
+            shown = [view for view in shown if req.GET.get(name) in (None, view[name])]
+        return Response({"services": shown})
+
+    def resource_filters(self, req: ServiceRequest) -> Response:
+        if versions.minor_of(req.headers) < versions.RESOURCE_FILTERS:
+            raise wsgi.UnknownUrl()
+        resource = req.GET.get("resource")
+        shown = [item for item in views.RESOURCE_FILTERS if resource in (None, item["resource"])]
+        return Response({"resource_filters": shown})
+
     def zones(self, req: ServiceRequest) -> Response:
         zone = {"zoneName": self.conf.compute.default_availability_zone, "zoneState": {"available": True}}
         return Response({"availabilityZoneInfo": [zone]})
@@ -386,6 +496,14 @@ def _item(metadata: dict[str, str], key: str) -> str:
     if key not in metadata:
         raise exceptions.NotFound(f"There is no metadata with key {key[:64]}.")
     return metadata[key]
+
+
+def _one_item(req: ServiceRequest, key: str) -> dict[str, str]:
+    """Return the item of a body that has to be about this key alone."""
+    item = requests.metadata(requests.body(req, "meta"))
+    if item.keys() != {key}:
+        raise exceptions.ValidationError(detail="Request body and URI mismatch")
+    return item
 
 
 def _without(metadata: dict[str, str], key: str) -> dict[str, str]:

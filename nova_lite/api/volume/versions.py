@@ -14,7 +14,7 @@ from nova_lite.api.http.microversions import Version
 
 #: Minor parts of Cinder's microversions: the supported range, and the versions that change something here.
 MINIMUM, MAXIMUM = 0, 42
-GROUPS, ATTACHMENTS, EXTEND_ATTACHED = 13, 27, 42
+SUMMARY, GROUPS, ATTACHMENTS, RESOURCE_FILTERS, SUMMARY_METADATA, EXTEND_ATTACHED = 12, 13, 27, 33, 36, 42
 
 HEADER = "OpenStack-API-Version"
 _SERVICES = ("volume", "block-storage", "volumev3")

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import datetime
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.volume import versions
-from nova_lite.objects import Image, Volume, VolumeSnapshot, VolumeUse
+from nova_lite.objects import Service, Volume, VolumeSnapshot, VolumeUse
 from nova_lite.policies import volume_service as policies
+
+#: Binary of the daemons that do the work on volumes.
+COMPUTE = "nova-compute"
+
+#: Filters of lists.
+RESOURCE_FILTERS = (
+    {"resource": "volume", "filters": ["name", "status", "bootable", "metadata"]},
+    {"resource": "snapshot", "filters": ["name", "status", "volume_id", "metadata"]},
+)
 
 _TYPES = uuid.UUID("5f1b6d0a-43f4-4b6b-9d7b-1b5bd3a0a0d1")
 
@@ -39,7 +49,7 @@ def volume(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
     """Return the complete view of a volume. ``minor``: minor part of the microversion."""
     view = changed(req, shown, minor) | {"os-vol-tenant-attr:tenant_id": shown.project_id}
     if shown.image is not None:
-        view["volume_image_metadata"] = _image(shown.image)
+        view["volume_image_metadata"] = image_metadata(shown)
     if req.allows(policies.SHOW_HOST):
         view["os-vol-host-attr:host"] = None
         view["os-vol-mig-status-attr:migstat"] = view["os-vol-mig-status-attr:name_id"] = None
@@ -156,7 +166,32 @@ def limits(use: VolumeUse) -> dict[str, Any]:
     }
 
 
-def _image(image: Image) -> dict[str, str]:
+def volume_summary(volumes: Sequence[Volume], minor: int) -> dict[str, Any]:
+    view: dict[str, Any] = {"total_size": sum(volume.size for volume in volumes), "total_count": len(volumes)}
+    if minor >= versions.SUMMARY_METADATA:
+        pairs = {pair for volume in volumes for pair in volume.metadata.items()}
+        names = sorted({name for name, _ in pairs})
+        view["metadata"] = {name: sorted(value for key, value in pairs if key == name) for name in names}
+    return view
+
+
+def service(shown: Service) -> dict[str, Any]:
+    return {
+        "binary": "cinder-volume",
+        "host": shown.host,
+        "zone": shown.availability_zone,
+        "status": "disabled" if shown.disabled else "enabled",
+        "state": "up" if shown.up else "down",
+        "updated_at": _time(shown.last_seen_up or shown.updated_at),
+        "disabled_reason": shown.disabled_reason,
+    }
+
+
+def image_metadata(shown: Volume) -> dict[str, str]:
+    """Return the image that the volume was made of, as it was then. Empty without an image."""
+    image = shown.image
+    if image is None:
+        return {}
     known: dict[str, Any] = {
         "image_id": image.id,
         "image_name": image.name,

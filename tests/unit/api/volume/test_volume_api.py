@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 import webob
 
-from nova_lite.db import models
+from nova_lite.db import models, services
 from tests.support.api_client import ADMIN, STRANGER, fault
 from tests.support.volume_api import NOBODY, Volumes
 
@@ -190,18 +190,107 @@ def test_types_limits_quotas_and_zones(api: Volumes) -> None:
     assert api("GET", "/os-availability-zone").json["availabilityZoneInfo"][0]["zoneName"] == "nova"
     assert api("GET", "/attachments", version="3.26").status_code == 404
     assert api("GET", "/attachments", version="3.27").json == {"attachments": []}
-    assert api("GET", "/backups").status_code == 404
     refused = api("POST", "/volumes", {"volume": {"size": 5000}})
     assert (refused.status_code, "Quota exceeded for gigabytes" in refused.text) == (413, True)
 
 
+def test_lists_of_absent_resources_are_empty_and_creates_are_refused(api: Volumes) -> None:
+    """Horizon and openstackclient list these beside volumes, and fail as a whole if one is a 404."""
+    for path, key, since in (
+        ("backups", "backups", "3.0"),
+        ("backups/detail", "backups", "3.0"),
+        ("consistencygroups/detail", "consistencygroups", "3.0"),
+        ("cgsnapshots", "cgsnapshots", "3.0"),
+        ("qos-specs", "qos_specs", "3.0"),
+        ("os-volume-transfer", "transfers", "3.0"),
+        ("os-volume-transfer/detail", "transfers", "3.0"),
+        ("messages", "messages", "3.3"),
+        ("clusters/detail", "clusters", "3.7"),
+        ("manageable_volumes", "manageable-volumes", "3.8"),
+        ("manageable_snapshots/detail", "manageable-snapshots", "3.8"),
+        ("group_types", "group_types", "3.11"),
+        ("groups/detail", "groups", "3.13"),
+        ("group_snapshots/detail", "group_snapshots", "3.14"),
+    ):
+        assert api("GET", f"/demo/{path}?limit=5", version=since).json == {key: []}
+        if since != "3.0":
+            assert api("GET", f"/{path}", version=f"3.{int(since[2:]) - 1}").status_code == 404, path
+        resource = path.partition("/")[0]
+        assert "could not be found." in fault(api("GET", f"/{resource}/{NOBODY}", version=since), "itemNotFound", 404)
+        if resource != "messages":
+            refused = api("POST", f"/{resource}", {}, version=since)
+            assert "is not supported by this cloud. " in fault(refused, "notImplemented", 501)
+
+
+def test_actions_of_the_compute_api_are_refused_with_advice(api: Volumes) -> None:
+    volume_id = api.make()
+    action = f"/volumes/{volume_id}/action"
+    assert "is not attached" in fault(api("POST", action, {"os-detach": {}}), "badRequest", 400)
+    for name in ("os-attach", "os-reserve", "os-initialize_connection"):
+        assert "with the compute API" in fault(api("POST", action, {name: {}}), "badRequest", 400)
+    attach(api)
+    for name in ("os-detach", "os-force_detach"):
+        message = fault(api("POST", action, {name: {"attachment_id": "a"}}), "conflictingRequest", 409)
+        assert message == f"Detach volume from instance {NOBODY} using the Compute API."
+    assert api("POST", action, {"os-detach": {}}, token=STRANGER).status_code == 404
+    assert api("POST", action, {"os-force_delete": {}}, token=ADMIN).status_code == 400, "a server has it"
+
+
+def test_admin_deletes_a_volume_and_a_snapshot_in_any_state(api: Volumes) -> None:
+    volume_id = api.make()
+    snapshot_id = api("POST", "/snapshots", {"snapshot": {"volume_id": volume_id}}).json["snapshot"]["id"]
+    api.done()
+    for path, status in ((f"/snapshots/{snapshot_id}", "creating"), (f"/volumes/{volume_id}", "creating")):
+        assert api("POST", f"{path}/action", {"os-reset_status": {"status": status}}, token=ADMIN).status_code == 202
+        assert api("DELETE", path).status_code == 400
+        assert api("POST", f"{path}/action", {"os-force_delete": {}}).status_code == 403
+        assert api("POST", f"{path}/action", {"os-force_delete": {}}, token=ADMIN).status_code == 202
+        api.done()
+        assert api("GET", path).status_code == 404
+
+
+def test_items_of_metadata_are_read_and_set_by_key(api: Volumes) -> None:
+    volume_id = api.make(metadata={"a": "1"})
+    snapshot = {"volume_id": volume_id, "metadata": {"a": "1"}}
+    snapshot_id = api("POST", "/snapshots", {"snapshot": snapshot}).json["snapshot"]["id"]
+    for path in (f"/volumes/{volume_id}/metadata", f"/snapshots/{snapshot_id}/metadata"):
+        assert api("PUT", f"{path}/b", {"meta": {"b": "2"}}).json == {"meta": {"b": "2"}}
+        assert api("GET", f"{path}/b").json == {"meta": {"b": "2"}}
+        assert api("GET", path).json == {"metadata": {"a": "1", "b": "2"}}
+        assert api("PUT", f"{path}/b", {"meta": {"c": "2"}}).status_code == 400
+        assert api("GET", f"{path}/c").status_code == 404
+
+
+def test_summary_services_filters_and_image_metadata(api: Volumes) -> None:
+    volume_id = api.make(size=2, metadata={"a": "1"})
+    api.make(metadata={"a": "2"})
+    assert api("GET", "/volumes/summary", version="3.11").status_code == 404
+    assert api("GET", "/volumes/summary", version="3.12").json == {
+        "volume-summary": {"total_size": 3, "total_count": 2}
+    }
+    summary = api("GET", "/volumes/summary?limit=1", version="3.36").json["volume-summary"]
+    assert summary == {"total_size": 3, "total_count": 2, "metadata": {"a": ["1", "2"]}}
+    assert api("GET", "/os-services").status_code == 403
+    api.manager.db.write(services.report, "host1", services.COMPUTE, "compute", "1")
+    (service,) = api("GET", "/os-services?binary=cinder-volume", token=ADMIN).json["services"]
+    assert (service["host"], service["status"], service["state"]) == ("host1", "enabled", "up")
+    assert api("GET", "/os-services?host=other", token=ADMIN).json["services"] == []
+    filters = api("GET", "/resource_filters?resource=volume", version="3.33").json["resource_filters"]
+    assert [item["resource"] for item in filters] == ["volume"]
+    action = {"os-show_image_metadata": {}}
+    assert api("POST", f"/volumes/{volume_id}/action", action).json == {"metadata": {}}
+    assert api("GET", "/os-quota-class-sets/default").json["quota_class_set"]["volumes"] == 10
+
+
+def attach(api: Volumes) -> None:
+    """Give all volumes to a server."""
+    values = {"status": "in-use", "instance_uuid": NOBODY, "attachment_id": "a"}
+    api.manager.db.write(lambda uow: uow.change(sa.update(models.Volume).values(**values)))
+
+
 def test_attached_volume_is_extended_since_3_42(api: Volumes) -> None:
     volume_id = api.make()
-    api.manager.db.write(
-        lambda uow: uow.change(
-            sa.update(models.Volume).values(status="in-use", instance_uuid=NOBODY, attachment_id="a")
-        )
-    )
+    attach(api)
     body = {"os-extend": {"new_size": 2}}
     assert api("POST", f"/volumes/{volume_id}/action", body, version="3.41").status_code == 400
     shown = api("GET", f"/volumes/{volume_id}").json["volume"]["attachments"]

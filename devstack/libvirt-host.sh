@@ -101,12 +101,25 @@ make_directories() {
     # Definitions are this machine's; the filters are everybody's.
     rm -rf "$BASE"/etc/qemu/*.xml "$BASE"/etc/qemu/autostart "$BASE"/etc/qemu/networks "$BASE"/etc/{storage,secrets}
     printf 'host_uuid = "%s"\n' "$(cat /proc/sys/kernel/random/uuid)" >>"$BASE/etc/libvirtd.conf"
-    # Certificates of this host for migrations: `nova-lite-manage certificates create --output` writes them there.
+    # Certificates of this host: `nova-lite-manage certificates create --output` writes them to $HOST_CERTIFICATES, or there.
     install -d -m 0755 "$BASE/lib/pki"
+    [[ -z ${HOST_CERTIFICATES:-} ]] || cp -a "$HOST_CERTIFICATES/." "$BASE/lib/pki/"
     echo 'migrate_tls_x509_cert_dir = "/var/lib/libvirt/pki"' >>"$BASE/etc/qemu.conf"
+    [[ ! -d $BASE/lib/pki/consoles ]] || secure_consoles
     [[ -z ${HOST_PKI:-} ]] || listen_by_tls
     # There is no virtlogd here.
     echo 'stdio_handler = "file"' >>"$BASE/etc/qemu.conf"
+}
+
+# VNC servers and serial ports show the host's certificate, and accept only proxies.
+secure_consoles() {
+    cat >>"$BASE/etc/qemu.conf" <<SETTINGS
+vnc_tls = 1
+vnc_tls_x509_verify = 1
+vnc_tls_x509_cert_dir = "/var/lib/libvirt/pki/consoles"
+chardev_tls_x509_verify = 1
+chardev_tls_x509_cert_dir = "/var/lib/libvirt/pki/consoles"
+SETTINGS
 }
 
 # With certificates in $HOST_PKI (cacert.pem, servercert.pem, serverkey.pem), its libvirtd answers at qemu+tls://ADDRESS/system.

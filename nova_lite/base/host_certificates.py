@@ -1,4 +1,4 @@
-"""X.509 certificates with which libvirt hosts recognise each other: an authority, and a certificate for each host.
+"""X.509 certificates with which libvirt hosts and console proxies recognise each other, and their authority.
 
 The authority is a directory of the operator's machine, with its key (``ca-key.pem``, mode 0600) and its certificate.
 A host's directory has the files that qemu expects (``ca-cert.pem``, ``server-cert.pem``, ``client-key.pem`` and so on).
@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -26,35 +27,37 @@ from nova_lite.base import exceptions, files, ip
 
 CA_KEY, CA_CERTIFICATE = "ca-key.pem", "ca-cert.pem"
 #: Files of a host with its certificate and with its key, by qemu's names.
-CERTIFICATES, KEYS = ("server-cert.pem", "client-cert.pem"), ("server-key.pem", "client-key.pem")
+SERVER_CERTIFICATE, CLIENT_CERTIFICATE = CERTIFICATES = ("server-cert.pem", "client-cert.pem")
+SERVER_KEY, CLIENT_KEY = KEYS = ("server-key.pem", "client-key.pem")
+#: Directory of the consoles' files in the directory of a host.
+CONSOLES = "consoles"
+CONSOLE_FILES = (CA_CERTIFICATE, SERVER_CERTIFICATE, SERVER_KEY)
 
 CA_LIFETIME = datetime.timedelta(days=3650)
 #: The clock of a host may be behind by this time.
 SKEW = datetime.timedelta(hours=1)
 
 _PRIVATE, _PUBLIC = 0o600, 0o644
+#: Limit of a common name. The whole name of a host is among the alternative names.
+_LONGEST_NAME = 64
 
 
 class Authority:
-    """The authority in ``directory``."""
+    """The authority in ``directory``.
+
+    It has three roots. Hosts recognise each other by the first. Proxies recognise the consoles of hosts by the second,
+    and hosts the proxies by the third. So no host can pass for a proxy.
+    """
 
     def __init__(self, directory: str) -> None:
-        self._directory = directory
+        self._hosts = _Root(directory, CA_KEY, CA_CERTIFICATE, "nova_lite hosts", 0)
+        self._consoles = _Root(directory, "consoles-ca-key.pem", "consoles-ca-cert.pem", "nova_lite consoles", 1)
+        self._proxies = _Root(directory, "proxies-ca-key.pem", "proxies-ca-cert.pem", "nova_lite console proxies", 0)
 
     def create(self) -> None:
-        """Create the authority, unless it exists."""
-        if os.path.exists(self._path(CA_KEY)):
-            return
-        os.makedirs(self._directory, mode=0o700, exist_ok=True)
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = _name("nova_lite hosts")
-        constraints = x509.BasicConstraints(ca=True, path_length=0)
-        usage = _usage(key_cert_sign=True, crl_sign=True)
-        made = _builder(name, name, key.public_key(), CA_LIFETIME).add_extension(constraints, critical=True)
-        certificate = made.add_extension(usage, critical=True).sign(key, hashes.SHA256())
-        files.write_atomically(self._path(CA_CERTIFICATE), certificate.public_bytes(Encoding.PEM), mode=_PUBLIC)
-        # The key comes last: without it the authority does not exist yet.
-        files.write_atomically(self._path(CA_KEY), _pem(key), mode=_PRIVATE)
+        """Create the roots that do not exist."""
+        for root in (self._hosts, self._consoles, self._proxies):
+            root.create()
 
     def issue(
         self,
@@ -68,43 +71,142 @@ class Authority:
 
         ``addresses``: IP addresses and names by which others reach the host. ``owner``: user and group of the keys.
         """
-        authority_key, authority = self._read()
+        issuer = self._hosts.read()
         key = ec.generate_private_key(ec.SECP256R1())
         names = [x509.DNSName(host), *map(_general_name, addresses)]
-        purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-        made = _builder(_name(host), authority.subject, key.public_key(), datetime.timedelta(days=days))
-        made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        # libvirt refuses a certificate without key encipherment, although TLS does not need it for such keys.
-        usage = _usage(digital_signature=True, key_encipherment=True)
-        made = made.add_extension(usage, critical=True)
-        made = made.add_extension(purposes, critical=False)
-        made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        certificate = made.sign(authority_key, hashes.SHA256())
-        os.makedirs(directory, mode=0o755, exist_ok=True)
-        authority_pem, pem = authority.public_bytes(Encoding.PEM), certificate.public_bytes(Encoding.PEM)
-        files.write_atomically(os.path.join(directory, CA_CERTIFICATE), authority_pem, mode=_PUBLIC)
-        for file in KEYS:
-            files.write_atomically(os.path.join(directory, file), _pem(key), mode=_PRIVATE, owner=owner)
-        for file in CERTIFICATES:
-            files.write_atomically(os.path.join(directory, file), pem, mode=_PUBLIC)
+        lifetime = datetime.timedelta(days=days)
+        purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        certificate = _leaf(issuer, host, names, key.public_key(), lifetime, purposes)
+        content = dict.fromkeys(CERTIFICATES, certificate)
+        _write(directory, [issuer.certificate], key, KEYS, content, owner)
         return certificate
 
-    def _read(self) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    def issue_console(
+        self, host: str, addresses: Sequence[str], directory: str, owner: tuple[int, int] | None = None
+    ) -> x509.Certificate:
+        """Make a key and a certificate for the consoles of a host, and write them to ``directory``.
+
+        qemu accepts clients whose certificates are signed by any authority that signed its own. So each host has an
+        intermediate authority, which signs one certificate and whose key is dropped. A guest reads the files only at
+        its start, so the certificate lasts as long as the root.
+        """
+        root = self._consoles.read()
+        own_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+        lifetime = root.certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+        own = _Issuer(own_key, _authority(root, f"nova_lite consoles of {host}", own_key, 0, lifetime))
+        names = [x509.DNSName(host), *map(_general_name, addresses)]
+        certificate = _leaf(own, host, names, key.public_key(), lifetime, [ExtendedKeyUsageOID.SERVER_AUTH])
+        trusted = [self._proxies.read().certificate, own.certificate]
+        _write(directory, trusted, key, (SERVER_KEY,), {SERVER_CERTIFICATE: certificate}, owner, own.certificate)
+        return certificate
+
+    def issue_proxy(
+        self, name: str, directory: str, days: int, owner: tuple[int, int] | None = None
+    ) -> x509.Certificate:
+        """Make a key and a certificate for the console proxies on a machine, and write them to ``directory``."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        lifetime, purposes = datetime.timedelta(days=days), [ExtendedKeyUsageOID.CLIENT_AUTH]
+        names = [x509.DNSName(name)]
+        certificate = _leaf(self._proxies.read(), name, names, key.public_key(), lifetime, purposes)
+        trusted = [self._consoles.read().certificate]
+        _write(directory, trusted, key, (CLIENT_KEY,), {CLIENT_CERTIFICATE: certificate}, owner)
+        return certificate
+
+
+class _Issuer(NamedTuple):
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+
+class _Root:
+    """Root of the authority: the files ``key`` and ``certificate`` in ``directory``."""
+
+    def __init__(self, directory: str, key: str, certificate: str, name: str, path_length: int) -> None:
+        self._directory = directory
+        self._key = os.path.join(directory, key)
+        self._certificate = os.path.join(directory, certificate)
+        self._name = name
+        self._path_length = path_length
+
+    def create(self) -> None:
+        if os.path.exists(self._key):
+            return
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = _authority(None, self._name, key, self._path_length, CA_LIFETIME)
+        files.write_atomically(self._certificate, certificate.public_bytes(Encoding.PEM), mode=_PUBLIC)
+        # The key comes last: without it the root does not exist yet.
+        files.write_atomically(self._key, _pem(key), mode=_PRIVATE)
+
+    def read(self) -> _Issuer:
         try:
-            with open(self._path(CA_KEY), "rb") as file:
+            with open(self._key, "rb") as file:
                 key = load_pem_private_key(file.read(), None)
-            with open(self._path(CA_CERTIFICATE), "rb") as file:
+            with open(self._certificate, "rb") as file:
                 certificate = x509.load_pem_x509_certificate(file.read())
         except OSError as error:
             raise exceptions.ConfigurationError(reason=f"{error.filename}: {error.strerror}") from error
         except ValueError as error:
             raise exceptions.ConfigurationError(reason=f"{self._directory} is no authority: {error}") from error
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise exceptions.ConfigurationError(reason=f"{self._path(CA_KEY)} is not a key of an authority")
-        return key, certificate
+            raise exceptions.ConfigurationError(reason=f"{self._key} is not a key of an authority")
+        return _Issuer(key, certificate)
 
-    def _path(self, name: str) -> str:
-        return os.path.join(self._directory, name)
+
+def _authority(
+    issuer: _Issuer | None,
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    path_length: int,
+    lifetime: datetime.timedelta,
+) -> x509.Certificate:
+    """Make the certificate of an authority. Without an issuer it is a root."""
+    subject = _name(name)
+    constraints = x509.BasicConstraints(ca=True, path_length=path_length)
+    made = _builder(subject, issuer.certificate.subject if issuer else subject, key.public_key(), lifetime)
+    made = made.add_extension(constraints, critical=True)
+    made = made.add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
+    return made.sign(issuer.key if issuer else key, hashes.SHA256())
+
+
+def _leaf(
+    issuer: _Issuer,
+    subject: str,
+    names: Sequence[x509.GeneralName],
+    public: ec.EllipticCurvePublicKey,
+    lifetime: datetime.timedelta,
+    purposes: list[x509.ObjectIdentifier],
+) -> x509.Certificate:
+    made = _builder(_name(subject), issuer.certificate.subject, public, lifetime)
+    made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    # libvirt refuses a certificate without key encipherment, although TLS does not need it for such keys.
+    usage = _usage(digital_signature=True, key_encipherment=True)
+    made = made.add_extension(usage, critical=True)
+    made = made.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+    made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return made.sign(issuer.key, hashes.SHA256())
+
+
+def _write(
+    directory: str,
+    trusted: Sequence[x509.Certificate],
+    key: ec.EllipticCurvePrivateKey,
+    key_files: Sequence[str],
+    certificates: dict[str, x509.Certificate],
+    owner: tuple[int, int] | None,
+    *chain: x509.Certificate,
+) -> None:
+    """Write the files of a host or proxy. ``chain``: certificates that follow each of ``certificates``."""
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    files.write_atomically(os.path.join(directory, CA_CERTIFICATE), _pems(*trusted), mode=_PUBLIC)
+    for file in key_files:
+        files.write_atomically(os.path.join(directory, file), _pem(key), mode=_PRIVATE, owner=owner)
+    for file, certificate in certificates.items():
+        files.write_atomically(os.path.join(directory, file), _pems(certificate, *chain), mode=_PUBLIC)
+
+
+def _pems(*certificates: x509.Certificate) -> bytes:
+    return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
 
 
 def _general_name(address: str) -> x509.GeneralName:
@@ -114,7 +216,7 @@ def _general_name(address: str) -> x509.GeneralName:
 
 
 def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:_LONGEST_NAME])])
 
 
 def _builder(

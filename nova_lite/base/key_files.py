@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from nova_lite.base import exceptions
 
@@ -38,6 +39,20 @@ def check(
         raise _refusal(option, f"{path} belongs to user {status.st_uid}: only root or the daemon's user may own it")
     for directory, found in ancestors:
         _check_directory(option, directory, found, accepted)
+
+
+def check_tls_client(
+    options: Any, group: str, authority: str = "cafile", certificate: str = "certfile", key: str = "keyfile"
+) -> None:
+    """Check the files of a TLS client, as far as they are set. ``options``: the section ``group``.
+
+    Who can replace the authority's certificate can pass for the server.
+    """
+    for name in (authority, certificate):
+        if options[name]:
+            check(options[name], f"[{group}] {name}")
+    if options[key]:
+        check(options[key], f"[{group}] {key}", hidden_from=0o007, chmod="0640")
 
 
 def owners_of(path: str) -> set[int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite.base import exceptions
 from nova_lite.compute.host import LocalHost
-from nova_lite.objects import Console
+from nova_lite.objects import Console, ConsolePort
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import ConsoleAddress, SerialConsole, VncConsole
 
@@ -13,7 +13,29 @@ SERIAL = "serial"
 
 
 def vnc(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
-    """Return the VNC console of a guest.
+    """Return the VNC console of a guest. Raises the errors of `_vnc`."""
+    return _console(NOVNC, _vnc(host, instance_uuid, console_type), host.conf.vnc.novncproxy_base_url)
+
+
+def serial(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
+    """Return the serial console of a guest. Raises the errors of `_vnc`."""
+    return _console(SERIAL, _serial(host, instance_uuid, console_type), host.conf.serial_console.base_url)
+
+
+def find_port(host: LocalHost, instance_uuid: str, port: int, console_type: str) -> ConsolePort:
+    """Check whether the console of this type is at this port."""
+    find = {NOVNC: _vnc, SERIAL: _serial}.get(console_type)
+    if find is None:
+        return ConsolePort(is_current=False)
+    try:
+        address = find(host, instance_uuid, console_type)
+    except (exceptions.Invalid, exceptions.Conflict, exceptions.DomainNotFound):
+        return ConsolePort(is_current=False)
+    return ConsolePort(is_current=address.port == port, tls=address.tls)
+
+
+def _vnc(host: LocalHost, instance_uuid: str, console_type: str) -> ConsoleAddress:
+    """Return the address of a guest's VNC console.
 
     Raises `ConsoleTypeInvalid`, `ConsoleTypeUnavailable`, `InstanceInvalidState` or `DomainNotFound`.
     """
@@ -24,11 +46,11 @@ def vnc(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
     if not isinstance(host.driver, VncConsole):
         raise exceptions.NotImplementedByDriver(operation="VNC consoles")
     _check_running(host, instance_uuid, "get_vnc_console")
-    return _console(NOVNC, host.driver.get_vnc_console(instance_uuid), host.conf.vnc.novncproxy_base_url)
+    return host.driver.get_vnc_console(instance_uuid)
 
 
-def serial(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
-    """Return the serial console of a guest. Raises the same errors as `vnc`."""
+def _serial(host: LocalHost, instance_uuid: str, console_type: str) -> ConsoleAddress:
+    """Return the address of a guest's serial console. Raises the same errors as `_vnc`."""
     if console_type != SERIAL:
         raise exceptions.ConsoleTypeInvalid(console_type=console_type)
     if not host.conf.serial_console.enabled:
@@ -36,17 +58,7 @@ def serial(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
     if not isinstance(host.driver, SerialConsole):
         raise exceptions.NotImplementedByDriver(operation="serial consoles")
     _check_running(host, instance_uuid, "get_serial_console")
-    return _console(SERIAL, host.driver.get_serial_console(instance_uuid), host.conf.serial_console.base_url)
-
-
-def is_at(host: LocalHost, instance_uuid: str, port: int, console_type: str) -> bool:
-    find = {NOVNC: vnc, SERIAL: serial}.get(console_type)
-    if find is None:
-        return False
-    try:
-        return find(host, instance_uuid, console_type).port == port
-    except (exceptions.Invalid, exceptions.Conflict, exceptions.DomainNotFound):
-        return False
+    return host.driver.get_serial_console(instance_uuid)
 
 
 def _check_running(host: LocalHost, instance_uuid: str, method: str) -> None:

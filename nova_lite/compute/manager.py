@@ -34,7 +34,7 @@ from nova_lite.compute.reports import Retrier
 from nova_lite.compute.volumes import VolumeWorker
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import ImageBackend
-from nova_lite.objects import ActionCommand, BuildRequest, Console, Diagnostics, Image, VolumeWork
+from nova_lite.objects import ActionCommand, BuildRequest, Console, ConsolePort, Diagnostics, Image, VolumeWork
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, ConsoleOutput, InstanceDiagnostics
 from nova_lite.volume.driver import VolumeBackend
@@ -287,7 +287,12 @@ class ComputeManager:
         return consoles.serial(self.host, instance_uuid, console_type)
 
     def validate_console_port(self, context: RequestContext, instance_uuid: str, port: int, console_type: str) -> bool:
-        return consoles.is_at(self.host, instance_uuid, port, console_type)
+        return consoles.find_port(self.host, instance_uuid, port, console_type).is_current
+
+    def find_console_port(
+        self, context: RequestContext, instance_uuid: str, port: int, console_type: str
+    ) -> ConsolePort:
+        return consoles.find_port(self.host, instance_uuid, port, console_type)
 
     def get_instance_diagnostics(self, context: RequestContext, instance_uuid: str) -> Diagnostics:
         """Return the counters of a running guest. Takes no instance lock.

@@ -8,12 +8,12 @@ from typing import Annotated, Protocol
 from nova_lite import operations, rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.objects import ActionCommand, BuildRequest, Console, Diagnostics, Image, VolumeWork
+from nova_lite.objects import ActionCommand, BuildRequest, Console, ConsolePort, Diagnostics, Image, VolumeWork
 
 LOG = logging.getLogger(__name__)
 
 #: The version that introduced the newest of the calls below.
-CALLS = "1.16"
+CALLS = "1.17"
 
 
 def _build_one_by_one(compute: ComputeRPC, context: RequestContext, host: str, requests: list[BuildRequest]) -> None:
@@ -29,6 +29,14 @@ def _build_one_by_one(compute: ComputeRPC, context: RequestContext, host: str, r
                 raise
             LOG.warning("%d builds could not be sent to %s: %s", len(requests) - number, host, error.message)
             return
+
+
+def _validated_port(
+    compute: ComputeRPC, context: RequestContext, host: str, instance_uuid: str, port: int, console_type: str
+) -> ConsolePort:
+    """Ask a host whose consoles have no TLS."""
+    is_current = compute.validate_console_port(context, host, instance_uuid, port, console_type)
+    return ConsolePort(is_current=is_current)
 
 
 @rpc.service("compute", version=operations.compute_version(CALLS))
@@ -110,6 +118,12 @@ class ComputeRPC(Protocol):
     def validate_console_port(
         self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, port: int, console_type: str
     ) -> bool:
+        """Check whether the console of this type is still at this port. `find_console_port` also knows of TLS."""
+
+    @rpc.read(rpc.CONSOLE, since="1.17", fallback=_validated_port)
+    def find_console_port(
+        self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, port: int, console_type: str
+    ) -> ConsolePort:
         """Check whether the console of this type is still at this port. Call it after connecting to the port."""
 
     @rpc.read(rpc.API)

@@ -61,6 +61,15 @@ SERIAL_OPTS = [
             "on it. A change affects guests that are created or recreated later."
         ),
     ),
+    cfg.BoolOpt(
+        "tls",
+        default=False,
+        help=(
+            "Serial ports speak TLS, and accept only nova-lite-serialproxy's certificate. Set it once qemu.conf names "
+            "the host's certificates and the proxies have [console] tls_directory. A change affects guests that are "
+            "created or recreated later."
+        ),
+    ),
     cfg.StrOpt(
         "port_range",
         default="10000:20000",
@@ -86,6 +95,21 @@ SERIAL_OPTS = [
 ]
 
 CONSOLE_OPTS = [
+    cfg.StrOpt(
+        "tls_directory",
+        help=(
+            "Directory of the console proxies' certificate for hosts (nova-lite-manage certificates proxy). With it "
+            "they reach consoles by TLS. Unset: screens and keys cross the network in plain text."
+        ),
+    ),
+    cfg.BoolOpt(
+        "require_tls",
+        default=True,
+        help=(
+            "With tls_directory: refuse consoles without TLS. Set it to false while some hosts or guests do not have "
+            "it yet."
+        ),
+    ),
     cfg.ListOpt(
         "allowed_origins",
         default=[],

@@ -29,8 +29,17 @@ MIGRATION_OPTS = [
         "live_migration_tls",
         default=False,
         help=(
-            "Encrypt memory and disks of live migrations, and let the hosts check each other's certificates. Set it "
-            "on every host once all have certificates. Without it, guests' memory crosses the network in plain text."
+            "Encrypt memory and disks of live migrations, and let the hosts check each other's certificates. The ports "
+            "of migrations are then open for the source of a current migration only (nft). Set it on every host once "
+            "all have certificates. Without it, guests' memory crosses the network in plain text."
+        ),
+    ),
+    cfg.StrOpt(
+        "certificates_directory",
+        default="/etc/pki/qemu",
+        help=(
+            "Directory of this host's certificates (nova-lite-manage certificates create), which qemu.conf names, too. "
+            "Set it if they are elsewhere."
         ),
     ),
     cfg.StrOpt(

@@ -14,7 +14,7 @@ from keystoneauth1.plugin import BaseAuthPlugin
 from oslo_config import cfg
 from oslo_utils.uuidutils import is_uuid_like
 
-from nova_lite.base import exceptions, faults
+from nova_lite.base import exceptions, faults, key_files
 
 
 class _Monotonic:
@@ -70,6 +70,7 @@ def load_adapter(
             )
         if wrap is not None:
             auth = wrap(auth)
+        key_files.check_tls_client(conf[group], group)
         session = loading.load_session_from_conf_options(conf, group, auth=auth)
         loaded = loading.load_adapter_from_conf_options(conf, group, session=session, auth=auth)
     except (keystone_errors.ClientException, cfg.Error, ValueError, TypeError) as error:

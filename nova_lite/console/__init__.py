@@ -4,6 +4,8 @@
 - `daemon`: the daemons nova-lite-novncproxy and nova-lite-serialproxy
 - `server`: their HTTP server, which serves noVNC's pages and WebSockets
 - `opening`: takes the token at the conductor and connects to the console on its host
+- `host_tls`: TLS on the way to the hosts
+- `rfb`: the beginning of VNC's protocol, with a host and with a browser
 - `origins`: checks which web page opens a console
 - `pump`: copies bytes between browser and console
 """

@@ -12,6 +12,7 @@ from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.console.host_tls import HostTls
 from nova_lite.console.opening import Opener
 from nova_lite.console.server import ProxyServer
 from nova_lite.daemon import service
@@ -50,6 +51,7 @@ class ConsoleProxy(service.Daemon):
         conf, kind = self.conf, self._kind
         web = self._web()
         tls = tls_context(conf.cert, conf.key or conf.cert, "[DEFAULT] cert", "[DEFAULT] key") if conf.cert else None
+        to_hosts = HostTls.of(conf)
         sock = listen(conf[kind.group][kind.host], conf[kind.group][kind.port])
         transport = self._transport = rpc.Transport(conf, rpc.CONSOLE)
         opener = Opener(
@@ -57,6 +59,7 @@ class ConsoleProxy(service.Daemon):
             rpc.proxy(ComputeRPC, transport),
             kind.console_types,
             conf.console.allowed_origins,
+            to_hosts,
         )
         options = conf.console
         limits = options.handshake_timeout, options.max_connections, options.max_connections_per_client

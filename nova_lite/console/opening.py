@@ -1,4 +1,4 @@
-"""Opens consoles: checks the page's origin and the token, and connects to the console on its host."""
+"""Opens consoles: checks the page's origin and the token, and connects to the console on its host, by TLS if wanted."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.console import origins, tokens
-from nova_lite.objects import ConsoleTarget
+from nova_lite.console import origins, rfb, tokens
+from nova_lite.console.host_tls import HostTls
+from nova_lite.objects import ConsolePort, ConsoleTarget
 
 LOG = logging.getLogger(__name__)
 
@@ -30,12 +31,15 @@ class ConsoleRefusal(Exception):
 
 
 class Opened(NamedTuple):
+    """Open console. ``has_begun``: the proxy has begun the RFB protocol, so it has to do the same with the browser."""
+
     target: ConsoleTarget
     sock: socket.socket
+    has_begun: bool = False
 
 
 class Opener:
-    """Opens consoles of the types ``console_types``."""
+    """Opens consoles of the types ``console_types``. ``tls``: certificates for the way to the hosts, if there are."""
 
     def __init__(
         self,
@@ -43,11 +47,13 @@ class Opener:
         compute: ComputeRPC,
         console_types: Collection[str],
         allowed_origins: Collection[str],
+        tls: HostTls | None = None,
     ) -> None:
         self._conductor = conductor
         self._compute = compute
         self._console_types = list(console_types)
         self._allowed_origins = allowed_origins
+        self._tls = tls
 
     def open(self, path: str, origin: str | None, host: str | None) -> Opened:
         """Open the console of a request with this path, Origin header and Host header. Raises `ConsoleRefusal`.
@@ -62,7 +68,7 @@ class Opener:
             raise ConsoleRefusal(http.HTTPStatus.UNAUTHORIZED, "A console is opened with its token.")
         try:
             target = self._take(token, origins.scheme_of(origin))
-            return Opened(target, self._connect(target))
+            return self._connect(target)
         except exceptions.ServiceUnavailable as error:
             LOG.warning("A console cannot be opened: %s", error.message)
             raise ConsoleRefusal(
@@ -86,7 +92,7 @@ class Opener:
             raise _page_refused()
         return target
 
-    def _connect(self, target: ConsoleTarget) -> socket.socket:
+    def _connect(self, target: ConsoleTarget) -> Opened:
         """Connect to the console, and then ask the host whether the port is still this guest's.
 
         In the opposite order a guest could end in between, and its port could go to another guest.
@@ -95,17 +101,48 @@ class Opener:
         try:
             sock = socket.create_connection((console.host, console.port), CONNECT_TIMEOUT)
         except OSError as error:
-            LOG.warning("Console of %s at %s port %d: %s", target.instance_uuid, console.host, console.port, error)
-            raise ConsoleRefusal(http.HTTPStatus.BAD_GATEWAY, "The console does not answer.") from None
+            raise _does_not_answer(target, error) from None
         try:
-            if not self._compute.validate_console_port(
+            port = self._compute.find_console_port(
                 get_admin_context(), target.compute_host, target.instance_uuid, console.port, console.console_type
-            ):
+            )
+            if not port.is_current:
                 raise ConsoleRefusal(http.HTTPStatus.UNAUTHORIZED, "The console has moved: ask for its URL again.")
+            return self._secure(target, port, sock)
+        except (OSError, rfb.RfbError) as error:
+            sock.close()
+            raise _does_not_answer(target, error) from None
         except BaseException:
             sock.close()
             raise
-        return sock
+
+    def _secure(self, target: ConsoleTarget, port: ConsolePort, sock: socket.socket) -> Opened:
+        """Do the TLS handshake, if the proxy has certificates. Raises `OSError` or `RfbError`."""
+        tls, host = self._tls, target.compute_host
+        if tls is None:
+            if port.tls:
+                raise rfb.RfbError("the host wants TLS, and this proxy has no [console] tls_directory")
+            return Opened(target, sock)
+        if target.console.console_type == "novnc":
+            return Opened(target, rfb.connect(sock, lambda plain: tls.secure(plain, host), tls.is_required), True)
+        if port.tls:
+            return Opened(target, tls.secure(sock, host))
+        if tls.is_required:
+            raise rfb.RfbError("the guest's console has no TLS: [serial_console] tls on its host, then a hard reboot")
+        return Opened(target, sock)
+
+
+def _does_not_answer(target: ConsoleTarget, error: Exception) -> ConsoleRefusal:
+    console = target.console
+    LOG.warning(
+        "Console of %s at %s port %d of host %s: %s",
+        target.instance_uuid,
+        console.host,
+        console.port,
+        target.compute_host,
+        error,
+    )
+    return ConsoleRefusal(http.HTTPStatus.BAD_GATEWAY, "The console does not answer.")
 
 
 def _page_refused() -> ConsoleRefusal:

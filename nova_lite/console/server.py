@@ -21,7 +21,7 @@ from typing import Any
 from websockify.websockifyserver import CompatibleWebSocket, WebSockifyRequestHandler
 
 from nova_lite.base import ip
-from nova_lite.console import pump
+from nova_lite.console import pump, rfb
 from nova_lite.console.opening import ConsoleRefusal, Opened, Opener
 from nova_lite.daemon import http_parser
 
@@ -272,10 +272,12 @@ class ConsoleHandler(WebSockifyRequestHandler):  # type: ignore[misc]
             "%s opens the %s console of %s", self.client_address[0], target.console.console_type, target.instance_uuid
         )
         try:
+            if opened.has_begun:
+                pump.greet(websocket, opened.sock)
             status = pump.pump(websocket, opened.sock, self.server.stopping)
             with contextlib.suppress(OSError):
                 websocket.shutdown(socket.SHUT_RDWR, status)
-        except OSError as error:
+        except (OSError, rfb.RfbError) as error:
             LOG.debug("Console of %s: %s", target.instance_uuid, error)
         LOG.info("%s leaves the console of %s", self.client_address[0], target.instance_uuid)
 

@@ -35,7 +35,7 @@ from nova_lite.objects.build import (
     Verdict,
     digest_of_domains,
 )
-from nova_lite.objects.console import Console, ConsoleTarget
+from nova_lite.objects.console import Console, ConsolePort, ConsoleTarget
 from nova_lite.objects.diagnostics import CpuDiagnostics, Diagnostics, DiskDiagnostics, NicDiagnostics
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.floating_ip import FloatingIp, FloatingIpPool
@@ -103,6 +103,7 @@ __all__ = [
     "BuildResult",
     "ComputeNode",
     "Console",
+    "ConsolePort",
     "ConsoleTarget",
     "CpuDiagnostics",
     "CreateRequest",

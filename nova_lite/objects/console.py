@@ -28,6 +28,16 @@ class Console(msgspec.Struct, kw_only=True, frozen=True):
         return page_scheme == _PAGE_SCHEMES.get(scheme, scheme)
 
 
+class ConsolePort(msgspec.Struct, kw_only=True, frozen=True):
+    """A host's reply about one of its ports. ``is_current``: the guest's console is still there.
+
+    ``tls``: the port speaks TLS from the first byte, as serial consoles can. VNC servers offer TLS in their protocol.
+    """
+
+    is_current: bool
+    tls: bool = False
+
+
 class ConsoleTarget(msgspec.Struct, kw_only=True, frozen=True):
     """Console that a token gives access to. ``compute_host``: host of the server when the token was made."""
 

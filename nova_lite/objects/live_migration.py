@@ -12,11 +12,13 @@ from nova_lite.objects.numa import InstanceNUMATopology
 
 class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
     """Source of a live migration. ``disks``: name to size in bytes, for the destination to create. ``files``: files
-    that the destination has to fetch, because the hypervisor does not copy them."""
+    that the destination has to fetch, because the hypervisor does not copy them. ``address``: address that the source
+    connects from; empty from older hosts."""
 
     driver: str
     disks: dict[str, int]
     files: DiskSource | None = None
+    address: str = ""
 
 
 class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
@@ -24,7 +26,7 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
 
     ``paths``: name of a disk to its file. ``whole``: the destination lacks the base image, so the root disk is copied
     with it. ``vnc_listen``, ``serial_listen`` and ``serial_port``: listening addresses of the consoles; empty to keep
-    those of the source, no port without a console over TCP.
+    those of the source, no port without a console over TCP. ``serial_tls``: the serial console speaks TLS.
 
     ``numa``: the place in the destination's NUMA cells. ``shared_cpus``: shared CPUs by id of the cell, and under ""
     those of the whole host; empty if guests are not pinned. ``guards_interfaces``: the destination itself keeps guests
@@ -40,6 +42,7 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
     vnc_listen: str = ""
     serial_listen: str = ""
     serial_port: int | None = None
+    serial_tls: bool = False
     numa: InstanceNUMATopology | None = None
     shared_cpus: dict[str, str] = msgspec.field(default_factory=dict)
     guards_interfaces: bool = False

@@ -16,7 +16,7 @@ import kombu.exceptions
 import oslo_messaging as messaging
 from oslo_config import cfg
 
-from nova_lite.base import concurrency, exceptions, metrics
+from nova_lite.base import concurrency, exceptions, key_files, metrics
 from nova_lite.base.context import RequestContext
 from nova_lite.conf import libraries
 from nova_lite.rpc import load_shedding, patches
@@ -28,6 +28,7 @@ from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS, SENDER, SignatureVerifi
 
 LOG = logging.getLogger(__name__)
 
+_RABBIT = "oslo_messaging_rabbit"
 _BROKER_ERRORS = (
     messaging.MessageUndeliverable,
     messaging.MessagingTimeout,
@@ -195,6 +196,8 @@ class Transport:
     def _connect(self) -> Any:
         """Connect, with reply queues of a name that the broker's permissions can protect (`nova_lite.rpc.broker`)."""
         made = _oslo_transport(self.conf)
+        if _RABBIT in self.conf:  # The options exist by now, and no connection is open before the first message.
+            key_files.check_tls_client(self.conf[_RABBIT], _RABBIT, "ssl_ca_file", "ssl_cert_file", "ssl_key_file")
         patches.name_reply_queues(made, self._replies)
         return made
 

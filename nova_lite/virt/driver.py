@@ -181,10 +181,11 @@ class ConsoleOutput(Protocol):
 
 
 class ConsoleAddress(NamedTuple):
-    """TCP address of a running guest's console, for the console proxy."""
+    """TCP address of a running guest's console, for the console proxy. ``tls``: it speaks TLS from the first byte."""
 
     host: str
     port: int
+    tls: bool = False
 
 
 @runtime_checkable
@@ -305,6 +306,13 @@ class LiveMigrating(Protocol):
         """Check whether the domain here is the whole guest, after the source was lost. Runs at the destination.
 
         Raises `MigrationFailed` while libvirt still counts it as incoming.
+        """
+        ...
+
+    def finish_live_migration(self, instance_uuid: str) -> None:
+        """Accept nothing more from the source, if the driver guards that. Runs at the destination, perhaps twice.
+
+        `ComputeDriver.destroy` does the same after a failed migration.
         """
         ...
 

@@ -417,6 +417,9 @@ class FakeDriver(driver.ComputeDriver):
         self._step("has_arrived")
         return os.path.exists(self._file("domains", instance_uuid))
 
+    def finish_live_migration(self, instance_uuid: str) -> None:
+        self._step("finish_live_migration")
+
     def take_over_paused(self, instance_uuid: str) -> None:
         self._step("take_over_paused")
         self._turn("pause", instance_uuid, PowerState.PAUSED)

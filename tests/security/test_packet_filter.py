@@ -19,7 +19,15 @@ from hypothesis import strategies as st
 
 from nova_lite.base import exceptions
 from nova_lite.objects import VIF, FixedIp, Network, PortFilters, SecurityGroup, SecurityGroupRule
-from nova_lite.virt.libvirt.net import anti_spoofing, firewall, floating_ips, nft, security_groups, tunnels
+from nova_lite.virt.libvirt.net import (
+    anti_spoofing,
+    firewall,
+    floating_ips,
+    migration_peers,
+    nft,
+    security_groups,
+    tunnels,
+)
 
 SETTINGS = settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -201,6 +209,13 @@ def test_networks_of_any_text_are_loaded(
 def test_peers_of_any_text_are_loaded(namespace: str, peers: dict[str, list[str]], port: int) -> None:
     valid = sorted({peer for addresses in peers.values() for peer in tunnels.valid_peers(addresses)})
     load(namespace, tunnels.ruleset("t", port, valid, True), "bridge t", "inet t")
+
+
+@SETTINGS
+@given(ID, ADDRESS, st.lists(ADDRESS, max_size=4))
+def test_sources_of_migrations_of_any_text_are_loaded(namespace: str, host: str, own: str, peers: list[str]) -> None:
+    table = nft.table("nova_lite_migrations_", host)
+    load(namespace, migration_peers.ruleset(table, own, peers), f"inet {table}")
 
 
 @given(st.one_of(st.text(), TEXT))

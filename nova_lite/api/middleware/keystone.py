@@ -13,6 +13,7 @@ from oslo_config import cfg
 
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.identity.faults import fault
+from nova_lite.base import key_files
 from nova_lite.base.context import RequestContext
 from nova_lite.conf.service_client import space_by_monotonic_clock
 from nova_lite.policies.enforcer import Policy
@@ -39,6 +40,8 @@ class KeystoneAuth:
     def __init__(self, app: deploy.App, conf: cfg.ConfigOpts, policy: Policy) -> None:
         space_by_monotonic_clock()
         self._protocol = auth_token.AuthProtocol(KeystoneContext(app, policy), {"oslo_config_config": conf})
+        # The options exist by now.
+        key_files.check_tls_client(conf.keystone_authtoken, "keystone_authtoken")
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         try:

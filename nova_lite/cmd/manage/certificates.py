@@ -1,12 +1,15 @@
-"""Command ``certificates``: certificates with which libvirt hosts encrypt migrations and recognise each other."""
+"""Command ``certificates``: certificates with which libvirt hosts and console proxies recognise each other."""
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 
+from cryptography import x509
+
 from nova_lite.base import exceptions, ip
-from nova_lite.base.host_certificates import Authority
+from nova_lite.base.host_certificates import CONSOLES, Authority
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.cmd.manage.keys import ids_of
 from nova_lite.rpc import keys
@@ -17,8 +20,9 @@ LIFETIME_DAYS = 365
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("certificates", "Create the certificates of libvirt hosts (docs/howto/live-migrate.md).")
-    text = "Create or renew a host's certificate. The first one creates the authority as well."
+    text = "Create the certificates of libvirt hosts and console proxies (docs/howto/live-migrate.md)."
+    noun = commands.noun("certificates", text)
+    text = "Create or renew the certificates of a host. The first one creates the authority as well."
     create = commands.verb(noun, "create", text, create_certificate)
     create.add_argument("host", metavar="HOST", help="[DEFAULT] host of its compute daemon")
     create.add_argument(
@@ -28,12 +32,20 @@ def register(commands: Commands) -> None:
         metavar="ADDRESS",
         help="[libvirt] live_migration_inbound_addr, or my_ip; may be repeated",
     )
-    create.add_argument(
-        "--output", metavar="DIRECTORY", help="directory of the files; default: HOST in the authority's"
+    _options(create, "HOST", "qemu's user")
+    text = "Create or renew the certificate with which the console proxies of a machine reach the hosts' consoles."
+    proxy = commands.verb(noun, "proxy", text, create_proxy_certificate)
+    proxy.add_argument("name", metavar="NAME", help="name of the machine")
+    _options(proxy, "proxy-NAME", "the proxies' user")
+
+
+def _options(parser: argparse.ArgumentParser, default: str, user: str) -> None:
+    parser.add_argument(
+        "--output", metavar="DIRECTORY", help=f"directory of the files; default: {default} in the authority's"
     )
-    create.add_argument("--days", type=at_least(1), default=LIFETIME_DAYS, metavar="DAYS", help="how long it is valid")
-    create.add_argument("--owner", metavar="USER", help="owner of the keys: qemu's user; for root only")
-    create.add_argument(
+    parser.add_argument("--days", type=at_least(1), default=LIFETIME_DAYS, metavar="DAYS", help="how long it is valid")
+    parser.add_argument("--owner", metavar="USER", help=f"owner of the keys: {user}; for root only")
+    parser.add_argument(
         "--authority", metavar="DIRECTORY", help=f"directory of the authority; default: {AUTHORITY} in keys_directory"
     )
 
@@ -43,14 +55,35 @@ def create_certificate(app: App, args: argparse.Namespace) -> None:
     for address in args.address:
         if not ip.is_address(address):
             keys.check_name(keys.COMPUTE, address)
+    authority, directory = _authority(app, args)
+    output, owner = args.output or os.path.join(directory, args.host), ids_of(args.owner)
+    made = authority.issue(args.host, args.address, output, args.days, owner)
+    consoles = os.path.join(output, CONSOLES)
+    own = authority.issue_console(args.host, args.address, consoles, owner)
+    addresses = ", ".join(args.address)
+    app.show(
+        ("Host", "Addresses", "Valid Until", "Directory"),
+        [(args.host, addresses, _end(made), output), (args.host, addresses, _end(own), consoles)],
+    )
+
+
+def create_proxy_certificate(app: App, args: argparse.Namespace) -> None:
+    keys.check_name(keys.CONSOLE, args.name)
+    authority, directory = _authority(app, args)
+    output = args.output or os.path.join(directory, f"proxy-{args.name}")
+    made = authority.issue_proxy(args.name, output, args.days, ids_of(args.owner))
+    app.show(("Proxy", "Valid Until", "Directory"), [(args.name, _end(made), output)])
+
+
+def _authority(app: App, args: argparse.Namespace) -> tuple[Authority, str]:
+    """Return the authority and its directory. It is created if it does not exist."""
     directory = args.authority or (app.conf.rpc.keys_directory and os.path.join(app.conf.rpc.keys_directory, AUTHORITY))
     if not directory:
         raise exceptions.ConfigurationError(reason="[rpc] keys_directory is not set; or say --authority")
     authority = Authority(directory)
     authority.create()
-    output = args.output or os.path.join(directory, args.host)
-    made = authority.issue(args.host, args.address, output, args.days, ids_of(args.owner))
-    app.show(
-        ("Host", "Addresses", "Valid Until", "Directory"),
-        [(args.host, ", ".join(args.address), made.not_valid_after_utc.replace(tzinfo=None), output)],
-    )
+    return authority, directory
+
+
+def _end(certificate: x509.Certificate) -> datetime.datetime:
+    return certificate.not_valid_after_utc.replace(tzinfo=None)

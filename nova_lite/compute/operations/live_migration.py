@@ -97,6 +97,7 @@ def post_live_migration_at_destination(host: LocalHost, command: ActionCommand) 
     resources = Resources.of(command.instance.flavor, moves.numa_at(command, HostRole.DESTINATION))
     host.fencing.mark_built(uuid, command.generation, resources)
     interfaces.bind_and_plug(host, command.instance)
+    _driver(host).finish_live_migration(uuid)
     if command.instance.vm_state == states.PAUSED:
         _driver(host).take_over_paused(uuid)
 

@@ -66,6 +66,7 @@ from nova_lite.virt.libvirt.host import cpu_model, cpu_monitor, host_topology, h
 from nova_lite.virt.libvirt.net import dual_stack
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
+from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers, own_address
 from nova_lite.virt.libvirt.net.networks import HostNetworks
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.net.tunnels import Tunnels
@@ -100,6 +101,7 @@ class LibvirtDriver(ComputeDriver):
         self._port_firewall = PortFirewall(conf, host, self._records.instances_path)
         self._anti_spoofing = AntiSpoofing(host)
         self._tunnels = Tunnels(conf, host, self._records.instances_path)
+        self._migration_peers = MigrationPeers(conf, host, self._records)
         self._consoles = Consoles(conf, self._connection, timing)
         qemu_img = images.QemuImg(conf)
         self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image)
@@ -121,6 +123,7 @@ class LibvirtDriver(ComputeDriver):
 
     def init_host(self) -> None:
         self._consoles.check()
+        transfer.check_keys(self.conf)
         self._reports.get()  # Events arrive from now on.
         try:
             self._records.prepare()
@@ -142,6 +145,7 @@ class LibvirtDriver(ComputeDriver):
             self._anti_spoofing.prepare(interfaces, served, unknown)
             self._port_firewall.prepare(interfaces)
             self._tunnels.prepare(interfaces)
+            self._migration_peers.prepare()
         self._snapshots.end_copies(snapshots_path(self.conf, self.host))
         self._volume_copies.end_copies()
         with _files_errors():
@@ -348,6 +352,7 @@ class LibvirtDriver(ComputeDriver):
         self._domains.remove(instance_uuid)
         with _files_errors():
             self._records.remove(instance_uuid)
+        self._migration_peers.close(instance_uuid)
 
     # --- cold migration
 
@@ -425,7 +430,7 @@ class LibvirtDriver(ComputeDriver):
                 self.conf, self._connection.call(domain.XMLDesc, 0), self._records.directory(instance_uuid)
             )
         sizes = {name: self._capacity(domain, instance_uuid, name) for name in found.disks}
-        return msgspec.structs.replace(found, disks=sizes)
+        return msgspec.structs.replace(found, disks=sizes, address=own_address(self.conf))
 
     def _capacity(self, domain: Any, instance_uuid: str, name: str) -> int:
         """Return the capacity of one disk in bytes, as the guest sees it."""
@@ -444,6 +449,8 @@ class LibvirtDriver(ComputeDriver):
             paths, whole = self._moved.make_ready(directory, spec, source)
             if any(map(dual_stack.addresses, spec.vifs)):
                 dual_stack.define(self._connection)
+            undo.callback(self._undo, "its access", self._migration_peers.close, instance_uuid)
+            self._migration_peers.open(instance_uuid, source.address)
             spec.fence()
             undo.pop_all()
         listeners = self._consoles.listeners()
@@ -451,12 +458,13 @@ class LibvirtDriver(ComputeDriver):
             driver=transfer.DRIVER,
             host=self.host,
             generation=spec.generation,
-            address=self.conf.libvirt.live_migration_inbound_addr or self.conf.my_ip,
+            address=own_address(self.conf),
             paths=paths,
             whole=whole,
             vnc_listen=listeners.vnc or "",
             serial_listen=listeners.serial.host if listeners.serial else "",
             serial_port=listeners.serial.port if listeners.serial else None,
+            serial_tls=listeners.serial is not None and listeners.serial.tls,
             numa=spec.instance.numa,
             shared_cpus=self._host_properties.shared_cpus,
             guards_interfaces=True,
@@ -477,6 +485,9 @@ class LibvirtDriver(ComputeDriver):
     def has_arrived(self, instance_uuid: str) -> bool:
         domain, _ = self._domains.get(instance_uuid)
         return live_migration.has_arrived(self._connection.call, domain)
+
+    def finish_live_migration(self, instance_uuid: str) -> None:
+        self._migration_peers.close(instance_uuid)
 
     def take_over_paused(self, instance_uuid: str) -> None:
         domain, _ = self._domains.get(instance_uuid)

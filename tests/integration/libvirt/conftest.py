@@ -23,7 +23,7 @@ from nova_lite.image import local
 from nova_lite.objects import VIF, Image, Network
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.virt.libvirt.net import dhcp, firewall, networks
+from nova_lite.virt.libvirt.net import dhcp, firewall, migration_peers, networks, nft
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.metadata import Service
 from tests.support.guests import make_flavor, make_image, make_instance, make_network, make_spec, make_vif
@@ -226,6 +226,7 @@ def make_host(directory: Path, second_host: None) -> Iterator[MakeHost]:
             driver.discard_set_aside(instance_uuid)
     for driver in drivers:
         shutil.rmtree(driver.conf.state_path, ignore_errors=True)
+        nft.apply(migration_peers.without(nft.table("nova_lite_migrations_", driver.host)))
 
 
 @pytest.fixture

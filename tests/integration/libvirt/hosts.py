@@ -35,16 +35,19 @@ THIRD_NUMBER = str(int(NUMBER) + 1)
 THIRD = f"169.254.76.{THIRD_NUMBER}"
 
 
-def second_host(action: str, number: str = NUMBER, pki: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the script. ``pki``: certificates with which the host's libvirtd listens."""
-    env = os.environ | ({} if pki is None else {"HOST_PKI": str(pki)})
+def second_host(
+    action: str, number: str = NUMBER, pki: Path | None = None, certificates: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the script. ``pki``: certificates with which the host's libvirtd listens. ``certificates``: qemu's."""
+    given = {"HOST_PKI": pki, "HOST_CERTIFICATES": certificates}
+    env = os.environ | {name: str(path) for name, path in given.items() if path is not None}
     return subprocess.run([SCRIPT, action, number], capture_output=True, text=True, timeout=180, check=False, env=env)
 
 
 @contextlib.contextmanager
-def third_host(pki: Path | None = None) -> Iterator[Path]:
+def third_host(pki: Path | None = None, certificates: Path | None = None) -> Iterator[Path]:
     """Start a third host, and yield its directory with the files that others have in /run/libvirt."""
-    started = second_host("start", THIRD_NUMBER, pki)
+    started = second_host("start", THIRD_NUMBER, pki, certificates)
     assert started.returncode == 0, started.stderr
     try:
         yield Path(f"/run/nova-lite-hosts/.{THIRD_NUMBER}/run")

@@ -6,15 +6,24 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from oslo_config import cfg
 
 from nova_lite.api.identity.directory import Directory, add_project
 from nova_lite.api.identity.tokens import Keys
+from nova_lite.api.middleware.keystone import KeystoneAuth
 from nova_lite.base import key_files
 from nova_lite.base.exceptions import ConfigurationError
+from nova_lite.conf import glance
+from nova_lite.conf.service_client import load_adapter
 from nova_lite.daemon.sockets import tls_context
+from nova_lite.policies.enforcer import Policy
 from nova_lite.rpc import keys
+from nova_lite.rpc.transport import Transport
+from nova_lite.virt.libvirt.disks import transfer
+from tests.support.api_client import make_conf
 
 STRANGER = 4242
 
@@ -158,7 +167,41 @@ def _tls_key(directory: Path) -> Callable[[], object]:
     return lambda: tls_context(str(cert), str(key), "[api] ssl_cert_file", "[api] ssl_key_file")
 
 
-READERS = [_private_key, _trusted_list, _token_keys, _users_file, _tls_key]
+def _option(section: str, name: str, read: Callable[[cfg.ConfigOpts], object], more: str = "") -> Any:
+    """Make a file of the option ``name``, and a daemon's reader of its section."""
+
+    def make(directory: Path) -> Callable[[], object]:
+        path = directory / name
+        path.write_text("")
+        path.chmod(0o600)
+        conf = make_conf(directory, f"{more}\n[{section}]\n{name} = {path}\n")
+        return lambda: read(conf)
+
+    return pytest.param(make, id=f"{section}-{name}")
+
+
+def _keystone(conf: cfg.ConfigOpts) -> object:
+    return KeystoneAuth(lambda environ, start_response: [], conf, Policy(conf))
+
+
+def _glance(conf: cfg.ConfigOpts) -> object:
+    glance.register_opts(conf)
+    return load_adapter(conf, glance.GROUP, "[image] backend = glance")
+
+
+def _broker(conf: cfg.ConfigOpts) -> None:
+    Transport(conf).cleanup()
+
+
+_RABBIT = "[DEFAULT]\ntransport_url = rabbit://nobody@127.0.0.1:1/"
+_GLANCE = "[glance]\nauth_type = none\nendpoint_override = http://127.0.0.1:1"
+TLS_CLIENTS = [
+    *(_option("glance", name, _glance, _GLANCE) for name in ("cafile", "keyfile")),
+    *(_option("keystone_authtoken", name, _keystone) for name in ("cafile", "keyfile")),
+    *(_option("oslo_messaging_rabbit", name, _broker, _RABBIT) for name in ("ssl_ca_file", "ssl_key_file")),
+]
+MOVES = [_option("libvirt", name, transfer.check_keys) for name in ("migration_ssh_key", "migration_ssh_known_hosts")]
+READERS = [_private_key, _trusted_list, _token_keys, _users_file, _tls_key, *TLS_CLIENTS, *MOVES]
 
 
 @pytest.mark.parametrize("make", READERS)
@@ -183,6 +226,20 @@ def test_reader_of_keys_refuses_a_file_of_another_user(
     monkeypatch.setattr(os, "geteuid", lambda: STRANGER + 1)
     give_away(monkeypatch, *files)
     with pytest.raises(ConfigurationError, match=f"belongs to user {STRANGER}"):
+        read()
+
+
+@pytest.mark.parametrize("make", [*TLS_CLIENTS, *MOVES])
+def test_key_of_a_client_that_everybody_can_read_is_refused(
+    tmp_path: Path, make: Callable[[Path], Callable[[], object]]
+) -> None:
+    read = make(tmp_path)
+    (file,) = [path for path in tmp_path.iterdir() if "file" in path.name or "ssh" in path.name]
+    file.chmod(0o644)
+    if "key" in file.name:
+        with pytest.raises(ConfigurationError, match=f"{file.name}: {file} can be read by others"):
+            read()
+    else:
         read()
 
 

@@ -50,7 +50,9 @@ def test_certificate_names_its_host_and_addresses(tool: Tool, directory: Path) -
 def test_files_have_the_names_that_qemu_expects(tool: Tool, directory: Path, tmp_path: Path) -> None:
     output = tmp_path / "pki"
     create(tool, "host-1", "--address", "192.0.2.1", "--output", str(output), "--days", "30")
-    assert {path.name for path in output.iterdir()} == {"ca-cert.pem", *CERTIFICATES, *KEYS}
+    assert {path.name for path in output.iterdir()} == {"ca-cert.pem", *CERTIFICATES, *KEYS, "consoles"}
+    consoles = {"ca-cert.pem", "server-cert.pem", "server-key.pem"}
+    assert {path.name for path in (output / "consoles").iterdir()} == consoles
     assert (output / "ca-cert.pem").read_bytes() == (directory / "ca-cert.pem").read_bytes()
     for name in CERTIFICATES:
         key = load_pem_private_key((output / name.replace("cert", "key")).read_bytes(), None)
@@ -74,6 +76,46 @@ def test_certificate_is_renewed_by_the_same_authority(tool: Tool, directory: Pat
     assert second.serial_number != first.serial_number
     assert second.public_key() != first.public_key()
     second.verify_directly_issued_by(authority)
+
+
+def verifies(certificate: Path, trusted: Path) -> bool:
+    """Check a chain as qemu does, which ignores the purposes of certificates."""
+    chain, anchors = (x509.load_pem_x509_certificates(path.read_bytes()) for path in (certificate, trusted))
+    issuers = {item.subject: item for item in (*chain[1:], *anchors)}
+    item = chain[0]
+    while item not in anchors:
+        issuer = issuers.get(item.issuer)
+        if issuer is None or issuer == item:
+            return False
+        item.verify_directly_issued_by(issuer)
+        item = issuer
+    return True
+
+
+def test_console_of_a_host_trusts_the_proxies_and_no_other_host(tool: Tool, directory: Path) -> None:
+    for host in ("host-1", "host-2"):
+        create(tool, host, "--address", "192.0.2.1")
+    tool("certificates", "proxy", "proxy-1")
+    trusted = directory / "host-1/consoles/ca-cert.pem"
+    proxy = directory / "proxy-proxy-1"
+    assert verifies(proxy / "client-cert.pem", trusted)
+    assert verifies(directory / "host-1/consoles/server-cert.pem", trusted)
+    for name in ("client-cert.pem", "consoles/server-cert.pem"):
+        assert not verifies(directory / "host-2" / name, trusted), name
+    for host in ("host-1", "host-2"):
+        assert verifies(directory / host / "consoles/server-cert.pem", proxy / "ca-cert.pem")
+    assert not verifies(proxy / "client-cert.pem", directory / "host-1/ca-cert.pem"), "a proxy is no host"
+    assert {path.name for path in proxy.iterdir()} == {"ca-cert.pem", "client-cert.pem", "client-key.pem"}
+    assert (proxy / "client-key.pem").stat().st_mode & 0o777 == 0o600
+
+
+def test_host_with_a_long_name_gets_a_certificate(tool: Tool, directory: Path) -> None:
+    host = "h" * 200
+    create(tool, host, "--address", "192.0.2.1")
+    for name in ("server-cert.pem", "consoles/server-cert.pem"):
+        made = certificate(directory / host / name)
+        names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert names.get_values_for_type(x509.DNSName) == [host]
 
 
 @pytest.mark.parametrize(

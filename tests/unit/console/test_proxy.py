@@ -21,7 +21,7 @@ from websockify.websocket import WebSocket
 from nova_lite.base import exceptions
 from nova_lite.console import opening, server, tokens
 from nova_lite.daemon.sockets import listen, tls_context
-from nova_lite.objects import Console, ConsoleTarget
+from nova_lite.objects import Console, ConsolePort, ConsoleTarget
 from tests.support import consoles
 from tests.support.consoles import GREETING, EchoConsole, read
 
@@ -54,9 +54,9 @@ class Cloud:
         self.valid.remove(token_hash)
         return ConsoleTarget(instance_uuid="uuid", compute_host="h1", console=console)
 
-    def validate_console_port(self, context: Any, host: str, uuid: str, port: int, console_type: str) -> bool:
+    def find_console_port(self, context: Any, host: str, uuid: str, port: int, console_type: str) -> ConsolePort:
         assert (host, uuid, port, console_type) == ("h1", "uuid", self.port, "novnc")
-        return self.is_there
+        return ConsolePort(is_current=self.is_there)
 
 
 class Proxy:

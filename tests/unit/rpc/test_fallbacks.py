@@ -206,6 +206,9 @@ def test_older_scheduler_is_asked_for_one_request_after_the_other(tmp_path: Path
 
 
 class Compute(Daemon):
+    def validate_console_port(self, context: RequestContext, instance_uuid: str, port: int, console_type: str) -> bool:
+        return (instance_uuid, port, console_type) == ("a", 10000, "serial")
+
     def build_and_run_instance(self, context: RequestContext, request: objects.BuildRequest) -> None:
         self.calls.append((request.instance.uuid,))
 
@@ -222,6 +225,13 @@ def test_older_host_gets_one_build_after_the_other(tmp_path: Path) -> None:
     compute = Compute(tmp_path, ComputeRPC, "1.15")
     compute.client.build_and_run_instances(CONTEXT, "host1", builds("a", "b"))
     assert compute.calls == [("a",), ("b",)]
+
+
+@pytest.mark.parametrize(("port", "is_current"), [(10000, True), (10001, False)])
+def test_older_host_has_consoles_without_tls(tmp_path: Path, port: int, is_current: bool) -> None:
+    compute = Compute(tmp_path, ComputeRPC, "1.16")
+    found = compute.client.find_console_port(CONTEXT, "host1", "a", port, "serial")
+    assert found == objects.ConsolePort(is_current=is_current, tls=False)
 
 
 def test_older_host_without_a_queue_is_an_error(tmp_path: Path) -> None:

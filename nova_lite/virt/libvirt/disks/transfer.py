@@ -24,7 +24,7 @@ import time
 
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, files
+from nova_lite.base import exceptions, files, key_files
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.objects import DiskFile, DiskSource
 from nova_lite.virt.libvirt import records
@@ -46,6 +46,15 @@ _CHUNK = 1024**2
 ATTEMPTS = 3
 #: Exit codes of rsync: error of a socket, of the protocol's stream, a timeout, or an error of ssh.
 _BROKEN = (10, 12, 30, 35, 255)
+
+
+def check_keys(conf: cfg.ConfigOpts) -> None:
+    """Raise `ConfigurationError` if others can replace or read the SSH key of moves, or replace the known hosts."""
+    options = conf.libvirt
+    if options.migration_ssh_key:
+        key_files.check(options.migration_ssh_key, "[libvirt] migration_ssh_key", hidden_from=0o077, chmod="0600")
+    if options.migration_ssh_known_hosts:
+        key_files.check(options.migration_ssh_known_hosts, "[libvirt] migration_ssh_known_hosts")
 
 
 def offer(conf: cfg.ConfigOpts, directory: str, names: tuple[str, ...] = TRAVELLING) -> DiskSource:

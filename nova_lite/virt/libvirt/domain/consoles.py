@@ -7,6 +7,7 @@ at each start, because another guest may use it by then.
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 import time
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import libvirt
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, host_certificates
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.objects import LiveDestination
 from nova_lite.virt.driver import ConsoleAddress
@@ -43,16 +44,30 @@ class Consoles:
         self._reservation = timing.console_port_reservation
         self._vnc = conf.vnc
         self._serial = conf.serial_console
+        self._libvirt = conf.libvirt
         self._connection = connection
         self._lock = threading.Lock()
         self._reserved: dict[int, float] = {}
 
     def check(self) -> None:
         """Check the options. Raises `ConfigurationError`."""
+        if self._serial.tls:
+            self._check_certificate()
         first, last = self._range()
         if not 0 < first <= last < 65536:
             raise exceptions.ConfigurationError(
                 reason=f"[serial_console] port_range = {self._serial.port_range}: must be FIRST:LAST, two ports."
+            )
+
+    def _check_certificate(self) -> None:
+        directory = os.path.join(self._libvirt.certificates_directory, host_certificates.CONSOLES)
+        missing = [
+            name for name in host_certificates.CONSOLE_FILES if not os.path.exists(os.path.join(directory, name))
+        ]
+        if missing:
+            raise exceptions.ConfigurationError(
+                reason=f"[serial_console] tls: {directory} lacks {', '.join(missing)}. "
+                "nova-lite-manage certificates create makes them."
             )
 
     def listeners(self) -> Listeners:
@@ -74,7 +89,7 @@ class Consoles:
         found = serial_address(ET.fromstring(xml))  # noqa: S314 libvirt's own
         if found is None:
             raise exceptions.ConsoleTypeUnavailable(console_type="serial")
-        return ConsoleAddress(self._serial.proxyclient_address, found.port)
+        return ConsoleAddress(self._serial.proxyclient_address, found.port, found.tls)
 
     # --- before the start of a guest
 
@@ -108,7 +123,7 @@ class Consoles:
             now = time.monotonic()
             self._reserved = {port: until for port, until in self._reserved.items() if until > now}
             for port in range(first, last + 1):
-                address = ConsoleAddress(self._serial.proxyclient_address, port)
+                address = ConsoleAddress(self._serial.proxyclient_address, port, self._serial.tls)
                 if port not in self._reserved and _is_free(address):
                     self._reserved[port] = now + self._reservation
                     return address
@@ -124,7 +139,7 @@ def _is_free(address: ConsoleAddress) -> bool:
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(address)
+            probe.bind((address.host, address.port))
         except OSError:
             return False
     return True
@@ -150,7 +165,7 @@ def serial_address(domain: ET.Element) -> ConsoleAddress | None:
     source = domain.find("devices/serial[@type='tcp']/source[@mode='bind']")
     if source is None:
         return None
-    return ConsoleAddress(source.get("host", ""), int(source.get("service", "0")))
+    return ConsoleAddress(source.get("host", ""), int(source.get("service", "0")), source.get("tls") == "yes")
 
 
 def with_serial(xml: str, address: ConsoleAddress) -> str:
@@ -170,7 +185,8 @@ def set_destination(domain: ET.Element, destination: LiveDestination) -> None:
             ET.SubElement(graphics, "listen", type="address", address=destination.vnc_listen)
     for serial in _serials(domain):
         if destination.serial_port is not None:
-            _listen(serial, ConsoleAddress(destination.serial_listen, destination.serial_port))
+            address = ConsoleAddress(destination.serial_listen, destination.serial_port, destination.serial_tls)
+            _listen(serial, address)
         else:
             serial.set("type", "pty")
             for tag in ("source", "protocol"):
@@ -188,5 +204,8 @@ def _listen(serial: ET.Element, address: ConsoleAddress) -> None:
     for tag in ("source", "protocol"):
         for element in serial.findall(tag):
             serial.remove(element)
-    serial.insert(0, ET.Element("source", mode="bind", host=address.host, service=str(address.port)))
+    source = ET.Element("source", mode="bind", host=address.host, service=str(address.port))
+    if address.tls:  # otherwise chardev_tls of qemu.conf decides
+        source.set("tls", "yes")
+    serial.insert(0, source)
     serial.insert(1, ET.Element("protocol", type="raw"))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.base.host_certificates import Authority
 from nova_lite.base.timing import LibvirtTiming
 from nova_lite.objects import LiveDestination
 from nova_lite.virt.driver import ConsoleAddress
@@ -116,6 +118,31 @@ def test_guest_with_a_serial_port_still_logs_its_output() -> None:
         ("target", {"port": "0"}),
     ]
     assert serial.get("type") == "tcp"
+
+
+@pytest.mark.parametrize(("tls", "attributes"), [(True, {"tls": "yes"}), (False, {})])
+def test_serial_port_of_a_guest_speaks_tls_by_the_option(
+    conf: cfg.ConfigOpts, host: Consoles, ports: list[int], tls: bool, attributes: dict[str, str]
+) -> None:
+    """Leave the decision to ``chardev_tls`` of qemu.conf without the option."""
+    conf.set_override("tls", tls, "serial_console")
+    root = build(host.listeners())
+    (source,) = root.findall("devices/serial/source")
+    assert source.attrib == {"mode": "bind", "host": "127.0.0.1", "service": str(ports[0])} | attributes
+    assert host.serial(ET.tostring(root, encoding="unicode")) == ConsoleAddress("127.0.0.1", ports[0], tls)
+
+
+def test_serial_tls_without_certificates_is_a_configuration_error(
+    conf: cfg.ConfigOpts, host: Consoles, tmp_path: Path
+) -> None:
+    conf.set_override("certificates_directory", str(tmp_path), "libvirt")
+    conf.set_override("tls", True, "serial_console")
+    with pytest.raises(exceptions.ConfigurationError, match=r"lacks ca-cert.pem, server-cert.pem, server-key.pem\."):
+        host.check()
+    authority = Authority(str(tmp_path / "authority"))
+    authority.create()
+    authority.issue_console("host", ["192.0.2.1"], str(tmp_path / "consoles"))
+    host.check()
 
 
 def test_listeners_follow_the_options(conf: cfg.ConfigOpts, host: Consoles, ports: list[int]) -> None:
@@ -236,3 +263,9 @@ def test_destination_without_serial_consoles_only_logs() -> None:
         (port,) = root.findall(f"devices/{tag}")
         assert port.get("type") == "pty" and [element.tag for element in port] == ["log", "target"]
     assert root.find("devices/graphics[@listen='127.0.0.1']") is not None
+
+
+@pytest.mark.parametrize(("tls", "found"), [(True, "yes"), (False, None)])
+def test_migrated_guest_has_the_tls_of_its_destination(tls: bool, found: str | None) -> None:
+    root = going_to(serial_listen="192.0.2.9", serial_port=11000, serial_tls=tls)
+    assert [source.get("tls") for source in root.iterfind("devices/*/source")] == [found, found]

@@ -103,7 +103,7 @@ make_directories() {
     printf 'host_uuid = "%s"\n' "$(cat /proc/sys/kernel/random/uuid)" >>"$BASE/etc/libvirtd.conf"
     # Certificates of this host: `nova-lite-manage certificates create --output` writes them to $HOST_CERTIFICATES, or there.
     install -d -m 0755 "$BASE/lib/pki"
-    [[ -z ${HOST_CERTIFICATES:-} ]] || cp -a "$HOST_CERTIFICATES/." "$BASE/lib/pki/"
+    [[ ! -d ${HOST_CERTIFICATES:-} ]] || cp -a "$HOST_CERTIFICATES/." "$BASE/lib/pki/"
     echo 'migrate_tls_x509_cert_dir = "/var/lib/libvirt/pki"' >>"$BASE/etc/qemu.conf"
     [[ ! -d $BASE/lib/pki/consoles ]] || secure_consoles
     [[ -z ${HOST_PKI:-} ]] || listen_by_tls

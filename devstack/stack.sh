@@ -59,6 +59,7 @@ hint=$(broker_hint)
 step "Setting up the database ($DATABASE)" set_up_database
 step "Writing the configuration into $ETC" configure
 step "Making the daemons' keys" make_keys
+! has_certificates || step "Making the certificates of the libvirt hosts" make_certificates
 step "Creating the database's tables" create_schema
 if [[ $AUTH == keystone ]]; then
     step "Setting up Keystone" set_up_keystone

@@ -15,6 +15,7 @@ LOGS=/var/log/nova-lite
 RUN=/run/nova-lite
 SECRETS=$ETC/secrets
 KEYS=$ETC/keys
+CONSOLE_TLS=$ETC/console-tls
 STACKED=$ETC/devstack.env
 # The group of all daemons' users, who are named after it; and the one user that earlier versions had for all of them.
 GROUP=nova-lite

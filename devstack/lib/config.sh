@@ -7,6 +7,8 @@
 #   novncproxy.conf, serialproxy.conf                                               root:nova-lite-console    0640
 #   compute.conf, compute-N.conf   one compute daemon's name and hypervisor         root:root                 0640
 #   manage.conf         an operator's nova-lite-manage                              root:root                 0640
+#   keys/hosts/         the certificates of several libvirt hosts, their authority  root:root                 0700
+#   console-tls/        the console proxies' certificate for those hosts
 #   keys/               each daemon's key (0600, its user's), and the list of those that are trusted
 #
 # Each of them but the first says by which account its daemon comes to the broker.
@@ -192,6 +194,34 @@ make_keys() {
     done < <(broker_accounts)
 }
 
+# host_certificates SERVICE: the directory of the certificates of the host that the service is.
+host_certificates() {
+    echo "$KEYS/hosts/$(compute_host "$1")"
+}
+
+# has_certificates: whether guests of several libvirt hosts are reached over a network, if only one within this machine.
+has_certificates() {
+    [[ $VIRT_DRIVER == libvirt ]] && ((COMPUTES > 1))
+}
+
+# What exists stays: `nova-lite-manage keys rotate` renews the certificates of a host or of the proxies.
+make_certificates() {
+    local name proxy owner
+    proxy=$KEYS/hosts/proxy-$(hostname)
+    owner=$(service_user novncproxy)
+    for name in $(compute_services); do
+        [[ -e $(host_certificates "$name")/server-cert.pem ]] ||
+            "$VENV/bin/nova-lite-manage" certificates create "$(compute_host "$name")" --owner libvirt-qemu \
+                --address "$HOSTS_NETWORK.${name#compute-}" --authority "$KEYS/hosts"
+    done
+    [[ -e $proxy/client-cert.pem ]] ||
+        "$VENV/bin/nova-lite-manage" certificates proxy "$(hostname)" --owner "$owner" --authority "$KEYS/hosts"
+    # The authority's directory is root's alone.
+    install -d -m 0755 "$CONSOLE_TLS"
+    install -m 0644 "$proxy"/{ca,client}-cert.pem "$CONSOLE_TLS"
+    install -m 0600 -o "$owner" -g "$owner" "$proxy/client-key.pem" "$CONSOLE_TLS"
+}
+
 # compute_host SERVICE: the name of the host that the service is.
 compute_host() {
     echo "$(hostname)${1#compute}"
@@ -223,9 +253,11 @@ $([[ -n $(own_libvirt "$name") ]] || metadata_config)
 CONFIG
 }
 
-# Who is asked for a console is on this machine, and so are the guests.
+# Who is asked for a console is on this machine, and so are the guests. Screens of further libvirt hosts have TLS; this
+# machine's libvirtd is its owner's, and has what its qemu.conf says.
 console_config() {
     [[ $VIRT_DRIVER != libvirt ]] || printf '%s\n' "[serial_console]" "enabled = true"
+    ! has_certificates || printf '%s\n' "" "[console]" "tls_directory = $CONSOLE_TLS" "require_tls = false"
 }
 
 # compute_broker SERVICE: a libvirt host has a network of its own, in which this machine has another address.
@@ -235,8 +267,11 @@ compute_broker() {
 
 # What daemon NUMBER of several says besides; 1 is this machine itself.
 libvirt_host_config() {
+    local certificates=/var/lib/libvirt/pki
+    (($1 != 1)) || certificates=$(host_certificates compute-1)
     echo "my_ip = $HOSTS_NETWORK.$1"
-    printf '%s\n' "" "[libvirt]" "live_migration_uri = qemu+unix:///system?socket=/run/nova-lite-hosts/%s/libvirt-sock" \
+    printf '%s\n' "" "[libvirt]" "certificates_directory = $certificates" \
+        "live_migration_uri = qemu+unix:///system?socket=/run/nova-lite-hosts/%s/libvirt-sock" \
         "" "[vnc]" "server_listen = $HOSTS_NETWORK.$1" "server_proxyclient_address = $HOSTS_NETWORK.$1" \
         "" "[serial_console]" "proxyclient_address = $HOSTS_NETWORK.$1"
 }

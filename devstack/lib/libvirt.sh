@@ -53,7 +53,7 @@ start_libvirt_hosts() {
         if has_systemd; then
             systemctl start "nova-lite-libvirt@$number"
         else
-            "$LIBVIRT_HOST" start "$number"
+            HOST_CERTIFICATES=$(host_certificates "compute-$number") "$LIBVIRT_HOST" start "$number"
         fi
         echo "libvirt host $number is $HOSTS_NETWORK.$number: $TOP/devstack/libvirt-host.sh enter $number virsh list"
     done

@@ -244,6 +244,7 @@ Wants=network-online.target libvirtd.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
+Environment=HOST_CERTIFICATES=$(host_certificates compute-%i)
 ExecStart=$LIBVIRT_HOST start %i
 ExecStop=$LIBVIRT_HOST stop %i
 TimeoutStartSec=180

@@ -7,6 +7,7 @@ Server and client have the same key. A certificate names the host and its addres
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 from collections.abc import Sequence
@@ -40,6 +41,41 @@ SKEW = datetime.timedelta(hours=1)
 _PRIVATE, _PUBLIC = 0o600, 0o644
 #: Limit of a common name. The whole name of a host is among the alternative names.
 _LONGEST_NAME = 64
+
+
+class Found(NamedTuple):
+    """A certificate in a file. ``names``: DNS names and addresses, its host's name first. Times are UTC."""
+
+    path: str
+    names: list[str]
+    start: datetime.datetime
+    end: datetime.datetime
+
+
+def find(directory: str) -> list[Found]:
+    """Return the certificates of a host or proxy in ``directory``, and those of its consoles.
+
+    Raises `ConfigurationError` for a file that is no certificate.
+    """
+    paths = [os.path.join(directory, name) for name in (CA_CERTIFICATE, *CERTIFICATES)]
+    paths += [os.path.join(directory, CONSOLES, name) for name in (CA_CERTIFICATE, SERVER_CERTIFICATE)]
+    return [read(path) for path in paths if os.path.exists(path)]
+
+
+def read(path: str) -> Found:
+    """Return the first certificate in a file. Raises `ConfigurationError`."""
+    try:
+        with open(path, "rb") as file:
+            certificate = x509.load_pem_x509_certificate(file.read())
+    except OSError as error:
+        raise exceptions.ConfigurationError(reason=f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise exceptions.ConfigurationError(reason=f"{path} is no certificate: {error}") from error
+    names: list[str] = []
+    with contextlib.suppress(x509.ExtensionNotFound):
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = [str(name.value) for name in found]
+    return Found(path, names, certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
 
 class Authority:

@@ -153,6 +153,12 @@ BUILD_SLOTS = _gauge(
     "compute", "nova_lite_build_slots", "Builds that may run at a time: fewer on a hypervisor that answers slowly."
 )
 HYPERVISOR_UP = _gauge("compute", "nova_lite_hypervisor_up", "1 while the hypervisor answers.")
+CERTIFICATE_END = _gauge(
+    "compute, novncproxy, serialproxy",
+    "nova_lite_certificate_end_seconds",
+    "End of a certificate of this host or proxy, in seconds since 1970.",
+    "file",
+)
 SCHEDULER_HOSTS = _gauge("scheduler", "nova_lite_scheduler_hosts", "Hosts that this scheduler knows.")
 
 #: The values of a gauge's labels, and its value.

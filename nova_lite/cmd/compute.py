@@ -22,6 +22,7 @@ from nova_lite.compute.manager import ComputeManager, fencing_path  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
+from nova_lite.daemon.certificates import CertificateWatch  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
 from nova_lite.virt.driver import load_compute_driver  # noqa: E402
 
@@ -69,6 +70,7 @@ class ComputeDaemon(service.Daemon):
             self.add_periodic(
                 "Ageing of images", self.conf.image_cache.manager_interval, manager.age_images, jitter=True
             )
+        CertificateWatch(self.conf.libvirt.certificates_directory).begin(self)
         self._listen_to_hypervisor(manager)
         manager.registration.serve()
 

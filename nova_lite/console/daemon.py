@@ -16,6 +16,7 @@ from nova_lite.console.host_tls import HostTls
 from nova_lite.console.opening import Opener
 from nova_lite.console.server import ProxyServer
 from nova_lite.daemon import service
+from nova_lite.daemon.certificates import CertificateWatch
 from nova_lite.daemon.sockets import listen, tls_context
 
 
@@ -65,6 +66,8 @@ class ConsoleProxy(service.Daemon):
         limits = options.handshake_timeout, options.max_connections, options.max_connections_per_client
         self._server = ProxyServer(sock, opener, web, tls, *limits, self.watchdog.watch("console proxy"))
         self.serve_health(transport)
+        if conf.console.tls_directory is not None:
+            CertificateWatch(conf.console.tls_directory).begin(self)
         threading.Thread(target=self._server.serve_forever, name="proxy", daemon=True).start()
 
     def _web(self) -> str | None:

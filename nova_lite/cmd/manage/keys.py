@@ -12,13 +12,24 @@ import os
 import pwd
 from collections.abc import Iterator
 
-from nova_lite.base import exceptions, files
+from nova_lite.base import exceptions, files, host_certificates
+from nova_lite.base.host_certificates import (
+    CLIENT_CERTIFICATE,
+    CLIENT_KEY,
+    CONSOLES,
+    SERVER_CERTIFICATE,
+    SERVER_KEY,
+    Authority,
+)
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.rpc import keys
 from nova_lite.rpc.keys import ROLES, PrivateKey, TrustedKey
 
 #: Suffix of a key file that ``rotate --stage`` made and that is not used yet.
 STAGED = ".next"
+
+#: Directory of the hosts' certificates and their authority, below the directory of keys.
+HOST_CERTIFICATES = "hosts"
 
 #: Seconds for which a replaced key stays trusted, because its messages may be on their way.
 OVERLAP = 3600
@@ -119,7 +130,40 @@ def rotate_key(app: App, args: argparse.Namespace) -> None:
     if not args.stage:  # only now that it is trusted
         _write_private(path, new, args.owner or _owner_of(path))
         files.remove(path + STAGED)
+        _renew_certificates(app, os.path.join(directory, HOST_CERTIFICATES), args)
     _show(app, [item for item in _read(directory) if (item.role, item.host) == (args.role, args.host)])
+
+
+def proxy_directory(authority: str, name: str) -> str:
+    """Return the directory of a proxy's certificate in the directory of the authority."""
+    return os.path.join(authority, f"proxy-{name}")
+
+
+def _renew_certificates(app: App, authority: str, args: argparse.Namespace) -> None:
+    """Renew the certificates of a daemon that has any in the directory of the authority, for the same time as before.
+
+    Names, addresses and the owner of the keys stay.
+    """
+    if args.role == keys.COMPUTE:
+        directory, certificate, key = os.path.join(authority, args.host), SERVER_CERTIFICATE, SERVER_KEY
+    elif args.role == keys.CONSOLE:
+        directory, certificate, key = proxy_directory(authority, args.host), CLIENT_CERTIFICATE, CLIENT_KEY
+    else:
+        return
+    if not os.path.exists(os.path.join(directory, certificate)):
+        return
+    old = host_certificates.read(os.path.join(directory, certificate))
+    status = os.stat(os.path.join(directory, key))
+    owner = (status.st_uid, status.st_gid) if os.geteuid() == 0 else None
+    days = max(1, (old.end - old.start).days)
+    issuer = Authority(authority)
+    if args.role == keys.COMPUTE:
+        addresses = old.names[1:]
+        issuer.issue(args.host, addresses, directory, days, owner)
+        issuer.issue_console(args.host, addresses, os.path.join(directory, CONSOLES), owner)
+    else:
+        issuer.issue_proxy(args.host, directory, days, owner)
+    app.say(f"The certificates of {args.host} in {directory} are renewed: copy them to where the host has them.")
 
 
 def revoke_key(app: App, args: argparse.Namespace) -> None:

@@ -134,3 +134,62 @@ def test_directory_that_is_no_authority_is_an_error_of_configuration(tmp_path: P
     authority.create()
     with pytest.raises(exceptions.ConfigurationError, match="is no authority"):
         authority.issue("host-1", ["192.0.2.1"], str(tmp_path / "host-1"), 1)
+
+
+def test_rotated_key_of_a_host_renews_its_certificates(tool: Tool, directory: Path) -> None:
+    tool("keys", "create", "compute", "host-1")
+    create(tool, "host-1", "--address", "192.0.2.1", "--address", "one.example.org", "--days", "90")
+    names = ("server-cert.pem", "client-cert.pem", "consoles/server-cert.pem")
+    before = {name: certificate(directory / "host-1" / name) for name in names}
+    said = tool("keys", "rotate", "compute", "host-1")
+    assert f"The certificates of host-1 in {directory}/host-1 are renewed" in said
+    for name in names:
+        after = certificate(directory / "host-1" / name)
+        assert after.serial_number != before[name].serial_number
+        for kind in (x509.SubjectAlternativeName, x509.ExtendedKeyUsage):
+            found, expected = (made.extensions.get_extension_for_class(kind).value for made in (after, before[name]))
+            assert found == expected
+    lifetime = certificate(directory / "host-1/server-cert.pem").not_valid_after_utc - datetime.datetime.now(
+        datetime.UTC
+    )
+    assert datetime.timedelta(days=89) < lifetime < datetime.timedelta(days=91)
+
+
+def test_rotated_key_of_the_proxies_renews_their_certificate(tool: Tool, directory: Path) -> None:
+    tool("keys", "create", "console", "proxy-1")
+    tool("certificates", "proxy", "proxy-1")
+    before = certificate(directory / "proxy-proxy-1/client-cert.pem")
+    tool("keys", "rotate", "console", "proxy-1")
+    assert certificate(directory / "proxy-proxy-1/client-cert.pem").serial_number != before.serial_number
+
+
+@pytest.mark.parametrize("options", [("compute", "host-2"), ("api", "host-1"), ("compute", "host-1", "--stage")])
+def test_rotated_key_renews_no_other_certificates(tool: Tool, directory: Path, options: tuple[str, ...]) -> None:
+    for role, host in (("compute", "host-1"), ("compute", "host-2"), ("api", "host-1")):
+        tool("keys", "create", role, host)
+    create(tool, "host-1", "--address", "192.0.2.1")
+    before = certificate(directory / "host-1/server-cert.pem")
+    tool("keys", "rotate", *options)
+    assert certificate(directory / "host-1/server-cert.pem") == before
+    assert not (directory / "host-2").exists()
+
+
+def test_list_shows_how_long_certificates_are_valid(tool: Tool, directory: Path, tmp_path: Path) -> None:
+    assert tool.json("certificates", "list") == []
+    create(tool, "host-1", "--address", "192.0.2.1", "--days", "90", "--output", str(tmp_path / "pki"))
+    create(tool, "host-2", "--address", "192.0.2.2")
+    tool("certificates", "proxy", "proxy-1")
+    listed = {row["file"]: row for row in tool.json("certificates", "list")}
+    expected = (
+        "ca-cert.pem",
+        "host-2/server-cert.pem",
+        "host-2/consoles/server-cert.pem",
+        "proxy-proxy-1/client-cert.pem",
+    )
+    assert {f"{directory}/{name}" for name in expected} < listed.keys()
+    assert not any("host-1" in row["names"] for row in listed.values())
+    of_host = {row["file"]: row for row in tool.json("certificates", "list", str(tmp_path / "pki"))}
+    row = of_host[f"{tmp_path}/pki/server-cert.pem"]
+    assert (row["names"], row["days_left"]) == ("host-1, 192.0.2.1", 89)
+    (tmp_path / "pki/server-cert.pem").write_text("what")
+    assert "is no certificate" in tool.fails("certificates", "list", str(tmp_path / "pki"))

@@ -66,6 +66,7 @@ if [[ $AUTH == keystone ]]; then
     step "Filling Keystone's catalog, projects and users" fill_keystone
     step "Setting up Glance" set_up_glance
 fi
+[[ $AUTH != standalone ]] || step "Creating users" create_users
 [[ $VOLUMES != cinder ]] || step "Setting up Ceph" start_ceph
 [[ $NETWORK != neutron ]] || step "Setting up Neutron" set_up_neutron
 if [[ $VIRT_DRIVER == libvirt ]]; then
@@ -85,7 +86,6 @@ else
     step "Creating the network" create_network
     step "Creating a pool of floating addresses" create_floating_pool
 fi
-[[ $AUTH != standalone ]] || step "Creating users" create_users
 step "Writing the cloud $CLOUD into $CLOUDS_YAML" add_clouds
 [[ $VOLUMES != cinder ]] || step "Setting up Cinder" set_up_cinder
 step "Starting the daemons" restart_daemons

@@ -94,12 +94,14 @@ import_command() {
 
 # replace_images: import those of standard input, lines of `import_command`; an older one of the same name makes room.
 replace_images() {
-    local commands id name
+    local commands id name owner=
     if [[ $AUTH == keystone ]]; then
         upload_images
         return
     fi
-    commands=$(cat)
+    # Clients look for the owner of an image, for example Horizon.
+    [[ $AUTH != standalone ]] || owner=$(listed project id name | awk '$2 == "admin" { print $1 }')
+    commands=$(sed "s/^image import /&${owner:+--project $owner }/")
     {
         listed image id name | while read -r id name; do
             ! grep -qF -- "--name $name " <<<"$commands" || grep -qF -- "--id $id " <<<"$commands" || echo "image delete $id"

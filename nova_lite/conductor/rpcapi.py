@@ -37,6 +37,7 @@ from nova_lite.objects import (
     HostReport,
     HostState,
     Image,
+    ImageMember,
     Instance,
     InstanceAction,
     InstanceFilters,
@@ -62,6 +63,8 @@ from nova_lite.objects import (
     VolumeConnection,
     VolumeFilters,
     VolumeSnapshot,
+    VolumeTransfer,
+    VolumeType,
     VolumeUse,
 )
 from nova_lite.rpc.admission import Priority
@@ -118,7 +121,7 @@ def _finish_action(conductor: ConductorRPC, context: RequestContext, host: str, 
     )
 
 
-@rpc.service("conductor", version="1.20")
+@rpc.service("conductor", version="1.21")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -402,6 +405,21 @@ class ConductorRPC(Protocol):
     @rpc.delete(rpc.API)
     def image_delete(self, context: RequestContext, image_id: str) -> None: ...
 
+    @rpc.list_(rpc.API, since="1.21")
+    def image_member_list(self, context: RequestContext, image_id: str) -> list[ImageMember]:
+        """Return the members of a shared image; a member gets itself alone. Raises `ImageNotFound` or `Forbidden`."""
+
+    @rpc.change(rpc.API, since="1.21")
+    def image_member_add(self, context: RequestContext, image_id: str, member_id: str) -> ImageMember:
+        """Share an image with another project. Raises a 403, 404, 409 or 413."""
+
+    @rpc.change(rpc.API, since="1.21")
+    def image_member_update(self, context: RequestContext, image_id: str, member_id: str, status: str) -> ImageMember:
+        """Accept or reject an image, as its member."""
+
+    @rpc.delete(rpc.API, since="1.21")
+    def image_member_delete(self, context: RequestContext, image_id: str, member_id: str) -> None: ...
+
     @rpc.list_(rpc.API)
     def network_list(self, context: RequestContext) -> list[Network]:
         """Return the networks of the built-in backend that the context's project may use."""
@@ -628,7 +646,9 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API, since="1.6")
     def volume_update(self, context: RequestContext, volume_id: str, changes: dict[str, Any]) -> Volume:
-        """Set ``name``, ``description``, ``metadata`` (all of it), ``bootable`` or, for an admin, ``status``."""
+        """Set ``name``, ``description``, ``metadata`` (all of it), ``bootable``, ``volume_type`` (its name or id; since
+        1.21) or, for an admin, ``status``.
+        """
 
     @rpc.delete(rpc.API, since="1.6")
     def volume_delete(self, context: RequestContext, volume_id: str) -> None:
@@ -678,6 +698,57 @@ class ConductorRPC(Protocol):
 
         Raises `VolumeBDMNotFound` if the server does not have the volume.
         """
+
+    @rpc.list_(rpc.API, since="1.21")
+    def volume_transfer_list(self, context: RequestContext, all_projects: bool) -> list[VolumeTransfer]: ...
+
+    @rpc.read(rpc.API, since="1.21")
+    def volume_transfer_get(self, context: RequestContext, transfer_id: str) -> VolumeTransfer: ...
+
+    @rpc.change(rpc.API, since="1.21")
+    def volume_transfer_create(
+        self, context: RequestContext, transfer: VolumeTransfer, salt: str, digest: str
+    ) -> VolumeTransfer:
+        """Offer a volume. ``digest``: of the key that accepts the offer (`nova_lite.objects.volume`)."""
+
+    @rpc.change(rpc.API, since="1.21")
+    def volume_transfer_accept(self, context: RequestContext, transfer_id: str, key: str) -> VolumeTransfer:
+        """Take over an offered volume and its snapshots, within the project's quota."""
+
+    @rpc.delete(rpc.API, since="1.21")
+    def volume_transfer_delete(self, context: RequestContext, transfer_id: str) -> None: ...
+
+    @rpc.list_(rpc.API, since="1.21")
+    def volume_type_list(self, context: RequestContext) -> list[VolumeType]:
+        """Return the default type, and the others that the context's project may use."""
+
+    @rpc.read(rpc.API, since="1.21")
+    def volume_type_get(self, context: RequestContext, reference: str) -> VolumeType:
+        """Return a type by its id or name. Raises `VolumeTypeNotFound`, also for a type of other projects."""
+
+    @rpc.change(rpc.API, since="1.21")
+    def volume_type_create(self, context: RequestContext, volume_type: VolumeType) -> VolumeType: ...
+
+    @rpc.change(rpc.API, since="1.21")
+    def volume_type_update(self, context: RequestContext, type_id: str, changes: dict[str, Any]) -> VolumeType:
+        """Set ``name``, ``description``, ``is_public``, or ``extra_specs``, of which a value of None removes one."""
+
+    @rpc.delete(rpc.API, since="1.21")
+    def volume_type_delete(self, context: RequestContext, type_id: str) -> None: ...
+
+    @rpc.change(rpc.API, since="1.21")
+    def volume_type_project_add(self, context: RequestContext, type_id: str, project_id: str) -> VolumeType:
+        """Let a project use a private type."""
+
+    @rpc.change(rpc.API, since="1.21")
+    def volume_type_project_remove(self, context: RequestContext, type_id: str, project_id: str) -> VolumeType: ...
+
+    @rpc.change(rpc.API, since="1.21")
+    def volume_quota_update(self, context: RequestContext, project_id: str, limits: dict[str, int]) -> VolumeUse:
+        """Set limits of a project: ``volumes``, ``gigabytes``, ``snapshots``."""
+
+    @rpc.delete(rpc.API, since="1.21")
+    def volume_quota_delete(self, context: RequestContext, project_id: str) -> None: ...
 
     # --- volumes of Cinder's
 

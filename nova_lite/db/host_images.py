@@ -17,7 +17,7 @@ from nova_lite.objects import Image
 
 #: States of an image that its host may change.
 _MAKING = frozenset({"queued", "saving"})
-_TOLD = frozenset({"status", "size", "checksum"})
+_TOLD = frozenset({"status", "size", "checksum", "md5", "virtual_size"})
 
 
 def get(uow: UnitOfWork, host: str, image_id: str) -> Image:

@@ -44,12 +44,27 @@ def list_(
         query = query.where(models.Image.status == status)
     order = paging.Order({"created_at": models.Image.created_at}, ["created_at"], ["desc"], tie_breaker=models.Image.id)
     start = paging.start(marker, lambda image_id: _find(uow, context, image_id))
-    return [to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]
+    found = [to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]
+    if any(image.visibility == "shared" and image.owner != context.project_id for image in found):
+        member = models.ImageMember
+        mine = sa.select(member.image_id, member.status).where(member.member_id == context.project_id)
+        statuses = dict(uow.session.execute(mine).all())
+        for image in found:
+            image.member_status = statuses.get(image.id) if image.visibility == "shared" else None
+    return found
 
 
 def get(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
     """Return an image. Raises `ImageNotFound`, also for an image that the context's project may not see."""
     return to_object(_get_row(uow, context, image_id))
+
+
+def visible_row(uow: UnitOfWork, context: RequestContext, image_id: str, lock: bool = False) -> models.Image:
+    """Return the row of an image that the context's project may see. Raises `ImageNotFound`."""
+    row = _find(uow, context, image_id, lock)
+    if row is None:
+        raise exceptions.ImageNotFound(image_id=image_id)
+    return row
 
 
 def by_id(uow: UnitOfWork, image_id: str) -> Image | None:
@@ -180,9 +195,7 @@ def _get_row(uow: UnitOfWork, context: RequestContext, image_id: str, to: str | 
     """Return an image's row. ``to``: the intended change; the row is then locked, and only its owner or an admin gets
     it.
     """
-    row = _find(uow, context, image_id, lock=to is not None)
-    if row is None:
-        raise exceptions.ImageNotFound(image_id=image_id)
+    row = visible_row(uow, context, image_id, lock=to is not None)
     if to is not None and not context.is_admin and row.owner != context.project_id:
         raise exceptions.Forbidden(f"You are not permitted to {to} image {image_id}.")
     return row
@@ -207,9 +220,12 @@ def _seen(of_any: bool, project_id: Any) -> sa.Select[models.Image]:
     query = sa.select(models.Image).where(models.Image.status != "deleted")
     if of_any:
         return query
+    member = models.ImageMember
+    shared = sa.exists().where(member.image_id == models.Image.id, member.member_id == project_id)
     return query.where(
         sa.or_(
             models.Image.visibility.in_(("public", "community")),
             sa.and_(models.Image.owner.is_not(None), models.Image.owner == project_id),
+            sa.and_(models.Image.visibility == "shared", shared),
         )
     )

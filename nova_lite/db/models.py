@@ -471,6 +471,18 @@ class Image(Changed, Base):
     owner: Mapped[str | None] = mapped_column(Name)
     properties: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
+    md5: Mapped[str] = mapped_column(sa.String(32), default="", server_default=sa.text("''"))
+    virtual_size: Mapped[int | None] = mapped_column(sa.BigInteger)
+
+
+class ImageMember(Changed, Base):
+    """A project that the owner of a shared image has shared it with."""
+
+    __tablename__ = "image_members"
+
+    image_id: Mapped[str] = mapped_column(sa.ForeignKey("images.id", ondelete="CASCADE"), primary_key=True)
+    member_id: Mapped[str] = mapped_column(Name, primary_key=True, index=True)
+    status: Mapped[str] = mapped_column(sa.String(16))
 
 
 class Network(Changed, Base):
@@ -675,7 +687,43 @@ class CinderAttachment(Base):
     deadline: Mapped[datetime.datetime] = mapped_column(Time)
 
 
+class VolumeType(Created, Base):
+    """A type of volumes that an admin has made. ``projects``: the ids of projects that may use a private type."""
+
+    __tablename__ = "volume_types"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    name: Mapped[str] = mapped_column(Name, unique=True)
+    description: Mapped[str | None] = mapped_column(Name)
+    is_public: Mapped[bool] = mapped_column(default=True)
+    extra_specs: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    projects: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+
+
+class VolumeTransfer(Created, Base):
+    """Offer of a volume to whoever has its key. ``project_id``: of the volume."""
+
+    __tablename__ = "volume_transfers"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    volume_id: Mapped[str] = mapped_column(sa.ForeignKey("volumes.id", ondelete="CASCADE"), unique=True, index=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    name: Mapped[str] = mapped_column(Name, default="")
+    salt: Mapped[str] = mapped_column(sa.String(64))
+    digest: Mapped[str] = mapped_column(sa.String(64))
+
+
 # --- quota
+
+
+class VolumeQuotaLimit(Base):
+    """A project's own limit of the volume service; -1 is unlimited."""
+
+    __tablename__ = "volume_quota_limits"
+
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True)
+    resource: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    limit: Mapped[int] = mapped_column("hard_limit")
 
 
 class QuotaUsage(Base):

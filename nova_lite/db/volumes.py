@@ -23,6 +23,9 @@ T = TypeVar("T", models.Volume, models.VolumeSnapshot)
 AVAILABLE, CREATING, ATTACHING, IN_USE = "available", "creating", "attaching", "in-use"
 DETACHING, DELETING, EXTENDING, ERROR = "detaching", "deleting", "extending", "error"
 
+#: Resources with a quota of their own.
+QUOTAS = ("volumes", "gigabytes", "snapshots")
+
 _SORT_KEYS = ("created_at", "updated_at", "name", "size", "status", "id", "bootable")
 
 
@@ -248,6 +251,24 @@ def snapshots_for(uow: UnitOfWork, instance_uuid: str) -> list[models.VolumeSnap
 # --- quota
 
 
+def set_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, limits: dict[str, int]) -> VolumeUse:
+    """Set limits of a project by resource. Usage above a new limit stays."""
+    unknown = limits.keys() - set(QUOTAS)
+    if unknown:
+        raise exceptions.InvalidInput(reason=f"the volume service has no quota {', '.join(sorted(unknown))}")
+    quotas.lock(uow, project_id)
+    for name, limit in limits.items():
+        uow.session.merge(models.VolumeQuotaLimit(project_id=project_id, resource=name, limit=limit))
+    uow.session.flush()
+    return usage(uow, conf, project_id)
+
+
+def reset_quota(uow: UnitOfWork, project_id: str) -> None:
+    """Give the project the limits of ``[volume]`` again."""
+    table = models.VolumeQuotaLimit
+    uow.change(sa.delete(table).where(table.project_id == project_id))
+
+
 def usage(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> VolumeUse:
     volumes, snapshots = models.Volume, models.VolumeSnapshot
     count, size = uow.session.execute(
@@ -260,7 +281,9 @@ def usage(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> VolumeUse:
             snapshots.project_id == project_id
         )
     ).one()
-    limits = {name: conf.volume[f"quota_{name}"] for name in ("volumes", "gigabytes", "snapshots")}
+    own = sa.select(models.VolumeQuotaLimit.resource, models.VolumeQuotaLimit.limit)
+    limits = {name: conf.volume[f"quota_{name}"] for name in QUOTAS}
+    limits |= dict(uow.session.execute(own.where(models.VolumeQuotaLimit.project_id == project_id)).all())
     return VolumeUse(limits=limits, used={"volumes": count, "gigabytes": int(size) + int(copied), "snapshots": copies})
 
 

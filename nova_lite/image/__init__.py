@@ -30,8 +30,9 @@ Conductor::
     conductor/engine/image_calls.py      calls to the backend during an action
     conductor/operations/snapshot.py     operations that make images
     db/images.py                         SQL: images
+    db/image_members.py                  SQL: projects that an image is shared with
     db/host_images.py                    SQL: images that a compute host uploads
-    objects/image.py                     Image
+    objects/image.py                     Image, ImageMember
 
 Compute::
 

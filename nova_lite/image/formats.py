@@ -63,6 +63,14 @@ def check(path: str, disk_format: str, image_id: str = "") -> None:
     _check_head(path, disk_format, image_id or path)
 
 
+def virtual_size(path: str, disk_format: str) -> int | None:
+    """Return the bytes of the disk that a guest sees, None for other files. Call this after `check`. Raises OSError."""
+    if disk_format == "qcow2":
+        header = qcow2.read(path)
+        return None if header is None else header.size
+    return os.path.getsize(path) if disk_format in ("raw", "ami", "iso") else None
+
+
 def open_regular(path: str) -> int:
     """Open an untrusted path for reading and return the descriptor. It is a regular file, and opening it never blocks.
 

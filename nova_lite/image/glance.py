@@ -225,6 +225,8 @@ def image_of(body: Mapping[str, Any]) -> Image:
             size=body.get("size") or 0,
             checksum=checksum,
             hash_algorithm=algorithm,
+            md5=str(body.get("checksum") or ""),
+            virtual_size=body.get("virtual_size"),
             min_disk=body.get("min_disk") or 0,
             min_ram=body.get("min_ram") or 0,
             visibility=body.get("visibility") or "private",

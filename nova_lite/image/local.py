@@ -30,7 +30,9 @@ class LocalImages(ImageBackend):
     has_local_rows = True
 
     def list_images(self, context: RequestContext, name: str | None) -> list[Image]:
-        return self.conductor.image_list(context, name, None, None, None)
+        """Leave out images that others share with the project and that it has not accepted."""
+        found = self.conductor.image_list(context, name, None, None, None)
+        return [image for image in found if image.member_status in (None, "accepted")]
 
     def get(self, context: RequestContext, image_id: str) -> Image:
         return self.conductor.image_get(context, image_id)
@@ -61,13 +63,15 @@ class LocalImages(ImageBackend):
         try:
             directory = store.prepare_below(self.conf.image.store_path, store.UPLOADS, os.path.basename(host))
             with open(source, "rb") as reader:
-                size, checksum = store.add(directory, image.id, reader, progress)
+                sums = store.add(directory, image.id, reader, progress)
+            size = formats.virtual_size(source, image.disk_format)
         except OSError as error:
             raise exceptions.ImageUploadFailed(image_id=image.id, reason=error.strerror or str(error)) from error
         with contextlib.ExitStack() as undo:
             undo.callback(store.remove, directory, image.id)
             # The file exists before this update, since `discard` deletes first the row and then the file.
-            self.conductor.image_update(context, image.id, {"size": size, "checksum": checksum}, "saving")
+            changes = {**sums._asdict(), "virtual_size": size}
+            self.conductor.image_update(context, image.id, changes, "saving")
             undo.pop_all()
 
     def sweep_uploads(self, host: str) -> None:

@@ -8,7 +8,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nova_lite.base import files
 
@@ -66,6 +66,14 @@ def prepare_below(store_path: str, *names: str) -> str:
     return path
 
 
+class Sums(NamedTuple):
+    """Size in bytes, SHA-256 and MD5 in hex of an image's data."""
+
+    size: int
+    checksum: str
+    md5: str
+
+
 class StoredSource(Protocol):
     """Source of data: a file or the body of a request."""
 
@@ -78,8 +86,8 @@ def add(
     source: StoredSource,
     progress: Callable[[int], None] | None = None,
     check: Callable[[str], None] | None = None,
-) -> tuple[int, str]:
-    """Copy ``source`` into the store. Return its size in bytes and its SHA-256 in hex.
+) -> Sums:
+    """Copy ``source`` into the store.
 
     The file gets its name when it is complete and on disk. ``progress`` receives the number of bytes copied. ``check``
     receives the path of the complete file before it gets its name, and refuses it by raising. Raises OSError and the
@@ -105,6 +113,7 @@ class IncompleteFile:
         self._store_path = store_path
         self._image_id = image_id
         self._digest = hashlib.sha256()
+        self._md5 = hashlib.md5(usedforsecurity=False)
         with contextlib.ExitStack() as undo:
             self._temporary = undo.enter_context(files.large_part(store_path, TEMPORARY))
             self._file = undo.enter_context(open(self._temporary, "wb"))
@@ -113,10 +122,11 @@ class IncompleteFile:
     def write(self, chunk: bytes) -> None:
         self._file.write(chunk)
         self._digest.update(chunk)
+        self._md5.update(chunk)
         self.size += len(chunk)
 
-    def publish(self, check: Callable[[str], None] | None = None) -> tuple[int, str]:
-        """Give the file its name. Return its size in bytes and its SHA-256 in hex. ``check`` is that of `add`."""
+    def publish(self, check: Callable[[str], None] | None = None) -> Sums:
+        """Give the file its name. ``check`` is that of `add`."""
         self._file.flush()
         os.fchmod(self._file.fileno(), MODE)
         _give_to_owner_of(self._store_path, self._file.fileno())
@@ -126,7 +136,7 @@ class IncompleteFile:
         os.rename(self._temporary, file_path(self._store_path, self._image_id))
         self.discard()
         files.sync_directory(self._store_path)
-        return self.size, self._digest.hexdigest()
+        return Sums(self.size, self._digest.hexdigest(), self._md5.hexdigest())
 
     def discard(self) -> None:
         """Close the file, and remove it if it has not got its name."""

@@ -50,7 +50,7 @@ from nova_lite.objects.host import (
     Retirement,
     Service,
 )
-from nova_lite.objects.image import Image
+from nova_lite.objects.image import Image, ImageMember
 from nova_lite.objects.instance import VIF, FixedIp, Instance, InstanceFault, InstanceFilters, InstanceQuery
 from nova_lite.objects.keypair import KeyPair
 from nova_lite.objects.live_migration import LiveDestination, LiveSource, MigrationControl, MigrationProgress
@@ -84,6 +84,8 @@ from nova_lite.objects.volume import (
     VolumeFilters,
     VolumeSnapshot,
     VolumeSource,
+    VolumeTransfer,
+    VolumeType,
     VolumeUse,
     VolumeVerb,
     VolumeWork,
@@ -125,6 +127,7 @@ __all__ = [
     "HostReport",
     "HostState",
     "Image",
+    "ImageMember",
     "Instance",
     "InstanceAction",
     "InstanceActionEvent",
@@ -173,6 +176,8 @@ __all__ = [
     "VolumeFilters",
     "VolumeSnapshot",
     "VolumeSource",
+    "VolumeTransfer",
+    "VolumeType",
     "VolumeUse",
     "VolumeVerb",
     "VolumeWork",

@@ -14,7 +14,9 @@ class Image(msgspec.Struct, kw_only=True):
     """Image that servers are made of.
 
     ``size`` is in bytes, ``min_disk`` in GB, ``min_ram`` in MB. ``checksum``: in hex, by the algorithm
-    ``hash_algorithm`` of hashlib. ``status``: queued, saving, active, deleted, and further ones of Glance.
+    ``hash_algorithm`` of hashlib. ``md5``: in hex, for clients that compare it; "" if unknown. ``virtual_size``: bytes
+    of the disk that a guest sees, None if unknown. ``member_status``: of the caller's project, if the image is shared
+    with it. ``status``: queued, saving, active, deleted, and further ones of Glance.
     ``visibility``: public, private, shared, community. An AMI-style image names its kernel and ramdisk images in
     ``properties`` (``kernel_id``, ``ramdisk_id``).
     """
@@ -33,6 +35,9 @@ class Image(msgspec.Struct, kw_only=True):
     owner: str | None = None
     properties: dict[str, str] = msgspec.field(default_factory=dict)
     tags: list[str] = msgspec.field(default_factory=list)
+    md5: str = ""
+    virtual_size: int | None = None
+    member_status: str | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 
@@ -48,3 +53,13 @@ class Image(msgspec.Struct, kw_only=True):
         """Return the images that this one needs to boot: ``("kernel", id)``, ``("ramdisk", id)``."""
         parts = (("kernel", self.kernel_id), ("ramdisk", self.ramdisk_id))
         return [(part, image_id) for part, image_id in parts if image_id]
+
+
+class ImageMember(msgspec.Struct, kw_only=True):
+    """Project that an image is shared with. ``status``: pending, accepted or rejected."""
+
+    image_id: str
+    member_id: str
+    status: str
+    created_at: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import enum
+import hashlib
+import uuid
 from typing import Any
 
 import msgspec
@@ -53,6 +55,40 @@ class VolumeSnapshot(msgspec.Struct, kw_only=True):
     image: Image | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
+
+
+class VolumeTransfer(msgspec.Struct, kw_only=True):
+    """Offer of a volume to another project."""
+
+    id: str
+    volume_id: str
+    project_id: str = ""
+    name: str = ""
+    created_at: datetime.datetime | None = None
+
+
+class VolumeType(msgspec.Struct, kw_only=True):
+    """``projects``: the ids of projects that may use a private type."""
+
+    id: str
+    name: str
+    description: str | None = None
+    is_public: bool = True
+    extra_specs: dict[str, str] = msgspec.field(default_factory=dict)
+    projects: list[str] = msgspec.field(default_factory=list)
+
+
+_TYPES = uuid.UUID("5f1b6d0a-43f4-4b6b-9d7b-1b5bd3a0a0d1")
+
+
+def default_type(name: str) -> VolumeType:
+    """Return the operator's type of this name. Its id follows from the name."""
+    return VolumeType(id=str(uuid.uuid5(_TYPES, name)), name=name, description="Files that all hosts share")
+
+
+def transfer_digest(salt: str, key: str) -> str:
+    """Return the digest of a transfer's key. The key is random, so no slow digest is needed."""
+    return hashlib.sha256(f"{salt}:{key}".encode()).hexdigest()
 
 
 class VolumeFilters(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -21,3 +21,13 @@ CHOOSE_ID = _image(
     "choose_id", ADMIN, "Choose a new image's id, which must never have been used before", "POST /v2/images"
 )
 SCHEMAS = _image("get_schemas", ANYONE, "Show the schemas", "GET /v2/schemas/images", "GET /v2/schemas/image")
+MEMBERS = _image(
+    "get_members", ANYONE, "List the members of a visible image", f"GET {_ONE}/members", f"GET {_ONE}/members/{{id}}"
+)
+ADD_MEMBER = _image("add_member", MEMBER, "Share an image of the caller's project", f"POST {_ONE}/members")
+UPDATE_MEMBER = _image(
+    "modify_member", ANYONE, "Accept or reject a shared image, as its member", f"PUT {_ONE}/members/{{id}}"
+)
+REMOVE_MEMBER = _image(
+    "delete_member", MEMBER, "Stop sharing an image of the caller's project", f"DELETE {_ONE}/members/{{id}}"
+)

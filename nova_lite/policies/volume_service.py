@@ -49,6 +49,24 @@ ATTACHMENTS = _volume(
     "attachment_list", READER, "List the volume attachments of the caller's project", "GET /v3/attachments"
 )
 TYPES = _volume("get_all_types", ANYONE, "List volume types", "GET /v3/types", "GET /v3/types/{type_id}")
+_TYPE = "/v3/types/{type_id}"
+CHANGE_TYPES = _extension(
+    "types_manage",
+    ADMIN,
+    "Create, change and delete volume types, their extra specs and who may use them",
+    "POST /v3/types",
+    f"PUT {_TYPE}",
+    f"DELETE {_TYPE}",
+    f"POST {_TYPE}/action",
+    f"POST {_TYPE}/extra_specs",
+)
+TYPE_ACCESS = _extension(
+    "volume_type_access:get_all_for_type",
+    ADMIN,
+    "List the projects that may use a private volume type",
+    f"GET {_TYPE}/os-volume-type-access",
+)
+RETYPE = _volume("retype", MEMBER, "Give a volume another type", f"POST {_ONE}/action (os-retype)")
 LIMITS = _volume("get_limits", READER, "Show the limits of the caller's project", "GET /v3/limits")
 QUOTAS = _extension(
     "quotas:show",
@@ -57,6 +75,23 @@ QUOTAS = _extension(
     "GET /v3/os-quota-sets/{project_id}",
 )
 SERVICES = _extension("services:index", ADMIN, "List the hosts that do the work on volumes", "GET /v3/os-services")
+UPDATE_QUOTAS = _extension("quotas:update", ADMIN, "Set limits of a project", "PUT /v3/os-quota-sets/{project_id}")
+DELETE_QUOTAS = _extension(
+    "quotas:delete", ADMIN, "Give a project the default limits again", "DELETE /v3/os-quota-sets/{project_id}"
+)
+_TRANSFER = "/v3/os-volume-transfer"
+TRANSFER_LIST = _volume(
+    "get_all_transfers",
+    READER,
+    "List the offers of volumes of the caller's project",
+    f"GET {_TRANSFER}",
+    f"GET {_TRANSFER}/{{transfer_id}}",
+)
+TRANSFER_CREATE = _volume("create_transfer", MEMBER, "Offer a volume to another project", f"POST {_TRANSFER}")
+TRANSFER_ACCEPT = _volume(
+    "accept_transfer", MEMBER, "Accept an offered volume", f"POST {_TRANSFER}/{{transfer_id}}/accept"
+)
+TRANSFER_DELETE = _volume("delete_transfer", MEMBER, "Withdraw an offer", f"DELETE {_TRANSFER}/{{transfer_id}}")
 ZONES = _volume("availability_zone_list", ANYONE, "List availability zones", "GET /v3/os-availability-zone")
 EXTENSIONS = _volume("extension_list", ANYONE, "List extensions (always empty)", "GET /v3/extensions")
 ABSENT = _volume(

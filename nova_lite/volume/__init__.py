@@ -15,7 +15,7 @@ Backend::
 
 API, with Cinder's v3 endpoints::
 
-    api/volume/                            app, requests, views, listing, versions
+    api/volume/                            app, types, transfers, absent, requests, views, listing, versions
     api/compute/volume_attachments.py      volumes of a server
     api/compute/volumes.py                 ``/os-volumes`` of the compute API, until 2.35
     policies/volume_service.py             rules
@@ -27,6 +27,8 @@ Conductor::
     conductor/operations/volume_sources.py   checks of the image, snapshot or volume that a volume is made from
     conductor/engine/cinder.py               attachments in Cinder
     db/volumes.py                            SQL: volumes and snapshots
+    db/volume_types.py                       SQL: types that admins make
+    db/volume_transfers.py                   SQL: offers of volumes to other projects
     db/volume_tasks.py                       SQL: work on volumes' files
     db/cinder.py                             SQL: Cinder's volumes of servers
     db/block_devices.py                      SQL: block devices of servers

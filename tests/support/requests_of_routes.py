@@ -72,6 +72,10 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
         [{"op": "replace", "path": "/name", "value": "taken"}],
         [{"op": "replace", "path": "/visibility", "value": "private"}],
     ],
+    ("image", "POST", "/images/{id}/members"): [{"member": "taken"}],
+    ("image", "PUT", "/images/{id}/members/{member_id}"): [{"status": "accepted"}],
+    ("volume", "PUT", "/os-quota-sets/{id}"): [{"quota_set": {"volumes": 1}}],
+    ("volume", "POST", "/os-volume-transfer/{id}/accept"): [{"accept": {"auth_key": "0123456789abcdef"}}],
     ("volume", "PUT", "/volumes/{id}"): [{"volume": {"name": "taken"}}],
     ("volume", "POST", "/volumes/{id}/action"): [
         {"os-extend": {"new_size": 2}},

@@ -102,9 +102,7 @@ class Volumes(Extension):
     @declares(policies.CREATE, body=CREATE_BODY, response="volume")
     def create(self, req: Request) -> Response:
         body = req.data["volume"]
-        kind = self.conf.volume.default_type
-        if body.get("volume_type") not in (None, "", kind):
-            raise exceptions.InvalidInput(reason=f"there is no volume type {body['volume_type'][:64]}")
+        kind = body.get("volume_type") or self.conf.volume.default_type
         zone = self.conf.compute.default_availability_zone
         if body.get("availability_zone") not in (None, "", zone):
             raise exceptions.InvalidInput(reason=f"Availability zone '{body['availability_zone'][:64]}' is invalid")
@@ -119,7 +117,10 @@ class Volumes(Extension):
             metadata=body.get("metadata") or {},
             snapshot_id=body.get("snapshot_id") or None,
         )
-        created = self.conductor.volume_create(req.context, volume, {})
+        try:
+            created = self.conductor.volume_create(req.context, volume, {})
+        except exceptions.VolumeTypeNotFound as error:
+            raise exceptions.InvalidInput(reason=f"there is no volume type {kind[:64]}") from error
         return Response({"volume": _volume_view(created)}, headers={"Location": req.link("os-volumes", created.id)})
 
     @declares(policies.DELETE, status=202)

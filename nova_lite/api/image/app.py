@@ -27,8 +27,12 @@ from nova_lite.policies import image_service as policies
 
 LOG = logging.getLogger(__name__)
 
+DATA_TYPE = "application/octet-stream"
 PATCH_TYPES = ("application/openstack-images-v2.1-json-patch", "application/openstack-images-v2.0-json-patch")
 _MIB = 1024 * 1024
+
+_MEMBERS = "/images/{id}/members"
+_MEMBER = "/images/{id}/members/{member_id}"
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageApp:
@@ -61,8 +65,18 @@ class ImageApp(rest.ServiceApplication):
         ServiceRoute("PUT", "/images/{id}/file", "upload", policies.UPLOAD, authorizes=True, streams=True),
         ServiceRoute("GET", "/images/{id}/file", "download", policies.DOWNLOAD),
         ServiceRoute("GET", "/images/{id}/tasks", "tasks", policies.SHOW),
+        ServiceRoute("GET", _MEMBERS, "members", policies.MEMBERS),
+        ServiceRoute("POST", _MEMBERS, "add_member", policies.ADD_MEMBER, authorizes=True),
+        ServiceRoute("GET", _MEMBER, "member", policies.MEMBERS),
+        ServiceRoute("PUT", _MEMBER, "update_member", policies.UPDATE_MEMBER),
+        ServiceRoute("DELETE", _MEMBER, "remove_member", policies.REMOVE_MEMBER, authorizes=True),
+        ServiceRoute("GET", "/info/import", "import_info", policies.SCHEMAS),
+        ServiceRoute("GET", "/metadefs/namespaces", "namespaces", policies.SCHEMAS),
+        ServiceRoute("GET", "/metadefs/resource_types", "resource_types", policies.SCHEMAS),
         ServiceRoute("GET", "/schemas/image", "schema", policies.SCHEMAS),
         ServiceRoute("GET", "/schemas/images", "list_schema", policies.SCHEMAS),
+        ServiceRoute("GET", "/schemas/member", "member_schema", policies.SCHEMAS),
+        ServiceRoute("GET", "/schemas/members", "members_schema", policies.SCHEMAS),
     )
 
     def __init__(self, services: wsgi.ApiServices) -> None:
@@ -168,6 +182,8 @@ class ImageApp(rest.ServiceApplication):
         body arrives after this method has returned (`nova_lite.api.http.transfers`).
         """
         image = self._changeable(req, id)
+        if req.content_type != DATA_TYPE:
+            raise webob.exc.HTTPUnsupportedMediaType(explanation=f"Content-Type must be {DATA_TYPE}.")
         if not image.disk_format or not image.container_format:
             raise exceptions.Conflict("Properties disk_format, container_format must be set prior to saving data.")
         limit, floor = self.conf.image.max_upload_mb * _MIB, self.conf.image.min_free_mb * _MIB
@@ -205,10 +221,53 @@ class ImageApp(rest.ServiceApplication):
         except OSError as error:
             LOG.error("The file of image %s cannot be read: %s", image.id, error)
             raise exceptions.NotFound(f"Image {image.id} has no data.") from error
-        response = webob.Response(status=200, content_type="application/octet-stream", charset=None)
+        response = webob.Response(status=200, content_type=DATA_TYPE, charset=None)
+        if image.md5:
+            response.headers["Content-MD5"] = image.md5
         response.app_iter = FileIter(file)
         response.content_length = os.fstat(file.fileno()).st_size
         return response
+
+    # --- projects that an image is shared with
+
+    def members(self, req: ServiceRequest, id: str) -> Response:
+        found = self.conductor.image_member_list(req.context, id)
+        return Response({"members": [views.member(item) for item in found], "schema": "/v2/schemas/members"})
+
+    def member(self, req: ServiceRequest, id: str, member_id: str) -> Response:
+        for found in self.conductor.image_member_list(req.context, id):
+            if found.member_id == member_id:
+                return Response(views.member(found))
+        raise exceptions.NotFound(f"{member_id[:64]} not found in the member list of the image {id}.")
+
+    def add_member(self, req: ServiceRequest, id: str) -> Response:
+        image = self._changeable(req, id)
+        member_id = requests.member_id(req.json_object().get("member"))
+        return Response(views.member(self.conductor.image_member_add(req.context, image.id, member_id)))
+
+    def update_member(self, req: ServiceRequest, id: str, member_id: str) -> Response:
+        status = requests.member_status(req.json_object().get("status"))
+        return Response(views.member(self.conductor.image_member_update(req.context, id, member_id, status)))
+
+    def remove_member(self, req: ServiceRequest, id: str, member_id: str) -> Response:
+        image = self._changeable(req, id)
+        self.conductor.image_member_delete(req.context, image.id, member_id)
+        return Response(status=204)
+
+    # --- what this service does not have
+
+    def import_info(self, req: ServiceRequest) -> Response:
+        """List the methods of imports: none."""
+        methods = {"description": "Import methods available.", "type": "array", "value": []}
+        return Response({"import-methods": methods})
+
+    def namespaces(self, req: ServiceRequest) -> Response:
+        """List the metadata definitions: none. Horizon asks for them with each launch of a server."""
+        path = "/v2/metadefs/namespaces"
+        return Response({"namespaces": [], "first": path, "schema": "/v2/schemas/metadefs/namespaces"})
+
+    def resource_types(self, req: ServiceRequest) -> Response:
+        return Response({"resource_types": []})
 
     # --- schemas
 
@@ -217,3 +276,9 @@ class ImageApp(rest.ServiceApplication):
 
     def list_schema(self, req: ServiceRequest) -> Response:
         return Response(views.LIST_SCHEMA)
+
+    def member_schema(self, req: ServiceRequest) -> Response:
+        return Response(views.MEMBER_SCHEMA)
+
+    def members_schema(self, req: ServiceRequest) -> Response:
+        return Response(views.MEMBERS_SCHEMA)

@@ -19,6 +19,8 @@ _SORT_KEYS = (
     "owner", "min_disk", "min_ram",
 )  # fmt: skip
 _CONTROL = ("limit", "marker", "sort", "sort_key", "sort_dir", "member_status")
+#: Statuses of a project that an image is shared with.
+MEMBER_STATUSES = ("pending", "accepted", "rejected")
 _OPERATORS = {
     "gt": operator.gt,
     "gte": operator.ge,
@@ -57,10 +59,23 @@ def _url(query: list[tuple[str, str]]) -> str:
 
 
 def _visible(req: ServiceRequest, image: Image) -> bool:
-    """Hide community images of other projects, unless the query has the filter ``visibility``."""
-    if "visibility" in req.GET or image.visibility != "community":
+    """Hide community images of other projects, unless the query has the filter ``visibility``, and images that are
+    shared with the project, unless it has accepted them or the query has their ``member_status``.
+    """
+    wanted = _member_status(req)
+    if image.owner is not None and image.owner == req.context.project_id:
         return True
-    return image.owner is not None and image.owner == req.context.project_id
+    if image.visibility == "shared" and image.member_status is not None:
+        return wanted in ("all", image.member_status)
+    return "visibility" in req.GET or image.visibility != "community"
+
+
+def _member_status(req: ServiceRequest) -> str:
+    wanted: str = req.GET.get("member_status", "accepted")
+    if wanted not in (*MEMBER_STATUSES, "all"):
+        statuses = ", ".join((*MEMBER_STATUSES, "all"))
+        raise exceptions.ValidationError(detail=f"Invalid status: {wanted[:64]}. It is one of {statuses}.")
+    return wanted
 
 
 def _match(image: Image, name: str, value: str) -> bool:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from nova_lite.api.image.listing import MEMBER_STATUSES
 from nova_lite.api.image.views import FIELDS, VISIBILITIES
 from nova_lite.base import exceptions
 from nova_lite.image.formats import CONTAINER_FORMATS, DISK_FORMATS
@@ -14,6 +15,10 @@ from nova_lite.objects import Image
 MAX_INT = 2**31 - 1
 MAX_PROPERTIES = 128
 MAX_TAGS = 128
+
+#: Names that no property may have, because clients take them for fields of the image.
+_RESERVED = ("location", "locations", "deleted", "deleted_at", "direct_url", "stores")
+_RESERVED_PREFIX = "os_glance"
 
 _FORMATS = {"disk_format": DISK_FORMATS, "container_format": CONTAINER_FORMATS}
 
@@ -132,7 +137,19 @@ def _unsupported(name: str, value: Any) -> Any:
     return value
 
 
+def member_id(value: Any) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= 255 or not value.isprintable():
+        raise exceptions.ValidationError(detail="Member has to be the id of a project.")
+    return value
+
+
+def member_status(value: Any) -> str:
+    return _one_of("status", value, MEMBER_STATUSES)
+
+
 def _property_name(name: str) -> str:
+    if name in _RESERVED or name.startswith(_RESERVED_PREFIX):
+        raise exceptions.Forbidden(f"Attribute '{name[:64]}' is reserved.")
     if not 1 <= len(name) <= 255:
         raise exceptions.ValidationError(detail="A property's name has 1 to 255 characters.")
     return name

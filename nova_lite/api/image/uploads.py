@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import webob
 import webob.exc
@@ -70,7 +70,7 @@ class Upload:
         self._next_check = SPACE_STEP
         self._fault_of = fault_of
         self._file: store.IncompleteFile | None = None
-        self._result = (0, "")
+        self._result: dict[str, Any] = {}
         self._disk_error: OSError | None = None
 
     # --- called by a transfer thread
@@ -90,7 +90,13 @@ class Upload:
         file = self._file or self._on_disk(self._open)
         check = functools.partial(formats.check, disk_format=self.image.disk_format, image_id=self.image.id)
         self._file = file
-        self._result = self._on_disk(lambda: file.publish(check))
+        self._result = self._on_disk(lambda: self._publish(file, check))
+
+    def _publish(self, file: store.IncompleteFile, check: Callable[[str], None]) -> dict[str, Any]:
+        """Return what the image's row has to name about the data."""
+        sums = file.publish(check)
+        path = store.file_path(self._store_path, self.image.id)
+        return {**sums._asdict(), "virtual_size": formats.virtual_size(path, self.image.disk_format)}
 
     def _open(self) -> store.IncompleteFile:
         store.prepare(self._store_path)
@@ -128,9 +134,8 @@ class Upload:
             return self._fault_of(problem)
 
     def _activate(self) -> None:
-        size, checksum = self._result
         try:
-            changes = {"status": "active", "size": size, "checksum": checksum}
+            changes = {"status": "active", **self._result}
             self._conductor.image_update(self._context, self.image.id, changes, "saving")
         except exceptions.ImageQuotaExceeded:
             store.remove(self._store_path, self.image.id)

@@ -6,7 +6,7 @@ import datetime
 from typing import Any
 
 from nova_lite.image.formats import CONTAINER_FORMATS, DISK_FORMATS
-from nova_lite.objects import Image
+from nova_lite.objects import Image, ImageMember
 
 VISIBILITIES = ("public", "private", "shared", "community")
 
@@ -65,6 +65,35 @@ LIST_SCHEMA = {
 }
 
 
+MEMBER_SCHEMA = {
+    "name": "member",
+    "properties": {
+        "member_id": {"type": "string", "description": "The id of the project that the image is shared with"},
+        "image_id": {"type": "string", "description": "The id of the image"},
+        "status": {"type": "string", "enum": ["pending", "accepted", "rejected"]},
+        "created_at": {"type": "string", **_READ_ONLY},
+        "updated_at": {"type": "string", **_READ_ONLY},
+        "schema": {"type": "string", **_READ_ONLY},
+    },
+}
+MEMBERS_SCHEMA = {
+    "name": "members",
+    "properties": {"members": {"type": "array", "items": MEMBER_SCHEMA}, "schema": {"type": "string"}},
+    "links": [{"rel": "describedby", "href": "{schema}"}],
+}
+
+
+def member(shown: ImageMember) -> dict[str, Any]:
+    return {
+        "member_id": shown.member_id,
+        "image_id": shown.image_id,
+        "status": shown.status,
+        "created_at": _time(shown.created_at),
+        "updated_at": _time(shown.updated_at),
+        "schema": "/v2/schemas/member",
+    }
+
+
 def show(image: Image) -> dict[str, Any]:
     has_data = image.status == "active"
     path = f"/v2/images/{image.id}"
@@ -75,12 +104,12 @@ def show(image: Image) -> dict[str, Any]:
         "visibility": image.visibility,
         "protected": False,
         "os_hidden": False,
-        "checksum": None,
-        "os_hash_algo": "sha256" if has_data and image.checksum else None,
-        "os_hash_value": image.checksum or None,
+        "checksum": image.md5 or None if has_data else None,
+        "os_hash_algo": image.hash_algorithm if has_data and image.checksum else None,
+        "os_hash_value": image.checksum or None if has_data else None,
         "owner": image.owner,
         "size": image.size if has_data else None,
-        "virtual_size": None,
+        "virtual_size": image.virtual_size if has_data else None,
         "min_disk": image.min_disk,
         "min_ram": image.min_ram,
         "disk_format": image.disk_format or None,

@@ -1,6 +1,6 @@
 """Resources of Cinder that this cloud does not have: their lists are empty, and a create is refused with a sentence.
 
-Clients list such resources beside others. Horizon, for one, shows no volumes at all if the list of transfers is a 404.
+Clients list such resources beside others. Horizon, for one, shows no volumes at all if one of its lists is a 404.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ ABSENT = {
     "group_snapshots": Absent("group_snapshots", "GroupSnapshot", " Make a snapshot of each volume.", 14),
     "group_types": Absent("group_types", "Group Type", " There are no groups of volumes.", 11, detail=False),
     "qos-specs": Absent("qos_specs", "QoS specs", " Set quota:disk_* in the extra specs of a flavor.", detail=False),
-    "os-volume-transfer": Absent("transfers", "Transfer", " Make an image of the data, and share it."),
     "messages": Absent("messages", "Message", "", 3, detail=False),
     "clusters": Absent("clusters", "Cluster", " Compute hosts do the work on volumes.", 7),
     "manageable_volumes": Absent("manageable-volumes", "Volume", _MANAGE, 8),

@@ -11,10 +11,10 @@ from typing import Any
 import webob
 import webob.exc
 
-from nova_lite.api.http import deploy, rest, wsgi
+from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.volume import absent, listing, requests, versions, views
+from nova_lite.api.volume import absent, listing, requests, transfers, types, versions, views
 from nova_lite.base import exceptions
 from nova_lite.objects import Image, Volume, VolumeSnapshot
 from nova_lite.policies import volume_service as policies
@@ -22,11 +22,15 @@ from nova_lite.policies import volume_service as policies
 _ONE = "/volumes/{id}"
 _SNAPSHOT = "/snapshots/{id}"
 
+#: The project that has no limits of its own, so that its limits are the defaults.
+_NO_PROJECT = ""
+
 #: Handlers of the actions on a volume.
 _ACTIONS = {
     "os-extend": "_extend",
     "os-reset_status": "_reset_status",
     "os-set_bootable": "_set_bootable",
+    "os-retype": "_retype",
     "os-force_delete": "_force_delete",
     "os-show_image_metadata": "_show_image_metadata",
     "os-update_readonly_flag": "_update_readonly_flag",
@@ -55,7 +59,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeApp:
     return VolumeApp(services)
 
 
-class VolumeApp(absent.AbsentResources, rest.ServiceApplication):
+class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
     """WSGI application, mounted at ``/v3``. The rest of the path may start with the caller's project id."""
 
     routes = (
@@ -89,11 +93,11 @@ class VolumeApp(absent.AbsentResources, rest.ServiceApplication):
         ServiceRoute("GET", "/attachments", "attachments", policies.ATTACHMENTS),
         ServiceRoute("GET", "/attachments/detail", "attachments_detail", policies.ATTACHMENTS),
         ServiceRoute("GET", "/attachments/{id}", "attachment", policies.ATTACHMENTS),
-        ServiceRoute("GET", "/types", "types", policies.TYPES),
-        ServiceRoute("GET", "/types/{id}", "type", policies.TYPES),
-        ServiceRoute("GET", "/types/{id}/extra_specs", "extra_specs", policies.TYPES),
+        *types.Types.type_routes,
         ServiceRoute("GET", "/limits", "limits", policies.LIMITS),
         ServiceRoute("GET", "/os-quota-sets/{id}", "quotas", policies.QUOTAS, target={"project_id": "id"}),
+        ServiceRoute("PUT", "/os-quota-sets/{id}", "update_quotas", policies.UPDATE_QUOTAS),
+        ServiceRoute("DELETE", "/os-quota-sets/{id}", "delete_quotas", policies.DELETE_QUOTAS),
         ServiceRoute(
             "GET", "/os-quota-sets/{id}/defaults", "quota_defaults", policies.QUOTAS, target={"project_id": "id"}
         ),
@@ -102,6 +106,7 @@ class VolumeApp(absent.AbsentResources, rest.ServiceApplication):
         ServiceRoute("GET", "/resource_filters", "resource_filters", policies.EXTENSIONS),
         ServiceRoute("GET", "/os-availability-zone", "zones", policies.ZONES),
         ServiceRoute("GET", "/extensions", "extensions", policies.EXTENSIONS),
+        *transfers.Transfers.transfer_routes,
         *absent.routes(),
     )
 
@@ -161,8 +166,6 @@ class VolumeApp(absent.AbsentResources, rest.ServiceApplication):
 
     def create(self, req: ServiceRequest) -> Response:
         fields = requests.body(req, "volume")
-        type_name = requests.text(fields, "volume_type") or self.conf.volume.default_type
-        self._require_type(type_name)
         if requests.an_id(fields, "consistencygroup_id") or requests.an_id(fields, "backup_id"):
             raise exceptions.ValidationError(detail="This cloud has no groups and no backups of volumes.")
         image_ref = requests.an_id(fields, "imageRef") or requests.an_id(fields, "image_id")
@@ -184,7 +187,7 @@ class VolumeApp(absent.AbsentResources, rest.ServiceApplication):
             description=requests.text(fields, "description", "display_description"),
             size=size,
             availability_zone=self._zone(fields),
-            volume_type=self.conf.volume.default_type,
+            volume_type=requests.text(fields, "volume_type") or self.conf.volume.default_type,
             metadata=requests.metadata(fields.get("metadata")),
             image=None if image_ref is None else _named(image_ref),
             snapshot_id=snapshot_id,
@@ -192,10 +195,6 @@ class VolumeApp(absent.AbsentResources, rest.ServiceApplication):
         )
         created = self.conductor.volume_create(req.context, volume, images)
         return Response({"volume": views.changed(req, created, versions.minor_of(req.headers))}, 202)
-
-    def _require_type(self, type_name: str) -> None:
-        if type_name not in (self.conf.volume.default_type, views.type_id(self.conf.volume.default_type)):
-            raise exceptions.NotFound(f"Volume type {type_name[:64]} could not be found.")
 
     def _zone(self, fields: dict[str, Any]) -> str:
         zone = requests.text(fields, "availability_zone")
@@ -214,7 +213,7 @@ class VolumeApp(absent.AbsentResources, rest.ServiceApplication):
         return Response(status=202)
 
     def action(self, req: ServiceRequest, id: str) -> Response:
-        name, fields = _action(req)
+        name, fields = requests.action(req)
         if name not in _ACTIONS:
             raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
         response: Response = getattr(self, _ACTIONS[name])(req, id, fields)
@@ -236,6 +235,18 @@ class VolumeApp(absent.AbsentResources, rest.ServiceApplication):
         bootable = requests.flag(fields.get("bootable"), "bootable")
         self.conductor.volume_update(req.context, id, {"bootable": bootable})
         return Response(status=200)
+
+    def _retype(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
+        """Give a volume another type. Its file stays, since all types have the same files."""
+        req.authorize(policies.RETYPE)
+        wanted = requests.text(fields, "new_type")
+        if not wanted:
+            raise exceptions.ValidationError(detail="new_type must be specified")
+        try:
+            self.conductor.volume_update(req.context, id, {"volume_type": wanted})
+        except exceptions.VolumeTypeNotFound as error:
+            raise exceptions.ValidationError(detail=error.message) from error
+        return Response(status=202)
 
     def _force_delete(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
         """Delete a volume in any state but one: the volume that a server has."""
@@ -340,7 +351,7 @@ class VolumeApp(absent.AbsentResources, rest.ServiceApplication):
         return Response(status=202)
 
     def snapshot_action(self, req: ServiceRequest, id: str) -> Response:
-        name, fields = _action(req)
+        name, fields = requests.action(req)
         if name == "os-force_delete":
             req.authorize(policies.SNAPSHOT_FORCE_DELETE)
             if self.conductor.snapshot_get(req.context, id).status != "deleting":
@@ -400,19 +411,7 @@ class VolumeApp(absent.AbsentResources, rest.ServiceApplication):
             volume for volume in self.conductor.volume_list(req.context, **query) if volume.attachment_id is not None
         ]
 
-    # --- types, limits, quotas, zones
-
-    def types(self, req: ServiceRequest) -> Response:
-        return Response({"volume_types": [views.volume_type(self.conf.volume.default_type)]})
-
-    def type(self, req: ServiceRequest, id: str) -> Response:
-        if id != "default":
-            self._require_type(id)
-        return Response({"volume_type": views.volume_type(self.conf.volume.default_type)})
-
-    def extra_specs(self, req: ServiceRequest, id: str) -> Response:
-        self._require_type(id)
-        return Response({"extra_specs": {}})
+    # --- limits, quotas, zones
 
     def limits(self, req: ServiceRequest) -> Response:
         return Response({"limits": views.limits(self.conductor.volume_usage(req.context, str(req.context.project_id)))})
@@ -422,15 +421,28 @@ class VolumeApp(absent.AbsentResources, rest.ServiceApplication):
         use = self.conductor.volume_usage(req.context, id)
         return Response({"quota_set": views.quota_set(use, id, with_usage)})
 
+    def update_quotas(self, req: ServiceRequest, id: str) -> Response:
+        limits = requests.quotas(requests.body(req, "quota_set"))
+        if len(id) > 255:
+            raise exceptions.ValidationError(detail="A project's id has at most 255 characters.")
+        use = self.conductor.volume_quota_update(req.context, id, limits)
+        view = views.quota_set(use, id, with_usage=False)
+        del view["id"]
+        return Response({"quota_set": view})
+
+    def delete_quotas(self, req: ServiceRequest, id: str) -> Response:
+        self.conductor.volume_quota_delete(req.context, id)
+        return Response(status=200)
+
     def quota_defaults(self, req: ServiceRequest, id: str) -> Response:
-        use = self.conductor.volume_usage(req.context, id)
+        use = self.conductor.volume_usage(req.context, _NO_PROJECT)
         return Response({"quota_set": views.quota_set(use, id, with_usage=False)})
 
     def quota_class(self, req: ServiceRequest, name: str) -> Response:
         """Show the limits of all projects, which are those of the class ``default``."""
         if name != "default":
             raise exceptions.NotFound(f"Quota class {name[:64]} could not be found.")
-        use = self.conductor.volume_usage(req.context, str(req.context.project_id))
+        use = self.conductor.volume_usage(req.context, _NO_PROJECT)
         return Response({"quota_class_set": views.quota_set(use, name, with_usage=False)})
 
     def service_list(self, req: ServiceRequest) -> Response:
@@ -472,17 +484,6 @@ def _changes(fields: dict[str, Any]) -> dict[str, Any]:
     if not changes:
         raise exceptions.ValidationError(detail="The request body has no changes.")
     return changes
-
-
-def _action(req: ServiceRequest) -> tuple[str, dict[str, Any]]:
-    """Return the single key of the body and its value."""
-    value = req.json_object()
-    if len(value) != 1:
-        raise exceptions.ValidationError(detail="The body must have one key, the name of the action.")
-    name, fields = next(iter(value.items()))
-    if fields is not None and not isinstance(fields, dict):
-        raise exceptions.ValidationError(detail=f"The value of {name[:64]} must be an object.")
-    return name, fields or {}
 
 
 def _state(fields: dict[str, Any]) -> str:

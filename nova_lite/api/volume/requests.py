@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from nova_lite.api.http import validation
@@ -9,6 +10,7 @@ from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.base import exceptions
 
 MAX_GB = 2**20
+MAX_LIMIT = 2**31 - 1
 
 
 def body(req: ServiceRequest, key: str) -> dict[str, Any]:
@@ -17,6 +19,17 @@ def body(req: ServiceRequest, key: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise exceptions.ValidationError(detail=f"Missing required element '{key}' in request body.")
     return value
+
+
+def action(req: ServiceRequest) -> tuple[str, dict[str, Any]]:
+    """Return the single key of the body and its value."""
+    value = req.json_object()
+    if len(value) != 1:
+        raise exceptions.ValidationError(detail="The body must have one key, the name of the action.")
+    name, fields = next(iter(value.items()))
+    if fields is not None and not isinstance(fields, dict):
+        raise exceptions.ValidationError(detail=f"The value of {name[:64]} must be an object.")
+    return name, fields or {}
 
 
 def text(fields: dict[str, Any], *names: str) -> str | None:
@@ -51,6 +64,30 @@ def size(value: Any, name: str = "size") -> int:
             detail=f"Invalid input for field/attribute {name}: not a number of GB above 0."
         )
     return int(value)
+
+
+#: Limits of a quota set that can be set, and limits of what this cloud does not have with their possible values.
+_QUOTAS = ("volumes", "gigabytes", "snapshots")
+_FIXED = {"backups": (0, -1), "backup_gigabytes": (0, -1), "groups": (0, -1), "per_volume_gigabytes": (-1,)}
+
+
+def quotas(fields: dict[str, Any]) -> dict[str, int]:
+    """Return limits by resource. Limits of what this cloud does not have can only be what they are."""
+    limits = {}
+    for name, value in fields.items():
+        if name in ("force", "id", "tenant_id"):
+            continue
+        if name not in _QUOTAS and name not in _FIXED:
+            raise exceptions.ValidationError(detail=f"Bad key in quota set: {name[:64]}. It has {', '.join(_QUOTAS)}.")
+        if isinstance(value, str) and re.fullmatch(r"-1|\d{1,9}", value, re.ASCII):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= MAX_LIMIT:
+            raise exceptions.ValidationError(detail=f"Quota limit of {name} must be -1 (no limit) to {MAX_LIMIT}.")
+        if value not in _FIXED.get(name, (value,)):
+            raise exceptions.ValidationError(detail=f"This cloud has no limit {name}.")
+        if name in _QUOTAS:
+            limits[name] = value
+    return limits
 
 
 def metadata(value: Any) -> dict[str, str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.volume import versions
-from nova_lite.objects import Service, Volume, VolumeSnapshot, VolumeUse
+from nova_lite.objects import Service, Volume, VolumeSnapshot, VolumeTransfer, VolumeType, VolumeUse
 from nova_lite.policies import volume_service as policies
 
 #: Binary of the daemons that do the work on volumes.
@@ -21,23 +20,16 @@ RESOURCE_FILTERS = (
     {"resource": "snapshot", "filters": ["name", "status", "volume_id", "metadata"]},
 )
 
-_TYPES = uuid.UUID("5f1b6d0a-43f4-4b6b-9d7b-1b5bd3a0a0d1")
 
-
-def type_id(name: str) -> str:
-    """Return the id of a volume type, which follows from its name."""
-    return str(uuid.uuid5(_TYPES, name))
-
-
-def volume_type(name: str) -> dict[str, Any]:
+def volume_type(shown: VolumeType) -> dict[str, Any]:
     return {
-        "id": type_id(name),
-        "name": name,
-        "description": "Files that all hosts share",
-        "is_public": True,
-        "os-volume-type-access:is_public": True,
+        "id": shown.id,
+        "name": shown.name,
+        "description": shown.description,
+        "is_public": shown.is_public,
+        "os-volume-type-access:is_public": shown.is_public,
         "qos_specs_id": None,
-        "extra_specs": {},
+        "extra_specs": shown.extra_specs,
     }
 
 
@@ -166,6 +158,16 @@ def limits(use: VolumeUse) -> dict[str, Any]:
     }
 
 
+def transfer(req: ServiceRequest, shown: VolumeTransfer, whole: bool) -> dict[str, Any]:
+    view = {
+        "id": shown.id,
+        "name": shown.name,
+        "volume_id": shown.volume_id,
+        "links": _links(req, shown.id, "os-volume-transfer"),
+    }
+    return view | {"created_at": _time(shown.created_at)} if whole else view
+
+
 def volume_summary(volumes: Sequence[Volume], minor: int) -> dict[str, Any]:
     view: dict[str, Any] = {"total_size": sum(volume.size for volume in volumes), "total_count": len(volumes)}
     if minor >= versions.SUMMARY_METADATA:
@@ -200,16 +202,16 @@ def image_metadata(shown: Volume) -> dict[str, str]:
         "min_disk": image.min_disk,
         "min_ram": image.min_ram,
         "size": image.size,
-        "checksum": image.checksum,
+        "checksum": image.md5 or image.checksum,
     }
     return {**{name: str(value) for name, value in known.items()}, **image.properties}
 
 
-def _links(req: ServiceRequest, thing_id: str) -> list[dict[str, str]]:
+def _links(req: ServiceRequest, thing_id: str, collection: str = "volumes") -> list[dict[str, str]]:
     root = req.base_url
     return [
-        {"rel": "self", "href": f"{root}/volumes/{thing_id}"},
-        {"rel": "bookmark", "href": f"{root.removesuffix('/v3')}/volumes/{thing_id}"},
+        {"rel": "self", "href": f"{root}/{collection}/{thing_id}"},
+        {"rel": "bookmark", "href": f"{root.removesuffix('/v3')}/{collection}/{thing_id}"},
     ]
 
 

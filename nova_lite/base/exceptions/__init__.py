@@ -106,6 +106,7 @@ from nova_lite.base.exceptions.hosts import (
 )
 from nova_lite.base.exceptions.images import (
     ImageExists,
+    ImageMemberLimitExceeded,
     ImageNotActive,
     ImageNotFound,
     ImageQuotaExceeded,
@@ -246,6 +247,9 @@ from nova_lite.base.exceptions.volumes import (
     VolumeNotReady,
     VolumeQuotaExceeded,
     VolumeServiceUnavailable,
+    VolumeTransferNotFound,
+    VolumeTypeExists,
+    VolumeTypeNotFound,
 )
 
 __all__ = [
@@ -319,6 +323,7 @@ __all__ = [
     "ImageExists",
     "ImageFileMissing",
     "ImageGone",
+    "ImageMemberLimitExceeded",
     "ImageNotActive",
     "ImageNotFound",
     "ImageQuotaExceeded",
@@ -441,6 +446,9 @@ __all__ = [
     "VolumeNotReady",
     "VolumeQuotaExceeded",
     "VolumeServiceUnavailable",
+    "VolumeTransferNotFound",
+    "VolumeTypeExists",
+    "VolumeTypeNotFound",
 ]
 
 #: The module name of every error on the bus. Daemons of the previous minor version import errors from there.

@@ -19,6 +19,11 @@ class ImageUnacceptable(Invalid):
     msg_fmt = "Image %(image_id)s is unacceptable: %(reason)s"
 
 
+class ImageMemberLimitExceeded(Forbidden):
+    code = 413
+    msg_fmt = "An image is shared with at most %(limit)s projects."
+
+
 class ImageQuotaExceeded(Forbidden):
     """An upload that exceeds the project's quota. Has the status that Glance returns."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite.base.exceptions.base import Forbidden, Invalid, NotFound, NovaLiteException, ServiceUnavailable
+from nova_lite.base.exceptions.base import Conflict, Forbidden, Invalid, NotFound, NovaLiteException, ServiceUnavailable
 
 
 class InvalidVolume(Invalid):
@@ -42,6 +42,18 @@ class VolumeQuotaExceeded(NovaLiteException):
 
     code = 413
     msg_fmt = "Quota exceeded for %(name)s: requested %(requested)s, %(used)s of %(allowed)s are used."
+
+
+class VolumeTypeNotFound(NotFound):
+    msg_fmt = "Volume type %(type)s could not be found."
+
+
+class VolumeTypeExists(Conflict):
+    msg_fmt = "Volume Type %(type)s already exists."
+
+
+class VolumeTransferNotFound(NotFound):
+    msg_fmt = "Transfer %(transfer_id)s could not be found."
 
 
 class VolumeNotFound(NotFound):

@@ -104,7 +104,8 @@ def _copy(app: App, image: Image, path: str) -> None:
     store.prepare(app.conf.image.store_path)
     progress = _Progress(os.path.getsize(path))
     with open(path, "rb") as source:
-        image.size, image.checksum = store.add(app.conf.image.store_path, image.id, source, progress.show)
+        image.size, image.checksum, image.md5 = store.add(app.conf.image.store_path, image.id, source, progress.show)
+    image.virtual_size = formats.virtual_size(path, image.disk_format)
     progress.end()
 
 

@@ -26,6 +26,7 @@ from nova_lite.db import (
     flavors,
     floating_ips,
     hosts,
+    image_members,
     images,
     instance_metadata,
     instance_tags,
@@ -41,6 +42,8 @@ from nova_lite.db import (
     server_migrations,
     services,
     usage,
+    volume_transfers,
+    volume_types,
     volumes,
 )
 from nova_lite.db.engine import Database
@@ -66,6 +69,7 @@ READS: dict[str, Function] = {
     "floating_ip_pool_list": floating_ips.pools,
     "host_states_get": hosts.page_of_states,
     "image_list": images.list_,
+    "image_member_list": image_members.list_,
     "instance_get": instances.get,
     "instance_list": instances.list_,
     "instances_get": instances.get_all,
@@ -94,6 +98,10 @@ READS: dict[str, Function] = {
     "usage_list": usage.list_,
     "volume_get": volumes.get,
     "volume_list": volumes.list_,
+    "volume_transfer_get": volume_transfers.get,
+    "volume_transfer_list": volume_transfers.list_,
+    "volume_type_get": volume_types.get,
+    "volume_type_list": volume_types.list_,
     "volume_usage": volumes.usage,
 }
 
@@ -119,6 +127,9 @@ WRITES: dict[str, Function] = {
     "floating_ip_disassociate": floating_ips.disassociate,
     "floating_ip_update": floating_ips.update,
     "image_create": images.create,
+    "image_member_add": image_members.add,
+    "image_member_delete": image_members.delete,
+    "image_member_update": image_members.update,
     "instance_metadata_change": instance_metadata.change,
     "instance_metadata_delete": instance_metadata.delete,
     "instance_password_clear": instance_metadata.clear_password,
@@ -155,6 +166,16 @@ WRITES: dict[str, Function] = {
     "service_update": services.update,
     "subnet_create": network_records.create_subnet,
     "subnet_delete": network_records.delete_subnet,
+    "volume_quota_delete": volumes.reset_quota,
+    "volume_quota_update": volumes.set_quota,
+    "volume_transfer_accept": volume_transfers.accept,
+    "volume_transfer_create": volume_transfers.create,
+    "volume_transfer_delete": volume_transfers.delete,
+    "volume_type_create": volume_types.create,
+    "volume_type_delete": volume_types.delete,
+    "volume_type_project_add": volume_types.add_project,
+    "volume_type_project_remove": volume_types.remove_project,
+    "volume_type_update": volume_types.update,
 }
 
 

@@ -16,7 +16,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations import boot_images, volume_sources
-from nova_lite.db import block_devices, instances, models, volume_tasks, volumes
+from nova_lite.db import block_devices, instances, models, volume_tasks, volume_types, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import Image, Volume, VolumeSnapshot, VolumeVerb, VolumeWork
 
@@ -52,6 +52,7 @@ class VolumeEndpoints:
             return volumes.to_object(known)
         volume.project_id, volume.user_id = context.project_id, context.user_id or ""
         volume.status = volumes.CREATING
+        volume.volume_type = volume_types.name_of(uow, context, volume.volume_type)
         reads = _prepare_source(uow, context, volume, images)
         volumes.check_quota(uow, volume.project_id, volumes=1, gigabytes=volume.size)
         row = volumes.insert(uow, volume)
@@ -65,11 +66,13 @@ class VolumeEndpoints:
         self, uow: UnitOfWork, context: RequestContext, volume_id: str, changes: dict[str, Any]
     ) -> Volume:
         row = volumes.locked(uow, context, volume_id)
-        unknown = changes.keys() - {"name", "description", "metadata", "bootable", "status"}
+        unknown = changes.keys() - {"name", "description", "metadata", "bootable", "status", "volume_type"}
         if unknown:
             raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a volume cannot be changed")
         if "status" in changes and row.instance_uuid is not None and changes["status"] == volumes.AVAILABLE:
             raise exceptions.InvalidVolume(reason=f"server {row.instance_uuid} has it: detach it there")
+        if "volume_type" in changes:
+            changes = {**changes, "volume_type": volume_types.name_of(uow, context, changes["volume_type"])}
         volumes.change(row, uow, changes)
         return volumes.to_object(row)
 

@@ -15,7 +15,7 @@ import msgspec
 from nova_lite.base import exceptions
 from nova_lite.conductor.operations import volume_sources
 from nova_lite.conductor.operations.create.validate import Plan, device_image
-from nova_lite.db import block_devices, cinder, volumes
+from nova_lite.db import block_devices, cinder, volume_types, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.hardware import guest
@@ -79,15 +79,13 @@ def _insert_volume(uow: UnitOfWork, plan: Plan, instance: Instance, device: Bloc
         project_id=instance.project_id,
         user_id=instance.user_id,
         size=device.volume_size or 0,
-        volume_type=uow.conf.volume.default_type,
+        volume_type=_type_of(uow, plan, device),
         availability_zone=uow.conf.compute.default_availability_zone,
         snapshot_id=device.snapshot_id,
         instance_uuid=instance.uuid,
         attachment_id=device.uuid,
         device=device.device_name,
     )
-    if device.volume_type not in (None, "", uow.conf.volume.default_type):
-        raise exceptions.InvalidInput(reason=f"there is no volume type {device.volume_type}")
     if device.image_id is not None:
         volume.image, _ = device_image(plan.images, device.image_id)
     try:
@@ -97,6 +95,13 @@ def _insert_volume(uow: UnitOfWork, plan: Plan, instance: Instance, device: Bloc
     volumes.check_quota(uow, volume.project_id, volumes=1, gigabytes=volume.size)
     volumes.insert(uow, volume)
     device.volume_id, device.volume_size = volume.id, volume.size
+
+
+def _type_of(uow: UnitOfWork, plan: Plan, device: BlockDevice) -> str:
+    try:
+        return volume_types.name_of(uow, plan.create.context, device.volume_type)
+    except exceptions.VolumeTypeNotFound as error:
+        raise exceptions.InvalidInput(reason=f"there is no volume type {device.volume_type}") from error
 
 
 def _reserve_in_cinder(uow: UnitOfWork, plan: Plan, instance: Instance, device: BlockDevice) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -273,19 +275,57 @@ def test_upload_and_download(images: Images) -> None:
     assert (shown["status"], shown["size"], shown["os_hash_algo"]) == ("active", len(data), "sha256")
     file = images.store / made["id"]
     assert shown["os_hash_value"] == store.checksum(str(file))
+    assert shown["checksum"] == hashlib.md5(data).hexdigest(), "Terraform compares it"
+    assert shown["virtual_size"] == len(data)
     assert file.stat().st_mode & 0o777 == 0o640
     response = images("GET", path)
     assert (response.body, response.content_length) == (data, len(data))
+    assert response.headers["Content-MD5"] == shown["checksum"]
     fault(images("PUT", path, b"other"), "conflictingRequest", 409)
     assert file.read_bytes() == data
     assert images("DELETE", f"/v2/images/{made['id']}").status_code == 204
     assert not file.exists()
 
 
+def test_image_without_data_has_no_sums(images: Images) -> None:
+    made = images.create()
+    assert [made[name] for name in ("checksum", "os_hash_algo", "os_hash_value", "size", "virtual_size")] == [None] * 5
+
+
+def test_virtual_size_of_a_qcow2_image_is_that_of_its_disk(images: Images, tmp_path: Path) -> None:
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", tmp_path / "disk", "3M"], check=True)
+    made = images.create(disk_format="qcow2")
+    assert images("PUT", f"/v2/images/{made['id']}/file", (tmp_path / "disk").read_bytes()).status_code == 204
+    shown = images("GET", f"/v2/images/{made['id']}").json
+    assert shown["virtual_size"] == 3 * 1024**2 > shown["size"]
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/x-www-form-urlencoded", ""])
+def test_upload_of_another_content_type_is_a_415(images: Images, content_type: str) -> None:
+    made = images.create()
+    refused = images("PUT", f"/v2/images/{made['id']}/file", b"x", Content_Type=content_type)
+    assert fault(refused, "badMediaType", 415) == "Content-Type must be application/octet-stream."
+    assert images("GET", f"/v2/images/{made['id']}").json["status"] == "queued"
+
+
+@pytest.mark.parametrize("name", ["location", "locations", "deleted", "deleted_at", "stores", "os_glance_import_task"])
+def test_reserved_names_of_properties_are_refused(images: Images, name: str) -> None:
+    message = f"Attribute '{name}' is reserved."
+    assert fault(images("POST", "/v2/images", BODY | {name: "x"}), "forbidden", 403) == message
+    assert fault(images.patch(images.add(), ("add", f"/{name}", "x")), "forbidden", 403) == message
+
+
+def test_metadata_definitions_and_import_methods_are_empty(images: Images) -> None:
+    assert images("GET", "/v2/metadefs/namespaces?resource_types=OS::Nova::Server").json["namespaces"] == []
+    assert images("GET", "/v2/metadefs/resource_types").json == {"resource_types": []}
+    assert images("GET", "/v2/info/import").json["import-methods"]["value"] == []
+
+
 def test_chunked_upload(images: Images) -> None:
     made = images.create()
     request = webob.Request.blank(f"/v2/images/{made['id']}/file", method="PUT")
     request.headers.update({"X-Auth-Token": MEMBER, "Transfer-Encoding": "chunked"})
+    request.content_type = "application/octet-stream"
     request.environ["wsgi.input"] = io.BytesIO(b"x" * 5000)
     assert request.get_response(images.app).status_code == 204
     assert images.conductor.images[made["id"]].size == 5000
@@ -295,7 +335,7 @@ def test_chunked_upload(images: Images) -> None:
 def test_too_large_upload_is_refused(images: Images, announced: bool) -> None:
     made = images.create()
     request = webob.Request.blank(f"/v2/images/{made['id']}/file", method="PUT")
-    request.headers.update({"X-Auth-Token": MEMBER})
+    request.headers.update({"X-Auth-Token": MEMBER, "Content-Type": "application/octet-stream"})
     request.headers.update({"Content-Length": str(2**20 + 1)} if announced else {"Transfer-Encoding": "chunked"})
     request.environ["wsgi.input"] = io.BytesIO(b"x" * (2**20 + 1))
     fault(request.get_response(images.app), "overLimit", 413)
@@ -335,7 +375,7 @@ class Watched(io.BytesIO):
 def upload(images: Images, image_id: str, body: Watched, chunked: bool) -> webob.Response:
     request = webob.Request.blank(f"/v2/images/{image_id}/file", method="PUT")
     size = len(body.getvalue())
-    request.headers.update({"X-Auth-Token": MEMBER})
+    request.headers.update({"X-Auth-Token": MEMBER, "Content-Type": "application/octet-stream"})
     request.headers.update({"Transfer-Encoding": "chunked"} if chunked else {"Content-Length": str(size)})
     request.environ["wsgi.input"] = body
     return request.get_response(images.app)
@@ -423,7 +463,9 @@ def test_upload_ends_when_the_disk_fills_meanwhile(images: Images, monkeypatch: 
 def test_interrupted_upload_requeues_the_image(images: Images) -> None:
     made = images.create()
     request = webob.Request.blank(f"/v2/images/{made['id']}/file", method="PUT")
-    request.headers.update({"X-Auth-Token": MEMBER, "Content-Length": "100"})
+    request.headers.update(
+        {"X-Auth-Token": MEMBER, "Content-Type": "application/octet-stream", "Content-Length": "100"}
+    )
     request.environ["wsgi.input"] = io.BytesIO(b"x" * 50)
     fault(request.get_response(images.app), "badRequest", 400)
     assert images.conductor.images[made["id"]].status == "queued"

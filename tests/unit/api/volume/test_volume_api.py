@@ -11,7 +11,7 @@ import sqlalchemy as sa
 import webob
 
 from nova_lite.db import models, services
-from tests.support.api_client import ADMIN, STRANGER, fault
+from tests.support.api_client import ADMIN, MEMBER, STRANGER, fault
 from tests.support.volume_api import NOBODY, Volumes
 
 
@@ -202,8 +202,6 @@ def test_lists_of_absent_resources_are_empty_and_creates_are_refused(api: Volume
         ("consistencygroups/detail", "consistencygroups", "3.0"),
         ("cgsnapshots", "cgsnapshots", "3.0"),
         ("qos-specs", "qos_specs", "3.0"),
-        ("os-volume-transfer", "transfers", "3.0"),
-        ("os-volume-transfer/detail", "transfers", "3.0"),
         ("messages", "messages", "3.3"),
         ("clusters/detail", "clusters", "3.7"),
         ("manageable_volumes", "manageable-volumes", "3.8"),
@@ -280,6 +278,167 @@ def test_summary_services_filters_and_image_metadata(api: Volumes) -> None:
     action = {"os-show_image_metadata": {}}
     assert api("POST", f"/volumes/{volume_id}/action", action).json == {"metadata": {}}
     assert api("GET", "/os-quota-class-sets/default").json["quota_class_set"]["volumes"] == 10
+
+
+def test_transfer_gives_a_volume_and_its_snapshots_to_another_project(api: Volumes) -> None:
+    volume_id = api.make(size=2)
+    snapshot_id = api("POST", "/snapshots", {"snapshot": {"volume_id": volume_id}}).json["snapshot"]["id"]
+    path = "/os-volume-transfer"
+    offer = {"transfer": {"volume_id": volume_id, "name": "t"}}
+    assert "being copied" in fault(api("POST", path, offer), "badRequest", 400)
+    api.done()
+    assert api("POST", path, offer, token=STRANGER).status_code == 404
+    response = api("POST", path, offer)
+    made = response.json["transfer"]
+    key = made.pop("auth_key")
+    assert (response.status_code, len(key), made["name"], made["volume_id"]) == (202, 16, "t", volume_id)
+    assert api("GET", f"/volumes/{volume_id}").json["volume"]["status"] == "awaiting-transfer"
+    assert "must be available" in fault(api("POST", path, offer), "badRequest", 400)
+    assert api("DELETE", f"/volumes/{volume_id}").status_code == 400
+    assert api("GET", f"{path}/detail").json == {"transfers": [made]}
+    (summary,) = api("GET", path).json["transfers"]
+    assert sorted(summary) == ["id", "links", "name", "volume_id"]
+    assert api("GET", f"{path}/{made['id']}").json == {"transfer": made}
+    for method, url in (("GET", f"{path}/{made['id']}"), ("DELETE", f"{path}/{made['id']}")):
+        assert api(method, url, token=STRANGER).status_code == 404
+    assert api("GET", path, token=STRANGER).json == {"transfers": []}
+
+    accept = f"{path}/{made['id']}/accept"
+    wrong = api("POST", accept, {"accept": {"auth_key": "0" * 16}}, token=STRANGER)
+    assert "invalid auth key" in fault(wrong, "badRequest", 400)
+    assert api("POST", f"{path}/{NOBODY}/accept", {"accept": {"auth_key": key}}, token=STRANGER).status_code == 404
+    accepted = api("POST", accept, {"accept": {"auth_key": key}}, token=STRANGER)
+    assert (accepted.status_code, accepted.json["transfer"]["volume_id"]) == (202, volume_id)
+    assert api("GET", f"/volumes/{volume_id}").status_code == 404
+    shown = api("GET", f"/volumes/{volume_id}", token=STRANGER).json["volume"]
+    assert (shown["status"], shown["os-vol-tenant-attr:tenant_id"], shown["user_id"]) == (
+        "available",
+        "other",
+        "mallory",
+    )
+    assert api("GET", f"/snapshots/{snapshot_id}", token=STRANGER).status_code == 200
+    usage = {name: api("GET", "/limits", token=name).json["limits"]["absolute"] for name in (MEMBER, STRANGER)}
+    assert [limits["totalGigabytesUsed"] for limits in usage.values()] == [0, 4]
+    assert api("POST", accept, {"accept": {"auth_key": key}}, token=STRANGER).status_code == 404, "it is over"
+
+
+def test_transfer_is_withdrawn_or_refused_by_quota(api: Volumes) -> None:
+    volume_id = api.make(size=2)
+    path = "/os-volume-transfer"
+    made = api("POST", path, {"transfer": {"volume_id": volume_id}}).json["transfer"]
+    api("PUT", "/os-quota-sets/other", {"quota_set": {"gigabytes": 1}}, token=ADMIN)
+    accept = {"accept": {"auth_key": made["auth_key"]}}
+    assert api("POST", f"{path}/{made['id']}/accept", accept, token=STRANGER).status_code == 413
+    assert api("DELETE", f"{path}/{made['id']}").status_code == 202
+    assert api("GET", f"/volumes/{volume_id}").json["volume"]["status"] == "available"
+    assert api("POST", f"{path}/{made['id']}/accept", accept, token=STRANGER).status_code == 404
+    attach(api)
+    assert api("POST", path, {"transfer": {"volume_id": volume_id}}).status_code == 400
+    for body in ({"transfer": {}}, {"transfer": {"volume_id": "x"}}, {}):
+        assert api("POST", path, body).status_code == 400
+
+
+def test_admin_sets_and_resets_the_quota_of_a_project(api: Volumes) -> None:
+    path = "/os-quota-sets/demo"
+    assert api("PUT", path, {"quota_set": {"volumes": 1}}).status_code == 403
+    changed = api("PUT", path, {"quota_set": {"volumes": 1, "gigabytes": "-1", "groups": 0}}, token=ADMIN)
+    assert changed.json["quota_set"]["volumes"] == 1
+    shown = api("GET", path).json["quota_set"]
+    assert (shown["volumes"], shown["gigabytes"], shown["snapshots"]) == (1, -1, 10)
+    api.make(size=5000)
+    assert api("POST", "/volumes", {"volume": {"size": 1}}).status_code == 413
+    assert api("GET", f"{path}/defaults").json["quota_set"]["volumes"] == 10
+    assert api("GET", "/os-quota-class-sets/default").json["quota_class_set"]["volumes"] == 10
+    assert api("GET", "/os-quota-sets/other", token=ADMIN).json["quota_set"]["volumes"] == 10
+    for limits in (
+        {"volumes": -2},
+        {"volumes": "x"},
+        {"volumes": True},
+        {"cores": 1},
+        {"groups": 5},
+        {"volumes": 2**31},
+    ):
+        assert api("PUT", path, {"quota_set": limits}, token=ADMIN).status_code == 400, limits
+    assert api("DELETE", path).status_code == 403
+    assert api("DELETE", path, token=ADMIN).status_code == 200
+    assert api("GET", path).json["quota_set"]["volumes"] == 10
+
+
+def test_admin_makes_types_with_extra_specs(api: Volumes) -> None:
+    wanted = {"name": "fast", "description": "d", "extra_specs": {"a": "1"}}
+    assert api("POST", "/types", {"volume_type": wanted}).status_code == 403
+    made = api("POST", "/types", {"volume_type": wanted}, token=ADMIN).json["volume_type"]
+    assert (made["name"], made["is_public"], made["extra_specs"]) == ("fast", True, {"a": "1"})
+    one = f"/types/{made['id']}"
+    assert api("GET", "/types/fast").json["volume_type"] == api("GET", one).json["volume_type"] == made
+    for name in ("fast", "local"):
+        refused = api("POST", "/types", {"volume_type": {"name": name}}, token=ADMIN)
+        assert fault(refused, "conflictingRequest", 409) == f"Volume Type {name} already exists."
+    assert api("POST", f"{one}/extra_specs", {"extra_specs": {"b": "2"}}, token=ADMIN).json == {
+        "extra_specs": {"b": "2"}
+    }
+    assert api("PUT", f"{one}/extra_specs/b", {"b": "3"}, token=ADMIN).json == {"b": "3"}
+    assert api("PUT", f"{one}/extra_specs/b", {"c": "3"}, token=ADMIN).status_code == 400
+    assert api("GET", f"{one}/extra_specs/b").json == {"b": "3"}
+    assert api("DELETE", f"{one}/extra_specs/a", token=ADMIN).status_code == 202
+    assert api("DELETE", f"{one}/extra_specs/a", token=ADMIN).status_code == 404
+    assert api("GET", f"{one}/extra_specs").json == {"extra_specs": {"b": "3"}}
+    assert api("GET", f"{one}/encryption").json == {}
+
+    volume_id = api.make(volume_type="fast")
+    assert api("GET", f"/volumes/{volume_id}").json["volume"]["volume_type"] == "fast"
+    assert "is in use" in fault(api("DELETE", one, token=ADMIN), "badRequest", 400)
+    renamed = api("PUT", one, {"volume_type": {"name": "faster"}}, token=ADMIN).json["volume_type"]
+    assert (renamed["name"], renamed["description"]) == ("faster", "d")
+    assert api("GET", f"/volumes/{volume_id}").json["volume"]["volume_type"] == "faster"
+    action = f"/volumes/{volume_id}/action"
+    assert api("POST", action, {"os-retype": {"new_type": "slow"}}).status_code == 400
+    assert api("POST", action, {"os-retype": {"new_type": "local"}}, token=STRANGER).status_code == 404
+    assert api("POST", action, {"os-retype": {"new_type": "local", "migration_policy": "never"}}).status_code == 202
+    assert api("GET", f"/volumes/{volume_id}").json["volume"]["volume_type"] == "local"
+    assert api("DELETE", one, token=ADMIN).status_code == 202
+    assert api("GET", one).status_code == 404
+    default = api("GET", "/types/default").json["volume_type"]["id"]
+    for method, body in (("PUT", {"volume_type": {"name": "x"}}), ("DELETE", None)):
+        refused = api(method, f"/types/{default}", body, token=ADMIN)
+        assert "the operator defines the default volume type" in fault(refused, "badRequest", 400)
+    for body in ({"volume_type": {}}, {"volume_type": {"name": ""}}, {"volume_type": {"name": "x", "extra_specs": 5}}):
+        assert api("POST", "/types", body, token=ADMIN).status_code == 400
+
+
+def test_private_type_is_for_the_projects_with_access(api: Volumes) -> None:
+    private = {"name": "secret", "os-volume-type-access:is_public": False}
+    made = api("POST", "/types", {"volume_type": private}, token=ADMIN).json["volume_type"]
+    one = f"/types/{made['id']}"
+    names = {
+        token: [item["name"] for item in api("GET", "/types", token=token).json["volume_types"]]
+        for token in (MEMBER, ADMIN)
+    }
+    assert names == {MEMBER: ["local"], ADMIN: ["local", "secret"]}
+    assert [item["name"] for item in api("GET", "/types?is_public=false", token=ADMIN).json["volume_types"]] == [
+        "secret"
+    ]
+    assert (api("GET", one).status_code, api("GET", "/types/secret").status_code) == (404, 404)
+    assert api("POST", "/volumes", {"volume": {"size": 1, "volume_type": "secret"}}).status_code == 404
+    access = {"addProjectAccess": {"project": "demo"}}
+    assert api("POST", f"{one}/action", access).status_code == 403
+    assert api("POST", f"{one}/action", access, token=ADMIN).status_code == 202
+    assert api("POST", f"{one}/action", access, token=ADMIN).status_code == 409
+    assert api("GET", f"{one}/os-volume-type-access", token=ADMIN).json == {
+        "volume_type_access": [{"volume_type_id": made["id"], "project_id": "demo"}]
+    }
+    assert api("GET", one).status_code == 200
+    assert api.create(volume_type=made["id"])["volume_type"] == "secret"
+    assert api("GET", one, token=STRANGER).status_code == 404
+    remove = {"removeProjectAccess": {"project": "demo"}}
+    assert api("POST", f"{one}/action", remove, token=ADMIN).status_code == 202
+    assert api("POST", f"{one}/action", remove, token=ADMIN).status_code == 404
+    assert api("GET", one).status_code == 404
+    assert api("POST", f"{one}/action", {"addProjectAccess": {}}, token=ADMIN).status_code == 400
+    assert api("POST", f"{one}/action", {"other": {"project": "demo"}}, token=ADMIN).status_code == 400
+    public = api("GET", "/types/local").json["volume_type"]["id"]
+    assert api("GET", f"/types/{public}/os-volume-type-access", token=ADMIN).status_code == 404
+    assert api("POST", f"/types/{public}/action", access, token=ADMIN).status_code == 400
 
 
 def attach(api: Volumes) -> None:

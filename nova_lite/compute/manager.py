@@ -213,6 +213,10 @@ class ComputeManager:
         """Change the file of a volume in a separate thread, and report the result."""
         self._volume_worker.start(work)
 
+    def upload_volume(self, context: RequestContext, work: VolumeWork) -> None:
+        """Make an image of a volume in a separate thread, and report the result as `volume_work` does."""
+        self._volume_worker.start(work)
+
     def refresh_security_groups(self, context: RequestContext) -> None:
         self.port_filters.refresh_soon()
 

@@ -74,6 +74,10 @@ class ComputeRPC(Protocol):
     def volume_work(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
         """Change a volume's file, and report the result with `finish_volume_work`."""
 
+    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.17")
+    def upload_volume(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
+        """Upload the data of an unused volume as an image, and report the result with `finish_volume_work`."""
+
     @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.8")
     def refresh_security_groups(self, context: RequestContext, host: rpc.Receiver) -> None:
         """Notify the host that its port filters may have changed. A wake-up: the host also asks from time to time."""

@@ -74,6 +74,10 @@ class VolumeWorker:
             self._snapshot(work)
         elif work.verb is VolumeVerb.DELETE_SNAPSHOT:
             backend.delete_snapshot(str(work.snapshot_id))
+        elif work.verb is VolumeVerb.UPLOAD:
+            assert work.image is not None
+            with backend.exported(work.volume_id, work.image.disk_format) as path:
+                self._host.images.upload(work.image, path, self._host.name, lambda _: None)
         else:
             backend.extend(work.volume_id, work.size)
             driver = self._host.driver

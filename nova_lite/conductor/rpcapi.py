@@ -650,6 +650,10 @@ class ConductorRPC(Protocol):
         1.21) or, for an admin, ``status``.
         """
 
+    @rpc.change(rpc.API, since="1.21")
+    def volume_upload(self, context: RequestContext, volume_id: str, image: Image) -> Volume:
+        """Accept that the data of an unused volume become a new image of the caller's project. Raises a 4xx."""
+
     @rpc.delete(rpc.API, since="1.6")
     def volume_delete(self, context: RequestContext, volume_id: str) -> None:
         """Accept the deletion of a volume. A host deletes the file, then the conductor deletes the row."""

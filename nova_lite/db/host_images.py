@@ -1,9 +1,10 @@
-"""Access of a compute host to images: it may see and change images that an open action creates on it, until
-they are active.
+"""Access of a compute host to images: it may see and change images that an open action or a volume's task creates on
+it, until they are active.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,8 +13,8 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.db import images
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import InstanceAction
-from nova_lite.objects import Image
+from nova_lite.db.models import InstanceAction, VolumeTask
+from nova_lite.objects import Image, VolumeVerb
 
 #: States of an image that its host may change.
 _MAKING = frozenset({"queued", "saving"})
@@ -40,4 +41,6 @@ def update(
 
 def _is_made_by(uow: UnitOfWork, host: str, image_id: str) -> bool:
     mine = sa.select(InstanceAction.payload).where(InstanceAction.finish_time.is_(None), InstanceAction.host == host)
-    return any(payload.get("image_id") == image_id for payload in uow.session.scalars(mine))
+    uploads = sa.select(VolumeTask.payload).where(VolumeTask.verb == VolumeVerb.UPLOAD, VolumeTask.host == host)
+    payloads = itertools.chain(uow.session.scalars(mine), uow.session.scalars(uploads))
+    return any(payload.get("image_id") == image_id for payload in payloads)

@@ -25,13 +25,14 @@ POINTS = {verb: f"image/{verb}" for verb in ("publish", "activate", "discard", "
 class ImageCall(msgspec.Struct, kw_only=True, frozen=True):
     """Request of a conductor to the backend, outside any transaction. A repeated request is harmless.
 
-    ``host``: the host that uploads the image. For `ImageBackend.rotate`: keep ``rotation`` backups of the type
-    ``backup_type`` of the server ``instance_uuid`` in ``project_id``. ``removed_ids``: ids of the other
-    backups, if images are rows of the database.
+    ``host``: the host that uploads the image, in the format ``disk_format``. For `ImageBackend.rotate`: keep
+    ``rotation`` backups of the type ``backup_type`` of the server ``instance_uuid`` in ``project_id``.
+    ``removed_ids``: ids of the other backups, if images are rows of the database.
     """
 
     image_id: str
     host: str | None = None
+    disk_format: str = "qcow2"
     project_id: str | None = None
     instance_uuid: str = ""
     backup_type: str = ""

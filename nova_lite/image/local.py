@@ -98,7 +98,7 @@ class LocalImages(ImageBackend):
         try:
             if not os.path.exists(source) and os.path.exists(target):
                 return None
-            _check_upload(call.image_id, source)
+            _check_upload(call.image_id, source, call.disk_format)
             os.rename(source, target)
             files.sync_directory(self.conf.image.store_path)
         except OSError as error:
@@ -127,12 +127,12 @@ class LocalImages(ImageBackend):
             raise exceptions.ServiceUnavailable(f"An image's file cannot be removed: {error.strerror}.") from error
 
 
-def _check_upload(image_id: str, path: str) -> None:
+def _check_upload(image_id: str, path: str, disk_format: str) -> None:
     """Check the file of a host, which an attacker may control: it is a regular file and refers to no other file."""
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         raise exceptions.ImageUnacceptable(image_id=image_id, reason="the upload is not a regular file")
-    formats.check(path, "qcow2", image_id)
+    formats.check(path, disk_format, image_id)
 
 
 def copy(image: Image, source: str, target: str) -> None:

@@ -109,13 +109,15 @@ class VolumeVerb(enum.StrEnum):
     EXTEND = "extend"
     SNAPSHOT = "snapshot"
     DELETE_SNAPSHOT = "delete_snapshot"
+    UPLOAD = "upload"
 
 
 class VolumeWork(msgspec.Struct, kw_only=True):
     """Command to a host about the file of a volume. It may be carried out twice.
 
     ``size``: the new size in GB. The source is ``image``, ``source_snapshot`` or ``source_volume``; none for a blank
-    volume. ``instance_uuid``: the instance on this host that has the volume.
+    volume. For UPLOAD, ``image`` is the image to make. ``instance_uuid``: the instance on this host that has the
+    volume.
     """
 
     id: int

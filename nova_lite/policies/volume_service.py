@@ -67,6 +67,15 @@ TYPE_ACCESS = _extension(
     f"GET {_TYPE}/os-volume-type-access",
 )
 RETYPE = _volume("retype", MEMBER, "Give a volume another type", f"POST {_ONE}/action (os-retype)")
+UPLOAD_IMAGE = _extension(
+    "volume_actions:upload_image", MEMBER, "Make an image of a volume", f"POST {_ONE}/action (os-volume_upload_image)"
+)
+UPLOAD_PUBLIC = _extension(
+    "volume_actions:upload_public",
+    ADMIN,
+    "Make a public image of a volume",
+    f"POST {_ONE}/action (os-volume_upload_image)",
+)
 LIMITS = _volume("get_limits", READER, "Show the limits of the caller's project", "GET /v3/limits")
 QUOTAS = _extension(
     "quotas:show",

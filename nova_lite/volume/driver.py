@@ -6,6 +6,7 @@ The conductor decides which server has a volume. A repeated call of any method i
 from __future__ import annotations
 
 import abc
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -89,6 +90,10 @@ class VolumeBackend(abc.ABC):
     @abc.abstractmethod
     def prepare(self, devices: Sequence[BlockDevice], images: Mapping[str, Image]) -> None:
         """Create the volumes that a new guest's devices define, before the guest is built."""
+
+    def exported(self, volume_id: str, disk_format: str) -> contextlib.AbstractContextManager[str]:
+        """Yield the path of a file with the data of an unused volume, in the format ``raw`` or ``qcow2``."""
+        raise exceptions.NotImplementedByDriver(operation="an image of a volume")
 
     def reimage(self, volume_id: str, image: Image, size: int) -> None:
         """Replace the data of an unused volume by an image. ``size``: of the volume in GB."""

@@ -101,6 +101,18 @@ class LocalVolumes(VolumeBackend):
         with _as_driver_errors():
             files.remove(self.path(volume_id))
 
+    @contextlib.contextmanager
+    def exported(self, volume_id: str, disk_format: str) -> Iterator[str]:
+        source = self.require(volume_id)
+        if disk_format == "raw":
+            yield source
+            return
+        with contextlib.ExitStack() as stack:
+            with _as_driver_errors():
+                part = stack.enter_context(self._part(source))
+            disk_images.QemuImg(self.conf).flatten(source, "raw", part, lambda: None)
+            yield part
+
     def extend(self, volume_id: str, size: int) -> None:
         with _as_driver_errors():
             _grow(self.require(volume_id), size * GIB)

@@ -82,6 +82,8 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
         {"os-reset_status": {"status": "error"}},
         {"os-set_bootable": {"bootable": True}},
         {"os-force_delete": {}},
+        {"os-volume_upload_image": {"image_name": "taken"}},
+        {"os-retype": {"new_type": "local"}},
         {"os-show_image_metadata": {}},
         {"os-detach": {}},
     ],

@@ -31,6 +31,7 @@ _ACTIONS = {
     "os-reset_status": "_reset_status",
     "os-set_bootable": "_set_bootable",
     "os-retype": "_retype",
+    "os-volume_upload_image": "_upload_image",
     "os-force_delete": "_force_delete",
     "os-show_image_metadata": "_show_image_metadata",
     "os-update_readonly_flag": "_update_readonly_flag",
@@ -247,6 +248,17 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
         except exceptions.VolumeTypeNotFound as error:
             raise exceptions.ValidationError(detail=error.message) from error
         return Response(status=202)
+
+    def _upload_image(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
+        req.authorize(policies.UPLOAD_IMAGE)
+        volume = self.conductor.volume_get(req.context, id)
+        image = requests.image_of(fields, volume)
+        if image.visibility == "public":
+            req.authorize(policies.UPLOAD_PUBLIC)
+        image.owner = req.context.project_id
+        kinds = {kind.name: kind for kind in self.conductor.volume_type_list(req.context)}
+        changed = self.conductor.volume_upload(req.context, id, image)
+        return Response({"os-volume_upload_image": views.upload(changed, kinds.get(changed.volume_type), image)}, 202)
 
     def _force_delete(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
         """Delete a volume in any state but one: the volume that a server has."""

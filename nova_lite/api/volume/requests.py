@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import uuid
 from typing import Any
 
 from nova_lite.api.http import validation
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.base import exceptions
+from nova_lite.objects import Image, Volume
 
 MAX_GB = 2**20
 MAX_LIMIT = 2**31 - 1
@@ -88,6 +90,35 @@ def quotas(fields: dict[str, Any]) -> dict[str, int]:
         if name in _QUOTAS:
             limits[name] = value
     return limits
+
+
+def image_of(fields: dict[str, Any], volume: Volume) -> Image:
+    """Return the image to make of a volume. It has the properties of the image that the volume was made of."""
+    name = text(fields, "image_name")
+    if not name:
+        raise exceptions.ValidationError(detail="image_name must be specified")
+    disk_format = text(fields, "disk_format") or "raw"
+    if disk_format not in ("raw", "qcow2"):
+        raise exceptions.ValidationError(detail="An image of a volume has the disk_format raw or qcow2.")
+    if (text(fields, "container_format") or "bare") != "bare":
+        raise exceptions.ValidationError(detail="An image of a volume has the container_format bare.")
+    visibility = text(fields, "visibility") or "private"
+    if visibility not in ("private", "shared", "community", "public"):
+        raise exceptions.ValidationError(detail="visibility must be private, shared, community or public.")
+    if flag(fields.get("protected") or False, "protected"):
+        raise exceptions.ValidationError(detail="This cloud has no protected images.")
+    source = volume.image
+    left_out = ("kernel_id", "ramdisk_id")
+    return Image(
+        id=str(uuid.uuid4()),
+        name=name,
+        status="queued",
+        disk_format=disk_format,
+        visibility=visibility,
+        min_disk=volume.size,
+        min_ram=0 if source is None else source.min_ram,
+        properties={} if source is None else {k: v for k, v in source.properties.items() if k not in left_out},
+    )
 
 
 def metadata(value: Any) -> dict[str, str]:

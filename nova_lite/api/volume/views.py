@@ -8,7 +8,7 @@ from typing import Any
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.volume import versions
-from nova_lite.objects import Service, Volume, VolumeSnapshot, VolumeTransfer, VolumeType, VolumeUse
+from nova_lite.objects import Image, Service, Volume, VolumeSnapshot, VolumeTransfer, VolumeType, VolumeUse
 from nova_lite.policies import volume_service as policies
 
 #: Binary of the daemons that do the work on volumes.
@@ -166,6 +166,24 @@ def transfer(req: ServiceRequest, shown: VolumeTransfer, whole: bool) -> dict[st
         "links": _links(req, shown.id, "os-volume-transfer"),
     }
     return view | {"created_at": _time(shown.created_at)} if whole else view
+
+
+def upload(shown: Volume, kind: VolumeType | None, image: Image) -> dict[str, Any]:
+    """Return the view of a volume of which an image is made."""
+    return {
+        "id": shown.id,
+        "updated_at": _time(shown.updated_at),
+        "status": shown.status,
+        "display_description": shown.description,
+        "size": shown.size,
+        "volume_type": None if kind is None else volume_type(kind),
+        "image_id": image.id,
+        "image_name": image.name,
+        "container_format": image.container_format,
+        "disk_format": image.disk_format,
+        "visibility": image.visibility,
+        "protected": False,
+    }
 
 
 def volume_summary(volumes: Sequence[Volume], minor: int) -> dict[str, Any]:

@@ -12,18 +12,24 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations import boot_images, volume_sources
-from nova_lite.db import block_devices, instances, models, volume_tasks, volume_types, volumes
+from nova_lite.db import block_devices, images, instances, models, volume_tasks, volume_types, volumes
 from nova_lite.db.engine import UnitOfWork
+from nova_lite.image.driver import ImageCall
 from nova_lite.objects import Image, Volume, VolumeSnapshot, VolumeVerb, VolumeWork
 
 LOG = logging.getLogger(__name__)
 
 #: Namespace of volume ids, which derive from the request: a repeated request gets the same id.
 _NAMESPACE = uuid.UUID("0f3c52a4-6a0b-4ad1-9a8f-6b7d1f1f4c55")
+
+#: State of a volume while an image is made of it.
+UPLOADING = "uploading"
 
 #: States in which a volume may be deleted.
 _DELETABLE = (volumes.AVAILABLE, volumes.ERROR, "error_deleting", "error_extending")
@@ -91,6 +97,29 @@ class VolumeEndpoints:
             )
         volumes.change(row, uow, {"status": volumes.DELETING})
         self._accept(uow, context, VolumeVerb.DELETE, row.id)
+
+    def volume_upload(self, context: RequestContext, volume_id: str, image: Image) -> Volume:
+        """Accept an image of a volume. The image's row is ``queued`` until a host has its data."""
+        return self.db.write(self._upload_volume, context, volume_id, image)
+
+    def _upload_volume(self, uow: UnitOfWork, context: RequestContext, volume_id: str, image: Image) -> Volume:
+        if not self.engine.images.has_local_rows:
+            raise exceptions.NotServed(
+                what="An image of a volume", instead=" Copy the volume from a server, or use Cinder beside Glance."
+            )
+        row = volumes.locked(uow, context, volume_id)
+        if row.status == UPLOADING and images.by_id(uow, image.id) is not None:
+            return volumes.to_object(row)
+        if row.status != volumes.AVAILABLE or row.instance_uuid is not None:
+            raise exceptions.InvalidVolume(
+                reason=f"status must be available, it is {row.status}. Of a volume that a server has, make a snapshot "
+                "with force, and a volume of that."
+            )
+        made = images.create(uow, image)
+        volumes.change(row, uow, {"status": UPLOADING})
+        known = {"image": msgspec.to_builtins(made), "image_id": made.id}
+        self._accept(uow, context, VolumeVerb.UPLOAD, row.id, row.id, **known)
+        return volumes.to_object(row)
 
     def volume_extend(self, context: RequestContext, volume_id: str, size: int, attached: bool) -> None:
         """Accept a new size. ``attached``: also for a volume that a server has."""
@@ -209,7 +238,10 @@ class VolumeEndpoints:
             return
         host, work = sent
         try:
-            self.engine.compute.volume_work(get_admin_context(), host, work)
+            send = self.engine.compute
+            (send.upload_volume if work.verb is VolumeVerb.UPLOAD else send.volume_work)(
+                get_admin_context(), host, work
+            )
         except exceptions.ServiceTooOld as error:
             self.finish_volume_work(get_admin_context(), host, task_id, error.message)
         except exceptions.MessagingUnavailable as error:
@@ -226,8 +258,21 @@ class VolumeEndpoints:
         return None if task.host is None else (task.host, volume_tasks.work(task))
 
     def finish_volume_work(self, context: RequestContext, host: str, task_id: int, error: str | None) -> None:
-        """Record the result of a task. Repeated reports are harmless, and those of a host that no longer has it."""
+        """Record the result of a task. Repeated reports are harmless, and reports of a host that no longer has it."""
+        call = self.db.read(_image_call, host, task_id)
+        if call is None:
+            self.db.write(self._finish_volume_work, host, task_id, error)
+            return
+        if error is None:
+            try:
+                self.engine.images.publish(call)
+            except exceptions.ServiceUnavailable:
+                raise
+            except exceptions.NovaLiteException as failure:
+                error = failure.message
         self.db.write(self._finish_volume_work, host, task_id, error)
+        if not self.db.read(_has_image, call.image_id):
+            self.engine.images.discard(call)
 
     def _finish_volume_work(self, uow: UnitOfWork, host: str, task_id: int, error: str | None) -> None:
         task = volume_tasks.lock(uow, task_id)
@@ -241,11 +286,33 @@ class VolumeEndpoints:
         snapshot = None if snapshot_id is None else uow.session.get(models.VolumeSnapshot, snapshot_id)
         volume = volumes.by_id(uow, task.volume_id, lock=True)
         uow.session.delete(task)
+        if verb is VolumeVerb.UPLOAD:
+            _end_of_image(uow, task.payload["image_id"], error)
         if verb in (VolumeVerb.SNAPSHOT, VolumeVerb.DELETE_SNAPSHOT):
             if snapshot is not None:
                 _end_of_snapshot(uow, verb, snapshot, error)
         elif volume is not None:
             _end_of_volume(uow, verb, volume, task.payload, error)
+
+
+def _image_call(uow: UnitOfWork, host: str, task_id: int) -> ImageCall | None:
+    """Return the call that publishes the image of a task of this host. None: the task makes no image."""
+    task = uow.session.get(models.VolumeTask, task_id)
+    if task is None or task.host != host or task.verb != VolumeVerb.UPLOAD:
+        return None
+    image_id, image = task.payload["image_id"], task.payload["image"]
+    return ImageCall(image_id=image_id, host=host, disk_format=image["disk_format"])
+
+
+def _has_image(uow: UnitOfWork, image_id: str) -> bool:
+    return images.by_id(uow, image_id) is not None
+
+
+def _end_of_image(uow: UnitOfWork, image_id: str, error: str | None) -> None:
+    if error is None:
+        images.activate(uow, image_id)
+    else:
+        images.drop(uow, [image_id])
 
 
 def _end_of_snapshot(uow: UnitOfWork, verb: VolumeVerb, row: models.VolumeSnapshot, error: str | None) -> None:
@@ -259,7 +326,10 @@ def _end_of_snapshot(uow: UnitOfWork, verb: VolumeVerb, row: models.VolumeSnapsh
 def _end_of_volume(
     uow: UnitOfWork, verb: VolumeVerb, row: models.Volume, payload: dict[str, Any], error: str | None
 ) -> None:
-    if verb is VolumeVerb.CREATE:
+    if verb is VolumeVerb.UPLOAD:
+        if row.status == UPLOADING:
+            volumes.change(row, uow, {"status": volumes.AVAILABLE})
+    elif verb is VolumeVerb.CREATE:
         volumes.change(row, uow, {"status": volumes.AVAILABLE if error is None else volumes.ERROR})
     elif verb is VolumeVerb.EXTEND and error is None:
         volumes.change(row, uow, {"status": volumes.AVAILABLE if row.instance_uuid is None else volumes.IN_USE})

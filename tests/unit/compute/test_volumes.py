@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nova_lite.compute.volumes import VolumeWorker
+from nova_lite.image import qcow2
 from nova_lite.objects import ActionCommand, BlockDevice, Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import DeviceSource
 from nova_lite.objects.build import Reimage
@@ -101,6 +102,30 @@ def test_volumes_of_a_missing_guest_are_not_copied(host: Host) -> None:
         worker._run(work)
     assert [error is None for _, _, error in reported] == [True, False]
     assert len(os.listdir(os.path.join(host.conf.volume.store_path, "snapshots"))) == 1
+
+
+@pytest.mark.parametrize("disk_format", ["raw", "qcow2"])
+def test_image_of_a_volume_is_uploaded_in_its_format(host: Host, disk_format: str) -> None:
+    uploaded: list[Any] = []
+
+    def upload(image: Image, source: str, name: str, progress: Any) -> None:
+        with open(source, "rb") as file:
+            uploaded.append((image.id, name, file.read(4), qcow2.read(source)))
+
+    host.manager.host.images.upload = upload  # type: ignore[method-assign]
+    reported: list[Any] = []
+    host.conductor.finish_volume_work = lambda *arguments: reported.append(arguments[2:])  # type: ignore[attr-defined]
+    image = Image(id="i", name="i", disk_format=disk_format)
+    worker = VolumeWorker(host.manager.host)
+    worker._run(VolumeWork(id=7, verb=VolumeVerb.UPLOAD, volume_id=NEW, image=image))
+    assert reported == [(7, None)]
+    ((image_id, name, head, header),) = uploaded
+    assert (image_id, name) == ("i", host.manager.host.name)
+    if disk_format == "raw":
+        assert (head, header) == (b"\0" * 4, None)
+    else:
+        assert (header.size, header.backing) == (2 * GIB, "")
+    assert [entry for entry in os.listdir(host.conf.volume.store_path) if entry.startswith(".")] == []
 
 
 def test_shelve_shuts_the_guest_down_first(host: Host) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 import sqlalchemy as sa
 import webob
 
-from nova_lite.db import models, services
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.db import host_images, models, services
 from tests.support.api_client import ADMIN, MEMBER, STRANGER, fault
 from tests.support.volume_api import NOBODY, Volumes
 
@@ -362,6 +365,95 @@ def test_admin_sets_and_resets_the_quota_of_a_project(api: Volumes) -> None:
     assert api("DELETE", path).status_code == 403
     assert api("DELETE", path, token=ADMIN).status_code == 200
     assert api("GET", path).json["quota_set"]["volumes"] == 10
+
+
+def upload(api: Volumes, volume_id: str, **fields: Any) -> webob.Response:
+    body = {"os-volume_upload_image": {"image_name": "i", **fields}}
+    return api("POST", f"/volumes/{volume_id}/action", body)
+
+
+def finish_upload(api: Volumes, image_id: str, data: bytes | None, error: str | None = None) -> None:
+    """Upload data as host1 would, and report."""
+    context = get_admin_context()
+
+    def take(uow: Any) -> int:
+        (task,) = uow.session.scalars(sa.select(models.VolumeTask))
+        task.host = "host1"
+        return int(task.id)
+
+    task_id = api.manager.db.write(take)
+    image = api.manager.db.read(host_images.get, "host1", image_id)
+    with pytest.raises(exceptions.ImageNotFound):
+        api.manager.db.read(host_images.get, "host2", image_id)
+    if data is not None:
+        source = Path(api.services.conf.state_path) / "volume"
+        source.write_bytes(data)
+        api.services.images.upload(image, str(source), "host1", lambda _: None)
+    for _ in range(2):
+        api.manager.reconciler.volumes.finish_volume_work(context, "host1", task_id, error)
+
+
+@pytest.fixture
+def store(api: Volumes) -> Path:
+    path = Path(api.services.conf.state_path) / "store"
+    api.services.conf.set_override("store_path", str(path), "image")
+    api.manager.db.write(services.report, "host1", services.COMPUTE, "compute", "1")
+    return path
+
+
+def test_image_is_made_of_a_volume(api: Volumes, store: Path) -> None:
+    volume_id = api.make()
+    response = upload(api, volume_id, visibility="shared")
+    made = response.json["os-volume_upload_image"]
+    assert (response.status_code, made["status"], made["id"], made["volume_type"]["name"]) == (
+        202,
+        "uploading",
+        volume_id,
+        "local",
+    )
+    assert (made["image_name"], made["disk_format"], made["visibility"]) == ("i", "raw", "shared")
+    assert "status must be available, it is uploading" in fault(upload(api, volume_id), "badRequest", 400)
+    assert api("DELETE", f"/volumes/{volume_id}").status_code == 400
+    image = api.services.images.get(RequestContext(project_id="demo"), made["image_id"])
+    assert (image.status, image.owner, image.min_disk) == ("queued", "demo", 1)
+    finish_upload(api, image.id, b"x" * 1024)
+    image = api.services.images.get(RequestContext(project_id="demo"), image.id)
+    assert (image.status, image.size, image.md5) == ("active", 1024, hashlib.md5(b"x" * 1024).hexdigest())
+    assert (store / image.id).read_bytes() == b"x" * 1024
+    assert api("GET", f"/volumes/{volume_id}").json["volume"]["status"] == "available"
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [(None, "the disk is full"), (b"QFI\xfb\0\0\0\3" + b"\0" * 1016, None)],
+)
+def test_failed_image_of_a_volume_leaves_nothing(
+    api: Volumes, store: Path, data: bytes | None, error: str | None
+) -> None:
+    """Whoever writes a volume can write the header of another format, which would name other files of a host."""
+    volume_id = api.make()
+    image_id = upload(api, volume_id).json["os-volume_upload_image"]["image_id"]
+    finish_upload(api, image_id, data, error)
+    with pytest.raises(exceptions.ImageNotFound):
+        api.services.images.get(get_admin_context(), image_id)
+    assert [path for path in store.rglob("*") if path.is_file()] == []
+    assert api("GET", f"/volumes/{volume_id}").json["volume"]["status"] == "available"
+
+
+def test_unsuitable_image_of_a_volume_is_refused(api: Volumes) -> None:
+    volume_id = api.make()
+    for fields in (
+        {"image_name": ""},
+        {"disk_format": "vmdk"},
+        {"container_format": "ova"},
+        {"visibility": "everybody"},
+        {"protected": True},
+    ):
+        assert fault(upload(api, volume_id, **fields), "badRequest", 400)
+    assert upload(api, volume_id, visibility="public").status_code == 403
+    assert upload(api, NOBODY).status_code == 404
+    attach(api)
+    assert "make a snapshot with force" in fault(upload(api, volume_id, force=True), "badRequest", 400)
 
 
 def test_admin_makes_types_with_extra_specs(api: Volumes) -> None:

@@ -13,7 +13,7 @@ from nova_lite.objects import ActionCommand, BuildRequest, Console, ConsolePort,
 LOG = logging.getLogger(__name__)
 
 #: The version that introduced the newest of the calls below.
-CALLS = "1.17"
+CALLS = "1.18"
 
 
 def _build_one_by_one(compute: ComputeRPC, context: RequestContext, host: str, requests: list[BuildRequest]) -> None:
@@ -74,7 +74,7 @@ class ComputeRPC(Protocol):
     def volume_work(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
         """Change a volume's file, and report the result with `finish_volume_work`."""
 
-    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.17")
+    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.18")
     def upload_volume(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
         """Upload the data of an unused volume as an image, and report the result with `finish_volume_work`."""
 

@@ -91,14 +91,14 @@ MIGRATION_OPTS = [
     cfg.StrOpt(
         "migration_ssh_user",
         default="root",
-        help="User on other hosts whose instances directory the SSH key may read.",
+        help="User on other hosts whose authorized_keys have the SSH key. It reads the instances directory.",
     ),
     cfg.StrOpt(
         "migration_ssh_key",
         help=(
             "File of the SSH key with which this host fetches disks from other hosts. Their authorized_keys "
-            "need it with 'restrict,command=\"/usr/bin/rrsync -ro INSTANCES_PATH\"'. Default: the user's own "
-            "key."
+            "need it with 'restrict,command=\"/opt/nova-lite/venv/bin/nova-lite-send-disks INSTANCES_PATH\"'. "
+            "Default: the user's own key."
         ),
     ),
     cfg.StrOpt(

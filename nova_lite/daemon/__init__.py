@@ -3,6 +3,7 @@
 - `service`: `Daemon`, the life of a process: logging, signals, start with retries, periodic tasks, RPC servers, stop
 - `health`: the HTTP server of /metrics, /healthz and /readyz
 - `sockets`: listening sockets and TLS
+- `certificates`: watches how long certificates are valid
 - `cpu_affinity`: keeps all threads of a conductor on one CPU
 - `notifications`: oslo.messaging notifications for other systems
 """

@@ -319,6 +319,8 @@ class LibvirtDriver(ComputeDriver):
 
     def _start(self, domain: Any, instance_uuid: str, paused: bool = False) -> None:
         if not self._connection.call(domain.isActive):
+            # Its disks change from now on, so no other host may fetch them any more.
+            transfer.withdraw(self._records.directory(instance_uuid))
             self._consoles.ensure_free_port(domain, self._domains.drop_old_filters(domain))
         self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout, paused)
 
@@ -362,14 +364,17 @@ class LibvirtDriver(ComputeDriver):
         self.power_off(instance_uuid, timeout)
         self._drop_memory(domain)
         with _files_errors():
-            return transfer.offer(self.conf, self._records.directory(instance_uuid))
+            return self._offer(self._records.directory(instance_uuid))
+
+    def _offer(self, directory: str) -> DiskSource:
+        return transfer.offer(self.conf, directory, images=self._records.images_in(directory))
 
     def set_aside(self, instance_uuid: str, timeout: int) -> DiskSource:
         """Set the guest aside. Its definition is stored with its disks before it is removed from libvirt."""
         with _files_errors():
             if self._records.aside(instance_uuid) is None:
                 self._store_and_remove_domain(instance_uuid, timeout)
-            return transfer.offer(self.conf, self._records.set_aside(instance_uuid))
+            return self._offer(self._records.set_aside(instance_uuid))
 
     def _store_and_remove_domain(self, instance_uuid: str, timeout: int) -> None:
         try:
@@ -480,7 +485,10 @@ class LibvirtDriver(ComputeDriver):
         live_migration.LiveMigrator(self.conf, self._connection, instance_uuid, destination).run(domain, watch)
 
     def settle_live_migration(self, instance_uuid: str, destination: LiveDestination) -> bool:
-        return live_migration.LiveMigrator(self.conf, self._connection, instance_uuid, destination).settle()
+        has_moved = live_migration.LiveMigrator(self.conf, self._connection, instance_uuid, destination).settle()
+        if not has_moved:
+            transfer.withdraw(self._records.directory(instance_uuid))
+        return has_moved
 
     def has_arrived(self, instance_uuid: str) -> bool:
         domain, _ = self._domains.get(instance_uuid)

@@ -123,6 +123,11 @@ class Records:
         record = self._read(os.path.join(self.directory(instance_uuid), RECORD), InstanceRecord)
         return None if record is None else record.generation
 
+    def images_in(self, directory: str) -> list[str]:
+        """Return the ids of images that the disks in a directory of this host are based on."""
+        record = self._read(os.path.join(directory, RECORD), InstanceRecord)
+        return [] if record is None else record.images
+
     def owns(self, instance_uuid: str) -> bool:
         """Check whether this host has a directory of the instance."""
         return self._read(os.path.join(self.directory(instance_uuid), RECORD), InstanceRecord) is not None

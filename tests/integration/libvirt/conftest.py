@@ -258,9 +258,9 @@ def guest_spec(images: Images, vifs: list[VIF], image: Image | None = None, **ch
     flavor = make_flavor(memory_mb=changes.pop("memory_mb", 128))
     generation = changes.pop("generation", 1)
     instance = make_instance(flavor=flavor, **changes)
-    return make_spec(
-        instance=instance, vifs=vifs, image=image or images.ami, images=images.others, generation=generation
-    )
+    root = image or images.ami
+    known = images.others | {root.id: root}
+    return make_spec(instance=instance, vifs=vifs, image=root, images=known, generation=generation)
 
 
 def boot(driver: LibvirtDriver, spec: SpawnSpec) -> None:

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,7 +78,7 @@ def make_driver(path: Path, name: str, address: str, **options: Any) -> LibvirtD
 
 @dataclasses.dataclass
 class SshDaemon:
-    """An SSH daemon on loopback. The owner of ``key`` may read ``directory``, and nothing else."""
+    """An SSH daemon on loopback. The owner of ``key`` may read what is offered in ``directory``, and nothing else."""
 
     port: int
     key: Path
@@ -102,10 +103,12 @@ def ssh_daemon(path: Path, directory: Path, address: str = "127.0.0.1") -> Itera
         subprocess.run(command, check=True, timeout=30)
     port = free_port()
     allowed = (path / "key.pub").read_text()
-    (path / "authorized_keys").write_text(f'restrict,command="/usr/bin/rrsync -ro {directory}" {allowed}')
+    gate = f"PYTHONPATH={SCRIPT.parents[1]} {sys.executable} -m nova_lite.cmd.send_disks {directory}"
+    (path / "authorized_keys").write_text(f'restrict,command="{gate}" {allowed}')
     (path / "known_hosts").write_text(f"[{address}]:{port} {(path / 'host_key.pub').read_text()}")
     (path / "sshd_config").write_text(
         f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {path}/host_key\nAuthorizedKeysFile {path}/authorized_keys\n"
+        "AcceptEnv LC_*\n"
         f"PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n"
     )
     process = subprocess.Popen(

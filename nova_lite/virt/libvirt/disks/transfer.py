@@ -2,8 +2,8 @@
 
 The source offers files with their sizes and checksums. The destination copies them if it can see the source's
 directory; a marker file that the source has just written proves that. Otherwise it fetches them by rsync over SSH, and
-resumes a killed fetch. The source binds the key `[libvirt] migration_ssh_key` to its instances directory (``rrsync
--ro``), so remote paths are relative to that.
+resumes a killed fetch. The source binds the key `[libvirt] migration_ssh_key` to ``nova-lite-send-disks``, which reads
+what the token of this move opens (`offers`), so remote paths are relative to the source's instances directory.
 
 The other side is not trusted. Files must have known names, be plain files in the instance's own directory, and match
 the offered checksums.
@@ -28,7 +28,7 @@ from nova_lite.base import exceptions, files, key_files
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.objects import DiskFile, DiskSource
 from nova_lite.virt.libvirt import records
-from nova_lite.virt.libvirt.disks import disks
+from nova_lite.virt.libvirt.disks import disks, offers
 
 LOG = logging.getLogger(__name__)
 
@@ -57,15 +57,28 @@ def check_keys(conf: cfg.ConfigOpts) -> None:
         key_files.check(options.migration_ssh_known_hosts, "[libvirt] migration_ssh_known_hosts")
 
 
-def offer(conf: cfg.ConfigOpts, directory: str, names: tuple[str, ...] = TRAVELLING) -> DiskSource:
-    """Return the files that another host may fetch from here now. The guest is off."""
+def withdraw(directory: str) -> None:
+    """End the offer of an instance's files, if there is one."""
+    files.remove(os.path.join(directory, offers.OFFER))
+
+
+def offer(
+    conf: cfg.ConfigOpts, directory: str, names: tuple[str, ...] = TRAVELLING, images: list[str] | None = None
+) -> DiskSource:
+    """Return the files that one other host may fetch from here now: the guest is off, or the files are read-only.
+
+    ``images``: ids of cached images that it may fetch, too. A new offer ends the last one.
+    """
     offered = [_describe(directory, name) for name in names if os.path.exists(os.path.join(directory, name))]
     files.write_atomically(os.path.join(directory, MARKER), secrets.token_hex(16).encode(), durable=False)
+    token, content = offers.make(directory, [file.name for file in offered], images or [])
+    files.write_atomically(os.path.join(directory, offers.OFFER), content, mode=0o600)
     return DiskSource(
         driver=DRIVER,
         host=conf.libvirt.live_migration_inbound_addr or conf.my_ip,
         location=directory,
         files=[*offered, _describe(directory, MARKER)],
+        token=token,
     )
 
 
@@ -154,12 +167,15 @@ class Fetcher:
             self._fetch_remote(remote, path)
 
     def _fetch_remote(self, remote: str, path: str) -> None:
+        environment = None
+        if self._source.token:  # otherwise the source is older
+            environment = os.environ | {offers.VARIABLE: offers.value_of(self._source.location, self._source.token)}
         host = f"[{self._source.host}]" if ":" in self._source.host.strip("[]") else self._source.host
         place = f"{self._conf.migration_ssh_user}@{host.replace('[[', '[').replace(']]', ']')}:{remote}"
         command = ["rsync", "--partial", "--inplace", "--sparse", f"--timeout={self._conf.migration_timeout}"]
         command += ["--rsh", shlex.join(self._ssh()), "--", place, path]
         for attempt in range(1, ATTEMPTS + 1):
-            status, message = _run(command)
+            status, message = _run(command, environment=environment)
             if status == 0:
                 return
             LOG.warning("Fetching %s from %s failed: %s", remote, self._source.host, message)
@@ -175,6 +191,7 @@ class Fetcher:
             "ConnectTimeout": "10",
             "ServerAliveInterval": "10",
             "Port": str(self._conf.migration_ssh_port),
+            "SendEnv": offers.VARIABLE,
         }
         if self._conf.migration_ssh_known_hosts:
             options["UserKnownHostsFile"] = self._conf.migration_ssh_known_hosts
@@ -200,11 +217,17 @@ def _copy(origin: str, path: str) -> None:
         os.close(descriptor)
 
 
-def _run(command: list[str], *descriptors: int) -> tuple[int, str]:
+def _run(command: list[str], *descriptors: int, environment: dict[str, str] | None = None) -> tuple[int, str]:
     """Run a command. Return its exit status and the last line of its errors."""
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, check=False, pass_fds=descriptors, errors="replace"
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            pass_fds=descriptors,
+            errors="replace",
+            env=environment,
         )
     except OSError as error:
         raise exceptions.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error

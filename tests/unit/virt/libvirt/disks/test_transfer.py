@@ -15,7 +15,7 @@ from nova_lite import conf as configuration
 from nova_lite.base import exceptions
 from nova_lite.base.timing import LibvirtTiming
 from nova_lite.objects import DiskFile, DiskSource, LiveDestination
-from nova_lite.virt.libvirt.disks import transfer
+from nova_lite.virt.libvirt.disks import offers, transfer
 from nova_lite.virt.libvirt.domain import guest_xml, live_migration
 
 UUID = str(uuid.uuid4())
@@ -75,7 +75,7 @@ def test_directory_without_the_marker_is_fetched_over_the_network(
         marker.rename(marker.with_name("elsewhere"))
         marker.symlink_to("elsewhere")
     commands = []
-    monkeypatch.setattr(transfer, "_run", lambda command, *more: (commands.append(command), (23, "not today"))[1])
+    monkeypatch.setattr(transfer, "_run", lambda command, **more: (commands.append(command), (23, "not today"))[1])
     with pytest.raises(exceptions.VirtDriverError, match="not today"):
         fetch(conf, source, target)
     (command,) = commands
@@ -89,7 +89,7 @@ def test_fetch_is_resumed_after_a_broken_connection(
     answers = iter([(12, "broken"), (255, "broken"), (0, "")])
     data = iter([b"", b"", b"root disk" * 1000])
 
-    def run(command: list[str], *descriptors: int) -> tuple[int, str]:
+    def run(command: list[str], **more: object) -> tuple[int, str]:
         Path(command[-1]).write_bytes(next(data))
         return next(answers)
 
@@ -115,7 +115,7 @@ def test_fetch_is_resumed_after_a_broken_connection(
 def test_file_outside_of_an_instance_is_rejected(
     conf: cfg.ConfigOpts, source: DiskSource, target: Path, changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "_run", lambda *command: pytest.fail(f"{command} was run"))
+    monkeypatch.setattr(transfer, "_run", lambda *command, **more: pytest.fail(f"{command} was run"))
     with pytest.raises(exceptions.VirtDriverError):
         fetch(conf, msgspec.structs.replace(without_marker(source), **changes), target)
     assert os.listdir(target) == []
@@ -166,3 +166,36 @@ def test_destination_xml_with_a_missing_file_is_an_error() -> None:
     there = LiveDestination(driver="libvirt", host="two", generation=7, address="192.0.2.2")
     with pytest.raises(exceptions.MigrationPreCheckError, match="has no disk ready"):
         live_migration.destination_xml(DOMAIN, there)
+
+
+def test_token_of_the_source_travels_with_each_fetch(
+    conf: cfg.ConfigOpts, source: DiskSource, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[dict[str, str] | None] = []
+
+    def run(command: list[str], *descriptors: int, environment: dict[str, str] | None = None) -> tuple[int, str]:
+        assert not any(source.token and source.token in word for word in command), "others can list the processes"
+        assert "SendEnv=LC_NOVA_LITE_OFFER" in " ".join(command)
+        runs.append(environment)
+        return 0, ""
+
+    monkeypatch.setattr(transfer, "_run", run)
+    distant = msgspec.structs.replace(without_marker(source), host="192.0.2.7")
+    fetcher = transfer.Fetcher(conf, distant, UUID, str(target))
+    fetcher.fetch_base("image-1", str(target / "base"))
+    (environment,) = runs
+    assert environment is not None
+    assert environment["LC_NOVA_LITE_OFFER"] == f"{UUID}:{source.token}"
+    assert offers.check(os.path.dirname(source.location), environment[offers.VARIABLE], f"{UUID}/disk")
+    older = transfer.Fetcher(conf, msgspec.structs.replace(distant, token=""), UUID, str(target))
+    older.fetch_base("image-1", str(target / "base"))
+    assert runs[-1] is None
+
+
+def test_withdrawn_offer_opens_nothing(source: DiskSource) -> None:
+    path, value = os.path.dirname(source.location), offers.value_of(source.location, source.token)
+    assert offers.check(path, value, f"{UUID}/disk") == (source.location, "disk")
+    for _ in range(2):
+        transfer.withdraw(source.location)
+        with pytest.raises(offers.OfferError, match="is not offered"):
+            offers.check(path, value, f"{UUID}/disk")

@@ -38,9 +38,12 @@ class MigrationPeers:
         self._path = os.path.join(records.instances_path, f"_migrations@{host}.json")
         self._lock = threading.Lock()
         self._peers: dict[str, str] = {}
+        #: True while the kernel lacks the last change.
+        self._is_outdated = False
 
     def prepare(self) -> None:
-        """Load the filter when the daemon starts, or remove it. Raises `VirtDriverError`."""
+        """Load the filter when the daemon starts, or remove it. Raises `ConfigurationError`: the daemon must not serve
+        without it."""
         with self._lock:
             if not self._is_on:
                 error = nft.run(without(self._table))
@@ -49,7 +52,8 @@ class MigrationPeers:
                 files.remove(self._path)
                 return
             self._peers = {uuid: text for uuid, text in self._read().items() if self._records.owns(uuid)}
-            self._load()
+            if error := self._try_load():
+                raise exceptions.ConfigurationError(reason=f"[libvirt] live_migration_tls: {error}")
 
     def open(self, instance_uuid: str, address: str) -> None:
         """Let the source of an instance's migration in. Raises `MigrationPreCheckError` or `VirtDriverError`."""
@@ -66,16 +70,19 @@ class MigrationPeers:
     def close(self, instance_uuid: str) -> None:
         """End the access for an instance's migration. Raises `VirtDriverError`."""
         with self._lock:
-            if self._peers.pop(instance_uuid, None) is not None:
+            if self._peers.pop(instance_uuid, None) is not None or self._is_outdated:
                 self._store()
 
     def _store(self) -> None:
         files.write_atomically(self._path, msgspec.json.encode(self._peers))
-        self._load()
+        if error := self._try_load():
+            raise exceptions.VirtDriverError(reason=error)
 
-    def _load(self) -> None:
-        if error := nft.run(ruleset(self._table, self._own, sorted(set(self._peers.values())))):
-            raise exceptions.VirtDriverError(reason=f"the filter of live migrations cannot be loaded: {error}")
+    def _try_load(self) -> str:
+        """Load the filter. Return an error, empty on success."""
+        error = nft.run(ruleset(self._table, self._own, sorted(set(self._peers.values()))))
+        self._is_outdated = bool(error)
+        return error and f"the filter of live migrations cannot be loaded: {error}"
 
     def _read(self) -> dict[str, str]:
         try:

@@ -104,8 +104,23 @@ def test_filter_that_cannot_be_loaded_is_an_error(host: Host) -> None:
     host.error = "nft cannot be run: No such file or directory"
     with pytest.raises(exceptions.VirtDriverError, match="nft cannot be run"):
         peers.open(ONE, "192.0.2.7")
-    with pytest.raises(exceptions.VirtDriverError, match="nft cannot be run"):
+    expected = "live_migration_tls: the filter of live migrations cannot be loaded: nft cannot be run"
+    with pytest.raises(exceptions.ConfigurationError, match=expected):
         host.start()
+
+
+def test_access_that_could_not_be_ended_is_ended_by_the_repetition(host: Host) -> None:
+    peers = host.start()
+    peers.open(ONE, "192.0.2.7")
+    host.error = "nft: Resource busy"
+    with pytest.raises(exceptions.VirtDriverError, match="Resource busy"):
+        peers.close(ONE)
+    host.error = ""
+    count = len(host.rules)
+    peers.close(ONE)
+    assert len(host.rules) == count + 1 and host.open_for() == []
+    peers.close(ONE)
+    assert len(host.rules) == count + 1
 
 
 def test_host_without_tls_has_no_filter_and_needs_no_nft(host: Host, caplog: pytest.LogCaptureFixture) -> None:

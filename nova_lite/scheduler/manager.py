@@ -30,6 +30,8 @@ RESYNC_PAGE = 50
 #: Seconds to wait for a page. It is shorter than rpc_response_timeout, so that a lost reply is requested again soon.
 RESYNC_TIMEOUT = 15.0
 
+_OUTDATED = "The scheduler's host states may be outdated, since the conductor does not answer it. By them:"
+
 
 class SchedulerManager:
     """Decides from memory.
@@ -56,6 +58,8 @@ class SchedulerManager:
         self._hosts = HostView()
         self._deciding = threading.Lock()
         self._ready = False
+        #: Whether the last attempt to read all hosts succeeded.
+        self._is_current = False
         self._next_resync = 0.0
 
     # --- RPC
@@ -63,8 +67,9 @@ class SchedulerManager:
     def select_destinations(self, context: RequestContext, spec: RequestSpec) -> list[Destination]:
         """Return a destination for each instance of the request, or raise `NoValidHost`.
 
-        Raises `SchedulerNotReady` before the host states are loaded. Decisions are made one at a time, so each one sees
-        the places of the one before.
+        Raises `SchedulerNotReady` before the host states are loaded. It does so also instead of a refusal if the last
+        full read failed: the conductor's announcements of freed capacity may be lost then. Decisions are made one at a
+        time, so each one sees the places of the one before.
 
         Places that are decided but not claimed are avoided. They do not cause a refusal, because they may never be
         claimed: their conductor may have died, or their server was deleted. If there is room without them, the claim
@@ -84,6 +89,8 @@ class SchedulerManager:
                 destinations = self._decide_and_consume(spec)
             except exceptions.NoValidHost as error:
                 self._notify(context, "scheduler.select_destinations.end", {**payload, "reason": error.message})
+                if not self._is_current:
+                    raise exceptions.SchedulerNotReady(f"{_OUTDATED} {error.message}") from error
                 raise
         hosts = [destination.selected.host for destination in destinations]
         self._notify(context, "scheduler.select_destinations.end", {**payload, "hosts": hosts})
@@ -134,8 +141,13 @@ class SchedulerManager:
         if time.monotonic() < self._next_resync:
             return
         mark = self._hosts.mark()
-        states = self._read_all()
+        try:
+            states = self._read_all()
+        except exceptions.NovaLiteException:
+            self._is_current = False
+            raise
         self._hosts.replace_all(states, since=mark)
+        self._is_current = True
         self._next_resync = time.monotonic() + self._conf.scheduler.resync_interval
         if not self._ready:
             self._ready = True

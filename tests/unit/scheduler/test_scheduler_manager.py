@@ -90,6 +90,26 @@ def test_failed_read_is_retried_at_once(manager: SchedulerManager, conductor: Co
     assert conductor.reads == 3
 
 
+def test_request_is_refused_only_by_current_host_states(
+    conf: cfg.ConfigOpts, manager: SchedulerManager, conductor: Conductor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager.keep_fresh()
+    uptime = time.monotonic() + conf.scheduler.resync_interval
+    monkeypatch.setattr(time, "monotonic", lambda: uptime)
+    conductor.error = exceptions.MessagingUnavailable(what="host_states_get")
+    with pytest.raises(exceptions.MessagingUnavailable):
+        manager.keep_fresh()
+    with pytest.raises(exceptions.SchedulerNotReady, match=r"may be outdated.* By them: No valid host was found\."):
+        manager.select_destinations(CONTEXT, spec(33))
+    with pytest.raises(exceptions.SchedulerNotReady):
+        manager.select_destinations_batch(CONTEXT, [spec(1), spec(33)])
+    assert manager.select_destinations(CONTEXT, spec(1))
+    conductor.error = None
+    manager.keep_fresh()
+    with pytest.raises(exceptions.NoValidHost):
+        manager.select_destinations(CONTEXT, spec(33))
+
+
 def test_decision_calls_no_other_service(manager: SchedulerManager, conductor: Conductor) -> None:
     manager.keep_fresh()
     conductor.error = exceptions.MessagingUnavailable(what="anything")

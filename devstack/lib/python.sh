@@ -40,7 +40,8 @@ install_checkout() {
     install_locked "$directory" stack
     sources=$(mktemp -d) # not local: the trap outlives this function
     trap 'rm -rf "$sources"' EXIT
-    tar -C "$TOP" --exclude=__pycache__ -cf - setup.cfg pyproject.toml README.md LICENSE nova_lite | tar -C "$sources" -xf -
+    # The package has a link to a file of etc/.
+    tar -C "$TOP" --dereference --exclude=__pycache__ -cf - setup.cfg pyproject.toml README.md LICENSE nova_lite | tar -C "$sources" -xf -
     "$directory/bin/pip" install --quiet --no-deps --no-build-isolation --force-reinstall "$sources"
 }
 

@@ -67,9 +67,16 @@ class Worker(service.Daemon):
     """
 
     def __init__(
-        self, conf: cfg.ConfigOpts, compute: API, sites: list[Site], number: int = 0, parent: int | None = None
+        self,
+        conf: cfg.ConfigOpts,
+        compute: API,
+        sites: list[Site],
+        number: int = 0,
+        parent: int | None = None,
+        connect: rpc.Connect = rpc.Transport,
     ) -> None:
         super().__init__(conf, BINARY)
+        self._connect = connect
         self._compute = compute
         self._sites = sites
         self._number = number
@@ -79,7 +86,7 @@ class Worker(service.Daemon):
 
     def prepare(self) -> None:
         """Create the clients without connecting: while the broker is down, requests get a 503."""
-        self._transport = rpc.Transport(self.conf, role.role_of(self.conf))
+        self._transport = self._connect(self.conf, role.role_of(self.conf))
         throttled = rpc.Throttled(self._transport, ConductorRPC)
         conductor = conductor_client.connect(
             rpc.proxy(ConductorRPC, throttled),
@@ -126,21 +133,27 @@ class Worker(service.Daemon):
             self.stopping.set()
 
 
-def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
-    """Return the APIs that can be served. A name that the paste file does not have is logged and skipped."""
+def load_apps(conf: cfg.ConfigOpts, compute: API) -> dict[str, deploy.App]:
+    """Return the applications that can be served. A name that the paste file does not have is logged and skipped."""
     policy = Policy(conf)
     policy.check_rules()
     services = wsgi.ApiServices(conf, policy, compute)
-    sites = []
+    apps = {}
     for name in conf.api.enabled_apis:
         if name not in ADDRESSES:
             LOG.warning("[api] enabled_apis: there is no API named %s; it is not served", name)
             continue
         try:
-            app = deploy.load_app(name, services)
+            apps[name] = deploy.load_app(name, services)
         except LookupError as error:
             LOG.warning("[api] enabled_apis: %s is not in the paste file and is not served: %s", name, error)
-            continue
+    return apps
+
+
+def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
+    """Return the APIs with their sockets."""
+    sites = []
+    for name, app in load_apps(conf, compute).items():
         is_tls = name in conf.api.enabled_ssl_apis
         tls = _tls_context(conf) if is_tls else None
         address, port = (conf.api[option] for option in ADDRESSES[name])

@@ -42,8 +42,9 @@ class ComputeDaemon(service.Daemon):
     an outdated domain.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, connect: rpc.Connect = rpc.Transport) -> None:
         super().__init__(conf, BINARY)
+        self._connect = connect
         self._transport: rpc.Transport | None = None
         self._manager: ComputeManager | None = None
         self._lock_file: int | None = None
@@ -51,7 +52,7 @@ class ComputeDaemon(service.Daemon):
 
     def prepare(self) -> None:
         self._lock_host()
-        transport = self._transport = self._transport or rpc.Transport(self.conf, rpc.COMPUTE)
+        transport = self._transport = self._transport or self._connect(self.conf, rpc.COMPUTE)
         manager = self._manager = self._manager or self._make_manager(
             conductor_client.connect(rpc.proxy(ConductorRPC, transport), self.conf.host)
         )

@@ -34,9 +34,9 @@ FILTER_PUBLISH_INTERVAL = 0.5
 
 
 class Conductor(service.Daemon):
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, connect: rpc.Connect = rpc.Transport) -> None:
         super().__init__(conf, BINARY)
-        self.transport = rpc.Transport(conf, rpc.CONDUCTOR)
+        self.transport = connect(conf, rpc.CONDUCTOR)
         self.client = rpc.proxy(ConductorRPC, self.transport)
         self.manager: ConductorManager | None = None
 

@@ -39,16 +39,20 @@ def collect_fully() -> None:
 class SchedulerDaemon(service.Daemon):
     """The scheduler daemon. It serves once the broker is reachable. Meanwhile `keep_fresh` loads the hosts."""
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, connect: rpc.Connect = rpc.Transport) -> None:
         super().__init__(conf, "nova-lite-scheduler")
+        self._connect = connect
+        self.manager: SchedulerManager | None = None
         self._notifications: Notifications | None = None
         self._transport: rpc.Transport | None = None
 
     def prepare(self) -> None:
-        transport = self._transport = self._transport or rpc.Transport(self.conf, rpc.SCHEDULER)
+        transport = self._transport = self._transport or self._connect(self.conf, rpc.SCHEDULER)
         if self._notifications is None:
             self._notifications = Notifications(self.conf, f"nova-scheduler.{self.conf.host}")
-        manager = SchedulerManager(self.conf, rpc.proxy(ConductorRPC, transport), notify=self._notifications.emit)
+        manager = self.manager = SchedulerManager(
+            self.conf, rpc.proxy(ConductorRPC, transport), notify=self._notifications.emit
+        )
         self.serve_health(transport, hosts=manager.require_hosts)
         metrics.add_gauges(self, lambda: [metrics.sample(metrics.SCHEDULER_HOSTS, manager.known_hosts())])
         self.serve_rpc(transport, self.conf.host, rpc.Endpoint(SchedulerRPC, manager), shared=True)

@@ -95,13 +95,18 @@ def load(argv: list[str] | None = None, prog: str | None = None) -> cfg.ConfigOp
 
             neutron.register_opts(conf)
             _read_all(conf, neutron.list_opts())
-        for module in GROUPS:
-            _read_all(conf, module.list_opts())
+        check(conf)
     except cfg.ConfigFilesNotFoundError as error:
         sys.exit(journal.error(f"{prog or 'nova-lite'}: configuration file not found: {error}"))
     except (cfg.Error, ValueError) as error:
         sys.exit(journal.error(f"{prog or 'nova-lite'}: bad configuration: {error}"))
     return conf
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """Read every option of `register_opts`. Raises `ValueError` or `cfg.Error` for a mistake in a file."""
+    for module in GROUPS:
+        _read_all(conf, module.list_opts())
 
 
 def _read_all(conf: cfg.ConfigOpts, listed: Mapping[str, Iterable[cfg.Opt]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from typing import NamedTuple
 
@@ -42,8 +43,9 @@ SERIAL = ConsoleKind("nova-lite-serialproxy", ("serial",), "serial_console", "se
 class ConsoleProxy(service.Daemon):
     """A console proxy. It connects to the broker with the first request; while the broker is away, it returns 503."""
 
-    def __init__(self, conf: cfg.ConfigOpts, kind: ConsoleKind) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, kind: ConsoleKind, connect: rpc.Connect = rpc.Transport) -> None:
         super().__init__(conf, kind.binary)
+        self._connect = connect
         self._kind = kind
         self._transport: rpc.Transport | None = None
         self._server: ProxyServer | None = None
@@ -53,8 +55,8 @@ class ConsoleProxy(service.Daemon):
         web = self._web()
         tls = tls_context(conf.cert, conf.key or conf.cert, "[DEFAULT] cert", "[DEFAULT] key") if conf.cert else None
         to_hosts = HostTls.of(conf)
-        sock = listen(conf[kind.group][kind.host], conf[kind.group][kind.port])
-        transport = self._transport = rpc.Transport(conf, rpc.CONSOLE)
+        sock = self.listen()
+        transport = self._transport = self._connect(conf, rpc.CONSOLE)
         opener = Opener(
             rpc.proxy(ConductorRPC, transport),
             rpc.proxy(ComputeRPC, transport),
@@ -69,6 +71,10 @@ class ConsoleProxy(service.Daemon):
         if conf.console.tls_directory is not None:
             CertificateWatch(conf.console.tls_directory).begin(self)
         threading.Thread(target=self._server.serve_forever, name="proxy", daemon=True).start()
+
+    def listen(self) -> socket.socket:
+        """Return the listening socket."""
+        return listen(self.conf[self._kind.group][self._kind.host], self.conf[self._kind.group][self._kind.port])
 
     def _web(self) -> str | None:
         if self._kind.page is None:

@@ -203,6 +203,15 @@ class Daemon:
         self.servers.clear()
         self.watchdog.clear()
 
+    def supervise(self) -> bool:
+        """Look after the started daemon until it has to stop. Return False if it cannot restart."""
+        while not self.stopping.wait(1.0):
+            self._turn()
+            if self.needs_restart() and not self._restart():
+                return False
+            self._reconnect()
+        return True
+
     def run(self) -> int:
         """Run the daemon until SIGTERM or SIGINT. Returns the exit status."""
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -213,11 +222,8 @@ class Daemon:
         if not self.stopping.is_set():
             LOG.info("%s %s is ready on host %s", self.binary, version.VERSION, self.conf.host)
             notify_systemd("READY=1")
-        while not self.stopping.wait(1.0):
-            self._turn()
-            if self.needs_restart() and not self._restart():
-                return 1
-            self._reconnect()
+        if not self.supervise():
+            return 1
         LOG.info("%s is stopping", self.binary)
         notify_systemd("STOPPING=1")
         self.stop()

@@ -5,7 +5,8 @@
 - Endpoint: `Endpoint` checks the functions of a server against the Protocol when the daemon starts (`endpoint`).
 - Signing: every message and reply is signed and verified; replayed messages are refused (`signing`, `keys`).
 - Admission: a busy server handles urgent messages first, and refuses others (`admission`, `load_shedding`).
-- Transport: oslo.messaging over RabbitMQ (`transport`, `patches`); tests use `InProcess`.
+- Transport: oslo.messaging over RabbitMQ (`transport`, `patches`). `MemoryBroker` connects daemons of one process
+  without a broker (`memory`). Tests use `InProcess`.
 
 To add a method: declare it in the Protocol, raise the version of the service, and pass that version as ``since=``. Then
 write a function of the same name in a target of the service's endpoint. Give it a ``fallback=`` if the callers can do
@@ -41,7 +42,8 @@ from nova_lite.rpc.fallbacks import one_by_one, result
 from nova_lite.rpc.in_process import InProcess
 from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, METADATA, SCHEDULER
 from nova_lite.rpc.load_shedding import Throttled
-from nova_lite.rpc.transport import RpcServer, Transport, require_broker
+from nova_lite.rpc.memory import MemoryBroker
+from nova_lite.rpc.transport import Connect, RpcServer, Transport, require_broker
 
 CAST, FANOUT = Kind.CAST, Kind.FANOUT
 
@@ -55,9 +57,11 @@ __all__ = [
     "MANAGE",
     "METADATA",
     "SCHEDULER",
+    "Connect",
     "DaemonIdentity",
     "Endpoint",
     "InProcess",
+    "MemoryBroker",
     "Message",
     "MethodName",
     "Receiver",

@@ -39,9 +39,9 @@ class InProcess:
     def call(self, message: Message) -> Any:
         (endpoint, *_) = self._receivers(message)
         try:
-            return to_typed(json.loads(json.dumps(_dispatch(endpoint, message))), message.returns)
+            return typed(wait_for(dispatch(endpoint, message)), message)
         except messaging.ExpectedException as expected:
-            raise _as_received(expected.exc_info) from None
+            raise received(expected.exc_info) from None
 
     def cast(self, message: Message) -> None:
         if not message.fanout:
@@ -56,7 +56,7 @@ class InProcess:
             message = self.casts.pop(0)
             for endpoint in self._receivers(message):
                 try:
-                    _dispatch(endpoint, message)
+                    wait_for(dispatch(endpoint, message))
                 except Exception as error:  # as a server does
                     LOG.warning("Cast %s failed: %r", message.method, error)
 
@@ -68,14 +68,21 @@ class InProcess:
         return receivers if message.fanout else receivers[:1]
 
 
-def _dispatch(endpoint: Endpoint, message: Message) -> Any:
+def dispatch(endpoint: Endpoint, message: Message) -> Any:
+    """Call the endpoint's function for the message. Return its plain result, or the `ResponseFuture` of it."""
     if not speaks(endpoint.target.version, message.version) or not hasattr(endpoint, message.method):
         raise message.too_old(endpoint.target.version)
     context = RequestContext.from_rpc(json.loads(json.dumps(message.context.to_rpc())))
-    return wait_for(getattr(endpoint, message.method)(context, **json.loads(json.dumps(message.arguments))))
+    return getattr(endpoint, message.method)(context, **json.loads(json.dumps(message.arguments)))
 
 
-def _as_received(failure: Any) -> Exception:
+def typed(result: Any, message: Message) -> Any:
+    """Return a plain result as its receiver gets it."""
+    return to_typed(json.loads(json.dumps(result)), message.returns)
+
+
+def received(failure: Any) -> Exception:
+    """Return an error of an endpoint as its receiver gets it."""
     error: Exception = common.deserialize_remote_exception(
         common.serialize_remote_exception(failure), ALLOWED_REMOTE_EXMODS
     )

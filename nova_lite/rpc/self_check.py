@@ -16,13 +16,13 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import get_admin_context
 from nova_lite.rpc.client import ECHO, Message
 from nova_lite.rpc.endpoint import Endpoint
-from nova_lite.rpc.transport import RpcServer, Transport, require_broker
+from nova_lite.rpc.transport import Server, Transport, require_broker
 
 LOG = logging.getLogger(__name__)
 
 
 class SelfCheckingServer:
-    """An `RpcServer` on ``topic.server`` (and ``topic``) that can be replaced while its daemon runs.
+    """A server on ``topic.server`` (and ``topic``) that can be replaced while its daemon runs.
 
     ``shared``: check messages to ``topic``, too. `check` sets ``deaf`` when the server has to be replaced by
     `reconnect`. `reconnect`, or a late reply, clears it.
@@ -114,11 +114,11 @@ class SelfCheckingServer:
         self.deaf.clear()
         LOG.warning("%s.%s is served over new connections", self._topic, self._name)
 
-    def _retire(self, old: RpcServer) -> None:
+    def _retire(self, old: Server) -> None:
         """Stop the old server. Messages that were just sent to it may be lost, as when a daemon stops."""
         old.stop()
         old.wait()
         LOG.info("The old server of %s.%s has ended", self._topic, self._name)
 
-    def _make(self) -> RpcServer:
-        return RpcServer(self._transport, self._name, self._endpoint)
+    def _make(self) -> Server:
+        return self._transport.server(self._name, self._endpoint)

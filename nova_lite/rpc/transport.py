@@ -7,8 +7,8 @@ import logging
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeAlias
 
 import amqp.exceptions
 import kombu.connection
@@ -201,6 +201,10 @@ class Transport:
         patches.name_reply_queues(made, self._replies)
         return made
 
+    def server(self, name: str, endpoint: Endpoint) -> Server:
+        """Return a server of the endpoint on ``topic`` and ``topic.name``."""
+        return RpcServer(self, name, endpoint)
+
     def share(self, role: str, host: str) -> Transport:
         """Return a transport of another daemon in this process: the same connections, another key.
 
@@ -256,7 +260,28 @@ def _oslo_transport(conf: cfg.ConfigOpts) -> Any:
         raise exceptions.ConfigurationError(reason=f"[DEFAULT] transport_url cannot be used: {error}") from error
 
 
-class RpcServer:
+class Server(Protocol):
+    """A server of one endpoint. Start it once, then stop it and wait."""
+
+    def start(self) -> None:
+        """Receive messages. Raises `MessagingUnavailable` if there is no broker."""
+
+    @property
+    def workers(self) -> load_shedding.Workers | None:
+        """The server's threads, if they have metrics; None before the start."""
+
+    def stop(self) -> None:
+        """Take no more messages."""
+
+    def wait(self) -> None:
+        """Wait until the running messages have ended."""
+
+
+#: Makes the transport of a daemon from its configuration and role: `Transport`, or `MemoryBroker.connect`.
+Connect: TypeAlias = Callable[[cfg.ConfigOpts, str | None], Transport]
+
+
+class RpcServer(Server):
     """An RPC server on the endpoint's ``topic`` and ``topic.server``. Start it once, then stop it and wait."""
 
     def __init__(self, transport: Transport, server: str, endpoint: Endpoint) -> None:

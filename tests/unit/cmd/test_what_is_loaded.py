@@ -17,6 +17,7 @@ UNUSED = {
     "api": NO_DATABASE | {"libvirt"},
     "scheduler": NO_DATABASE | NO_WEB | {"libvirt", "oslo_policy"},
     "compute": NO_DATABASE | NO_WEB | {"oslo_policy"},
+    "dev": NOBODY | {"libvirt", "pytest"},
 }
 
 SCRIPT = """

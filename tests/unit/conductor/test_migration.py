@@ -191,3 +191,16 @@ def test_broken_reference_ends_the_migration(tmp_path: Path) -> None:
     with pytest.raises(exceptions.ConfigurationError, match="instance_action_events refers to a row of instance_act"):
         migration.sync(conf)
     assert migration.version(conf) == "0010"
+
+
+def test_created_schema_is_the_migrated_one(tmp_path: Path) -> None:
+    found = []
+    for make_tables in (migration.create, migration.sync):
+        conf = make.conf(f"sqlite:///{tmp_path}/{make_tables.__name__}.sqlite")
+        make_tables(conf)
+        migration.check(conf)
+        with Database(conf).engine.connect() as connection:
+            options = {"compare_type": True, "compare_server_default": True}
+            assert compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata) == []
+            found.append(sorted(sa.inspect(connection).get_table_names()))
+    assert found[0] == found[1]

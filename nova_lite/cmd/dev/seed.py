@@ -17,8 +17,9 @@ import webob
 import yaml
 
 from nova_lite.api.http.deploy import App
-from nova_lite.base import exceptions
-from nova_lite.db import floating_ips, networks
+from nova_lite.base import exceptions, ip
+from nova_lite.base.context import get_admin_context
+from nova_lite.db import floating_ips, network_records, networks
 from nova_lite.db.engine import Database
 from nova_lite.network import factory
 
@@ -210,6 +211,14 @@ class Seeder:
         made = factory.new_network(
             network.name, network.cidr, dns=network.dns, bridge=network.bridge, is_default=network.default
         )
+        for other in self._db.read(network_records.list_, get_admin_context()):
+            if other.name == network.name or (
+                other.cidr and ip.parse_network(made.cidr).overlaps(ip.parse_network(other.cidr))
+            ):
+                raise exceptions.ConfigurationError(
+                    reason=f"network {network.name}, {network.cidr}, has the name or addresses of {other.name}, "
+                    f"{other.cidr}."
+                )
         self._ids["network", network.name] = self._db.write(networks.create, made).id
 
     def _add_project(self, project: SeedProject) -> None:

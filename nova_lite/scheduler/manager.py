@@ -58,7 +58,7 @@ class SchedulerManager:
         self._hosts = HostView()
         self._deciding = threading.Lock()
         self._ready = False
-        #: Whether the last attempt to read all hosts succeeded.
+        #: False if the last attempt to read all hosts failed.
         self._is_current = False
         self._next_resync = 0.0
 

@@ -12,6 +12,8 @@ import datetime
 from collections.abc import Mapping
 from typing import Annotated, Any, Protocol, TypeAlias
 
+import msgspec
+
 from nova_lite import operations, rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
@@ -38,12 +40,14 @@ from nova_lite.objects import (
     HostState,
     Image,
     ImageMember,
+    ImageQuery,
     Instance,
     InstanceAction,
     InstanceFilters,
     InstanceQuery,
     InstanceUsage,
     KeyPair,
+    ListQuery,
     MigrationControl,
     MigrationFilters,
     MigrationProgress,
@@ -77,6 +81,9 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
 
 #: Sequence number of a command (`nova_lite.objects.ActionCommand`).
 Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
+
+#: A page of a list, by id. None, and older conductors: all, in the list's own order.
+Page: TypeAlias = Annotated[ListQuery | None, rpc.Since("1.21", optional=True)]
 
 # --- fallbacks for older conductors
 
@@ -119,6 +126,30 @@ def _finish_action(conductor: ConductorRPC, context: RequestContext, host: str, 
         answer=report.answer,
         request_id=report.request_id,
     )
+
+
+def _image_page(conductor: ConductorRPC, context: RequestContext, query: ImageQuery) -> list[Image]:
+    """Return a page of all images. The caller applies the filters, too."""
+    found = conductor.image_list(context, None, None, None, None)
+    for key, direction in reversed(list(zip(query.sort_keys, query.sort_dirs, strict=True))):
+        found.sort(key=lambda image, key=key: _sort_value(getattr(image, key)), reverse=direction == "desc")  # type: ignore[misc]
+    ids = [image.id for image in found]
+    if query.marker is not None and query.marker not in ids:
+        raise exceptions.MarkerNotFound(marker=query.marker)
+    start = 0 if query.marker is None else ids.index(query.marker) + 1
+    return found[start : None if query.limit is None else start + query.limit]
+
+
+def _sort_value(value: Any) -> tuple[Any, ...]:
+    return (False,) if value is None else (True, value)
+
+
+def _security_group_rule_list(
+    conductor: ConductorRPC, context: RequestContext, query: ListQuery
+) -> list[SecurityGroupRule]:
+    """Return all rules. The caller filters them, and takes its page."""
+    groups = conductor.security_group_list(context, bool(context.is_admin), None, 0)
+    return [msgspec.structs.replace(rule, project_id=group.project_id) for group in groups for rule in group.rules]
 
 
 @rpc.service("conductor", version="1.21")
@@ -385,6 +416,10 @@ class ConductorRPC(Protocol):
     ) -> list[Image]:
         """Return the images of the built-in backend that the context's project may see."""
 
+    @rpc.list_(rpc.API, since="1.21", fallback=_image_page)
+    def image_page(self, context: RequestContext, query: ImageQuery) -> list[Image]:
+        """Return some of these images. Raises `MarkerNotFound`, or `InvalidSortKey`."""
+
     @rpc.read(rpc.API, rpc.COMPUTE, priority=Priority.CHANGE)
     def image_get(self, context: RequestContext, image_id: str) -> Image: ...
 
@@ -421,12 +456,19 @@ class ConductorRPC(Protocol):
     def image_member_delete(self, context: RequestContext, image_id: str, member_id: str) -> None: ...
 
     @rpc.list_(rpc.API)
-    def network_list(self, context: RequestContext) -> list[Network]:
-        """Return the networks of the built-in backend that the context's project may use."""
+    def network_list(
+        self, context: RequestContext, network_id: Annotated[str | None, rpc.Since("1.21", optional=True)] = None
+    ) -> list[Network]:
+        """Return the networks of the built-in backend that the context's project may use. ``network_id``: only this
+        one, but older conductors return all.
+        """
 
     @rpc.list_(rpc.API, since="1.8")
-    def network_record_list(self, context: RequestContext) -> list[NetworkRecord]:
-        """Return all that is stored of these networks, including networks without a subnet."""
+    def network_record_list(self, context: RequestContext, query: Page = None) -> list[NetworkRecord]:
+        """Return all that is stored of these networks, including networks without a subnet.
+
+        ``query``: filters by ``id``, ``name``, ``project_id``, ``cidr``, and ``subnet_id``.
+        """
 
     @rpc.change(rpc.API, since="1.8")
     def network_create(self, context: RequestContext, network: NetworkRecord) -> NetworkRecord:
@@ -449,7 +491,7 @@ class ConductorRPC(Protocol):
         """Delete a subnet. Raises `NetworkInUse` while it has a port."""
 
     @rpc.list_(rpc.API, since="1.8")
-    def port_list(self, context: RequestContext, filters: dict[str, list[str]]) -> list[Port]:
+    def port_list(self, context: RequestContext, filters: dict[str, list[str]], query: Page = None) -> list[Port]:
         """Return the project's ports, for an admin all projects'.
 
         ``filters``: ``id``, ``network_id``, ``device_id``, ``mac_address``, ``name``, ``project_id``, ``address``,
@@ -484,9 +526,21 @@ class ConductorRPC(Protocol):
 
     @rpc.list_(rpc.API, since="1.5")
     def security_group_list(
-        self, context: RequestContext, all_projects: bool, limit: int | None, offset: int
+        self, context: RequestContext, all_projects: bool, limit: int | None, offset: int, query: Page = None
     ) -> list[SecurityGroup]:
-        """Return security groups with their rules, by name. ``all_projects``: for an admin, also those of others."""
+        """Return security groups with their rules, by name. ``all_projects``: for an admin, also those of others.
+
+        ``query``: instead of ``limit`` and ``offset``; filters by ``id``, ``name``, ``project_id``. The page includes
+        the project's default group without a row, for an admin too.
+        """
+
+    @rpc.list_(rpc.API, since="1.21", fallback=_security_group_rule_list)
+    def security_group_rule_list(self, context: RequestContext, query: ListQuery) -> list[SecurityGroupRule]:
+        """Return rules of the project's groups, for an admin of all groups.
+
+        ``query``: filters by ``id``, ``security_group_id``, ``remote_group_id``, ``direction``, ``ethertype``,
+        ``project_id``.
+        """
 
     @rpc.read(rpc.API, since="1.5")
     def security_group_get(self, context: RequestContext, group_id: str) -> SecurityGroup:
@@ -533,9 +587,12 @@ class ConductorRPC(Protocol):
 
     @rpc.list_(rpc.API, since="1.5")
     def floating_ip_list(
-        self, context: RequestContext, all_projects: Annotated[bool, rpc.Since("1.8")] = False
+        self, context: RequestContext, all_projects: Annotated[bool, rpc.Since("1.8")] = False, query: Page = None
     ) -> list[FloatingIp]:
-        """Return the project's floating addresses. ``all_projects``: for an admin, also those of others."""
+        """Return the project's floating addresses. ``all_projects``: for an admin, also those of others.
+
+        ``query``: filters by ``id``, ``address``, ``pool_id``, ``port_id``, ``project_id``.
+        """
 
     @rpc.read(rpc.API, since="1.5")
     def floating_ip_get(self, context: RequestContext, reference: str) -> FloatingIp:

@@ -123,6 +123,14 @@ OPTS = [
         min=1,
         help="Largest number of items on one page of a list. Lower it to bound the cost of a list.",
     ),
+    cfg.IntOpt(
+        "max_servers_per_request",
+        default=1000,
+        min=1,
+        help="Largest number of servers that one request creates. A larger max_count counts as this one, as it does "
+        "with a quota; a larger min_count is refused. Raise it if the database writes so many servers in one "
+        "transaction quickly.",
+    ),
     cfg.FloatOpt(
         "flavor_cache_seconds",
         deprecated_name="flavors_kept",

@@ -29,8 +29,9 @@ OPTS = [
         default=1024,
         min=0,
         help=(
-            "MiB that an upload to the image API leaves free on the disk of store_path. It gets 503 otherwise. Raise "
-            "it where databases or guests share the disk."
+            "MiB that an upload leaves free on the disk of store_path. An upload to the image API gets 503 otherwise, "
+            "and the image of a server, which its compute host saves, fails. Raise it where databases or guests share "
+            "the disk."
         ),
     ),
     cfg.IntOpt(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.db import actions, cinder, instances, pending_attaches, server_migrations, services, volume_tasks
+from nova_lite.db import actions, cinder, images, instances, pending_attaches, server_migrations, services, volume_tasks
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Service
 
@@ -21,7 +21,7 @@ _NEVER = 100 * 365 * 86400
 
 class Due(NamedTuple):
     """Kinds of work that a sweep has: silent services, servers to offload, reclaim, or confirm, volume files, Cinder
-    volumes, pending interfaces, actions.
+    volumes, pending interfaces, abandoned uploads of images, actions.
 
     ``now``: the database's time. ``quiet``: seconds since the newest report of any daemon, this one included; 0 if
     there was none.
@@ -36,6 +36,7 @@ class Due(NamedTuple):
     volumes: bool
     cinder: bool
     attaches: bool
+    uploads: bool
     actions: bool
 
 
@@ -52,6 +53,7 @@ _DUE_WORK = sa.select(
     sa.exists().where(*volume_tasks.is_due(_before("now"))),
     sa.exists().where(*cinder.is_due(_before("now"))),
     sa.exists().where(*pending_attaches.is_overdue(_before("now"))),
+    sa.exists().where(*images.abandoned(_before("uploaded"))),
     sa.exists().where(*actions.is_due(_before("now"))),
 )
 
@@ -63,6 +65,7 @@ def due_work(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Due:
         "silent": conf.service_down_time,
         "shelved": conf.shelved_offload_time if conf.shelved_offload_time >= 0 else _NEVER,
         "soft_deleted": conf.reclaim_instance_interval or _NEVER,
+        "uploaded": images.upload_seconds(conf),
         "moved": conf.resize_confirm_window or _NEVER,
     }
     values = {name: uow.now - datetime.timedelta(seconds=item) for name, item in seconds.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import uuid
 from typing import Any
 
@@ -11,14 +12,17 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import instances, networks, quotas, rows
+from nova_lite.db import instances, networks, paging, quotas, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import FloatingIp as Row
 from nova_lite.db.models import FloatingIpPool as PoolRow
 from nova_lite.db.models import Instance, Port
 from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network import factory
-from nova_lite.objects import FloatingIp, FloatingIpPool
+from nova_lite.objects import FloatingIp, FloatingIpPool, ListQuery
+
+#: Addresses that `allocate` looks up at a time.
+STEP = 256
 
 # --- pools
 
@@ -58,18 +62,35 @@ def delete_pool(uow: UnitOfWork, name: str) -> None:
 # --- addresses of projects
 
 
-def list_(uow: UnitOfWork, context: RequestContext, all_projects: bool = False) -> list[FloatingIp]:
-    """Return the project's addresses in order; with ``all_projects`` and for an admin, all addresses."""
-    found = _all(uow, sa.true() if all_projects and context.is_admin else Row.project_id == (context.project_id or ""))
-    return sorted(found, key=lambda item: int(ip.parse(item.address)))
+#: Filters of a list.
+_FILTERS: dict[str, Any] = {
+    "id": Row.id,
+    "address": Row.address,
+    "pool_id": Row.pool_id,
+    "port_id": Row.port_id,
+    "project_id": Row.project_id,
+}
+
+
+def list_(
+    uow: UnitOfWork, context: RequestContext, all_projects: bool = False, query: ListQuery | None = None
+) -> list[FloatingIp]:
+    """Return the project's addresses; with ``all_projects`` and for an admin, all addresses.
+
+    ``query``: a page of them, by id, with keys of `_FILTERS`; None: all, in the order of addresses.
+    """
+    mine = sa.true() if all_projects and context.is_admin else Row.project_id == (context.project_id or "")
+    if query is None:
+        return sorted(_all(uow, _QUERY.where(mine)), key=lambda item: int(ip.parse(item.address)))
+    conditions = [_FILTERS[name].in_(values) for name, values in query.filters.items()]
+    return _all(uow, paging.by_id(_QUERY, Row.id, [sa.and_(mine, *conditions)], query))
 
 
 def get(uow: UnitOfWork, context: RequestContext, reference: str) -> FloatingIp:
     """Return an address by its id or its text. Raises `FloatingIpNotFound`, also for another project's, except for an
     admin.
     """
-    query = sa.or_(Row.id == reference, Row.address == reference)
-    for found in _all(uow, query):
+    for found in _all(uow, _QUERY.where(sa.or_(Row.id == reference, Row.address == reference))):
         if context.is_admin or found.project_id == context.project_id:
             return found
     raise exceptions.FloatingIpNotFound(reference=reference[:64])
@@ -121,10 +142,13 @@ def allocate(
 def _insert_free(
     uow: UnitOfWork, pool: FloatingIpPool, addresses: ipaddress.IPv4Network, values: dict[str, Any]
 ) -> None:
-    taken = set(uow.session.scalars(sa.select(Row.address).where(Row.pool_id == pool.id)))
-    for address in map(str, addresses.hosts()):  # hosts know the first and the last one as their network's own
-        if address not in taken and insert_unless_taken(uow, Row, {**values, "address": address}):
-            return
+    """Take the first free address. It is looked up in steps, so that a pool is read no further than it is used."""
+    hosts = map(str, addresses.hosts())  # they know the first and the last one as their network's own
+    while step := list(itertools.islice(hosts, STEP)):
+        taken = set(uow.session.scalars(sa.select(Row.address).where(Row.address.in_(step))))
+        for address in step:
+            if address not in taken and insert_unless_taken(uow, Row, {**values, "address": address}):
+                return
     raise exceptions.NoMoreFloatingIps(pool=pool.name)
 
 
@@ -226,10 +250,16 @@ def _changed(uow: UnitOfWork, instance_uuid: str | None) -> None:
         uow.refiltered_projects.update(uow.session.scalars(query))
 
 
-def _all(uow: UnitOfWork, wanted: sa.ColumnElement[bool]) -> list[FloatingIp]:
-    query = sa.select(Row, PoolRow.name, Port.address, Port.instance_uuid)
-    query = query.join(PoolRow, PoolRow.id == Row.pool_id).outerjoin(Port, Port.id == Row.port_id)
-    query = query.where(wanted).execution_options(populate_existing=True)
+#: Each address has a pool. An inner join would let MariaDB begin with the pools, and read all their addresses.
+_QUERY: Any = (
+    sa.select(Row, PoolRow.name, Port.address, Port.instance_uuid)
+    .outerjoin(PoolRow, PoolRow.id == Row.pool_id)
+    .outerjoin(Port, Port.id == Row.port_id)
+    .execution_options(populate_existing=True)
+)
+
+
+def _all(uow: UnitOfWork, query: sa.Select[Any]) -> list[FloatingIp]:
     return [
         rows.to_object(FloatingIp, row, pool=pool, fixed_address=fixed_address, instance_uuid=instance_uuid)
         for row, pool, fixed_address, instance_uuid in uow.session.execute(query)

@@ -8,16 +8,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db import models, paging, quotas, rows
-from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import Image
+from nova_lite.db.engine import Time, UnitOfWork
+from nova_lite.objects import Image, ImageQuery
 
 _MIB = 1024**2
-#: Longest time of an upload, from its last reservation on.
-UPLOAD_TIME = datetime.timedelta(days=1)
+#: Seconds after the deadline of an upload in which the API still records its end.
+UPLOAD_MARGIN = 600.0
 
 _CHANGEABLE = frozenset(rows.shared_fields(Image, models.Image)) - {"id", "properties", "created_at", "updated_at"}
 
@@ -37,21 +38,56 @@ def list_(
     marker: str | None = None,
 ) -> list[Image]:
     """Return the images that the context's project may see, newest first."""
-    query = _visible(context)
-    if name is not None:
-        query = query.where(models.Image.name == name)
-    if status is not None:
-        query = query.where(models.Image.status == status)
-    order = paging.Order({"created_at": models.Image.created_at}, ["created_at"], ["desc"], tie_breaker=models.Image.id)
-    start = paging.start(marker, lambda image_id: _find(uow, context, image_id))
-    found = [to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]
-    if any(image.visibility == "shared" and image.owner != context.project_id for image in found):
+    given = {"name": name, "status": status}
+    filters = {field: [value] for field, value in given.items() if value is not None}
+    return page(uow, context, ImageQuery(filters=filters, limit=limit, marker=marker))
+
+
+#: Fields by which `page` filters and sorts.
+_FIELDS = {
+    name: getattr(models.Image, name)
+    for name in (
+        *("id", "name", "status", "container_format", "disk_format", "size", "checksum", "min_disk", "min_ram"),
+        *("visibility", "owner", "created_at", "updated_at"),
+    )
+}
+
+
+def page(uow: UnitOfWork, context: RequestContext, query: ImageQuery) -> list[Image]:
+    """Return those of the images that the context's project may see. Raises `MarkerNotFound` or `InvalidSortKey`."""
+    order = paging.Order(_FIELDS, query.sort_keys, query.sort_dirs, tie_breaker=models.Image.id)
+    start = paging.start(query.marker, lambda image_id: _find(uow, context, image_id))
+    conditions = [models.Image.status != "deleted"]
+    conditions += [_FIELDS[name].in_(values) for name, values in query.filters.items()]
+    conditions += [_FIELDS[name] >= value for name, value in (query.minimums | query.earliest).items()]
+    conditions += [_FIELDS[name] <= value for name, value in (query.maximums | query.latest).items()]
+    cases = [sa.and_(case, *conditions) for case in _cases(context, query.community)]
+    chosen = order.page_of(sa.select(models.Image), models.Image.id, cases, start, query.limit)
+    found = [to_object(row) for row in uow.session.scalars(chosen)]
+    if shared := [image for image in found if image.visibility == "shared" and image.owner != context.project_id]:
         member = models.ImageMember
         mine = sa.select(member.image_id, member.status).where(member.member_id == context.project_id)
-        statuses = dict(uow.session.execute(mine).all())
-        for image in found:
-            image.member_status = statuses.get(image.id) if image.visibility == "shared" else None
+        statuses = dict(uow.session.execute(mine.where(member.image_id.in_([image.id for image in shared]))).all())
+        for image in shared:
+            image.member_status = statuses.get(image.id)
     return found
+
+
+def _cases(context: RequestContext, community: bool) -> list[sa.ColumnElement[bool]]:
+    """Build the cases of an image that the context's project may see: its own, another's that is not private, or one
+    that another shares with it.
+    """
+    image, mine = models.Image, models.Image.owner == context.project_id
+    others = sa.or_(image.owner.is_(None), image.owner != context.project_id)
+    if context.project_id is None:
+        mine, others = sa.false(), sa.true()
+    if context.is_admin:
+        return [sa.true()] if community else [sa.or_(image.visibility != "community", mine)]
+    shown = ("public", "community") if community else ("public",)
+    member = models.ImageMember
+    members = sa.select(member.image_id).where(member.member_id == context.project_id)
+    shared = sa.and_(image.visibility == "shared", others, image.id.in_(members))
+    return [mine, *(sa.and_(image.visibility == visibility, others) for visibility in shown), shared]
 
 
 def get(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
@@ -152,6 +188,7 @@ def hide_beyond(uow: UnitOfWork, project_id: str, properties: Mapping[str, str],
     ones: the caller removes their files, then drops them.
     """
     query = sa.select(models.Image).where(models.Image.owner == project_id)
+    query = query.where(*(models.Image.properties[name].as_string() == value for name, value in properties.items()))
     query = query.where(models.Image.status.in_(("active", "deleted"))).with_for_update()
     newest = query.order_by(models.Image.created_at.desc(), models.Image.id.desc())
     found = [row for row in uow.session.scalars(newest) if properties.items() <= row.properties.items()]
@@ -177,7 +214,7 @@ def _check_quota(uow: UnitOfWork, owner: str | None, more: int = 0, size: int = 
 
 
 def _check_uploads(uow: UnitOfWork, owner: str | None) -> None:
-    """Raise `TooManyUploads` if the owner has too many uploads under way. A stopped upload counts for a day.
+    """Raise `TooManyUploads` if the owner has too many uploads under way.
 
     Uploads have a size from the beginning on. Images of servers, which hosts save, do not.
     """
@@ -186,9 +223,37 @@ def _check_uploads(uow: UnitOfWork, owner: str | None) -> None:
         return
     quotas.lock(uow, owner)
     query = sa.select(sa.func.count()).where(table.owner == owner, table.status == "saving", table.size > 0)
-    under_way = uow.session.scalar(query.where(table.updated_at > uow.now - UPLOAD_TIME)) or 0
+    dead = uow.now - datetime.timedelta(seconds=upload_seconds(uow.conf))
+    under_way = uow.session.scalar(query.where(table.updated_at > dead)) or 0
     if under_way >= limit:
         raise exceptions.TooManyUploads(limit=limit)
+
+
+def upload_seconds(conf: cfg.ConfigOpts) -> float:
+    """Return the seconds after its last reservation in which an upload has ended."""
+    return float(conf.api.upload_deadline) + UPLOAD_MARGIN
+
+
+def abandoned(before: Time) -> tuple[sa.ColumnElement[bool], ...]:
+    """Build the conditions of an upload that reserved its last bytes ``before``, and whose API has ended.
+
+    An image that a host saves has a size, too, while its action publishes it.
+    """
+    table, action = models.Image, models.InstanceAction
+    is_made = sa.exists().where(action.finish_time.is_(None), action.payload["image_id"].as_string() == table.id)
+    return table.status == "saving", table.size > 0, table.updated_at < before, ~is_made
+
+
+def requeue_abandoned(uow: UnitOfWork) -> list[str]:
+    """Release the quota that abandoned uploads have reserved, and return the ids of their images. The images are queued
+    again, as after any failed upload.
+    """
+    query = sa.select(models.Image).where(*abandoned(uow.now - datetime.timedelta(seconds=upload_seconds(uow.conf))))
+    found = uow.session.scalars(query.order_by(models.Image.id).with_for_update()).all()
+    for row in found:
+        row.status, row.size, row.updated_at = "queued", 0, uow.now
+    uow.session.flush()
+    return [row.id for row in found]
 
 
 def _get_row(uow: UnitOfWork, context: RequestContext, image_id: str, to: str | None = None) -> models.Image:
@@ -210,10 +275,6 @@ def _find(uow: UnitOfWork, context: RequestContext, image_id: str, lock: bool = 
 def _one(of_any: bool, lock: bool) -> sa.Select[models.Image]:
     query = _seen(of_any, sa.bindparam("asker")).where(models.Image.id == sa.bindparam("image_id"))
     return query.with_for_update() if lock else query
-
-
-def _visible(context: RequestContext) -> sa.Select[models.Image]:
-    return _seen(bool(context.is_admin), context.project_id)
 
 
 def _seen(of_any: bool, project_id: Any) -> sa.Select[models.Image]:

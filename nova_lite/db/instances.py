@@ -371,23 +371,19 @@ def list_(
 
 
 def at_address(uow: UnitOfWork, address: str) -> list[Instance]:
-    """Return instances with an interface of this address. The query visits each network, because the index starts with
-    it.
-    """
-    port, network = models.Port, models.Network
+    """Return instances with an interface of this address."""
+    port = models.Port
     query = sa.select(models.Instance).join(port, port.instance_uuid == models.Instance.uuid)
-    query = query.join(network, network.id == port.network_id)
     query = query.where(port.address == address, ~models.Instance.deleted).order_by(models.Instance.id)
     return to_objects(uow, uow.session.scalars(query).all())
 
 
 def at_host(uow: UnitOfWork, host: str, address: str | None, instance_uuid: str | None) -> list[Instance]:
     """Return the instances at this host with an interface of this address, or with this uuid."""
-    row, port, network = models.Instance, models.Port, models.Network
+    row, port = models.Instance, models.Port
     query = sa.select(row).where(~row.deleted, is_at(host)).order_by(row.id)
     if address is not None:
-        query = query.join(port, port.instance_uuid == row.uuid).join(network, network.id == port.network_id)
-        query = query.where(port.address == address)
+        query = query.join(port, port.instance_uuid == row.uuid).where(port.address == address)
     else:
         query = query.where(row.uuid == instance_uuid)
     return to_objects(uow, uow.session.scalars(query).all())

@@ -457,6 +457,12 @@ class Image(Changed, Base):
     """An image of the ``local`` backend; its bytes are the file ``<store_path>/<id>``."""
 
     __tablename__ = "images"
+    __table_args__ = (
+        sa.Index(None, "owner", "created_at", "id"),
+        sa.Index(None, "visibility", "created_at", "id"),
+        sa.Index(None, "created_at", "id"),
+        sa.Index(None, "status", "updated_at"),
+    )
 
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)
     name: Mapped[str] = mapped_column(Name, index=True)
@@ -489,14 +495,15 @@ class Network(Changed, Base):
     """A network of the ``local`` backend. ``cidr``, ``start`` and ``end`` are empty as long as it has no subnet."""
 
     __tablename__ = "networks"
+    __table_args__ = (sa.Index(None, "project_id", "id"),)
 
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)
-    name: Mapped[str] = mapped_column(Name)
+    name: Mapped[str] = mapped_column(Name, index=True)
     description: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
     subnet_name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
     subnet_description: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
-    cidr: Mapped[str] = mapped_column(sa.String(64))
-    gateway: Mapped[str | None] = mapped_column(sa.String(45))
+    cidr: Mapped[str] = mapped_column(sa.String(64), index=True)
+    gateway: Mapped[str | None] = mapped_column(sa.String(45), index=True)
     dns: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
     bridge: Mapped[str] = mapped_column(sa.String(15))
     mtu: Mapped[int] = mapped_column(default=1500)
@@ -505,7 +512,7 @@ class Network(Changed, Base):
     project_id: Mapped[str | None] = mapped_column(Name)
     is_default: Mapped[bool] = mapped_column(default=False)
     vni: Mapped[int | None] = mapped_column(unique=True, index=True)
-    cidr6: Mapped[str] = mapped_column(sa.String(64), default="", server_default=sa.text("''"))
+    cidr6: Mapped[str] = mapped_column(sa.String(64), default="", server_default=sa.text("''"), index=True)
 
 
 class Port(Changed, Base):
@@ -521,18 +528,19 @@ class Port(Changed, Base):
         sa.UniqueConstraint("network_id", "address"),
         sa.UniqueConstraint("mac_address"),
         sa.Index(None, "network_id", "address6", unique=True),
+        sa.Index(None, "project_id", "id"),
     )
 
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)
     network_id: Mapped[str] = mapped_column(sa.ForeignKey("networks.id"))
     instance_uuid: Mapped[str | None] = mapped_column(sa.ForeignKey("instances.uuid"), index=True)
-    project_id: Mapped[str | None] = mapped_column(Name, index=True)
+    project_id: Mapped[str | None] = mapped_column(Name)
     name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
     description: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
     security_groups: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
     position: Mapped[int] = mapped_column(default=0)
     mac_address: Mapped[str] = mapped_column(sa.String(17))
-    address: Mapped[str] = mapped_column(sa.String(45))
+    address: Mapped[str] = mapped_column(sa.String(45), index=True)
     address6: Mapped[str | None] = mapped_column(sa.String(45))
     tag: Mapped[str | None] = mapped_column(sa.String(60))
     state: Mapped[str | None] = mapped_column(sa.String(16))
@@ -550,11 +558,12 @@ class FloatingIp(Created, Base):
     """An address from a pool that a project has, and the port that it leads to. The address outlives the port."""
 
     __tablename__ = "floating_ips"
+    __table_args__ = (sa.Index(None, "project_id", "id"),)
 
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)
     pool_id: Mapped[str] = mapped_column(sa.ForeignKey("floating_ip_pools.id"), index=True)
     address: Mapped[str] = mapped_column(sa.String(45), unique=True)
-    project_id: Mapped[str] = mapped_column(Name, index=True)
+    project_id: Mapped[str] = mapped_column(Name)
     user_id: Mapped[str] = mapped_column(Name, default="")
     port_id: Mapped[str | None] = mapped_column(sa.ForeignKey("ports.id", ondelete="SET NULL"), unique=True)
     description: Mapped[str | None] = mapped_column(Name)
@@ -566,7 +575,7 @@ class SecurityGroup(Changed, Base):
     """
 
     __tablename__ = "security_groups"
-    __table_args__ = (sa.UniqueConstraint("project_id", "name"),)
+    __table_args__ = (sa.UniqueConstraint("project_id", "name"), sa.Index(None, "project_id", "id"))
 
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)
     project_id: Mapped[str] = mapped_column(Name)

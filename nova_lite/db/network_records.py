@@ -7,6 +7,7 @@ within the ranges that the operator configured for them.
 from __future__ import annotations
 
 import random
+from ipaddress import IPv4Network
 from typing import Any
 
 import msgspec
@@ -15,11 +16,11 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import compute_nodes, networks, quotas, rows
+from nova_lite.db import compute_nodes, networks, paging, quotas, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import FloatingIpPool, Network, Port
 from nova_lite.network import factory
-from nova_lite.objects import NetworkRecord
+from nova_lite.objects import ListQuery, NetworkRecord, ipv6
 
 #: Fields that `update` may change.
 UPDATABLE = ("name", "description", "subnet_name", "subnet_description")
@@ -45,12 +46,46 @@ _NO_SUBNET: dict[str, Any] = {
 }
 
 
-def list_(uow: UnitOfWork, context: RequestContext) -> list[NetworkRecord]:
-    """Return the networks that the context's project may see, by name; all for an admin."""
-    query = sa.select(Network).order_by(Network.name, Network.id)
-    if not context.is_admin:
-        query = query.where(sa.or_(Network.project_id.is_(None), Network.project_id == context.project_id))
-    return [rows.to_object(NetworkRecord, row) for row in uow.session.scalars(query)]
+#: Filters of a list. ``subnet_id`` is another one.
+_FILTERS: dict[str, sa.ColumnElement[Any] | Any] = {
+    "id": Network.id,
+    "name": Network.name,
+    "project_id": Network.project_id,
+    "cidr": Network.cidr,
+}
+
+
+def list_(uow: UnitOfWork, context: RequestContext, query: ListQuery | None = None) -> list[NetworkRecord]:
+    """Return the networks that the context's project may see, for an admin all networks.
+
+    ``query``: a page of them, by id; None: all, by name. Its filters are keys of `_FILTERS`, and ``subnet_id``.
+    """
+    if query is None:
+        whole = sa.select(Network).where(sa.or_(*_visible(context))).order_by(Network.name, Network.id)
+        return [rows.to_object(NetworkRecord, row) for row in uow.session.scalars(whole)]
+    filters = dict(query.filters)
+    if "subnet_id" in filters:
+        filters["id"] = _of_subnets(uow, filters.pop("subnet_id"), filters.get("id"))
+    conditions = [_FILTERS[name].in_(values) for name, values in filters.items()]
+    page = paging.by_id(sa.select(Network).where(*conditions), Network.id, _cases(context, conditions), query)
+    return [rows.to_object(NetworkRecord, row) for row in uow.session.scalars(page)]
+
+
+def _visible(context: RequestContext) -> list[sa.ColumnElement[bool]]:
+    if context.is_admin:
+        return [sa.true()]
+    return [Network.project_id.is_(None), Network.project_id == context.project_id]
+
+
+def _cases(context: RequestContext, conditions: list[sa.ColumnElement[bool]]) -> list[sa.ColumnElement[bool]]:
+    return [sa.and_(case, *conditions) for case in _visible(context)]
+
+
+def _of_subnets(uow: UnitOfWork, ids: list[str], network_ids: list[str] | None) -> list[str]:
+    """Return the ids of the networks of these subnets. The id of an IPv6 subnet is derived from its network's."""
+    with_ipv6 = uow.session.scalars(sa.select(Network.id).where(Network.cidr6 > ""))
+    found = [*ids, *(network_id for network_id in with_ipv6 if ipv6.subnet_id(network_id) in ids)]
+    return [network_id for network_id in found if network_ids is None or network_id in network_ids]
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, network: NetworkRecord) -> NetworkRecord:
@@ -81,10 +116,11 @@ def _free_vni(uow: UnitOfWork, conf: cfg.ConfigOpts) -> int | None:
     ranges = [factory.vni_range(text) for text in conf.network.project_vnis]
     if not ranges:
         return None
+    sample = [_RANDOM.choice(_RANDOM.choice(ranges)) for _ in range(MAX_COLLISIONS)]
+    taken = set(uow.session.scalars(sa.select(Network.vni).where(Network.vni.in_(sample))))
+    if (vni := next((number for number in sample if number not in taken), None)) is not None:
+        return vni
     taken = set(uow.session.scalars(sa.select(Network.vni).where(Network.vni.is_not(None))))
-    for _ in range(MAX_COLLISIONS):
-        if (vni := _RANDOM.choice(_RANDOM.choice(ranges))) not in taken:
-            return vni
     for item in ranges:
         if (free := next((number for number in item if number not in taken), None)) is not None:
             return free
@@ -129,7 +165,9 @@ def create_subnet(
     """Create the subnet of the network ``subnet.id``. Given values are checked, missing ones chosen. Raises a 400, or
     `Conflict` if there is one already.
     """
-    row = _locked(uow, context, subnet.id, and_all_others=True)
+    # No project is named "". Its lock makes subnets come one by one, so that no two of them overlap.
+    quotas.lock(uow, "")
+    row = _locked(uow, context, subnet.id)
     if row.cidr:
         raise exceptions.Conflict(f"Network {row.id} has its subnet: a network has one here.")
     subnet = msgspec.structs.replace(subnet)
@@ -159,7 +197,7 @@ def _check_name_servers(uow: UnitOfWork, subnet: NetworkRecord) -> None:
 
     The gateway of each network is an address of each host.
     """
-    gateways = uow.session.scalars(sa.select(Network.gateway).where(Network.gateway.is_not(None)))
+    gateways = uow.session.scalars(sa.select(Network.gateway).where(Network.gateway.in_(subnet.dns)))
     own = {subnet.gateway, *gateways, *compute_nodes.addresses(uow)}
     for address in subnet.dns:
         if address in own:
@@ -167,20 +205,23 @@ def _check_name_servers(uow: UnitOfWork, subnet: NetworkRecord) -> None:
 
 
 def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr: str) -> None:
-    """Raise an error if the range overlaps another network's. All networks are locked. Only admins learn whose network
-    it is.
-    """
+    """Raise an error if the range overlaps another network's. Only admins learn whose network it is."""
     wanted = ip.parse_network4(cidr)
-    others = [
-        (network.name, network.cidr)
-        for network in networks.Store(uow).networks()
-        if network.cidr and network.id != row.id
-    ]
+    query = sa.select(Network.name, Network.cidr).where(_may_overlap(wanted), Network.id != row.id)
+    others = [(name, theirs) for name, theirs in uow.session.execute(query)]
     others += uow.session.execute(sa.select(FloatingIpPool.name, FloatingIpPool.cidr))
     for name, theirs in others:
         if wanted.overlaps(ip.parse_network(theirs, strict=False)):
             whose = f"of {name} ({theirs})" if context.is_admin else "that are in use in this cloud"
             raise exceptions.InvalidInput(reason=f"{cidr} overlaps with addresses {whose}")
+
+
+def _may_overlap(wanted: IPv4Network) -> sa.ColumnElement[bool]:
+    """Build a condition that all networks within ``wanted``, or around it, meet: it compares texts by their index."""
+    around = [str(wanted.supernet(new_prefix=length)) for length in range(wanted.prefixlen + 1)]
+    octets = str(wanted.network_address).split(".")[: wanted.prefixlen // 8]
+    within = "".join(f"{octet}." for octet in octets)
+    return sa.or_(Network.cidr.in_(around), Network.cidr.startswith(within, autoescape=True) & (Network.cidr > ""))
 
 
 def delete_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:
@@ -196,13 +237,12 @@ def delete_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> 
     uow.session.flush()
 
 
-def _locked(uow: UnitOfWork, context: RequestContext, network_id: str, and_all_others: bool = False) -> Network:
+def _locked(uow: UnitOfWork, context: RequestContext, network_id: str) -> Network:
     """Return the network's row, locked. Raises `NetworkNotFound`; `Forbidden` for a shared network, except for an
     admin.
     """
-    query = sa.select(Network).order_by(Network.id).with_for_update().execution_options(populate_existing=True)
-    found = uow.session.scalars(query if and_all_others else query.where(Network.id == network_id)).all()
-    row = next((item for item in found if item.id == network_id), None)
+    query = sa.select(Network).where(Network.id == network_id).with_for_update()
+    row = uow.session.scalars(query.execution_options(populate_existing=True)).first()
     if row is None or not (context.is_admin or row.project_id in (None, context.project_id)):
         raise exceptions.NetworkNotFound(network_id=network_id)
     if row.project_id is None and not context.is_admin:

@@ -172,11 +172,13 @@ def set_port_state(uow: UnitOfWork, instance_uuid: str, port_id: str, state: str
     uow.change(sa.update(port).where(port.instance_uuid == instance_uuid, port.id == port_id).values(state=state))
 
 
-def list_(uow: UnitOfWork, context: RequestContext) -> list[Network]:
+def list_(uow: UnitOfWork, context: RequestContext, network_id: str | None = None) -> list[Network]:
     """Return the networks that servers of the context's project may use, by name; all for an admin. Networks without a
-    subnet are left out.
+    subnet are left out. ``network_id``: only this one.
     """
     query = sa.select(models.Network).where(models.Network.cidr != "").order_by(models.Network.name)
+    if network_id is not None:
+        query = query.where(models.Network.id == network_id)
     if not context.is_admin:
         query = query.where(
             sa.or_(models.Network.project_id.is_(None), models.Network.project_id == context.project_id)

@@ -6,12 +6,14 @@ NULL counts as the smallest value. The conditions spell that out, because the da
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
 from nova_lite.base import exceptions
+from nova_lite.objects import ListQuery
 
 DIRECTIONS = ("asc", "desc")
 
@@ -24,6 +26,18 @@ def start(marker: str | None, find: Callable[[str], Row | None]) -> Row | None:
     if marker is not None and row is None:
         raise exceptions.MarkerNotFound(marker=marker)
     return row
+
+
+def by_id(
+    query: sa.Select[Any],
+    key: orm.InstrumentedAttribute[str],
+    cases: Sequence[sa.ColumnElement[bool]],
+    page: ListQuery,
+) -> sa.Select[Any]:
+    """Return ``query`` for the rows of one page, in the order of their ids. ``cases``: as `Order.page_of` has them."""
+    order = Order({key.key: key}, [key.key], ["desc" if page.backwards else "asc"], tie_breaker=key)
+    marker = None if page.marker is None else SimpleNamespace(**{key.key: page.marker})
+    return order.page_of(query, key, cases, marker, page.limit)
 
 
 class Order:
@@ -63,15 +77,42 @@ class Order:
         query = query.order_by(*(term.desc() if direction == "desc" else term.asc() for term, direction in terms))
         return query if limit is None else query.limit(limit)
 
+    def page_of(
+        self,
+        query: sa.Select[Any],
+        key: orm.InstrumentedAttribute[str],
+        cases: Sequence[sa.ColumnElement[bool]],
+        marker: Any | None,
+        limit: int | None,
+    ) -> sa.Select[Any]:
+        """Return `page` of the rows that meet one of ``cases``. No row may meet two of them.
+
+        Each case is read in order by its own index. A condition joined by "or" would read and sort all its rows.
+        ``key``: the unique column by which the rows are found again.
+        """
+        if len(cases) == 1 or limit is None:
+            return self.page(query.where(sa.or_(*cases)), marker, limit)
+        pages = [self.page(sa.select(key.label("key")).where(case), marker, limit).subquery() for case in cases]
+        found = sa.union_all(*(sa.select(page.c.key) for page in pages)).subquery()
+        return self.page(query.join(found, found.c.key == key), None, limit)
+
     def _after(self, marker: Any) -> sa.ColumnElement[bool]:
-        """Build the condition "some key is beyond the marker's while all keys before it are equal"."""
+        """Build the condition "some key is beyond the marker's while all keys before it are equal".
+
+        A bound of the first key alone lets an index begin there.
+        """
+        first, direction = self._terms[0]
+        bound = getattr(marker, first.key)
+        start: list[sa.ColumnElement[bool]] = []
+        if len(self._terms) > 1 and not first.expression.nullable:
+            start.append(first >= bound if direction == "asc" else first <= bound)
         ways: list[sa.ColumnElement[bool]] = []
         equal: list[sa.ColumnElement[bool]] = []
         for column, direction in self._terms:
             value = getattr(marker, column.key)
             ways.append(sa.and_(*equal, _beyond(column, direction, value)))
             equal.append(column.is_(None) if value is None else column == value)
-        return sa.or_(*ways)
+        return sa.and_(*start, sa.or_(*ways))
 
 
 def _null_first(column: orm.InstrumentedAttribute[Any], direction: str) -> list[tuple[sa.ColumnElement[Any], str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.db import fixed_ips, networks, rows, security_groups
+from nova_lite.db import fixed_ips, networks, paging, rows, security_groups
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.db.models import Port as Row
@@ -19,14 +19,12 @@ from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network import local
 from nova_lite.network.address_pool import AddressPool
 from nova_lite.network.driver import Addresses
-from nova_lite.objects import Network, Port, ipv6
+from nova_lite.objects import ListQuery, Network, Port, ipv6
 from nova_lite.objects.security_group import DEFAULT
 
 _RANDOM = random.SystemRandom()
 
 _FIELDS = tuple(name for name in rows.shared_fields(Port, Row) if name not in ("project_id", "security_groups"))
-
-_PROJECT = sa.func.coalesce(Row.project_id, Instance.project_id)
 
 #: Filters of a list.
 _FILTERS: Mapping[str, Any] = {
@@ -35,9 +33,7 @@ _FILTERS: Mapping[str, Any] = {
     "device_id": Row.instance_uuid,
     "mac_address": Row.mac_address,
     "name": Row.name,
-    "project_id": _PROJECT,
     "address": Row.address,
-    "host": Instance.host,
 }
 
 _QUERY = sa.select(
@@ -47,14 +43,37 @@ _QUERY = sa.select(
 ).outerjoin(Instance, Instance.uuid == Row.instance_uuid)
 
 
-def list_(uow: UnitOfWork, context: RequestContext, filters: dict[str, list[str]]) -> list[Port]:
-    """Return the project's ports, oldest first; all ports for an admin. ``filters``: keys of `_FILTERS`; a port matches
-    one value of each.
+def list_(
+    uow: UnitOfWork, context: RequestContext, filters: dict[str, list[str]], query: ListQuery | None = None
+) -> list[Port]:
+    """Return the project's ports; all ports for an admin.
+
+    ``filters``: keys of `_FILTERS`, ``host`` and ``project_id``; a port matches one value of each. ``query``: a page of
+    them, by id; None: all, oldest first.
     """
-    conditions = [_FILTERS[name].in_(values) for name, values in filters.items()]
+    filters = filters | (query.filters if query is not None else {})
+    projects = set(filters.pop("project_id")) if "project_id" in filters else None
     if not context.is_admin:
-        conditions.append((context.project_id or "") == _PROJECT)
-    return _to_objects(uow, sa.and_(sa.true(), *conditions))
+        own = {context.project_id or ""}
+        projects = own if projects is None else projects & own
+    at_hosts = [Row.instance_uuid.in_(_servers(Instance.host, filters.pop("host")))] if "host" in filters else []
+    conditions = [*at_hosts, *(_FILTERS[name].in_(values) for name, values in filters.items())]
+    cases = [sa.and_(case, *conditions) for case in _of_projects(projects)]
+    if query is None:
+        return _to_objects(uow, _QUERY.where(sa.or_(*cases)).order_by(Row.created_at, Row.id))
+    return _to_objects(uow, paging.by_id(_QUERY, Row.id, cases, query))
+
+
+def _of_projects(projects: Collection[str] | None) -> list[sa.ColumnElement[bool]]:
+    """Build the cases of a port of these projects: a user made it, or it came with a server. None: any project."""
+    if projects is None:
+        return [sa.true()]
+    of_servers = Row.instance_uuid.in_(_servers(Instance.project_id, projects))
+    return [Row.project_id.in_(projects), sa.and_(Row.project_id.is_(None), of_servers)]
+
+
+def _servers(column: Any, values: Collection[str]) -> sa.Select[str]:
+    return sa.select(Instance.uuid).where(column.in_(values))
 
 
 def get(uow: UnitOfWork, context: RequestContext, port_id: str) -> Port:
@@ -160,15 +179,15 @@ def delete(uow: UnitOfWork, context: RequestContext, port_id: str) -> None:
         raise exceptions.PortInUse(port_id=port_id)
 
 
-def _to_objects(uow: UnitOfWork, wanted: sa.ColumnElement[bool]) -> list[Port]:
-    found = uow.session.execute(_QUERY.where(wanted).order_by(Row.created_at, Row.id)).all()
+def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
+    found = uow.session.execute(query).all()
     projects = {item[len(_FIELDS)] or item[len(_FIELDS) + 2] for item in found}
-    ids = security_groups.ids(uow, projects) if found else {}
+    names_of = [security_groups.groups_of(item[len(_FIELDS) + 1], item[len(_FIELDS) + 3] or []) for item in found]
+    ids = security_groups.ids(uow, projects, {name for names in names_of for name in names}) if found else {}
     made = []
-    for values in found:
-        owner, own, instance_project, of_instance, host, zone, power_state = values[len(_FIELDS) :]
+    for values, names in zip(found, names_of, strict=True):
+        owner, _, instance_project, _, host, zone, power_state = values[len(_FIELDS) :]
         project_id = owner or instance_project
-        names = security_groups.groups_of(own, of_instance or [])
         made.append(
             Port(
                 **dict(zip(_FIELDS, values, strict=False)),

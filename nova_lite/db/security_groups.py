@@ -10,21 +10,23 @@ import datetime
 import json
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
+from sqlalchemy import orm
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import instances, quotas, rows, services, spanning
+from nova_lite.db import instances, paging, quotas, rows, services, spanning
 from nova_lite.db.engine import UnitOfWork, utcnow
 from nova_lite.db.models import FloatingIp, Instance, Port, Service
 from nova_lite.db.models import SecurityGroup as Row
 from nova_lite.db.models import SecurityGroupRule as RuleRow
-from nova_lite.db.statements import insert_unless_taken
-from nova_lite.objects import PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.db.statements import holds, insert_unless_taken
+from nova_lite.objects import ListQuery, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import (
     DEFAULT,
     EGRESS,
@@ -41,26 +43,124 @@ PROTOCOLS = ("tcp", "udp", "icmp")
 # --- groups
 
 
+#: Filters of lists of groups, and of rules.
+_FILTERS: dict[str, Any] = {"id": Row.id, "name": Row.name, "project_id": Row.project_id}
+_RULE_FILTERS: dict[str, Any] = {
+    "id": RuleRow.id,
+    "security_group_id": RuleRow.security_group_id,
+    "remote_group_id": RuleRow.remote_group_id,
+    "direction": RuleRow.direction,
+    "ethertype": RuleRow.ethertype,
+    "project_id": Row.project_id,
+}
+
+
 def list_(
-    uow: UnitOfWork, context: RequestContext, all_projects: bool = False, limit: int | None = None, offset: int = 0
+    uow: UnitOfWork,
+    context: RequestContext,
+    all_projects: bool = False,
+    limit: int | None = None,
+    offset: int = 0,
+    query: ListQuery | None = None,
 ) -> list[SecurityGroup]:
-    """Return the project's groups by name; with ``all_projects`` and for an admin, all groups."""
-    projects = None if all_projects and context.is_admin else [context.project_id or ""]
-    found = sorted(_of_projects(uow, projects), key=lambda group: (group.name, group.project_id))
-    return found[offset : None if limit is None else offset + limit]
+    """Return the project's groups by name; with ``all_projects`` and for an admin, all groups.
+
+    ``query``: a page of them, by id, with keys of `_FILTERS`. It includes the own default group, with or without a row.
+    """
+    whole = all_projects and bool(context.is_admin)
+    if query is not None:
+        return _page(uow, context, whole, query)
+    if whole:
+        ordered = sa.select(Row).order_by(Row.name, Row.project_id).offset(offset or None).limit(limit)
+        return _to_objects(uow, uow.session.scalars(ordered).all())
+    project_id = context.project_id or ""
+    mine = sa.select(Row).where(Row.project_id == project_id).order_by(Row.name)
+    default = _default_without_row(uow, project_id)
+    # The default group without a row has its place among the rows.
+    place = -1
+    if default is not None:
+        before = sa.select(sa.func.count(Row.id)).where(Row.project_id == project_id, Row.name < DEFAULT)
+        place = (uow.session.scalar(before) or 0) - offset
+        mine, offset = (mine, offset - 1) if place < 0 else (mine, offset)
+    found = _to_objects(uow, uow.session.scalars(mine.offset(offset or None).limit(limit)).all())
+    if default is not None and place >= 0 and (limit is None or place < limit):
+        found.insert(place, default)
+    return found if limit is None else found[:limit]
+
+
+def _page(uow: UnitOfWork, context: RequestContext, whole: bool, query: ListQuery) -> list[SecurityGroup]:
+    case = sa.true() if whole else Row.project_id == (context.project_id or "")
+    conditions = [_FILTERS[name].in_(values) for name, values in query.filters.items()]
+    page = paging.by_id(sa.select(Row), Row.id, [sa.and_(case, *conditions)], query)
+    found = _to_objects(uow, uow.session.scalars(page).all())
+    default = _default_without_row(uow, context.project_id or "")
+    return _inserted(found, [default] if default is not None else [], query)
+
+
+def rules(uow: UnitOfWork, context: RequestContext, query: ListQuery) -> list[SecurityGroupRule]:
+    """Return a page of the rules of the project's groups, for an admin of all groups, by id.
+
+    ``query``: its filters are keys of `_RULE_FILTERS`. The rules carry the project of their group. They include those
+    of the own default group, with or without a row.
+    """
+    case = sa.true() if context.is_admin else Row.project_id == (context.project_id or "")
+    conditions = [_RULE_FILTERS[name].in_(values) for name, values in query.filters.items()]
+    fields = (getattr(RuleRow, name) for name in _RULE_FIELDS)
+    selected = sa.select(*fields, Row.project_id).join(Row, Row.id == RuleRow.security_group_id)
+    page = paging.by_id(selected, RuleRow.id, [sa.and_(case, *conditions)], query)
+    found = [
+        SecurityGroupRule(**dict(zip(_RULE_FIELDS, row, strict=False)), project_id=row[-1]) for row in uow.rows(page)
+    ]
+    default = _default_without_row(uow, context.project_id or "")
+    own = [] if default is None else default.rules
+    return _inserted(found, [msgspec.structs.replace(rule, project_id=context.project_id) for rule in own], query)
+
+
+def _default_without_row(uow: UnitOfWork, project_id: str) -> SecurityGroup | None:
+    """Return the project's default group if it has no row."""
+    if not project_id:
+        return None
+    known = sa.select(Row.id).where(Row.project_id == project_id, Row.name == DEFAULT)
+    return None if uow.session.scalars(known).first() is not None else default_group(project_id)
+
+
+T = TypeVar("T", bound=SecurityGroup | SecurityGroupRule)
+
+
+def _inserted(found: list[T], more: list[T], query: ListQuery) -> list[T]:
+    """Return the page with ``more`` things that have no row."""
+
+    def is_in(item: SecurityGroup | SecurityGroupRule) -> bool:
+        if query.marker is not None and (item.id >= query.marker if query.backwards else item.id <= query.marker):
+            return False
+        return all(getattr(item, name) in values for name, values in query.filters.items())
+
+    whole: list[T] = [*found, *(item for item in more if is_in(item))]
+    whole.sort(key=attrgetter("id"), reverse=query.backwards)
+    return whole[: query.limit]
 
 
 def get(uow: UnitOfWork, context: RequestContext, group_id: str) -> SecurityGroup:
     """Return a group by id, or by name within the project. Raises `SecurityGroupNotFound`, also for another project's,
     except for an admin.
     """
-    own = _of_projects(uow, [context.project_id or ""])
+    own = _named(uow, context.project_id or "", group_id)
     named = [group for group in own if group_id in (group.id, group.name)]
     found = next((group for group in named if group.id == group_id), named[0] if named else None)
     if found is None and context.is_admin and (row := uow.session.get(Row, group_id)) is not None:
         found = _to_objects(uow, [row])[0]
     if found is None:
         raise exceptions.SecurityGroupNotFound(group_id=group_id[:64])
+    return found
+
+
+def _named(uow: UnitOfWork, project_id: str, *references: str) -> list[SecurityGroup]:
+    """Return the groups of the project with one of these ids or names, its default group included."""
+    query = sa.select(Row).where(Row.project_id == project_id, sa.or_(Row.id.in_(references), Row.name.in_(references)))
+    found = _to_objects(uow, uow.session.scalars(query).all())
+    wants_default = project_id and not {DEFAULT, default_id(project_id)}.isdisjoint(references)
+    if wants_default and not any(group.name == DEFAULT for group in found):
+        found.append(default_group(project_id))
     return found
 
 
@@ -98,10 +198,12 @@ def update(
         taken = exceptions.SecurityGroupExists(name=name, project_id=row.project_id)
         if name == DEFAULT:
             raise taken
-        members, before = _members(uow, row), row.name
+        before = row.name
         row.name = name
         rows.insert(uow, row, taken)
-        in_it: list[Instance | Port] = [*members, *_ports_in(uow, row.project_id, before)]
+        in_it: list[Instance | Port] = []
+        for query in (_members(row.project_id, before, Instance), *_ports_in(row.project_id, before, Port)):
+            in_it += uow.session.scalars(query.with_for_update().execution_options(populate_existing=True))
         for member in in_it:
             member.security_groups = [
                 name if security_group == before else security_group for security_group in member.security_groups or ()
@@ -120,11 +222,13 @@ def delete(uow: UnitOfWork, context: RequestContext, group_id: str) -> None:
     row = _locked(uow, context, group_id)
     if row.name == DEFAULT:
         raise exceptions.SecurityGroupFixed()
-    members = _members(uow, row)
-    if members:
-        raise exceptions.SecurityGroupInUse(name=row.name, by=f"server {members[0].uuid} is in it")
-    if ports := _ports_in(uow, row.project_id, row.name):
-        raise exceptions.SecurityGroupInUse(name=row.name, by=f"port {ports[0].id} is in it")
+    # The locked row keeps servers and ports from joining.
+    server = uow.session.scalars(_members(row.project_id, row.name, Instance.uuid).limit(1)).first()
+    if server is not None:
+        raise exceptions.SecurityGroupInUse(name=row.name, by=f"server {server} is in it")
+    for query in _ports_in(row.project_id, row.name, Port.id):
+        if (port := uow.session.scalars(query.limit(1)).first()) is not None:
+            raise exceptions.SecurityGroupInUse(name=row.name, by=f"port {port} is in it")
     uow.change(sa.delete(RuleRow).where(sa.or_(RuleRow.security_group_id == row.id, RuleRow.remote_group_id == row.id)))
     uow.session.delete(row)
     uow.session.flush()
@@ -267,7 +371,7 @@ def of_instance(uow: UnitOfWork, context: RequestContext, instance_uuid: str) ->
     instance = instances.get_row(uow, context, instance_uuid)
     query = sa.select(Port.security_groups).where(Port.instance_uuid == instance_uuid).order_by(Port.position)
     names = [name for own in uow.session.scalars(query) for name in groups_of(own, instance.security_groups)]
-    known = {group.name: group for group in _of_projects(uow, [instance.project_id])}
+    known = {group.name: group for group in _named(uow, instance.project_id, *names)} if names else {}
     return [known[name] for name in dict.fromkeys(names) if name in known]
 
 
@@ -295,7 +399,7 @@ def leave(uow: UnitOfWork, context: RequestContext, instance_uuid: str, name: st
     """Remove an instance with all its interfaces from a group."""
     instance = instances.get_row(uow, context, instance_uuid, lock=True)
     check_changeable(context, instance)
-    known = [group for group in _of_projects(uow, [instance.project_id]) if name in (group.name, group.id)]
+    known = [group for group in _named(uow, instance.project_id, name) if name in (group.name, group.id)]
     if not known:
         raise exceptions.SecurityGroupNotFound(group_id=name)
     inside = [item for item in _members_of(uow, instance) if known[0].name in (item.security_groups or ())]
@@ -326,20 +430,19 @@ def names_of(uow: UnitOfWork, project_id: str, references: list[str]) -> list[st
         raise exceptions.SecurityGroupNotFound(group_id=str(error.kwargs.get("name"))[:64]) from error
 
 
-def ids(uow: UnitOfWork, projects: Collection[str]) -> dict[tuple[str, str], str]:
-    """Return the ids of these projects' groups, by project and name."""
-    query = sa.select(Row.project_id, Row.name, Row.id).where(Row.project_id.in_(projects))
+def ids(uow: UnitOfWork, projects: Collection[str], names: Collection[str]) -> dict[tuple[str, str], str]:
+    """Return the ids of these projects' groups with these names, by project and name."""
+    query = sa.select(Row.project_id, Row.name, Row.id).where(Row.project_id.in_(projects), Row.name.in_(names))
     defaults = {(project, DEFAULT): default_id(project) for project in projects}
     return defaults | {(project_id, name): group_id for project_id, name, group_id in uow.session.execute(query)}
 
 
-def _ports_in(uow: UnitOfWork, project_id: str, name: str) -> list[Port]:
-    """Return, locked, the ports with this group of their own: user-made ports, and ports of the project's servers."""
-    of_servers = sa.select(Instance.uuid).where(Instance.project_id == project_id, Instance.deleted == sa.false())
-    mine = sa.or_(Port.project_id == project_id, Port.instance_uuid.in_(of_servers))
-    query = sa.select(Port).where(mine, Port.security_groups.is_not(None)).order_by(Port.id)
-    found = uow.session.scalars(query.with_for_update().execution_options(populate_existing=True))
-    return [port for port in found if name in (port.security_groups or ())]
+def _ports_in(project_id: str, name: str, what: Any) -> list[sa.Select[Any]]:
+    """Select the ports with this group of their own: user-made ports, and ports of the project's servers."""
+    servers = sa.select(Instance.uuid).where(Instance.project_id == project_id, Instance.deleted == sa.false())
+    of_servers = sa.and_(Port.project_id.is_(None), Port.instance_uuid.in_(servers))
+    query = sa.select(what).where(holds(Port.security_groups, name)).order_by(Port.id)
+    return [query.where(case) for case in (Port.project_id == project_id, of_servers)]
 
 
 def check_changeable(context: RequestContext, instance: Instance) -> None:
@@ -426,7 +529,7 @@ def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuery]) -> list[
     servers, read_at = _servers(uow, hosts)
     ports = _ports(uow, {uuid for concerned in servers.values() for uuid in concerned})
     asked = [_asked(question, servers[question.host]) for question in questions]
-    groups = _of_projects(uow, {server.project_id for item in asked for server in item})
+    groups = _concerned(uow, [server for item in asked for server in item], ports)
     by_name = {(group.project_id, group.name): group for group in groups}
     answers = [_in_groups(*item, ports, by_name) for item in zip(questions, asked, strict=True)]
     by_id = {group.id: group for group in groups}
@@ -540,7 +643,21 @@ def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) 
 
 _FIELDS = rows.shared_fields(SecurityGroup, Row)
 _GROUPS = sa.select(*(getattr(Row, name) for name in _FIELDS))
-_GROUPS_OF = _GROUPS.where(Row.project_id.in_(sa.bindparam("projects", expanding=True)))
+_PROJECTS: Any = sa.bindparam("projects", expanding=True)
+_GROUP_NAMES: Any = sa.bindparam("names", expanding=True)
+_USED = orm.aliased(Row)
+#: Groups with one of these names, and groups that their rules name.
+_GROUPS_OF = _GROUPS.where(
+    Row.project_id.in_(_PROJECTS),
+    sa.or_(
+        Row.name.in_(_GROUP_NAMES),
+        Row.id.in_(
+            sa.select(RuleRow.remote_group_id)
+            .join(_USED, _USED.id == RuleRow.security_group_id)
+            .where(_USED.project_id.in_(_PROJECTS), _USED.name.in_(_GROUP_NAMES))
+        ),
+    ),
+)
 _RULE_FIELDS = rows.shared_fields(SecurityGroupRule, RuleRow)
 _RULES = (
     sa.select(*(getattr(RuleRow, name) for name in _RULE_FIELDS), Row.name)
@@ -550,12 +667,20 @@ _RULES = (
 )
 
 
-def _of_projects(uow: UnitOfWork, projects: Collection[str] | None) -> list[SecurityGroup]:
-    """Return all groups of these projects, default groups without a row included. None: of all projects with a row."""
-    those = uow.rows(_GROUPS) if projects is None else uow.rows(_GROUPS_OF, {"projects": projects})
+def _concerned(
+    uow: UnitOfWork, servers: Collection[_Server], ports: Mapping[str, Sequence[_Port]]
+) -> list[SecurityGroup]:
+    """Return the groups of these servers and their ports, and groups that those groups' rules name. Default groups are
+    included, with or without a row.
+    """
+    projects = {server.project_id for server in servers}
+    names = {name for server in servers for name in server.groups} | {
+        name for server in servers for port in ports.get(server.uuid, ()) for name in port.groups or ()
+    }
+    those = uow.rows(_GROUPS_OF, {"projects": projects, "names": names | {DEFAULT}})
     found = _with_rules(uow, [SecurityGroup(**dict(zip(_FIELDS, row, strict=True))) for row in those])
     with_default = {group.project_id for group in found if group.name == DEFAULT}
-    return found + [default_group(project) for project in projects or () if project and project not in with_default]
+    return found + [default_group(project) for project in projects if project and project not in with_default]
 
 
 def _to_objects(uow: UnitOfWork, found: Collection[Row]) -> list[SecurityGroup]:
@@ -591,14 +716,7 @@ def _make_default(uow: UnitOfWork, project_id: str) -> None:
         _insert_rules(uow, group.rules)
 
 
-def _members(uow: UnitOfWork, row: Row) -> list[Instance]:
-    """Return the members, locked, oldest first."""
-    query = sa.select(Instance).where(Instance.project_id == row.project_id, Instance.deleted == sa.false())
-    mine = [
-        instance
-        for instance in uow.session.scalars(query.order_by(Instance.id))
-        if row.name in instance.security_groups
-    ]
-    ids = [item.id for item in mine]
-    locked = sa.select(Instance).where(Instance.id.in_(ids)).order_by(Instance.id).with_for_update()
-    return list(uow.session.scalars(locked.execution_options(populate_existing=True))) if ids else []
+def _members(project_id: str, name: str, what: Any) -> sa.Select[Any]:
+    """Select the servers in a group, oldest first."""
+    mine = (Instance.project_id == project_id, Instance.deleted == sa.false())
+    return sa.select(what).where(*mine, holds(Instance.security_groups, name)).order_by(Instance.id)

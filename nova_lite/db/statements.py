@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import exc, orm
 from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
 from nova_lite.db.engine import UnitOfWork, code_of
 from nova_lite.db.models import Aggregate, Base, ComputeNode, Service
@@ -16,6 +19,35 @@ Row = TypeVar("Row", Service, ComputeNode, Aggregate)
 
 #: MariaDB's code for a duplicate unique key.
 DUPLICATE = 1062
+
+
+class holds(FunctionElement[bool]):
+    """Condition "this JSON list of texts has this text". A NULL has none."""
+
+    inherit_cache = True
+    type = sa.Boolean()
+
+    def __init__(self, column: orm.InstrumentedAttribute[Any], text: str) -> None:
+        super().__init__(column, sa.literal(text, sa.String), sa.literal(json.dumps([text]), sa.String))
+
+
+@compiles(holds, "sqlite")
+def _holds_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    column, text, _ = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"EXISTS (SELECT 1 FROM json_each({column}) AS part WHERE part.value = {text})"  # noqa: S608 compiled
+
+
+@compiles(holds, "mysql")
+@compiles(holds, "mariadb")
+def _holds_mysql(element: Any, compiler: Any, **kw: Any) -> str:
+    column, _, listed = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"JSON_CONTAINS({column}, {listed})"
+
+
+@compiles(holds, "postgresql")
+def _holds_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    column, _, listed = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"(CAST({column} AS JSONB) @> CAST({listed} AS JSONB))"
 
 
 def insert_if_missing(uow: UnitOfWork, model: type[Base], *values: dict[str, Any]) -> None:

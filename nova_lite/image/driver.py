@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -58,8 +58,12 @@ class ImageBackend(abc.ABC):
     # --- for the API
 
     @abc.abstractmethod
-    def list_images(self, context: RequestContext, name: str | None) -> list[Image]:
-        """Return the images that the user may see, the newest first. ``name``: only images with exactly this name."""
+    def list_images(self, context: RequestContext, name: str | None, marker: str | None = None) -> Iterator[Image]:
+        """Yield the images that the user may see, the newest first, and read no more of them than the caller takes.
+
+        ``name``: only images with exactly this name. ``marker``: only those after the image with this id. Raises
+        `MarkerNotFound`.
+        """
 
     @abc.abstractmethod
     def get(self, context: RequestContext, image_id: str) -> Image:

@@ -56,10 +56,14 @@ class GlanceImages(ImageBackend):
 
     # --- for the API
 
-    def list_images(self, context: RequestContext, name: str | None) -> list[Image]:
+    def list_images(self, context: RequestContext, name: str | None, marker: str | None = None) -> Iterator[Image]:
         query: dict[str, Any] = {"limit": PAGE} | ({} if name is None else {"name": name})
-        images = [image_of(body) for body in self._client.pages(_token(context), query)]
-        return [image for image in images if name in (None, image.name)]
+        if marker is not None:
+            query["marker"] = marker
+        for body in self._client.pages(_token(context), query):
+            image = image_of(body)
+            if name in (None, image.name):
+                yield image
 
     def get(self, context: RequestContext, image_id: str) -> Image:
         response = self._client.request(_token(context), "GET", _path(image_id))
@@ -115,7 +119,10 @@ class GlanceImages(ImageBackend):
         return image_of(json_of(response))
 
     def withdraw(self, context: RequestContext, image_id: str) -> None:
-        self._client.request(_token(context), "DELETE", _path(image_id))
+        try:
+            self._client.request(_token(context), "DELETE", _path(image_id))
+        except exceptions.ServiceUnavailable as error:
+            LOG.warning("Image %s, which its user was refused, is left at Glance: %s", image_id, error.message)
 
     # --- for compute hosts
 

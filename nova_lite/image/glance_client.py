@@ -51,10 +51,14 @@ class GlanceClient:
         return self.request(token, "PATCH", path, headers=headers, data=json.dumps(operations))
 
     def pages(self, token: str | None, query: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """Yield all matching images, page by page. Without a token, as the user of ``[glance]``."""
+        """Yield all matching images, page by page. Without a token, as the user of ``[glance]``. Raises
+        `MarkerNotFound`.
+        """
         path: str | None = f"/v2/images?{urlencode(query)}"
         while path:
             response = self.own("GET", path) if token is None else self.request(token, "GET", path)
+            if response.status_code in (400, 404) and "marker" in query:
+                raise exceptions.MarkerNotFound(marker=query["marker"])
             if response.status_code != 200:
                 LOG.error("Glance lists no images: it returned %d", response.status_code)
                 raise exceptions.Forbidden("The image service does not list images for this token.")

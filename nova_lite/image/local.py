@@ -10,15 +10,20 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import BinaryIO
+
+import msgspec
 
 from nova_lite.base import concurrency, exceptions, files
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.image import formats, store, verified
 from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.image.store import file_path, uploads_path
-from nova_lite.objects import Image
+from nova_lite.objects import Image, ImageQuery
+
+#: Images that are read at a time.
+PAGE = 1000
 
 #: Errors of the target of a copy, not of its source.
 _TARGET_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -29,10 +34,14 @@ class LocalImages(ImageBackend):
 
     has_local_rows = True
 
-    def list_images(self, context: RequestContext, name: str | None) -> list[Image]:
-        """Leave out images that others share with the project and that it has not accepted."""
-        found = self.conductor.image_list(context, name, None, None, None)
-        return [image for image in found if image.member_status in (None, "accepted")]
+    def list_images(self, context: RequestContext, name: str | None, marker: str | None = None) -> Iterator[Image]:
+        query = ImageQuery(filters={} if name is None else {"name": [name]}, marker=marker, limit=PAGE)
+        while True:
+            images = self.conductor.image_page(context, query)
+            yield from (image for image in images if name in (None, image.name) and _is_listed(image))
+            if len(images) < PAGE:
+                return
+            query = msgspec.structs.replace(query, marker=images[-1].id)
 
     def get(self, context: RequestContext, image_id: str) -> Image:
         return self.conductor.image_get(context, image_id)
@@ -62,8 +71,14 @@ class LocalImages(ImageBackend):
         self.conductor.image_update(context, image.id, {"status": "saving"}, None)
         try:
             directory = store.prepare_below(self.conf.image.store_path, store.UPLOADS, os.path.basename(host))
+            room = store.Room(directory, self.conf.image.min_free_mb, os.path.getsize(source))
+
+            def advance(done: int) -> None:
+                room.check(done)
+                progress(done)
+
             with open(source, "rb") as reader:
-                sums = store.add(directory, image.id, reader, progress)
+                sums = store.add(directory, image.id, reader, advance)
             size = formats.virtual_size(source, image.disk_format)
         except OSError as error:
             raise exceptions.ImageUploadFailed(image_id=image.id, reason=error.strerror or str(error)) from error
@@ -125,6 +140,11 @@ class LocalImages(ImageBackend):
                     files.remove(file_path(uploads_path(store_path, host), image_id))
         except OSError as error:
             raise exceptions.ServiceUnavailable(f"An image's file cannot be removed: {error.strerror}.") from error
+
+
+def _is_listed(image: Image) -> bool:
+    """Check whether a list has the image: not if others share it with the project and it has not accepted it."""
+    return image.member_status in (None, "accepted")
 
 
 def _check_upload(image_id: str, path: str, disk_format: str) -> None:

@@ -14,6 +14,8 @@ from nova_lite.base import files
 
 _MIB = 1024 * 1024
 CHUNK = _MIB
+#: Bytes of an upload between two checks of the free space.
+SPACE_STEP = 64 * _MIB
 MODE = 0o640
 #: Prefix of files that are incomplete.
 TEMPORARY = ".import-"
@@ -49,6 +51,23 @@ def require_room(store_path: str, size: int, floor: int) -> None:
     if free - size < floor:
         reason = f"{free // _MIB} MiB are free, and {floor // _MIB} MiB have to stay free"
         raise OSError(errno.ENOSPC, reason, store_path)
+
+
+class Room:
+    """Free space of the store that an upload of ``size`` bytes leaves. ``floor_mb``: MiB that stay free."""
+
+    def __init__(self, store_path: str, floor_mb: int, size: int) -> None:
+        self._store_path = store_path
+        self._floor = floor_mb * _MIB
+        self._size = size
+        self._next_check = 0
+        self.check(0)
+
+    def check(self, done: int) -> None:
+        """Raise OSError if the rest of the upload does not fit. ``done``: bytes that are stored already."""
+        if done >= self._next_check:
+            self._next_check = done + SPACE_STEP
+            require_room(self._store_path, max(0, self._size - done), self._floor)
 
 
 def prepare_below(store_path: str, *names: str) -> str:

@@ -6,6 +6,7 @@ They have no I/O, and no behaviour beyond what follows from their own fields. Th
 - operations: `build` (create requests and builds), `action`, `migration`, `live_migration`
 - placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`
 - other services: `network`, `floating_ip`, `security_group`, `volume`, `quota`
+- lists: `listing`
 
 All are `msgspec.Struct`. Unknown fields are ignored on decode, and new fields get defaults, so that daemons of two
 neighbouring versions understand each other. A field whose Python name changed keeps its old name on the wire
@@ -53,6 +54,7 @@ from nova_lite.objects.host import (
 from nova_lite.objects.image import Image, ImageMember
 from nova_lite.objects.instance import VIF, FixedIp, Instance, InstanceFault, InstanceFilters, InstanceQuery
 from nova_lite.objects.keypair import KeyPair
+from nova_lite.objects.listing import ImageQuery, ListQuery
 from nova_lite.objects.live_migration import LiveDestination, LiveSource, MigrationControl, MigrationProgress
 from nova_lite.objects.migration import DiskFile, DiskSource, MigrationFilters, ServerMigration
 from nova_lite.objects.network import Network, NetworkRecord, Port
@@ -128,6 +130,7 @@ __all__ = [
     "HostState",
     "Image",
     "ImageMember",
+    "ImageQuery",
     "Instance",
     "InstanceAction",
     "InstanceActionEvent",
@@ -140,6 +143,7 @@ __all__ = [
     "InstanceUsage",
     "Inventory",
     "KeyPair",
+    "ListQuery",
     "LiveDestination",
     "LiveSource",
     "MigrationControl",

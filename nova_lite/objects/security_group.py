@@ -41,6 +41,7 @@ class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
     remote_group_id: str | None = None
     remote_group_name: str | None = None
     description: str | None = None
+    project_id: str = ""
 
 
 class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -36,6 +36,7 @@ from nova_lite.objects import (
     DiskDiagnostics,
     Flavor,
     Image,
+    ImageQuery,
     Instance,
     InstanceAction,
     InstanceActionEvent,
@@ -49,7 +50,7 @@ from nova_lite.objects import (
 )
 from nova_lite.objects.instance import POSTED_PASSWORD
 from nova_lite.operations import states
-from nova_lite.rpc.contract import Method
+from nova_lite.rpc.contract import Method, contract_of
 from tests.support import make
 from tests.support.fake_clients import FakeClient
 
@@ -349,6 +350,13 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
         self, context: RequestContext, name: str | None, status: str | None, limit: int | None, marker: str | None
     ) -> list[Image]:
         return list(self.images.values())
+
+    def image_page(self, context: RequestContext, query: ImageQuery) -> list[Image]:
+        """Return what the client gets of a conductor without this method: a page of all images."""
+        fallback = contract_of(ConductorRPC).methods["image_page"].fallback
+        assert fallback is not None
+        found: list[Image] = fallback(self, context, query)
+        return found
 
     def image_get(self, context: RequestContext, image_id: str) -> Image:
         if image_id not in self.images:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from nova_lite.api.compute import schema_types as t
@@ -56,16 +57,12 @@ class Images(Extension):
         return Response(status=204)
 
     def _list(self, req: Request) -> tuple[list[Image], dict[str, Any]]:
-        """Return a page of the matching images, and the link to the next page.
-
-        There are few images, so they are filtered here.
-        """
+        """Return a page of the matching images, and the link to the next page."""
         query = req.query
         status = query.one("status")
         statuses = _image_statuses(status) if status is not None else None
-        images = self.images.list_images(req.context, query.one("name"))
-        chosen = [image for image in images if _matches(query, statuses, image)]
-        page = query.page(chosen, lambda image: image.id)
+        images = self.images.list_images(req.context, query.one("name"), query.marker)
+        page = list(itertools.islice((image for image in images if _matches(query, statuses, image)), query.limit))
         return page, req.next_page("images_links", page, query.limit, lambda image: image.id)
 
 

@@ -26,7 +26,7 @@ class Networks(Extension):
 
     @declares(policies.SHOW, response="network")
     def show(self, req: Request, id: str) -> Response:
-        return Response({"network": _view(req, _find(self.conductor.network_list(req.context), id))})
+        return Response({"network": _view(req, _find(self.conductor.network_list(req.context, id), id))})
 
 
 def _find(networks: list[Network], id: str) -> Network:
@@ -53,7 +53,7 @@ class TenantNetworks(Extension):
 
     @declares(policies.TENANT_NETWORKS_SHOW, response="network")
     def show(self, req: Request, id: str) -> Response:
-        return Response({"network": _tenant_network_view(_find(self.conductor.network_list(req.context), id))})
+        return Response({"network": _tenant_network_view(_find(self.conductor.network_list(req.context, id), id))})
 
 
 def _tenant_network_view(network: Network) -> dict[str, str]:

@@ -295,11 +295,10 @@ class Connection:
         environ = {**self._environ, **request.environ}
         if request.complete:
             environ["wsgi.input"] = io.BytesIO(request.take_body() if request.size else b"")
-        else:
+            environ.setdefault("CONTENT_LENGTH", str(request.size))
+        else:  # nobody knows the length of chunks that are still to come
             environ["wsgi.input"] = _Unread()
             environ[transfers.RECEIVE] = self._receive_by
-        if request.announced is None:
-            environ["CONTENT_LENGTH"] = str(request.size)
         try:
             response = responses.call(self._server.app, environ)
         except Exception:

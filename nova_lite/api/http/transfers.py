@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Key of the environment. If the body is too large to be received before the application runs, the value is a function
 #: that takes a `BodySink` and the caller's project, and gives the body to the sink. It raises `ServiceUnavailable` if
 #: client or project have too many uploads. A successful response of the application is then a promise: its headers are
-#: kept. After an error the sink gets nothing.
+#: kept. After an error the sink gets nothing. Such a body has a CONTENT_LENGTH only if the client announced it.
 RECEIVE = "nova_lite.receive_body"
 
 MAX_THREADS = 8

@@ -22,7 +22,7 @@ from nova_lite.api.image import listing, requests, uploads, views
 from nova_lite.base import exceptions
 from nova_lite.image import store
 from nova_lite.image.store import file_path
-from nova_lite.objects import Image
+from nova_lite.objects import Image, ImageQuery
 from nova_lite.policies import image_service as policies
 
 LOG = logging.getLogger(__name__)
@@ -90,8 +90,10 @@ class ImageApp(rest.ServiceApplication):
     # --- metadata
 
     def index(self, req: ServiceRequest) -> Response:
-        images = self.conductor.image_list(req.context, None, None, None, None)
-        return Response(listing.page(req, images, self.conf.api.max_limit))
+        def fetch(query: ImageQuery) -> list[Image]:
+            return self.conductor.image_page(req.context, query)
+
+        return Response(listing.page(req, fetch, self.conf.api.max_limit))
 
     def show(self, req: ServiceRequest, id: str) -> Response:
         return Response(views.show(self.conductor.image_get(req.context, id)))
@@ -188,7 +190,8 @@ class ImageApp(rest.ServiceApplication):
             raise exceptions.Conflict("Properties disk_format, container_format must be set prior to saving data.")
         limit, floor = self.conf.image.max_upload_mb * _MIB, self.conf.image.min_free_mb * _MIB
         receive = req.environ.get(transfers.RECEIVE)
-        length = None if req.headers.get("Transfer-Encoding") else req.content_length or 0
+        is_chunked = req.content_length is None and (receive is not None or req.headers.get("Transfer-Encoding"))
+        length = None if is_chunked else req.content_length or 0
         uploads.check_length(length, limit)
         self._require_room(length or 0, floor)
         fault_of = self._fault_of_upload(req)

@@ -1,18 +1,25 @@
-"""Filters, sort order and pages of image lists. Images are few, so this filters all images of the caller."""
+"""Filters, sort order and pages of image lists.
+
+The conductor reads one page at a time, by the filters that are columns. The others are applied here, so a list reads on
+until it has a page.
+"""
 
 from __future__ import annotations
 
 import csv
 import datetime
+import itertools
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlencode
+
+import msgspec
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.image import views
 from nova_lite.base import exceptions
-from nova_lite.objects import Image
+from nova_lite.objects import Image, ImageQuery
 
 _SORT_KEYS = (
     "name", "status", "container_format", "disk_format", "size", "id", "created_at", "updated_at", "visibility",
@@ -29,29 +36,77 @@ _OPERATORS = {
     "lt": operator.lt,
     "lte": operator.le,
 }
+#: Filters by columns. The texts of others have several forms.
+_SELECTABLE = ("id", "name", "status", "container_format", "disk_format", "visibility", "owner")
+#: Images that are read at a time once a page needs more than its own.
+MAX_CHUNK = 1000
 _ACCEPTS_LISTS = ("id", "name", "status", "container_format", "disk_format")
 
 
-def page(req: ServiceRequest, images: Iterable[Image], max_limit: int) -> dict[str, Any]:
-    """Return ``{"images": [...], "first": ..., "next": ...}``. Raises `Invalid` for an unknown filter or sort key."""
+def page(req: ServiceRequest, fetch: Callable[[ImageQuery], list[Image]], max_limit: int) -> dict[str, Any]:
+    """Return ``{"images": [...], "first": ..., "next": ...}``. Raises `Invalid` for an unknown filter or sort key.
+
+    ``fetch`` returns the images of a query.
+    """
     filters = [(name, value) for name, value in req.GET.items() if name not in _CONTROL]
-    chosen = [
-        image for image in images if _visible(req, image) and all(_match(image, name, value) for name, value in filters)
-    ]
-    for key, descending in reversed(_order(req)):
-        chosen.sort(key=lambda image, key=key: _sort_value(image, key), reverse=descending)  # type: ignore[misc]
-    start = _after(req.GET.get("marker"), chosen)
     limit = min(_number("limit", req.GET.get("limit", str(max_limit))), max_limit)
-    shown = chosen[start : start + limit]
-    query = [(name, value) for name, value in req.GET.items() if name != "marker"]
+    query = _query(req, filters)
+    matches = (image for image in _read(fetch, query, limit + 1) if _visible(req, image) and _matches(image, filters))
+    found = list(itertools.islice(matches, limit + 1)) if limit else []
+    shown = found[:limit]
+    query_of_page = [(name, value) for name, value in req.GET.items() if name != "marker"]
     body: dict[str, Any] = {
         "images": [views.show(image) for image in shown],
-        "first": _url(query),
+        "first": _url(query_of_page),
         "schema": "/v2/schemas/images",
     }
-    if shown and start + limit < len(chosen):
-        body["next"] = _url([*query, ("marker", shown[-1].id)])
+    if len(found) > limit:
+        body["next"] = _url([*query_of_page, ("marker", shown[-1].id)])
     return body
+
+
+def _read(fetch: Callable[[ImageQuery], list[Image]], query: ImageQuery, needed: int) -> Iterator[Image]:
+    """Yield the images of the query in its order. ``needed``: the number that is probably needed."""
+    size = needed
+    while True:
+        images = fetch(msgspec.structs.replace(query, limit=size))
+        yield from images
+        if len(images) < size:
+            return
+        query = msgspec.structs.replace(query, marker=images[-1].id)
+        size = MAX_CHUNK
+
+
+def _query(req: ServiceRequest, filters: list[tuple[str, str]]) -> ImageQuery:
+    """Return the query that selects all matching images, and perhaps others. Raises the errors of the filters."""
+    order = _order(req)
+    query = ImageQuery(
+        community="visibility" in req.GET,
+        sort_keys=[key for key, _ in order],
+        sort_dirs=["desc" if descending else "asc" for _, descending in order],
+        marker=req.GET.get("marker"),
+    )
+    for name, value in filters:
+        if name in ("size_min", "size_max"):
+            bounds = query.minimums if name == "size_min" else query.maximums
+            bounds["size"] = _number(name, value)
+        elif name in ("created_at", "updated_at"):
+            _select_time(query, name, *_time(name, value))
+        elif name in _SELECTABLE and (name, value) != ("visibility", "all"):
+            query.filters[name] = _values(name, value)
+    return query
+
+
+def _select_time(query: ImageQuery, name: str, compare: str, limit: datetime.datetime) -> None:
+    """Select the times around a limit. `_compare` decides about the second of the limit itself."""
+    second = datetime.timedelta(seconds=1)
+    try:
+        if compare in ("gt", "gte", "eq"):
+            query.earliest[name] = limit - second
+        if compare in ("lt", "lte", "eq"):
+            query.latest[name] = limit + second
+    except OverflowError:  # nothing is that old or that new
+        return
 
 
 def _url(query: list[tuple[str, str]]) -> str:
@@ -78,6 +133,10 @@ def _member_status(req: ServiceRequest) -> str:
     return wanted
 
 
+def _matches(image: Image, filters: list[tuple[str, str]]) -> bool:
+    return all(_match(image, name, value) for name, value in filters)
+
+
 def _match(image: Image, name: str, value: str) -> bool:
     if name == "visibility" and value == "all":
         return True
@@ -91,12 +150,26 @@ def _match(image: Image, name: str, value: str) -> bool:
     shown = views.show(image).get(name)
     if isinstance(shown, bool):
         return shown is (value.lower() == "true")
-    if name in _ACCEPTS_LISTS and value.startswith("in:"):
-        return str(shown) in next(csv.reader([value[3:]]), [])
-    return shown is not None and str(shown) == value
+    return shown is not None and str(shown) in _values(name, value)
+
+
+def _values(name: str, value: str) -> list[str]:
+    """Return the accepted values of a filter: of a list in ``in:a,b``, else the value itself."""
+    if name not in _ACCEPTS_LISTS or not value.startswith("in:"):
+        return [value]
+    try:
+        return next(csv.reader([value[3:]]), [])
+    except csv.Error as error:
+        raise exceptions.ValidationError(detail=f"Invalid list for {name}: {value[:64]}") from error
 
 
 def _compare(moment: datetime.datetime | None, name: str, value: str) -> bool:
+    compare, limit = _time(name, value)
+    return moment is not None and bool(_OPERATORS[compare](moment.replace(microsecond=0), limit))
+
+
+def _time(name: str, value: str) -> tuple[str, datetime.datetime]:
+    """Return the comparison and the limit of a filter by time."""
     name_of_operator, _, text = value.partition(":")
     if name_of_operator not in _OPERATORS:
         name_of_operator, text = "eq", value
@@ -106,9 +179,7 @@ def _compare(moment: datetime.datetime | None, name: str, value: str) -> bool:
             limit = limit.astimezone(datetime.UTC).replace(tzinfo=None)
     except (ValueError, OverflowError) as error:
         raise exceptions.ValidationError(detail=f"Invalid time for {name}: {value[:64]}") from error
-    if moment is None:
-        return False
-    return bool(_OPERATORS[name_of_operator](moment.replace(microsecond=0), limit))
+    return name_of_operator, limit
 
 
 def _order(req: ServiceRequest) -> list[tuple[str, bool]]:
@@ -130,22 +201,6 @@ def _order(req: ServiceRequest) -> list[tuple[str, bool]]:
         if direction not in ("", "asc", "desc"):
             raise exceptions.ValidationError(detail="Invalid sort direction: must be asc or desc")
     return [(key, direction != "asc") for key, direction in [*pairs, ("id", "desc")]]
-
-
-def _sort_value(image: Image, key: str) -> Any:
-    value = getattr(image, key)
-    if key == "updated_at" and value is None:
-        value = image.created_at
-    return (value is not None, value) if value is not None else (False,)
-
-
-def _after(marker: str | None, images: list[Image]) -> int:
-    if marker is None:
-        return 0
-    for index, image in enumerate(images):
-        if image.id == marker:
-            return index + 1
-    raise exceptions.MarkerNotFound(marker=marker[:64])
 
 
 def _number(name: str, text: str) -> int:

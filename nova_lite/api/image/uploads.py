@@ -22,8 +22,6 @@ T = TypeVar("T")
 
 #: Bytes of quota to reserve first for a body without an announced length. Each further reservation doubles the sum.
 FIRST_RESERVATION = 64 * 1024**2
-#: Bytes between two checks of the free disk space.
-SPACE_STEP = 64 * 1024**2
 
 
 class Input(Protocol):
@@ -67,7 +65,7 @@ class Upload:
         self.image = image
         self._limit = limit
         self._floor = floor
-        self._next_check = SPACE_STEP
+        self._next_check = store.SPACE_STEP
         self._fault_of = fault_of
         self._file: store.IncompleteFile | None = None
         self._result: dict[str, Any] = {}
@@ -81,7 +79,7 @@ class Upload:
         size = self._file.size + len(data)
         check_length(size, self._limit)
         if size >= self._next_check:
-            self._next_check = size + SPACE_STEP
+            self._next_check = size + store.SPACE_STEP
             self._on_disk(lambda: store.require_room(self._store_path, len(data), self._floor))
         self._on_disk(functools.partial(self._file.write, data))
         return self._reserve if size > self.image.size else None

@@ -18,7 +18,7 @@ class AgentResource(Resource):
 
     def agents(self, req: ServiceRequest) -> Response:
         services = self.conductor.service_list(req.context, None, _COMPUTE)
-        return self.listed(req, "agents", [views.agent(service) for service in services])
+        return self.listed(req, "agents", listing.constant([views.agent(service) for service in services]))
 
     def agent(self, req: ServiceRequest, id: str) -> Response:
         for service in self.conductor.service_list(req.context, None, _COMPUTE):
@@ -38,4 +38,4 @@ class AgentResource(Resource):
             }
             for zone in zones
         ]
-        return self.listed(req, "availability_zones", shown)
+        return self.listed(req, "availability_zones", listing.constant(shown))

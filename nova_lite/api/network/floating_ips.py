@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
-from nova_lite.objects import FloatingIp
+from nova_lite.objects import FloatingIp, ListQuery
 
 _KNOWN = (
     *("floating_network_id", "floating_ip_address", "port_id", "fixed_ip_address", "description"),
@@ -16,13 +17,27 @@ _KNOWN = (
 )
 _ONLY_DEFAULT = ("dns_name", "dns_domain", "qos_policy_id", "subnet_id", "tags")
 
+#: Filters that the conductor applies, so that it does not send all addresses.
+_CONDUCTOR_FILTERS = {
+    "id": "id",
+    "floating_ip_address": "address",
+    "floating_network_id": "pool_id",
+    "port_id": "port_id",
+    "project_id": "project_id",
+    "tenant_id": "project_id",
+}
+
 
 class FloatingIpResource(Resource):
     """Handlers of ``/floatingips``."""
 
     def floating_ips(self, req: ServiceRequest) -> Response:
-        addresses = self.conductor.floating_ip_list(req.context, True)
-        return self.listed(req, "floatingips", self._views(req, addresses))
+        source = listing.Source(functools.partial(self._addresses, req), lambda found: [found.view], _CONDUCTOR_FILTERS)
+        return self.listed(req, "floatingips", source)
+
+    def _addresses(self, req: ServiceRequest, query: ListQuery) -> list[listing.Shown]:
+        addresses = self.conductor.floating_ip_list(req.context, True, query)
+        return [listing.Shown(view["id"], view) for view in self._views(req, addresses)]
 
     def floating_ip(self, req: ServiceRequest, id: str) -> Response:
         return listing.shown(req, "floatingip", self._one(req, self.conductor.floating_ip_get(req.context, id)))

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.base import exceptions
+from nova_lite.objects import ListQuery
 
 View = dict[str, Any]
+#: An attribute and its accepted values.
+Condition: TypeAlias = tuple[str, list[str]]
+
+
+class Identified(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+class Shown(NamedTuple):
+    """A resource that its source has made already."""
+
+    id: str
+    view: View
+
 
 _PAGING = ("fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir")
 
@@ -25,15 +45,102 @@ def shown(req: ServiceRequest, key: str, view: View) -> Response:
     return Response({key: _cut(req, view)})
 
 
-def listed(req: ServiceRequest, key: str, views: list[View], attributes: set[str], max_limit: int) -> Response:
+def listed(req: ServiceRequest, key: str, source: Source[Any], attributes: set[str], max_limit: int) -> Response:
     """Return the response for a list. Raises a 400 for an unknown filter or sort key.
 
-    ``key``: name of the collection. ``attributes``: of its resources, needed for an empty list.
+    ``key``: name of the collection. ``attributes``: of its resources, needed for an empty list. A list is in the order
+    of ids and reads no more than its page, unless the query sorts it.
     """
-    matches = [view for view in views if all(_passes(view, *condition) for condition in _filters(req, attributes))]
-    matches = _sorted(req, matches, attributes)
-    page, links = _page(req, key, matches, max_limit)
+    conditions = _filters(req, attributes)
+    reader = _Reader(source, conditions, max_limit)
+    if _sort_keys(req, attributes):
+        matches = _sorted(req, list(reader.views(None, False)), attributes)
+        page, links = _page(req, key, matches, max_limit)
+    else:
+        page, links = _page_by_id(req, key, reader, max_limit)
     return Response({key: [_cut(req, view) for view in page], **links})
+
+
+Item = TypeVar("Item", bound=Identified)
+
+
+class Source(Generic[Item]):
+    """Things of a list.
+
+    ``fetch`` returns the things that a query selects, in the order of their ids. It may return more than that, as older
+    conductors do. ``views`` returns the resources that a thing is shown as. ``filters``: fields of ``fetch`` by the
+    attribute that they filter. ``marker``: the field by which ``fetch`` finds the thing of a resource's id.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[ListQuery], list[Item]],
+        views: Callable[[Item], list[View]],
+        filters: Mapping[str, str] = MappingProxyType({}),
+        marker: str = "id",
+    ) -> None:
+        self.fetch = fetch
+        self.views = views
+        self.filters = filters
+        self.marker = marker
+
+
+def constant(views: list[View]) -> Source[Shown]:
+    """Return the source of a list that needs no conductor to select its things."""
+    return Source(lambda query: [Shown(view["id"], view) for view in views], lambda shown: [shown.view])
+
+
+class _Reader:
+    """Reads resources of a source in the order of their ids, as many as are needed."""
+
+    def __init__(self, source: Source[Any], conditions: list[Condition], max_limit: int) -> None:
+        self._source = source
+        self._conditions = conditions
+        selected = [(name, values) for name, values in conditions if name in source.filters and _is_exact(values)]
+        self._filters = {source.filters[name]: values for name, values in selected}
+        self._selects_all = len(selected) == len(conditions)
+        self._max_limit = max_limit
+
+    def matches(self, view: View) -> bool:
+        return all(_passes(view, *condition) for condition in self._conditions)
+
+    def views(self, marker: str | None, backwards: bool, limit: int | None = None) -> Iterator[View]:
+        """Yield the matching resources after, or before, the marker. ``limit``: the number that is probably needed."""
+        after = None
+        if marker is not None:
+            after, rest = self._at(marker, backwards)
+            yield from filter(self.matches, rest)
+        size = limit if limit is not None and self._selects_all else self._max_limit
+        while True:
+            items = self._page(ListQuery(filters=self._filters, marker=after, limit=size, backwards=backwards))
+            for item in items:
+                shown = self._source.views(item)
+                yield from filter(self.matches, reversed(shown) if backwards else shown)
+            if len(items) < size:
+                return
+            after = items[-1].id
+
+    def _page(self, query: ListQuery) -> list[Any]:
+        def is_beyond(item: Any) -> bool:
+            return query.marker is None or (item.id < query.marker if query.backwards else item.id > query.marker)
+
+        found = filter(is_beyond, self._source.fetch(query))
+        return sorted(found, key=attrgetter("id"), reverse=query.backwards)[: query.limit]
+
+    def _at(self, marker: str, backwards: bool) -> tuple[str, list[View]]:
+        """Return the id of the marker's thing, and its further resources. Raises `MarkerNotFound`."""
+        for item in self._source.fetch(ListQuery(filters={self._source.marker: [marker]}, limit=1)):
+            shown = self._source.views(item)
+            shown = shown[::-1] if backwards else shown
+            ids = [view["id"] for view in shown]
+            if marker in ids:
+                return item.id, shown[ids.index(marker) + 1 :]
+        raise exceptions.MarkerNotFound(marker=marker[:64])
+
+
+def _is_exact(values: list[str]) -> bool:
+    """Check whether the conductor can compare these values. `_text` equates some texts that differ."""
+    return not any(value.lower() in ("", "null", "true", "false") for value in values)
 
 
 def _cut(req: ServiceRequest, view: View) -> View:
@@ -41,7 +148,7 @@ def _cut(req: ServiceRequest, view: View) -> View:
     return {name: view[name] for name in view if name in fields} if fields else view
 
 
-def _filters(req: ServiceRequest, attributes: set[str]) -> list[tuple[str, list[str]]]:
+def _filters(req: ServiceRequest, attributes: set[str]) -> list[Condition]:
     names = [name for name in dict.fromkeys(req.GET) if name not in (*_PAGING, *_NEGATIVE)]
     unknown = [name for name in names if name not in attributes and name not in _UNMATCHED]
     if unknown:
@@ -78,13 +185,19 @@ def _text(value: Any) -> str:
     return "" if value is None or value == "null" else str(value)
 
 
-def _sorted(req: ServiceRequest, matches: list[View], attributes: set[str]) -> list[View]:
-    keys, directions = req.GET.getall("sort_key"), req.GET.getall("sort_dir")
+def _sort_keys(req: ServiceRequest, attributes: set[str]) -> list[str]:
+    keys: list[str] = req.GET.getall("sort_key")
+    directions = req.GET.getall("sort_dir")
     if len(directions) not in (0, len(keys)) or any(direction not in ("asc", "desc") for direction in directions):
         raise exceptions.ValidationError(detail="Give one sort_dir (asc or desc) for each sort_key, or none.")
     for key in keys:
         if key not in attributes:
             raise exceptions.ValidationError(detail=f"{key[:64]} is invalid attribute for sort keys")
+    return keys
+
+
+def _sorted(req: ServiceRequest, matches: list[View], attributes: set[str]) -> list[View]:
+    keys, directions = _sort_keys(req, attributes), req.GET.getall("sort_dir")
     for key, direction in reversed(list(zip(keys, directions or ["asc"] * len(keys), strict=True))):
         matches = sorted(matches, key=functools.partial(_sort_value, key), reverse=direction == "desc")
     return matches
@@ -98,9 +211,7 @@ def _sort_value(key: str, view: View) -> tuple[bool, float, str]:
 
 
 def _page(req: ServiceRequest, key: str, matches: list[View], max_limit: int) -> tuple[list[View], dict[str, Any]]:
-    limit = min(_limit(req) or max_limit, max_limit)
-    backwards = req.GET.get("page_reverse", "").lower() in ("true", "1")
-    marker = req.GET.get("marker")
+    limit, backwards, marker = _paging(req, max_limit)
     ids = [view["id"] for view in matches]
     if marker and marker not in ids:
         raise exceptions.MarkerNotFound(marker=marker[:64])
@@ -117,6 +228,27 @@ def _page(req: ServiceRequest, key: str, matches: list[View], max_limit: int) ->
     if start > 0 and end > start:
         links.append({"rel": "previous", "href": _link(req, ids[start], limit, True)})
     return matches[start:end], {f"{key}_links": links} if links else {}
+
+
+def _page_by_id(req: ServiceRequest, key: str, reader: _Reader, max_limit: int) -> tuple[list[View], dict[str, Any]]:
+    """Return a page in the order of ids. Whether another one follows is known by its first resource."""
+    limit, backwards, marker = _paging(req, max_limit)
+    found = list(itertools.islice(reader.views(marker or None, backwards, limit + 1), limit + 1))
+    page, is_more, is_less = found[:limit], len(found) > limit, bool(marker)
+    if backwards:
+        page, is_more, is_less = page[::-1], is_less, is_more
+    links = []
+    if page and is_more:
+        links.append({"rel": "next", "href": _link(req, page[-1]["id"], limit, False)})
+    if page and is_less:
+        links.append({"rel": "previous", "href": _link(req, page[0]["id"], limit, True)})
+    return page, {f"{key}_links": links} if links else {}
+
+
+def _paging(req: ServiceRequest, max_limit: int) -> tuple[int, bool, str | None]:
+    """Return limit, direction (True: backwards) and marker of the query."""
+    backwards = req.GET.get("page_reverse", "").lower() in ("true", "1")
+    return min(_limit(req) or max_limit, max_limit), backwards, req.GET.get("marker")
 
 
 def _limit(req: ServiceRequest) -> int:

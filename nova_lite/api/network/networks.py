@@ -5,8 +5,9 @@ A network has at most one IPv4 subnet, whose id is the network's id. It may have
 
 from __future__ import annotations
 
+import functools
 import uuid
-from typing import Any
+from typing import Any, TypeAlias
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
@@ -14,7 +15,7 @@ from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
 from nova_lite.network import factory
-from nova_lite.objects import FloatingIpPool, NetworkRecord
+from nova_lite.objects import FloatingIpPool, ListQuery, NetworkRecord
 from nova_lite.policies import network_service as policies
 
 _NETWORK = ("name", "description", "mtu", "shared", "project_id", "tenant_id")
@@ -30,6 +31,7 @@ _SUBNET_ONLY_DEFAULT = (
     *("ip_version", "enable_dhcp", "host_routes", "service_types", "subnetpool_id", "segment_id", "tags"),
     *("ipv6_ra_mode", "ipv6_address_mode", "use_default_subnetpool"),
 )
+_Item: TypeAlias = NetworkRecord | FloatingIpPool
 _UNCHANGEABLE = "Hosts already use it: make another one instead"
 
 
@@ -39,22 +41,26 @@ class NetworkResource(Resource):
     def networks(self, req: ServiceRequest) -> Response:
         """List the networks of servers and the pools of floating addresses."""
         for_admin = req.allows(policies.PROVIDER_GET)
-        shown = [views.network(network, for_admin) for network in self.conductor.network_record_list(req.context)]
-        shown += [views.pool(pool, for_admin) for pool in self.conductor.floating_ip_pool_list(req.context)]
-        return self.listed(req, "networks", shown)
+        asked = req.GET.getall("router:external")
+        source = listing.Source(
+            functools.partial(self._items, req, bool(asked) and all(value.lower() == "true" for value in asked)),
+            lambda item: [_view(item, for_admin)],
+            {"id": "id", "name": "name", "project_id": "project_id", "tenant_id": "project_id"},
+        )
+        return self.listed(req, "networks", source)
 
     def network(self, req: ServiceRequest, id: str) -> Response:
-        item, for_admin = self._find(req, id), req.allows(policies.PROVIDER_GET)
-        view = views.pool(item, for_admin) if isinstance(item, FloatingIpPool) else views.network(item, for_admin)
-        return listing.shown(req, "network", view)
+        return listing.shown(req, "network", _view(self._find(req, id), req.allows(policies.PROVIDER_GET)))
 
-    def _find(self, req: ServiceRequest, id: str) -> NetworkRecord | FloatingIpPool:
-        for network in self.conductor.network_record_list(req.context):
-            if network.id == id:
-                return network
-        for pool in self.conductor.floating_ip_pool_list(req.context):
-            if pool.id == id:
-                return pool
+    def _items(self, req: ServiceRequest, only_pools: bool, query: ListQuery) -> list[_Item]:
+        """Return the networks of a page, and all pools: an operator makes a few of them."""
+        networks = [] if only_pools else self.conductor.network_record_list(req.context, query)
+        return [*networks, *self.conductor.floating_ip_pool_list(req.context)]
+
+    def _find(self, req: ServiceRequest, id: str) -> _Item:
+        for item in self._items(req, False, ListQuery(filters={"id": [id]})):
+            if item.id == id:
+                return item
         raise exceptions.NetworkNotFound(network_id=id[:64])
 
     def create_network(self, req: ServiceRequest) -> Response:
@@ -98,27 +104,27 @@ class NetworkResource(Resource):
     # --- subnets
 
     def subnets(self, req: ServiceRequest) -> Response:
-        return self.listed(req, "subnets", self._subnets(req))
-
-    def _subnets(self, req: ServiceRequest) -> list[views.View]:
-        networks = self.conductor.network_record_list(req.context)
-        shown = [view for network in networks for view in views.subnets(network)]
-        return shown + [views.subnet_of_pool(pool) for pool in self.conductor.floating_ip_pool_list(req.context)]
+        filters = {"network_id": "id", "id": "subnet_id", "project_id": "project_id", "tenant_id": "project_id"}
+        source = listing.Source(functools.partial(self._items, req, False), _subnet_views, filters, marker="subnet_id")
+        return self.listed(req, "subnets", source)
 
     def subnet(self, req: ServiceRequest, id: str) -> Response:
-        for view in self._subnets(req):
-            if view["id"] == id:
-                return listing.shown(req, "subnet", view)
+        return listing.shown(req, "subnet", self._subnet(req, id))
+
+    def _subnet(self, req: ServiceRequest, id: str) -> views.View:
+        for item in self._items(req, False, ListQuery(filters={"subnet_id": [id]})):
+            for view in _subnet_views(item):
+                if view["id"] == id:
+                    return view
         raise exceptions.SubnetNotFound(subnet_id=id[:64])
 
-    def _find_subnet(self, req: ServiceRequest, id: str) -> NetworkRecord | FloatingIpPool:
+    def _find_subnet(self, req: ServiceRequest, id: str) -> _Item:
         """Return the network or pool of an IPv4 subnet. Raises `Forbidden` for an IPv6 subnet, which cannot change."""
         try:
             network = self._find(req, id)
         except exceptions.NetworkNotFound as error:
-            if any(view["id"] == id for view in self._subnets(req)):
-                raise exceptions.Forbidden("An IPv6 subnet is created and deleted with its network.") from error
-            raise exceptions.SubnetNotFound(subnet_id=id[:64]) from error
+            self._subnet(req, id)
+            raise exceptions.Forbidden("An IPv6 subnet is created and deleted with its network.") from error
         if not network.cidr:
             raise exceptions.SubnetNotFound(subnet_id=id[:64])
         return network
@@ -157,6 +163,14 @@ class NetworkResource(Resource):
             self._changeable(req, id)
         self.conductor.subnet_delete(req.context, id)
         return Response(status=204)
+
+
+def _view(item: _Item, for_admin: bool) -> views.View:
+    return views.pool(item, for_admin) if isinstance(item, FloatingIpPool) else views.network(item, for_admin)
+
+
+def _subnet_views(item: _Item) -> list[views.View]:
+    return [views.subnet_of_pool(item)] if isinstance(item, FloatingIpPool) else views.subnets(item)
 
 
 def _require_same(fields: dict[str, Any], now: dict[str, Any]) -> None:

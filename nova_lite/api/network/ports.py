@@ -10,7 +10,7 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
-from nova_lite.objects import Port
+from nova_lite.objects import ListQuery, Port
 from nova_lite.policies import network_service as policies
 
 _PORT = (
@@ -27,6 +27,7 @@ _PORT_ONLY_DEFAULT = (
 _CONDUCTOR_FILTERS = {
     **{name: name for name in ("id", "network_id", "device_id", "mac_address", "name", "project_id")},
     "tenant_id": "project_id",
+    "binding:host_id": "host",
 }
 
 
@@ -34,13 +35,13 @@ class PortResource(Resource):
     """Handlers of ``/ports``."""
 
     def ports(self, req: ServiceRequest) -> Response:
-        filters: dict[str, list[str]] = {}
-        for name, field in _CONDUCTOR_FILTERS.items():
-            if values := [value for value in req.GET.getall(name) if value]:
-                filters.setdefault(field, values)
         for_admin = req.allows(policies.PORT_GET_BINDING)
-        ports = self.conductor.port_list(req.context, filters)
-        return self.listed(req, "ports", [views.port(port, for_admin) for port in ports])
+        source = listing.Source(
+            lambda query: self.conductor.port_list(req.context, query.filters, query),
+            lambda port: [views.port(port, for_admin)],
+            _CONDUCTOR_FILTERS,
+        )
+        return self.listed(req, "ports", source)
 
     def port(self, req: ServiceRequest, id: str) -> Response:
         return listing.shown(req, "port", self._view(req, self.conductor.port_get(req.context, id)))
@@ -86,7 +87,8 @@ class PortResource(Resource):
     def _authorize_choice(self, req: ServiceRequest, network_id: str, chosen: dict[str, str]) -> None:
         """Check that the caller may choose these addresses, by rule, on a network that the caller can see."""
         rules = [rule for rule, value in chosen.items() if value]
-        networks = self.conductor.network_record_list(req.context) if rules else []
+        query = ListQuery(filters={"id": [network_id]})
+        networks = self.conductor.network_record_list(req.context, query) if rules else []
         for network in networks:
             if network.id == network_id:
                 for rule in rules:

@@ -26,6 +26,6 @@ class Resource(rest.ServiceApplication):
                 return faults.response(kind, code, error.message)
         return super()._fault_of(req, error)
 
-    def listed(self, req: ServiceRequest, key: str, shown: list[dict[str, Any]]) -> Response:
+    def listed(self, req: ServiceRequest, key: str, source: listing.Source[Any]) -> Response:
         """Return the response to a list request: filtered, sorted, and one page of it."""
-        return listing.listed(req, key, shown, views.ATTRIBUTES[key], self.conf.api.max_limit)
+        return listing.listed(req, key, source, views.ATTRIBUTES[key], self.conf.api.max_limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
+from nova_lite.api.network import listing
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
 
@@ -12,7 +13,7 @@ class RouterResource(Resource):
     """Handlers of ``/routers``."""
 
     def routers(self, req: ServiceRequest) -> Response:
-        return self.listed(req, "routers", [])
+        return self.listed(req, "routers", listing.constant([]))
 
     def router(self, req: ServiceRequest, id: str) -> Response:
         raise exceptions.NotFound(f"Router {id[:64]} could not be found: this network service has no routers.")

@@ -9,7 +9,7 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
-from nova_lite.objects import SecurityGroup, SecurityGroupRule
+from nova_lite.objects import ListQuery, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import IPV4, IPV6
 
 _GROUP = ("name", "description", "project_id", "tenant_id")
@@ -29,15 +29,14 @@ class SecurityGroupResource(Resource):
     """Handlers of ``/security-groups`` and ``/security-group-rules``."""
 
     def security_groups(self, req: ServiceRequest) -> Response:
-        return self.listed(req, "security_groups", [views.security_group(group) for group in self._groups(req)])
-
-    def _groups(self, req: ServiceRequest) -> list[SecurityGroup]:
-        """Return the groups of the project, including its default group. An admin gets the groups of all projects."""
-        groups = {group.id: group for group in self.conductor.security_group_list(req.context, False, None, 0)}
-        if req.context.is_admin:
-            of_all = self.conductor.security_group_list(req.context, True, None, 0)
-            groups = {group.id: group for group in of_all} | groups
-        return list(groups.values())
+        """List the groups of the project, including its default group. An admin gets the groups of all projects."""
+        whole = bool(req.context.is_admin)
+        source = listing.Source(
+            lambda query: self.conductor.security_group_list(req.context, whole, None, 0, query),
+            lambda group: [views.security_group(group)],
+            {"id": "id", "name": "name", "project_id": "project_id", "tenant_id": "project_id"},
+        )
+        return self.listed(req, "security_groups", source)
 
     def security_group(self, req: ServiceRequest, id: str) -> Response:
         return listing.shown(req, "security_group", views.security_group(self._group(req, id)))
@@ -70,14 +69,18 @@ class SecurityGroupResource(Resource):
     # --- rules
 
     def security_group_rules(self, req: ServiceRequest) -> Response:
-        shown = [views.rule(rule, group.project_id) for group in self._groups(req) for rule in group.rules]
-        return self.listed(req, "security_group_rules", shown)
+        names = ("id", "security_group_id", "remote_group_id", "direction", "ethertype", "project_id")
+        source = listing.Source(
+            lambda query: self.conductor.security_group_rule_list(req.context, query),
+            lambda rule: [views.rule(rule, rule.project_id)],
+            {**{name: name for name in names}, "tenant_id": "project_id"},
+        )
+        return self.listed(req, "security_group_rules", source)
 
     def security_group_rule(self, req: ServiceRequest, id: str) -> Response:
-        for group in self._groups(req):
-            for rule in group.rules:
-                if rule.id == id:
-                    return listing.shown(req, "security_group_rule", views.rule(rule, group.project_id))
+        for rule in self.conductor.security_group_rule_list(req.context, ListQuery(filters={"id": [id]})):
+            if rule.id == id:
+                return listing.shown(req, "security_group_rule", views.rule(rule, rule.project_id))
         raise exceptions.SecurityGroupRuleNotFound(rule_id=id[:64])
 
     def create_security_group_rule(self, req: ServiceRequest) -> Response:

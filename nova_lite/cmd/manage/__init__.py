@@ -38,7 +38,7 @@ from nova_lite.cmd.manage import (  # noqa: E402
     scheduler,
     server_groups,
 )
-from nova_lite.cmd.manage.app import App, Commands, explain  # noqa: E402
+from nova_lite.cmd.manage.app import App, Commands, Parser, explain  # noqa: E402
 
 PROG = "nova-lite-manage"
 
@@ -85,7 +85,7 @@ def _run(args: argparse.Namespace, timing: ManageTiming) -> int:
 def parser() -> argparse.ArgumentParser:
     """Build the whole command line; ``run`` in the result is the function to call."""
     common = _common_options(argparse.SUPPRESS, argparse.SUPPRESS)
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog=PROG,
         description="Manage a nova_lite cloud, straight on its database.",
         epilog=f"'{PROG} NOUN --help' shows what can be done with each noun.",

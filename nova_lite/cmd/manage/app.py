@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import prettytable
 from oslo_config import cfg
@@ -89,6 +90,41 @@ class App:
         table = prettytable.PrettyTable(list(columns), align="l")
         table.add_rows([[_cell(value) for value in row] for row in rows])
         print(table)
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser that names an unknown option before anything that is missing, such as the noun."""
+
+    _given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+        self._given = sys.argv[1:] if args is None else list(args)
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        unknown = self._unknown_options()
+        super().error(f"unrecognized arguments: {' '.join(unknown)}" if unknown else message)
+
+    def _unknown_options(self) -> list[str]:
+        """Return the given options that this parser does not know. What follows a noun or a verb is its own parser's."""
+        unknown, given = [], iter(self._given)
+        for text in given:
+            if text == "--" or (self._subparsers is not None and not text.startswith("-")):
+                break
+            if _is_option(text) and not self._knows(text.partition("=")[0]):
+                unknown.append(text)
+            elif text in self._option_string_actions and self._option_string_actions[text].nargs != 0:
+                next(given, None)
+        return unknown
+
+    def _knows(self, option: str) -> bool:
+        """Check whether an option exists. It may be abbreviated, and an option of one letter may have its value."""
+        known = self._option_string_actions
+        return any(name.startswith(option) if option.startswith("--") else name == option[:2] for name in known)
+
+
+def _is_option(text: str) -> bool:
+    return text.startswith("-") and not re.fullmatch(r"-|-\d+|-\d*\.\d+", text)
 
 
 class Commands:

@@ -144,11 +144,11 @@ class PortEndpoints(NetworkServiceEndpoints):
 
     # --- networks
 
-    def network_list(self, context: RequestContext) -> list[NetworkObject]:
+    def network_list(self, context: RequestContext, network_id: str | None = None) -> list[NetworkObject]:
         networks_of_service: list[NetworkObject] = self.network.call(
             NetworkCall(method=NetworkMethod.NETWORKS, context=context)
         )
-        return networks_of_service
+        return [network for network in networks_of_service if network_id in (None, network.id)]
 
 
 def _groups_of(vifs: list[VIF]) -> dict[str, str]:

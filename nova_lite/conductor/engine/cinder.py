@@ -270,9 +270,16 @@ class CinderDriver:
             self._note(work, {**_without(work.attachments, mine), host: {"id": mine, "complete": False}})
         except exceptions.VolumeNotReady:
             if spare is None and not self.db.write(self._note_unsure, work.id):
-                self._cinder().delete_attachment(mine)
+                self._drop_attachment(mine)
             raise
         return mine
+
+    def _drop_attachment(self, attachment_id: str) -> None:
+        """Delete an attachment of a row that is gone. The caller raises its own error, whether this works or not."""
+        try:
+            self._cinder().delete_attachment(attachment_id)
+        except exceptions.NovaLiteException as error:
+            LOG.warning("Attachment %s of no server is left at Cinder: %s", attachment_id, error.message)
 
     def _spare(self, work: _Work, listed: dict[str, Attachment]) -> str | None:
         """Return the id of an unused attachment: the reservation, or one whose reply was lost."""

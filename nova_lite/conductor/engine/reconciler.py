@@ -27,7 +27,7 @@ from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
 from nova_lite.conductor.engine.network_attach import InterfaceAttacher
 from nova_lite.conductor.engine.scheduling import Scheduling
-from nova_lite.db import actions, instances, server_migrations, services
+from nova_lite.db import actions, images, instances, server_migrations, services
 from nova_lite.db.due import Due, due_work
 from nova_lite.db.engine import UnitOfWork, translate
 from nova_lite.objects import ActionCommand, BuildRequest
@@ -95,6 +95,8 @@ class Reconciler:
             self._reclaim()
         if due.unconfirmed and not is_ahead:
             self._confirm()
+        if due.uploads and not is_ahead:
+            self._requeue_uploads()
         for task_id in self.volumes.due() if due.volumes else ():
             task = self._guarded(functools.partial(self.volumes.drive, task_id))
             self._commands.run(f"volume task {task_id}", [task])
@@ -105,6 +107,10 @@ class Reconciler:
             task = self._guarded(functools.partial(self.attacher.delete_port, instance_uuid, request_id))
             self._commands.run(f"attach {request_id}", [task])
         return self._repeat_actions() if due.actions else 0
+
+    def _requeue_uploads(self) -> None:
+        for image_id in self.db.write(images.requeue_abandoned):
+            LOG.warning("Image %s is queued again: its upload ended without a result, as the API was killed", image_id)
 
     def _repeat_actions(self) -> int:
         taken = 0

@@ -108,7 +108,14 @@ class ServiceCalls:
             self.db.write(self._image_failed, action_id, error)
             return
         if not self.db.write(self._image_done, action_id, verb, call, image):
+            self._discard(call)
+
+    def _discard(self, call: ImageCall) -> None:
+        """Delete an image that was published in vain. No action needs it, so a failure fails none."""
+        try:
             self.images.discard(call)
+        except exceptions.NovaLiteException as error:
+            LOG.warning("Image %s, which no action needs any more, is left behind: %s", call.image_id, error.message)
 
     def _image_call(self, uow: UnitOfWork, action_id: int) -> tuple[ImageVerb, ImageCall] | None:
         ctx = lock_action(uow, action_id)

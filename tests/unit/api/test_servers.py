@@ -294,6 +294,20 @@ def test_create_counts_become_minimum_and_maximum(api: Client) -> None:
         assert (request.min_count, request.max_count) == expected
 
 
+def test_create_counts_are_bounded_whatever_the_quota(api: Client) -> None:
+    """A maximum is what the user accepts, and fewer servers are in order; a minimum is not."""
+    limit = 1000
+    for parameters, expected in (
+        ({"max_count": 10**9}, (1, limit)),
+        ({"min_count": limit, "max_count": 2**31 - 1}, (limit, limit)),
+    ):
+        assert api("POST", "/servers", body(**parameters)).status_code == 202
+        request = api.last_call("create_instances")[0]
+        assert (request.min_count, request.max_count) == expected
+    message = fault(api("POST", "/servers", body(min_count=limit + 1)), "badRequest", 400)
+    assert message == "min_count must be at most 1000: one request creates no more servers here."
+
+
 def test_create_returns_a_reservation_id_on_request(api: Client) -> None:
     response = api.json("POST", "/servers", body(max_count=2, return_reservation_id=True), 202)
     assert response == {"reservation_id": "r-abcdefgh"}

@@ -76,7 +76,7 @@ def test_every_command_has_help(tool: Tool) -> None:
 
 def test_manage_runs_as_a_program(tool: Tool) -> None:
     command = [sys.executable, "-m", "nova_lite.cmd.manage", "db", "version", "--config-file", str(tool.config)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0028"
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0029"
 
 
 # --- the schema
@@ -87,9 +87,9 @@ def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool("db", "version").startswith("none")
     assert "run nova-lite-manage db sync" in tool.fails("db", "check")
     assert "run nova-lite-manage db sync" in tool.fails("flavor", "list")
-    assert tool("db", "sync") == "The schema is 0028 now."
-    assert tool("db", "sync") == "The schema is 0028 already."
-    assert tool("db", "version") == "0028"
+    assert tool("db", "sync") == "The schema is 0029 now."
+    assert tool("db", "sync") == "The schema is 0029 already."
+    assert tool("db", "version") == "0029"
     tool("db", "check")
 
 

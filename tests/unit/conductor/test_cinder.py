@@ -381,6 +381,29 @@ def test_late_reservation_of_a_paused_conductor_is_deleted(
     assert (world.cinder.held(volume_id), world.rows(), world.is_settled()) == (held, len(held), True)
 
 
+def test_late_reservation_that_cannot_be_deleted_fails_nothing(
+    world: Cloud, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    volume_id = world.cinder.volume()
+    announce, world.db.before_commit = world.db.before_commit, None
+    command = world.accept(volume_id)
+    world.db.before_commit = announce
+    real = world.client.reserve
+
+    def late(*asked: Any) -> Any:
+        monkeypatch.setattr(world.client, "reserve", real)
+        world.later()
+        world.finish(command, "its guest does not take it")
+        world.later()
+        world.cinder.troubles.append(("DELETE", "/attachments/", fake.ERROR_BEFORE))
+        return real(*asked)
+
+    monkeypatch.setattr(world.client, "reserve", late)
+    world.driver.process(command.payload["device"])
+    assert "is left at Cinder" in caplog.text
+    assert (len(world.cinder.held(volume_id)), world.rows()) == (1, 0)
+
+
 # --- servers that come with volumes
 
 

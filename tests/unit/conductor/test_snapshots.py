@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from nova_lite import objects, operations
 from nova_lite.base import exceptions
 from nova_lite.conductor.engine.context import lock_action
 from nova_lite.db import images, instances, models
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.image import store
 from nova_lite.operations import states
 from nova_lite.virt.fake import QCOW2_HEADER
@@ -255,6 +257,24 @@ def test_action_shows_what_superseded_a_shelve_during_publication(world: Snapsho
     assert world.result("shelve") == [("compute_shelve_instance", "Success"), ("conductor_publish", "Error")]
     assert world.causes("shelve") == ["superseded by delete"]
     assert (world.image(), world.open_actions()) == (None, [("delete", "perform")])
+
+
+def test_failed_discard_of_an_image_published_in_vain_fails_no_action(
+    world: Snapshots, caplog: pytest.LogCaptureFixture
+) -> None:
+    command = world.snapshot()
+    world.upload()
+    publish = world.engine.images.publish
+
+    def superseded(call: Any) -> None:
+        publish(call)
+        world.lifecycle.accept_action(world.context(), world.uuid, "delete", {})
+        world.engine.images.discard = _away  # type: ignore[method-assign]
+
+    world.engine.images.publish = superseded  # type: ignore[method-assign, assignment]
+    world.finish(command)
+    assert world.open_actions() == [("delete", "perform")]
+    assert f"Image {IMAGE}, which no action needs any more, is left behind: " in caplog.text
 
 
 def test_failed_discard_is_repeated_and_delays_nothing(world: Snapshots) -> None:
@@ -521,3 +541,37 @@ def test_a_shelve_that_fails_leaves_a_stopped_server(world: Snapshots) -> None:
     world.finish(command, "The disk is full.", power_state=4)
     assert world.instance(world.uuid).vm_state == states.STOPPED
     gone(world)
+
+
+# --- uploads of users, whose API was killed
+
+
+def test_abandoned_upload_gives_its_quota_back(world: Snapshots, caplog: pytest.LogCaptureFixture) -> None:
+    """An upload that may still be under way keeps it, and so does an image of a server that waits to be published."""
+    world.conf.set_override("image_size_total", 100, group="image")
+    world.snapshot()
+    world.upload()
+    ids = [f"{number}" * 8 + IMAGE[8:] for number in range(2)]
+    for image_id in ids:
+        world.db.write(images.create, objects.Image(id=image_id, name="mine", status="queued", owner="p1"))
+        reserved = {"status": "saving", "size": 40 * 2**20}
+        world.db.write(images.update, world.context(), image_id, reserved, "queued")
+
+    def age(uow: UnitOfWork) -> None:
+        age_of = {ids[0]: 1.0, ids[1]: -1.0, IMAGE: 86400.0}
+        for image_id, seconds in age_of.items():
+            row = uow.session.get(models.Image, image_id)
+            assert row is not None
+            row.updated_at = uow.now - datetime.timedelta(seconds=images.upload_seconds(world.conf) + seconds)
+
+    world.db.write(age)
+    world.reconciler.sweep()
+    shown = {image_id: world.image(image_id) for image_id in (*ids, IMAGE)}
+    assert {image_id: image and (image.status, image.size) for image_id, image in shown.items()} == {
+        ids[0]: ("queued", 0),
+        ids[1]: ("saving", 40 * 2**20),
+        IMAGE: ("saving", len(DATA)),
+    }
+    assert f"Image {ids[0]} is queued again" in caplog.text
+    again = {"status": "saving", "size": 50 * 2**20}
+    world.db.write(images.update, world.context(), ids[0], again, "queued")

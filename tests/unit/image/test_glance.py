@@ -83,15 +83,33 @@ def test_invalid_description_is_a_failure_of_glance(body: dict[str, Any]) -> Non
 def test_api_requests_use_the_token_of_the_user(backend: GlanceImages, glance: Glance) -> None:
     added = glance.add(properties={"os_distro": "debian"})
     assert backend.get(ALICE, ID) == added
-    assert backend.list_images(ALICE, None) == [added]
+    assert [*backend.list_images(ALICE, None)] == [added]
     assert {token for _, _, token in glance.requests} == {"alice:demo"}
+
+
+def test_withdrawn_image_stays_if_glance_is_down(
+    backend: GlanceImages, glance: Glance, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its user gets the refusal, and not that Glance is down."""
+    glance.stop()
+    backend.withdraw(ALICE, ID)
+    assert f"Image {ID}, which its user was refused, is left at Glance: " in caplog.text
+
+
+def test_list_begins_after_the_marker(backend: GlanceImages, glance: Glance) -> None:
+    ids = [glance.add(f"{number}" * 8 + ID[8:], name="x").id for number in range(3)]
+    whole = [image.id for image in backend.list_images(ALICE, None)]
+    assert sorted(whole) == ids
+    assert [image.id for image in backend.list_images(ALICE, None, whole[0])] == whole[1:]
+    with pytest.raises(exceptions.MarkerNotFound):
+        list(backend.list_images(ALICE, None, "9" * 8 + ID[8:]))
 
 
 def test_list_reads_all_pages(backend: GlanceImages, glance: Glance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glance_module, "PAGE", 1)
     for number in range(3):
         glance.add(f"{number}" * 8 + ID[8:], name="same" if number else "other")
-    assert len(backend.list_images(ALICE, None)) == 3
+    assert len([*backend.list_images(ALICE, None)]) == 3
     assert [image.name for image in backend.list_images(ALICE, "same")] == ["same", "same"]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.image import verified
+from nova_lite.image import store, verified
 from nova_lite.image.driver import ImageBackend, load_backend
 from nova_lite.objects import Image
 from tests.support.api_client import make_conf
@@ -83,3 +83,22 @@ def test_local_fetch_to_a_full_disk_is_a_download_failure(
     monkeypatch.setattr(verified, "write", full)
     with pytest.raises(exceptions.ImageDownloadFailed, match="No space left on device"):
         backend.fetch(image(), str(tmp_path / "target"))
+
+
+@pytest.mark.parametrize("fills_at", [0, 10_000])
+def test_local_upload_of_a_host_leaves_the_store_its_free_space(
+    backend: ImageBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fills_at: int
+) -> None:
+    monkeypatch.setattr(store, "SPACE_STEP", 5_000)
+    monkeypatch.setattr(store, "CHUNK", 1_000)
+    real = store.require_room
+
+    def filling(path: str, size: int, floor: int) -> None:
+        assert floor == 1024 * 2**20
+        real(path, size, floor if len(DATA) - size < fills_at else 2**60)
+
+    monkeypatch.setattr(store, "require_room", filling)
+    with pytest.raises(exceptions.ImageUploadFailed, match=r"\d+ MiB are free, and \d+ MiB have to stay free"):
+        backend.upload(image(id=IMAGE_ID), str(tmp_path / "store" / "i"), "h1", lambda done: None)
+    assert [path for path in (tmp_path / "store" / store.UPLOADS).rglob("*") if path.is_file()] == []
+    assert backend.conductor.images[IMAGE_ID].status == "saving", "the failed action discards it"  # type: ignore[attr-defined]

@@ -27,6 +27,11 @@ def request_of(req: Request, password: str) -> CreateRequest:
     maximum = int(server.get("max_count", minimum))
     if minimum > maximum:
         raise exceptions.ValidationError(detail="min_count must be <= max_count")
+    if minimum > (limit := req.services.conf.api.max_servers_per_request):
+        raise exceptions.ValidationError(
+            detail=f"min_count must be at most {limit}: one request creates no more servers here."
+        )
+    maximum = min(maximum, limit)
     zone, host, node = _split_zone(server.get("availability_zone"))
     if host or node:
         req.authorize(policies.FORCED_HOST)

@@ -1,7 +1,8 @@
 """Events of libvirt about changes of domains' power states.
 
 libvirt calls back in the native thread of its event loop. In eventlet mode none of our code may run there. So the
-callback only queues the uuid, and wakes an ordinary thread through a socket.
+callback only queues the uuid, and wakes an ordinary thread through a socket. It never waits: the loop that it would stop
+also answers libvirtd's keepalives.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class EventRelay:
         self._is_relevant = is_relevant
         self._pending: collections.deque[str] = collections.deque()
         self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
         self._callback: Callable[[str], None] | None = None
         self._watched: dict[str, threading.Event] = {}
 
@@ -68,7 +70,9 @@ class EventRelay:
     def _on_event(self, _connection: Any, domain: Any, event: int, _detail: int, _opaque: Any) -> None:
         if event in _POWER_EVENTS and self._callback is not None:
             self._pending.append(domain.UUIDString())
-            os.write(self._writer.fileno(), b"!")
+            # A full socket wakes the reader, too. eventlet's os.write would wait for room in a hub of this thread.
+            with contextlib.suppress(BlockingIOError):
+                os.writev(self._writer.fileno(), [b"!"])
 
     def _deliver(self) -> None:
         while self._reader.recv(4096):

@@ -445,7 +445,7 @@ def test_upload_leaves_the_disk_its_free_space(
 
 
 def test_upload_ends_when_the_disk_fills_meanwhile(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "SPACE_STEP", 100_000)
+    monkeypatch.setattr(store, "SPACE_STEP", 100_000)
     monkeypatch.setattr(store, "CHUNK", 10_000)
     made, body = images.create(), Watched(500_000)
     real, calls = store.require_room, []

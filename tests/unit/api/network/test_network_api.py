@@ -18,9 +18,11 @@ from nova_lite.compute.api import API
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import floating_ips, migration, networks
+from nova_lite.db import floating_ips, migration, networks, ports
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.image.driver import load_backend
 from nova_lite.network import factory
+from nova_lite.objects import Port
 from nova_lite.policies.enforcer import Policy
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.support.api_client import ADMIN, MEMBER, STRANGER, make_conf
@@ -426,6 +428,56 @@ def test_lists_have_filters_fields_order_and_pages(api: Api) -> None:
 
 
 # --- the rest
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("networks", "/networks"),
+        ("subnets", "/subnets"),
+        ("ports", "/ports"),
+        ("security_groups", "/security-groups"),
+        ("security_group_rules", "/security-group-rules"),
+        ("floatingips", "/floatingips"),
+    ],
+)
+def test_pages_of_a_list_are_the_list(api: Api, key: str, path: str) -> None:
+    """Lists merge rows with pools and default groups, which have none, and a network may have two subnets."""
+    for number in range(3):
+        wide = factory.new_network(f"n{number}", f"10.1.{number}.0/24", cidr6=f"fd00:{number}::/64")
+        api.manager.db.write(networks.create, wide)
+        api.port()
+        api.make("/security-groups", "security_group", name=f"g{number}")
+    for _ in range(2):
+        api.make("/floatingips", "floatingip", floating_network_id=api.pool.id)
+    for token in (MEMBER, ADMIN):
+        whole = [item["id"] for item in api.get(path, token)[key]]
+        assert len(whole) >= 2
+        for limit in (1, 2, 100):
+            pages = [api.get(f"{path}?limit={limit}", token)]
+            while link := next((link for link in pages[-1].get(f"{key}_links", ()) if link["rel"] == "next"), None):
+                pages.append(api.get(link["href"].partition("/v2.0")[2], token))
+            assert [item["id"] for page in pages for item in page[key]] == whole
+            for page in reversed(pages[:-1]):
+                (back,) = (link for link in pages[pages.index(page) + 1][f"{key}_links"] if link["rel"] == "previous")
+                assert api.get(back["href"].partition("/v2.0")[2], token)[key] == page[key]
+    api.refused("GET", f"{path}?marker={NOBODY}", None, 400, "HTTPBadRequest", NOBODY)
+
+
+def test_list_reads_no_more_than_its_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(4):
+        api.port()
+    sizes: list[int] = []
+    read = ports._to_objects
+
+    def counted(uow: UnitOfWork, query: Any) -> list[Port]:
+        found = read(uow, query)
+        sizes.append(len(found))
+        return found
+
+    monkeypatch.setattr(ports, "_to_objects", counted)
+    assert len(api.get("/ports?limit=2")["ports"]) == 2
+    assert sizes == [3], "one more than the page shows whether another one follows"
 
 
 def test_quotas_are_shown_and_changed(api: Api) -> None:

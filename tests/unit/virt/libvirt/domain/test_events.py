@@ -6,11 +6,13 @@ import types
 import libvirt
 import pytest
 
+from nova_lite.base import concurrency
 from nova_lite.base.timing import LibvirtTiming
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.domain import domains
 from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.domain.events import EventRelay
+from tests.support.http_site import wait_for
 
 
 def domain(name: str) -> types.SimpleNamespace:
@@ -50,6 +52,35 @@ def test_event_wakes_a_waiting_thread_at_once() -> None:
         assert not changed.wait(0.05)
         relay._on_event(None, domain("a"), libvirt.VIR_DOMAIN_EVENT_STOPPED, 0, None)
         assert changed.wait(10)
+
+
+def test_events_during_a_slow_callback_do_not_stop_the_loop_of_libvirt() -> None:
+    """More events than its socket takes: the loop must go on, since it answers libvirtd's keepalives."""
+    delivered: list[str] = []
+    may_go_on, done = threading.Event(), threading.Event()
+
+    def callback(uuid: str) -> None:
+        assert may_go_on.wait(60)
+        delivered.append(uuid)
+        if uuid == "last":
+            done.set()
+
+    relay = EventRelay(is_relevant=lambda uuid: True)
+    relay.start(callback)
+    names = [*map(str, range(5000)), "last"]
+    is_sent = concurrency.native("threading").Event()
+
+    def loop() -> None:
+        for name in names:
+            relay._on_event(None, domain(name), libvirt.VIR_DOMAIN_EVENT_STOPPED, 0, None)
+        is_sent.set()
+
+    concurrency.native_thread(loop, "libvirt-loop")
+    wait_for("the loop goes on", is_sent.is_set)
+    assert delivered == []
+    may_go_on.set()
+    assert done.wait(60)
+    assert delivered == names
 
 
 def test_shutdown_is_noticed_before_the_next_poll(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,5 @@
+"""The tests of lists and lookups, on each kind of database."""
+
+from __future__ import annotations
+
+from tests.unit.db.test_pages import *  # noqa: F403

@@ -52,6 +52,28 @@ def test_wrong_usage(tool: Tool, arguments: list[str]) -> None:
     assert "usage:" in tool.error
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--no-such"], "unrecognized arguments: --no-such"),
+        (["--no-such=x", "-z"], "unrecognized arguments: --no-such=x -z"),
+        (["--no-such", "x"], "unrecognized arguments: --no-such"),
+        (["--no-such", "flavor", "list"], "unrecognized arguments: --no-such"),
+        (["flavor", "--no-such"], "unrecognized arguments: --no-such"),
+        (["flavor", "create", "--no-such"], "unrecognized arguments: --no-such"),
+        (["flavor", "list", "--no-such"], "unrecognized arguments: --no-such"),
+        (["quota", "set", "--cores", "-1"], "the following arguments are required: PROJECT"),
+        (["nonsense", "--cores", "2"], "argument NOUN: invalid choice: 'nonsense'"),
+        ([], "the following arguments are required: NOUN"),
+    ],
+    ids=str,
+)
+def test_unknown_option_is_named_before_what_is_missing(tool: Tool, arguments: list[str], error: str) -> None:
+    tool(*arguments, status=2)
+    last = tool.error.strip().splitlines()[-1]
+    assert last.partition(": error: ")[2].startswith(error)
+
+
 def test_every_command_has_help(tool: Tool) -> None:
     tool("--help")
     assert "NOUN" in tool.text

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
@@ -86,31 +83,6 @@ def test_images(cloud: Cloud, demo: Client, tmp_path: Path) -> None:
     assert (cloud.path / "shared" / "images" / made["id"]).exists()
     demo("image delete ours")
     assert not (cloud.path / "shared" / "images" / made["id"]).exists()
-
-
-def test_upload_of_a_killed_api_gives_its_quota_back(cloud: Cloud, demo: Client) -> None:
-    made = demo.one("image create --disk-format raw --container-format bare cut")
-    headers = {"X-Auth-Token": cloud.token_of("demo"), "Content-Type": "application/octet-stream"}
-    path = f"/v2/images/{made['id']}"
-
-    def shown() -> dict[str, Any]:
-        found: dict[str, Any] = requests.get(f"{cloud.image_url}{path}", headers=headers, timeout=60).json()
-        return found
-
-    size = 40 * 2**20
-    with socket.create_connection(("127.0.0.1", cloud.image_port)) as client:
-        lines = [f"PUT {path}/file HTTP/1.1", "Host: cloud", f"Content-Length: {size}"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        client.sendall("\r\n".join([*lines, "", ""]).encode() + b"x" * 2**20)
-        wait_for("the reservation", lambda: (shown()["status"], shown()["size"]) == ("saving", size))
-        cloud.kill("api")
-    with sqlite3.connect(cloud.path / "nova-lite.sqlite", timeout=30) as database:  # let the deadline pass
-        database.execute("UPDATE images SET updated_at = datetime('now', '-1 day') WHERE id = ?", (made["id"],))
-    cloud.start("api")
-    cloud.wait_until_ready()
-    wait_for("the end of the upload", lambda: shown()["status"] == "queued")
-    assert shown()["size"] in (0, None)
-    demo("image delete cut")
 
 
 def test_servers(cloud: Cloud, admin: Client, demo: Client) -> None:

@@ -97,7 +97,9 @@ class Parser(argparse.ArgumentParser):
 
     _given: Sequence[str] = ()
 
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
         self._given = sys.argv[1:] if args is None else list(args)
         return super().parse_known_args(args, namespace)
 
@@ -106,7 +108,7 @@ class Parser(argparse.ArgumentParser):
         super().error(f"unrecognized arguments: {' '.join(unknown)}" if unknown else message)
 
     def _unknown_options(self) -> list[str]:
-        """Return the given options that this parser does not know. What follows a noun or a verb is its own parser's."""
+        """Return the given options that this parser does not know, up to the noun or the verb if it has any."""
         unknown, given = [], iter(self._given)
         for text in given:
             if text == "--" or (self._subparsers is not None and not text.startswith("-")):

@@ -62,7 +62,7 @@ def test_wrong_usage(tool: Tool, arguments: list[str]) -> None:
         (["flavor", "--no-such"], "unrecognized arguments: --no-such"),
         (["flavor", "create", "--no-such"], "unrecognized arguments: --no-such"),
         (["flavor", "list", "--no-such"], "unrecognized arguments: --no-such"),
-        (["quota", "set", "--cores", "-1"], "the following arguments are required: PROJECT"),
+        (["quota", "set", "--cores", "-1"], "the following arguments are required: project"),
         (["nonsense", "--cores", "2"], "argument NOUN: invalid choice: 'nonsense'"),
         ([], "the following arguments are required: NOUN"),
     ],

@@ -1,8 +1,8 @@
 """Events of libvirt about changes of domains' power states.
 
 libvirt calls back in the native thread of its event loop. In eventlet mode none of our code may run there. So the
-callback only queues the uuid, and wakes an ordinary thread through a socket. It never waits: the loop that it would stop
-also answers libvirtd's keepalives.
+callback only queues the uuid, and wakes an ordinary thread through a socket. It never waits: the loop also answers
+libvirtd's keepalives.
 """
 
 from __future__ import annotations

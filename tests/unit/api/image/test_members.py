@@ -58,7 +58,7 @@ def test_shared_image_is_seen_at_once_and_listed_when_accepted(api: Api) -> None
     )
     assert api("GET", one, token=STRANGER).status_code == 200
     assert (api.listed(STRANGER), api.listed(STRANGER, "?member_status=pending")) == ([], [image_id])
-    assert api.services.images.list_images(make.context("other"), None) == [], "nobody imposes an image on others"
+    assert [*api.services.images.list_images(make.context("other"), None)] == [], "nobody imposes an image on others"
     for status in ("accepted", "rejected"):
         changed = api("PUT", f"{members}/other", {"status": status}, token=STRANGER).json
         assert changed["status"] == status

@@ -23,6 +23,8 @@ class ApiTiming:
     #: Time for which a change of an interface waits for an earlier one, and the interval between attempts.
     interface_wait: float = 30.0
     interface_poll: float = 0.3
+    #: Age from which users, roles and revoked tokens are read again before a request is authenticated by them.
+    identity_max_age: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from nova_lite.base.timing import TIMING, Timing
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.endpoints import database
 from nova_lite.conductor.endpoints.actions import ActionEndpoints
+from nova_lite.conductor.endpoints.identity import IdentityEndpoints
 from nova_lite.conductor.endpoints.images import ImageEndpoints
 from nova_lite.conductor.endpoints.instances import InstanceEndpoints
 from nova_lite.conductor.endpoints.interfaces import NetworkServiceEndpoints, PortEndpoints
@@ -89,6 +90,7 @@ class ConductorManager:
             Heartbeats(self.db, conf, timing.conductor),
             filter_queries,
             ImageEndpoints(self.db, conf, compute),
+            IdentityEndpoints(self.db),
             self.reconciler.volumes,
             self.cinder,
             database.functions(self.db, conf, network_backend.has_remote_ports),

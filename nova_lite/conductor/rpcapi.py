@@ -57,6 +57,7 @@ from nova_lite.objects import (
     PortFilters,
     ProjectLimits,
     Retirement,
+    SealedIdentityRecords,
     SecurityGroup,
     SecurityGroupRule,
     ServerGroup,
@@ -152,7 +153,7 @@ def _security_group_rule_list(
     return [msgspec.structs.replace(rule, project_id=group.project_id) for group in groups for rule in group.rules]
 
 
-@rpc.service("conductor", version="1.21")
+@rpc.service("conductor", version="1.22")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -409,6 +410,20 @@ class ConductorRPC(Protocol):
 
     @rpc.delete(rpc.API)
     def keypair_delete(self, context: RequestContext, user_id: str, name: str) -> None: ...
+
+    @rpc.report(rpc.API, since="1.22", replay_safe=True)
+    def identity_read(self, context: RequestContext, known: int, public_key: str) -> SealedIdentityRecords:
+        """Return the records of the identity service that changed after version ``known``, sealed to ``public_key``.
+
+        No request can be authenticated without them, so the method has the priority of reports.
+        """
+
+    @rpc.change(rpc.API, since="1.22")
+    def identity_change(self, context: RequestContext, known: int | None, sealed: str) -> int:
+        """Store records of the identity service, and return the new version. ``sealed``: a list of `IdentityRecord`.
+
+        Raises `IdentityChanged` if ``known`` is not the present version. None: the change depends on no others.
+        """
 
     @rpc.list_(rpc.API)
     def image_list(

@@ -11,16 +11,16 @@ OPTS = [
         "users_file",
         default="/etc/nova-lite/users.yaml",
         help=(
-            "File of users, projects and roles, written by nova-lite-manage user and project. The API reads "
-            "it again when it changes."
+            "File in which an earlier version had users, projects and roles. It is stored in an empty database "
+            "once, and not read afterwards. Change it only to import a file from elsewhere."
         ),
     ),
     cfg.StrOpt(
         "tokens_path",
         default="$state_path/identity",
         help=(
-            "Directory of the tokens' keys and of revoked tokens. A reader of the keys can forge any token. "
-            "Several API machines have to share it."
+            "Directory in which an earlier version had the tokens' keys and revoked tokens. It is stored in the "
+            "database with users_file. Change it only to import a directory from elsewhere."
         ),
     ),
     cfg.IntOpt("token_expiration", default=3600, min=60, help="Seconds for which a token is valid."),

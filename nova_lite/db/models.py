@@ -767,3 +767,33 @@ class UserQuotaLimit(Base):
     user_id: Mapped[str] = mapped_column(Name, primary_key=True)
     resource: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
     limit: Mapped[int] = mapped_column("hard_limit")
+
+
+# --- identity
+
+
+class IdentityVersion(Base):
+    """The only row has the version of the last change of `IdentityRecord` rows, and the key to which the API seals
+    changes.
+    """
+
+    __tablename__ = "identity_versions"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    version: Mapped[int] = mapped_column(sa.BigInteger)
+    private_key: Mapped[str] = mapped_column(sa.String(64), default="", server_default=sa.text("''"))
+
+
+class IdentityRecord(Numbered, Base):
+    """User, project, or another record of the identity service: its fields are in ``data``, and the API checks them.
+
+    ``version``: of the last change. ``data`` is None for a deleted record, which readers still have to forget.
+    """
+
+    __tablename__ = "identity_records"
+    __table_args__ = (sa.UniqueConstraint("kind", "key"),)
+
+    kind: Mapped[str] = mapped_column(sa.String(64))
+    key: Mapped[str] = mapped_column(Name)
+    version: Mapped[int] = mapped_column(sa.BigInteger, index=True)
+    data: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))

@@ -5,7 +5,7 @@ They have no I/O, and no behaviour beyond what follows from their own fields. Th
 - servers: `instance`, `flavor`, `image`, `keypair`, `block_device`, `server_group`, `usage`, `diagnostics`, `console`
 - operations: `build` (create requests and builds), `action`, `migration`, `live_migration`
 - placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`
-- other services: `network`, `floating_ip`, `security_group`, `volume`, `quota`
+- other services: `identity`, `network`, `floating_ip`, `security_group`, `volume`, `quota`
 - lists: `listing`
 
 All are `msgspec.Struct`. Unknown fields are ignored on decode, and new fields get defaults, so that daemons of two
@@ -51,6 +51,7 @@ from nova_lite.objects.host import (
     Retirement,
     Service,
 )
+from nova_lite.objects.identity import IdentityRecord, IdentityRecords, SealedIdentityRecords
 from nova_lite.objects.image import Image, ImageMember
 from nova_lite.objects.instance import VIF, FixedIp, Instance, InstanceFault, InstanceFilters, InstanceQuery
 from nova_lite.objects.keypair import KeyPair
@@ -128,6 +129,8 @@ __all__ = [
     "HostAggregate",
     "HostReport",
     "HostState",
+    "IdentityRecord",
+    "IdentityRecords",
     "Image",
     "ImageMember",
     "ImageQuery",
@@ -167,6 +170,7 @@ __all__ = [
     "RequestedDestination",
     "RetiredServer",
     "Retirement",
+    "SealedIdentityRecords",
     "SecurityGroup",
     "SecurityGroupRule",
     "Selection",

@@ -6,7 +6,11 @@ from nova_lite.policies.base import ADMIN, ANYONE, OWNER, Rules
 
 _identity = Rules("identity")
 _TOKENS = "/v3/auth/tokens"
-_GRANT = "/v3/projects/{project_id}/users/{user_id}/roles/{role_id}"
+_GRANTS = tuple(
+    f"/v3/{target}/{holder}/roles/{{role_id}}"
+    for target in ("projects/{project_id}", "domains/{domain_id}")
+    for holder in ("users/{user_id}", "groups/{group_id}")
+)
 
 CATALOG = _identity("get_auth_catalog", ANYONE, "Show the catalog", "GET /v3/auth/catalog")
 OWN_PROJECTS = _identity(
@@ -35,10 +39,109 @@ CHANGE_PASSWORD = _identity(
     "change_password", OWNER, "Change the caller's password", "POST /v3/users/{user_id}/password"
 )
 USERS_DELETE = _identity("delete_user", ADMIN, "Delete a user", "DELETE /v3/users/{user_id}")
-ROLES_GRANT = _identity("create_grant", ADMIN, "Grant a user a role in a project", f"PUT {_GRANT}")
-ROLES_REVOKE = _identity("revoke_grant", ADMIN, "Revoke a user's role in a project", f"DELETE {_GRANT}")
+ROLES_GRANT = _identity(
+    "create_grant", ADMIN, "Grant a role in a project or domain", *(f"PUT {path}" for path in _GRANTS)
+)
+ROLES_REVOKE = _identity(
+    "revoke_grant", ADMIN, "Revoke a role in a project or domain", *(f"DELETE {path}" for path in _GRANTS)
+)
+ROLES_CHECK = _identity(
+    "check_grant",
+    ADMIN,
+    "Check a role in a project or domain",
+    *(f"{method} {path}" for path in _GRANTS for method in ("GET", "HEAD")),
+)
+ROLES_OF_HOLDER = _identity(
+    "list_grants",
+    ADMIN,
+    "List the roles of a user or group in a project or domain",
+    *(f"GET {path.removesuffix('/{role_id}')}" for path in _GRANTS),
+)
+INFERENCES_LIST = _identity(
+    "list_role_inference_rules", ADMIN, "List which roles imply others", "GET /v3/role_inferences"
+)
+IMPLIED_LIST = _identity(
+    "list_implied_roles", ADMIN, "List the roles that a role implies", "GET /v3/roles/{prior_role_id}/implies"
+)
+IMPLIED_SHOW = _identity(
+    "get_implied_role",
+    ADMIN,
+    "Check whether a role implies another",
+    "GET /v3/roles/{prior_role_id}/implies/{implied_role_id}",
+)
+_GROUP, _MEMBER = "/v3/groups/{group_id}", "/v3/groups/{group_id}/users/{user_id}"
+GROUPS_LIST = _identity("list_groups", ADMIN, "List all groups", "GET /v3/groups")
+GROUPS_SHOW = _identity("get_group", ADMIN, "Show a group", f"GET {_GROUP}")
+GROUPS_CREATE = _identity("create_group", ADMIN, "Create a group", "POST /v3/groups")
+GROUPS_UPDATE = _identity("update_group", ADMIN, "Change a group", f"PATCH {_GROUP}")
+GROUPS_DELETE = _identity("delete_group", ADMIN, "Delete a group", f"DELETE {_GROUP}")
+MEMBERS_LIST = _identity("list_users_in_group", ADMIN, "List the users of a group", f"GET {_GROUP}/users")
+MEMBERS_CHECK = _identity("check_user_in_group", ADMIN, "Check whether a user is in a group", f"GET {_MEMBER}")
+MEMBERS_ADD = _identity("add_user_to_group", ADMIN, "Add a user to a group", f"PUT {_MEMBER}")
+MEMBERS_REMOVE = _identity("remove_user_from_group", ADMIN, "Remove a user from a group", f"DELETE {_MEMBER}")
+USER_GROUPS = _identity("list_groups_for_user", OWNER, "List a user's groups", "GET /v3/users/{user_id}/groups")
+_CREDENTIALS = "/v3/users/{user_id}/application_credentials"
+_RULES = "/v3/users/{user_id}/access_rules"
+CREDENTIALS_LIST = _identity(
+    "list_application_credentials", OWNER, "List a user's application credentials", f"GET {_CREDENTIALS}"
+)
+CREDENTIALS_SHOW = _identity(
+    "get_application_credential",
+    OWNER,
+    "Show an application credential",
+    f"GET {_CREDENTIALS}/{{application_credential_id}}",
+)
+CREDENTIALS_CREATE = _identity(
+    "create_application_credential",
+    "user_id:%(user_id)s",
+    "Create an application credential for the caller",
+    f"POST {_CREDENTIALS}",
+)
+CREDENTIALS_DELETE = _identity(
+    "delete_application_credential",
+    OWNER,
+    "Delete an application credential",
+    f"DELETE {_CREDENTIALS}/{{application_credential_id}}",
+)
+ACCESS_RULES_LIST = _identity("list_access_rules", OWNER, "List a user's access rules", f"GET {_RULES}")
+ACCESS_RULES_SHOW = _identity("get_access_rule", OWNER, "Show an access rule", f"GET {_RULES}/{{access_rule_id}}")
+ACCESS_RULES_DELETE = _identity(
+    "delete_access_rule", OWNER, "Delete an access rule that is not in use", f"DELETE {_RULES}/{{access_rule_id}}"
+)
+_TRUST = "/v3/OS-TRUST/trusts/{trust_id}"
+_TRUSTOR = "rule:context_is_admin or user_id:%(trustor_user_id)s"
+_TRUSTEE = "rule:context_is_admin or user_id:%(trustee_user_id)s"
+_PARTY = f"{_TRUSTOR} or user_id:%(trustee_user_id)s"
+TRUSTS_LIST = _identity("list_trusts", ADMIN, "List all trusts", "GET /v3/OS-TRUST/trusts")
+TRUSTS_OF_TRUSTOR = _identity(
+    "list_trusts_for_trustor",
+    _TRUSTOR,
+    "List the trusts that a user gave",
+    "GET /v3/OS-TRUST/trusts?trustor_user_id={trustor_user_id}",
+)
+TRUSTS_OF_TRUSTEE = _identity(
+    "list_trusts_for_trustee",
+    _TRUSTEE,
+    "List the trusts that a user got",
+    "GET /v3/OS-TRUST/trusts?trustee_user_id={trustee_user_id}",
+)
+TRUSTS_CREATE = _identity(
+    "create_trust", "user_id:%(trustor_user_id)s", "Give another user a trust", "POST /v3/OS-TRUST/trusts"
+)
+TRUSTS_SHOW = _identity("get_trust", _PARTY, "Show a trust", f"GET {_TRUST}")
+TRUSTS_DELETE = _identity("delete_trust", _TRUSTOR, "Delete a trust", f"DELETE {_TRUST}")
+TRUST_ROLES_LIST = _identity("list_roles_for_trust", _PARTY, "List the roles of a trust", f"GET {_TRUST}/roles")
+TRUST_ROLES_SHOW = _identity("get_role_for_trust", _PARTY, "Check a role of a trust", f"GET {_TRUST}/roles/{{role_id}}")
+DOMAINS_CREATE = _identity("create_domain", ADMIN, "Create a domain", "POST /v3/domains")
+DOMAINS_UPDATE = _identity("update_domain", ADMIN, "Change a domain", "PATCH /v3/domains/{domain_id}")
+DOMAINS_DELETE = _identity("delete_domain", ADMIN, "Delete a domain", "DELETE /v3/domains/{domain_id}")
 DOMAINS_LIST = _identity("list_domains", ADMIN, "List domains", "GET /v3/domains")
-DOMAINS_SHOW = _identity("get_domain", ANYONE, "Show a domain", "GET /v3/domains/{domain_id}")
+DOMAINS_SHOW = _identity(
+    "get_domain",
+    "rule:context_is_admin or user_domain_id:%(domain_id)s or project_domain_id:%(domain_id)s",
+    "Show the domain of the caller or of the project of the caller's token; admins may show any domain",
+    "GET /v3/domains/{domain_id}",
+)
 ROLES_LIST = _identity("list_roles", ADMIN, "List roles", "GET /v3/roles")
 ROLES_SHOW = _identity("get_role", ADMIN, "Show a role", "GET /v3/roles/{role_id}")
 ASSIGNMENTS_LIST = _identity("list_role_assignments", ADMIN, "List role assignments", "GET /v3/role_assignments")
@@ -46,5 +149,14 @@ SERVICES_LIST = _identity("list_services", ADMIN, "List the services of the cata
 SERVICES_SHOW = _identity("get_service", ADMIN, "Show a service of the catalog", "GET /v3/services/{service_id}")
 ENDPOINTS_LIST = _identity("list_endpoints", ADMIN, "List the endpoints of the catalog", "GET /v3/endpoints")
 ENDPOINTS_SHOW = _identity("get_endpoint", ADMIN, "Show an endpoint of the catalog", "GET /v3/endpoints/{endpoint_id}")
+SERVICES_CREATE = _identity("create_service", ADMIN, "Add a service to the catalog", "POST /v3/services")
+SERVICES_UPDATE = _identity("update_service", ADMIN, "Change a service", "PATCH /v3/services/{service_id}")
+SERVICES_DELETE = _identity("delete_service", ADMIN, "Delete a service", "DELETE /v3/services/{service_id}")
+ENDPOINTS_CREATE = _identity("create_endpoint", ADMIN, "Add an endpoint to the catalog", "POST /v3/endpoints")
+ENDPOINTS_UPDATE = _identity("update_endpoint", ADMIN, "Change an endpoint", "PATCH /v3/endpoints/{endpoint_id}")
+ENDPOINTS_DELETE = _identity("delete_endpoint", ADMIN, "Delete an endpoint", "DELETE /v3/endpoints/{endpoint_id}")
+REGIONS_CREATE = _identity("create_region", ADMIN, "Create a region", "POST /v3/regions")
+REGIONS_UPDATE = _identity("update_region", ADMIN, "Change a region", "PATCH /v3/regions/{region_id}")
+REGIONS_DELETE = _identity("delete_region", ADMIN, "Delete a region", "DELETE /v3/regions/{region_id}")
 REGIONS_LIST = _identity("list_regions", ANYONE, "List regions", "GET /v3/regions")
 REGIONS_SHOW = _identity("get_region", ANYONE, "Show a region", "GET /v3/regions/{region_id}")

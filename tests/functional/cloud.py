@@ -25,8 +25,9 @@ from oslo_config import cfg
 from nova_lite import conf as nova_conf
 from nova_lite import objects
 from nova_lite.api.identity import directory
-from nova_lite.api.identity.directory import Directory
+from nova_lite.api.identity.replica import Replica
 from nova_lite.base import concurrency, memory
+from nova_lite.cmd.manage.identity import DatabaseStore
 from nova_lite.daemon import cpu_affinity
 from nova_lite.db import flavors, images, migration, networks, quotas
 from nova_lite.db.engine import Database
@@ -268,17 +269,26 @@ class Cloud:
 
     def _add_users(self) -> None:
         self.manage("user", "init", stdin=PASSWORDS["admin"])
-        users = Directory(str(self.path / "users.yaml"))
-        with users.changing() as content:
-            for name in sorted(PASSWORDS.keys() - {"admin"}):
-                project = directory.add_project(content, name)
-                directory.grant(directory.add_user(content, name, PASSWORDS[name], project), project, "member")
+        hashes = {name: directory.new_password(PASSWORDS[name]) for name in sorted(PASSWORDS.keys() - {"admin"})}
+        db = Database(self.conductor_conf())
+        try:
+            with Replica(DatabaseStore(db)).changing() as content:
+                for name, password in hashes.items():
+                    project = directory.add_project(content, name)
+                    directory.grant(directory.add_user(content, name, password, project), project, "member")
+        finally:
+            db.close()
 
-    def _fill_database(self) -> None:
-        """Fill the database directly. Each nova-lite-manage command would cost a second."""
+    def conductor_conf(self) -> cfg.ConfigOpts:
+        """Return the conductor's options."""
         conf = cfg.ConfigOpts()
         nova_conf.register_opts(conf)
         conf(self.config_arguments("conductor"), default_config_files=[])
+        return conf
+
+    def _fill_database(self) -> None:
+        """Fill the database directly. Each nova-lite-manage command would cost a second."""
+        conf = self.conductor_conf()
         with MIGRATING:  # alembic keeps its context in module globals
             migration.sync(conf)
         db = Database(conf)

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 import requests
 
+from nova_lite.db import identity
+from nova_lite.db.engine import Database
 from tests.functional.cloud import PASSWORDS, Cloud, wait_for
 
 DATA = bytes(range(256)) * 4096
 CONFIG = """
 [api]
 auth_strategy = standalone
-[identity]
-users_file = {source.path}/users.yaml
-tokens_path = {source.path}/identity
 [image]
 backend = glance
 [glance]
@@ -70,10 +69,22 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, source: Images) -> Iterator[
     made.token = source.token
     try:
         made.make()
+        copy_users(source, made)
         made.start_all()
         yield made
     finally:
         made.destroy()
+
+
+def copy_users(source: Cloud, target: Cloud) -> None:
+    """Store all records of the identity service of one cloud in another, as if both used one Keystone."""
+    databases = [Database(cloud.conductor_conf()) for cloud in (source, target)]
+    try:
+        records = databases[0].read(identity.read, 0).records
+        databases[1].write(identity.change, 0, records)
+    finally:
+        for database in databases:
+            database.close()
 
 
 def create(cloud: Cloud, image_id: str, token: str) -> requests.Response:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import keystoneauth1.exceptions
+import openstack
 import pytest
 import requests
+from keystoneauth1.identity import v3
+from keystoneauth1.session import Session
 
+from nova_lite.api.identity.replica import Replica
 from nova_lite.api.identity.tokens import Tokens, new_token
+from nova_lite.cmd.manage.identity import DatabaseStore
+from nova_lite.db.engine import Database
 from tests.functional import cloud as clouds
 from tests.functional.cloud import PASSWORDS, Cloud, wait_for
 from tests.functional.standalone_client import Client
+from tests.support.identity_records import keyed_replica
 
 DATA = bytes(range(256)) * 2048
 
@@ -146,14 +156,14 @@ def test_projects_do_not_see_each_other(cloud: Cloud) -> None:
     assert requests.delete(one, headers={"X-Auth-Token": mine}, timeout=60).status_code == 204
 
 
-def test_no_token_but_a_good_one_opens_anything(cloud: Cloud, tmp_path: Path) -> None:
+def test_no_token_but_a_good_one_opens_anything(cloud: Cloud) -> None:
     good = cloud.token_of("demo")
     assert cloud.request("GET", "/servers", token=good).status_code == 200
-    ours = Tokens(str(cloud.path / "identity"))
+    db = Database(cloud.conductor_conf())
+    ours = Tokens(Replica(DatabaseStore(db)))
     whole = ours.open(good)
     assert whole is not None
-    stranger = Tokens(str(tmp_path))
-    stranger.keys.rotate(3)
+    stranger = Tokens(keyed_replica())
     expired = new_token(whole.user_id, whole.project_id, -1)
     unknown = new_token("0" * 32, whole.project_id, 60)
     foreign = new_token(whole.user_id, "0" * 32, 60)
@@ -168,6 +178,7 @@ def test_no_token_but_a_good_one_opens_anything(cloud: Cloud, tmp_path: Path) ->
         "admin:demo",
         "é".encode().decode("latin-1"),
     ]
+    db.close()
     revoked = cloud.token_of("demo")
     headers = {"X-Auth-Token": good, "X-Subject-Token": revoked}
     assert requests.delete(f"{cloud.identity_url}/auth/tokens", headers=headers, timeout=60).status_code == 204
@@ -187,8 +198,80 @@ def test_a_changed_password_ends_tokens(cloud: Cloud) -> None:
     token = cloud.token_of("other")
     assert cloud.request("GET", "/servers", token=token).status_code == 200
     cloud.manage("user", "set-password", "other", stdin=PASSWORDS["other"])
-    assert cloud.request("GET", "/servers", token=token).status_code == 401
+    wait_for("the token is void", lambda: cloud.request("GET", "/servers", token=token).status_code == 401)
     assert cloud.request("GET", "/servers", token=cloud.token_of("other")).status_code == 200
+
+
+def test_application_credentials_of_real_clients(cloud: Cloud, demo: Client) -> None:
+    rules = [{"service": "compute", "method": "GET", "path": "/v2.1/servers"}]
+    made = demo.one("application credential create ci --role reader --expiration 2090-01-01T00:00:00")
+    assert (made["Name"], made["Unrestricted"]) == ("ci", False)
+    limited = demo.one(
+        f"application credential create limited --access-rules {json.dumps(rules, separators=(',', ':'))}"
+    )
+    assert {"ci", "limited"} <= set(demo("application credential list -f value -c Name").split())
+    (rule,) = demo.rows("access rule list", "ID", "Service", "Method", "Path")
+    assert (rule["Service"], rule["Method"], rule["Path"]) == ("compute", "GET", "/v2.1/servers")
+
+    def session(created: dict[str, Any], **by: str) -> Session:
+        secret = created["Secret"]
+        auth = v3.ApplicationCredential(cloud.identity_url, application_credential_secret=secret, **by)
+        return Session(auth, timeout=60)
+
+    by_id = session(made, application_credential_id=made["ID"])
+    user = {"username": "demo", "user_domain_id": "default"}
+    by_name = session(made, application_credential_name="ci", **user)
+    for client in (by_id, by_name):
+        url = client.get_endpoint(service_type="compute")
+        assert client.get(f"{url}/servers").status_code == 200
+        assert client.get_project_id() == made["Project ID"]
+        with pytest.raises(keystoneauth1.exceptions.Forbidden):
+            client.post(f"{url}/os-server-groups", json={"server_group": {"name": "g", "policies": ["affinity"]}})
+    by_rules = session(limited, application_credential_id=limited["ID"])
+    assert by_rules.get(f"{url}/servers").status_code == 200
+    with pytest.raises(keystoneauth1.exceptions.Unauthorized):
+        by_rules.get(f"{url}/os-keypairs")
+    demo("application credential delete ci")
+    with pytest.raises(keystoneauth1.exceptions.Unauthorized):
+        session(made, application_credential_id=made["ID"]).get_token()
+    demo("application credential delete limited")
+    demo(f"access rule delete {rule['ID']}")
+    logs = "".join((cloud.path / f"{name}.log").read_text(errors="replace") for name in cloud.names)
+    assert made["Secret"] not in logs
+
+
+def test_groups_and_catalog_of_the_sdk(cloud: Cloud) -> None:
+    """The calls of ``openstack group create``, ``role add --group``, ``service create`` and ``endpoint create``."""
+    auth = v3.Password(cloud.identity_url, username="admin", password=PASSWORDS["admin"], project_name="admin",
+                       user_domain_name="default", project_domain_name="DEFAULT")  # fmt: skip
+    admin = openstack.connection.Connection(session=Session(auth, timeout=60), region_name="RegionOne").identity
+    group, user = admin.create_group(name="developers", description="d"), admin.find_user("other")
+    project, role = admin.find_project("demo"), admin.find_role("reader")
+    admin.add_user_to_group(user, group)
+    assert admin.check_user_in_group(user, group)
+    assert [item.name for item in admin.group_users(group)] == ["other"]
+    admin.assign_project_role_to_group(project, group, role)
+    assert admin.validate_group_has_project_role(project, group, role)
+    found = admin.role_assignments(user_id=user.id, effective=True, scope_project_id=project.id)
+    assert [item.role["id"] for item in found] == [role.id]
+    in_demo = v3.Password(cloud.identity_url, username="other", password=PASSWORDS["other"], project_name="demo",
+                          user_domain_name="Default", project_domain_name="Default")  # fmt: skip
+    service = admin.create_service(type="orchestration", name="heat")
+    url = "http://cloud.example:8004/v1/%(project_id)s"
+    admin.create_endpoint(service_id=service.id, interface="public", url=url, region_id="RegionOne")
+    other = Session(in_demo, timeout=60)
+
+    def endpoint() -> str | None:
+        in_demo.invalidate()
+        return str(other.get_endpoint(service_type="orchestration", interface="public"))
+
+    wait_for("the service is in the catalog", lambda: endpoint() == f"http://cloud.example:8004/v1/{project.id}")
+    admin.delete_service(service)
+    admin.delete_group(group)
+    compute = other.get_endpoint(service_type="compute")
+    with pytest.raises(keystoneauth1.exceptions.Unauthorized):
+        other.get(f"{compute}/servers")
+    assert list(admin.groups()) == []
 
 
 def test_no_secret_is_logged(cloud: Cloud) -> None:

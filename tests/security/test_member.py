@@ -126,10 +126,9 @@ class Cast(SimpleNamespace):
         }
 
     def files(self) -> dict[str, bytes]:
-        """Images, volumes and users as they are kept."""
+        """Images and volumes as they are kept."""
         shared = Path(self.cloud.path / "shared")
-        names = [path for path in shared.rglob("*") if path.is_file()] + [self.cloud.path / "users.yaml"]
-        wanted = [path for path in names if path.name in self.secrets or path.name == "users.yaml"]
+        wanted = [path for path in shared.rglob("*") if path.is_file() and path.name in self.secrets]
         return {str(path): path.read_bytes() for path in wanted}
 
     @contextmanager
@@ -233,6 +232,16 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
     actions = user("compute", "GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
     migrations = admin("compute", "GET", "/os-migrations", version=LATEST).json()["migrations"]
     migration = next(item for item in migrations if item["instance_uuid"] == server_id)
+    rules = [{"service": "compute", "method": "GET", "path": f"/v2.1/{mark}"}]
+    described = {"name": mark, "description": mark, "access_rules": rules}
+    path = f"/v3/users/{user.id}/application_credentials"
+    credential = make("identity", path, {"application_credential": described})["application_credential"]
+    given = {"trustor_user_id": user.id, "trustee_user_id": admin.id, "project_id": user.project}
+    given |= {"impersonation": True, "roles": [{"name": "member"}]}
+    trust = make("identity", "/v3/OS-TRUST/trusts", {"trust": given})["trust"]
+    group = admin.made("identity", "/v3/groups", {"group": {"name": f"group-{mark}"}})["group"]
+    admin.made("identity", f"/v3/groups/{group['id']}/users/{user.id}", None, method="PUT")
+    domain = admin.made("identity", "/v3/domains", {"domain": {"name": f"domain-{mark}"}})["domain"]
     return {
         "server": [server_id],
         "flavor": [flavor_id],
@@ -248,6 +257,11 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         "snapshot": [snapshot_id],
         "attachment": [attachment],
         "user": [user.id],
+        "application_credential": [credential["id"]],
+        "access_rule": [credential["access_rules"][0]["id"]],
+        "trust": [trust["id"]],
+        "group": [group["id"]],
+        "domain": [domain["id"]],
         "project": [user.project],
         "port": [ports[0]["port_id"], port_id],
         "migration": [str(migration["id"]), migration["uuid"]],
@@ -288,7 +302,10 @@ project_ranges = 10.98.0.0/16
 
 
 #: Kinds that no list contains, except as part of another resource.
-HIDDEN = ("user", "migration", "request", "label", "role")
+HIDDEN = (
+    *("user", "application_credential", "access_rule", "trust", "group", "domain"),
+    *("migration", "request", "label", "role"),
+)
 
 
 def found(attempt: Attempt, answer: requests.Response) -> bool:
@@ -351,6 +368,7 @@ def answers(url: str) -> bool:
 def test_own_resources_do_not_lead_to_other_projects(cast: Cast) -> None:
     """An example is ``/servers/MINE/os-interface/THEIRS``."""
     first = {"server": cast.own["server"], "flavor": cast.own["flavor"], "image": cast.own["image"][:1]}
+    first["user"] = cast.own["user"]
     wrong, count = [], 0
     with cast.untouched():
         for attempt in every_request(cast.things, first):

@@ -19,6 +19,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.endpoints import database
+from nova_lite.conductor.endpoints.identity import IdentityEndpoints
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import engine, flavors, hosts, migration, networks, quotas
 from nova_lite.db.engine import Database
@@ -194,7 +195,8 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
         db.write(hosts.record, conf, make.report("h1"))
         db.write(quotas.take, conf, "demo", {"cores": 2, "ram": 1024})
         bus = rpc.InProcess(conf)
-        bus.serve(rpc.Endpoint(ConductorRPC, database.functions(db, conf), partial=True, translate=engine.translate))
+        targets = database.functions(db, conf), IdentityEndpoints(db)
+        bus.serve(rpc.Endpoint(ConductorRPC, *targets, partial=True, translate=engine.translate))
         return rpc.proxy(ConductorRPC, bus)
 
     # --- servers

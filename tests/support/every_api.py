@@ -9,9 +9,8 @@ from typing import Any
 import webob
 
 from nova_lite.api.http import deploy
-from nova_lite.api.identity import directory
-from nova_lite.api.identity.authority import Authority, Scope
-from nova_lite.api.identity.tokens import Keys
+from nova_lite.api.identity import authority, directory, tokens
+from nova_lite.api.identity.authority import Scope
 from nova_lite.db import floating_ips
 from tests.support.in_process_cloud import InProcessCloud
 
@@ -34,7 +33,6 @@ auth_strategy = standalone
 metadata_requests_per_minute = 0
 [identity]
 users_file = {path}/users.yaml
-tokens_path = {path}/identity
 [network]
 project_ranges = 10.64.0.0/10
 networks_per_project = -1
@@ -58,21 +56,19 @@ class EveryApi(InProcessCloud):
 
     def __init__(self, path: Path, database: str | None = None) -> None:
         self._path = path
-        self._users = directory.Directory(str(path / "users.yaml"))
-        with self._users.changing() as content:
+        super().__init__(path, _OPTIONS.format(path=path), database)
+        self.apps = {name: deploy.load_app(name, self.services) for name in ROOTS}
+        ours = authority.of(self.services)
+        with ours.replica.changing() as content:
+            tokens.add_key(content, 3)
             self.project = directory.add_project(content, "demo")
-            self.user = directory.add_user(content, "admin", None, self.project)
+            self.user = directory.add_user(content, "admin", directory.new_password(None), self.project)
             directory.grant(self.user, self.project, "admin")
             other = directory.add_project(content, "other")
-            user = directory.add_user(content, "other", None, other)
+            user = directory.add_user(content, "other", directory.new_password(None), other)
             directory.grant(user, other, "member")
         self._others = {"user": [user.id], "project": [other.id]}
-        options = _OPTIONS.format(path=path)
-        Keys(str(path / "identity")).rotate(3)
-        super().__init__(path, options, database)
-        self.apps = {name: deploy.load_app(name, self.services) for name in ROOTS}
-        authority = Authority(self.conf)
-        self.token = authority.issue(authority.scoped(self.user, Scope(project_id=self.project.id)))[0]
+        self.token = ours.issue(ours.scoped(self.user, Scope(project_id=self.project.id)))[0]
         self.things = self._furnish()
 
     def send(
@@ -167,6 +163,19 @@ class EveryApi(InProcessCloud):
         port_id = make("network", "/ports", {"port": {"network_id": network_id}})["port"]["id"]
         (pool,) = self.send("network", "GET", "/networks?router:external=true").json["networks"]
         address = make("network", "/floatingips", {"floatingip": {"floating_network_id": pool["id"]}})["floatingip"]
+        rules = [{"service": "compute", "method": "GET", "path": "/v2.1/servers"}]
+        body = {"application_credential": {"name": "one", "access_rules": rules}}
+        path = f"/v3/users/{self.user.id}/application_credentials"
+        credential = make("identity", path, body)["application_credential"]
+        given = {"trustor_user_id": self.user.id, "trustee_user_id": self._others["user"][0], "impersonation": True}
+        given |= {"project_id": self.project.id, "roles": [{"name": "admin"}]}
+        trust = make("identity", "/v3/OS-TRUST/trusts", {"trust": given})["trust"]["id"]
+        domain = make("identity", "/v3/domains", {"domain": {"name": "one"}})["domain"]["id"]
+        members = make("identity", "/v3/groups", {"group": {"name": "one"}})["group"]["id"]
+        make("identity", "/v3/regions", {"region": {"id": "one"}})
+        catalog = make("identity", "/v3/services", {"service": {"type": "one"}})["service"]["id"]
+        body = {"endpoint": {"service_id": catalog, "interface": "public", "url": "http://cloud", "region_id": "one"}}
+        endpoint = make("identity", "/v3/endpoints", body)["endpoint"]["id"]
         server_id = self.new_server()
         request = self.send("compute", "GET", f"/servers/{server_id}/os-instance-actions").json["instanceActions"][0]
         interfaces = self.send("compute", "GET", f"/servers/{server_id}/os-interface").json["interfaceAttachments"]
@@ -186,6 +195,16 @@ class EveryApi(InProcessCloud):
             "volume": [volume_id],
             "snapshot": [snapshot_id],
             **self._others,
+            "application_credential": [credential["id"]],
+            "access_rule": [credential["access_rules"][0]["id"]],
+            "domain": [domain],
+            "group": [members],
+            "trust": [trust],
+            "own_user": [self.user.id],
+            "own_project": [self.project.id],
+            "catalog_service": [catalog],
+            "catalog_endpoint": [endpoint],
+            "catalog_region": ["one"],
             "port": [interfaces[0]["port_id"]],
             "own_port": [port_id],
             "pool": [pool["id"]],

@@ -89,6 +89,43 @@ BODIES: dict[tuple[str, str, str], Any] = {
         "user": {"name": "admin", "default_project_id": "{project}", "enabled": True, "domain_id": "default"}
     },
     ("identity", "POST", "/v3/users/{id}/password"): {"user": {"password": "word", "original_password": "wrong"}},
+    ("identity", "POST", "/v3/groups"): {"group": {"name": "new", "description": "text", "domain_id": "default"}},
+    ("identity", "PATCH", "/v3/groups/{id}"): {"group": {"name": "new", "description": "text"}},
+    ("identity", "PUT", "/v3/groups/{group_id}/users/{user_id}"): None,
+    ("identity", "POST", "/v3/domains"): {"domain": {"name": "new", "description": "text", "enabled": True}},
+    ("identity", "PATCH", "/v3/domains/{id}"): {"domain": {"name": "new", "description": "text", "enabled": True}},
+    ("identity", "PUT", "/v3/domains/{domain_id}/users/{user_id}/roles/{role}"): None,
+    ("identity", "PUT", "/v3/domains/{domain_id}/groups/{group_id}/roles/{role}"): None,
+    ("identity", "PUT", "/v3/projects/{project_id}/groups/{group_id}/roles/{role}"): None,
+    ("identity", "POST", "/v3/OS-TRUST/trusts"): {
+        "trust": {
+            "trustor_user_id": "{own_user}", "trustee_user_id": "{user}", "project_id": "{own_project}",
+            "impersonation": True, "roles": [{"name": "member"}], "expires_at": "2090-01-01T00:00:00Z",
+            "remaining_uses": 2,
+        }
+    },
+    ("identity", "POST", "/v3/services"): {
+        "service": {"type": "new", "name": "new", "description": "text", "enabled": True}
+    },
+    ("identity", "PATCH", "/v3/services/{id}"): {"service": {"type": "new", "name": "new", "enabled": True}},
+    ("identity", "POST", "/v3/endpoints"): {
+        "endpoint": {
+            "service_id": "{catalog_service}", "interface": "public", "url": "http://cloud/v1/%(project_id)s",
+            "region_id": "RegionOne", "enabled": True,
+        }
+    },
+    ("identity", "PATCH", "/v3/endpoints/{id}"): {"endpoint": {"url": "http://cloud/v1", "region": "RegionOne"}},
+    ("identity", "POST", "/v3/regions"): {
+        "region": {"id": "new", "description": "text", "parent_region_id": "RegionOne"}
+    },
+    ("identity", "PATCH", "/v3/regions/{id}"): {"region": {"description": "text", "parent_region_id": "RegionOne"}},
+    ("identity", "POST", "/v3/users/{user_id}/application_credentials"): {
+        "application_credential": {
+            "name": "new", "description": "text", "secret": "word", "expires_at": "2090-01-01T00:00:00Z",
+            "roles": [{"name": "member"}], "unrestricted": False,
+            "access_rules": [{"service": "compute", "method": "GET", "path": "/v2.1/servers"}],
+        }
+    },
     ("identity", "PUT", "/v3/projects/{project_id}/users/{user_id}/roles/{role}"): None,
     ("identity", "POST", "/v3/auth/tokens"): {
         "auth": {
@@ -218,6 +255,12 @@ KINDS = {
     "os-hosts": "host",
     "security-groups": "security_group",
 }
+#: The same, of the identity API.
+IDENTITY_KINDS = {
+    "services": "catalog_service",
+    "endpoints": "catalog_endpoint",
+    "regions": "catalog_region",
+}
 #: Kinds of resources in bodies of the compute API, by the name of the field.
 REAL = {
     "imageRef": "active_image", "flavorRef": "public_flavor", "volumeId": "volume", "volume_id": "volume",
@@ -326,7 +369,7 @@ class Extremes:
         path = row.path
         for name in routes.VARIABLE.findall(row.path):
             before = path.split("{" + name + "}")[0].rstrip("/").rpartition("/")[2]
-            kind = KINDS.get(before) if row.service == "compute" else None
+            kind = {"compute": KINDS, "identity": IDENTITY_KINDS}.get(row.service, {}).get(before)
             kind = kind or routes.kind_of(row.path, name)
             value = text if name == changed else self.things.get(kind or "", ["1"])[0]
             path = path.replace("{" + name + "}", quoted(value))

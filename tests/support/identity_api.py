@@ -1,4 +1,4 @@
-"""The identity and compute applications over a users file with admin, alice (member of demo) and bob (disabled)."""
+"""The identity and compute applications with the users admin, alice (member of demo) and bob (disabled)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import webob
 from oslo_config import cfg
 
 from nova_lite.api.http import deploy, wsgi
-from nova_lite.api.identity import directory
-from nova_lite.api.identity.authority import Authority
-from nova_lite.api.identity.directory import Directory
+from nova_lite.api.identity import authority, directory, tokens
 from nova_lite.compute.api import API
 from nova_lite.image.driver import load_backend
 from nova_lite.policies.enforcer import Policy
@@ -23,7 +21,7 @@ PASSWORDS = {"admin": "admin's", "alice": "alice's", "bob": "bob's"}
 
 
 class World:
-    """Configuration, users file, and requests to the applications."""
+    """Configuration, records of users (``users``), and requests to the applications."""
 
     def __init__(self, path: Path, hashes: dict[str, str], options: str = "") -> None:
         self.conf: cfg.ConfigOpts = make_conf(
@@ -33,8 +31,14 @@ class World:
             + f"[identity]\nusers_file = {path}/users.yaml\ntokens_path = {path}/identity\n"
             + f"[image]\nstore_path = {path}/images\nmax_upload_mb = 1\n",
         )
-        self.users = Directory(f"{path}/users.yaml")
+        self.conductor = FakeConductor()
+        compute = API()
+        compute.connect(self.conductor, FakeCompute(), load_backend(self.conf, self.conductor))  # type: ignore[arg-type]
+        self.services = wsgi.ApiServices(self.conf, Policy(self.conf), compute)
+        self.authority = authority.of(self.services)
+        self.users = self.authority.replica
         with self.users.changing() as content:
+            tokens.add_key(content, 3)
             self.demo = directory.add_project(content, "demo")
             self.ops = directory.add_project(content, "ops")
             for name, stored in hashes.items():
@@ -42,12 +46,6 @@ class World:
                 directory.grant(user, self.demo, "admin" if name == "admin" else "member")
                 content.users.append(user)
             content.users[0].default_project_id = content.users[1].default_project_id = self.demo.id
-        self.authority = Authority(self.conf)
-        self.authority.tokens.keys.rotate(3)
-        self.conductor = FakeConductor()
-        compute = API()
-        compute.connect(self.conductor, FakeCompute(), load_backend(self.conf, self.conductor))  # type: ignore[arg-type]
-        self.services = wsgi.ApiServices(self.conf, Policy(self.conf), compute)
         self._apps: dict[str, Any] = {}
 
     def app(self, name: str) -> Any:

@@ -20,6 +20,10 @@ from nova_lite.base import exceptions
 App = Callable[[dict[str, Any], Any], Any]
 
 _services: contextvars.ContextVar[wsgi.ApiServices] = contextvars.ContextVar("services")
+_name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
+
+#: Key of a request's environment: its path as the client sent it, before `UrlMap` and filters change it.
+FULL_PATH = "nova_lite.full_path"
 
 
 def services() -> wsgi.ApiServices:
@@ -32,6 +36,11 @@ def conf() -> cfg.ConfigOpts:
     return _services.get().conf
 
 
+def api_name() -> str:
+    """Return the name of the application that is being loaded, as in ``[api] enabled_apis``. For paste factories."""
+    return _name.get()
+
+
 def load_app(name: str, app_services: wsgi.ApiServices) -> App:
     """Load the application ``name`` of ``[api] paste_config``.
 
@@ -40,7 +49,7 @@ def load_app(name: str, app_services: wsgi.ApiServices) -> App:
     path = os.path.abspath(app_services.conf.api.paste_config)
     if not os.path.isfile(path):
         raise exceptions.ConfigurationError(reason=f"[api] paste_config = {path}: the file does not exist.")
-    token = _services.set(app_services)
+    token, name_token = _services.set(app_services), _name.set(name)
     try:
         app: App = paste_deploy.loadapp(f"config:{path}", name=name)
         return app
@@ -50,6 +59,7 @@ def load_app(name: str, app_services: wsgi.ApiServices) -> App:
         raise exceptions.ConfigurationError(reason=f"[api] paste_config = {path}: {error}") from error
     finally:
         _services.reset(token)
+        _name.reset(name_token)
 
 
 class UrlMap:
@@ -66,6 +76,7 @@ class UrlMap:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ.get("PATH_INFO", "")
+        environ.setdefault(FULL_PATH, path)
         for prefix in self._prefixes:
             rest = path[len(prefix) :]
             if not path.startswith(prefix) or (rest and not rest.startswith("/")):

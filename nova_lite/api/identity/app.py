@@ -9,13 +9,19 @@ import webob
 from nova_lite.api.http import deploy, rest, wsgi
 from nova_lite.api.http.rest import PUBLIC, ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.identity import listing, requests, views
+from nova_lite.api.identity import authority, listing, requests, views
+from nova_lite.api.identity.app_credentials import IdentityAppCredentials
+from nova_lite.api.identity.assignments import IdentityAssignments
 from nova_lite.api.identity.authority import Authority, Identity, Scope
 from nova_lite.api.identity.catalog import Catalog
-from nova_lite.api.identity.directory import ROLES, User
+from nova_lite.api.identity.directory import ROLES, ApplicationCredential, User
+from nova_lite.api.identity.domains import IdentityDomains
 from nova_lite.api.identity.faults import fault
+from nova_lite.api.identity.groups import IdentityGroups
 from nova_lite.api.identity.management import IdentityManagement
+from nova_lite.api.identity.services import IdentityCatalog
 from nova_lite.api.identity.tokens import Token
+from nova_lite.api.identity.trusts import IdentityTrusts
 from nova_lite.api.identity.unserved import UnservedIdentity
 from nova_lite.api.identity.versions import IdentityVersions
 from nova_lite.base import exceptions
@@ -27,17 +33,32 @@ SUBJECT = "X-Subject-Token"
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> IdentityApp:
     del global_conf, local_conf
     services = deploy.services()
-    authority = Authority(services.conf)
-    authority.check()
-    return IdentityApp(services, authority)
+    return IdentityApp(services, authority.of(services))
 
 
-class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.ServiceApplication):
+class IdentityApp(
+    IdentityVersions,
+    IdentityManagement,
+    IdentityDomains,
+    IdentityGroups,
+    IdentityAssignments,
+    IdentityAppCredentials,
+    IdentityCatalog,
+    IdentityTrusts,
+    UnservedIdentity,
+    rest.ServiceApplication,
+):
     """WSGI application, mounted at ``/``."""
 
     routes = (
         *IdentityVersions.routes,
         *IdentityManagement.routes,
+        *IdentityDomains.routes,
+        *IdentityGroups.routes,
+        *IdentityAssignments.routes,
+        *IdentityAppCredentials.routes,
+        *IdentityCatalog.routes,
+        *IdentityTrusts.routes,
         *UnservedIdentity.routes,
         ServiceRoute("POST", "/v3/auth/tokens", "issue", PUBLIC),
         ServiceRoute("GET", "/v3/auth/tokens", "validate", policies.VALIDATE, authorizes=True),
@@ -45,16 +66,16 @@ class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.S
         ServiceRoute("GET", "/v3/auth/catalog", "catalog", policies.CATALOG),
         ServiceRoute("GET", "/v3/auth/projects", "own_projects", policies.OWN_PROJECTS),
         ServiceRoute("GET", "/v3/auth/domains", "own_domains", policies.OWN_PROJECTS),
+        ServiceRoute("GET", "/v3/auth/system", "own_system", policies.OWN_PROJECTS),
         ServiceRoute("GET", "/v3/projects", "index", policies.PROJECTS_LIST),
         ServiceRoute("GET", "/v3/projects/{id}", "show", policies.PROJECTS_SHOW, {"project_id": "id"}),
         ServiceRoute("GET", "/v3/users", "index", policies.USERS_LIST),
         ServiceRoute("GET", "/v3/users/{id}", "show", policies.USERS_SHOW, {"user_id": "id"}),
         ServiceRoute("GET", "/v3/users/{id}/projects", "user_projects", policies.USER_PROJECTS, {"user_id": "id"}),
         ServiceRoute("GET", "/v3/domains", "index", policies.DOMAINS_LIST),
-        ServiceRoute("GET", "/v3/domains/{id}", "show", policies.DOMAINS_SHOW),
+        ServiceRoute("GET", "/v3/domains/{id}", "show", policies.DOMAINS_SHOW, {"domain_id": "id"}),
         ServiceRoute("GET", "/v3/roles", "index", policies.ROLES_LIST),
         ServiceRoute("GET", "/v3/roles/{id}", "show", policies.ROLES_SHOW),
-        ServiceRoute("GET", "/v3/role_assignments", "role_assignments", policies.ASSIGNMENTS_LIST),
         ServiceRoute("GET", "/v3/services", "index", policies.SERVICES_LIST),
         ServiceRoute("GET", "/v3/services/{id}", "show", policies.SERVICES_SHOW),
         ServiceRoute("GET", "/v3/endpoints", "index", policies.ENDPOINTS_LIST),
@@ -63,9 +84,9 @@ class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.S
         ServiceRoute("GET", "/v3/regions/{id}", "show", policies.REGIONS_SHOW),
     )
 
-    def __init__(self, services: wsgi.ApiServices, authority: Authority) -> None:
+    def __init__(self, services: wsgi.ApiServices, shared_authority: Authority) -> None:
         super().__init__(services)
-        self.authority = authority
+        self.authority = shared_authority
         self.service_catalog = Catalog(services.conf)
 
     def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
@@ -79,7 +100,7 @@ class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.S
         identity, parent = self._authenticate(requests.object_field(auth, "identity"), scope, req.remote_addr or "")
         text, token = self.authority.issue(identity, parent)
         catalog = None if "nocatalog" in req.GET else self.service_catalog
-        return Response(views.token(token, identity, catalog), 201, {SUBJECT: text, "Vary": "X-Auth-Token"})
+        return Response(self._shown(token, identity, catalog), 201, {SUBJECT: text, "Vary": "X-Auth-Token"})
 
     def _authenticate(self, identity: dict[str, Any], scope: Scope, address: str) -> tuple[Identity, Token | None]:
         methods = identity.get("methods")
@@ -90,33 +111,68 @@ class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.S
             return self.authority.scoped(user, scope), None
         if methods == ["token"]:
             parent, known = self.authority.by_token(requests.text_field(requests.object_field(identity, "token"), "id"))
+            if known.trust is not None:
+                raise exceptions.Forbidden("A token of a trust cannot create another token.")
+            if known.credential is not None:
+                if scope != Scope():
+                    raise exceptions.Forbidden(
+                        "A token of an application credential cannot get a token with another scope."
+                    )
+                return known, parent
             return self.authority.scoped(known.user, scope), parent
+        if methods == ["application_credential"]:
+            if scope != Scope():
+                raise exceptions.Unauthorized("An application credential has its project. It cannot request a scope.")
+            given = requests.object_field(identity, "application_credential")
+            return self._by_credential(given, address), None
         if not isinstance(methods, list) or not methods:
             raise exceptions.ValidationError(detail="Expecting to find methods in identity.")
         raise exceptions.Unauthorized(
-            "Only the methods password and token are supported, and only one of them at a time."
+            "Only the methods password, token and application_credential are supported, and only one of them at a time."
         )
+
+    def _by_credential(self, given: dict[str, Any], address: str) -> Identity:
+        secret, content = requests.text_field(given, "secret"), self.authority.content
+        if "id" in given:
+            id = requests.text_field(given, "id")
+            return self.authority.by_credential(content.find(ApplicationCredential, id), id, secret, address)
+        name, user = requests.text_field(given, "name"), self._named_user(requests.object_field(given, "user"))
+        named = [item for item in content.application_credentials if item.name == name]
+        credential = next((item for item in named if user is not None and item.user_id == user.id), None)
+        return self.authority.by_credential(credential, name, secret, address)
+
+    def _named_user(self, user: dict[str, Any]) -> User | None:
+        if "id" in user:
+            return self.authority.content.user(requests.text_field(user, "id"))
+        content, name = self.authority.content, requests.text_field(user, "name")
+        domain = requests.domain_name(user.get("domain")).find(content)
+        return content.user_named(name, domain.id) if domain is not None else None
 
     def _by_password(self, user: dict[str, Any], address: str) -> User:
         password = requests.text_field(user, "password")
         if "id" in user:
             return self.authority.by_password(password, address, user_id=requests.text_field(user, "id"))
-        domain_ok = requests.is_default_domain(user.get("domain"))
-        return self.authority.by_password(
-            password, address, name=requests.text_field(user, "name"), domain_ok=domain_ok
-        )
+        domain = requests.domain_name(user.get("domain"))
+        return self.authority.by_password(password, address, name=requests.text_field(user, "name"), domain=domain)
 
     def validate(self, req: ServiceRequest) -> Response:
         text, token, identity = self._subject(req)
         req.authorize(req.declared.policy, {"user_id": identity.user.id})
+        if identity.credential is not None and identity.credential.access_rules and not _enforces_rules(req):
+            raise exceptions.NotFound(
+                "Could not find token. It has access rules, and its receiver does not say that it enforces such rules."
+            )
         catalog = None if "nocatalog" in req.GET else self.service_catalog
-        return Response(views.token(token, identity, catalog), 200, {SUBJECT: text, "Vary": "X-Auth-Token"})
+        return Response(self._shown(token, identity, catalog), 200, {SUBJECT: text, "Vary": "X-Auth-Token"})
 
     def revoke(self, req: ServiceRequest) -> Response:
         _, token, identity = self._subject(req)
         req.authorize(req.declared.policy, {"user_id": identity.user.id})
         self.authority.tokens.revoke(token)
         return Response(status=204)
+
+    def _shown(self, token: Token, identity: Identity, catalog: Catalog | None) -> dict[str, Any]:
+        return views.token(token, identity, catalog, self.authority.content)
 
     def _subject(self, req: ServiceRequest) -> tuple[str, Token, Identity]:
         text = req.headers.get(SUBJECT, "")
@@ -128,17 +184,24 @@ class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.S
     # --- the caller
 
     def catalog(self, req: ServiceRequest) -> Response:
-        if req.context.project_id is None:
-            raise exceptions.Forbidden("Only a token for a project has a catalog.")
-        return Response(
-            {"catalog": self.service_catalog.entries, "links": listing.links(f"{req.base_url}/v3/auth/catalog")}
-        )
+        project_id = req.context.project_id
+        if project_id is None and not req.context.roles:
+            raise exceptions.Forbidden("Only a token for a project or domain has a catalog.")
+        entries = self.service_catalog.entries(self.authority.content, str(req.context.user_id), project_id)
+        return Response({"catalog": entries, "links": listing.links(f"{req.base_url}/v3/auth/catalog")})
 
     def own_projects(self, req: ServiceRequest) -> Response:
         return self._projects_of(req, str(req.context.user_id))
 
     def own_domains(self, req: ServiceRequest) -> Response:
-        return listing.listed(req, "domains", [])
+        content = self.authority.content
+        user = requests.require("user", str(req.context.user_id), content.user(str(req.context.user_id)))
+        shown = (views.domain(domain, req.base_url) for domain in content.domains_of(user))
+        return listing.listed(req, "domains", shown, "/v3/auth/domains")
+
+    def own_system(self, req: ServiceRequest) -> Response:
+        """Return the systems in which the caller has roles: there are only roles in projects."""
+        return listing.listed(req, "system", [], "/v3/auth/system")
 
     def user_projects(self, req: ServiceRequest, id: str) -> Response:
         return self._projects_of(req, id)
@@ -172,34 +235,26 @@ class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.S
                 return [views.project(project, url) for project in content.projects]
             case "users":
                 return [views.user(user, url) for user in content.users]
+            case "groups":
+                return [views.group(group, url) for group in content.groups]
             case "domains":
-                return [views.domain(url)]
+                return [views.domain(domain, url) for domain in content.all_domains()]
             case "roles":
                 return [views.role(name, url) for name in ROLES]
-            case "regions":
-                return [views.region(self.service_catalog.region, url)]
+            case "services":
+                return [views.linked(item, url, kind) for item in self.service_catalog.all_services(content)]
+            case "endpoints":
+                return [views.linked(item, url, kind) for item in self.service_catalog.all_endpoints(content)]
             case _:
-                items = self.service_catalog.services if kind == "services" else self.service_catalog.endpoints
-                return [views.linked(item, url, kind) for item in items]
+                return [views.linked(item, url, kind) for item in self.service_catalog.all_regions(content)]
 
-    def role_assignments(self, req: ServiceRequest) -> Response:
-        filters = {key: req.GET.get(f"{key}.id") for key in ("user", "role")}
-        project_id = req.GET.get("scope.project.id")
-        with_names = req.GET.get("include_names", "0").lower() not in ("0", "false")
-        content = self.authority.content
-        assignments = [
-            views.assignment(user, project, name, with_names, req.base_url)
-            for user in content.users
-            for project in content.projects
-            for name in user.roles.get(project.id, [])
-        ]
-        matches = [
-            assignment
-            for assignment in assignments
-            if all(value is None or assignment[key]["id"] == value for key, value in filters.items())
-            and (project_id is None or assignment["scope"]["project"]["id"] == project_id)
-        ]
-        return Response({"role_assignments": matches, "links": listing.links(f"{req.base_url}/v3/role_assignments")})
+
+def _enforces_rules(req: ServiceRequest) -> bool:
+    """Check whether the request has the header by which services say that they enforce access rules."""
+    try:
+        return float(req.headers.get("OpenStack-Identity-Access-Rules", "0")) >= 1.0
+    except ValueError:
+        return False
 
 
 def _kind(req: ServiceRequest) -> str:

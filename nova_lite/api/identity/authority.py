@@ -2,62 +2,123 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import logging
 import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
 from typing import NamedTuple
 
 from oslo_config import cfg
 
-from nova_lite.api.identity import passwords
-from nova_lite.api.identity.directory import Directory, Project, User, UsersFile, implied
+from nova_lite.api.http import wsgi
+from nova_lite.api.identity import passwords, users_file
+from nova_lite.api.identity.conductor_store import ConductorStore
+from nova_lite.api.identity.directory import (
+    DOMAIN_NAME,
+    ApplicationCredential,
+    Content,
+    Domain,
+    Project,
+    Trust,
+    User,
+    implied,
+)
+from nova_lite.api.identity.replica import Replica
 from nova_lite.api.identity.throttle import PasswordThrottle
 from nova_lite.api.identity.tokens import Token, Tokens, new_token
 from nova_lite.base import exceptions
+from nova_lite.compute.api import API
+from nova_lite.conductor.rpcapi import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 
 _MAX_REMEMBERED = 1000
 
+#: Key of a request's environment: the application credential that limits the caller's token, or None.
+CREDENTIAL = "nova_lite.application_credential"
+#: The same for the trust that the caller's token is of.
+TRUST = "nova_lite.trust"
+
+
+class DomainName(NamedTuple):
+    """Domain in a request, by id or name. If both are None, the default domain."""
+
+    id: str | None = None
+    name: str | None = None
+
+    def find(self, content: Content) -> Domain | None:
+        if self.id is not None:
+            return content.domain(self.id)
+        return content.domain_named(DOMAIN_NAME if self.name is None else self.name)
+
 
 class Identity(NamedTuple):
-    """Authenticated user. Without a ``project`` the user is unscoped and has no roles."""
+    """Authenticated user. Without a ``project`` or ``domain`` the user is unscoped and has no roles. ``credential`` or
+    ``trust`` limits them.
+    """
 
     user: User
     project: Project | None
     roles: list[str]
+    credential: ApplicationCredential | None = None
+    trust: Trust | None = None
+    domain: Domain | None = None
 
 
 class Scope(NamedTuple):
-    """Requested project, by id or name. If both are None, the user's default project."""
+    """Requested project, by id or name, or trust, or domain. If all are None, the user's default project.
+
+    ``project_domain``: the domain of a project that is requested by name.
+    """
 
     project_id: str | None = None
     project_name: str | None = None
+    trust_id: str | None = None
+    domain: DomainName | None = None
+    project_domain: DomainName | None = None
 
 
 UNSCOPED = Scope("", "")
 
 
+class FirstContent:
+    """Reads the files of earlier versions, and logs why they cannot be read, once for each cause."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._logged = ""
+
+    def __call__(self) -> Content | None:
+        try:
+            content = users_file.read_all(self._conf)
+            cause = "" if content is not None else "There are no users yet: run nova-lite-manage user init"
+        except exceptions.ConfigurationError as error:
+            content, cause = None, f"Users cannot be taken from the file of an earlier version: {error.message}"
+        if cause and cause != self._logged:
+            LOG.error("%s", cause)
+        self._logged = cause
+        return content
+
+
 class Authority:
     """Authenticates users. Every failure raises `Unauthorized` with the same message, to hide which users exist."""
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, replica: Replica) -> None:
         self.conf = conf
-        self.directory = Directory(conf.identity.users_file)
-        self.tokens = Tokens(conf.identity.tokens_path, conf.identity.token_expiration)
+        self.replica = replica
+        self.tokens = Tokens(replica, conf.identity.token_expiration)
         self._secret = os.urandom(32)
         self._valid_digests: dict[bytes, None] = {}
         self._throttle = PasswordThrottle()
 
-    def check(self) -> None:
-        """Raise `ConfigurationError` if the users file or the keys cannot be read."""
-        self.directory.load()
-        self.tokens.keys.fernet()
-
     @property
-    def content(self) -> UsersFile:
-        return self.directory.content
+    def content(self) -> Content:
+        return self.replica.content
 
     def by_password(
         self,
@@ -66,20 +127,58 @@ class Authority:
         *,
         name: str | None = None,
         user_id: str | None = None,
-        domain_ok: bool = True,
+        domain: DomainName = DomainName(),  # noqa: B008 - it is constant
     ) -> User:
         """Return the user with this password. Raises `TooManyFailures` if ``address`` guesses."""
         content = self.content
-        user = content.user(user_id) if user_id is not None else content.user_named(name or "")
+        found = domain.find(content)
+        named = content.user_named(name or "", found.id) if found is not None else None
+        user = content.user(user_id) if user_id is not None else named
         label = user.name if user is not None else (user_id or name or "")
+        is_usable = user is not None and content.is_usable(user)
+        self._check_secret(label, address, password, user.password if user is not None else None, is_usable)
+        assert user is not None
+        return user
+
+    def by_credential(
+        self, credential: ApplicationCredential | None, label: str, secret: str, address: str
+    ) -> Identity:
+        """Return the user of an application credential, limited by it.
+
+        ``label``: what the client named it by. Raises `TooManyFailures` if ``address`` guesses.
+        """
+        identity = None
+        with contextlib.suppress(exceptions.Unauthorized):
+            identity = self.limited(credential) if credential is not None else None
+        stored = credential.secret if credential is not None else None
+        self._check_secret(label, address, secret, stored, identity is not None)
+        assert identity is not None
+        return identity
+
+    def _check_secret(self, label: str, address: str, secret: str, stored: str | None, is_usable: bool) -> None:
+        """Raise `Unauthorized` unless the secret is right and ``is_usable``. It takes as long for every cause."""
         self._throttle.check(label, address)
-        matches = passwords.matches(password, user.password if user is not None and domain_ok else None)
-        if user is None or not matches or not user.enabled:
+        matches = passwords.matches(secret, stored)
+        if not matches or not is_usable:
             self._throttle.failed(label, address)
             LOG.warning("Failed log-in as %r from %s", label[:64], address)
             raise exceptions.Unauthorized()
         self._throttle.succeeded(label, address)
-        return user
+
+    def limited(self, credential: ApplicationCredential) -> Identity:
+        """Return the credential's user in its project, with the credential's roles that the user still has.
+
+        Raises `Unauthorized` if that is nothing.
+        """
+        user = self.content.user(credential.user_id)
+        is_over = credential.expires_at is not None and credential.expires_at <= time.time()
+        if user is None or not self.content.is_usable(user) or is_over:
+            raise exceptions.Unauthorized()
+        identity = self.scoped(user, Scope(project_id=credential.project_id))
+        roles = [role for role in identity.roles if role in credential.roles]
+        if not roles:
+            raise exceptions.Unauthorized()
+        return identity._replace(roles=roles, credential=credential)
 
     def by_basic(self, name: str, password: str, address: str) -> Identity:
         """Authenticate a request that carries a password.
@@ -95,43 +194,135 @@ class Authority:
             if len(self._valid_digests) >= _MAX_REMEMBERED:
                 self._valid_digests.clear()
             self._valid_digests[digest] = None
-        if user is None or not user.enabled:
+        if user is None or not self.content.is_usable(user):
             raise exceptions.Unauthorized()
         return self.scoped(user, Scope())
 
     def by_token(self, text: str) -> tuple[Token, Identity]:
         """Return the token and its user. The user's current projects and roles count, not the ones at log-in."""
-        token = self.tokens.open(text)
-        user = self.content.user(token.user_id) if token is not None else None
-        if token is None or user is None or not user.enabled:
+        token, content = self.tokens.open(text), self.content
+        user = content.user(token.user_id) if token is not None else None
+        if token is None or user is None or not content.is_usable(user):
             raise exceptions.Unauthorized()
-        project = self.content.project(token.project_id) if token.project_id is not None else None
-        if token.issued_at < user.revoked_before(project):
+        target = content.project(token.project_id) if token.project_id is not None else None
+        domain = content.domain(token.domain_id) if token.domain_id is not None else None
+        if token.issued_at < content.revoked_before(user, domain or target):
             raise exceptions.Unauthorized()
+        if token.domain_id is not None:
+            return token, self.scoped(user, Scope(domain=DomainName(id=token.domain_id)))
+        if token.trust_id is not None:
+            trust = self.content.find(Trust, token.trust_id)
+            identity = self.trusted(user, trust)
+            trustor = self.content.user(trust.trustor_id) if trust is not None else None
+            if trustor is None or token.issued_at < content.revoked_before(trustor, identity.project):
+                raise exceptions.Unauthorized()
+            return token, identity
+        if token.credential_id is not None:
+            credential = self.content.find(ApplicationCredential, token.credential_id)
+            if credential is None:
+                raise exceptions.Unauthorized()
+            return token, self.limited(credential)
         if token.project_id is None:
             return token, Identity(user, None, [])
         return token, self.scoped(user, Scope(project_id=token.project_id))
+
+    def trusted(self, trustee: User, trust: Trust | None) -> Identity:
+        """Return the user of a trust in its project, with the trust's roles that the trustor still has.
+
+        Raises `Unauthorized` if the trust is not the trustee's, or gives nothing any more.
+        """
+        trustor = self.content.user(trust.trustor_id) if trust is not None else None
+        if trust is None or trustor is None or not self.content.is_usable(trustor) or trust.trustee_id != trustee.id:
+            raise exceptions.Unauthorized()
+        if trust.expires_at is not None and trust.expires_at <= time.time():
+            raise exceptions.Unauthorized()
+        identity = self.scoped(trustor, Scope(project_id=trust.project_id))
+        roles = [role for role in identity.roles if role in trust.roles]
+        if not roles:
+            raise exceptions.Unauthorized()
+        user = trustor if trust.impersonation else trustee
+        return identity._replace(user=user, roles=roles, trust=trust)
+
+    def use(self, trust: Trust) -> None:
+        """Count a token of a trust. Raises `Unauthorized` if it has no uses left."""
+        if trust.remaining_uses is None:
+            return
+
+        def count(content: Content) -> None:
+            found = content.find(Trust, trust.id)
+            if found is None or not found.remaining_uses:
+                raise exceptions.Unauthorized()
+            found.remaining_uses -= 1
+
+        self.replica.change(count)
 
     def scoped(self, user: User, scope: Scope) -> Identity:
         """Return the user in the requested project, or in the default project, or unscoped if there is none.
 
         Raises `Unauthorized` if the user has no role in a requested project.
         """
+        if scope.trust_id is not None:
+            return self.trusted(user, self.content.find(Trust, scope.trust_id))
         if scope == UNSCOPED:
             return Identity(user, None, [])
+        content = self.content
+        if scope.domain is not None:
+            return self._for_domain(user, scope.domain.find(content))
         if scope == Scope():
-            project = self.content.project(user.default_project_id) if user.default_project_id else None
-            if project is None or not project.enabled or not user.roles.get(project.id):
+            project = content.project(user.default_project_id) if user.default_project_id else None
+            if project is None or not content.is_usable(project) or not content.roles_of(user, project.id):
                 return Identity(user, None, [])
         elif scope.project_id is not None:
-            project = self.content.project(scope.project_id)
+            project = content.project(scope.project_id)
         else:
-            project = self.content.project_named(scope.project_name or "")
-        if project is None or not project.enabled or not user.roles.get(project.id):
+            domain = (scope.project_domain or DomainName()).find(content)
+            project = content.project_named(scope.project_name or "", domain.id) if domain is not None else None
+        roles = content.roles_of(user, project.id) if project is not None and content.is_usable(project) else []
+        if project is None or not roles:
             raise exceptions.Unauthorized()
-        return Identity(user, project, implied(user.roles[project.id]))
+        return Identity(user, project, implied(roles))
+
+    def _for_domain(self, user: User, domain: Domain | None) -> Identity:
+        roles = self.content.roles_of(user, domain.id) if domain is not None and domain.enabled else []
+        if not roles:
+            raise exceptions.Unauthorized()
+        return Identity(user, None, implied(roles), domain=domain)
 
     def issue(self, identity: Identity, parent: Token | None = None) -> tuple[str, Token]:
         project_id = identity.project.id if identity.project is not None else None
         token = new_token(identity.user.id, project_id, self.conf.identity.token_expiration, parent)
+        if parent is None and identity.credential is not None:
+            token.credential_id, token.methods = identity.credential.id, ["application_credential"]
+            token.expires_at = min(token.expires_at, identity.credential.expires_at or token.expires_at)
+        token.domain_id = identity.domain.id if identity.domain is not None else None
+        if identity.trust is not None:
+            self.use(identity.trust)
+            token.user_id, token.trust_id = identity.trust.trustee_id, identity.trust.id
+            token.expires_at = min(token.expires_at, identity.trust.expires_at or token.expires_at)
         return self.tokens.seal(token), token
+
+
+_authorities: weakref.WeakKeyDictionary[API, Authority] = weakref.WeakKeyDictionary()
+_authorities_lock = threading.Lock()
+
+
+def of(services: wsgi.ApiServices) -> Authority:
+    """Return the authority that all applications of a daemon share, so that they have one copy of the records."""
+    with _authorities_lock:
+        if services.compute not in _authorities:
+            replica = Replica(ConductorStore(_conductor_of(services.compute)), FirstContent(services.conf))
+            _authorities[services.compute] = Authority(services.conf, replica)
+        return _authorities[services.compute]
+
+
+def _conductor_of(compute: API) -> Callable[[], ConductorRPC]:
+    """Return a function for the client of the conductor, which a daemon gets after its applications."""
+    reference = weakref.ref(compute)
+
+    def conductor() -> ConductorRPC:
+        found = reference()
+        if found is None:
+            raise exceptions.ServiceUnavailable("This API daemon is stopping.")
+        return found.conductor
+
+    return conductor

@@ -1,41 +1,21 @@
-"""Users file: users, projects, and the roles of users in projects.
+"""Content of the identity service: users, projects, roles, and what belongs to them, with all changes of them.
 
-The file is YAML, so that an operator can read it::
-
-    projects:
-    - {id: 5f1c..., name: demo, description: '', enabled: true}
-    users:
-    - id: 9ab0...
-      name: alice
-      password: scrypt$16384$8$1$...
-      enabled: true
-      default_project_id: 5f1c...
-      password_changed_at: 1795254862.25
-      roles: {5f1c...: [member]}
-
-There is one domain, ``default``. Password hashes are secret, so the file's mode is at most 0640.
+Everything here is pure. `nova_lite.api.identity.replica` reads the content and stores changes.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import logging
-import os
 import re
 import secrets
-import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-import yaml
 
 from nova_lite.api.identity import passwords
-from nova_lite.base import exceptions, files, key_files
-
-LOG = logging.getLogger(__name__)
+from nova_lite.base import exceptions
 
 DOMAIN_ID = "default"
 DOMAIN_NAME = "Default"
@@ -44,10 +24,24 @@ DOMAIN_NAME = "Default"
 _RANKS = ("admin", "manager", "member", "reader")
 ROLES = (*_RANKS, "service")
 
-_MODE = 0o640
-#: libyaml's parser, where PyYAML has it. Python's own takes ten times as long.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NAME = re.compile(r"[^\s/\x00-\x1f\x7f](?:[^/\x00-\x1f\x7f]{0,253}[^\s/\x00-\x1f\x7f])?")
+
+T = TypeVar("T")
+N = TypeVar("N", "Project", "User", "Group")
+
+
+class Domain(msgspec.Struct, kw_only=True):
+    """Domain of users, projects and groups, whose names are unique in it. ``tokens_valid_from``: see `Project`."""
+
+    id: str
+    name: str
+    description: str = ""
+    enabled: bool = True
+    tokens_valid_from: float = 0.0
+
+
+#: The domain that is always there. It has no record.
+DEFAULT_DOMAIN = Domain(id=DOMAIN_ID, name=DOMAIN_NAME, description="The default domain")
 
 
 class Project(msgspec.Struct, kw_only=True):
@@ -58,13 +52,15 @@ class Project(msgspec.Struct, kw_only=True):
     description: str = ""
     enabled: bool = True
     tokens_valid_from: float = 0.0
+    domain_id: str = DOMAIN_ID
 
 
 class User(msgspec.Struct, kw_only=True):
-    """User, with roles by project id.
+    """User, with roles by the id of a project or domain.
 
     ``password_changed_at``, ``tokens_valid_from``: Unix times of the last password and the last disabling; earlier
-    tokens are invalid. ``project_tokens_valid_from``: the time when the user lost the last role, by project id.
+    tokens are invalid. ``project_tokens_valid_from``: the time when the user lost the last role, by the same
+    ids.
     """
 
     id: str
@@ -76,149 +72,250 @@ class User(msgspec.Struct, kw_only=True):
     tokens_valid_from: float = 0.0
     project_tokens_valid_from: dict[str, float] = msgspec.field(default_factory=dict)
     roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
-
-    def revoked_before(self, project: Project | None) -> float:
-        """Return the time from which the user's tokens for the project, or without a project, are valid."""
-        times = [self.password_changed_at, self.tokens_valid_from]
-        if project is not None:
-            times += project.tokens_valid_from, self.project_tokens_valid_from.get(project.id, 0.0)
-        return max(times)
+    email: str | None = None
+    description: str | None = None
+    domain_id: str = DOMAIN_ID
 
 
-class UsersFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Content of the users file."""
+class Group(msgspec.Struct, kw_only=True):
+    """Group of users, with roles by the id of a project or domain. ``members``: ids of users, who have the roles."""
+
+    id: str
+    name: str
+    description: str = ""
+    members: list[str] = msgspec.field(default_factory=list)
+    roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    domain_id: str = DOMAIN_ID
+
+
+class CatalogService(msgspec.Struct, kw_only=True):
+    """Service that operators added to the catalog."""
+
+    id: str
+    type: str
+    name: str = ""
+    description: str = ""
+    enabled: bool = True
+
+
+class CatalogEndpoint(msgspec.Struct, kw_only=True):
+    """URL of a service, which may be a built-in one. ``interface``: public, internal or admin."""
+
+    id: str
+    service_id: str
+    interface: str
+    url: str
+    region: str | None = None
+    enabled: bool = True
+
+
+class CatalogRegion(msgspec.Struct, kw_only=True):
+    """Region that operators added."""
+
+    id: str
+    description: str = ""
+    parent: str | None = None
+
+
+class AccessRule(msgspec.Struct, kw_only=True):
+    """Requests that an application credential allows: a service type, an HTTP method, and a pattern of the path."""
+
+    id: str
+    user_id: str = ""
+    service: str = ""
+    method: str = ""
+    path: str = ""
+
+
+class ApplicationCredential(msgspec.Struct, kw_only=True):
+    """Password of a program, for one project.
+
+    ``secret``: its hash. ``roles``: with the implied ones. ``expires_at``: Unix time. ``unrestricted``: its tokens may
+    manage application credentials. ``access_rules``: ids; without any, all requests are allowed.
+    """
+
+    id: str
+    name: str
+    user_id: str
+    project_id: str
+    secret: str
+    description: str | None = None
+    roles: list[str] = msgspec.field(default_factory=list)
+    expires_at: float | None = None
+    unrestricted: bool = False
+    access_rules: list[str] = msgspec.field(default_factory=list)
+
+
+class Trust(msgspec.Struct, kw_only=True):
+    """Roles in a project that the trustor gives to the trustee, with the implied ones.
+
+    ``impersonation``: tokens are the trustor's. ``expires_at``: Unix time. ``remaining_uses``: tokens that are left.
+    """
+
+    id: str
+    trustor_id: str
+    trustee_id: str
+    project_id: str
+    impersonation: bool
+    roles: list[str]
+    expires_at: float | None = None
+    remaining_uses: int | None = None
+
+
+class TokenKey(msgspec.Struct, kw_only=True):
+    """Key of tokens. ``id``: its number; keys with higher numbers are newer. ``created_at``: Unix time."""
+
+    id: str
+    key: str
+    created_at: float = 0.0
+
+
+class Revocation(msgspec.Struct, kw_only=True):
+    """Token that was revoked before it expired. ``id``: the token's audit id."""
+
+    id: str
+    expires_at: float
+
+
+class Content(msgspec.Struct, kw_only=True, dict=True):
+    """All records of the identity service. The records of a kind are in the order of their creation."""
 
     projects: list[Project] = msgspec.field(default_factory=list)
     users: list[User] = msgspec.field(default_factory=list)
+    keys: list[TokenKey] = msgspec.field(default_factory=list)
+    revocations: list[Revocation] = msgspec.field(default_factory=list)
+    application_credentials: list[ApplicationCredential] = msgspec.field(default_factory=list)
+    access_rules: list[AccessRule] = msgspec.field(default_factory=list)
+    groups: list[Group] = msgspec.field(default_factory=list)
+    services: list[CatalogService] = msgspec.field(default_factory=list)
+    endpoints: list[CatalogEndpoint] = msgspec.field(default_factory=list)
+    regions: list[CatalogRegion] = msgspec.field(default_factory=list)
+    trusts: list[Trust] = msgspec.field(default_factory=list)
+    domains: list[Domain] = msgspec.field(default_factory=list)
+
+    def freeze(self) -> Content:
+        """Make look-ups by id quick. The content must not be changed any more."""
+        index = {field: {item.id: item for item in getattr(self, field)} for field, _ in KINDS.values()}
+        memberships: dict[str, list[Group]] = {}
+        for group in self.groups:
+            for user_id in group.members:
+                memberships.setdefault(user_id, []).append(group)
+        self.__dict__.update(index=index, memberships=memberships)
+        return self
+
+    def find(self, kind: type[T], id: str) -> T | None:
+        """Return the record of this type and id."""
+        field = _FIELDS[kind]
+        if "index" in self.__dict__:
+            found: T | None = self.__dict__["index"][field].get(id)
+            return found
+        return next((item for item in getattr(self, field) if item.id == id), None)
 
     def user(self, user_id: str) -> User | None:
-        return next((user for user in self.users if user.id == user_id), None)
+        return self.find(User, user_id)
 
-    def user_named(self, name: str) -> User | None:
-        return next((user for user in self.users if user.name == name), None)
+    def user_named(self, name: str, domain_id: str = DOMAIN_ID) -> User | None:
+        return _named(self.users, name, domain_id)
 
     def project(self, project_id: str) -> Project | None:
-        return next((project for project in self.projects if project.id == project_id), None)
+        return self.find(Project, project_id)
 
-    def project_named(self, name: str) -> Project | None:
-        return next((project for project in self.projects if project.name == name), None)
+    def project_named(self, name: str, domain_id: str = DOMAIN_ID) -> Project | None:
+        return _named(self.projects, name, domain_id)
+
+    def group_named(self, name: str, domain_id: str = DOMAIN_ID) -> Group | None:
+        return _named(self.groups, name, domain_id)
+
+    def all_domains(self) -> list[Domain]:
+        return [DEFAULT_DOMAIN, *self.domains]
+
+    def domain(self, domain_id: str) -> Domain | None:
+        return DEFAULT_DOMAIN if domain_id == DOMAIN_ID else self.find(Domain, domain_id)
+
+    def domain_named(self, name: str) -> Domain | None:
+        """Return the domain of this name, in any case."""
+        return next((domain for domain in self.all_domains() if domain.name.casefold() == name.casefold()), None)
+
+    def domain_of(self, item: User | Project | Group) -> Domain:
+        """Return the domain of a user, project or group."""
+        return self.domain(item.domain_id) or DEFAULT_DOMAIN
+
+    def is_usable(self, item: User | Project) -> bool:
+        """Check whether a user or project, and its domain, are enabled."""
+        return item.enabled and self.domain_of(item).enabled
+
+    def revoked_before(self, user: User, target: Project | Domain | None) -> float:
+        """Return the time from which the user's tokens for a project or domain, or for neither, are valid."""
+        times = [user.password_changed_at, user.tokens_valid_from, self.domain_of(user).tokens_valid_from]
+        if target is not None:
+            times += target.tokens_valid_from, user.project_tokens_valid_from.get(target.id, 0.0)
+        if isinstance(target, Project):
+            times.append(self.domain_of(target).tokens_valid_from)
+        return max(times)
+
+    def groups_of(self, user: User) -> list[Group]:
+        if "memberships" in self.__dict__:
+            groups: list[Group] = self.__dict__["memberships"].get(user.id, [])
+            return groups
+        return [group for group in self.groups if user.id in group.members]
+
+    def roles_of(self, user: User, target_id: str) -> list[str]:
+        """Return the user's roles in a project or domain, own ones and those of groups, without implied ones."""
+        roles = list(user.roles.get(target_id, []))
+        for group in self.groups_of(user):
+            roles += group.roles.get(target_id, [])
+        return roles
 
     def projects_of(self, user: User) -> list[Project]:
-        return [project for project in self.projects if project.enabled and user.roles.get(project.id)]
+        return [project for project in self.projects if self.is_usable(project) and self.roles_of(user, project.id)]
+
+    def domains_of(self, user: User) -> list[Domain]:
+        return [domain for domain in self.all_domains() if domain.enabled and self.roles_of(user, domain.id)]
+
+
+def _named(items: Iterable[N], name: str, domain_id: str) -> N | None:
+    return next((item for item in items if item.name == name and item.domain_id == domain_id), None)
+
+
+class Assignment(NamedTuple):
+    """Role of a user or group in a project or domain. ``group``: the group by which a user has it."""
+
+    holder: User | Group
+    target: Project | Domain
+    role: str
+    group: Group | None = None
+
+
+#: The kinds of stored records: the field of `Content`, and the type of the records.
+KINDS: dict[str, tuple[str, type[Any]]] = {
+    "project": ("projects", Project),
+    "user": ("users", User),
+    "key": ("keys", TokenKey),
+    "revocation": ("revocations", Revocation),
+    "application_credential": ("application_credentials", ApplicationCredential),
+    "access_rule": ("access_rules", AccessRule),
+    "group": ("groups", Group),
+    "service": ("services", CatalogService),
+    "endpoint": ("endpoints", CatalogEndpoint),
+    "region": ("regions", CatalogRegion),
+    "trust": ("trusts", Trust),
+    "domain": ("domains", Domain),
+}
+_FIELDS = {type_: field for field, type_ in KINDS.values()}
 
 
 def role_id(name: str) -> str:
     return uuid.uuid5(uuid.NAMESPACE_URL, f"nova-lite:role:{name}").hex
 
 
-def implied(roles: list[str]) -> list[str]:
+def implied(roles: Iterable[str]) -> list[str]:
     """Return the given roles and the roles that they imply."""
-    highest = min((_RANKS.index(role) for role in roles if role in _RANKS), default=len(_RANKS))
-    return [*_RANKS[highest:], *sorted(set(roles) - set(_RANKS))]
+    given = set(roles)
+    highest = min((_RANKS.index(role) for role in given if role in _RANKS), default=len(_RANKS))
+    return [*_RANKS[highest:], *sorted(given - set(_RANKS))]
 
 
-class Directory:
-    """Cache of the users file, which reads it again after each change."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._lock = threading.Lock()
-        self._last_state: tuple[int, ...] | None = None
-        self._content = UsersFile()
-
-    def load(self) -> UsersFile:
-        """Read the file. Raises `ConfigurationError` if it is not usable."""
-        self._content, self._last_state = self._read()
-        return self._content
-
-    @property
-    def content(self) -> UsersFile:
-        """Current content. While an edited file has an error, the content before the edit."""
-        with self._lock:
-            try:
-                if self._state() != self._last_state:
-                    self.load()
-            except (OSError, exceptions.ConfigurationError) as error:
-                if self._last_state is None:
-                    raise
-                LOG.error("The edited users file has an error, its previous content stays in use: %s", error)
-                self._last_state = self._state_or_empty()
-            return self._content
-
-    def _state(self) -> tuple[int, ...]:
-        status = os.stat(self.path)
-        return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
-
-    def _state_or_empty(self) -> tuple[int, ...]:
-        try:
-            return self._state()
-        except OSError:
-            return ()
-
-    def _read(self) -> tuple[UsersFile, tuple[int, ...]]:
-        try:
-            with open(self.path, "rb") as file:
-                status = os.fstat(file.fileno())
-                content = parse(file.read())
-        except OSError as error:
-            raise self._error(error.strerror or str(error)) from error
-        except yaml.YAMLError as error:
-            # YAML's own message is not used, since it quotes the file and so its hashes.
-            mark = getattr(error, "problem_mark", None)
-            raise self._error(f"line {mark.line + 1} is not YAML" if mark else "it is not YAML") from None
-        except (msgspec.ValidationError, ValueError) as error:
-            raise self._error(" ".join(str(error).split())) from error
-        if status.st_mode & 0o027:
-            raise self._error("its group or others have too many permissions; run chmod 0640")
-        key_files.check(self.path, "[identity] users_file", owners=key_files.owners_of(self.path))
-        return content, (status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode)
-
-    def _error(self, why: str) -> exceptions.ConfigurationError:
-        return exceptions.ConfigurationError(reason=f"[identity] users_file = {self.path}: {why}.")
-
-    @contextlib.contextmanager
-    def changing(self) -> Iterator[UsersFile]:
-        """Open the content for changes. Writes it if the block ends without an error. Locks out other writers."""
-        directory = os.path.dirname(os.path.abspath(self.path))
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Read again, since a change that is refused or cannot be written must not be in memory.
-            content = self._read()[0] if os.path.exists(self.path) else UsersFile()
-            yield content
-            data = yaml.safe_dump(msgspec.to_builtins(content), sort_keys=False).encode()
-            parse(data)
-            _write(os.path.abspath(self.path), data)
-        finally:
-            os.close(descriptor)
-
-
-def parse(data: bytes) -> UsersFile:
-    """Parse a users file. Raises ValueError, msgspec's or YAML's error if it is invalid or inconsistent."""
-    content = msgspec.convert(yaml.load(data, _LOADER) or {}, UsersFile)  # noqa: S506 - both loaders are safe
-    for kind, items in (("user", content.users), ("project", content.projects)):
-        for field in ("id", "name"):
-            values = [getattr(item, field) for item in items]
-            for value in values:
-                if values.count(value) > 1:
-                    raise ValueError(f"two {kind}s have the {field} {value}")
-    for user in content.users:
-        if not passwords.is_hash(user.password):
-            raise ValueError(f"the password of user {user.name} is not a hash (nova-lite-manage user set-password)")
-        for roles in user.roles.values():
-            if unknown := set(roles) - set(ROLES):
-                raise ValueError(f"user {user.name} has the role {sorted(unknown)[0]}, not one of {', '.join(ROLES)}")
-    return content
-
-
-def _write(path: str, data: bytes) -> None:
-    """Replace the file, with its owner and group. A first file gets the group of its directory."""
-    before = os.stat(path) if os.path.exists(path) else None
-    owner = (before.st_uid, before.st_gid) if before else (0, os.stat(os.path.dirname(path)).st_gid)
-    files.write_atomically(path, data, mode=_MODE, owner=owner)
-
-
-# --- changes of the content of `Directory.changing`
+# --- changes
 
 
 def check_name(kind: str, name: str) -> str:
@@ -229,75 +326,186 @@ def check_name(kind: str, name: str) -> str:
     return name
 
 
-def add_project(content: UsersFile, name: str, description: str = "") -> Project:
-    if content.project_named(check_name("project", name)) is not None:
+def add_project(content: Content, name: str, description: str = "", domain_id: str = DOMAIN_ID) -> Project:
+    if content.project_named(check_name("project", name), domain_id) is not None:
         raise exceptions.Conflict(f"Project {name} already exists.")
-    project = Project(id=uuid.uuid4().hex, name=name, description=description)
+    project = Project(id=uuid.uuid4().hex, name=name, description=description, domain_id=domain_id)
     content.projects.append(project)
     return project
 
 
-def rename(content: UsersFile, kind: str, item: Project | User, name: str) -> None:
-    """Rename a project or user. ``kind``: project or user."""
-    other = content.project_named(name) if kind == "project" else content.user_named(name)
+def rename(content: Content, kind: str, item: Project | User | Group, name: str) -> None:
+    """Rename a record. ``kind``: project, user or group."""
+    named = {"project": content.project_named, "user": content.user_named, "group": content.group_named}
+    other = named[kind](name, item.domain_id)
     if other is not None and other is not item:
         raise exceptions.Conflict(f"{kind.capitalize()} {name} already exists.")
     item.name = check_name(kind, name)
 
 
-def remove_project(content: UsersFile, project: Project) -> None:
+def remove_project(content: Content, project: Project) -> None:
     content.projects.remove(project)
+    _keep_credentials(content, lambda credential: credential.project_id != project.id)
+    content.trusts = [trust for trust in content.trusts if trust.project_id != project.id]
+    _forget_roles(content, project.id)
     for user in content.users:
-        user.roles.pop(project.id, None)
-        user.project_tokens_valid_from.pop(project.id, None)
         if user.default_project_id == project.id:
             user.default_project_id = None
 
 
-def add_user(content: UsersFile, name: str, password: str | None, project: Project | None = None) -> User:
-    """Add a user. Without a password, log-in as the user is impossible."""
-    if content.user_named(check_name("user", name)) is not None:
+def _forget_roles(content: Content, target_id: str) -> None:
+    """Delete all roles in a project or domain."""
+    for group in content.groups:
+        group.roles.pop(target_id, None)
+    for user in content.users:
+        user.roles.pop(target_id, None)
+        user.project_tokens_valid_from.pop(target_id, None)
+
+
+def new_password(password: str | None) -> str:
+    """Return the hash of a new password. None: a hash with which log-in is impossible."""
+    if password == "":
+        raise exceptions.InvalidInput(reason="a password cannot be empty.")
+    return passwords.hashed(secrets.token_urlsafe(32) if password is None else password)
+
+
+def add_user(
+    content: Content, name: str, password_hash: str, project: Project | None = None, domain_id: str = DOMAIN_ID
+) -> User:
+    """Add a user. ``password_hash``: of `new_password`."""
+    if content.user_named(check_name("user", name), domain_id) is not None:
         raise exceptions.Conflict(f"User {name} already exists.")
-    user = User(id=uuid.uuid4().hex, name=name, password="", default_project_id=project.id if project else None)
-    if password is None:
-        set_no_password(user)
-    else:
-        set_password(user, password)
+    user = User(
+        id=uuid.uuid4().hex,
+        name=name,
+        password=password_hash,
+        default_project_id=project.id if project else None,
+        password_changed_at=time.time(),
+        domain_id=domain_id,
+    )
     content.users.append(user)
     return user
 
 
-def set_no_password(user: User) -> None:
-    """Make log-in as the user impossible, until a password is set."""
-    set_password(user, secrets.token_urlsafe(32))
+def remove_user(content: Content, user: User) -> None:
+    content.users.remove(user)
+    for group in content.groups_of(user):
+        group.members.remove(user.id)
+    _keep_credentials(content, lambda credential: credential.user_id != user.id)
+    content.access_rules = [rule for rule in content.access_rules if rule.user_id != user.id]
+    content.trusts = [trust for trust in content.trusts if user.id not in (trust.trustor_id, trust.trustee_id)]
 
 
-def set_password(user: User, password: str) -> None:
-    """Set the password, which makes the user's tokens invalid."""
-    if not password:
-        raise exceptions.InvalidInput(reason="a password cannot be empty.")
-    user.password = passwords.hashed(password)
+def _keep_credentials(content: Content, is_kept: Callable[[ApplicationCredential], bool]) -> None:
+    content.application_credentials = [item for item in content.application_credentials if is_kept(item)]
+
+
+def set_password(user: User, password_hash: str) -> None:
+    """Set the password by the hash of `new_password`. The user's tokens become invalid."""
+    user.password = password_hash
     user.password_changed_at = time.time()
 
 
-def set_enabled(item: User | Project, enabled: bool) -> None:
-    """Enable or disable a user or project. Tokens from before stay invalid, also when it is enabled again."""
+def set_enabled(content: Content, item: User | Project | Domain, enabled: bool) -> None:
+    """Enable or disable a user, project or domain. Tokens from before stay invalid, also when it is enabled again.
+
+    A disabled user's application credentials are deleted.
+    """
     if item.enabled != enabled:
         item.tokens_valid_from = time.time()
     item.enabled = enabled
+    if not enabled and isinstance(item, User):
+        _keep_credentials(content, lambda credential: credential.user_id != item.id)
 
 
-def grant(user: User, project: Project, role: str) -> None:
-    roles = user.roles.setdefault(project.id, [])
+def grant(holder: User | Group, target: Project | Domain, role: str) -> None:
+    roles = holder.roles.setdefault(target.id, [])
     if role not in roles:
         roles.append(role)
 
 
-def revoke(user: User, project: Project, role: str) -> None:
-    roles = user.roles.get(project.id, [])
+def revoke(content: Content, holder: User | Group, target: Project | Domain, role: str) -> None:
+    """Take a role from a user or group. Application credentials of the users for the project are deleted."""
+    roles = holder.roles.get(target.id, [])
     if role not in roles:
-        raise exceptions.NotFound(f"User {user.name} does not have the role {role} in project {project.name}.")
+        kind, where = type(holder).__name__, type(target).__name__.lower()
+        raise exceptions.NotFound(f"{kind} {holder.name} does not have the role {role} in {where} {target.name}.")
     roles.remove(role)
     if not roles:
-        del user.roles[project.id]
-        user.project_tokens_valid_from[project.id] = time.time()
+        del holder.roles[target.id]
+    for user in [holder] if isinstance(holder, User) else _members(content, holder):
+        _lost_role(content, user, target.id)
+
+
+def _lost_role(content: Content, user: User, target_id: str) -> None:
+    """Delete the user's credentials for the project. Tokens for it become invalid if the user has no role left."""
+    _keep_credentials(content, lambda item: (item.user_id, item.project_id) != (user.id, target_id))
+    if not content.roles_of(user, target_id):
+        user.project_tokens_valid_from[target_id] = time.time()
+
+
+# --- groups
+
+
+def add_group(content: Content, name: str, description: str = "", domain_id: str = DOMAIN_ID) -> Group:
+    if content.group_named(check_name("group", name), domain_id) is not None:
+        raise exceptions.Conflict(f"Group {name} already exists.")
+    group = Group(id=uuid.uuid4().hex, name=name, description=description, domain_id=domain_id)
+    content.groups.append(group)
+    return group
+
+
+def remove_group(content: Content, group: Group) -> None:
+    content.groups.remove(group)
+    for user in _members(content, group):
+        for target_id in group.roles:
+            _lost_role(content, user, target_id)
+
+
+def join(group: Group, user: User) -> None:
+    if user.id not in group.members:
+        group.members.append(user.id)
+
+
+def leave(content: Content, group: Group, user: User) -> None:
+    if user.id not in group.members:
+        raise exceptions.NotFound(f"User {user.name} is not in group {group.name}.")
+    group.members.remove(user.id)
+    for target_id in group.roles:
+        _lost_role(content, user, target_id)
+
+
+def _members(content: Content, group: Group) -> list[User]:
+    return [user for user in content.users if user.id in group.members]
+
+
+# --- domains
+
+
+def add_domain(content: Content, name: str, description: str = "") -> Domain:
+    if content.domain_named(check_name("domain", name)) is not None:
+        raise exceptions.Conflict(f"Domain {name} already exists.")
+    domain = Domain(id=uuid.uuid4().hex, name=name, description=description)
+    content.domains.append(domain)
+    return domain
+
+
+def rename_domain(content: Content, domain: Domain, name: str) -> None:
+    other = content.domain_named(check_name("domain", name))
+    if other is not None and other is not domain:
+        raise exceptions.Conflict(f"Domain {name} already exists.")
+    domain.name = name
+
+
+def remove_domain(content: Content, domain: Domain) -> None:
+    """Delete a disabled domain with its users, groups and projects."""
+    if domain.enabled:
+        raise exceptions.Forbidden("Cannot delete a domain that is enabled, please disable it first.")
+    for group in [item for item in content.groups if item.domain_id == domain.id]:
+        remove_group(content, group)
+    for user in [item for item in content.users if item.domain_id == domain.id]:
+        remove_user(content, user)
+    for project in [item for item in content.projects if item.domain_id == domain.id]:
+        remove_project(content, project)
+    _forget_roles(content, domain.id)
+    content.domains.remove(domain)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import time
 from typing import Any, TypeVar
 
 from nova_lite.api.http.rest import ServiceRequest
-from nova_lite.api.identity.authority import UNSCOPED, Scope
-from nova_lite.api.identity.directory import DOMAIN_ID, DOMAIN_NAME
+from nova_lite.api.identity.authority import UNSCOPED, DomainName, Scope
+from nova_lite.api.identity.directory import DOMAIN_ID, ROLES, Content, Group, Project, User, implied, role_id
 from nova_lite.base import exceptions
 
 T = TypeVar("T")
@@ -36,17 +38,19 @@ def text_field(body: dict[str, Any], name: str) -> str:
     return value
 
 
-def is_default_domain(domain: Any) -> bool:
-    """Return whether the ``domain`` of a user or project, with an id or a name, is the default one. None is."""
-    if domain is None:
-        return True
-    if not isinstance(domain, dict):
+def domain_name(value: Any) -> DomainName:
+    """Return the ``domain`` of a user or project, with an id or a name. None is the default domain."""
+    if value is None:
+        return DomainName()
+    if not isinstance(value, dict):
         raise exceptions.ValidationError(detail="A domain must be an object with an id or a name.")
-    return bool(domain.get("id", DOMAIN_ID) == DOMAIN_ID and domain.get("name", DOMAIN_NAME) == DOMAIN_NAME)
+    if "id" in value:
+        return DomainName(id=text_field(value, "id"))
+    return DomainName(name=text_field(value, "name"))
 
 
 def scope(value: Any) -> Scope:
-    """Return the scope of a log-in. Raises `Unauthorized` for a domain or the system, where nobody has roles."""
+    """Return the scope of a log-in. Raises `Unauthorized` for the system, where nobody has roles."""
     if value is None:
         return Scope()
     if value == "unscoped":
@@ -55,14 +59,18 @@ def scope(value: Any) -> Scope:
         raise exceptions.ValidationError(detail="A scope must be an object or the word unscoped.")
     if "unscoped" in value:
         return UNSCOPED
+    if "OS-TRUST:trust" in value:
+        if len(value) > 1:
+            raise exceptions.ValidationError(detail="A scope is a project or a trust, but not both.")
+        return Scope(trust_id=text_field(object_field(value, "OS-TRUST:trust"), "id"))
+    if "domain" in value:
+        return Scope(domain=domain_name(object_field(value, "domain")))
     if "project" not in value:
         raise exceptions.Unauthorized()
     project = object_field(value, "project")
     if "id" in project:
         return Scope(project_id=text_field(project, "id"))
-    if not is_default_domain(project.get("domain")):
-        raise exceptions.Unauthorized()
-    return Scope(project_name=text_field(project, "name"))
+    return Scope(project_name=text_field(project, "name"), project_domain=domain_name(project.get("domain")))
 
 
 # --- projects and users
@@ -73,27 +81,73 @@ def create_fields(req: ServiceRequest, kind: str, **fields: Any) -> dict[str, An
 
     Fields with other names are ignored, as in Keystone.
     """
-    body = _body(req, kind)
+    body = body_object(req, kind)
     return {name: _checked(kind, name, body.get(name), type_) for name, type_ in fields.items()}
 
 
 def update_fields(req: ServiceRequest, kind: str, **fields: Any) -> dict[str, Any]:
     """Return the given fields that are present in the body's object."""
-    body = _body(req, kind)
+    body = body_object(req, kind)
     return {name: _checked(kind, name, body[name], type_) for name, type_ in fields.items() if name in body}
 
 
-def _body(req: ServiceRequest, kind: str) -> dict[str, Any]:
+def body_object(req: ServiceRequest, kind: str) -> dict[str, Any]:
+    """Return the body's object of this kind."""
     body = req.json_object().get(kind)
     if not isinstance(body, dict):
         raise exceptions.ValidationError(detail=f"Expecting to find {kind} in the request, as an object.")
-    if body.get("domain_id", DOMAIN_ID) != DOMAIN_ID:
-        raise exceptions.NotFound(f"Could not find domain: {str(body['domain_id'])[:64]}.")
     return body
+
+
+def domain_of(content: Content, fields: dict[str, Any]) -> str:
+    """Return the id of the domain in which something is to be created. Raises `NotFound` if it does not exist."""
+    id = fields["domain_id"]
+    return DOMAIN_ID if id is None else require("domain", id, content.domain(id)).id
+
+
+def check_domain(item: Project | User | Group, fields: dict[str, Any]) -> None:
+    """Raise `ValidationError` if the fields would move something to another domain."""
+    if fields.get("domain_id") not in (None, item.domain_id):
+        raise exceptions.ValidationError(detail="Cannot change the domain ID.")
 
 
 def _checked(kind: str, name: str, value: Any, type_: Any) -> Any:
     if not isinstance(value, type_):
-        form = "boolean" if type_ is bool else "string"
+        form = "boolean" if type_ in (bool, bool | None) else "string"
         raise exceptions.ValidationError(detail=f"Expecting to find {name} in the {kind}, as a {form}.")
     return value
+
+
+# --- application credentials and trusts
+
+
+def roles(body: dict[str, Any]) -> list[str]:
+    """Return the names of the body's roles, given by id or name, with the roles that they imply."""
+    items = [] if body.get("roles") is None else body["roles"]
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise exceptions.ValidationError(detail="roles must be a list of objects with an id or a name.")
+    return implied(_role(item) for item in items)
+
+
+def _role(item: dict[str, Any]) -> str:
+    id, name = item.get("id"), item.get("name")
+    for role in ROLES:
+        if role_id(role) == id or (id is None and isinstance(name, str) and name.lower() == role):
+            return role
+    raise exceptions.NotFound(f"Could not find role: {str(id or name)[:64]}.")
+
+
+def expiry(body: dict[str, Any]) -> float | None:
+    """Return the Unix time in the body's ``expires_at``, which has to be in the future."""
+    if body.get("expires_at") is None:
+        return None
+    try:
+        moment = datetime.datetime.fromisoformat(text_field(body, "expires_at"))
+        moment = moment.astimezone(datetime.UTC) if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+    except (ValueError, OverflowError):
+        raise exceptions.ValidationError(
+            detail="expires_at must be a time in ISO 8601, such as 2030-12-31T23:59:59Z."
+        ) from None
+    if moment.timestamp() <= time.time():
+        raise exceptions.ValidationError(detail="expires_at must not be in the past.")
+    return moment.timestamp()

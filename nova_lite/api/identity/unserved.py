@@ -8,17 +8,11 @@ from nova_lite.api.identity.directory import ROLES
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
-_GRANT = "`nova-lite-manage user grant` and `openstack role add` grant them to users in projects."
-_CATALOG = "The catalog lists [api] enabled_apis with the URLs of [identity] *_endpoint."
+_GRANT = "`nova-lite-manage user grant` and `openstack role add` grant them in projects."
 
 #: Kinds by their path: HTTP methods on the collection and on an item, the refused operation, and the alternative.
 KINDS: dict[str, tuple[str, str, str, str]] = {
     "roles": ("POST", "PATCH DELETE", "Changing roles", f"The roles are {', '.join(ROLES)}: {_GRANT}"),
-    "domains": ("POST", "PATCH DELETE", "Changing domains", "The only domain is default."),
-    "groups": ("GET POST", "GET PATCH DELETE", "Groups of users", f"Only single users have roles: {_GRANT}"),
-    "services": ("POST", "PATCH DELETE", "Changing the catalog", _CATALOG),
-    "endpoints": ("POST", "PATCH DELETE", "Changing the catalog", _CATALOG),
-    "regions": ("POST", "PATCH DELETE", "Changing regions", "The only region is [identity] region."),
     "credentials": (
         "GET POST",
         "GET PATCH DELETE",

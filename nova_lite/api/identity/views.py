@@ -7,29 +7,113 @@ from typing import Any
 
 from nova_lite.api.identity.authority import Identity
 from nova_lite.api.identity.catalog import Catalog
-from nova_lite.api.identity.directory import DOMAIN_ID, DOMAIN_NAME, Project, User, role_id
+from nova_lite.api.identity.directory import (
+    AccessRule,
+    ApplicationCredential,
+    Assignment,
+    Content,
+    Domain,
+    Group,
+    Project,
+    Trust,
+    User,
+    role_id,
+)
 from nova_lite.api.identity.tokens import Token
 
-_DOMAIN = {"id": DOMAIN_ID, "name": DOMAIN_NAME}
 
-
-def token(issued: Token, identity: Identity, catalog: Catalog | None) -> dict[str, Any]:
+def token(issued: Token, identity: Identity, catalog: Catalog | None, content: Content) -> dict[str, Any]:
     body: dict[str, Any] = {
         "methods": issued.methods,
-        "user": {"id": identity.user.id, "name": identity.user.name, "domain": _DOMAIN, "password_expires_at": None},
+        "user": _named(identity.user, content) | {"password_expires_at": None},
         "audit_ids": list(dict.fromkeys(issued.audit_ids)),
         "issued_at": _time(issued.issued_at),
         "expires_at": _time(issued.expires_at),
     }
     if identity.project is not None:
         body |= {
-            "project": {"id": identity.project.id, "name": identity.project.name, "domain": _DOMAIN},
+            "project": _named(identity.project, content),
             "is_domain": False,
             "roles": [{"id": role_id(name), "name": name} for name in identity.roles],
         }
-        if catalog is not None:
-            body["catalog"] = catalog.entries
+    if identity.domain is not None:
+        body["domain"] = {"id": identity.domain.id, "name": identity.domain.name}
+        body["roles"] = [{"id": role_id(name), "name": name} for name in identity.roles]
+    if catalog is not None and identity.roles:
+        project_id = identity.project.id if identity.project is not None else None
+        body["catalog"] = catalog.entries(content, identity.user.id, project_id)
+    if identity.credential is not None:
+        credential = identity.credential
+        body["application_credential"] = {
+            "id": credential.id,
+            "name": credential.name,
+            "restricted": not credential.unrestricted,
+        }
+        if credential.access_rules:
+            body["application_credential"]["access_rules"] = _access_rules(credential, content)
+    if identity.trust is not None:
+        body["OS-TRUST:trust"] = {
+            "id": identity.trust.id,
+            "trustor_user": {"id": identity.trust.trustor_id},
+            "trustee_user": {"id": identity.trust.trustee_id},
+            "impersonation": identity.trust.impersonation,
+        }
     return {"token": body}
+
+
+def _named(item: User | Project | Group, content: Content) -> dict[str, Any]:
+    """Return id, name and domain."""
+    domain = content.domain_of(item)
+    return {"id": item.id, "name": item.name, "domain": {"id": domain.id, "name": domain.name}}
+
+
+def trust(shown: Trust, base_url: str, with_roles: bool = False) -> dict[str, Any]:
+    path = f"{base_url}/v3/OS-TRUST/trusts/{shown.id}"
+    body = {
+        "id": shown.id,
+        "trustor_user_id": shown.trustor_id,
+        "trustee_user_id": shown.trustee_id,
+        "project_id": shown.project_id,
+        "impersonation": shown.impersonation,
+        "expires_at": _time(shown.expires_at) if shown.expires_at is not None else None,
+        "remaining_uses": shown.remaining_uses,
+        "redelegation_count": 0,
+        "deleted_at": None,
+        "links": {"self": path},
+    }
+    if not with_roles:
+        return body
+    links = {"self": f"{path}/roles", "previous": None, "next": None}
+    return body | {"roles": [role(name, base_url) for name in shown.roles], "roles_links": links}
+
+
+def application_credential(shown: ApplicationCredential, content: Content, base_url: str) -> dict[str, Any]:
+    return {
+        "id": shown.id,
+        "name": shown.name,
+        "description": shown.description,
+        "project_id": shown.project_id,
+        "user_id": shown.user_id,
+        "roles": [{"id": role_id(name), "name": name, "domain_id": None} for name in shown.roles],
+        "expires_at": _time(shown.expires_at).rstrip("Z") if shown.expires_at is not None else None,
+        "unrestricted": shown.unrestricted,
+        "access_rules": _access_rules(shown, content),
+        "system": None,
+        "links": {"self": f"{base_url}/v3/users/{shown.user_id}/application_credentials/{shown.id}"},
+    }
+
+
+def _access_rules(credential: ApplicationCredential, content: Content) -> list[dict[str, str]]:
+    rules = (content.find(AccessRule, id) for id in credential.access_rules)
+    return [_rule(rule) for rule in rules if rule is not None]
+
+
+def _rule(shown: AccessRule) -> dict[str, str]:
+    return {"id": shown.id, "service": shown.service, "method": shown.method, "path": shown.path}
+
+
+def access_rule(shown: AccessRule, base_url: str) -> dict[str, Any]:
+    return _rule(shown) | {"links": {"self": f"{base_url}/v3/users/{shown.user_id}/access_rules/{shown.id}"}}
 
 
 def project(shown: Project, base_url: str) -> dict[str, Any]:
@@ -38,8 +122,8 @@ def project(shown: Project, base_url: str) -> dict[str, Any]:
         "name": shown.name,
         "description": shown.description,
         "enabled": shown.enabled,
-        "domain_id": DOMAIN_ID,
-        "parent_id": DOMAIN_ID,
+        "domain_id": shown.domain_id,
+        "parent_id": shown.domain_id,
         "is_domain": False,
         "tags": [],
         "options": {},
@@ -52,23 +136,34 @@ def user(shown: User, base_url: str) -> dict[str, Any]:
         "id": shown.id,
         "name": shown.name,
         "enabled": shown.enabled,
-        "domain_id": DOMAIN_ID,
+        "domain_id": shown.domain_id,
         "password_expires_at": None,
         "options": {},
         "links": {"self": f"{base_url}/v3/users/{shown.id}"},
     }
-    return body | ({"default_project_id": shown.default_project_id} if shown.default_project_id else {})
+    more = {name: getattr(shown, name) for name in ("default_project_id", "email", "description")}
+    return body | {name: value for name, value in more.items() if value is not None}
 
 
-def domain(base_url: str) -> dict[str, Any]:
+def group(shown: Group, base_url: str) -> dict[str, Any]:
     return {
-        "id": DOMAIN_ID,
-        "name": DOMAIN_NAME,
-        "description": "The default domain",
-        "enabled": True,
+        "id": shown.id,
+        "name": shown.name,
+        "description": shown.description,
+        "domain_id": shown.domain_id,
+        "links": {"self": f"{base_url}/v3/groups/{shown.id}"},
+    }
+
+
+def domain(shown: Domain, base_url: str) -> dict[str, Any]:
+    return {
+        "id": shown.id,
+        "name": shown.name,
+        "description": shown.description,
+        "enabled": shown.enabled,
         "tags": [],
         "options": {},
-        "links": {"self": f"{base_url}/v3/domains/{DOMAIN_ID}"},
+        "links": {"self": f"{base_url}/v3/domains/{shown.id}"},
     }
 
 
@@ -83,25 +178,21 @@ def role(name: str, base_url: str) -> dict[str, Any]:
     }
 
 
-def assignment(holder: User, target: Project, name: str, with_names: bool, base_url: str) -> dict[str, Any]:
-    user: dict[str, Any] = {"id": holder.id}
-    project: dict[str, Any] = {"id": target.id}
-    role: dict[str, Any] = {"id": role_id(name)}
+def assignment(item: Assignment, with_names: bool, content: Content, base_url: str) -> dict[str, Any]:
+    kind = "user" if isinstance(item.holder, User) else "group"
+    shown: dict[str, Any] = {"id": item.holder.id}
+    scope: dict[str, Any] = {"id": item.target.id}
+    role: dict[str, Any] = {"id": role_id(item.role)}
     if with_names:
-        user |= {"name": holder.name, "domain": _DOMAIN}
-        project |= {"name": target.name, "domain": _DOMAIN}
-        role |= {"name": name}
-    path = f"{base_url}/v3/projects/{target.id}/users/{holder.id}/roles/{role['id']}"
-    return {"user": user, "role": role, "scope": {"project": project}, "links": {"assignment": path}}
-
-
-def region(name: str, base_url: str) -> dict[str, Any]:
-    return {
-        "id": name,
-        "description": "",
-        "parent_region_id": None,
-        "links": {"self": f"{base_url}/v3/regions/{name}"},
-    }
+        shown = _named(item.holder, content)
+        scope = _named(item.target, content) if isinstance(item.target, Project) else scope | {"name": item.target.name}
+        role |= {"name": item.role}
+    scope_kind = "project" if isinstance(item.target, Project) else "domain"
+    granted = f"groups/{item.group.id}" if item.group is not None else f"{kind}s/{item.holder.id}"
+    links = {"assignment": f"{base_url}/v3/{scope_kind}s/{item.target.id}/{granted}/roles/{role['id']}"}
+    if item.group is not None:
+        links["membership"] = f"{base_url}/v3/groups/{item.group.id}/users/{item.holder.id}"
+    return {kind: shown, "role": role, "scope": {scope_kind: scope}, "links": links}
 
 
 def linked(item: dict[str, Any], base_url: str, kind: str) -> dict[str, Any]:

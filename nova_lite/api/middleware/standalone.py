@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from nova_lite.api.http import deploy, wsgi
-from nova_lite.api.identity import catalog
-from nova_lite.api.identity.authority import Authority, Identity
-from nova_lite.api.identity.directory import DOMAIN_ID
+from nova_lite.api.identity import access_rules, authority, catalog
+from nova_lite.api.identity.authority import CREDENTIAL, TRUST, Authority, Identity
+from nova_lite.api.identity.directory import AccessRule
 from nova_lite.api.identity.faults import fault
 from nova_lite.api.middleware.request_id import REQUEST_ID
 from nova_lite.base import exceptions
@@ -35,24 +35,27 @@ def basic_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[d
 
 def _factory(kind: type[Any], local_conf: dict[str, str]) -> Callable[[deploy.App], Any]:
     services = deploy.services()
-    authority = Authority(services.conf)
-    authority.check()
+    shared = authority.of(services)
     optional = local_conf.get("optional", "").lower() == "true"
-    return lambda app: kind(app, authority, services.policy, optional)
+    types = catalog.types_of(deploy.api_name())
+    return lambda app: kind(app, shared, services.policy, optional, types)
 
 
 class _Auth:
     """WSGI filter that identifies the caller. Subclasses implement `identify`, `token`, and `refuse`."""
 
-    def __init__(self, app: deploy.App, authority: Authority, policy: Policy, optional: bool) -> None:
+    def __init__(self, app: deploy.App, shared: Authority, policy: Policy, optional: bool, types: list[str]) -> None:
         self._app = app
-        self._authority = authority
+        self._authority = shared
         self._policy = policy
         self._optional = optional
+        #: The types of this API in the catalog, for access rules.
+        self._types = types
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         try:
             identity = self.identify(environ)
+            self._check_access_rules(environ, identity)
         except exceptions.TooManyFailures as error:
             return fault(error.code, error.message)(environ, start_response)
         except exceptions.Unauthorized as error:
@@ -63,11 +66,23 @@ class _Auth:
             context = self._context(identity, environ.get(REQUEST_ID))
             context.auth_token = self.token(environ)
             environ[wsgi.CONTEXT] = context
+            environ[CREDENTIAL], environ[TRUST] = identity.credential, identity.trust
         elif not self._optional:
             if identity is not None:
                 return wsgi.fault(403, "This request needs a token for a project.")(environ, start_response)
             return self.refuse(exceptions.Unauthorized())(environ, start_response)
         return self._app(environ, start_response)
+
+    def _check_access_rules(self, environ: dict[str, Any], identity: Identity | None) -> None:
+        """Raise `Unauthorized` if the caller's application credential has rules, and none allows the request."""
+        credential = identity.credential if identity is not None else None
+        if credential is None or not credential.access_rules:
+            return
+        rules = [self._authority.content.find(AccessRule, id) for id in credential.access_rules]
+        path = environ.get(deploy.FULL_PATH) or environ.get("PATH_INFO", "")
+        method = environ.get("REQUEST_METHOD", "")
+        if not access_rules.allow([rule for rule in rules if rule is not None], self._types, method, path):
+            raise exceptions.Unauthorized("The access rules of this application credential do not allow the request.")
 
     def identify(self, environ: dict[str, Any]) -> Identity | None:
         """Return the caller, or None if the request has no credentials. Raises `Unauthorized` if they are wrong."""
@@ -85,10 +100,10 @@ class _Auth:
         context = RequestContext(
             user_id=identity.user.id,
             user_name=identity.user.name,
-            user_domain_id=DOMAIN_ID,
+            user_domain_id=identity.user.domain_id,
             project_id=identity.project.id if identity.project is not None else None,
             project_name=identity.project.name if identity.project is not None else None,
-            project_domain_id=DOMAIN_ID if identity.project is not None else None,
+            project_domain_id=identity.project.domain_id if identity.project is not None else None,
             is_admin=False,
             roles=identity.roles,
             request_id=request_id,

@@ -104,6 +104,7 @@ from nova_lite.base.exceptions.hosts import (
     ServiceNotFound,
     UnsuitableHost,
 )
+from nova_lite.base.exceptions.identity import IdentityChanged
 from nova_lite.base.exceptions.images import (
     ImageExists,
     ImageMemberLimitExceeded,
@@ -318,6 +319,7 @@ __all__ = [
     "HostNotRetirable",
     "HypervisorUnavailable",
     "IdempotencyKeyReused",
+    "IdentityChanged",
     "ImageCorrupt",
     "ImageDownloadFailed",
     "ImageExists",

@@ -21,9 +21,9 @@ from nova_lite import rpc
 from nova_lite.api.http import deploy
 from nova_lite.api.http.deploy import App
 from nova_lite.api.identity import directory as users
-from nova_lite.api.identity.directory import Directory
-from nova_lite.api.identity.tokens import Keys
-from nova_lite.base import exceptions, files
+from nova_lite.api.identity import tokens
+from nova_lite.api.identity.replica import Replica
+from nova_lite.base import exceptions
 from nova_lite.cmd.api import Site, Worker, load_apps
 from nova_lite.cmd.compute import ComputeDaemon
 from nova_lite.cmd.conductor import Conductor
@@ -31,10 +31,12 @@ from nova_lite.cmd.dev import configuration, consoles, seed
 from nova_lite.cmd.dev.configuration import PATHS
 from nova_lite.cmd.dev.consoles import GuestConsoles
 from nova_lite.cmd.dev.seed import ADMIN, Seed, Seeder
+from nova_lite.cmd.manage.identity import DatabaseStore
 from nova_lite.cmd.scheduler import SchedulerDaemon
 from nova_lite.compute.api import API
 from nova_lite.daemon import service, sockets
 from nova_lite.db import migration
+from nova_lite.db.engine import Database
 from nova_lite.virt import fake
 
 LOG = logging.getLogger(__name__)
@@ -217,12 +219,14 @@ def _url(address: str, port: int) -> str:
 
 def _create_admin(conf: cfg.ConfigOpts, password: str) -> None:
     """Make the tokens' key and the user admin, as ``nova-lite-manage user init`` does."""
-    keys = Keys(conf.identity.tokens_path)
-    files.private_directory(keys.path)
-    keys.rotate(conf.identity.max_active_keys)
-    with Directory(conf.identity.users_file).changing() as content:
-        project = users.add_project(content, ADMIN)
-        users.grant(users.add_user(content, ADMIN, password, project), project, ADMIN)
+    db = Database(conf)
+    try:
+        with Replica(DatabaseStore(db)).changing() as content:
+            tokens.add_key(content, conf.identity.max_active_keys)
+            project = users.add_project(content, ADMIN)
+            users.grant(users.add_user(content, ADMIN, users.new_password(password), project), project, ADMIN)
+    finally:
+        db.close()
 
 
 def _host_names(count: int) -> list[str]:

@@ -1,19 +1,19 @@
-"""Commands ``user`` and ``project``: accounts of a cloud without Keystone. They change the users file, not the
-database.
-"""
+"""Commands ``user`` and ``project``: accounts of a cloud without Keystone."""
 
 from __future__ import annotations
 
 import argparse
 import getpass
-import os
 import sys
 
-from nova_lite.api.identity import directory
-from nova_lite.api.identity.directory import ROLES, Directory, Project, User, UsersFile
-from nova_lite.api.identity.tokens import Keys
-from nova_lite.base import exceptions, files
+from nova_lite.api.identity import directory, tokens, users_file
+from nova_lite.api.identity.directory import ROLES, Content, Project, User
+from nova_lite.api.identity.replica import Replica
+from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands
+from nova_lite.db import identity as db_identity
+from nova_lite.db.engine import Database
+from nova_lite.objects import IdentityRecord, IdentityRecords
 
 ADMIN = "admin"
 _PASSWORD = "The password is read from the terminal, or from the first line of standard input."  # noqa: S105
@@ -29,8 +29,7 @@ def _register_users(commands: Commands) -> None:
     commands.verb(
         noun,
         "init",
-        "Create the tokens' key, the users file, and the user admin in the project admin, if they are missing. "
-        + _PASSWORD,
+        "Create the tokens' key, and the user admin in the project admin, if they are missing. " + _PASSWORD,
         init,
     )
     create_ = commands.verb(noun, "create", "Create a user and print the user's id. " + _PASSWORD, create_user)
@@ -59,7 +58,7 @@ def _register_users(commands: Commands) -> None:
     commands.verb(
         noun,
         "rotate-keys",
-        "Make tokens with a new key from now on, and forget the oldest. Not more often than tokens live.",
+        "Add a key, which makes tokens ten seconds later, and forget the oldest. Not more often than tokens live.",
         rotate_keys,
     )
 
@@ -75,25 +74,22 @@ def _register_projects(commands: Commands) -> None:
 
 
 def init(app: App, args: argparse.Namespace) -> None:
-    keys = _keys(app)
-    files.private_directory(keys.path)
-    if not keys.numbers():
-        keys.rotate(app.conf.identity.max_active_keys)
-    users = _directory(app)
-    if os.path.exists(users.path) and users.load().user_named(ADMIN) is not None:
-        return
-    password = _read_password()
-    with users.changing() as content:
-        project = content.project_named(ADMIN) or directory.add_project(content, ADMIN)
-        user = directory.add_user(content, ADMIN, password, project)
-        directory.grant(user, project, ADMIN)
+    replica = _replica(app)
+    content = replica.content
+    password = None if content.user_named(ADMIN) is not None else directory.new_password(_read_password())
+    with replica.changing() as content:
+        if not content.keys:
+            tokens.add_key(content, app.conf.identity.max_active_keys)
+        if password is not None:
+            project = content.project_named(ADMIN) or directory.add_project(content, ADMIN)
+            directory.grant(directory.add_user(content, ADMIN, password, project), project, ADMIN)
 
 
 def create_user(app: App, args: argparse.Namespace) -> None:
     if args.role and not args.project:
         raise exceptions.InvalidInput(reason="--role needs a --project.")
-    password = _read_password()
-    with _directory(app).changing() as content:
+    password = directory.new_password(_read_password())
+    with _replica(app).changing() as content:
         project = _project(content, args.project) if args.project else None
         user = directory.add_user(content, args.name, password, project)
         if project is not None:
@@ -103,7 +99,7 @@ def create_user(app: App, args: argparse.Namespace) -> None:
 
 
 def list_users(app: App, args: argparse.Namespace) -> None:
-    content = _directory(app).load()
+    content = _replica(app).content
     names = {project.id: project.name for project in content.projects}
     app.show(
         ("ID", "Name", "Enabled", "Roles"),
@@ -120,68 +116,79 @@ def list_users(app: App, args: argparse.Namespace) -> None:
 
 
 def delete_user(app: App, args: argparse.Namespace) -> None:
-    with _directory(app).changing() as content:
-        content.users.remove(_user(content, args.name))
+    with _replica(app).changing() as content:
+        directory.remove_user(content, _user(content, args.name))
 
 
 def set_password(app: App, args: argparse.Namespace) -> None:
-    password = _read_password()
-    with _directory(app).changing() as content:
+    password = directory.new_password(_read_password())
+    with _replica(app).changing() as content:
         directory.set_password(_user(content, args.name), password)
 
 
 def grant(app: App, args: argparse.Namespace) -> None:
-    with _directory(app).changing() as content:
+    with _replica(app).changing() as content:
         directory.grant(_user(content, args.name), _project(content, args.project), args.role)
 
 
 def revoke(app: App, args: argparse.Namespace) -> None:
-    with _directory(app).changing() as content:
-        directory.revoke(_user(content, args.name), _project(content, args.project), args.role)
+    with _replica(app).changing() as content:
+        directory.revoke(content, _user(content, args.name), _project(content, args.project), args.role)
 
 
 def set_enabled(app: App, args: argparse.Namespace) -> None:
-    with _directory(app).changing() as content:
-        directory.set_enabled(_user(content, args.name), args.enabled)
+    with _replica(app).changing() as content:
+        directory.set_enabled(content, _user(content, args.name), args.enabled)
 
 
 def rotate_keys(app: App, args: argparse.Namespace) -> None:
-    _keys(app).rotate(app.conf.identity.max_active_keys)
+    with _replica(app).changing() as content:
+        tokens.add_key(content, app.conf.identity.max_active_keys)
 
 
 def create_project(app: App, args: argparse.Namespace) -> None:
-    with _directory(app).changing() as content:
+    with _replica(app).changing() as content:
         project = directory.add_project(content, args.name, args.description)
     print(project.id)
 
 
 def list_projects(app: App, args: argparse.Namespace) -> None:
-    projects = _directory(app).load().projects
+    projects = _replica(app).content.projects
     rows = ((project.id, project.name, project.enabled, project.description) for project in projects)
     app.show(("ID", "Name", "Enabled", "Description"), rows)
 
 
 def delete_project(app: App, args: argparse.Namespace) -> None:
-    with _directory(app).changing() as content:
+    with _replica(app).changing() as content:
         directory.remove_project(content, _project(content, args.name))
 
 
-def _directory(app: App) -> Directory:
-    return Directory(app.conf.identity.users_file)
+class DatabaseStore:
+    """The database as the store of the identity service's records."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def read(self, known: int) -> IdentityRecords:
+        return self._db.read(db_identity.read, known)
+
+    def change(self, known: int | None, records: list[IdentityRecord]) -> int:
+        return self._db.write(db_identity.change, known, records)
 
 
-def _keys(app: App) -> Keys:
-    return Keys(app.conf.identity.tokens_path)
+def _replica(app: App) -> Replica:
+    """Return the records. Files of an earlier version that cannot be read are an error."""
+    return Replica(DatabaseStore(app.db), lambda: users_file.read_all(app.conf))
 
 
-def _user(content: UsersFile, name: str) -> User:
+def _user(content: Content, name: str) -> User:
     user = content.user_named(name) or content.user(name)
     if user is None:
         raise exceptions.NotFound(f"There is no user {name}.")
     return user
 
 
-def _project(content: UsersFile, name: str) -> Project:
+def _project(content: Content, name: str) -> Project:
     project = content.project_named(name) or content.project(name)
     if project is None:
         raise exceptions.NotFound(f"There is no project {name}.")

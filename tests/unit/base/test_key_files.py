@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from nova_lite.api.identity.directory import Directory, add_project
-from nova_lite.api.identity.tokens import Keys
+from nova_lite.api.identity import passwords, users_file
 from nova_lite.api.middleware.keystone import KeystoneAuth
 from nova_lite.base import key_files
 from nova_lite.base.exceptions import ConfigurationError
@@ -24,6 +23,7 @@ from nova_lite.rpc import keys
 from nova_lite.rpc.transport import Transport
 from nova_lite.virt.libvirt.disks import transfer
 from tests.support.api_client import make_conf
+from tests.support.identity_files import write_files, write_keys
 
 STRANGER = 4242
 
@@ -149,15 +149,13 @@ def _trusted_list(directory: Path) -> Callable[[], object]:
 
 
 def _token_keys(directory: Path) -> Callable[[], object]:
-    Keys(str(directory)).rotate(3)
-    return lambda: Keys(str(directory)).fernet()
+    write_keys(directory)
+    return lambda: users_file.read_keys(str(directory))
 
 
 def _users_file(directory: Path) -> Callable[[], object]:
-    users = Directory(str(directory / "users.yaml"))
-    with users.changing() as content:
-        add_project(content, "demo")
-    return users.load
+    write_files(directory, passwords.hashed("secret"))
+    return lambda: users_file.read(str(directory / "users.yaml"))
 
 
 def _tls_key(directory: Path) -> Callable[[], object]:

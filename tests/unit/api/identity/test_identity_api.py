@@ -116,7 +116,7 @@ def test_huge_request_is_refused(world: World) -> None:
 
 def test_unknown_urls_and_http_methods_are_refused(world: World) -> None:
     body = {"auth": {"identity": {"methods": ["totp"]}}}
-    assert "password and token" in error(world("POST", "/v3/auth/tokens", body), 401)
+    assert "password, token and application_credential" in error(world("POST", "/v3/auth/tokens", body), 401)
     assert error(world("GET", "/v3/nowhere"), 404)
     response = world("PUT", "/v3/projects", {})
     assert error(response, 405)
@@ -215,9 +215,9 @@ def test_token_becomes_invalid(world: World, change: str) -> None:
         if change == "disabled":
             user.enabled = False
         elif change == "deleted":
-            content.users.remove(user)
+            directory.remove_user(content, user)
         elif change == "password":
-            directory.set_password(user, "new")
+            directory.set_password(user, directory.new_password("new"))
         elif change == "project disabled":
             project.enabled = False
         else:

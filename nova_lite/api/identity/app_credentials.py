@@ -1,0 +1,232 @@
+"""Application credentials: passwords of programs, each for one project, with some of the user's roles.
+
+A program logs in with the id and secret of such a credential. Its tokens have the roles of the credential that the user
+still has, and end with the credential. Access rules limit them to some requests (`Credential.allows`).
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import uuid
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.wsgi import Response
+from nova_lite.api.identity import access_rules, directory, listing, passwords, requests, views
+from nova_lite.api.identity.authority import CREDENTIAL, TRUST, Authority
+from nova_lite.api.identity.directory import AccessRule, ApplicationCredential, Content, User
+from nova_lite.base import exceptions
+from nova_lite.policies import identity as policies
+
+T = TypeVar("T")
+
+#: Application credentials of one user. Each API process has all of them in memory.
+MAX_CREDENTIALS = 1000
+#: Access rules of one application credential.
+MAX_RULES = 100
+MAX_TEXT = 4096
+
+_USER = {"user_id": "user_id"}
+_CREDENTIALS = "/v3/users/{user_id}/application_credentials"
+_RULES = "/v3/users/{user_id}/access_rules"
+
+
+class IdentityAppCredentials:
+    """Mixin of `IdentityApp`: the handlers of application credentials and their access rules."""
+
+    authority: Authority
+    routes: tuple[ServiceRoute, ...] = (
+        ServiceRoute("GET", _CREDENTIALS, "list_credentials", policies.CREDENTIALS_LIST, _USER),
+        ServiceRoute("POST", _CREDENTIALS, "create_credential", policies.CREDENTIALS_CREATE, _USER),
+        ServiceRoute("GET", f"{_CREDENTIALS}/{{id}}", "show_credential", policies.CREDENTIALS_SHOW, _USER),
+        ServiceRoute("DELETE", f"{_CREDENTIALS}/{{id}}", "delete_credential", policies.CREDENTIALS_DELETE, _USER),
+        ServiceRoute("GET", _RULES, "list_rules", policies.ACCESS_RULES_LIST, _USER),
+        ServiceRoute("GET", f"{_RULES}/{{id}}", "show_rule", policies.ACCESS_RULES_SHOW, _USER),
+        ServiceRoute("DELETE", f"{_RULES}/{{id}}", "delete_rule", policies.ACCESS_RULES_DELETE, _USER),
+    )
+
+    def list_credentials(self, req: ServiceRequest, user_id: str) -> Response:
+        _refuse_trust(req)
+        content = self.authority.content
+        mine = [item for item in content.application_credentials if item.user_id == user_id]
+        shown = (views.application_credential(item, content, req.base_url) for item in mine)
+        return listing.listed(req, "application_credentials", shown, f"/v3/users/{user_id}/application_credentials")
+
+    def show_credential(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+        _refuse_trust(req)
+        content = self.authority.content
+        shown = views.application_credential(_credential(content, user_id, id), content, req.base_url)
+        return Response({"application_credential": shown})
+
+    def create_credential(self, req: ServiceRequest, user_id: str) -> Response:
+        """Create a credential for the project of the caller's token. Only this response has the secret."""
+        _refuse_restricted(req)
+        if user_id != req.context.user_id:
+            raise exceptions.Forbidden("Application credentials can be created only by the user that they are for.")
+        if req.context.project_id is None:
+            raise exceptions.Forbidden("An application credential is for a project, and this token is for none.")
+        body = requests.body_object(req, "application_credential")
+        secret = _text(body, "secret") or secrets.token_urlsafe(64)
+        credential = ApplicationCredential(
+            id=uuid.uuid4().hex,
+            name=directory.check_name("application credential", requests.text_field(body, "name")),
+            user_id=user_id,
+            project_id=req.context.project_id,
+            secret=passwords.hashed(secret),
+            description=_text(body, "description"),
+            roles=_roles(body, req.context.roles),
+            expires_at=requests.expiry(body),
+            unrestricted=_flag(body, "unrestricted"),
+        )
+        rules = _rules(body)
+
+        def add(content: Content) -> Content:
+            _add(content, credential, rules)
+            return content
+
+        shown = views.application_credential(credential, self._change(add), req.base_url)
+        return Response({"application_credential": shown | {"secret": secret}}, 201)
+
+    def delete_credential(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+        _refuse_restricted(req)
+        self._change(lambda content: content.application_credentials.remove(_credential(content, user_id, id)))
+        return Response(status=204)
+
+    # --- access rules
+
+    def list_rules(self, req: ServiceRequest, user_id: str) -> Response:
+        _refuse_trust(req)
+        rules = [item for item in self.authority.content.access_rules if item.user_id == user_id]
+        shown = (views.access_rule(item, req.base_url) for item in rules)
+        return listing.listed(req, "access_rules", shown, f"/v3/users/{user_id}/access_rules")
+
+    def show_rule(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+        _refuse_trust(req)
+        return Response(
+            {"access_rule": views.access_rule(_access_rule(self.authority.content, user_id, id), req.base_url)}
+        )
+
+    def delete_rule(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+        """Delete a rule that no credential has."""
+        _refuse_restricted(req)
+
+        def delete(content: Content) -> None:
+            rule = _access_rule(content, user_id, id)
+            if any(id in credential.access_rules for credential in content.application_credentials):
+                raise exceptions.Forbidden(
+                    f"Access rule {id} is in use by an application credential. Delete the credential first."
+                )
+            content.access_rules.remove(rule)
+
+        self._change(delete)
+        return Response(status=204)
+
+    def _change(self, function: Callable[[Content], T]) -> T:
+        return self.authority.replica.change(function)
+
+
+def _credential(content: Content, user_id: str, id: str) -> ApplicationCredential:
+    found = content.find(ApplicationCredential, id)
+    mine = found if found is not None and found.user_id == user_id else None
+    return requests.require("application credential", id, mine)
+
+
+def _access_rule(content: Content, user_id: str, id: str) -> AccessRule:
+    found = content.find(AccessRule, id)
+    return requests.require("access rule", id, found if found is not None and found.user_id == user_id else None)
+
+
+def _add(content: Content, credential: ApplicationCredential, rules: list[AccessRule]) -> None:
+    user: User = requests.require("user", credential.user_id, content.user(credential.user_id))
+    mine = [item for item in content.application_credentials if item.user_id == user.id]
+    if any(item.name == credential.name for item in mine):
+        raise exceptions.Conflict(f"The user has an application credential named {credential.name} already.")
+    if len(mine) >= MAX_CREDENTIALS:
+        raise exceptions.Forbidden(
+            f"A user has at most {MAX_CREDENTIALS} application credentials. Delete the unused ones."
+        )
+    credential.access_rules = [_shared_rule(content, user, rule).id for rule in rules]
+    content.application_credentials.append(credential)
+
+
+def _shared_rule(content: Content, user: User, rule: AccessRule) -> AccessRule:
+    """Return the user's rule with this id, or with the same fields, or the new rule."""
+    if not rule.path:
+        return _access_rule(content, user.id, rule.id)
+    rule.user_id = user.id
+    for item in content.access_rules:
+        if (item.user_id, item.service, item.method, item.path) == (user.id, rule.service, rule.method, rule.path):
+            return item
+    content.access_rules.append(rule)
+    return rule
+
+
+def _refuse_trust(req: ServiceRequest) -> None:
+    """Raise `Forbidden` for a token of a trust, since a credential would outlive the trust."""
+    if req.environ.get(TRUST) is not None:
+        raise exceptions.Forbidden("A token of a trust cannot manage application credentials.")
+
+
+def _refuse_restricted(req: ServiceRequest) -> None:
+    _refuse_trust(req)
+    credential: ApplicationCredential | None = req.environ.get(CREDENTIAL)
+    if credential is not None and not credential.unrestricted:
+        raise exceptions.Forbidden(
+            "This token is of a restricted application credential, which cannot manage application credentials."
+        )
+
+
+# --- fields of the body
+
+
+def _text(body: dict[str, Any], name: str) -> str | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        raise exceptions.ValidationError(detail=f"{name} must be a string of at most {MAX_TEXT} characters.")
+    return value
+
+
+def _flag(body: dict[str, Any], name: str) -> bool:
+    value = body.get(name)
+    if not isinstance(value, bool | None):
+        raise exceptions.ValidationError(detail=f"{name} must be a boolean.")
+    return bool(value)
+
+
+def _roles(body: dict[str, Any], allowed: list[str]) -> list[str]:
+    """Return the roles of the credential and the roles that they imply. The default is all roles of the token."""
+    roles = requests.roles(body) or list(allowed)
+    if missing := [role for role in roles if role not in allowed]:
+        raise exceptions.ValidationError(
+            detail=f"Cannot create an application credential with the unassigned role {missing[0]}. The token has the "
+            f"roles {', '.join(allowed)}."
+        )
+    return roles
+
+
+def _rules(body: dict[str, Any]) -> list[AccessRule]:
+    """Return the access rules. A rule of which only the id is given has no path."""
+    items = [] if body.get("access_rules") is None else body["access_rules"]
+    if not isinstance(items, list) or len(items) > MAX_RULES:
+        raise exceptions.ValidationError(detail=f"access_rules must be a list of at most {MAX_RULES} objects.")
+    return [_rule(item) for item in items]
+
+
+def _rule(item: Any) -> AccessRule:
+    if not isinstance(item, dict):
+        raise exceptions.ValidationError(detail="An access rule must be an object with service, method and path.")
+    if isinstance(item.get("id"), str) and not {"service", "method", "path"} & item.keys():
+        return AccessRule(id=item["id"])
+    service, method, path = (requests.text_field(item, name) for name in ("service", "method", "path"))
+    if method not in access_rules.METHODS:
+        raise exceptions.ValidationError(detail=f"The method of an access rule is one of {access_rules.METHODS_TEXT}.")
+    if not re.fullmatch(r"/.{0,224}", path) or not re.fullmatch(r"[\w-]{1,64}", service):
+        raise exceptions.ValidationError(
+            detail="The path of an access rule starts with a slash and has at most 225 characters; its service is a "
+            "type of the catalog, such as compute."
+        )
+    return AccessRule(id=uuid.uuid4().hex, service=service, method=method, path=path)

@@ -1,0 +1,235 @@
+"""Changes of the catalog over the identity API. The built-in services cannot be changed."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.wsgi import Response
+from nova_lite.api.identity import catalog, requests, views
+from nova_lite.api.identity.authority import Authority
+from nova_lite.api.identity.catalog import INTERFACES, Catalog
+from nova_lite.api.identity.directory import CatalogEndpoint, CatalogRegion, CatalogService, Content
+from nova_lite.base import exceptions
+from nova_lite.policies import identity as policies
+
+T = TypeVar("T")
+
+MAX_NAME, MAX_TEXT = 255, 4096
+
+
+class IdentityCatalog:
+    """Mixin of `IdentityApp`: the handlers that change services, endpoints and regions."""
+
+    authority: Authority
+    service_catalog: Catalog
+    routes: tuple[ServiceRoute, ...] = (
+        ServiceRoute("POST", "/v3/services", "create_service", policies.SERVICES_CREATE),
+        ServiceRoute("PATCH", "/v3/services/{id}", "update_service", policies.SERVICES_UPDATE),
+        ServiceRoute("DELETE", "/v3/services/{id}", "delete_service", policies.SERVICES_DELETE),
+        ServiceRoute("POST", "/v3/endpoints", "create_endpoint", policies.ENDPOINTS_CREATE),
+        ServiceRoute("PATCH", "/v3/endpoints/{id}", "update_endpoint", policies.ENDPOINTS_UPDATE),
+        ServiceRoute("DELETE", "/v3/endpoints/{id}", "delete_endpoint", policies.ENDPOINTS_DELETE),
+        ServiceRoute("POST", "/v3/regions", "create_region", policies.REGIONS_CREATE),
+        ServiceRoute("PATCH", "/v3/regions/{id}", "update_region", policies.REGIONS_UPDATE),
+        ServiceRoute("DELETE", "/v3/regions/{id}", "delete_region", policies.REGIONS_DELETE),
+    )
+
+    # --- services
+
+    def create_service(self, req: ServiceRequest) -> Response:
+        body = requests.body_object(req, "service")
+        made = CatalogService(id=uuid.uuid4().hex, type=_name(body, "type"))
+        _set_service(made, body)
+        self._change(lambda content: content.services.append(made))
+        return Response({"service": views.linked(catalog.service(made), req.base_url, "services")}, 201)
+
+    def update_service(self, req: ServiceRequest, id: str) -> Response:
+        body = requests.body_object(req, "service")
+
+        def update(content: Content) -> CatalogService:
+            found = self._service(content, id)
+            _set_service(found, body)
+            return found
+
+        changed = catalog.service(self._change(update))
+        return Response({"service": views.linked(changed, req.base_url, "services")})
+
+    def delete_service(self, req: ServiceRequest, id: str) -> Response:
+        """Delete the service with its endpoints."""
+
+        def delete(content: Content) -> None:
+            content.services.remove(self._service(content, id))
+            content.endpoints = [item for item in content.endpoints if item.service_id != id]
+
+        self._change(delete)
+        return Response(status=204)
+
+    def _service(self, content: Content, id: str) -> CatalogService:
+        _refuse_built_in("service", id, self.service_catalog.services)
+        return requests.require("service", id, content.find(CatalogService, id))
+
+    # --- endpoints
+
+    def create_endpoint(self, req: ServiceRequest) -> Response:
+        body = requests.body_object(req, "endpoint")
+        service_id, interface, url = (_name(body, name) for name in ("service_id", "interface", "url"))
+        made = CatalogEndpoint(id=uuid.uuid4().hex, service_id=service_id, interface=interface, url=url)
+
+        def create(content: Content) -> None:
+            self._set_endpoint(content, made, body)
+            content.endpoints.append(made)
+
+        self._change(create)
+        return Response({"endpoint": views.linked(catalog.endpoint(made), req.base_url, "endpoints")}, 201)
+
+    def update_endpoint(self, req: ServiceRequest, id: str) -> Response:
+        body = requests.body_object(req, "endpoint")
+
+        def update(content: Content) -> CatalogEndpoint:
+            found = self._endpoint(content, id)
+            self._set_endpoint(content, found, body)
+            return found
+
+        changed = catalog.endpoint(self._change(update))
+        return Response({"endpoint": views.linked(changed, req.base_url, "endpoints")})
+
+    def delete_endpoint(self, req: ServiceRequest, id: str) -> Response:
+        self._change(lambda content: content.endpoints.remove(self._endpoint(content, id)))
+        return Response(status=204)
+
+    def _endpoint(self, content: Content, id: str) -> CatalogEndpoint:
+        _refuse_built_in("endpoint", id, self.service_catalog.endpoints)
+        return requests.require("endpoint", id, content.find(CatalogEndpoint, id))
+
+    def _set_endpoint(self, content: Content, changed: CatalogEndpoint, body: dict[str, Any]) -> None:
+        for name in {"service_id", "interface", "url"} & body.keys():
+            setattr(changed, name, _name(body, name))
+        changed.enabled = _flag(body, changed.enabled)
+        if changed.interface not in INTERFACES:
+            raise exceptions.ValidationError(detail=f"The interface of an endpoint is one of {', '.join(INTERFACES)}.")
+        if not re.match(r"[a-zA-Z0-9+.-]+:.", changed.url):
+            raise exceptions.ValidationError(detail="The url of an endpoint starts with a scheme, such as http:.")
+        if (unknown := catalog.unknown_variable(changed.url)) is not None:
+            raise exceptions.ValidationError(
+                detail=f"The url of an endpoint cannot have {unknown}. Variables are "
+                f"{', '.join(f'%({name})s' for name in catalog.VARIABLES)}."
+            )
+        if all(item["id"] != changed.service_id for item in self.service_catalog.all_services(content)):
+            raise exceptions.ValidationError(detail=f"Could not find service: {changed.service_id[:64]}.")
+        if {"region_id", "region"} & body.keys():
+            changed.region = self._region_of(content, body)
+
+    def _region_of(self, content: Content, body: dict[str, Any]) -> str | None:
+        """Return the region of an endpoint. The old field ``region`` creates the region, as in Keystone."""
+        field = "region_id" if body.get("region_id") is not None else "region"
+        if body.get(field) is None:
+            return None
+        name = _name(body, field)
+        if all(item["id"] != name for item in self.service_catalog.all_regions(content)):
+            if field == "region_id":
+                raise exceptions.ValidationError(detail=f"Could not find region: {name[:64]}.")
+            content.regions.append(CatalogRegion(id=name))
+        return name
+
+    # --- regions
+
+    def create_region(self, req: ServiceRequest) -> Response:
+        body = requests.body_object(req, "region")
+        made = CatalogRegion(id=_name(body, "id") if body.get("id") is not None else uuid.uuid4().hex)
+        if "/" in made.id:
+            raise exceptions.ValidationError(detail="The id of a region has no slash.")
+
+        def create(content: Content) -> None:
+            if any(item["id"] == made.id for item in self.service_catalog.all_regions(content)):
+                raise exceptions.Conflict(f"Region {made.id} already exists.")
+            self._set_region(content, made, body)
+            content.regions.append(made)
+
+        self._change(create)
+        return Response({"region": views.linked(catalog.region(made), req.base_url, "regions")}, 201)
+
+    def update_region(self, req: ServiceRequest, id: str) -> Response:
+        body = requests.body_object(req, "region")
+
+        def update(content: Content) -> CatalogRegion:
+            found = self._region(content, id)
+            self._set_region(content, found, body)
+            return found
+
+        changed = catalog.region(self._change(update))
+        return Response({"region": views.linked(changed, req.base_url, "regions")})
+
+    def delete_region(self, req: ServiceRequest, id: str) -> Response:
+        def delete(content: Content) -> None:
+            found = self._region(content, id)
+            if id in [item.region for item in content.endpoints] + [item.parent for item in content.regions]:
+                raise exceptions.Forbidden(f"Region {id} has endpoints or other regions. Delete those first.")
+            content.regions.remove(found)
+
+        self._change(delete)
+        return Response(status=204)
+
+    def _region(self, content: Content, id: str) -> CatalogRegion:
+        if id == self.service_catalog.region:
+            raise exceptions.Forbidden("This region is [identity] region of the configuration. It cannot be changed.")
+        return requests.require("region", id, content.find(CatalogRegion, id))
+
+    def _set_region(self, content: Content, changed: CatalogRegion, body: dict[str, Any]) -> None:
+        changed.description = _text(body, "description", changed.description)
+        if "parent_region_id" not in body:
+            return
+        parent = None if body["parent_region_id"] is None else _name(body, "parent_region_id")
+        parents = {item["id"]: item["parent_region_id"] for item in self.service_catalog.all_regions(content)}
+        if parent is not None and parent not in parents:
+            raise exceptions.NotFound(f"Could not find region: {parent[:64]}.")
+        above = parent
+        while above is not None:
+            if above == changed.id:
+                raise exceptions.ValidationError(detail="A region cannot be below itself.")
+            above = parents.get(above)
+        changed.parent = parent
+
+    def _change(self, function: Callable[[Content], T]) -> T:
+        return self.authority.replica.change(function)
+
+
+def _refuse_built_in(kind: str, id: str, built_in: list[dict[str, Any]]) -> None:
+    if any(item["id"] == id for item in built_in):
+        raise exceptions.Forbidden(
+            f"This {kind} is built in: [api] enabled_apis and the options [identity] *_endpoint define it."
+        )
+
+
+def _set_service(changed: CatalogService, body: dict[str, Any]) -> None:
+    if "type" in body:
+        changed.type = _name(body, "type")
+    changed.name = _text(body, "name", changed.name, MAX_NAME)
+    changed.description = _text(body, "description", changed.description)
+    changed.enabled = _flag(body, changed.enabled)
+
+
+def _name(body: dict[str, Any], field: str) -> str:
+    value = requests.text_field(body, field)
+    if not 0 < len(value) <= MAX_NAME:
+        raise exceptions.ValidationError(detail=f"{field} has 1 to {MAX_NAME} characters.")
+    return value
+
+
+def _text(body: dict[str, Any], field: str, before: str, longest: int = MAX_TEXT) -> str:
+    if body.get(field) is None:
+        return "" if field in body else before
+    value = requests.text_field(body, field)
+    if len(value) > longest:
+        raise exceptions.ValidationError(detail=f"{field} has at most {longest} characters.")
+    return value
+
+
+def _flag(body: dict[str, Any], before: bool) -> bool:
+    value = body.get("enabled", before)
+    if not isinstance(value, bool):
+        raise exceptions.ValidationError(detail="enabled must be a boolean.")
+    return value

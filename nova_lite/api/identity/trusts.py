@@ -1,0 +1,140 @@
+"""Trusts: a user lets another user act in a project with some roles, as Heat does for its stacks.
+
+The trustor creates a trust. The trustee logs in with the trust as the scope. Such a token has those roles of the trust
+that the trustor still has. With impersonation its user is the trustor.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.wsgi import Response
+from nova_lite.api.identity import listing, requests, views
+from nova_lite.api.identity.authority import CREDENTIAL, TRUST, Authority
+from nova_lite.api.identity.directory import Content, Trust, implied, role_id
+from nova_lite.base import exceptions
+from nova_lite.policies import identity as policies
+
+T = TypeVar("T")
+
+#: Trusts of one trustor. Each API process has all of them in memory.
+MAX_TRUSTS = 1000
+
+_TRUSTS = "/v3/OS-TRUST/trusts"
+
+
+class IdentityTrusts:
+    """Mixin of `IdentityApp`: the handlers of trusts."""
+
+    authority: Authority
+    routes: tuple[ServiceRoute, ...] = (
+        ServiceRoute("GET", _TRUSTS, "list_trusts", policies.TRUSTS_LIST, authorizes=True),
+        ServiceRoute("POST", _TRUSTS, "create_trust", policies.TRUSTS_CREATE, authorizes=True),
+        ServiceRoute("GET", f"{_TRUSTS}/{{id}}", "show_trust", policies.TRUSTS_SHOW, authorizes=True),
+        ServiceRoute("DELETE", f"{_TRUSTS}/{{id}}", "delete_trust", policies.TRUSTS_DELETE, authorizes=True),
+        ServiceRoute("GET", f"{_TRUSTS}/{{id}}/roles", "list_trust_roles", policies.TRUST_ROLES_LIST, authorizes=True),
+        ServiceRoute(
+            "GET", f"{_TRUSTS}/{{id}}/roles/{{role}}", "show_trust_role", policies.TRUST_ROLES_SHOW, authorizes=True
+        ),
+    )
+
+    def list_trusts(self, req: ServiceRequest) -> Response:
+        """List all trusts, or those of the trustor or trustee in the query."""
+        wanted = {name: req.GET[name] for name in ("trustor_user_id", "trustee_user_id") if name in req.GET}
+        rule = policies.TRUSTS_LIST
+        if "trustor_user_id" in wanted:
+            rule = policies.TRUSTS_OF_TRUSTOR
+        elif wanted:
+            rule = policies.TRUSTS_OF_TRUSTEE
+        req.authorize(rule, {"trustor_user_id": "", "trustee_user_id": ""} | wanted)
+        _refuse_delegated(req)
+        shown = (views.trust(item, req.base_url) for item in self.authority.content.trusts)
+        return listing.listed(req, "trusts", shown, _TRUSTS)
+
+    def create_trust(self, req: ServiceRequest) -> Response:
+        body = requests.body_object(req, "trust")
+        trustor, trustee = (requests.text_field(body, f"{name}_user_id") for name in ("trustor", "trustee"))
+        req.authorize(req.declared.policy, {"trustor_user_id": trustor, "trustee_user_id": trustee})
+        _refuse_delegated(req)
+        if trustor != req.context.user_id:
+            raise exceptions.Forbidden("A trust can be created only by its trustor.")
+        roles = requests.roles(body)
+        if not roles:
+            raise exceptions.Forbidden("At least one role should be specified.")
+        made = Trust(
+            id=uuid.uuid4().hex,
+            trustor_id=trustor,
+            trustee_id=trustee,
+            project_id=requests.text_field(body, "project_id"),
+            impersonation=_impersonation(body),
+            roles=roles,
+            expires_at=requests.expiry(body),
+            remaining_uses=_uses(body),
+        )
+        self._change(lambda content: _add(content, made))
+        return Response({"trust": views.trust(made, req.base_url, with_roles=True)}, 201)
+
+    def show_trust(self, req: ServiceRequest, id: str) -> Response:
+        return Response({"trust": views.trust(self._found(req, id), req.base_url, with_roles=True)})
+
+    def delete_trust(self, req: ServiceRequest, id: str) -> Response:
+        self._found(req, id)
+        self._change(lambda content: content.trusts.remove(requests.require("trust", id, content.find(Trust, id))))
+        return Response(status=204)
+
+    def list_trust_roles(self, req: ServiceRequest, id: str) -> Response:
+        shown = (views.role(name, req.base_url) for name in self._found(req, id).roles)
+        return listing.listed(req, "roles", shown, f"{_TRUSTS}/{id}/roles")
+
+    def show_trust_role(self, req: ServiceRequest, id: str, role: str) -> Response:
+        names = [name for name in self._found(req, id).roles if role_id(name) == role]
+        return Response({"role": views.role(requests.require("role", role, next(iter(names), None)), req.base_url)})
+
+    def _found(self, req: ServiceRequest, id: str) -> Trust:
+        """Return the trust, if the caller is its trustor or trustee. Raises `NotFound` first, as Keystone does."""
+        trust = requests.require("trust", id, self.authority.content.find(Trust, id))
+        parties = {"trustor_user_id": trust.trustor_id, "trustee_user_id": trust.trustee_id}
+        req.authorize(req.declared.policy, parties)
+        if req.environ.get(CREDENTIAL) is not None:
+            raise exceptions.Forbidden("A token of an application credential cannot manage trusts.")
+        return trust
+
+    def _change(self, function: Callable[[Content], T]) -> T:
+        return self.authority.replica.change(function)
+
+
+def _add(content: Content, made: Trust) -> None:
+    trustor = requests.require("user", made.trustor_id, content.user(made.trustor_id))
+    requests.require("user", made.trustee_id, content.user(made.trustee_id))
+    requests.require("project", made.project_id, content.project(made.project_id))
+    has = implied(content.roles_of(trustor, made.project_id))
+    if missing := [role for role in made.roles if role not in has]:
+        raise exceptions.NotFound(f"Could not find role: the trustor does not have {missing[0]} in the project.")
+    if sum(trust.trustor_id == trustor.id for trust in content.trusts) >= MAX_TRUSTS:
+        raise exceptions.Forbidden(f"A user has at most {MAX_TRUSTS} trusts. Delete the unused ones.")
+    content.trusts.append(made)
+
+
+def _refuse_delegated(req: ServiceRequest) -> None:
+    """Raise `Forbidden` for a token that is limited itself, since a trust may outlive it."""
+    if req.environ.get(CREDENTIAL) is not None or req.environ.get(TRUST) is not None:
+        raise exceptions.Forbidden("A token of an application credential or of a trust cannot manage trusts.")
+
+
+def _impersonation(body: dict[str, Any]) -> bool:
+    value = body.get("impersonation")
+    if not isinstance(value, bool):
+        raise exceptions.ValidationError(detail="Expecting to find impersonation in the trust, as a boolean.")
+    return value
+
+
+def _uses(body: dict[str, Any]) -> int | None:
+    value = body.get("remaining_uses")
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
+        raise exceptions.ValidationError(detail="remaining_uses must be a positive integer or null.")
+    return value

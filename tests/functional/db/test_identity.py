@@ -1,0 +1,24 @@
+"""The tests of tests/unit/db/test_identity.py, on each kind of database, and concurrent changes."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from nova_lite.api.identity import directory
+from nova_lite.api.identity.directory import Content
+from nova_lite.cmd.manage.identity import DatabaseStore
+from nova_lite.db.engine import Database
+from tests.support.identity_records import fresh_replica
+from tests.unit.db.test_identity import *  # noqa: F403
+
+
+def test_concurrent_changes_are_all_stored(db: Database) -> None:
+    def add(number: int) -> None:
+        def change(content: Content) -> None:
+            assert not [project for project in content.projects if project.name == f"p{number}"]
+            content.projects.append(directory.Project(id=f"{number}", name=f"p{number}"))
+
+        fresh_replica(DatabaseStore(db)).change(change)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(12)))
+    content = fresh_replica(DatabaseStore(db)).content
+    assert {project.name for project in content.projects} == {f"p{number}" for number in range(12)}

@@ -80,7 +80,7 @@ class Recorder:
         above: FrameType | None = frame.f_back
         while above is not None:
             code = above.f_code
-            if code.co_filename.endswith("nova_lite/rpc/in_process.py") and code.co_name == "_dispatch":
+            if code.co_filename.endswith("nova_lite/rpc/in_process.py") and code.co_name == "dispatch":
                 return depth, str(above.f_locals["endpoint"].topic)
             if code.co_filename.startswith(_OURS) and not code.co_name.startswith("<"):
                 depth += 1

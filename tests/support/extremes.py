@@ -76,6 +76,12 @@ HEADERS = {
     "HTTP_ORIGIN": ("\xff", "null", "http://[", "a" * 5000),
 }
 
+#: Resources of Cinder that the volume API lists as empty.
+ABSENT_OF_VOLUMES = (
+    *("backups", "cgsnapshots", "clusters", "consistencygroups", "group_snapshots", "group_types", "groups"),
+    *("manageable_snapshots", "manageable_volumes", "messages", "qos-specs"),
+)
+
 #: Complete bodies of the services that declare no schemas. A test reports a route without one.
 BODIES: dict[tuple[str, str, str], Any] = {
     ("identity", "POST", "/v3/projects"): {
@@ -143,6 +149,8 @@ BODIES: dict[tuple[str, str, str], Any] = {
     },
     ("image", "PATCH", "/images/{id}"): [{"op": "add", "path": "/key", "value": "text"}],
     ("image", "PUT", "/images/{id}/tags/{tag}"): None,
+    ("image", "POST", "/images/{id}/members"): {"member": "{project}"},
+    ("image", "PUT", "/images/{id}/members/{member_id}"): {"status": "accepted"},
     ("volume", "POST", "/volumes"): {
         "volume": {
             "size": 1, "name": "new", "description": "text", "volume_type": "local", "availability_zone": "nova",
@@ -165,6 +173,24 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("volume", "POST", "/snapshots/{id}/action"): {"os-reset_status": {"status": "available"}},
     ("volume", "POST", "/snapshots/{id}/metadata"): {"metadata": {"key": "value"}},
     ("volume", "PUT", "/snapshots/{id}/metadata"): {"metadata": {"key": "value"}},
+    ("volume", "PUT", "/snapshots/{id}/metadata/{key}"): {"meta": {"key": "value"}},
+    ("volume", "PUT", "/volumes/{id}/metadata/{key}"): {"meta": {"key": "value"}},
+    ("volume", "POST", "/os-volume-transfer"): {
+        "transfer": {"volume_id": "{volume}", "name": "new", "no_snapshots": False}
+    },
+    ("volume", "POST", "/os-volume-transfer/{id}/accept"): {"accept": {"auth_key": "0123456789abcdef"}},
+    ("volume", "POST", "/types"): {
+        "volume_type": {
+            "name": "new", "description": "text", "os-volume-type-access:is_public": True,
+            "extra_specs": {"key": "value"},
+        }
+    },
+    ("volume", "PUT", "/types/{id}"): {"volume_type": {"name": "one", "description": "text", "is_public": True}},
+    ("volume", "POST", "/types/{id}/action"): {"addProjectAccess": {"project": "{project}"}},
+    ("volume", "POST", "/types/{id}/extra_specs"): {"extra_specs": {"key": "value"}},
+    ("volume", "PUT", "/types/{id}/extra_specs/{key}"): {"key": "value"},
+    ("volume", "PUT", "/os-quota-sets/{id}"): {"quota_set": {"volumes": 10, "snapshots": 10, "gigabytes": 1000}},
+    **{("volume", "PUT", f"/{name}/{{id}}"): {"name": "one"} for name in ABSENT_OF_VOLUMES},
     ("network", "POST", "/networks"): {
         "network": {
             "name": "new", "description": "text", "mtu": 1500, "shared": False, "project_id": "{project}",

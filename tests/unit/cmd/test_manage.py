@@ -397,7 +397,7 @@ def test_configuration_check(tool: Tool) -> None:
     assert tool("config", "check") == "The configuration can work."
     tool.configure(good + "service_down_time = 10\nreport_interval = 10\ncompute_driver = vmware\n")
     tool("config", "check", status=1)
-    assert "service_down_time" in tool.text and "vmware is unknown; there are fake, libvirt" in tool.text
+    assert "service_down_time" in tool.text and "vmware is unknown; there are fake, fake-rules, libvirt" in tool.text
     tool.configure("transport_url = rabbbit://\n", database="sqlite:////proc/none/db.sqlite")
     tool("config", "check", status=1)
     assert "transport_url" in tool.text and "[database] connection" in tool.text

@@ -72,12 +72,11 @@ def test_attempts_to_connect_share_one_transport(monkeypatch: pytest.MonkeyPatch
     def unavailable(*arguments: object, **named: object) -> None:
         raise exceptions.MessagingUnavailable(what="serving")
 
-    monkeypatch.setattr(scheduler.rpc, "Transport", Broken)
     monkeypatch.setattr(scheduler.SchedulerDaemon, "serve_rpc", unavailable)
     conf = cfg.ConfigOpts()
     nova_conf.register_opts(conf)
     conf([], default_config_files=[])
-    daemon = scheduler.SchedulerDaemon(conf)
+    daemon = scheduler.SchedulerDaemon(conf, connect=Broken)
     for _ in range(3):
         with pytest.raises(exceptions.MessagingUnavailable):
             daemon.prepare()

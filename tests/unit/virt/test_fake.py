@@ -69,7 +69,7 @@ def test_driver_is_loaded_by_its_name(tmp_path: Path) -> None:
 def test_unknown_driver_name_lists_the_known_ones(tmp_path: Path) -> None:
     conf = make_conf(tmp_path)
     conf.set_override("compute_driver", "fakke")
-    with pytest.raises(exceptions.ConfigurationError, match=r"fakke.*fake, libvirt"):
+    with pytest.raises(exceptions.ConfigurationError, match=r"fakke.*fake, fake-rules, libvirt"):
         driver.load_compute_driver(conf, HOST, fetch_image)
 
 

@@ -90,6 +90,8 @@ class EveryApi(InProcessCloud):
             patch = (service, method) == ("image", "PATCH")
             request.content_type = PATCH if patch else "application/json"
             request.body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        elif (service, method) == ("image", "PUT") and path.endswith("/file"):
+            request.content_type = "application/octet-stream"
         for header, value in (headers or {}).items():
             request.environ[header] = value
         return request.get_response(self.apps[name])

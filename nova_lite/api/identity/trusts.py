@@ -90,7 +90,7 @@ class IdentityTrusts:
         return listing.listed(req, "roles", shown, f"{_TRUSTS}/{id}/roles")
 
     def show_trust_role(self, req: ServiceRequest, id: str, role: str) -> Response:
-        names = [name for name in self._found(req, id).roles if role_id(name) == role]
+        names = [name for name in self._found(req, id).roles if role in (name, role_id(name))]
         return Response({"role": views.role(requests.require("role", role, next(iter(names), None)), req.base_url)})
 
     def _found(self, req: ServiceRequest, id: str) -> Trust:

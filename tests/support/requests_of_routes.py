@@ -47,7 +47,6 @@ KINDS = {
     "application_credentials": "application_credential",
     "access_rules": "access_rule",
     "trusts": "trust",
-    "groups": "group",
     "domains": "domain",
     "roles": "role",
     "implies": "role",
@@ -69,6 +68,8 @@ KINDS = {
     "label": "label",
     "role": "role",
 }
+#: Kinds of the identity API alone: the volume API has other groups, and shows none.
+KINDS_OF_IDENTITY = {"groups": "group"}
 #: Bodies of the services that declare no schemas, by service, method and path.
 BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("identity", "POST", "/v3/projects"): [{"project": {"name": "theirs"}}],
@@ -236,7 +237,8 @@ def rows() -> Iterator[Row]:
 def kind_of(path: str, name: str) -> str | None:
     """Return the kind of resource that a variable of a path names, None if it is not known."""
     before = path.split("{" + name + "}")[0].rstrip("/").rpartition("/")[2]
-    return KINDS.get(name) or KINDS.get(before)
+    own = KINDS_OF_IDENTITY if path.startswith("/v3/") else {}
+    return KINDS.get(name) or KINDS.get(before) or own.get(before)
 
 
 def _values(things: Mapping[str, list[str]], kind: str | None) -> list[tuple[str, str]]:

@@ -102,7 +102,7 @@ class Order:
         A bound of the first key alone lets an index begin there.
         """
         first, direction = self._terms[0]
-        bound = getattr(marker, first.key)
+        bound = sa.literal(getattr(marker, first.key), first.type)
         start: list[sa.ColumnElement[bool]] = []
         if len(self._terms) > 1 and not first.expression.nullable:
             start.append(first >= bound if direction == "asc" else first <= bound)

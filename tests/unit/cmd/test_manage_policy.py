@@ -57,7 +57,9 @@ def test_all_rules(tool: Tool) -> None:
     rows = tool.json("policy", "check", "--all", *ALICE, "--roles", "member", status=1)
     assert {row["verdict"] for row in rows} == {"allowed", "denied"}
     assert len(rows) == len(policies.list_rules())
-    tool("policy", "check", "--all", *ALICE, "--roles", "admin")
+    rows = tool.json("policy", "check", "--all", *ALICE, "--roles", "admin", status=1)
+    # Also an admin gives only trusts of their own.
+    assert [row["rule"] for row in rows if row["verdict"] == "denied"] == ["identity:create_trust"]
 
 
 def test_policy_check_uses_the_operators_file(tool: Tool) -> None:

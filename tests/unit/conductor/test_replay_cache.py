@@ -32,6 +32,8 @@ HARMLESS = {
     "fencing_records_settled": "reads",
     "finish_build": "the generation that it was for: test_reports_again.py",
     "finish_builds": "the generations that they were for: test_reports_again.py",
+    "identity_read": "reads",
+    "image_page": "reads",
     "instance_security_groups": "reads",
     "instances_at_address": "reads",
     "interfaces_active": "writes down what the network service says now: test_reports_again.py",

@@ -73,7 +73,7 @@ def test_notifications_of_scheduling_decisions_are_sent(tmp_path: Path) -> None:
         configured(tmp_path), None, notify=lambda context, event, payload: told.append((event, payload))
     )  # type: ignore[arg-type]
     manager._hosts.apply([host(1)])
-    manager._ready = True
+    manager._ready = manager._is_current = True
     manager.select_destinations(CONTEXT, spec())
     with pytest.raises(exceptions.NoValidHost):
         manager.select_destinations(CONTEXT, spec(flavor=flavor(memory_mb=9999)))

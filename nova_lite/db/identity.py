@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 
 from nova_lite.base import exceptions, sealing
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import IdentityRecord as Row
 from nova_lite.db.models import IdentityVersion
 from nova_lite.db.statements import insert_if_missing
@@ -95,3 +95,16 @@ def _rows(uow: UnitOfWork, records: Iterable[IdentityRecord]) -> dict[tuple[str,
 
 def _record(kind: str, key: str, data: dict[str, object] | None) -> IdentityRecord:
     return IdentityRecord(kind=kind, id=key, data=data)
+
+
+class DatabaseStore:
+    """The database as the store of the identity service's records."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def read(self, known: int) -> IdentityRecords:
+        return self._db.read(read, known)
+
+    def change(self, known: int | None, records: list[IdentityRecord]) -> int:
+        return self._db.write(change, known, records)

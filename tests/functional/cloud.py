@@ -27,10 +27,10 @@ from nova_lite import objects
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.replica import Replica
 from nova_lite.base import concurrency, memory
-from nova_lite.cmd.manage.identity import DatabaseStore
 from nova_lite.daemon import cpu_affinity
 from nova_lite.db import flavors, images, migration, networks, quotas
 from nova_lite.db.engine import Database
+from nova_lite.db.identity import DatabaseStore
 from nova_lite.operations.states import PowerState
 from tests.functional import nursery
 from tests.support import keys

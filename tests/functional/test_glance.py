@@ -46,6 +46,7 @@ class Images(Cloud):
         made = requests.post(f"{self.image_url}/v2/images", json=body, headers=headers, timeout=60)
         assert made.status_code == 201, made.text
         image_id: str = made.json()["id"]
+        headers["Content-Type"] = "application/octet-stream"
         answer = requests.put(f"{self.image_url}/v2/images/{image_id}/file", data=data, headers=headers, timeout=60)
         assert answer.status_code == 204, answer.text
         return image_id

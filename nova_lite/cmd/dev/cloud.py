@@ -31,12 +31,12 @@ from nova_lite.cmd.dev import configuration, consoles, seed
 from nova_lite.cmd.dev.configuration import PATHS
 from nova_lite.cmd.dev.consoles import GuestConsoles
 from nova_lite.cmd.dev.seed import ADMIN, Seed, Seeder
-from nova_lite.cmd.manage.identity import DatabaseStore
 from nova_lite.cmd.scheduler import SchedulerDaemon
 from nova_lite.compute.api import API
 from nova_lite.daemon import service, sockets
 from nova_lite.db import migration
 from nova_lite.db.engine import Database
+from nova_lite.db.identity import DatabaseStore
 from nova_lite.virt import fake
 
 LOG = logging.getLogger(__name__)

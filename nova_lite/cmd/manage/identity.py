@@ -11,9 +11,7 @@ from nova_lite.api.identity.directory import ROLES, Content, Project, User
 from nova_lite.api.identity.replica import Replica
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.db import identity as db_identity
-from nova_lite.db.engine import Database
-from nova_lite.objects import IdentityRecord, IdentityRecords
+from nova_lite.db.identity import DatabaseStore
 
 ADMIN = "admin"
 _PASSWORD = "The password is read from the terminal, or from the first line of standard input."  # noqa: S105
@@ -161,19 +159,6 @@ def list_projects(app: App, args: argparse.Namespace) -> None:
 def delete_project(app: App, args: argparse.Namespace) -> None:
     with _replica(app).changing() as content:
         directory.remove_project(content, _project(content, args.name))
-
-
-class DatabaseStore:
-    """The database as the store of the identity service's records."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def read(self, known: int) -> IdentityRecords:
-        return self._db.read(db_identity.read, known)
-
-    def change(self, known: int | None, records: list[IdentityRecord]) -> int:
-        return self._db.write(db_identity.change, known, records)
 
 
 def _replica(app: App) -> Replica:

@@ -14,7 +14,7 @@ from tests.support import make
 def test_due_work_is_found_and_other_work_is_not(db: Database) -> None:
     conf = db.conf
     conf.set_override("shelved_offload_time", 10)
-    assert db.read(due.due_work, conf)[1:] == (0.0, *[False] * 8)
+    assert db.read(due.due_work, conf)[1:] == (0.0, *[False] * 9)
     shelved, soft_deleted = (db.write(make.instance) for _ in range(2))
 
     def pass_by(uow: UnitOfWork, seconds: float) -> None:
@@ -33,7 +33,7 @@ def test_due_work_is_found_and_other_work_is_not(db: Database) -> None:
     assert (seen.silent, seen.shelved, seen.soft_deleted, seen.attaches) == (False, False, False, True)
     assert 5 <= seen.quiet < 100
     db.write(pass_by, 500.0)
-    assert db.read(due.due_work, conf)[2:] == (True, True, False, False, False, False, True, False)
+    assert db.read(due.due_work, conf)[2:] == (True, True, False, False, False, False, True, False, False)
     conf.set_override("reclaim_instance_interval", 60)
     conf.set_override("shelved_offload_time", -1)
-    assert db.read(due.due_work, conf)[2:] == (True, False, True, False, False, False, True, False)
+    assert db.read(due.due_work, conf)[2:] == (True, False, True, False, False, False, True, False, False)

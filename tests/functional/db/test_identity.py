@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.directory import Content
-from nova_lite.cmd.manage.identity import DatabaseStore
 from nova_lite.db.engine import Database
+from nova_lite.db.identity import DatabaseStore
 from tests.support.identity_records import fresh_replica
 from tests.unit.db.test_identity import *  # noqa: F403
 

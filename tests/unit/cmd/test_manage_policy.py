@@ -58,7 +58,7 @@ def test_all_rules(tool: Tool) -> None:
     assert {row["verdict"] for row in rows} == {"allowed", "denied"}
     assert len(rows) == len(policies.list_rules())
     rows = tool.json("policy", "check", "--all", *ALICE, "--roles", "admin", status=1)
-    # Also an admin gives only trusts of their own.
+    # An admin, too, gives only trusts of their own.
     assert [row["rule"] for row in rows if row["verdict"] == "denied"] == ["identity:create_trust"]
 
 

@@ -7,12 +7,25 @@ import contextlib
 import os
 import socket
 import threading
+from collections.abc import Callable
 
 from websockify.websocket import WebSocket, WebSocketWantReadError
 
 from nova_lite.daemon.sockets import listen
 
 GREETING = b"RFB 003.008\n"
+
+
+def serve(listener: socket.socket, speak: Callable[[socket.socket], None]) -> None:
+    """Call ``speak`` with each connection, in a thread of its own, until the listener is closed."""
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = listener.accept()
+                threading.Thread(target=speak, args=(sock,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
 
 
 class EchoConsole:
@@ -23,13 +36,7 @@ class EchoConsole:
         self.received = 0
         self.sock = listen("127.0.0.1", 0)
         self.port = int(self.sock.getsockname()[1])
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                sock, _ = self.sock.accept()
-                threading.Thread(target=self._speak, args=(sock,), daemon=True).start()
+        serve(self.sock, self._speak)
 
     def _speak(self, sock: socket.socket) -> None:
         with contextlib.suppress(OSError), sock:

@@ -61,13 +61,7 @@ class Guest:
             self.tls.verify_mode = ssl.CERT_REQUIRED
         self.sock = listen("127.0.0.1", 0)
         self.port = int(self.sock.getsockname()[1])
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                sock, _ = self.sock.accept()
-                threading.Thread(target=self._speak, args=(sock,), daemon=True).start()
+        consoles.serve(self.sock, self._speak)
 
     def _speak(self, sock: socket.socket) -> None:
         with contextlib.suppress(OSError, IndexError), contextlib.ExitStack() as own:

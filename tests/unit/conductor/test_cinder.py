@@ -350,15 +350,21 @@ def test_lease_of_a_dead_conductor_is_taken_over(world: Cloud) -> None:
     assert world.cinder.held(volume_id) == [(world.uuid, "attaching", world.host)]
 
 
+def accepted_unprocessed(world: Cloud, volume_id: str) -> objects.ActionCommand:
+    """Accept the attachment of a volume, and let no conductor begin it yet."""
+    announce, world.db.before_commit = world.db.before_commit, None
+    command = world.accept(volume_id)
+    world.db.before_commit = announce
+    return command
+
+
 @pytest.mark.parametrize(("is_attached", "is_answered"), [(True, True), (True, False), (False, True)])
 def test_late_reservation_of_a_paused_conductor_is_deleted(
     world: Cloud, monkeypatch: pytest.MonkeyPatch, is_attached: bool, is_answered: bool
 ) -> None:
     """Another conductor has taken its row over, and has attached or released the volume."""
     volume_id = world.cinder.volume()
-    announce, world.db.before_commit = world.db.before_commit, None
-    command = world.accept(volume_id)
-    world.db.before_commit = announce
+    command = accepted_unprocessed(world, volume_id)
     real = world.client.reserve
 
     def late(*asked: Any) -> Any:
@@ -385,9 +391,7 @@ def test_late_reservation_that_cannot_be_deleted_fails_nothing(
     world: Cloud, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     volume_id = world.cinder.volume()
-    announce, world.db.before_commit = world.db.before_commit, None
-    command = world.accept(volume_id)
-    world.db.before_commit = announce
+    command = accepted_unprocessed(world, volume_id)
     real = world.client.reserve
 
     def late(*asked: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pwd
 import shutil
 import socket
+import struct
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ mount -t tmpfs none /secret
 a=guest-memory; b=-in-plain-text
 i=0; while [ $i -lt 200 ]; do echo $a$b$a$b$a$b$a$b$a$b$a$b >>/secret/file; i=$((i+1)); done
 """
+#: From Linux' socket.h: the size of a buffer beyond the limit of other users.
+SO_RCVBUFFORCE = 33
 #: Directory in which the libvirtd of this machine looks for certificates.
 OURS = Path("/etc/pki/qemu")
 #: File in that directory by which a later run recognizes the certificates of a run that was killed.
@@ -39,10 +42,16 @@ THEIRS = Path(f"/run/nova-lite-hosts/.{hosts.NUMBER}/lib/pki")
 
 
 class Sniffer:
-    """Reads all that crosses the network of the hosts."""
+    """Reads all that crosses the network of the hosts. Fails if the kernel had to drop a frame."""
+
+    #: Bytes of frames that wait to be read: more than the guest's memory, as a migration is faster than the reader.
+    BUFFER = 1 << 30
+    #: From Linux' if_packet.h, which Python's module does not have.
+    SOL_PACKET, PACKET_STATISTICS = 263, 6
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, self.BUFFER // 2)  # the kernel doubles it
         self._socket.bind(("nl-hosts", 3))
         self._socket.settimeout(0.2)
         self._stop = threading.Event()
@@ -55,14 +64,19 @@ class Sniffer:
 
     def __exit__(self, *error: object) -> None:
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "frames never ended"
+        _, dropped = struct.unpack("II", self._socket.getsockopt(self.SOL_PACKET, self.PACKET_STATISTICS, 8))
         self._socket.close()
+        assert error[0] is not None or dropped == 0, f"{dropped} frames were not read"
 
     def _read(self) -> None:
-        while not self._stop.is_set():
+        while True:
             try:
                 frame = self._socket.recv(70000)
             except TimeoutError:
+                if self._stop.is_set():
+                    return
                 continue
             self.bytes += len(frame)
             self.found += MARKER in frame

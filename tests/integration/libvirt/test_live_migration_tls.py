@@ -32,7 +32,7 @@ mount -t tmpfs none /secret
 a=guest-memory; b=-in-plain-text
 i=0; while [ $i -lt 200 ]; do echo $a$b$a$b$a$b$a$b$a$b$a$b >>/secret/file; i=$((i+1)); done
 """
-#: From Linux' socket.h: the size of a buffer beyond the limit of other users.
+#: Option of Linux that sets a buffer's size beyond the limit of other users.
 SO_RCVBUFFORCE = 33
 #: Directory in which the libvirtd of this machine looks for certificates.
 OURS = Path("/etc/pki/qemu")
@@ -46,7 +46,7 @@ class Sniffer:
 
     #: Bytes of frames that wait to be read: more than the guest's memory, as a migration is faster than the reader.
     BUFFER = 1 << 30
-    #: From Linux' if_packet.h, which Python's module does not have.
+    #: Level and option of Linux that count dropped frames. The module socket does not name them.
     SOL_PACKET, PACKET_STATISTICS = 263, 6
 
     def __init__(self) -> None:

@@ -29,17 +29,23 @@ def private_directory(path: str) -> str:
 
 
 def write_atomically(
-    path: str, data: bytes, durable: bool = True, mode: int = 0o600, owner: tuple[int, int] | None = None
+    path: str,
+    data: bytes,
+    durable: bool = True,
+    mode: int = 0o600,
+    owner: tuple[int, int] | None = None,
+    writer: str = "",
 ) -> None:
     """Replace the content of ``path``. A reader sees the old or the new content, never a part, also after a crash.
 
     ``owner``: user and group of the file, if root writes it. ``durable``: sync file and directory, so that the new
-    content survives a power cut. Without it a power cut, unlike a kill, may leave neither content.
+    content survives a power cut. Without it a power cut, unlike a kill, may leave neither content. ``writer``: the
+    host that writes, if daemons of several hosts write to the directory (`remove_unfinished`).
     """
     directory = os.path.dirname(path)
     if durable:
         failpoints.check_disk()
-    descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=directory)
+    descriptor, temporary = tempfile.mkstemp(prefix=_unfinished(writer), dir=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if owner is not None and os.geteuid() == 0:
@@ -71,11 +77,31 @@ def sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
-def remove_unfinished(directory: str) -> None:
-    """Remove the files that a killed daemon left half written. Nobody may be writing to the directory now."""
+def remove_unfinished(directory: str, writer: str = "") -> None:
+    """Remove the files that a killed daemon left half written. Nobody may be writing to the directory now.
+
+    ``writer``: remove only the files of this host, which may not be writing now. Other hosts may.
+    """
     for name in os.listdir(directory):
-        if name.startswith(TEMPORARY):
+        if name.startswith(_unfinished(writer)):
             remove(os.path.join(directory, name))
+
+
+def _unfinished(writer: str) -> str:
+    """Return the prefix of temporary names. The @, which no host name has, ends the host's."""
+    return f"{TEMPORARY}{writer}@" if writer else TEMPORARY
+
+
+@contextlib.contextmanager
+def locked_directory(path: str) -> Iterator[None]:
+    """Exclude other commands that write to a directory meanwhile, and remove what a killed one left half written."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        remove_unfinished(path)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def remove(path: str) -> None:

@@ -170,9 +170,10 @@ class _Root:
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = _authority(None, self._name, key, self._path_length, CA_LIFETIME)
-        files.write_atomically(self._certificate, certificate.public_bytes(Encoding.PEM), mode=_PUBLIC)
-        # The key comes last: without it the root does not exist yet.
-        files.write_atomically(self._key, _pem(key), mode=_PRIVATE)
+        with files.locked_directory(self._directory):
+            files.write_atomically(self._certificate, certificate.public_bytes(Encoding.PEM), mode=_PUBLIC)
+            # The key comes last: without it the root does not exist yet.
+            files.write_atomically(self._key, _pem(key), mode=_PRIVATE)
 
     def read(self) -> _Issuer:
         try:
@@ -234,11 +235,12 @@ def _write(
 ) -> None:
     """Write the files of a host or proxy. ``chain``: certificates that follow each of ``certificates``."""
     os.makedirs(directory, mode=0o755, exist_ok=True)
-    files.write_atomically(os.path.join(directory, CA_CERTIFICATE), _pems(*trusted), mode=_PUBLIC)
-    for file in key_files:
-        files.write_atomically(os.path.join(directory, file), _pem(key), mode=_PRIVATE, owner=owner)
-    for file, certificate in certificates.items():
-        files.write_atomically(os.path.join(directory, file), _pems(certificate, *chain), mode=_PUBLIC)
+    with files.locked_directory(directory):
+        files.write_atomically(os.path.join(directory, CA_CERTIFICATE), _pems(*trusted), mode=_PUBLIC)
+        for file in key_files:
+            files.write_atomically(os.path.join(directory, file), _pem(key), mode=_PRIVATE, owner=owner)
+        for file, certificate in certificates.items():
+            files.write_atomically(os.path.join(directory, file), _pems(certificate, *chain), mode=_PUBLIC)
 
 
 def _pems(*certificates: x509.Certificate) -> bytes:

@@ -14,11 +14,12 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class HostBoot:
-    """Remembers the last reconciled boot in the file ``path``."""
+    """Remembers the last reconciled boot in the file ``path``, whose name is the host's."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        files.private_directory(os.path.dirname(path))
+        self._host = os.path.basename(path)
+        files.remove_unfinished(files.private_directory(os.path.dirname(path)), self._host)
 
     def is_new(self) -> bool:
         """Check whether the machine has booted since `mark_reconciled`. False if no boot is remembered yet."""
@@ -28,7 +29,7 @@ class HostBoot:
     def mark_reconciled(self) -> None:
         """Remember that the effects of this boot on the guests are in the database."""
         if self._remembered() != current_boot_id():
-            files.write_atomically(self._path, current_boot_id().encode())
+            files.write_atomically(self._path, current_boot_id().encode(), writer=self._host)
 
     def _remembered(self) -> str | None:
         try:

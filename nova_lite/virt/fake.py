@@ -150,6 +150,10 @@ class FakeDriver(driver.ComputeDriver):
         topology.available_cells(self.conf, _machine(self._step("init_host")))
         for name in ("domains", "disks", "vifs", "images", "aside"):
             files.remove_unfinished(files.private_directory(os.path.join(self.path, name)))
+        for name in ("disks", "aside"):
+            for entry in os.scandir(os.path.join(self.path, name)):
+                files.remove_unfinished(entry.path)
+        files.remove_unfinished(self.path, self.host)
 
     def get_inventory(self) -> Inventory:
         control = self._step("inventory")
@@ -220,7 +224,7 @@ class FakeDriver(driver.ComputeDriver):
 
     def set_port_filters(self, filters: PortFilters) -> None:
         self._step("set_port_filters")
-        files.write_atomically(self._filters_path, msgspec.json.encode(filters), durable=False)
+        files.write_atomically(self._filters_path, msgspec.json.encode(filters), durable=False, writer=self.host)
         self._filtered = set(filters.instances)
 
     def port_filters(self) -> PortFilters:
@@ -602,7 +606,7 @@ class FakeDriver(driver.ComputeDriver):
         path = os.path.join(self.path, "images", os.path.basename(image.id))
         if os.path.exists(path):
             return
-        part = f"{path}.{uuid.uuid4()}"
+        part = os.path.join(os.path.dirname(path), f"{files.TEMPORARY}{uuid.uuid4()}")
         try:
             self.fetch_image(image, part)
             os.rename(part, path)

@@ -59,6 +59,10 @@ class RuledFakeDriver(fake.FakeDriver):
         super().__init__(conf, host, fetch_image)
         self._rules_path = os.path.join(os.path.dirname(self.path), "rules")
 
+    def init_host(self) -> None:
+        super().init_host()
+        files.remove_unfinished(files.private_directory(self._rules_path), self.host)
+
     def spawn(self, spec: driver.SpawnSpec) -> None:
         self._record(spec).apply("build", self.host)
         super().spawn(spec)
@@ -105,8 +109,8 @@ class RuledFakeDriver(fake.FakeDriver):
     def _record(self, spec: driver.SpawnSpec) -> Rules:
         """Keep the rules of a new guest, for all hosts: it may migrate."""
         rules = rules_of(spec.instance)
-        files.private_directory(self._rules_path)
-        files.write_atomically(self._rules_file(spec.instance.uuid), msgspec.json.encode(rules), durable=False)
+        content = msgspec.json.encode(rules)
+        files.write_atomically(self._rules_file(spec.instance.uuid), content, durable=False, writer=self.host)
         return rules
 
     def _apply(self, operation: str, instance_uuid: str) -> None:

@@ -39,6 +39,7 @@ class CinderVolumes(VolumeBackend):
     def __init__(self, conf: cfg.ConfigOpts, fetch_image: Callable[[Image, str], None]) -> None:
         super().__init__(conf, fetch_image)
         self._directory = os.path.join(os.path.abspath(conf.state_path), DIRECTORY)
+        self._remove_unfinished()
         self._brick = _load_brick(conf)
         self._mutex = threading.Lock()
 
@@ -63,9 +64,9 @@ class CinderVolumes(VolumeBackend):
             return rbd_disk(info)
         path = self._record_path(instance_uuid, connection.volume_id)
         with self._mutex, _as_driver_error("connected", connection.volume_id):
-            files.write_atomically(_with_directory(path), json.dumps({"info": info, "device": None}).encode())
+            self._write(_with_directory(path), info, None)
             device = self._connector_of(info).connect_volume(info)
-            files.write_atomically(path, json.dumps({"info": info, "device": _plain(device)}).encode())
+            self._write(path, info, _plain(device))
             return _text(device["path"])
 
     def disconnect(self, instance_uuid: str, volume_id: str | None = None) -> None:
@@ -102,6 +103,15 @@ class CinderVolumes(VolumeBackend):
                 reason=f"this host cannot connect {kind} volumes: os-brick is not installed (nova_lite[os-brick])"
             )
         return self._brick.InitiatorConnector.factory(kind.upper(), "", use_multipath=False, conn=info)
+
+    def _write(self, path: str, info: Mapping[str, Any], device: Mapping[str, Any] | None) -> None:
+        content = json.dumps({"info": info, "device": device}).encode()
+        files.write_atomically(path, content, writer=self.conf.host)
+
+    def _remove_unfinished(self) -> None:
+        """Remove what a killed daemon of this host left half written."""
+        for directory, _, _ in os.walk(self._directory):
+            files.remove_unfinished(directory, self.conf.host)
 
     def _record_path(self, instance_uuid: str, volume_id: str) -> str:
         return os.path.join(self._directory, str(uuid.UUID(instance_uuid)), f"{uuid.UUID(volume_id)}.json")

@@ -53,7 +53,9 @@ def write(path: str, url: str, accounts: Iterable[Account]) -> None:
     """Write the file, readable by its owner only."""
     text = _MARK + yaml.safe_dump({"clouds": settings(url, accounts)}, sort_keys=False)
     try:
-        files.write_atomically(os.path.abspath(path), text.encode(), durable=False)
+        directory, name = os.path.split(os.path.abspath(path))
+        files.remove_unfinished(directory, name)
+        files.write_atomically(os.path.join(directory, name), text.encode(), durable=False, writer=name)
     except OSError as error:
         raise exceptions.ConfigurationError(reason=f"{path} cannot be written: {error.strerror}.") from error
 

@@ -7,7 +7,6 @@ import base64
 import binascii
 import contextlib
 import datetime
-import fcntl
 import os
 import pwd
 from collections.abc import Iterator
@@ -128,8 +127,9 @@ def rotate_key(app: App, args: argparse.Namespace) -> None:
                     item.not_after = until
             trusted[:] = [item for item in trusted if item.is_valid(now.timestamp()) or item.role != args.role]
     if not args.stage:  # only now that it is trusted
-        _write_private(path, new, args.owner or _owner_of(path))
-        files.remove(path + STAGED)
+        with files.locked_directory(directory):
+            _write_private(path, new, args.owner or _owner_of(path))
+            files.remove(path + STAGED)
         _renew_certificates(app, os.path.join(directory, HOST_CERTIFICATES), args)
     _show(app, [item for item in _read(directory) if (item.role, item.host) == (args.role, args.host)])
 
@@ -196,14 +196,10 @@ def _read(directory: str) -> list[TrustedKey]:
 def _changing(directory: str) -> Iterator[list[TrustedKey]]:
     """Lock the list for changes and yield it. It is written if the block succeeds."""
     os.makedirs(directory, mode=0o755, exist_ok=True)
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with files.locked_directory(directory):
         trusted = _read(directory)
         yield trusted
         keys.write_trusted(os.path.join(directory, keys.TRUSTED), trusted)
-    finally:
-        os.close(descriptor)
 
 
 def _write_private(path: str, key: PrivateKey, owner: str | None) -> None:

@@ -96,7 +96,7 @@ class LibvirtDriver(ComputeDriver):
         self._reports = Connection(uri, host, self._events.register, timing, queries_only=True)
         self._domains = Domains(self._connection, host, timing)
         self._running = inventory.RunningCount(Domains(self._reports, host, timing).all, timing)
-        self._networks = HostNetworks(conf, self._connection)
+        self._networks = HostNetworks(conf, self._connection, host)
         self._interfaces = InterfaceDevices(self._connection, conf.libvirt.device_detach_timeout)
         self._port_firewall = PortFirewall(conf, host, self._records.instances_path)
         self._anti_spoofing = AntiSpoofing(host)
@@ -134,7 +134,7 @@ class LibvirtDriver(ComputeDriver):
         _warn_about_inaccessible_directories(self._records.instances_path)
         if self.conf.libvirt.virt_type == "auto":
             answer = os.path.join(self.conf.state_path, "kvm-probe.json")
-            self._virt_type = kvm.choose_virt_type(answer, self.conf.libvirt.kvm_probe_timeout)
+            self._virt_type = kvm.choose_virt_type(answer, self.conf.libvirt.kvm_probe_timeout, host=self.host)
         self._find_traits()
         self._find_topology()
         LOG.info("Guests on host %s are of type %s", self.host, self._virt_type)

@@ -70,7 +70,7 @@ class Records:
         self._host = host
 
     def prepare(self) -> None:
-        """Create the directories, and remove instance directories that a crash left incomplete."""
+        """Create the directories, and remove what a crash of this host's daemon left incomplete."""
         for path in (self.instances_path, self.base_path, os.path.join(self.instances_path, INTERFACES)):
             os.makedirs(path, exist_ok=True)
             os.chmod(path, DIRECTORY_MODE)
@@ -78,6 +78,15 @@ class Records:
         for name in os.listdir(self.instances_path):
             if name.startswith(prefix) and _is_uuid(name.removeprefix(prefix)):
                 shutil.rmtree(os.path.join(self.instances_path, name), ignore_errors=True)
+        for path in (self.instances_path, os.path.join(self.instances_path, INTERFACES)):
+            files.remove_unfinished(path, self._host)
+        for path in self._own_directories():
+            files.remove_unfinished(path)
+
+    def _own_directories(self) -> list[str]:
+        """Return the paths of this host's instance directories, including those set aside."""
+        paths = [os.path.join(self.instances_path, name) for name in os.listdir(self.instances_path) if uuid_of(name)]
+        return [path for path in paths if self._read(os.path.join(path, RECORD), InstanceRecord) is not None]
 
     @property
     def base_path(self) -> str:
@@ -172,7 +181,7 @@ class Records:
 
     def write_interfaces(self, instance_uuid: str, vifs: list[VIF]) -> None:
         record = InterfaceRecord(uuid=instance_uuid, host=self._host, vifs=vifs)
-        files.write_atomically(self._interfaces_path(instance_uuid), msgspec.json.encode(record))
+        files.write_atomically(self._interfaces_path(instance_uuid), msgspec.json.encode(record), writer=self._host)
 
     def read_interfaces(self, instance_uuid: str) -> list[VIF]:
         """Return the recorded interfaces. Empty if there are none, or if they are another host's."""

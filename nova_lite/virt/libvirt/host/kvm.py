@@ -19,7 +19,6 @@ import platform
 import pwd
 import re
 import subprocess
-import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -87,18 +86,28 @@ def boot_sector(rounds: int = ROUNDS) -> bytes:
 def runs_guests(accelerator: str, timeout: float) -> bool:
     """Check whether the probe guest prints and leaves within ``timeout`` seconds under ``accelerator`` (kvm or tcg)."""
     model = CPU_MODELS[KVM if accelerator == "kvm" else QEMU]
-    with tempfile.TemporaryDirectory(prefix="nova-lite-probe-") as directory:
-        disk = os.path.join(directory, "boot")
-        with open(disk, "wb") as file:
-            file.write(boot_sector())
+    # A kill of the daemon leaves no file: this one is in memory.
+    with open(os.memfd_create("nova-lite-probe"), "wb", buffering=0) as disk:
+        disk.write(boot_sector())
+        path = f"/proc/self/fd/{disk.fileno()}"
         command = [EMULATOR, "-nodefaults", "-no-user-config", "-display", "none", "-m", "16"]
         command += ["-machine", f"pc,accel={accelerator}", "-cpu", model, "-serial", "stdio"]
-        command += ["-drive", f"file={disk},format=raw,if=floppy,readonly=on", "-boot", "order=a"]
+        command += [
+            "-drive",
+            f"file={path},format=raw,if=floppy,readonly=on",
+            "-boot",
+            "order=a",
+        ]
         command += ["-device", f"isa-debug-exit,iobase={_EXIT_PORT:#x},iosize=1"]
         started = time.monotonic()
         try:
             result = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout,
+                check=False,
+                pass_fds=[disk.fileno()],
             )
         except subprocess.TimeoutExpired:
             LOG.info("Under %s the probe guest did not run within %.1f s", accelerator, timeout)
@@ -125,8 +134,11 @@ class ProbeResult(msgspec.Struct, frozen=True):
     virt_type: str
 
 
-def choose_virt_type(cache_path: str, timeout: float, device: str = DEVICE) -> str:
-    """Return ``kvm`` if it runs guests here, else ``qemu``. The result is stored in the file ``cache_path``."""
+def choose_virt_type(cache_path: str, timeout: float, device: str = DEVICE, host: str = "") -> str:
+    """Return ``kvm`` if it runs guests here, else ``qemu``. The result is stored in the file ``cache_path``.
+
+    ``host``: name of this host, as daemons of several ones may have the same file.
+    """
     if not os.access(device, os.R_OK | os.W_OK):
         LOG.info("%s cannot be used, so guests are emulated", device)
         return QEMU
@@ -136,7 +148,8 @@ def choose_virt_type(cache_path: str, timeout: float, device: str = DEVICE) -> s
         return known.virt_type
     answer = ProbeResult(key=key, virt_type=KVM if runs_guests("kvm", timeout) else QEMU)
     os.makedirs(os.path.dirname(cache_path), exist_ok=True)
-    files.write_atomically(cache_path, msgspec.json.encode(answer), durable=False)
+    files.remove_unfinished(os.path.dirname(cache_path), host)
+    files.write_atomically(cache_path, msgspec.json.encode(answer), durable=False, writer=host)
     return answer.virt_type
 
 

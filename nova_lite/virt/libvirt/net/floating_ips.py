@@ -28,6 +28,7 @@ class FloatingAddresses:
     forgotten."""
 
     def __init__(self, directory: str, host: str, interface: str) -> None:
+        self._host = host
         self._path = os.path.join(directory, f"floating@{host}.json")
         self._interface = interface
         self._here: set[str] | None = None
@@ -38,7 +39,7 @@ class FloatingAddresses:
             return
         before = self._read()
         if addresses | before:
-            files.write_atomically(self._path, msgspec.json.encode(sorted(addresses | before)))
+            files.write_atomically(self._path, msgspec.json.encode(sorted(addresses | before)), writer=self._host)
         for address in sorted(before - addresses):
             # Added first, so that the removal succeeds even if the address is missing.
             images.run("ip", "address", "replace", f"{address}/32", "dev", self._interface)
@@ -48,7 +49,7 @@ class FloatingAddresses:
             if address not in before:
                 self._announce(address)
         if addresses | before:
-            files.write_atomically(self._path, msgspec.json.encode(sorted(addresses)))
+            files.write_atomically(self._path, msgspec.json.encode(sorted(addresses)), writer=self._host)
         self._here = set(addresses)
 
     def _read(self) -> set[str]:

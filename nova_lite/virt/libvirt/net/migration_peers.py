@@ -35,6 +35,7 @@ class MigrationPeers:
         self._own = own_address(conf)
         self._records = records
         self._table = nft.table("nova_lite_migrations_", host)
+        self._host = host
         self._path = os.path.join(records.instances_path, f"_migrations@{host}.json")
         self._lock = threading.Lock()
         self._peers: dict[str, str] = {}
@@ -74,7 +75,7 @@ class MigrationPeers:
                 self._store()
 
     def _store(self) -> None:
-        files.write_atomically(self._path, msgspec.json.encode(self._peers))
+        files.write_atomically(self._path, msgspec.json.encode(self._peers), writer=self._host)
         if error := self._try_load():
             raise exceptions.VirtDriverError(reason=error)
 

@@ -10,6 +10,7 @@ counts as done. The network stays when its last reservation is removed.
 from __future__ import annotations
 
 import contextlib
+import glob
 import ipaddress
 import json
 import logging
@@ -47,8 +48,9 @@ ET.register_namespace("dnsmasq", _DNSMASQ)
 
 
 class HostNetworks:
-    def __init__(self, conf: cfg.ConfigOpts, connection: Connection) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, connection: Connection, host: str) -> None:
         self._connection = connection
+        self._host = host
         self._firewall = Firewall(conf)
 
     def init_host(self, vifs: list[VIF]) -> set[str]:
@@ -57,6 +59,8 @@ class HostNetworks:
         Returns the ids of the networks that libvirt manages.
         """
         self._firewall.prepare()
+        for directory in glob.glob(reservations_directory_of("*")):
+            files.remove_unfinished(directory, self._host)
         on_each = {vif.network.id: vif for vif in vifs}
         found = sorted(self.run_by_libvirt(list(on_each.values())))
         nft.apply(self._firewall.rules_of_valid([on_each[network_id].network for network_id in found]))
@@ -81,7 +85,7 @@ class HostNetworks:
             return False
         if not self._ensure(vif):
             return False
-        _reserve(vif, hostname)
+        _reserve(vif, hostname, self._host)
         self._reload(vif.network)
         # The lease of a former guest would keep dnsmasq from assigning the address to its new owner.
         dhcp.release(bridge_name(vif.network), vif.address, lambda mac_address: mac_address != vif.mac_address.lower())
@@ -239,7 +243,11 @@ def _address(network: Network, text: str) -> ipaddress.IPv4Address:
 def reservations_directory(network: Network) -> str:
     if not _PLAIN_NAME.fullmatch(network.id):
         raise exceptions.VirtDriverError(reason=f"network id {network.id!r} is not a plain name")
-    return os.path.join(dhcp.DIRECTORY, f"{network_name(network)}.d")
+    return reservations_directory_of(network_name(network))
+
+
+def reservations_directory_of(name: str) -> str:
+    return os.path.join(dhcp.DIRECTORY, f"{name}.d")
 
 
 def _reservation_path(vif: VIF) -> str:
@@ -263,19 +271,18 @@ def reservation(vif: VIF, hostname: str) -> str:
     return ",".join([*fields, LEASE_TIME]) + "\n"
 
 
-def _reserve(vif: VIF, hostname: str) -> None:
-    """Write the reservation, and remove outdated ones of the same address or MAC address."""
+def _reserve(vif: VIF, hostname: str, host: str) -> None:
+    """Write the reservation, and remove outdated ones of the same address or MAC address. ``host``: this host."""
     line = reservation(vif, hostname)
     path = _reservation_path(vif)
     keys = set(line.split(",")[:2])
     directory = os.path.dirname(path)
     for name in os.listdir(directory):
         other = os.path.join(directory, name)
-        if other != path and keys & _keys(other):
+        if other != path and not name.startswith(files.TEMPORARY) and keys & _keys(other):
             LOG.warning("Removing the outdated reservation %s on network %s", name, vif.network.id)
             files.remove(other)
-    files.write_atomically(path, line.encode(), durable=False)
-    os.chmod(path, 0o644)
+    files.write_atomically(path, line.encode(), durable=False, mode=0o644, writer=host)
 
 
 def _keys(path: str) -> set[str]:

@@ -55,6 +55,7 @@ class PortFirewall:
     def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str) -> None:
         self.enabled: bool = conf.network.security_groups
         self._table = table_name(host)
+        self._host = host
         self._path = os.path.join(directory, f"_port-filters@{host}.json")
         self._floating = floating_ips.FloatingAddresses(directory, host, conf.network.public_interface)
         self._lock = threading.Lock()
@@ -117,7 +118,7 @@ class PortFirewall:
         with self._lock:
             changes = None
             if filters != self._filters:
-                files.write_atomically(self._path, msgspec.json.encode(filters))
+                files.write_atomically(self._path, msgspec.json.encode(filters), writer=self._host)
                 if self._is_applied and any(self._ports.values()):
                     changes = member_changes(self._table, self._filters, filters)
                 self._filters, self._is_applied = filters, False

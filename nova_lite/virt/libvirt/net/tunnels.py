@@ -48,6 +48,7 @@ class Tunnels:
         self._local_ip = str(conf.vxlan.local_ip or conf.my_ip)
         self._port: int = conf.vxlan.dstport
         self._table = "nova_lite_tunnels_" + filters_table(host).removeprefix("nova_lite_ports_")
+        self._host = host
         self._path = os.path.join(directory, f"_tunnels@{host}.json")
         self._lock = threading.Lock()
         self._used: dict[str, list[Network]] = {}
@@ -112,7 +113,7 @@ class Tunnels:
         with self._lock:
             peers = {network_id: [] for network_id in self._queried} | (self._peers if peers is None else peers)
             if peers != self._peers:
-                files.write_atomically(self._path, msgspec.json.encode(peers))
+                files.write_atomically(self._path, msgspec.json.encode(peers), writer=self._host)
             self._peers = peers
             if self._used:
                 self._filter_all()

@@ -85,8 +85,8 @@ def test_malformed_mac_address_is_rejected(mac_address: str) -> None:
 
 def test_reservation_is_idempotent(directory: Path) -> None:
     vif = make_vif()
-    networks._reserve(vif, "web")
-    networks._reserve(vif, "web")
+    networks._reserve(vif, "web", "host")
+    networks._reserve(vif, "web", "host")
     (path,) = directory.iterdir()
     assert path.read_text() == networks.reservation(vif, "web")
     assert path.stat().st_mode & 0o777 == 0o644
@@ -94,10 +94,10 @@ def test_reservation_is_idempotent(directory: Path) -> None:
 
 def test_outdated_reservation_of_the_address_is_removed(directory: Path) -> None:
     old, neighbour = make_vif(1), make_vif(2)
-    networks._reserve(old, "old")
-    networks._reserve(neighbour, "neighbour")
+    networks._reserve(old, "old", "host")
+    networks._reserve(neighbour, "neighbour", "host")
     new = make_vif(3, address=old.address)
-    networks._reserve(new, "new")
+    networks._reserve(new, "new", "host")
     assert {path.name for path in directory.iterdir()} == {neighbour.id, new.id}
 
 

@@ -197,5 +197,6 @@ def _merged(
         ports=current.ports | update.ports,
         floating=update.floating,
         peers=update.peers,
+        routers=update.routers,
         read_at=update.read_at,
     )

@@ -57,6 +57,7 @@ from nova_lite.objects import (
     PortFilters,
     ProjectLimits,
     Retirement,
+    Router,
     SealedIdentityRecords,
     SecurityGroup,
     SecurityGroupRule,
@@ -153,7 +154,7 @@ def _security_group_rule_list(
     return [msgspec.structs.replace(rule, project_id=group.project_id) for group in groups for rule in group.rules]
 
 
-@rpc.service("conductor", version="1.22")
+@rpc.service("conductor", version="1.23")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -528,6 +529,38 @@ class ConductorRPC(Protocol):
     @rpc.delete(rpc.API, since="1.8")
     def port_delete(self, context: RequestContext, port_id: str) -> None:
         """Delete a port. Raises `PortInUse` while a server has it."""
+
+    @rpc.list_(rpc.API, since="1.23")
+    def router_list(self, context: RequestContext) -> list[Router]:
+        """Return the project's routers, for an admin all projects'."""
+
+    @rpc.read(rpc.API, since="1.23")
+    def router_get(self, context: RequestContext, router_id: str) -> Router:
+        """Return a router. Like the next methods, raises `RouterNotFound` for a router of another project."""
+
+    @rpc.change(rpc.API, since="1.23")
+    def router_create(self, context: RequestContext, router: Router) -> Router:
+        """Create a router under the id that the API chose."""
+
+    @rpc.change(rpc.API, since="1.23")
+    def router_update(self, context: RequestContext, router_id: str, changes: dict[str, Any]) -> Router:
+        """Set ``name``, ``description``, ``pool_id`` (None: no gateway), ``enable_snat``."""
+
+    @rpc.delete(rpc.API, since="1.23")
+    def router_delete(self, context: RequestContext, router_id: str) -> None:
+        """Delete a router. Raises `RouterInUse` while it has an interface."""
+
+    @rpc.change(rpc.API, since="1.23")
+    def router_interface_add(
+        self, context: RequestContext, router_id: str, subnet_id: str | None, port_id: str | None
+    ) -> Port:
+        """Connect a network, named by its subnet or by a free port. Return the interface's port."""
+
+    @rpc.change(rpc.API, since="1.23")
+    def router_interface_remove(
+        self, context: RequestContext, router_id: str, subnet_id: str | None, port_id: str | None
+    ) -> Port:
+        """Disconnect a network, named by its subnet or by the interface's port, and delete that port. Return it."""
 
     @rpc.read(rpc.API, since="1.8")
     def network_limits_get(self, context: RequestContext, project_id: str) -> ProjectLimits:
@@ -974,7 +1007,8 @@ class ConductorRPC(Protocol):
         instance_uuids: list[str],
         known: Annotated[dict[str, str] | None, rpc.Since("1.20", optional=True)] = None,
     ) -> PortFilters:
-        """Return the current security group rules for these instances, and the floating addresses of the host's own.
+        """Return the current security group rules for these instances, and floating addresses and routers of the
+        host's own.
 
         ``host`` may ask about all instances whose interfaces it has. Instances that do not concern the host are in no
         group. ``known``: digests of the members that the host knows, by id of their large group. Such a group may have

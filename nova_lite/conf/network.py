@@ -38,6 +38,12 @@ OPTS = [
         min=-1,
         help="Conductor: number of networks that a project may create by the network API; -1: unlimited.",
     ),
+    cfg.IntOpt(
+        "routers_per_project",
+        default=10,
+        min=-1,
+        help="Conductor: number of routers that a project may create by the network API; -1: unlimited.",
+    ),
     cfg.ListOpt(
         "project_ranges",
         item_type=Ipv4Range(),

@@ -12,11 +12,11 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import instances, networks, paging, quotas, rows
+from nova_lite.db import instances, networks, paging, quotas, routers, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import FloatingIp as Row
 from nova_lite.db.models import FloatingIpPool as PoolRow
-from nova_lite.db.models import Instance, Port
+from nova_lite.db.models import Instance, Port, Router, RouterInterface
 from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network import factory
 from nova_lite.objects import FloatingIp, FloatingIpPool, ListQuery
@@ -56,6 +56,8 @@ def delete_pool(uow: UnitOfWork, name: str) -> None:
         raise exceptions.NotFound(f"There is no pool {name}.")
     if uow.session.scalars(sa.select(Row.id).where(Row.pool_id == row.id)).first() is not None:
         raise exceptions.Conflict(f"Addresses of pool {name} are in use.")
+    if uow.session.scalars(sa.select(Router.id).where(Router.pool_id == row.id)).first() is not None:
+        raise exceptions.Conflict(f"Routers have their gateway to pool {name}.")
     uow.session.delete(row)
 
 
@@ -173,8 +175,8 @@ def lead(
 ) -> FloatingIp:
     """Lead the address to a port of its project, with or without a server. Its former target loses it.
 
-    Raises `NoSuchPort`, `InvalidInput` for an address that the port does not have, or `FloatingIpPortTaken` if another
-    address leads there.
+    Raises `NoSuchPort`, `InvalidInput` for an address that the port does not have, `FloatingIpPortTaken` if another
+    address leads there, or `ExternalGatewayMissing`.
     """
     found = get(uow, context, reference)
     port = uow.session.scalars(sa.select(Port).where(Port.id == port_id).with_for_update()).first()
@@ -186,6 +188,7 @@ def lead(
     other = uow.session.scalars(sa.select(Row.address).where(Row.port_id == port_id, Row.id != found.id)).first()
     if other is not None:
         raise exceptions.FloatingIpPortTaken(address=found.address, port_id=port_id, other=other)
+    routers.check_way_out(uow, port.network_id, port.id, found.pool_id)
     uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port_id))
     _changed(uow, found.instance_uuid)
     _changed(uow, port.instance_uuid)
@@ -225,6 +228,7 @@ def associate(
         raise exceptions.Invalid(f"{what} to instance {instance_uuid}")
     if port.floating_address not in (None, found.address):
         raise exceptions.Invalid(f"Floating IP {port.floating_address} leads to {port.address} already.")
+    routers.check_way_out(uow, port.network.id, port.id, found.pool_id)
     uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port.id))
     _changed(uow, found.instance_uuid)
     instance.updated_at = uow.now
@@ -251,8 +255,9 @@ def _changed(uow: UnitOfWork, instance_uuid: str | None) -> None:
 
 
 #: Each address has a pool. An inner join would let MariaDB begin with the pools, and read all their addresses.
+_OF_ROUTER = sa.select(RouterInterface.router_id).where(RouterInterface.network_id == Port.network_id)
 _QUERY: Any = (
-    sa.select(Row, PoolRow.name, Port.address, Port.instance_uuid)
+    sa.select(Row, PoolRow.name, Port.address, Port.instance_uuid, _OF_ROUTER.scalar_subquery())
     .outerjoin(PoolRow, PoolRow.id == Row.pool_id)
     .outerjoin(Port, Port.id == Row.port_id)
     .execution_options(populate_existing=True)
@@ -261,6 +266,8 @@ _QUERY: Any = (
 
 def _all(uow: UnitOfWork, query: sa.Select[Any]) -> list[FloatingIp]:
     return [
-        rows.to_object(FloatingIp, row, pool=pool, fixed_address=fixed_address, instance_uuid=instance_uuid)
-        for row, pool, fixed_address, instance_uuid in uow.session.execute(query)
+        rows.to_object(
+            FloatingIp, row, pool=pool, fixed_address=fixed_address, instance_uuid=instance_uuid, router_id=router_id
+        )
+        for row, pool, fixed_address, instance_uuid, router_id in uow.session.execute(query)
     ]

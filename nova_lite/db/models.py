@@ -492,7 +492,10 @@ class ImageMember(Changed, Base):
 
 
 class Network(Changed, Base):
-    """A network of the ``local`` backend. ``cidr``, ``start`` and ``end`` are empty as long as it has no subnet."""
+    """A network of the ``local`` backend. ``cidr``, ``start`` and ``end`` are empty as long as it has no subnet.
+
+    ``needs_router``: for its way out. Networks of operators and of older versions (None) need none.
+    """
 
     __tablename__ = "networks"
     __table_args__ = (sa.Index(None, "project_id", "id"),)
@@ -513,6 +516,7 @@ class Network(Changed, Base):
     is_default: Mapped[bool] = mapped_column(default=False)
     vni: Mapped[int | None] = mapped_column(unique=True, index=True)
     cidr6: Mapped[str] = mapped_column(sa.String(64), default="", server_default=sa.text("''"), index=True)
+    needs_router: Mapped[bool | None] = mapped_column()
 
 
 class Port(Changed, Base):
@@ -544,6 +548,32 @@ class Port(Changed, Base):
     address6: Mapped[str | None] = mapped_column(sa.String(45))
     tag: Mapped[str | None] = mapped_column(sa.String(60))
     state: Mapped[str | None] = mapped_column(sa.String(16))
+
+
+class Router(Changed, Base):
+    """A project's router. ``pool_id``: external network of its gateway. ``routes``: objects with ``destination`` and
+    ``nexthop``.
+    """
+
+    __tablename__ = "routers"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    name: Mapped[str] = mapped_column(Name, default="")
+    description: Mapped[str] = mapped_column(Name, default="")
+    pool_id: Mapped[str | None] = mapped_column(sa.ForeignKey("floating_ip_pools.id"), index=True)
+    enable_snat: Mapped[bool] = mapped_column(default=True)
+    routes: Mapped[list[dict[str, str]]] = mapped_column(sa.JSON, default=list)
+
+
+class RouterInterface(Base):
+    """The port of a router on a network. A network has at most one, because hosts have one gateway for it."""
+
+    __tablename__ = "router_interfaces"
+
+    port_id: Mapped[str] = mapped_column(sa.ForeignKey("ports.id"), primary_key=True)
+    router_id: Mapped[str] = mapped_column(sa.ForeignKey("routers.id"), index=True)
+    network_id: Mapped[str] = mapped_column(sa.ForeignKey("networks.id"), unique=True)
 
 
 class FloatingIpPool(Created, Base):

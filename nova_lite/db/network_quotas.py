@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.db import fixed_ips, network_records, quotas
+from nova_lite.db import fixed_ips, network_records, quotas, routers
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import SecurityGroup, SecurityGroupRule
 from nova_lite.objects import ProjectLimits, QuotaUsage
@@ -16,6 +16,7 @@ RESOURCES = {
     "network": network_records.RESOURCE,
     "subnet": network_records.RESOURCE,
     "port": fixed_ips.RESOURCE,
+    "router": routers.RESOURCE,
     "floatingip": "floating_ips",
     "security_group": "security_groups",
     "security_group_rule": "security_group_rules",
@@ -33,6 +34,7 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> ProjectLimits
         "network": network_records.used(uow, project_id),
         "subnet": network_records.used(uow, project_id, with_subnet=True),
         "port": fixed_ips.used(uow, project_id),
+        "router": routers.used(uow, project_id),
         "floatingip": found["floating_ips"].used,
         "security_group": found["security_groups"].used,
         "security_group_rule": uow.session.scalar(rules.where(SecurityGroup.project_id == project_id)) or 0,
@@ -40,6 +42,7 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> ProjectLimits
     configured = {
         network_records.RESOURCE: conf.network.networks_per_project,
         fixed_ips.RESOURCE: conf.network.fixed_ips_per_project,
+        routers.RESOURCE: conf.network.routers_per_project,
     }
     limits = {name: own.get(behind, configured.get(behind, -1)) for name, behind in RESOURCES.items()}
     return ProjectLimits(

@@ -1,7 +1,7 @@
 """Networks for the network API: listed, created and changed by users, each with at most one subnet.
 
-Every host has every network and routes between them. So no two networks may overlap, and a project's own networks stay
-within the ranges that the operator configured for them.
+A host has one routing table for all networks of its guests. So no two networks may overlap, and a project's own
+networks stay within the ranges that the operator configured for them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ def _of_subnets(uow: UnitOfWork, ids: list[str], network_ids: list[str] | None) 
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, network: NetworkRecord) -> NetworkRecord:
-    """Create a network without a subnet. The caller chooses ``network.id``: a repeated id returns the same network."""
+    """Create a network without a subnet. The caller chooses ``network.id``: a repeated id returns the same network.
+
+    A project's own network has a way out only by a router.
+    """
     known = uow.session.get(Network, network.id)
     if known is not None and known.project_id == network.project_id:
         return rows.to_object(NetworkRecord, known)
@@ -98,6 +101,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
     for _ in range(MAX_COLLISIONS):
         row = Network(**{**rows.values_of(network, Network), **_NO_SUBNET, "created_at": uow.now})
         row.bridge = "nlbr" + network.id.replace("-", "")[:11]
+        row.needs_router = network.project_id is not None
         vni = row.vni = _free_vni(uow, conf)
         if vni is not None:
             row.mtu = min(row.mtu, factory.TUNNEL_MTU)
@@ -174,6 +178,7 @@ def create_subnet(
     factory.add_subnet(subnet, subnet.cidr, subnet.gateway, subnet.dns, subnet.start, subnet.end)
     if not context.is_admin:
         _check_range(conf, subnet.cidr)
+        _check_hosts(uow, subnet.cidr)
         _check_name_servers(uow, subnet)
     _check_overlap(uow, context, row, subnet.cidr)
     for name in ("cidr", "gateway", "dns", "start", "end", "subnet_name", "subnet_description"):
@@ -190,6 +195,13 @@ def _check_range(conf: cfg.ConfigOpts, cidr: str) -> None:
         raise exceptions.InvalidInput(reason="this cloud has no addresses for networks of projects' own")
     if not any(wanted.subnet_of(item) for item in ranges):
         raise exceptions.InvalidInput(reason=f"{cidr} is not within {', '.join(map(str, ranges))}, as subnets are here")
+
+
+def _check_hosts(uow: UnitOfWork, cidr: str) -> None:
+    """Raise an error for a range with the address of a host: other hosts would not reach it any more."""
+    wanted = ip.parse_network4(cidr)
+    if any(ip.is_address(address) and ip.parse(address) in wanted for address in compute_nodes.addresses(uow)):
+        raise exceptions.InvalidInput(reason=f"{cidr} overlaps with addresses of this cloud's hosts")
 
 
 def _check_name_servers(uow: UnitOfWork, subnet: NetworkRecord) -> None:

@@ -30,6 +30,12 @@ VIF_COLUMNS = (
     sa.select(models.FloatingIp.address).where(models.FloatingIp.port_id == models.Port.id).scalar_subquery(),
 )
 
+#: Conditions of a port that only a router may have: it is an interface of one, or has the address of the gateway.
+_OF_ROUTER = sa.or_(
+    sa.exists().where(models.RouterInterface.port_id == models.Port.id),
+    sa.exists().where(models.Network.id == models.Port.network_id, models.Network.gateway == models.Port.address),
+)
+
 #: Values of a port without an instance.
 FREE: dict[str, Any] = {"instance_uuid": None, "position": 0, "tag": None, "state": None}
 
@@ -107,13 +113,15 @@ class Store:
     def port(self, port_id: str) -> StoredPort | None:
         port, instance = models.Port, models.Instance
         owner = sa.func.coalesce(port.project_id, instance.project_id)
-        query = sa.select(port.network_id, owner, port.project_id, port.instance_uuid).where(port.id == port_id)
+        columns = (port.network_id, owner, port.project_id, port.instance_uuid, _OF_ROUTER)
+        query = sa.select(*columns).where(port.id == port_id)
         found = self._session.execute(query.outerjoin(instance, instance.uuid == port.instance_uuid)).first()
         return None if found is None else StoredPort(*found)
 
     def bind_port(self, port_id: str, instance_uuid: str, position: int, tag: str | None) -> bool:
         self._uow.refiltered_instances.add(instance_uuid)
-        free = (models.Port.id == port_id, models.Port.instance_uuid.is_(None), models.Port.project_id.is_not(None))
+        users = (models.Port.project_id.is_not(None), ~_OF_ROUTER)
+        free = (models.Port.id == port_id, models.Port.instance_uuid.is_(None), *users)
         taken = {"instance_uuid": instance_uuid, "position": position, "tag": tag, "updated_at": self._uow.now}
         return self._uow.change(sa.update(models.Port).where(*free).values(**taken)) == 1
 

@@ -13,7 +13,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db import fixed_ips, networks, paging, rows, security_groups
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance
+from nova_lite.db.models import Instance, RouterInterface
 from nova_lite.db.models import Port as Row
 from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network import local
@@ -30,17 +30,20 @@ _FIELDS = tuple(name for name in rows.shared_fields(Port, Row) if name not in ("
 _FILTERS: Mapping[str, Any] = {
     "id": Row.id,
     "network_id": Row.network_id,
-    "device_id": Row.instance_uuid,
     "mac_address": Row.mac_address,
     "name": Row.name,
     "address": Row.address,
 }
 
-_QUERY = sa.select(
-    *(getattr(Row, name) for name in _FIELDS),
-    *(Row.project_id, Row.security_groups, Instance.project_id, Instance.security_groups),
-    *(Instance.host, Instance.availability_zone, Instance.power_state),
-).outerjoin(Instance, Instance.uuid == Row.instance_uuid)
+_QUERY = (
+    sa.select(
+        *(getattr(Row, name) for name in _FIELDS),
+        *(Row.project_id, Row.security_groups, Instance.project_id, Instance.security_groups),
+        *(Instance.host, Instance.availability_zone, Instance.power_state, RouterInterface.router_id),
+    )
+    .outerjoin(Instance, Instance.uuid == Row.instance_uuid)
+    .outerjoin(RouterInterface, RouterInterface.port_id == Row.id)
+)
 
 
 def list_(
@@ -48,15 +51,21 @@ def list_(
 ) -> list[Port]:
     """Return the project's ports; all ports for an admin.
 
-    ``filters``: keys of `_FILTERS`, ``host`` and ``project_id``; a port matches one value of each. ``query``: a page of
-    them, by id; None: all, oldest first.
+    ``filters``: keys of `_FILTERS`, ``device_id``, ``host`` and ``project_id``; a port matches one value of each.
+    ``query``: a page of them, by id; None: all, oldest first.
     """
     filters = filters | (query.filters if query is not None else {})
     projects = set(filters.pop("project_id")) if "project_id" in filters else None
     if not context.is_admin:
         own = {context.project_id or ""}
         projects = own if projects is None else projects & own
-    at_hosts = [Row.instance_uuid.in_(_servers(Instance.host, filters.pop("host")))] if "host" in filters else []
+    at_hosts: list[sa.ColumnElement[bool]] = []
+    if "host" in filters:
+        at_hosts.append(Row.instance_uuid.in_(_servers(Instance.host, filters.pop("host"))))
+    if "device_id" in filters:
+        devices = filters.pop("device_id")
+        of_routers = sa.select(RouterInterface.port_id).where(RouterInterface.router_id.in_(devices))
+        at_hosts.append(sa.or_(Row.instance_uuid.in_(devices), Row.id.in_(of_routers)))
     conditions = [*at_hosts, *(_FILTERS[name].in_(values) for name, values in filters.items())]
     cases = [sa.and_(case, *conditions) for case in _of_projects(projects)]
     if query is None:
@@ -118,7 +127,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
 def _insert(uow: UnitOfWork, network: Network, port: Port, values: dict[str, Any]) -> None:
     """Choose addresses and insert the port; choose again when a concurrent request took them."""
     store = networks.Store(uow)
-    address = _address(network, port.address) if port.address else None
+    address = _address(network, port.address, values["project_id"]) if port.address else None
     for _ in range(local.MAX_COLLISIONS):
         chosen = address or local.free_address(store, network, _RANDOM)
         mac_address = port.mac_address or local.random_mac_address(_RANDOM)
@@ -132,7 +141,10 @@ def _insert(uow: UnitOfWork, network: Network, port: Port, values: dict[str, Any
     raise exceptions.NoMoreFixedIps(network_id=network.id)
 
 
-def _address(network: Network, text: str) -> str:
+def _address(network: Network, text: str, project_id: str | None) -> str:
+    """Return a valid address. The project that has the network may take the gateway's address, for a router."""
+    if text == network.gateway and network.project_id == project_id is not None:
+        return text
     found = AddressPool(network).parse(text)
     if found is None:
         raise exceptions.FixedIpInvalid(address=text, network_id=network.id)
@@ -151,6 +163,8 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
     unknown = changes.keys() - {"name", "description", "security_groups", "address"}
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a port cannot be changed")
+    if found.router_id is not None and changes.keys() & {"security_groups", "address"}:
+        raise exceptions.RouterPort(port_id=port_id)
     if "security_groups" in changes:
         row.security_groups = security_groups.names_of(uow, found.project_id, changes["security_groups"])
         uow.refiltered_projects.add(found.project_id)
@@ -167,13 +181,15 @@ def _move(uow: UnitOfWork, row: Row, address: str) -> None:
     if row.instance_uuid is not None:
         raise exceptions.PortInUse(port_id=row.id)
     network = networks.Store(uow).locked([row.network_id])[row.network_id]
-    row.address = _address(network, address)
+    row.address = _address(network, address, row.project_id)
     rows.insert(uow, row, exceptions.FixedIpInUse(address=address, network_id=network.id))
 
 
 def delete(uow: UnitOfWork, context: RequestContext, port_id: str) -> None:
-    """Delete a port. Raises `PortInUse` while a server has it."""
+    """Delete a port. Raises `PortInUse` while a server has it, and `RouterPort` for the interface of a router."""
     found = get(uow, context, port_id)
+    if found.router_id is not None:
+        raise exceptions.RouterPort(port_id=port_id)
     free = (Row.id == port_id, Row.instance_uuid.is_(None))
     if found.instance_uuid is not None or not uow.change(sa.delete(Row).where(*free)):
         raise exceptions.PortInUse(port_id=port_id)
@@ -186,13 +202,14 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
     ids = security_groups.ids(uow, projects, {name for names in names_of for name in names}) if found else {}
     made = []
     for values, names in zip(found, names_of, strict=True):
-        owner, _, instance_project, _, host, zone, power_state = values[len(_FIELDS) :]
+        owner, _, instance_project, _, host, zone, power_state, router_id = values[len(_FIELDS) :]
         project_id = owner or instance_project
         made.append(
             Port(
                 **dict(zip(_FIELDS, values, strict=False)),
                 project_id=project_id,
                 kept=owner is not None,
+                router_id=router_id,
                 security_groups=[ids[project_id, name] for name in names if (project_id, name) in ids],
                 host=host,
                 availability_zone=zone,

@@ -20,9 +20,9 @@ from sqlalchemy import orm
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import instances, paging, quotas, rows, services, spanning
+from nova_lite.db import instances, paging, quotas, routers, rows, services, spanning
 from nova_lite.db.engine import UnitOfWork, utcnow
-from nova_lite.db.models import FloatingIp, Instance, Port, Service
+from nova_lite.db.models import FloatingIp, Instance, Port, RouterInterface, Service
 from nova_lite.db.models import SecurityGroup as Row
 from nova_lite.db.models import SecurityGroupRule as RuleRow
 from nova_lite.db.statements import holds, insert_unless_taken
@@ -470,9 +470,10 @@ _SERVERS = (
 )
 #: A subquery and no join: for a join PostgreSQL might read all ports in the order of their ids.
 _FLOATING = sa.select(FloatingIp.address).where(FloatingIp.port_id == Port.id).scalar_subquery()
-_PORTS = sa.select(Port.instance_uuid, Port.id, Port.security_groups, _FLOATING).where(
-    Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True))
-)
+_ROUTER = sa.select(RouterInterface.router_id).where(RouterInterface.network_id == Port.network_id).scalar_subquery()
+_PORTS = sa.select(
+    *(Port.instance_uuid, Port.id, Port.security_groups, _FLOATING, Port.network_id, _ROUTER),
+).where(Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True)))
 #: Names of groups as text of their column: few distinct values occur in many rows.
 _NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
 #: Addresses by project and list of groups, all in one row: reading a row takes longer than parsing an address.
@@ -506,12 +507,14 @@ class _Server(NamedTuple):
 
 class _Port(NamedTuple):
     """An interface. ``groups``: names, if it has groups of its own; ``floating``: the floating address that leads to
-    it.
+    it; ``router_id``: the router of its network, if any.
     """
 
     id: str
     groups: list[str] | None
     floating: str | None
+    network_id: str
+    router_id: str | None
 
 
 def filters(
@@ -535,11 +538,13 @@ def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuery]) -> list[
     by_id = {group.id: group for group in groups}
     remote = [_remote(told, item, by_id) for told, item in zip(answers, asked, strict=True)]
     complete = _with_members(uow, {group.id: group for item in remote for group in item})
-    peers = spanning.peers(uow, hosts)
+    routed = routers.for_hosts(uow, {host: _routed(concerned, ports) for host, concerned in servers.items()})
+    peers = spanning.peers(uow, hosts, routed)
     for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
         told.groups |= {group.id: complete[group.id] for group in named_by_rules}
         told.floating = _floating(servers[question.host], ports)
         told.peers = peers[question.host]
+        told.routers = routed[question.host]
         told.read_at = read_at
     return answers
 
@@ -611,6 +616,15 @@ def _with_members(uow: UnitOfWork, groups: Mapping[str, SecurityGroup]) -> dict[
                 members[project_id, name] += told
     for member in members.values():
         member.sort()
+    return found
+
+
+def _routed(servers: Iterable[str], ports: Mapping[str, list[_Port]]) -> dict[str, set[str]]:
+    """Return, by router, its networks that these servers have interfaces on."""
+    found: dict[str, set[str]] = {}
+    for port in (port for server in servers for port in ports.get(server, ())):
+        if port.router_id is not None:
+            found.setdefault(port.router_id, set()).add(port.network_id)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Network service: networks, ports, security groups and floating addresses. It stands in for Neutron.
+"""Network service: networks, ports, routers, security groups and floating addresses. It stands in for Neutron.
 
 ``[network] backend = local`` is the built-in service: everything is a row of the conductor's database, and compute
 hosts connect guests with libvirt and nftables. ``[network] backend = neutron`` uses a real Neutron, and the network API
@@ -37,9 +37,11 @@ Conductor::
     db/ports.py                             SQL: ports of the API
     db/security_groups.py                   SQL: security groups and the filters of hosts
     db/floating_ips.py                      SQL: floating addresses
+    db/routers.py                           SQL: routers of the API and of hosts
     db/network_quotas.py                    SQL: quotas
     db/spanning.py                          SQL: networks that span hosts
     objects/network.py                      Network, VIF, NetworkRequest
+    objects/router.py                       Router, HostRouter
 
 Compute::
 
@@ -47,6 +49,7 @@ Compute::
     compute/operations/interfaces.py        attach and detach on the host
     virt/libvirt/net/networks.py            bridges, NAT and DHCP
     virt/libvirt/net/security_groups.py     nftables: security groups
+    virt/libvirt/net/routers.py             packets between networks
     virt/libvirt/net/anti_spoofing.py       nftables: own addresses only
     virt/libvirt/net/neutron.py             interfaces for Neutron's agents
 

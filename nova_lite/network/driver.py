@@ -87,12 +87,14 @@ class StoredPort(NamedTuple):
     """Owner and use of a port.
 
     ``owner``: project of the port or of its instance. ``project_id``: None for a port that was made with its instance.
+    ``is_routers``: only a router may have it, since it is an interface of one or has the address of the gateway.
     """
 
     network_id: str
     owner: str
     project_id: str | None
     instance_uuid: str | None
+    is_routers: bool = False
 
 
 class Addresses(NamedTuple):

@@ -72,7 +72,7 @@ class LocalNetworks(NetworkBackend):
         # A port of another project is reported as missing, and a port that was made with its server as in use.
         if port is None or port.owner != context.project_id:
             raise exceptions.PortUnavailable(port_id=request.port_id)
-        if port.project_id is None or port.instance_uuid is not None:
+        if port.project_id is None or port.instance_uuid is not None or port.is_routers:
             raise exceptions.PortInUse(port_id=request.port_id)
         return NetworkRequest(network_id=port.network_id, port_id=request.port_id, tag=request.tag)
 

@@ -5,7 +5,7 @@ They have no I/O, and no behaviour beyond what follows from their own fields. Th
 - servers: `instance`, `flavor`, `image`, `keypair`, `block_device`, `server_group`, `usage`, `diagnostics`, `console`
 - operations: `build` (create requests and builds), `action`, `migration`, `live_migration`
 - placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`
-- other services: `identity`, `network`, `floating_ip`, `security_group`, `volume`, `quota`
+- other services: `identity`, `network`, `router`, `floating_ip`, `security_group`, `volume`, `quota`
 - lists: `listing`
 
 All are `msgspec.Struct`. Unknown fields are ignored on decode, and new fields get defaults, so that daemons of two
@@ -77,6 +77,7 @@ from nova_lite.objects.request_spec import (
     RequestSpec,
     Selection,
 )
+from nova_lite.objects.router import HostRouter, Router, StaticRoute
 from nova_lite.objects.security_group import PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.server_group import ServerGroup
 from nova_lite.objects.usage import InstanceUsage
@@ -128,6 +129,7 @@ __all__ = [
     "FloatingIpPool",
     "HostAggregate",
     "HostReport",
+    "HostRouter",
     "HostState",
     "IdentityRecord",
     "IdentityRecords",
@@ -170,6 +172,7 @@ __all__ = [
     "RequestedDestination",
     "RetiredServer",
     "Retirement",
+    "Router",
     "SealedIdentityRecords",
     "SecurityGroup",
     "SecurityGroupRule",
@@ -178,6 +181,7 @@ __all__ = [
     "ServerMigration",
     "Service",
     "SettledRecords",
+    "StaticRoute",
     "Verdict",
     "Volume",
     "VolumeConnection",

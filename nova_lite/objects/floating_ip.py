@@ -17,7 +17,7 @@ class FloatingIpPool(msgspec.Struct, kw_only=True):
 
 class FloatingIp(msgspec.Struct, kw_only=True):
     """Floating address of a project. ``port_id``, ``fixed_address`` and ``instance_uuid`` describe the interface that
-    it leads to, if any."""
+    it leads to, if any. ``router_id``: router of that interface's network, if any."""
 
     id: str
     address: str
@@ -29,3 +29,4 @@ class FloatingIp(msgspec.Struct, kw_only=True):
     port_id: str | None = None
     fixed_address: str | None = None
     instance_uuid: str | None = None
+    router_id: str | None = None

@@ -14,7 +14,8 @@ class Network(msgspec.Struct, kw_only=True):
     pool. ``bridge``: name of the bridge on hosts, which the virt driver creates if it can. ``vni``: number of the VXLAN
     that connects the bridges of hosts; None: guests of different hosts do not reach each other. ``cidr6``: an IPv6
     prefix of 64 bits, in which interfaces derive their addresses from MAC addresses; "": none. ``address_mode``: see
-    `nova_lite.objects.instance.AddressMode`; "": unknown.
+    `nova_lite.objects.instance.AddressMode`; "": unknown. ``needs_router``: for its way out; None: hosts give
+    it one without a router.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Network(msgspec.Struct, kw_only=True):
     vni: int | None = None
     cidr6: str = ""
     address_mode: str = ""
+    needs_router: bool | None = None
 
 
 class NetworkRecord(Network, kw_only=True):
@@ -47,7 +49,7 @@ class Port(msgspec.Struct, kw_only=True):
     """Interface as a resource of its own. ``kept``: a user made it, so it outlives its instance.
 
     ``security_groups``: ids; in a request also names, and None for the default group. ``power_state``, ``host`` and
-    ``availability_zone`` are those of its instance, None without one.
+    ``availability_zone`` are those of its instance, None without one. ``router_id``: router whose interface it is.
     """
 
     id: str
@@ -60,6 +62,7 @@ class Port(msgspec.Struct, kw_only=True):
     description: str = ""
     security_groups: list[str] | None = None
     instance_uuid: str | None = None
+    router_id: str | None = None
     kept: bool = True
     tag: str | None = None
     state: str | None = None

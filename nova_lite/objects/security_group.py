@@ -9,6 +9,8 @@ import uuid
 
 import msgspec
 
+from nova_lite.objects.router import HostRouter
+
 #: The group that every project has. A server without a requested group is in it.
 DEFAULT = "default"
 DEFAULT_DESCRIPTION = "Default security group"
@@ -74,8 +76,8 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     ``groups``: by id, the groups of the other fields, and groups that their rules name. ``instances``: uuid to group
     ids. ``ports``: id to group ids, for interfaces with other groups than their instance. ``floating``: port id to the
     floating address that leads to it, on its own host only. ``peers``: network id to addresses of the other hosts with
-    guests on it, for networks with a VNI; None: unknown. ``read_at``: the database's time before the read; None from
-    older conductors.
+    guests on it, for networks with a VNI; None: unknown. ``routers``: all that connect networks of the host's guests;
+    None: unknown. ``read_at``: the database's time before the read; None from older conductors.
     """
 
     groups: dict[str, SecurityGroup] = msgspec.field(default_factory=dict)
@@ -83,6 +85,7 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     ports: dict[str, list[str]] = msgspec.field(default_factory=dict)
     floating: dict[str, str] = msgspec.field(default_factory=dict)
     peers: dict[str, list[str]] | None = None
+    routers: list[HostRouter] | None = None
     read_at: datetime.datetime | None = None
 
 

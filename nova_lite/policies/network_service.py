@@ -10,6 +10,7 @@ _PORT = "/v2.0/ports/{port_id}"
 _GROUP = "/v2.0/security-groups/{security_group_id}"
 _RULE = "/v2.0/security-group-rules/{security_group_rule_id}"
 _FLOATING = "/v2.0/floatingips/{floatingip_id}"
+_ROUTER = "/v2.0/routers/{router_id}"
 #: Check of the project that owns a network. A network that all projects share has no owner.
 _NETWORK_OWNER = "rule:context_is_admin or project_id:%(network_project_id)s"
 _QUOTA = "rule:context_is_admin or project_id:%(project_id)s"
@@ -88,8 +89,27 @@ FLOATING_GET = rule(
 FLOATING_CREATE = rule("create_floatingip", MEMBER, "Allocate a floating address", "POST /v2.0/floatingips")
 FLOATING_UPDATE = rule("update_floatingip", MEMBER, "Associate or disassociate a floating address", f"PUT {_FLOATING}")
 FLOATING_DELETE = rule("delete_floatingip", MEMBER, "Release a floating address", f"DELETE {_FLOATING}")
-ROUTER_GET = rule("get_router", READER, "List routers (always empty)", "GET /v2.0/routers")
-ROUTER_CREATE = rule("create_router", MEMBER, "Create a router (always refused)", "POST /v2.0/routers")
+ROUTER_GET = rule(
+    "get_router", READER, "List and show the routers of the caller's project", "GET /v2.0/routers", f"GET {_ROUTER}"
+)
+ROUTER_CREATE = rule("create_router", MEMBER, "Create a router for the caller's project", "POST /v2.0/routers")
+ROUTER_CREATE_SNAT = rule(
+    "create_router:external_gateway_info:enable_snat", ADMIN, "Create a router without SNAT", "POST /v2.0/routers"
+)
+ROUTER_UPDATE = rule("update_router", MEMBER, "Change a router of the caller's project", f"PUT {_ROUTER}")
+ROUTER_UPDATE_SNAT = rule(
+    "update_router:external_gateway_info:enable_snat", ADMIN, "Turn off a router's SNAT", f"PUT {_ROUTER}"
+)
+ROUTER_DELETE = rule("delete_router", MEMBER, "Delete a router of the caller's project", f"DELETE {_ROUTER}")
+ROUTER_ADD = rule(
+    "add_router_interface", MEMBER, "Connect a network to a router", f"PUT {_ROUTER}/add_router_interface"
+)
+ROUTER_REMOVE = rule(
+    "remove_router_interface",
+    MEMBER,
+    "Disconnect a network from a router",
+    f"PUT {_ROUTER}/remove_router_interface",
+)
 AGENT_GET = rule("get_agent", ADMIN, "List network agents", "GET /v2.0/agents")
 QUOTA_GET = rule(
     "get_quota",

@@ -125,11 +125,40 @@ def test_floating_addresses(demo: Client) -> None:
     demo("server delete --wait vm4")
 
 
+def test_router_connects_a_network_of_the_project(demo: Client) -> None:
+    """A floating address needs the router's gateway."""
+    demo("network create routed")
+    demo("subnet create --network routed --subnet-range 10.64.9.0/24 routed-subnet")
+    port = demo.one("port create --network routed routed-port")
+    made = demo.one("floating ip create public")
+    demo(f"floating ip set --port {port['id']} {made['floating_ip_address']}", status=1)
+    router = demo.one("router create --external-gateway public main")
+    demo("router add subnet main routed-subnet")
+    (interface,) = demo.one("router show main")["interfaces_info"]
+    assert interface["ip_address"] == "10.64.9.1"
+    (row,) = demo.one("port list --router main")
+    assert row["ID"] == interface["port_id"]
+    demo(f"floating ip set --port {port['id']} {made['floating_ip_address']}")
+    assert demo.one(f"floating ip show {made['id']}")["router_id"] == router["id"]
+    demo("router unset --external-gateway main", status=1)
+    demo(f"floating ip delete {made['id']}")
+    demo("router delete main", status=1)
+    demo("router unset --external-gateway main")
+    assert demo.one("router show main")["external_gateway_info"] is None
+    demo("router set --external-gateway public --name other main")
+    demo("router remove subnet other routed-subnet")
+    gateway = demo.one("port create --network routed --fixed-ip ip-address=10.64.9.1 gateway")
+    demo(f"router add port other {gateway['id']}")
+    demo(f"router remove port other {gateway['id']}")
+    demo("router delete other")
+    assert demo.one("router list") == []
+    demo(f"port delete {port['id']}")
+    demo("network delete routed")
+
+
 def test_the_rest(demo: Client, admin: Client) -> None:
     assert [(row["Host"], row["Alive"]) for row in admin.one("network agent list")] == [("compute-1", True)]
     assert "security-group" in {row["Alias"] for row in demo.one("extension list --network")}
-    assert demo.one("router list") == []
-    assert "need no router" in demo("router create r", status=1)
     demo_project = admin.one("project show demo")["id"]
     admin(f"quota set --ports 7 --floating-ips 3 {demo_project}")
     shown = {row["Resource"]: row["Limit"] for row in demo.one("quota show --network")}

@@ -226,6 +226,10 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
     port = {**named, "network_id": network_id, "security_groups": [group_id]}
     port_id = make("network", "/ports", {"port": port})["port"]["id"]
     (pool,) = user("network", "GET", "/networks?router:external=true").json()["networks"]
+    router = {**named, "external_gateway_info": {"network_id": pool["id"]}}
+    router_id = make("network", "/routers", {"router": router})["router"]["id"]
+    added = user("network", "PUT", f"/routers/{router_id}/add_router_interface", {"subnet_id": network_id})
+    assert added.status_code == 200, added.text
     leads = {"floating_network_id": pool["id"], "port_id": port_id, "description": mark}
     leading = make("network", "/floatingips", {"floatingip": leads})["floatingip"]
     ports = user("compute", "GET", f"/servers/{server_id}/os-interface").json()["interfaceAttachments"]
@@ -250,6 +254,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         "floating_ip": [str(address["id"]), leading["id"]],
         "address": [address["ip"], leading["floating_ip_address"]],
         "network": [network_id],
+        "router": [router_id],
         "security_group": [group_id],
         "security_group_rule": [str(rule_id)],
         "server_group": [servers["server_group"]["id"]],

@@ -178,6 +178,7 @@ class EveryApi(InProcessCloud):
         catalog = make("identity", "/v3/services", {"service": {"type": "one"}})["service"]["id"]
         body = {"endpoint": {"service_id": catalog, "interface": "public", "url": "http://cloud", "region_id": "one"}}
         endpoint = make("identity", "/v3/endpoints", body)["endpoint"]["id"]
+        router_id = make("network", "/routers", {"router": {"name": "one"}})["router"]["id"]
         server_id = self.new_server()
         request = self.send("compute", "GET", f"/servers/{server_id}/os-instance-actions").json["instanceActions"][0]
         interfaces = self.send("compute", "GET", f"/servers/{server_id}/os-interface").json["interfaceAttachments"]
@@ -191,6 +192,7 @@ class EveryApi(InProcessCloud):
             "keypair": ["one"],
             "floating_ip": [address["id"]],
             "network": [network_id],
+            "router": [router_id],
             "security_group": [group],
             "security_group_rule": [str(rule_id)],
             "server_group": [server_group],

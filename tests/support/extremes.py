@@ -233,7 +233,17 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("network", "PUT", "/floatingips/{id}"): {
         "floatingip": {"port_id": None, "fixed_ip_address": None, "description": "text"}
     },
-    ("network", "POST", "/routers"): {"router": {"name": "new"}},
+    ("network", "POST", "/routers"): {
+        "router": {
+            "name": "new", "description": "text", "project_id": "{project}", "admin_state_up": True,
+            "external_gateway_info": {"network_id": "{pool}", "enable_snat": True, "external_fixed_ips": []},
+        }
+    },
+    ("network", "PUT", "/routers/{id}"): {
+        "router": {"name": "one", "description": "text", "external_gateway_info": None}
+    },
+    ("network", "PUT", "/routers/{id}/add_router_interface"): {"subnet_id": "{network}"},
+    ("network", "PUT", "/routers/{id}/remove_router_interface"): {"subnet_id": "{network}"},
     ("network", "PUT", "/quotas/{project_id}"): {
         "quota": {
             "network": -1, "port": -1, "floatingip": -1, "security_group": -1, "security_group_rule": -1,

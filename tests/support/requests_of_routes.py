@@ -60,6 +60,7 @@ KINDS = {
     "security-groups": "security_group",
     "security-group-rules": "security_group_rule",
     "floatingips": "floating_ip",
+    "routers": "router",
     "quotas": "project",
     "migrations": "migration",
     "request_id": "request",
@@ -121,6 +122,14 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("network", "PUT", "/ports/{id}"): [{"port": {"name": "taken"}}, {"port": {"security_groups": []}}],
     ("network", "PUT", "/security-groups/{id}"): [{"security_group": {"name": "taken"}}],
     ("network", "PUT", "/floatingips/{id}"): [{"floatingip": {"port_id": None}}],
+    ("network", "PUT", "/routers/{id}"): [
+        {"router": {"name": "taken"}},
+        {"router": {"external_gateway_info": None}},
+    ],
+    ("network", "PUT", "/routers/{id}/add_router_interface"): [{"subnet_id": "9d3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f01"}],
+    ("network", "PUT", "/routers/{id}/remove_router_interface"): [
+        {"subnet_id": "9d3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f01"},
+    ],
     ("network", "PUT", "/quotas/{project_id}"): [{"quota": {"port": 1}}],
 }
 #: The key of the victim's metadata, which bodies name, too.

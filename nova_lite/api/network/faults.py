@@ -11,6 +11,7 @@ from nova_lite.base import exceptions
 #: Errors that have another name or status in Neutron than in the other APIs.
 _NAMES: dict[type[exceptions.NovaLiteException], tuple[str, int]] = {
     exceptions.QuotaExceeded: ("OverQuota", 409),
+    exceptions.ExternalGatewayMissing: ("ExternalGatewayForFloatingIPNotFound", 404),
     exceptions.FixedIpInUse: ("IpAddressAlreadyAllocated", 409),
     exceptions.FixedIpInvalid: ("InvalidIpForSubnet", 400),
     exceptions.FloatingIpNotFound: ("FloatingIPNotFound", 404),
@@ -21,6 +22,9 @@ _NAMES: dict[type[exceptions.NovaLiteException], tuple[str, int]] = {
     exceptions.NoMoreFixedIps: ("IpAddressGenerationFailure", 409),
     exceptions.NoMoreFloatingIps: ("IpAddressGenerationFailure", 409),
     exceptions.NoSuchPort: ("PortNotFound", 404),
+    exceptions.RouterGatewayInUseByFloatingIp: ("RouterExternalGatewayInUseByFloatingIp", 409),
+    exceptions.RouterInterfaceInUseByFloatingIp: ("RouterInterfaceInUseByFloatingIP", 409),
+    exceptions.RouterPort: ("L3PortInUse", 409),
     exceptions.SecurityGroupExists: ("SecurityGroupConflict", 409),
     exceptions.SecurityGroupFixed: ("SecurityGroupCannotUpdateDefault", 409),
     exceptions.SecurityGroupInUse: ("SecurityGroupInUse", 409),

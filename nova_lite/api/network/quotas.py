@@ -8,7 +8,7 @@ from nova_lite.api.network import requests, views
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
 
-_QUOTAS = ("network", "port", "floatingip", "security_group", "security_group_rule")
+_QUOTAS = ("network", "port", "router", "floatingip", "security_group", "security_group_rule")
 
 
 class QuotaResource(Resource):

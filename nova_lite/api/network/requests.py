@@ -1,4 +1,4 @@
-"""Validation of requests about networks, ports, security groups and floating addresses."""
+"""Validation of requests about networks, ports, routers, security groups and floating addresses."""
 
 from __future__ import annotations
 
@@ -35,6 +35,10 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
     "is_default": (False,),
     "vlan_transparent": (False,),
     "ha": (False,),
+    "distributed": (False, True),
+    "routes": ([],),
+    "flavor_id": (),
+    "service_type_id": (),
     "enable_dhcp": (True,),
     "ip_version": (4,),
     "host_routes": ([],),
@@ -58,6 +62,8 @@ _WHY = {
     "port_security_enabled": "This cloud always filters ports by security groups and addresses",
     "allowed_address_pairs": "A port of this cloud may only use its own address",
     "router:external": "The operator makes networks of floating addresses (nova-lite-manage floating-pool create)",
+    "ha": "The hosts of the guests route: the loss of one does not stop the others",
+    "routes": "Routers of this cloud have no static routes",
     "enable_dhcp": "This cloud always uses DHCP",
     "ip_version": "The operator makes networks with IPv6 (nova-lite-manage network create --cidr6)",
     "subnetpool_id": "This cloud has no subnet pools: a subnet needs a cidr",

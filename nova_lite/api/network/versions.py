@@ -28,6 +28,7 @@ class NetworkVersions:
                     ("security_group", "security_groups", "security-groups"),
                     ("security_group_rule", "security_group_rules", "security-group-rules"),
                     ("floatingip", "floatingips", "floatingips"),
+                    ("router", "routers", "routers"),
                 )
             ]
             return wsgi.to_response(wsgi.Response({"resources": resources}))(environ, start_response)

@@ -13,6 +13,7 @@ from nova_lite.objects import (
     NetworkRecord,
     Port,
     ProjectLimits,
+    Router,
     SecurityGroup,
     SecurityGroupRule,
     Service,
@@ -161,8 +162,8 @@ def port(shown: Port, for_admin: bool) -> View:
         **_project(shown.project_id),
         "mac_address": shown.mac_address,
         "fixed_ips": _fixed_ips(shown),
-        "device_id": shown.instance_uuid or "",
-        "device_owner": f"compute:{shown.availability_zone or 'nova'}" if shown.instance_uuid else "",
+        "device_id": shown.instance_uuid or shown.router_id or "",
+        "device_owner": _device_owner(shown),
         "status": _status(shown),
         "admin_state_up": True,
         "security_groups": shown.security_groups,
@@ -197,7 +198,15 @@ def _fixed_ips(shown: Port) -> list[View]:
     return fixed_ips
 
 
+def _device_owner(shown: Port) -> str:
+    if shown.router_id is not None:
+        return "network:router_interface"
+    return f"compute:{shown.availability_zone or 'nova'}" if shown.instance_uuid else ""
+
+
 def _status(shown: Port) -> str:
+    if shown.router_id is not None:
+        return "ACTIVE"
     if shown.instance_uuid is None or shown.state == "detaching":
         return "DOWN"
     if shown.state == "attaching":
@@ -264,7 +273,7 @@ def floating_ip(shown: FloatingIp, associated: Port | None) -> View:
         "fixed_ip_address": shown.fixed_address,
         "port_id": shown.port_id,
         "port_details": details,
-        "router_id": None,
+        "router_id": None if shown.port_id is None else shown.router_id,
         "status": "DOWN" if shown.port_id is None else "ACTIVE",
         "description": shown.description or "",
         "dns_name": "",
@@ -273,6 +282,28 @@ def floating_ip(shown: FloatingIp, associated: Port | None) -> View:
         "tags": [],
         "revision_number": 1,
         **_times(shown.created_at, None),
+    }
+
+
+def router(shown: Router) -> View:
+    """Return a router. It has no address outside, because each host sends with its own."""
+    gateway: View = {"network_id": shown.pool_id, "enable_snat": shown.enable_snat, "external_fixed_ips": []}
+    return {
+        "id": shown.id,
+        "name": shown.name,
+        "description": shown.description,
+        **_project(shown.project_id),
+        "admin_state_up": True,
+        "status": "ACTIVE",
+        "external_gateway_info": None if shown.pool_id is None else gateway,
+        "routes": [{"destination": route.destination, "nexthop": route.nexthop} for route in shown.routes],
+        "availability_zone_hints": [],
+        "availability_zones": [],
+        "flavor_id": None,
+        "service_type_id": None,
+        "tags": [],
+        "revision_number": 1,
+        **_times(shown.created_at, shown.updated_at),
     }
 
 
@@ -309,7 +340,7 @@ def quota_details(limits: ProjectLimits) -> View:
 
 
 #: Resources with quotas in Neutron that this cloud does not have.
-_UNSUPPORTED = ("router", "rbac_policy", "subnetpool")
+_UNSUPPORTED = ("rbac_policy", "subnetpool")
 
 
 def _project(project_id: str | None) -> View:
@@ -340,5 +371,5 @@ ATTRIBUTES: dict[str, set[str]] = {
     "agents": set(agent(Service(id=0, uuid="", host="", binary="", topic="", up=True))),
     "availability_zones": {"name", "resource", "state"},
     "extensions": {"alias", "name", "description", "updated", "links"},
-    "routers": {"id", "name", "project_id", "tenant_id", "status", "admin_state_up", "external_gateway_info"},
+    "routers": set(router(Router(id="", project_id=""))),
 }

@@ -125,6 +125,51 @@ class NetworkExists(Conflict):
     msg_fmt = "Network %(name)s already exists."
 
 
+class RouterNotFound(NotFound):
+    msg_fmt = "Router %(router_id)s could not be found."
+
+
+class RouterInterfaceNotFound(NotFound):
+    msg_fmt = "Router %(router_id)s does not have an interface with id %(port_id)s"
+
+
+class RouterInterfaceNotFoundForSubnet(NotFound):
+    msg_fmt = "Router %(router_id)s has no interface on subnet %(subnet_id)s"
+
+
+class RouterInUse(Conflict):
+    msg_fmt = "Router %(router_id)s still has ports"
+
+
+class RouterInterfaceInUseByFloatingIp(Conflict):
+    msg_fmt = (
+        "Router interface for subnet %(subnet_id)s on router %(router_id)s cannot be deleted, as it is required by one "
+        "or more floating IPs."
+    )
+
+
+class RouterGatewayInUseByFloatingIp(Conflict):
+    msg_fmt = (
+        "Gateway cannot be updated for router %(router_id)s, since a gateway to external network %(network_id)s is "
+        "required by one or more floating IPs."
+    )
+
+
+class RouterPort(Conflict):
+    """A port that only calls about its router may change or delete."""
+
+    msg_fmt = "Port %(port_id)s cannot be changed directly via the port API: has device owner network:router_interface."
+
+
+class ExternalGatewayMissing(Invalid):
+    """A floating address needs a router with a gateway to its external network."""
+
+    msg_fmt = (
+        "External network %(network_id)s is not reachable from subnet %(subnet_id)s. Therefore, cannot associate Port "
+        "%(port_id)s with a Floating IP."
+    )
+
+
 class FloatingIpNotAssociated(Conflict):
     msg_fmt = "Floating IP %(address)s is not associated with instance %(instance_id)s."
 

@@ -26,6 +26,7 @@ from nova_lite.objects import (
     BlockDevice,
     Diagnostics,
     DiskSource,
+    HostRouter,
     Image,
     Instance,
     Inventory,
@@ -68,6 +69,7 @@ from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
 from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers, own_address
 from nova_lite.virt.libvirt.net.networks import HostNetworks
+from nova_lite.virt.libvirt.net.routers import HostRouters
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.net.tunnels import Tunnels
 from nova_lite.virt.libvirt.records import Records
@@ -102,6 +104,7 @@ class LibvirtDriver(ComputeDriver):
         self._anti_spoofing = AntiSpoofing(host)
         self._tunnels = Tunnels(conf, host, self._records.instances_path)
         self._migration_peers = MigrationPeers(conf, host, self._records)
+        self._routers = HostRouters(self._networks, host, self._records.instances_path)
         self._consoles = Consoles(conf, self._connection, timing)
         qemu_img = images.QemuImg(conf)
         self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image)
@@ -143,8 +146,9 @@ class LibvirtDriver(ComputeDriver):
             served = self._networks.init_host([vif for vifs in interfaces.values() for vif in vifs])
             unknown = {uuid: self._domains.taps(uuid) for uuid in self._records.unreadable_interfaces()}
             self._anti_spoofing.prepare(interfaces, served, unknown)
+            self._routers.prepare(bool(self._anti_spoofing.instances()))
             self._port_firewall.prepare(interfaces)
-            self._tunnels.prepare(interfaces)
+            self._tunnels.prepare(interfaces, self._routers.active)
             self._migration_peers.prepare()
         self._snapshots.end_copies(snapshots_path(self.conf, self.host))
         self._volume_copies.end_copies()
@@ -237,11 +241,16 @@ class LibvirtDriver(ComputeDriver):
 
             self._anti_spoofing.plug(instance.uuid, vifs, networks.keys(), load)
             self._tunnels.plug(instance.uuid, vifs)
+            self._routers.resume()
+            self._tunnels.route(self._routers.active)
 
     def unplug_vifs(self, instance_uuid: str) -> None:
         with _files_errors():
             self._anti_spoofing.unplug(instance_uuid, lambda text: self._port_firewall.unplug(instance_uuid, text))
             self._tunnels.unplug(instance_uuid)
+            if not self._anti_spoofing.instances():
+                self._routers.suspend()
+                self._tunnels.route([])
             for vif in self._records.read_interfaces(instance_uuid):
                 self._networks.unplug(vif)
             self._records.remove_interfaces(instance_uuid)
@@ -266,7 +275,7 @@ class LibvirtDriver(ComputeDriver):
             self._records.write_interfaces(instance_uuid, rest)
 
     def filtered_instances(self) -> list[str]:
-        return sorted({*self._port_firewall.instances(), *self._tunnels.begin_query()})
+        return sorted({*self._anti_spoofing.instances(), *self._tunnels.begin_query()})
 
     def lacks_port_filters(self) -> bool:
         return self._port_firewall.lacks_filters() or self._tunnels.lacks_peers()
@@ -274,7 +283,11 @@ class LibvirtDriver(ComputeDriver):
     def set_port_filters(self, filters: PortFilters) -> None:
         with _files_errors():
             self._anti_spoofing.restore()
-            self._port_firewall.set(msgspec.structs.replace(filters, peers=None))
+            self._routers.set(filters.routers)
+            # Neighbours change with every guest, and do not matter to the filters.
+            bare = [HostRouter(id=router.id, networks=router.networks) for router in self._routers.active]
+            self._port_firewall.set(msgspec.structs.replace(filters, peers=None, routers=bare))
+            self._tunnels.route(self._routers.active)
             self._tunnels.set(filters.peers)
 
     # --- create and remove

@@ -139,4 +139,4 @@ def test_quotas(db: Database, conf: cfg.ConfigOpts) -> None:
     db.write(network_quotas.set_limits, conf, "p1", {"port": None})
     assert db.read(network_quotas.get, conf, "p1").quotas["port"].limit == conf.network.fixed_ips_per_project
     with pytest.raises(exceptions.InvalidInput):
-        db.write(network_quotas.set_limits, conf, "p1", {"router": 1})
+        db.write(network_quotas.set_limits, conf, "p1", {"subnetpool": 1})

@@ -90,6 +90,11 @@ class AntiSpoofing:
                 raise
             self._loaded = wanted
 
+    def instances(self) -> list[str]:
+        """Return the instances with guarded interfaces here."""
+        with self._lock:
+            return sorted(self._ports)
+
     def unplug(self, instance_uuid: str, apply: Apply) -> None:
         self.plug(instance_uuid, [], (), apply)
 

@@ -1,6 +1,8 @@
-"""Access of guests to this host, and to link-local addresses around it: one nftables table per network.
+"""Access of guests to this host, to link-local addresses around it, and to other networks: one nftables table per
+network.
 
-libvirt's own rules let guests out and replies in, but do not protect the host. Here the whole host is blocked except
+A network reaches the networks that a router connects it with, and the outside if it has a gateway. libvirt's own rules
+let guests out and replies in, but do not protect the host. Here the whole host is blocked except
 DHCP, DNS, ping, the operator's ports, and the metadata service. 169.254.169.254 is redirected to an address of the API.
 The machine may itself use a metadata service of an outer cloud at that address; guests do not reach it.
 """
@@ -10,11 +12,12 @@ from __future__ import annotations
 import ipaddress
 import logging
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
-from nova_lite.objects import Network
+from nova_lite.objects import HostRouter, Network
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import nft
 from nova_lite.virt.libvirt.net.names import bridge_name
@@ -23,11 +26,48 @@ LOG = logging.getLogger(__name__)
 
 #: The address where guests look for the service, and the link-local range, which may matter to this machine itself.
 METADATA_ADDRESS, METADATA_PORT = "169.254.169.254", 80
+#: Table of libvirt's own rules with its backend nftables.
+_OF_LIBVIRT = "table ip libvirt_network"
 LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
+
+
+class Routing(NamedTuple):
+    """Routing of a network. ``connected``: bridges of networks on the same router. ``external``: it has a way out.
+
+    ``snat``: without it others may open connections from outside, since guests show their own addresses there.
+    """
+
+    connected: tuple[str, ...] = ()
+    external: bool = True
+    snat: bool = True
+
+
+def default_routing(network: Network) -> Routing:
+    """Return how a network without a router is routed."""
+    return Routing(external=not network.needs_router and network.gateway is not None)
+
+
+def routings(routers: Iterable[HostRouter]) -> dict[str, Routing]:
+    """Return how the networks of these routers are routed, by their ids."""
+    found = {}
+    for router in routers:
+        for network in router.networks:
+            others = sorted(bridge_name(other) for other in router.networks if other.id != network.id)
+            found[network.id] = Routing(tuple(others), router.external, router.snat)
+    return found
+
+
+def connected_bridges(routers: Iterable[HostRouter]) -> dict[str, list[str]]:
+    """Return, by network, the bridges of the networks that a router connects it with."""
+    return {network_id: list(routing.connected) for network_id, routing in routings(routers).items()}
 
 
 class Firewall:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
+        #: Networks whose tables were made, with the text that makes them.
+        self._known: dict[str, tuple[Network, str]] = {}
+        self._routing: dict[str, Routing] = {}
+        self._warned = False
         self._metadata: tuple[str, int] | None = None
         if conf.network.metadata_service:
             self._metadata = conf.api.metadata_listen, conf.api.metadata_listen_port
@@ -57,17 +97,53 @@ class Firewall:
         if not self._works:
             return ""
         try:
-            return "".join(ruleset(network, self._metadata, self._host_ports) for network in networks)
+            return "".join(map(self._ruleset, networks))
         except ValueError as error:
             raise exceptions.VirtDriverError(reason=f"a network cannot be filtered: {error}") from error
 
     def rules_of_valid(self, networks: Iterable[Network]) -> str:
         """Return the nft commands like `rules`, without networks that are invalid, which are logged."""
+        if not self._works:
+            return ""
+        return "".join(nft.usable("network", networks, self._ruleset, lambda network: network.id))
 
-        def rules(network: Network) -> str:
-            return ruleset(network, self._metadata, self._host_ports)
+    def _ruleset(self, network: Network) -> str:
+        text = ruleset(network, self._metadata, self._host_ports, self._routing_of(network))
+        self._known[network.id] = network, text
+        return text
 
-        return "".join(nft.usable("network", networks, rules, lambda network: network.id)) if self._works else ""
+    def _routing_of(self, network: Network) -> Routing:
+        return self._routing.get(network.id, default_routing(network))
+
+    def knows(self, network: Network) -> bool:
+        """Check whether the table of a network was made."""
+        return network.id in self._known
+
+    def routed(self) -> list[tuple[Network, Routing]]:
+        """Return the networks of this host, and how they are routed."""
+        return [(network, self._routing_of(network)) for network, _ in list(self._known.values())]
+
+    def set_routing(self, routing: dict[str, Routing]) -> None:
+        """Replace how networks are routed, by their ids, and load the tables that change or are gone.
+
+        Raises `VirtDriverError`.
+        """
+        self._routing = routing
+        if not self._known or not self._works:
+            return
+        loaded = images.run("nft", "list", "tables").decode().split("\n")
+        if _OF_LIBVIRT in loaded and not self._warned:
+            self._warned = True
+            LOG.error(
+                "libvirt filters its networks by nftables, which refuses floating addresses and packets of routers: "
+                'set firewall_backend = "iptables" in its network.conf'
+            )
+        lines = []
+        for network, text in list(self._known.values()):
+            for wanted in nft.usable("network", [network], self._ruleset, lambda network: network.id):
+                is_gone = f"table inet {table_name(network)}" not in loaded
+                lines += [wanted] if is_gone or wanted != text else []
+        nft.apply("".join(lines))
 
 
 def _checked(text: str) -> ipaddress.IPv4Address:
@@ -88,8 +164,11 @@ def table_name(network: Network) -> str:
     return nft.table("nova_lite_", network.id)
 
 
-def ruleset(network: Network, metadata: tuple[str, int] | None, host_ports: list[int]) -> str:
+def ruleset(
+    network: Network, metadata: tuple[str, int] | None, host_ports: list[int], routing: Routing | None = None
+) -> str:
     """Return the nft commands that replace a table in one transaction. Raises ValueError for an invalid network."""
+    sent, received = _passing(default_routing(network) if routing is None else routing)
     table, bridge = f"inet {table_name(network)}", nft.interface(bridge_name(network))
     to_host = ["udp dport { 53, 67 } accept", "tcp dport 53 accept", "meta l4proto { icmp, ipv6-icmp } accept"]
     if host_ports:
@@ -123,6 +202,29 @@ table {table} {{
   chain forward {{
     type filter hook forward priority filter; policy accept;
     iifname {bridge} ip daddr {LINK_LOCAL} reject
+    iifname {bridge} oifname {bridge} accept
+    iifname {bridge} jump sent
+    oifname {bridge} jump received
+  }}
+  chain sent {{
+    {sent}
+  }}
+  chain received {{
+    {received}
   }}
 }}
 """
+
+
+def _passing(routing: Routing) -> tuple[str, str]:
+    """Return the rules for packets of a network's guests to other networks, and for packets from there."""
+    sent, received = [], []
+    if routing.connected:
+        bridges = ", ".join(map(nft.interface, routing.connected))
+        sent.append(f"oifname {{ {bridges} }} accept")
+        received.append(f"iifname {{ {bridges} }} accept")
+    if routing.external:
+        received += ["ct state established,related accept", "ct status dnat accept"]
+    sent.append("accept" if routing.external else "reject with icmpx admin-prohibited")
+    received.append("accept" if routing.external and not routing.snat else "reject with icmpx admin-prohibited")
+    return "\n    ".join(sent), "\n    ".join(received)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -82,15 +84,18 @@ def gratuitous_arp(mac_address: bytes, address: str) -> bytes:
     return head + bytes.fromhex("0001080006040001") + mac_address + packed + bytes(6) + packed
 
 
-def ruleset(table: str, leads: dict[str, VIF]) -> str:
-    """Return the address translation rules, for the table of the security groups. ``leads``: interface by floating
-    address."""
+def ruleset(table: str, leads: dict[str, VIF], connected: Mapping[str, Collection[str]] = MappingProxyType({})) -> str:
+    """Return the address translation rules, for the table of the security groups.
+
+    ``leads``: interface by floating address. ``connected``: by network, bridges of networks on the same router. Guests
+    show them their own addresses.
+    """
     if not leads:
         return ""
     pairs = {nft.address(ip.parse4(address)): vif for address, vif in sorted(leads.items())}
     inward = ", ".join(f"{address} : {_fixed(vif)}" for address, vif in pairs.items())
     outward = "\n".join(
-        f"    oifname != {nft.interface(bridge_name(vif.network))} ip saddr {_fixed(vif)} snat ip to {address}"
+        f"    oifname != {_inside(vif, connected)} ip saddr {_fixed(vif)} snat ip to {address}"
         for address, vif in pairs.items()
     )
     return f"""table inet {table} {{
@@ -108,6 +113,12 @@ def ruleset(table: str, leads: dict[str, VIF]) -> str:
   }}
 }}
 """
+
+
+def _inside(vif: VIF, connected: Mapping[str, Collection[str]]) -> str:
+    bridges = [bridge_name(vif.network), *connected.get(vif.network.id, ())]
+    names = ", ".join(map(nft.interface, bridges))
+    return names if len(bridges) == 1 else f"{{ {names} }}"
 
 
 def lead(item: tuple[str, VIF]) -> tuple[str, VIF]:

@@ -31,7 +31,7 @@ from nova_lite.objects import VIF, Network, ipv6
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.net import dhcp, existing, neutron, nft
-from nova_lite.virt.libvirt.net.firewall import Firewall
+from nova_lite.virt.libvirt.net.firewall import Firewall, Routing
 from nova_lite.virt.libvirt.net.names import bridge_mac, bridge_name, network_name
 
 LOG = logging.getLogger(__name__)
@@ -70,6 +70,22 @@ class HostNetworks:
         """Return the nft commands for networks that libvirt manages. The caller of `plug` executes them."""
         return self._firewall.rules(networks)
 
+    def set_routing(self, routing: dict[str, Routing]) -> None:
+        """Replace how networks are routed, by their ids. Raises `VirtDriverError`."""
+        self._firewall.set_routing(routing)
+
+    def routed(self) -> list[tuple[Network, Routing]]:
+        """Return the networks that libvirt manages here, and how they are routed."""
+        return self._firewall.routed()
+
+    def start(self, network: Network) -> bool:
+        """Start a network that a router needs here. Return False if its bridge is the operator's own."""
+        if not os.path.exists(f"{existing.NET}/{bridge_name(network)}") or not self._firewall.knows(network):
+            if not self._ensure(network):
+                return False
+            nft.apply(self._firewall.rules([network]))
+        return True
+
     def reach_metadata(self, vifs: list[VIF]) -> bool:
         """Check whether a guest with these interfaces reaches a metadata service."""
         served = [vif for vif in vifs if vif.vif_type is None and self._firewall.serves(vif.network)]
@@ -83,7 +99,7 @@ class HostNetworks:
         if vif.vif_type is not None:
             neutron.plug(vif)
             return False
-        if not self._ensure(vif):
+        if not self._ensure(vif.network):
             return False
         _reserve(vif, hostname, self._host)
         self._reload(vif.network)
@@ -112,24 +128,24 @@ class HostNetworks:
             (libvirt.VIR_ERR_NO_NETWORK,), self._connection.get().networkLookupByName, network_name(network)
         )
 
-    def _ensure(self, vif: VIF) -> bool:
+    def _ensure(self, network: Network) -> bool:
         """Define and start the network. Return False if its bridge is the operator's own, who then provides DHCP."""
-        network = self._lookup(vif.network)
-        if network is None:
-            if existing.has_bridge(vif.network):
-                existing.check_bridge(self._connection, vif.network)
-                LOG.info("Bridge %s is used unchanged: libvirt did not make it", bridge_name(vif.network))
+        found = self._lookup(network)
+        if found is None:
+            if existing.has_bridge(network):
+                existing.check_bridge(self._connection, network)
+                LOG.info("Bridge %s is used unchanged: libvirt did not make it", bridge_name(network))
                 return False
-            network = self._connection.connect_call("networkDefineXML", network_xml(vif))
-            LOG.info("Network %s is defined, with bridge %s", network_name(vif.network), bridge_name(vif.network))
+            found = self._connection.connect_call("networkDefineXML", network_xml(network))
+            LOG.info("Network %s is defined, with bridge %s", network_name(network), bridge_name(network))
         else:
-            existing.check_network(self._connection, vif.network, network)
-        os.makedirs(reservations_directory(vif.network), mode=0o755, exist_ok=True)
-        if not self._connection.call(network.isActive):
+            existing.check_network(self._connection, network, found)
+        os.makedirs(reservations_directory(network), mode=0o755, exist_ok=True)
+        if not self._connection.call(found.isActive):
             # libvirt's code for a network that another daemon has just started.
             # A call that is repeated after a broken connection fails with the same code.
-            self._connection.call_unless((libvirt.VIR_ERR_OPERATION_INVALID,), network.create)
-            self._connection.call(network.setAutostart, 1)
+            self._connection.call_unless((libvirt.VIR_ERR_OPERATION_INVALID,), found.create)
+            self._connection.call(found.setAutostart, 1)
         return True
 
     @staticmethod
@@ -143,9 +159,8 @@ class HostNetworks:
                     os.kill(pid, signal.SIGHUP)
 
 
-def network_xml(vif: VIF) -> str:
+def network_xml(network: Network) -> str:
     """Return the network's XML. It is the same on each host: name, uuid and bridge follow from the network's id."""
-    network = vif.network
     root = ET.Element("network")
     _text(root, "name", network_name(network))
     _text(root, "uuid", _network_uuid(network.id))
@@ -153,7 +168,7 @@ def network_xml(vif: VIF) -> str:
         forward = ET.SubElement(root, "forward", mode="nat")
         if network.cidr6:
             ET.SubElement(forward, "nat", ipv6="yes")
-    ET.SubElement(root, "bridge", name=bridge_name(vif.network), stp="off", delay="0")
+    ET.SubElement(root, "bridge", name=bridge_name(network), stp="off", delay="0")
     if network.vni is not None:
         # The same on all hosts, so that a guest finds its gateway after a move.
         ET.SubElement(root, "mac", address=bridge_mac(network.vni))

@@ -30,6 +30,7 @@ from nova_lite.objects.ready import prepare_decoders
 from nova_lite.objects.security_group import EGRESS, INGRESS, IPV4, IPV6
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import dual_stack, floating_ips, nft
+from nova_lite.virt.libvirt.net.firewall import connected_bridges
 from nova_lite.virt.libvirt.net.names import bridge_name
 
 LOG = logging.getLogger(__name__)
@@ -160,7 +161,9 @@ class PortFirewall:
         try:
             self._floating.assign(set(leads))
         finally:
-            text = ruleset(self._table, self._ports, self._filters) + floating_ips.ruleset(self._table, leads)
+            connected = connected_bridges(self._filters.routers or ())
+            text = ruleset(self._table, self._ports, self._filters)
+            text += floating_ips.ruleset(self._table, leads, connected)
             nft.apply(beside + text)
         self._is_applied = True
 

@@ -1,9 +1,10 @@
 """Networks that span hosts: the bridge of a network with a VNI has a VXLAN device to the bridges of other hosts.
 
-The device exists as long as a guest of this host is on the network. The conductor publishes the hosts that have guests
-on it. Packets to unknown MAC addresses, and broadcasts, are sent to each of them; the rest is learned. Only guests use
-the tunnel. Each host is gateway, DHCP server, name server and metadata service of its own guests, so packets of these
-services do not pass.
+The device exists as long as a guest of this host is on the network, or a router connects it with a guest's network. The
+conductor publishes the hosts that have guests on it. Packets to unknown MAC addresses, and broadcasts, are sent to each
+of them; the rest is learned. Only guests use the tunnel, and packets that this host has routed for one of its guests.
+Each host is gateway, DHCP server, name server and metadata service of its own guests, so packets of these services do
+not pass.
 
 Anybody who can send VXLAN to a host can reach its guests. So a host accepts it only from the published hosts. Guests
 share their host's address for outgoing packets, so they must not send VXLAN.
@@ -16,12 +17,13 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Iterable
 
 import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files, ip
-from nova_lite.objects import VIF, Network
+from nova_lite.objects import VIF, HostRouter, Network
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import nft
 from nova_lite.virt.libvirt.net.names import bridge_mac, bridge_name, tunnel_name
@@ -52,6 +54,7 @@ class Tunnels:
         self._path = os.path.join(directory, f"_tunnels@{host}.json")
         self._lock = threading.Lock()
         self._used: dict[str, list[Network]] = {}
+        self._routers: list[HostRouter] = []
         self._peers: dict[str, list[str]] = {}
         self._queried: set[str] = set()
         self._connected: dict[str, list[str]] = {}
@@ -63,12 +66,13 @@ class Tunnels:
         local = _ipv4(self._local_ip)
         return None if local is None or local.is_loopback else str(local)
 
-    def prepare(self, ports: dict[str, list[VIF]]) -> None:
+    def prepare(self, ports: dict[str, list[VIF]], routers: list[HostRouter] | None = None) -> None:
         """Restore the devices. ``ports``: of this host's guests, by instance. Raises `VirtDriverError`."""
         with self._lock:
+            self._routers = routers or []
             self._used = {uuid: networks for uuid, vifs in ports.items() if (networks := spanning_networks(vifs))}
             self._peers = self._read()
-            if self._used or self._peers:
+            if self._used or self._peers or self._routers:
                 self._filter_all()
                 for network in self._networks().values():
                     self._connect_or_log(network)
@@ -108,6 +112,23 @@ class Tunnels:
         with self._lock:
             return bool(self._networks().keys() - self._peers.keys())
 
+    def route(self, routers: list[HostRouter]) -> None:
+        """Replace the routers of this host. Their bridges exist. Raises `VirtDriverError`."""
+        with self._lock:
+            if routers == self._routers:
+                return
+            before = self._routed()
+            self._routers = routers
+            self._remove_unused(before)
+            if self._networks() or before:
+                self._filter_all()
+                for network in self._routed():
+                    self._connect_or_log(network)
+
+    def _routed(self) -> list[Network]:
+        """Return the networks of routers that span hosts."""
+        return [network for router in self._routers for network in router.networks if network.vni is not None]
+
     def set(self, peers: dict[str, list[str]] | None) -> None:
         """Replace the peers of all networks. None: an older conductor does not know them."""
         with self._lock:
@@ -115,23 +136,25 @@ class Tunnels:
             if peers != self._peers:
                 files.write_atomically(self._path, msgspec.json.encode(peers), writer=self._host)
             self._peers = peers
-            if self._used:
+            if self._networks():
                 self._filter_all()
                 for network in self._networks().values():
                     self._connect_or_log(network)
 
     def _networks(self) -> dict[str, Network]:
-        return {network.id: network for networks in self._used.values() for network in networks}
+        used = {network.id: network for networks in self._used.values() for network in networks}
+        return used | {network.id: network for network in self._routed()}
 
     def _filter_all(self) -> None:
         """Load the filter of all networks. Call it before a device can pass any packet."""
-        if self._used and _ipv4(self._local_ip) is None:
+        networks = self._networks()
+        if networks and _ipv4(self._local_ip) is None:
             raise exceptions.VirtDriverError(
                 reason=f"networks span hosts by IPv4, and [vxlan] local_ip (my_ip) is {self._local_ip}"
             )
-        networks = self._networks()
         peers = sorted({peer for network_id in networks for peer in self._remote_peers(network_id)})
-        rules = ruleset(self._table, self._port, peers, bool(networks))
+        passing = passing_rules(self._routers, self._local_ip) if networks else []
+        rules = ruleset(self._table, self._port, peers, bool(networks), passing)
         if rules == self._rules:
             return
         if error := nft.run(rules):
@@ -213,12 +236,37 @@ def spanning_networks(vifs: list[VIF]) -> list[Network]:
     return [network for _, network in sorted(found.items())]
 
 
-def ruleset(table: str, port: int, peers: list[str], needed: bool) -> str:
-    """Return the nft commands that replace the tables in one transaction, or only remove them if not ``needed``."""
+def sender_mac(local_ip: str) -> str:
+    """Return the MAC address with which a host sends routed packets into tunnels. Bridges have the same one on all
+    hosts, and no guest may have one of these."""
+    packed = ip.parse4(local_ip).packed
+    return "fe:16:" + ":".join(f"{byte:02x}" for byte in packed)
+
+
+def passing_rules(routers: Iterable[HostRouter], local_ip: str) -> list[str]:
+    """Return the rules for packets that this host has routed from one network into the tunnel of another."""
+    lines: list[str] = []
+    for router in routers:
+        for network in (item for item in router.networks if item.vni is not None):
+            others = [other for other in router.networks if other.id != network.id and other.vni is not None]
+            for family, cidrs in (("ip", [item.cidr for item in others]), ("ip6", [item.cidr6 for item in others])):
+                parsed = [ip.parse_network(cidr, strict=False) for cidr in cidrs if cidr]
+                if found := ", ".join(sorted(nft.network(item) for item in parsed)):
+                    packets = f'oifname "{tunnel_name(network)}" {family} saddr {{ {found} }}'
+                    lines.append(f"{packets} ether saddr set {sender_mac(local_ip)} accept")
+    return lines
+
+
+def ruleset(table: str, port: int, peers: list[str], needed: bool, passing: Iterable[str] = ()) -> str:
+    """Return the nft commands that replace the tables in one transaction, or only remove them if not ``needed``.
+
+    ``passing``: rules for packets that this host has routed.
+    """
     gone = "".join(f"add table {family} {table}\ndelete table {family} {table}\n" for family in ("bridge", "inet"))
     if not needed:
         return gone
     of_host = "\n    ".join(_HOST_PROTOCOLS)
+    routed = "".join(f"\n    {line}" for line in passing)
     elements = f" elements = {{ {', '.join(peers)} }}" if peers else ""
     return f"""{gone}table bridge {table} {{
   chain of_host {{
@@ -234,7 +282,7 @@ def ruleset(table: str, port: int, peers: list[str], needed: bool) -> str:
     iifname "{tunnel_name()}*" drop
   }}
   chain output {{
-    type filter hook output priority -300; policy accept;
+    type filter hook output priority -300; policy accept;{routed}
     oifname "{tunnel_name()}*" drop
   }}
 }}

@@ -10,7 +10,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.virt.libvirt.net import existing, networks
-from tests.support.guests import make_network, make_vif
+from tests.support.guests import make_network
 
 OTHER = "nova-lite-a0000000-0000-4000-8000-000000000001"
 
@@ -50,7 +50,7 @@ def check_bridge(connection: Connection) -> None:
 
 def test_network_as_it_was_defined_is_accepted() -> None:
     network = make_network(cidr6="fd00:76::/64")
-    xml = networks.network_xml(make_vif(network=network))
+    xml = networks.network_xml(network)
     existing.check_network(Connection(), network, found(xml))  # type: ignore[arg-type]
 
 
@@ -66,7 +66,7 @@ def test_network_as_it_was_defined_is_accepted() -> None:
     ],
 )
 def test_network_with_another_bridge_or_subnet_is_refused_in_one_line(changes: dict[str, str], text: str) -> None:
-    xml = networks.network_xml(make_vif(network=make_network(**changes)))
+    xml = networks.network_xml(make_network(**changes))
     with pytest.raises(exceptions.VirtDriverError) as caught:
         existing.check_network(Connection(), make_network(), found(xml))  # type: ignore[arg-type]
     assert text in caught.value.message

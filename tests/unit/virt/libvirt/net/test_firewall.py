@@ -12,11 +12,19 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.virt.libvirt.net import firewall, nft
-from nova_lite.virt.libvirt.net.firewall import Firewall
+from nova_lite.virt.libvirt.net.firewall import Firewall, Routing
 from tests.support.config_drives import make_conf
 from tests.support.guests import make_network
 
 ADDRESS = "169.254.87.75"
+REFUSED = "reject with icmpx admin-prohibited"
+REPLIES = ["ct state established,related accept", "ct status dnat accept"]
+FORWARD = [
+    'iifname "nltest0" ip daddr 169.254.0.0/16 reject',
+    'iifname "nltest0" oifname "nltest0" accept',
+    'iifname "nltest0" jump sent',
+    'oifname "nltest0" jump received',
+]
 
 
 def make(metadata_listen: str = ADDRESS, **network: Any) -> Firewall:
@@ -49,7 +57,7 @@ def test_metadata_requests_of_the_bridge_are_redirected_to_the_api() -> None:
         f"ip daddr {ADDRESS} tcp dport 8775 ct status dnat accept",
         "reject",
     ]
-    assert chain(text, "forward") == ['iifname "nltest0" ip daddr 169.254.0.0/16 reject']
+    assert chain(text, "forward") == FORWARD
 
 
 def test_address_of_the_machine_itself_stays_open_to_others() -> None:
@@ -61,7 +69,71 @@ def test_host_without_metadata_service_is_blocked_too() -> None:
     text = firewall.ruleset(make_network(), None, [8774, 80])
     assert chain(text, "prerouting") == []
     assert chain(text, "input")[-2:] == ["tcp dport { 80, 8774 } accept", "reject"]
-    assert chain(text, "forward") == ['iifname "nltest0" ip daddr 169.254.0.0/16 reject']
+    assert chain(text, "forward") == FORWARD
+
+
+def plain_chain(text: str, name: str) -> list[str]:
+    """Return the rules of a chain without a hook."""
+    found = re.search(rf"chain {name} {{\n(.*?)\n  }}", text, re.DOTALL)
+    assert found is not None
+    return [line.strip() for line in found[1].split("\n")]
+
+
+@pytest.mark.parametrize(
+    ("routing", "sent", "received"),
+    [
+        (Routing(external=False), [REFUSED], [REFUSED]),
+        (Routing(), ["accept"], [*REPLIES, REFUSED]),
+        (Routing(snat=False), ["accept"], [*REPLIES, "accept"]),
+        (Routing(external=False, snat=False), [REFUSED], [REFUSED]),
+        (
+            Routing(("br1", "br2"), external=False),
+            ['oifname { "br1", "br2" } accept', REFUSED],
+            ['iifname { "br1", "br2" } accept', REFUSED],
+        ),
+    ],
+)
+def test_network_reaches_what_its_router_connects(routing: Routing, sent: list[str], received: list[str]) -> None:
+    text = firewall.ruleset(make_network(), None, [], routing)
+    assert (plain_chain(text, "sent"), plain_chain(text, "received")) == (sent, received)
+
+
+@pytest.mark.parametrize(
+    ("changes", "external"),
+    [({}, True), ({"gateway": None}, False), ({"needs_router": True}, False)],
+)
+def test_network_without_a_router_has_its_implicit_way_out(changes: dict[str, Any], external: bool) -> None:
+    assert firewall.default_routing(make_network(**changes)) == Routing((), external)
+
+
+def test_changed_routing_loads_the_changed_and_the_missing_tables(tools: Path) -> None:
+    made = make()
+    made.prepare()
+    one, two = make_network(), make_network(id="net-2", bridge="br2")
+    nft.apply(made.rules([one, two]))
+    present = "\n".join(f"echo table inet {firewall.table_name(network)}" for network in (one, two))
+    script = f'#!/bin/sh\ncase "$1" in list) {present} ;; *) cat >>{tools}/loaded ;; esac\n'
+    (tools / "nft").write_text(script)
+    made.set_routing({})
+    assert not (tools / "loaded").exists()
+    routed = Routing(("br2",))
+    made.set_routing({one.id: routed})
+    assert (tools / "loaded").read_text() == firewall.ruleset(one, None, [], routed)
+    assert made.routed() == [(one, routed), (two, Routing())]
+    (tools / "loaded").unlink()
+    (tools / "nft").write_text(script.replace(firewall.table_name(two), "another"))
+    made.set_routing({one.id: routed})
+    assert (tools / "loaded").read_text() == firewall.ruleset(two, None, [])
+
+
+def test_libvirt_with_rules_of_its_own_for_nftables_is_reported(tools: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = make()
+    made.prepare()
+    made.rules([make_network()])
+    (tools / "nft").write_text('#!/bin/sh\n[ "$1" = list ] && echo table ip libvirt_network || cat >/dev/null\n')
+    made.set_routing({})
+    made.set_routing({})
+    assert caplog.text.count('set firewall_backend = "iptables"') == 1
 
 
 def test_network_has_its_own_table() -> None:

@@ -27,7 +27,7 @@ def options(vif_network_xml: str) -> list[str | None]:
 
 def test_network_has_its_gateway_on_the_bridge_and_no_dynamic_range() -> None:
     network = make_network(dns=["9.9.9.9"], mtu=1450)
-    root = ET.fromstring(networks.network_xml(make_vif(network=network)))
+    root = ET.fromstring(networks.network_xml(network))
     assert root.findtext("name") == f"nova-lite-{network.id}"
     assert root.findtext("uuid") == network.id
     assert root.find("forward[@mode='nat']") is not None
@@ -39,7 +39,7 @@ def test_network_has_its_gateway_on_the_bridge_and_no_dynamic_range() -> None:
 
 def test_network_xml_is_equal_on_all_hosts() -> None:
     network = make_network(id="net-1")
-    assert networks.network_xml(make_vif(1, network)) == networks.network_xml(make_vif(2, network))
+    assert networks.network_xml(network) == networks.network_xml(make_network(id="net-1"))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_network_xml_is_equal_on_all_hosts() -> None:
     [("10.76.0.10", "10.76.0.250", "10.76.0.1"), ("10.76.0.1", "10.76.0.250", "10.76.0.254")],
 )
 def test_network_without_a_gateway_is_isolated(start: str, end: str, address: str) -> None:
-    root = ET.fromstring(networks.network_xml(make_vif(network=make_network(gateway=None, start=start, end=end))))
+    root = ET.fromstring(networks.network_xml(make_network(gateway=None, start=start, end=end)))
     assert root.find("forward") is None
     assert root.find(f"ip[@address='{address}']") is not None
 
@@ -55,7 +55,7 @@ def test_network_without_a_gateway_is_isolated(start: str, end: str, address: st
 def test_pool_without_an_address_for_the_host_is_rejected() -> None:
     network = make_network(gateway=None, start="10.76.0.1", end="10.76.0.254")
     with pytest.raises(exceptions.VirtDriverError, match="no address for the host"):
-        networks.network_xml(make_vif(network=network))
+        networks.network_xml(network)
 
 
 def test_reservation_is_one_line() -> None:
@@ -111,12 +111,12 @@ def test_ids_cannot_leave_the_directory(bad: str) -> None:
 
 def test_network_with_ipv6_has_a_bridge_address_and_a_router() -> None:
     network = make_network(cidr6="fd00:76::/64")
-    root = ET.fromstring(networks.network_xml(make_vif(network=network)))
+    root = ET.fromstring(networks.network_xml(network))
     assert root.find("ip[@family='ipv6'][@address='fd00:76::1'][@prefix='64']") is not None
     assert root.find("forward[@mode='nat']/nat[@ipv6='yes']") is not None
-    alone = ET.fromstring(networks.network_xml(make_vif(network=make_network(cidr6="fd00:76::/64", gateway=None))))
+    alone = ET.fromstring(networks.network_xml(make_network(cidr6="fd00:76::/64", gateway=None)))
     assert alone.find("forward") is None
-    plain = ET.fromstring(networks.network_xml(make_vif()))
+    plain = ET.fromstring(networks.network_xml(make_network()))
     assert plain.find("ip[@family='ipv6']") is None and plain.find("forward/nat") is None
 
 
@@ -127,7 +127,7 @@ def test_name_server_on_this_machine_is_not_queried_for_guests(monkeypatch: pyte
     stored = ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "fe80::1%lo", "192.0.2.7", "9.9.9.9"]
 
     def servers(project_id: str | None) -> list[str | None]:
-        xml = networks.network_xml(make_vif(network=make_network(dns=stored, project_id=project_id)))
+        xml = networks.network_xml(make_network(dns=stored, project_id=project_id))
         return [element.get("addr") for element in ET.fromstring(xml).iterfind("dns/forwarder")]
 
     assert servers("p") == ["9.9.9.9"]

@@ -235,8 +235,8 @@ def test_rules_rejected_by_nft_are_an_error(tmp_path: Path, kernel: Kernel, monk
 
 
 def test_gateway_has_the_same_mac_address_on_all_hosts() -> None:
-    assert 'mac address="fa:16:3f:00:00:4d"' in networks.network_xml(make_port())
-    assert "mac address" not in networks.network_xml(make_vif())
+    assert 'mac address="fa:16:3f:00:00:4d"' in networks.network_xml(make_port().network)
+    assert "mac address" not in networks.network_xml(make_network())
 
 
 def test_network_that_cannot_be_connected_blocks_no_other(

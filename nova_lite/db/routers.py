@@ -1,0 +1,340 @@
+"""Routers: their rows, their interfaces, and what hosts carry out.
+
+An interface is a port with the gateway's address of its network, and a row that says whose interface it is. A network
+has one router at most, because each host has one gateway for it.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.db import fixed_ips, networks, ports, quotas, rows
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import FloatingIp, FloatingIpPool, Port, RouterInterface
+from nova_lite.db.models import Network as NetworkRow
+from nova_lite.db.models import Router as Row
+from nova_lite.db.statements import insert_unless_taken
+from nova_lite.network import local
+from nova_lite.objects import HostRouter, Network, Router, StaticRoute, ipv6
+from nova_lite.objects import Port as PortObject
+
+#: Name under which a project's own limit is stored.
+RESOURCE = "routers"
+
+_RANDOM = random.SystemRandom()
+
+#: Fields that `update` may change.
+_UPDATABLE = ("name", "description", "pool_id", "enable_snat")
+
+
+def list_(uow: UnitOfWork, context: RequestContext) -> list[Router]:
+    """Return the project's routers, oldest first; all routers for an admin."""
+    query = sa.select(Row).order_by(Row.created_at, Row.id)
+    if not context.is_admin:
+        query = query.where(Row.project_id == (context.project_id or ""))
+    return [_to_object(row) for row in uow.session.scalars(query)]
+
+
+def get(uow: UnitOfWork, context: RequestContext, router_id: str) -> Router:
+    """Return a router. Raises `RouterNotFound`, also for another project's, except for an admin."""
+    row = uow.session.get(Row, router_id)
+    if row is None or not _visible(context, row):
+        raise exceptions.RouterNotFound(router_id=router_id[:64])
+    return _to_object(row)
+
+
+def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, router: Router) -> Router:
+    """Create a router. The caller chooses its id: a repeated id returns the same router.
+
+    Raises `NetworkNotFound` for a gateway to a missing external network, or `QuotaExceeded`.
+    """
+    if not router.project_id:
+        raise exceptions.Forbidden("A router belongs to a project; this token is for none.")
+    known = uow.session.get(Row, router.id)
+    if known is not None and known.project_id == router.project_id:
+        return _to_object(known)
+    quotas.lock(uow, router.project_id)
+    own = quotas.limits_of(uow, conf, router.project_id, None).of_project
+    has, limit = used(uow, router.project_id), own.get(RESOURCE, conf.network.routers_per_project)
+    if 0 <= limit <= has:
+        raise exceptions.QuotaExceeded(overs="router", requested=1, used=has, allowed=limit)
+    _check_pool(uow, router.pool_id)
+    row = Row(**(rows.values_of(router, Row) | {"routes": [], "created_at": uow.now, "updated_at": None}))
+    uow.session.add(row)
+    uow.session.flush()
+    return _to_object(row)
+
+
+def used(uow: UnitOfWork, project_id: str) -> int:
+    return uow.session.scalar(sa.select(sa.func.count(Row.id)).where(Row.project_id == project_id)) or 0
+
+
+def update(uow: UnitOfWork, context: RequestContext, router_id: str, changes: dict[str, Any]) -> Router:
+    """Change some of `_UPDATABLE`. Raises `RouterGatewayInUseByFloatingIp` if floating addresses need the gateway."""
+    row = _locked(uow, context, router_id)
+    unknown = changes.keys() - set(_UPDATABLE)
+    if unknown:
+        raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a router cannot be changed")
+    if changes.get("pool_id", row.pool_id) != row.pool_id:
+        _check_pool(uow, changes["pool_id"])
+        if row.pool_id is not None and _floating(uow, [item.id for item in _connected(uow, row.id)]):
+            raise exceptions.RouterGatewayInUseByFloatingIp(router_id=row.id, network_id=row.pool_id)
+    for name, value in changes.items():
+        setattr(row, name, value)
+    row.updated_at = uow.now
+    uow.session.flush()
+    uow.refiltered_projects.add(row.project_id)
+    return _to_object(row)
+
+
+def delete(uow: UnitOfWork, context: RequestContext, router_id: str) -> None:
+    """Delete a router. Raises `RouterInUse` while it has an interface."""
+    row = _locked(uow, context, router_id)
+    if _connected(uow, row.id):
+        raise exceptions.RouterInUse(router_id=row.id)
+    uow.session.delete(row)
+    uow.session.flush()
+
+
+def _check_pool(uow: UnitOfWork, pool_id: str | None) -> None:
+    if pool_id is not None and uow.session.get(FloatingIpPool, pool_id, with_for_update={"read": True}) is None:
+        raise exceptions.NetworkNotFound(network_id=pool_id[:64])
+
+
+# --- interfaces
+
+
+def add_interface(
+    uow: UnitOfWork,
+    conf: cfg.ConfigOpts,
+    context: RequestContext,
+    router_id: str,
+    subnet_id: str | None,
+    port_id: str | None,
+) -> PortObject:
+    """Connect a network, named by its subnet or by a free port with the gateway's address. Return the interface's port.
+
+    Raises `SubnetNotFound`, `NoSuchPort`, `PortInUse`, `FixedIpInUse` if another router has the network, `BadRequest`
+    for a network that cannot be connected, or `QuotaExceeded`.
+    """
+    row = _locked(uow, context, router_id)
+    known = None if port_id is None else _free_port(uow, context, row, port_id)
+    network = _network(uow, row, known.network_id if known is not None else subnet_id or "")
+    if known is not None and known.address != network.gateway:
+        raise exceptions.InvalidInput(
+            reason=f"port {known.id} has the address {known.address}, and the interface of a router has the address of "
+            f"the subnet's gateway here, {network.gateway}"
+        )
+    pools = _floating(uow, [network.id])
+    if pools - {row.pool_id}:
+        raise exceptions.Conflict(
+            f"Floating addresses lead to ports of subnet {network.id}: give router {row.id} a gateway to their "
+            "external network first."
+        )
+    interface = known.id if known is not None else _add_port(uow, conf, row, network)
+    uow.session.add(RouterInterface(port_id=interface, router_id=row.id, network_id=network.id))
+    uow.change(sa.update(Port).where(Port.id == interface).values(security_groups=[], updated_at=uow.now))
+    uow.session.flush()
+    uow.refiltered_projects.add(row.project_id)
+    return ports.get(uow, context, interface)
+
+
+def _free_port(uow: UnitOfWork, context: RequestContext, row: Row, port_id: str) -> PortObject:
+    locked = sa.select(Port.id).where(Port.id == port_id).with_for_update()
+    uow.session.execute(locked).all()
+    port = ports.get(uow, context, port_id)
+    if port.project_id != row.project_id:
+        raise exceptions.NoSuchPort(port_id=port_id)
+    if port.instance_uuid is not None or port.router_id is not None:
+        raise exceptions.PortInUse(port_id=port_id)
+    return port
+
+
+def _network(uow: UnitOfWork, row: Row, network_id: str) -> NetworkRow:
+    """Return, locked, a network that the router may connect."""
+    query = sa.select(NetworkRow).where(NetworkRow.id == network_id).with_for_update()
+    network = uow.session.scalars(query.execution_options(populate_existing=True)).first()
+    if network is None or not network.cidr or network.project_id not in (None, row.project_id):
+        raise exceptions.SubnetNotFound(subnet_id=network_id[:64])
+    if network.project_id is None:
+        raise exceptions.InvalidInput(
+            reason=f"subnet {network.id} is shared by all projects: it has its way out without a router"
+        )
+    if not network.gateway:
+        raise exceptions.InvalidInput(reason="Subnet for router interface must have a gateway IP")
+    query_of = sa.select(RouterInterface.router_id).where(RouterInterface.network_id == network.id)
+    other = uow.session.scalars(query_of).first()
+    if other == row.id:
+        raise exceptions.InvalidInput(reason=f"Router already has a port on subnet {network.id}")
+    if other is not None:
+        raise exceptions.FixedIpInUse(address=network.gateway, network_id=network.id)
+    return network
+
+
+def _add_port(uow: UnitOfWork, conf: cfg.ConfigOpts, row: Row, network: NetworkRow) -> str:
+    """Insert a port with the gateway's address."""
+    fixed_ips.check_port(uow, conf, row.project_id)
+    values: dict[str, Any] = {
+        "id": str(uuid.uuid4()),
+        "network_id": network.id,
+        "project_id": row.project_id,
+        "address": network.gateway,
+        "security_groups": [],
+        "created_at": uow.now,
+    }
+    for _ in range(local.MAX_COLLISIONS):
+        mac_address = local.random_mac_address(_RANDOM)
+        address6 = ipv6.address_on(rows.to_object(Network, network), mac_address)
+        if insert_unless_taken(uow, Port, {**values, "mac_address": mac_address, "address6": address6}):
+            return str(values["id"])
+        if networks.Store(uow).taken(network.id, [network.gateway or ""]):
+            break
+    raise exceptions.FixedIpInUse(address=network.gateway, network_id=network.id)
+
+
+def remove_interface(
+    uow: UnitOfWork, context: RequestContext, router_id: str, subnet_id: str | None, port_id: str | None
+) -> PortObject:
+    """Disconnect a network, and delete the interface's port. Return what it was.
+
+    Raises `RouterInterfaceNotFound`, `RouterInterfaceNotFoundForSubnet`, or `RouterInterfaceInUseByFloatingIp`.
+    """
+    row = _locked(uow, context, router_id)
+    mine = sa.select(RouterInterface).where(RouterInterface.router_id == row.id)
+    if port_id is not None:
+        found = uow.session.scalars(mine.where(RouterInterface.port_id == port_id)).first()
+        if found is None:
+            raise exceptions.RouterInterfaceNotFound(router_id=row.id, port_id=port_id[:64])
+        if subnet_id not in (None, found.network_id):
+            raise exceptions.Conflict(f"Port {port_id} is not on subnet {subnet_id}.")
+    else:
+        found = uow.session.scalars(mine.where(RouterInterface.network_id == subnet_id)).first()
+        if found is None:
+            raise exceptions.RouterInterfaceNotFoundForSubnet(router_id=row.id, subnet_id=(subnet_id or "")[:64])
+    networks.Store(uow).locked([found.network_id])
+    if _floating(uow, [found.network_id]):
+        raise exceptions.RouterInterfaceInUseByFloatingIp(router_id=row.id, subnet_id=found.network_id)
+    port = ports.get(uow, context, found.port_id)
+    uow.session.delete(found)
+    uow.session.flush()
+    uow.change(sa.delete(Port).where(Port.id == port.id))
+    uow.refiltered_projects.add(row.project_id)
+    return port
+
+
+def _floating(uow: UnitOfWork, network_ids: Collection[str]) -> set[str]:
+    """Return the external networks with floating addresses that lead to ports of these networks."""
+    if not network_ids:
+        return set()
+    query = sa.select(FloatingIp.pool_id).join(Port, Port.id == FloatingIp.port_id)
+    return set(uow.session.scalars(query.where(Port.network_id.in_(network_ids)).distinct()))
+
+
+def check_way_out(uow: UnitOfWork, network_id: str, port_id: str, pool_id: str) -> None:
+    """Raise `ExternalGatewayMissing` unless floating addresses of this external network can lead to ports there.
+
+    They need a router with a gateway to it, or a network with a way out of its own. It stays until the commit.
+    """
+    network = networks.Store(uow).locked([network_id])[network_id]
+    router_id = uow.session.scalars(
+        sa.select(RouterInterface.router_id).where(RouterInterface.network_id == network.id)
+    ).first()
+    if router_id is None and not network.needs_router:
+        return
+    query = sa.select(Row.pool_id).where(Row.id == router_id).with_for_update(read=True)
+    if router_id is None or uow.session.scalars(query).first() != pool_id:
+        raise exceptions.ExternalGatewayMissing(network_id=pool_id, subnet_id=network.id, port_id=port_id)
+
+
+def _connected(uow: UnitOfWork, router_id: str) -> list[Network]:
+    query = sa.select(NetworkRow).join(RouterInterface, RouterInterface.network_id == NetworkRow.id)
+    found = uow.session.scalars(query.where(RouterInterface.router_id == router_id).order_by(NetworkRow.id))
+    return [rows.to_object(Network, row) for row in found]
+
+
+# --- for hosts
+
+
+_NETWORK_FIELDS = rows.shared_fields(Network, NetworkRow)
+#: Routers with the networks that they connect.
+_INTERFACES = (
+    sa.select(Row.id, Row.pool_id, Row.enable_snat, *(getattr(NetworkRow, name) for name in _NETWORK_FIELDS))
+    .join(RouterInterface, RouterInterface.router_id == Row.id)
+    .join(NetworkRow, NetworkRow.id == RouterInterface.network_id)
+    .where(Row.id.in_(sa.bindparam("routers", expanding=True)))
+    .order_by(Row.id, NetworkRow.id)
+)
+#: Guests on networks that span hosts.
+_NEIGHBOURS = sa.select(Port.network_id, Port.mac_address, Port.address, Port.address6).where(
+    Port.network_id.in_(sa.bindparam("networks", expanding=True)), Port.instance_uuid.is_not(None)
+)
+
+
+def for_hosts(uow: UnitOfWork, here: Mapping[str, Mapping[str, Collection[str]]]) -> dict[str, list[HostRouter]]:
+    """Return the routers of each host. ``here``: by host and router, the router's networks with guests there.
+
+    A host with guests on one of a router's networks that span hosts has all of these, so that it can pass packets to
+    guests of other hosts. It has others only with guests of its own.
+    """
+    wanted = {router_id for routers in here.values() for router_id in routers}
+    if not wanted:
+        return {host: [] for host in here}
+    complete: dict[str, HostRouter] = {}
+    for router_id, pool_id, snat, *values in uow.rows(_INTERFACES, {"routers": wanted}).all():
+        router = HostRouter(id=router_id, external=pool_id is not None, snat=snat)
+        complete.setdefault(router_id, router).networks.append(
+            Network(**dict(zip(_NETWORK_FIELDS, values, strict=True)))
+        )
+    spanning = {item.id for router in complete.values() for item in router.networks if item.vni is not None}
+    neighbours = _neighbours(uow, spanning)
+    return {
+        host: [
+            _on_host(complete[router_id], networks_here, neighbours)
+            for router_id, networks_here in sorted(routers.items())
+            if router_id in complete
+        ]
+        for host, routers in here.items()
+    }
+
+
+def _neighbours(uow: UnitOfWork, network_ids: Collection[str]) -> dict[str, dict[str, str]]:
+    """Return, by network, the MAC addresses of its guests by address."""
+    found: dict[str, dict[str, str]] = {}
+    for network_id, mac_address, *addresses in uow.rows(_NEIGHBOURS, {"networks": network_ids}) if network_ids else ():
+        found.setdefault(network_id, {}).update({address: mac_address for address in addresses if address})
+    return found
+
+
+def _on_host(router: HostRouter, here: Collection[str], neighbours: Mapping[str, dict[str, str]]) -> HostRouter:
+    spans = any(item.vni is not None and item.id in here for item in router.networks)
+    shown = [item for item in router.networks if item.id in here or (spans and item.vni is not None)]
+    known = {item.id: neighbours[item.id] for item in shown if item.id in neighbours}
+    return msgspec.structs.replace(router, networks=shown, neighbours=known)
+
+
+# --- rows
+
+
+def _to_object(row: Row) -> Router:
+    return rows.to_object(Router, row, routes=[StaticRoute(**route) for route in row.routes])
+
+
+def _visible(context: RequestContext, row: Row) -> bool:
+    return context.is_admin or row.project_id == context.project_id
+
+
+def _locked(uow: UnitOfWork, context: RequestContext, router_id: str) -> Row:
+    query = sa.select(Row).where(Row.id == router_id).with_for_update().execution_options(populate_existing=True)
+    row = uow.session.scalars(query).first()
+    if row is None or not _visible(context, row):
+        raise exceptions.RouterNotFound(router_id=router_id[:64])
+    return row

@@ -1,0 +1,49 @@
+"""Routers of the built-in network service."""
+
+from __future__ import annotations
+
+import datetime
+
+import msgspec
+
+from nova_lite.objects.network import Network
+
+
+class StaticRoute(msgspec.Struct, kw_only=True):
+    """Route to the network ``destination`` through the machine ``nexthop``, on a network of the router."""
+
+    destination: str
+    nexthop: str
+
+
+class Router(msgspec.Struct, kw_only=True):
+    """Router of a project. ``pool_id``: the external network of its gateway; None: it has no gateway.
+
+    ``enable_snat``: connections through the gateway have an address of the host as their source, unless a floating
+    address leads to the guest.
+    """
+
+    id: str
+    project_id: str
+    name: str = ""
+    description: str = ""
+    pool_id: str | None = None
+    enable_snat: bool = True
+    routes: list[StaticRoute] = msgspec.field(default_factory=list)
+    created_at: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+
+
+class HostRouter(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Router as a host carries it out.
+
+    ``networks``: the networks that it connects on this host. ``external``: it has a gateway, so they have a way out.
+    ``neighbours``: by id of a network that spans hosts, the MAC addresses of its guests by address, since hosts do not
+    ask for them through tunnels.
+    """
+
+    id: str
+    networks: list[Network] = msgspec.field(default_factory=list)
+    external: bool = False
+    snat: bool = True
+    neighbours: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)

@@ -1,0 +1,3 @@
+"""The tests of tests/unit/db/test_routers.py, on each kind of database."""
+
+from tests.unit.db.test_routers import *  # noqa: F403

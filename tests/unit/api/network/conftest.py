@@ -1,0 +1,87 @@
+"""The network API over a real conductor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import webob
+
+from nova_lite import rpc
+from nova_lite.api.http import deploy, wsgi
+from nova_lite.compute.api import API
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.manager import ConductorManager
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.db import floating_ips, migration, networks
+from nova_lite.image.driver import load_backend
+from nova_lite.network import factory
+from nova_lite.policies.enforcer import Policy
+from nova_lite.scheduler.rpcapi import SchedulerRPC
+from tests.support.api_client import MEMBER, make_conf
+
+
+class Api:
+    """Requests with noauth2."""
+
+    def __init__(self, path: Path) -> None:
+        conf = make_conf(
+            path,
+            f"enabled_apis = network\n[database]\nconnection = sqlite:///{path}/db.sqlite\n"
+            "[network]\nproject_ranges = 10.64.0.0/16\nnetworks_per_project = 3\nrouters_per_project = 3\n"
+            "fixed_ips_per_project = 4\n",
+        )
+        conf.set_override("state_path", str(path))
+        migration.sync(conf)
+        bus = rpc.InProcess(conf)
+        conductor = rpc.proxy(ConductorRPC, bus)
+        self.manager = ConductorManager(conf, rpc.proxy(SchedulerRPC, bus), rpc.proxy(ComputeRPC, bus), conductor)
+        bus.serve(self.manager.endpoint)
+        compute = API()
+        compute.connect(conductor, rpc.proxy(ComputeRPC, bus), load_backend(conf, conductor))
+        self.app = deploy.load_app("network", wsgi.ApiServices(conf, Policy(conf), compute))
+        self.shared = self.manager.db.write(
+            networks.create, factory.new_network("private", "10.0.0.0/24", is_default=True)
+        )
+        self.pool = self.manager.db.write(floating_ips.create_pool, "public", "192.0.2.0/30")
+
+    def __call__(self, method: str, path: str, body: Any = None, token: str | None = MEMBER) -> webob.Response:
+        request = webob.Request.blank(f"/v2.0{path}", method=method, base_url="http://cloud:9696")
+        if token:
+            request.headers["X-Auth-Token"] = token
+        if body is not None:
+            request.content_type, request.body = "application/json", json.dumps(body).encode()
+        return request.get_response(self.app)
+
+    def get(self, path: str, token: str = MEMBER) -> Any:
+        response = self("GET", path, token=token)
+        assert response.status_code == 200, response.text
+        return response.json
+
+    def make(self, path: str, key: str, token: str = MEMBER, **values: Any) -> dict[str, Any]:
+        response = self("POST", path, {key: values}, token)
+        assert response.status_code == 201, response.text
+        made: dict[str, Any] = response.json[key]
+        return made
+
+    def port(self, **values: Any) -> dict[str, Any]:
+        return self.make("/ports", "port", **{"network_id": self.shared.id, **values})
+
+    def refused(
+        self, method: str, path: str, body: Any, status: int, kind: str, text: str, token: str = MEMBER
+    ) -> None:
+        response = self(method, path, body, token)
+        assert response.status_code == status, response.text
+        error = response.json["NeutronError"]
+        assert (error["type"], error["detail"]) == (kind, "")
+        assert text in error["message"]
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    made = Api(tmp_path)
+    yield made
+    made.manager.db.close()

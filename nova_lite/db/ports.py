@@ -65,7 +65,10 @@ def list_(
     if "device_id" in filters:
         devices = filters.pop("device_id")
         of_routers = sa.select(RouterInterface.port_id).where(RouterInterface.router_id.in_(devices))
-        at_hosts.append(sa.or_(Row.instance_uuid.in_(devices), Row.id.in_(of_routers)))
+        # Read first: with a subquery in an OR, no database uses the index of either.
+        interfaces = list(uow.session.scalars(of_routers))
+        of_servers = Row.instance_uuid.in_(devices)
+        at_hosts.append(sa.or_(of_servers, Row.id.in_(interfaces)) if interfaces else of_servers)
     conditions = [*at_hosts, *(_FILTERS[name].in_(values) for name, values in filters.items())]
     cases = [sa.and_(case, *conditions) for case in _of_projects(projects)]
     if query is None:

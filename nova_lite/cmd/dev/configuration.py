@@ -69,7 +69,7 @@ min_free_mb = 16
 store_path = {large}/volumes
 
 [network]
-project_ranges = 10.64.0.0/10
+project_ranges = 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16
 
 [conductor]
 single_cpu = false

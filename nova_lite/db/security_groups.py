@@ -20,7 +20,7 @@ from sqlalchemy import orm
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import instances, paging, quotas, routers, rows, services, spanning
+from nova_lite.db import instances, paging, quotas, router_hosts, rows, services, spanning
 from nova_lite.db.engine import UnitOfWork, utcnow
 from nova_lite.db.models import FloatingIp, Instance, Port, RouterInterface, Service
 from nova_lite.db.models import SecurityGroup as Row
@@ -538,7 +538,7 @@ def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuery]) -> list[
     by_id = {group.id: group for group in groups}
     remote = [_remote(told, item, by_id) for told, item in zip(answers, asked, strict=True)]
     complete = _with_members(uow, {group.id: group for item in remote for group in item})
-    routed = routers.for_hosts(uow, {host: _routed(concerned, ports) for host, concerned in servers.items()})
+    routed = router_hosts.for_hosts(uow, {host: _routed(concerned, ports) for host, concerned in servers.items()})
     peers = spanning.peers(uow, hosts, routed)
     for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
         told.groups |= {group.id: complete[group.id] for group in named_by_rules}

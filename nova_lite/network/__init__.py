@@ -37,7 +37,8 @@ Conductor::
     db/ports.py                             SQL: ports of the API
     db/security_groups.py                   SQL: security groups and the filters of hosts
     db/floating_ips.py                      SQL: floating addresses
-    db/routers.py                           SQL: routers of the API and of hosts
+    db/routers.py                           SQL: routers of the API
+    db/router_hosts.py                      SQL: routers of hosts
     db/network_quotas.py                    SQL: quotas
     db/spanning.py                          SQL: networks that span hosts
     objects/network.py                      Network, VIF, NetworkRequest

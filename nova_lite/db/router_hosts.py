@@ -1,0 +1,70 @@
+"""Routers as hosts carry them out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+import sqlalchemy as sa
+
+from nova_lite.db import rows
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Network as NetworkRow
+from nova_lite.db.models import Port, Router, RouterInterface
+from nova_lite.objects import HostRouter, Network
+
+_NETWORK_FIELDS = rows.shared_fields(Network, NetworkRow)
+#: Routers with the networks that they connect.
+_INTERFACES = (
+    sa.select(Router.id, Router.pool_id, Router.enable_snat, *(getattr(NetworkRow, name) for name in _NETWORK_FIELDS))
+    .join(RouterInterface, RouterInterface.router_id == Router.id)
+    .join(NetworkRow, NetworkRow.id == RouterInterface.network_id)
+    .where(Router.id.in_(sa.bindparam("routers", expanding=True)))
+    .order_by(Router.id, NetworkRow.id)
+)
+#: Guests on networks that span hosts.
+_NEIGHBOURS = sa.select(Port.network_id, Port.mac_address, Port.address, Port.address6).where(
+    Port.network_id.in_(sa.bindparam("networks", expanding=True)), Port.instance_uuid.is_not(None)
+)
+
+
+def for_hosts(uow: UnitOfWork, here: Mapping[str, Mapping[str, Collection[str]]]) -> dict[str, list[HostRouter]]:
+    """Return the routers of each host. ``here``: by host and router, the router's networks with guests there.
+
+    A host with guests on one of a router's networks that span hosts has all of these, so that it can pass packets to
+    guests of other hosts. It has others only with guests of its own.
+    """
+    wanted = {router_id for routers in here.values() for router_id in routers}
+    if not wanted:
+        return {host: [] for host in here}
+    complete: dict[str, HostRouter] = {}
+    for router_id, pool_id, snat, *values in uow.rows(_INTERFACES, {"routers": wanted}).all():
+        router = HostRouter(id=router_id, external=pool_id is not None, snat=snat)
+        complete.setdefault(router_id, router).networks.append(
+            Network(**dict(zip(_NETWORK_FIELDS, values, strict=True)))
+        )
+    spanning = {item.id for router in complete.values() for item in router.networks if item.vni is not None}
+    neighbours = _neighbours(uow, spanning)
+    return {
+        host: [
+            _on_host(complete[router_id], networks_here, neighbours)
+            for router_id, networks_here in sorted(routers.items())
+            if router_id in complete
+        ]
+        for host, routers in here.items()
+    }
+
+
+def _neighbours(uow: UnitOfWork, network_ids: Collection[str]) -> dict[str, dict[str, str]]:
+    """Return, by network, the MAC addresses of its guests by address."""
+    found: dict[str, dict[str, str]] = {}
+    for network_id, mac_address, *addresses in uow.rows(_NEIGHBOURS, {"networks": network_ids}) if network_ids else ():
+        found.setdefault(network_id, {}).update({address: mac_address for address in addresses if address})
+    return found
+
+
+def _on_host(router: HostRouter, here: Collection[str], neighbours: Mapping[str, dict[str, str]]) -> HostRouter:
+    spans = any(item.vni is not None and item.id in here for item in router.networks)
+    shown = [item for item in router.networks if item.id in here or (spans and item.vni is not None)]
+    known = {item.id: neighbours[item.id] for item in shown if item.id in neighbours}
+    return msgspec.structs.replace(router, networks=shown, neighbours=known)

@@ -17,13 +17,14 @@ from nova_lite.cmd.dev import clouds_file
 from nova_lite.cmd.manage import keys as keys_command
 from nova_lite.compute.fencing import FencingTokenStore
 from nova_lite.compute.host_boot import HostBoot
-from nova_lite.objects import PortFilters
+from nova_lite.objects import HostRouter, PortFilters
 from nova_lite.rpc.keys import PrivateKey
 from nova_lite.virt import fake, fake_rules
 from nova_lite.virt.libvirt.disks import disks, transfer
 from nova_lite.virt.libvirt.host import kvm
 from nova_lite.virt.libvirt.net import dhcp, firewall, floating_ips, networks, nft
 from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers
+from nova_lite.virt.libvirt.net.routers import HostRouters
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.net.tunnels import Tunnels
 from nova_lite.virt.libvirt.records import Records
@@ -104,6 +105,10 @@ SHARED = {
         lambda path, host: floating_ips.FloatingAddresses(str(path), host, "lo").assign({"192.0.2.1"}), _records
     ),
     "tunnels": Writer(lambda path, host: Tunnels(_conf(path), host, str(path)).set({"net": []}), _records),
+    "routers": Writer(
+        lambda path, host: HostRouters(SimpleNamespace(), host, str(path)).set([HostRouter(id="r")]),  # type: ignore[arg-type]
+        _records,
+    ),
     "sources of migrations": Writer(
         lambda path, host: MigrationPeers(_conf(path), host, Records(str(path), host)).open(ONE, "192.0.2.1"), _records
     ),

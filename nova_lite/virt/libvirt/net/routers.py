@@ -50,6 +50,7 @@ class HostRouters:
 
     def __init__(self, networks: HostNetworks, host: str, directory: str) -> None:
         self._networks = networks
+        self._host = host
         self._chain = chain_name(host)
         self._path = os.path.join(directory, f"_routers@{host}.json")
         self._lock = threading.Lock()
@@ -72,7 +73,7 @@ class HostRouters:
         """Replace all routers. None: an older conductor knows none, so they stay."""
         with self._lock:
             if routers is not None and routers != self._stored:
-                files.write_atomically(self._path, msgspec.json.encode(routers))
+                files.write_atomically(self._path, msgspec.json.encode(routers), writer=self._host)
                 self._stored = routers
             self._apply(self._stored)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,39 @@ def test_images(cloud: Cloud, demo: Client, tmp_path: Path) -> None:
     assert (cloud.path / "shared" / "images" / made["id"]).exists()
     demo("image delete ours")
     assert not (cloud.path / "shared" / "images" / made["id"]).exists()
+
+
+def test_upload_of_a_killed_api_gives_its_quota_back(cloud: Cloud, demo: Client) -> None:
+    """The row has the reserved size. The API shows a size only of an image with data."""
+    token = {"X-Auth-Token": cloud.token_of("demo")}
+    # The openstack client would upload its standard input.
+    image = {"name": "cut", "disk_format": "raw", "container_format": "bare"}
+    made = requests.post(f"{cloud.image_url}/v2/images", json=image, headers=token, timeout=60).json()
+    headers = {**token, "Content-Type": "application/octet-stream"}
+    path, size = f"/v2/images/{made['id']}/file", 40 * 2**20
+
+    def row() -> tuple[str, int]:
+        with contextlib.closing(sqlite3.connect(cloud.path / "nova-lite.sqlite", timeout=30)) as database:
+            found: tuple[str, int] = database.execute(
+                "SELECT status, size FROM images WHERE id = ?", (made["id"],)
+            ).fetchone()
+            return found
+
+    with socket.create_connection(("127.0.0.1", cloud.image_port)) as client:
+        lines = [f"PUT {path} HTTP/1.1", "Host: cloud", f"Content-Length: {size}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        client.sendall("\r\n".join([*lines, "", ""]).encode() + b"x" * 2**20)
+        wait_for("the reservation", lambda: row() == ("saving", size))
+        cloud.kill("api")
+    with contextlib.closing(sqlite3.connect(cloud.path / "nova-lite.sqlite", timeout=30)) as database, database:
+        # The deadline of the upload passes.
+        database.execute("UPDATE images SET updated_at = datetime('now', '-1 day') WHERE id = ?", (made["id"],))
+    wait_for("the end of the reservation", lambda: row() == ("queued", 0))
+    cloud.start("api")
+    cloud.wait_until_ready()
+    assert requests.put(f"{cloud.image_url}{path}", data=DATA, headers=headers, timeout=60).status_code == 204
+    assert row() == ("active", len(DATA))
+    demo("image delete cut")
 
 
 def test_servers(cloud: Cloud, admin: Client, demo: Client) -> None:

@@ -37,7 +37,7 @@ from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.conductor.replay_cache import SharedReplayCache
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import backlog, engine, purge, services
+from nova_lite.db import backlog, engine, member_versions, purge, services
 from nova_lite.db.cinder import BACKEND as CINDER
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.image.driver import load_backend as load_images
@@ -142,6 +142,7 @@ class ConductorManager:
     def _announce(self, uow: UnitOfWork) -> None:
         """Publish the transaction's changes to schedulers and hosts, once it is committed."""
         if uow.refiltered_projects or uow.refiltered_instances:
+            member_versions.raise_versions(uow)
             projects, instances = set(uow.refiltered_projects), set(uow.refiltered_instances)
             uow.after_commit.append(lambda: self.filter_publisher.add(projects, instances))
         if uow.cinder_news:

@@ -519,6 +519,15 @@ class Network(Changed, Base):
     needs_router: Mapped[bool | None] = mapped_column()
 
 
+class MemberVersion(Base):
+    """Version of the members of a project's security groups. Each change of a member raises it."""
+
+    __tablename__ = "member_versions"
+
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True)
+    version: Mapped[int] = mapped_column(sa.BigInteger)
+
+
 class Port(Changed, Base):
     """An interface and its address on a network. ``state``: the change that its host is making
     (`nova_lite.objects.VIF`).

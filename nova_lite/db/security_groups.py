@@ -20,8 +20,9 @@ from sqlalchemy import orm
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import instances, paging, quotas, router_hosts, rows, services, spanning
+from nova_lite.db import instances, member_versions, paging, quotas, router_hosts, rows, services, spanning
 from nova_lite.db.engine import UnitOfWork, utcnow
+from nova_lite.db.member_versions import MemberCache, Members
 from nova_lite.db.models import FloatingIp, Instance, Port, RouterInterface, Service
 from nova_lite.db.models import SecurityGroup as Row
 from nova_lite.db.models import SecurityGroupRule as RuleRow
@@ -208,6 +209,7 @@ def update(
             member.security_groups = [
                 name if security_group == before else security_group for security_group in member.security_groups or ()
             ]
+        uow.refiltered_projects.add(row.project_id)
     if description is not None:
         row.description = description
     row.updated_at = uow.now
@@ -524,9 +526,13 @@ def filters(
     return filters_together(uow, [FilterQuery(host, instance_uuids, projects)])[0]
 
 
-def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuery]) -> list[PortFilters]:
+def filters_together(
+    uow: UnitOfWork, questions: Sequence[FilterQuery], cache: MemberCache | None = None
+) -> list[PortFilters]:
     """Return the filter rules of each host, with as many statements as for one. Instances that are gone, or not on,
     moving to, or moving from the host, are in no group.
+
+    Members that ``cache`` knows are not read.
     """
     hosts = {item.host for item in questions}
     servers, read_at = _servers(uow, hosts)
@@ -537,7 +543,7 @@ def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuery]) -> list[
     answers = [_in_groups(*item, ports, by_name) for item in zip(questions, asked, strict=True)]
     by_id = {group.id: group for group in groups}
     remote = [_remote(told, item, by_id) for told, item in zip(answers, asked, strict=True)]
-    complete = _with_members(uow, {group.id: group for item in remote for group in item})
+    complete = _with_members(uow, {group.id: group for item in remote for group in item}, cache)
     routed = router_hosts.for_hosts(uow, {host: _routed(concerned, ports) for host, concerned in servers.items()})
     peers = spanning.peers(uow, hosts, routed)
     for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
@@ -602,21 +608,40 @@ def _remote(told: PortFilters, asked: Iterable[_Server], by_id: Mapping[str, Sec
     return [group for group in found if group.project_id in projects]
 
 
-def _with_members(uow: UnitOfWork, groups: Mapping[str, SecurityGroup]) -> dict[str, SecurityGroup]:
+def _with_members(
+    uow: UnitOfWork, groups: Mapping[str, SecurityGroup], cache: MemberCache | None
+) -> dict[str, SecurityGroup]:
     """Return copies of the groups, by id, with their members' addresses. Hosts whose rules do not name a group get it
     without members.
     """
-    found = {group.id: msgspec.structs.replace(group, members=[]) for group in groups.values()}
-    members = {(group.project_id, group.name): group.members for group in found.values()}
-    projects = {project_id for project_id, _ in members}
-    for project_id, names, *addresses in uow.rows(_ADDRESSES, {"projects": projects}).all() if projects else ():
+    projects = {group.project_id for group in groups.values()}
+    members: dict[str, Members] = {}
+    if cache is not None and projects:
+        versions = member_versions.read(uow, projects)
+        members = cache.get(versions)
+    missing = projects - members.keys()
+    if missing:
+        read = _members_by_name(uow, missing)
+        members |= read
+        if cache is not None:
+            cache.put(versions, read)
+    return {
+        group.id: msgspec.structs.replace(group, members=members[group.project_id].get(group.name, []))
+        for group in groups.values()
+    }
+
+
+def _members_by_name(uow: UnitOfWork, projects: Collection[str]) -> dict[str, Members]:
+    """Return the sorted addresses of the members of all groups of these projects, by project and name of the group."""
+    found: dict[str, dict[str, list[str]]] = {project_id: {} for project_id in projects}
+    for project_id, names, *addresses in uow.rows(_ADDRESSES, {"projects": projects}).all():
         told = [address for item in addresses if item is not None for address in item.split(" ")]
         for name in json.loads(names):
-            if (project_id, name) in members:
-                members[project_id, name] += told
-    for member in members.values():
-        member.sort()
-    return found
+            found[project_id].setdefault(name, []).extend(told)
+    for by_name in found.values():
+        for members in by_name.values():
+            members.sort()
+    return {**found}
 
 
 def _routed(servers: Iterable[str], ports: Mapping[str, list[_Port]]) -> dict[str, set[str]]:

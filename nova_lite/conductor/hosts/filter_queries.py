@@ -21,6 +21,7 @@ from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.hosts.member_history import MemberHistory
 from nova_lite.db import security_groups
 from nova_lite.db.engine import Database, is_isolated
+from nova_lite.db.member_versions import MemberCache
 from nova_lite.db.security_groups import FilterQuery
 from nova_lite.objects import PortFilters
 
@@ -42,6 +43,7 @@ class FilterQueries:
 
     def __init__(self, db: Database, timing: ConductorTiming = TIMING.conductor) -> None:
         self._db = db
+        self._cache = MemberCache()
         self._history = MemberHistory()
         self._batcher: Batcher[_Query, PortFilters] = Batcher(self._read, timing.filter_query_batches, is_isolated)
         #: Monotonic time of each host's last query.
@@ -74,5 +76,5 @@ class FilterQueries:
         return {item.query.host: result for item, result in rules if not isinstance(result, Exception)}
 
     def _read(self, queries: list[_Query]) -> Sequence[PortFilters]:
-        results = self._db.read(security_groups.filters_together, [item.query for item in queries])
+        results = self._db.read(security_groups.filters_together, [item.query for item in queries], self._cache)
         return self._history.reduced([(result, item.known) for item, result in zip(queries, results, strict=True)])

@@ -29,21 +29,28 @@ class _Change(NamedTuple):
 
 
 class _Group:
-    def __init__(self, members: frozenset[str], digest: str) -> None:
-        self.members = members
-        self.digest = digest
+    """``source``: the list of the members, to recognise it without a look at each."""
+
+    def __init__(self, source: list[str]) -> None:
+        self.source = source
+        self.members = frozenset(source)
+        self.digest = members_digest(source)
         self.changes: deque[_Change] = deque(maxlen=MAX_CHANGES)
 
-    def record(self, members: frozenset[str], digest: str) -> None:
+    def record(self, source: list[str]) -> None:
+        if source is self.source:
+            return
+        members, digest = frozenset(source), members_digest(source)
         if digest != self.digest:
             self.changes.append(_Change(self.digest, members - self.members, self.members - members))
             self.members, self.digest = members, digest
+        self.source = source
 
     def since(self, digest: str) -> tuple[set[str], set[str]] | None:
         """Return the members that joined and left since the digest, None if it is unknown."""
-        then = set(self.members)
         if digest == self.digest:
             return set(), set()
+        then = set(self.members)
         for change in reversed(self.changes):
             then = (then - change.added) | change.removed
             if change.before == digest:
@@ -96,8 +103,7 @@ class MemberHistory:
         return msgspec.structs.replace(group, members=sorted(added), removed=sorted(removed), base=known)
 
     def _record(self, group: SecurityGroup) -> None:
-        members, digest = frozenset(group.members), members_digest(group.members)
         if group.id not in self._groups:
-            self._groups[group.id] = _Group(members, digest)
-        self._groups[group.id].record(members, digest)
+            self._groups[group.id] = _Group(group.members)
+        self._groups[group.id].record(group.members)
         self._groups.move_to_end(group.id)

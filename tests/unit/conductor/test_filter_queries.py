@@ -16,6 +16,7 @@ from nova_lite.conductor.hosts.filter_queries import FilterQueries
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import floating_ips, security_groups
 from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.member_versions import MemberCache
 from nova_lite.db.models import Instance, Port
 from nova_lite.db.security_groups import FilterQuery
 from nova_lite.objects import PortFilters
@@ -28,9 +29,9 @@ from tests.support.statements import counting
 DEADLINE = 30
 ME = make.context()
 
-#: SQL statements of a query. They read the host's servers, their interfaces, their projects' groups, rules and members,
-#: the networks that span hosts, their ends and the addresses of those.
-STATEMENTS = 8
+#: SQL statements of a query. They read the host's servers, their interfaces, their projects' groups, rules, versions of
+#: members and members, the networks that span hosts, their ends and the addresses of those.
+STATEMENTS = 9
 LIMITS = ConductorTiming.filter_query_batches
 
 
@@ -146,9 +147,9 @@ def test_filter_query_returns_only_rules_of_the_host(db: Database, cloud: Cloud)
 def test_filter_batchof_eight_hosts_need_the_statements_of_one(db: Database, cloud: Cloud) -> None:
     batch = all_of(db, cloud)
     with counting() as one:
-        db.read(security_groups.filters, *batch[1])
+        db.read(security_groups.filters_together, batch[1:2], MemberCache())
     with counting() as eight:
-        db.read(security_groups.filters_together, batch)
+        db.read(security_groups.filters_together, batch, MemberCache())
     assert (len(one.statements), len(eight.statements)) == (STATEMENTS, STATEMENTS), eight.statements
 
 
@@ -226,9 +227,9 @@ def test_filter_batchof_a_batch_are_one_transaction(
     sizes = []
     whole = security_groups.filters_together
 
-    def counted(uow: UnitOfWork, questions: list[FilterQuery]) -> list[PortFilters]:
+    def counted(uow: UnitOfWork, questions: list[FilterQuery], cache: MemberCache) -> list[PortFilters]:
         sizes.append(len(questions))
-        return whole(uow, questions)
+        return whole(uow, questions, cache)
 
     monkeypatch.setattr(security_groups, "filters_together", counted)
     assert send_batch(db, batch) == alone
@@ -262,9 +263,9 @@ def test_unavailable_database_fails_every_filter_query_of_a_batch(
     reads = []
     whole = security_groups.filters_together
 
-    def fails(uow: UnitOfWork, questions: list[FilterQuery]) -> list[PortFilters]:
+    def fails(uow: UnitOfWork, questions: list[FilterQuery], cache: MemberCache) -> list[PortFilters]:
         if questions[0].host == "first":
-            return whole(uow, questions)
+            return whole(uow, questions, cache)
         reads.append(questions)
         raise sa.exc.InterfaceError("SELECT", None, Exception("gone"))
 

@@ -29,12 +29,12 @@ from tests.support.statements import counting
 
 ME = make.context()
 
-#: Statements of one create: 9 to accept it and lease its action, 10 to claim a host and addresses, 3 for the report.
-BOOT = 22
-#: Statements of its delete: 5 to accept it, 7 for the report.
-DELETE = 12
+#: Statements of one create: 9 to accept it and lease its action, 11 to claim a host and addresses, 3 for the report.
+BOOT = 23
+#: Statements of its delete: 5 to accept it, 8 for the report.
+DELETE = 13
 #: Statements of claims in one batch: once, and for each claim.
-TOGETHER = 7
+TOGETHER = 8
 OF_EACH = 3
 #: Statements of build reports in one batch, however many: all rows are locked, then written.
 SETTLED = 3

@@ -28,6 +28,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from nova_lite.base import exceptions, faults, metrics
 from nova_lite.base.batching import send_isolated
 from nova_lite.base.timing import TIMING, DatabaseTiming
+from nova_lite.db import tls_files
 from nova_lite.db.errors import is_away
 from nova_lite.objects import HostState
 
@@ -352,6 +353,7 @@ def create_engine(conf: cfg.ConfigOpts, timing: DatabaseTiming = TIMING.database
             reason="[database] connection is not a database URL (sqlite:////path, mysql+pymysql://user:password@host/"
             "name or postgresql+psycopg://user:password@host/name)."
         ) from error
+    tls_files.check(url)
     kind = url.get_backend_name()
     # Opening a connection costs more than most queries, with TLS especially, so all connections stay open.
     options.update(pool_size=conf.database.pool_size, max_overflow=0, pool_use_lifo=True)

@@ -760,8 +760,13 @@ class ConductorRPC(Protocol):
         """Accept that the data of an unused volume become a new image of the caller's project. Raises a 4xx."""
 
     @rpc.delete(rpc.API, since="1.6")
-    def volume_delete(self, context: RequestContext, volume_id: str) -> None:
-        """Accept the deletion of a volume. A host deletes the file, then the conductor deletes the row."""
+    def volume_delete(
+        self, context: RequestContext, volume_id: str, cascade: Annotated[bool, rpc.Since("1.22")] = False
+    ) -> None:
+        """Accept the deletion of a volume. A host deletes the file, then the conductor deletes the row.
+
+        ``cascade``: delete its snapshots first.
+        """
 
     @rpc.change(rpc.API, since="1.6")
     def volume_extend(self, context: RequestContext, volume_id: str, size: int, attached: bool) -> None:

@@ -16,6 +16,9 @@ from nova_lite.objects import VolumeVerb, VolumeWork
 #: Seconds after which work is sent again.
 LEASE = 30
 
+#: Payload of work on a snapshot whose volume is deleted after it.
+CASCADE = "cascade"
+
 
 def add(
     uow: UnitOfWork, request_id: str, verb: VolumeVerb, volume_id: str, reads: str | None = None, **payload: Any
@@ -34,6 +37,20 @@ def add(
     uow.session.add(row)
     uow.session.flush()
     return row
+
+
+def deletes(uow: UnitOfWork, volume_id: str) -> bool:
+    """Check whether the deletion of the volume was accepted and has not ended."""
+    row = models.VolumeTask
+    query = sa.select(row.verb, row.payload).where(row.volume_id == volume_id)
+    return any(verb == VolumeVerb.DELETE or CASCADE in payload for verb, payload in uow.session.execute(query))
+
+
+def deletes_snapshot(uow: UnitOfWork, volume_id: str, snapshot_id: str) -> bool:
+    """Check whether the deletion of this snapshot of the volume was accepted and has not ended."""
+    row = models.VolumeTask
+    query = sa.select(row.payload).where(row.volume_id == volume_id, row.verb == str(VolumeVerb.DELETE_SNAPSHOT))
+    return any(payload.get("snapshot_id") == snapshot_id for payload in uow.session.scalars(query))
 
 
 def due(uow: UnitOfWork, most: int) -> list[int]:

@@ -48,18 +48,13 @@ def _image(kept: dict[str, Any] | None) -> Image | None:
 
 def get(uow: UnitOfWork, context: RequestContext, volume_id: str) -> Volume:
     """Return a volume of the context's project, or any for an admin. Raises `VolumeNotFound`."""
-    row = _find(uow, context, volume_id)
-    if row is None:
-        raise exceptions.VolumeNotFound(volume_id=volume_id)
+    row = _found(uow, context, volume_id)
     host = sa.select(models.Instance.host).where(models.Instance.uuid == row.instance_uuid)
     return to_object(row, uow.session.scalar(host) if row.instance_uuid else None)
 
 
 def get_snapshot(uow: UnitOfWork, context: RequestContext, snapshot_id: str) -> VolumeSnapshot:
-    row = _find_snapshot(uow, context, snapshot_id)
-    if row is None:
-        raise exceptions.SnapshotNotFound(snapshot_id=snapshot_id)
-    return snapshot_object(row)
+    return snapshot_object(_found_snapshot(uow, context, snapshot_id))
 
 
 def list_(
@@ -79,7 +74,7 @@ def list_(
     query = _filtered(sa.select(table), table, context, filters)
     if filters.bootable is not None:
         query = query.where(table.bootable.is_(filters.bootable))
-    start = paging.start(marker, lambda volume_id: _find(uow, context, volume_id))
+    start = None if marker is None else _found(uow, context, marker)
     found = _page(uow, table, query, filters, start, limit, sort_keys, sort_dirs, offset)
     servers = {row.instance_uuid for row in found if row.instance_uuid}
     places = sa.select(models.Instance.uuid, models.Instance.host).where(models.Instance.uuid.in_(servers))
@@ -101,7 +96,7 @@ def list_snapshots(
     query = _filtered(sa.select(table), table, context, filters)
     if filters.volume_id is not None:
         query = query.where(table.volume_id == filters.volume_id)
-    start = paging.start(marker, lambda snapshot_id: _find_snapshot(uow, context, snapshot_id))
+    start = None if marker is None else _found_snapshot(uow, context, marker)
     found = _page(uow, table, query, filters, start, limit, sort_keys, sort_dirs, offset)
     return [snapshot_object(row) for row in found]
 
@@ -136,17 +131,21 @@ def _page(
     return every[offset:][:limit]
 
 
-def _find(uow: UnitOfWork, context: RequestContext, volume_id: str, lock: bool = False) -> models.Volume | None:
+def _found(uow: UnitOfWork, context: RequestContext, volume_id: str, lock: bool = False) -> models.Volume:
     row = by_id(uow, volume_id, lock)
-    return row if row is not None and (context.is_admin or row.project_id == context.project_id) else None
+    if row is None or not (context.is_admin or row.project_id == context.project_id):
+        raise exceptions.VolumeNotFound(volume_id=volume_id)
+    return row
 
 
-def _find_snapshot(
+def _found_snapshot(
     uow: UnitOfWork, context: RequestContext, snapshot_id: str, lock: bool = False
-) -> models.VolumeSnapshot | None:
+) -> models.VolumeSnapshot:
     query = sa.select(models.VolumeSnapshot).where(models.VolumeSnapshot.id == snapshot_id)
     row = uow.session.scalars(query.with_for_update() if lock else query).first()
-    return row if row is not None and (context.is_admin or row.project_id == context.project_id) else None
+    if row is None or not (context.is_admin or row.project_id == context.project_id):
+        raise exceptions.SnapshotNotFound(snapshot_id=snapshot_id)
+    return row
 
 
 def by_id(uow: UnitOfWork, volume_id: str, lock: bool = False) -> models.Volume | None:
@@ -159,17 +158,11 @@ def by_id(uow: UnitOfWork, volume_id: str, lock: bool = False) -> models.Volume 
 
 def locked(uow: UnitOfWork, context: RequestContext, volume_id: str) -> models.Volume:
     """Return a volume as `get` does, locked until the transaction ends."""
-    row = _find(uow, context, volume_id, lock=True)
-    if row is None:
-        raise exceptions.VolumeNotFound(volume_id=volume_id)
-    return row
+    return _found(uow, context, volume_id, lock=True)
 
 
 def locked_snapshot(uow: UnitOfWork, context: RequestContext, snapshot_id: str) -> models.VolumeSnapshot:
-    row = _find_snapshot(uow, context, snapshot_id, lock=True)
-    if row is None:
-        raise exceptions.SnapshotNotFound(snapshot_id=snapshot_id)
-    return row
+    return _found_snapshot(uow, context, snapshot_id, lock=True)
 
 
 # --- writing
@@ -205,6 +198,12 @@ def change(row: models.Volume | models.VolumeSnapshot, uow: UnitOfWork, changes:
 def has_snapshots(uow: UnitOfWork, volume_id: str) -> bool:
     query = sa.select(models.VolumeSnapshot.id).where(models.VolumeSnapshot.volume_id == volume_id).limit(1)
     return uow.session.scalar(query) is not None
+
+
+def snapshots_of(uow: UnitOfWork, volume_id: str) -> list[models.VolumeSnapshot]:
+    """Return the snapshots of the volume, locked."""
+    table = models.VolumeSnapshot
+    return list(uow.session.scalars(sa.select(table).where(table.volume_id == volume_id).with_for_update()))
 
 
 def is_read(uow: UnitOfWork, thing_id: str) -> bool:

@@ -46,7 +46,8 @@ _ACTIONS = {
 }
 
 #: States that `os-reset_status` accepts.
-_STATES = ("available", "creating", "deleting", "error", "error_deleting", "error_extending", "in-use")
+_SNAPSHOT_STATES = ("available", "creating", "deleting", "error", "error_deleting")
+_STATES = (*_SNAPSHOT_STATES, "error_extending", "in-use", "attaching", "detaching", "maintenance", "reserved")
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeApp:
@@ -210,7 +211,8 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
         return Response({"volume": views.changed(req, volume, versions.minor_of(req.headers))})
 
     def delete(self, req: ServiceRequest, id: str) -> Response:
-        self.conductor.volume_delete(req.context, id)
+        cascade = requests.flag(req.GET.get("cascade", False), "cascade")
+        self.conductor.volume_delete(req.context, id, **({"cascade": True} if cascade else {}))
         return Response(status=202)
 
     def action(self, req: ServiceRequest, id: str) -> Response:
@@ -229,7 +231,7 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
 
     def _reset_status(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
         req.authorize(policies.RESET_STATUS)
-        self.conductor.volume_update(req.context, id, {"status": _state(fields)})
+        self.conductor.volume_update(req.context, id, {"status": _state(fields, _STATES)})
         return Response(status=202)
 
     def _set_bootable(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
@@ -340,6 +342,8 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
     def create_snapshot(self, req: ServiceRequest) -> Response:
         fields = requests.body(req, "snapshot")
         volume_id = requests.an_id(fields, "volume_id")
+        if volume_id is None and "volume_id" in fields:
+            raise exceptions.VolumeNotFound(volume_id=None)
         if volume_id is None:
             raise exceptions.ValidationError(detail="'volume_id' must be specified")
         snapshot = VolumeSnapshot(
@@ -371,7 +375,7 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
             self.conductor.snapshot_delete(req.context, id)
         elif name == "os-reset_status":
             req.authorize(policies.SNAPSHOT_RESET_STATUS)
-            self.conductor.snapshot_update(req.context, id, {"status": _state(fields)})
+            self.conductor.snapshot_update(req.context, id, {"status": _state(fields, _SNAPSHOT_STATES)})
         else:
             raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
         return Response(status=202)
@@ -498,10 +502,10 @@ def _changes(fields: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def _state(fields: dict[str, Any]) -> str:
+def _state(fields: dict[str, Any], states: tuple[str, ...]) -> str:
     status = fields.get("status")
-    if status not in _STATES:
-        raise exceptions.ValidationError(detail=f"Invalid status: it must be one of {', '.join(_STATES)}.")
+    if status not in states:
+        raise exceptions.ValidationError(detail=f"Invalid status: it must be one of {', '.join(states)}.")
     return str(status)
 
 

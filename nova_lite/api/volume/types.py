@@ -65,7 +65,7 @@ class Types(rest.ServiceApplication):
             is_public=requests.flag(fields.get(_PUBLIC, True), _PUBLIC),
             extra_specs=requests.metadata(fields.get("extra_specs")),
         )
-        return Response({"volume_type": views.volume_type(self.conductor.volume_type_create(req.context, wanted))})
+        return Response({"volume_type": views.created_type(self.conductor.volume_type_create(req.context, wanted))})
 
     def update_type(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "volume_type")
@@ -82,7 +82,7 @@ class Types(rest.ServiceApplication):
             raise exceptions.ValidationError(
                 detail="Specify volume type name, description, is_public or a combination."
             )
-        return Response({"volume_type": views.volume_type(self._change(req, id, changes))})
+        return Response({"volume_type": views.changed_type(self._change(req, id, changes))})
 
     def _change(self, req: ServiceRequest, reference: str, changes: dict[str, Any]) -> VolumeType:
         return self.conductor.volume_type_update(req.context, self._type(req, reference).id, changes)

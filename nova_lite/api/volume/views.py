@@ -22,13 +22,20 @@ RESOURCE_FILTERS = (
 
 
 def volume_type(shown: VolumeType) -> dict[str, Any]:
+    return {**created_type(shown), "qos_specs_id": None}
+
+
+def created_type(shown: VolumeType) -> dict[str, Any]:
+    """Return the view for responses to creations, without Cinder's extension for quality of service."""
+    return {**changed_type(shown), "os-volume-type-access:is_public": shown.is_public}
+
+
+def changed_type(shown: VolumeType) -> dict[str, Any]:
     return {
         "id": shown.id,
         "name": shown.name,
         "description": shown.description,
         "is_public": shown.is_public,
-        "os-volume-type-access:is_public": shown.is_public,
-        "qos_specs_id": None,
         "extra_specs": shown.extra_specs,
     }
 

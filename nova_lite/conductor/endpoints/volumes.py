@@ -82,21 +82,25 @@ class VolumeEndpoints:
         volumes.change(row, uow, changes)
         return volumes.to_object(row)
 
-    def volume_delete(self, context: RequestContext, volume_id: str) -> None:
-        self.db.write(self._delete_volume, context, volume_id)
+    def volume_delete(self, context: RequestContext, volume_id: str, cascade: bool = False) -> None:
+        self.db.write(self._delete_volume, context, volume_id, cascade)
 
-    def _delete_volume(self, uow: UnitOfWork, context: RequestContext, volume_id: str) -> None:
+    def _delete_volume(self, uow: UnitOfWork, context: RequestContext, volume_id: str, cascade: bool) -> None:
         row = volumes.locked(uow, context, volume_id)
-        if row.status == volumes.DELETING:
+        if row.status == volumes.DELETING and volume_tasks.deletes(uow, row.id):
             return
-        busy = row.instance_uuid is not None or row.status not in _DELETABLE
-        if busy or volumes.has_snapshots(uow, row.id) or volumes.is_read(uow, row.id):
+        busy = row.instance_uuid is not None or row.status not in (*_DELETABLE, volumes.DELETING)
+        snapshots = volumes.snapshots_of(uow, row.id)
+        if busy or (snapshots and not cascade) or volumes.is_read(uow, row.id):
             raise exceptions.InvalidVolume(
                 reason="Volume status must be available or error or error_extending and must not be attached, have "
                 f"snapshots or be copied just now. It is {row.status}."
             )
         volumes.change(row, uow, {"status": volumes.DELETING})
-        self._accept(uow, context, VolumeVerb.DELETE, row.id)
+        for snapshot in snapshots:
+            self._accept_snapshot_deletion(uow, context, snapshot, **{volume_tasks.CASCADE: True})
+        if not snapshots:
+            self._accept(uow, context, VolumeVerb.DELETE, row.id)
 
     def volume_upload(self, context: RequestContext, volume_id: str, image: Image) -> Volume:
         """Accept an image of a volume. The image's row is ``queued`` until a host has its data."""
@@ -185,15 +189,21 @@ class VolumeEndpoints:
 
     def _delete_snapshot(self, uow: UnitOfWork, context: RequestContext, snapshot_id: str) -> None:
         row = volumes.locked_snapshot(uow, context, snapshot_id)
-        if row.status == volumes.DELETING:
+        if row.status == volumes.DELETING and volume_tasks.deletes_snapshot(uow, row.volume_id, row.id):
             return
-        if row.status not in (volumes.AVAILABLE, volumes.ERROR) or volumes.is_read(uow, row.id):
+        self._accept_snapshot_deletion(uow, context, row)
+
+    def _accept_snapshot_deletion(
+        self, uow: UnitOfWork, context: RequestContext, row: models.VolumeSnapshot, **payload: Any
+    ) -> None:
+        deletable = (volumes.AVAILABLE, volumes.ERROR, volumes.DELETING)
+        if row.status not in deletable or volumes.is_read(uow, row.id):
             raise exceptions.InvalidSnapshot(
                 reason=f"Snapshot status must be available or error, and no volume be made of it just now. It is "
                 f"{row.status}."
             )
         volumes.change(row, uow, {"status": volumes.DELETING})
-        self._accept(uow, context, VolumeVerb.DELETE_SNAPSHOT, row.volume_id, snapshot_id=row.id)
+        self._accept(uow, context, VolumeVerb.DELETE_SNAPSHOT, row.volume_id, snapshot_id=row.id, **payload)
 
     def attachment_update(
         self, context: RequestContext, instance_uuid: str, volume_id: str, delete_on_termination: bool
@@ -220,8 +230,19 @@ class VolumeEndpoints:
         reads: str | None = None,
         **payload: Any,
     ) -> None:
+        self._add(uow, str(context.request_id), verb, volume_id, reads, **payload)
+
+    def _add(
+        self,
+        uow: UnitOfWork,
+        request_id: str,
+        verb: VolumeVerb,
+        volume_id: str,
+        reads: str | None = None,
+        **payload: Any,
+    ) -> None:
         """Write a due task. It is sent after the commit; else the reconciler sends it."""
-        task = volume_tasks.add(uow, str(context.request_id), verb, volume_id, reads, **payload)
+        task = volume_tasks.add(uow, request_id, verb, volume_id, reads, **payload)
         send: Callable[[], None] = functools.partial(self.drive, task.id)
         uow.after_commit.append(lambda: self.engine.in_background(send))
 
@@ -291,8 +312,19 @@ class VolumeEndpoints:
         if verb in (VolumeVerb.SNAPSHOT, VolumeVerb.DELETE_SNAPSHOT):
             if snapshot is not None:
                 _end_of_snapshot(uow, verb, snapshot, error)
+            if volume is not None and volume_tasks.CASCADE in task.payload:
+                self._go_on_with_deletion(uow, task, volume, error)
         elif volume is not None:
             _end_of_volume(uow, verb, volume, task.payload, error)
+
+    def _go_on_with_deletion(
+        self, uow: UnitOfWork, task: models.VolumeTask, volume: models.Volume, error: str | None
+    ) -> None:
+        """Delete the volume after the last of its snapshots, unless one of them cannot be deleted."""
+        if error is not None:
+            volumes.change(volume, uow, {"status": "error_deleting"})
+        elif volume.status == volumes.DELETING and not volumes.has_snapshots(uow, volume.id):
+            self._add(uow, task.request_id, VolumeVerb.DELETE, volume.id)
 
 
 def _image_call(uow: UnitOfWork, host: str, task_id: int) -> ImageCall | None:

@@ -121,6 +121,7 @@ def test_boot_volume_takes_precedence_over_image(api: Client) -> None:
         (request,) = api.last_call("create_instances")
         (made,) = request.block_devices
         assert (made.volume_id, made.boot_index, request.image_ref) == (NETWORK_ID, 0, "")
+        assert request.names_image
 
 
 @pytest.mark.parametrize("network", [{"port": NETWORK_ID}, {"uuid": NETWORK_ID, "fixed_ip": "10.0.0.9"}])

@@ -132,6 +132,54 @@ def test_snapshot_is_made_copied_and_deleted(world: Volumes) -> None:
         world.db.read(volumes.get_snapshot, context, made.id)
 
 
+def test_volume_and_snapshot_that_an_admin_marked_as_deleting_are_deleted(world: Volumes) -> None:
+    """No deletion is under way then. A deletion that is under way is not begun again."""
+    volume_id, context = world.make(), world.context()
+    made = world.api.snapshot_create(context, VolumeSnapshot(id=str(uuid.uuid4()), volume_id=volume_id, project_id=""))
+    world.done()
+    world.api.snapshot_update(context, made.id, {"status": "deleting"})
+    for _ in range(2):
+        world.api.snapshot_delete(context, made.id)
+    assert world.count(models.VolumeTask) == 1
+    world.done()
+    with pytest.raises(exceptions.SnapshotNotFound):
+        world.db.read(volumes.get_snapshot, context, made.id)
+    world.api.volume_update(context, volume_id, {"status": "deleting"})
+    for _ in range(2):
+        world.api.volume_delete(context, volume_id)
+    assert world.count(models.VolumeTask) == 1
+    world.done()
+    with pytest.raises(exceptions.VolumeNotFound):
+        world.show(volume_id)
+
+
+def test_volume_is_deleted_with_its_snapshots(world: Volumes) -> None:
+    volume_id, context = world.make(), world.context()
+    for _ in range(2):
+        snapshot = VolumeSnapshot(id=str(uuid.uuid4()), volume_id=volume_id, project_id="")
+        world.api.snapshot_create(context, snapshot)
+        world.done()
+    for _ in range(2):
+        world.api.volume_delete(context, volume_id, cascade=True)
+    deletions = world.hosts.works[-2:]
+    assert [work.verb for _, work in deletions] == ["delete_snapshot"] * world.count(models.VolumeTask)
+    for host, work in deletions:
+        world.api.finish_volume_work(context, host, work.id, None)
+    assert world.hosts.works[-1][1].verb == "delete"
+    world.done()
+    with pytest.raises(exceptions.VolumeNotFound):
+        world.show(volume_id)
+
+
+def test_volume_stays_if_one_of_its_snapshots_cannot_be_deleted(world: Volumes) -> None:
+    volume_id, context = world.make(), world.context()
+    world.api.snapshot_create(context, VolumeSnapshot(id=str(uuid.uuid4()), volume_id=volume_id, project_id=""))
+    world.done()
+    world.api.volume_delete(context, volume_id, cascade=True)
+    world.done("the file is busy")
+    assert world.status(volume_id) == ("error_deleting", None)
+
+
 def test_quota_of_volumes_is_enforced(world: Volumes) -> None:
     world.conf.set_override("quota_volumes", 2, "volume")
     world.conf.set_override("quota_gigabytes", 5, "volume")
@@ -310,6 +358,13 @@ def test_audit_finds_a_volume_of_a_missing_server(world: Volumes) -> None:
 
 
 # --- boot
+
+
+def test_server_that_names_an_image_boots_from_any_volume(world: Volumes) -> None:
+    """Accept it as Nova does, which checks the volume only if no image is named."""
+    volume_id = world.make()
+    server, _, _ = world.built(block_devices=[volume(volume_id)], names_image=True)
+    assert [device.volume_id for device in world.instance(server).block_devices] == [volume_id]
 
 
 def test_server_boots_from_a_volume(world: Volumes) -> None:

@@ -44,6 +44,7 @@ def request_of(req: Request, password: str) -> CreateRequest:
         may_have_zero_disk=req.allows(policies.ZERO_DISK),
         flavor_id=str(server["flavorRef"]),
         image_ref=image_ref,
+        names_image=bool(server.get("imageRef")),
         block_devices=devices,
         min_count=minimum,
         max_count=maximum,

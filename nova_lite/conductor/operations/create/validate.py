@@ -113,7 +113,7 @@ def _boot_source(request: CreateRequest, flavor: Flavor, snapshot: Snapshot) -> 
     """Return the image that the server boots from, which fits the flavor."""
     root = root_volume(request.block_devices) if request.block_devices else None
     if root is not None:
-        image, parts = _root_image(root, snapshot)
+        image, parts = _root_image(root, snapshot, must_be_bootable=not request.names_image)
         if image is not None and image.min_ram > flavor.memory_mb:
             raise exceptions.FlavorMemoryTooSmall(flavor_mb=flavor.memory_mb, image_mb=image.min_ram)
         hardware.check(flavor, image)
@@ -128,7 +128,7 @@ def _boot_source(request: CreateRequest, flavor: Flavor, snapshot: Snapshot) -> 
     return BootSource(image, parts, is_volume=False)
 
 
-def _root_image(root: BlockDevice, snapshot: Snapshot) -> tuple[Image | None, dict[str, Image]]:
+def _root_image(root: BlockDevice, snapshot: Snapshot, must_be_bootable: bool) -> tuple[Image | None, dict[str, Image]]:
     """Return the image that the boot volume is made of, or None, with kernel and ramdisk. Raises `InvalidBDM`."""
     if root.image_id is not None:
         return device_image(snapshot.images, root.image_id)
@@ -139,7 +139,7 @@ def _root_image(root: BlockDevice, snapshot: Snapshot) -> tuple[Image | None, di
             kind = "snapshot" if root.volume_id is None else "volume"
             raise exceptions.InvalidBDM(reason=f"failed to get {kind} {source_id}.")
         return None, {}
-    if root.volume_id is not None and not getattr(source, "bootable", True):
+    if must_be_bootable and root.volume_id is not None and not getattr(source, "bootable", True):
         raise exceptions.InvalidBDM(reason=f"Block Device {root.volume_id} is not bootable.")
     if source.image is None:
         return None, {}

@@ -75,8 +75,13 @@ def test_lists_have_filters_order_and_pages(api: Volumes) -> None:
     assert len(api("GET", "/volumes?offset=1").json["volumes"]) == 2
     assert api("GET", "/volumes?all_tenants=1", token=STRANGER).json["volumes"] == []
     assert len(api("GET", "/volumes?all_tenants=1", token="admin:another").json["volumes"]) == 3
-    for bad in ("limit=x", "offset=-1", "marker=nobody", "sort=color", "bootable=maybe", "metadata=["):
+    for bad in ("limit=x", "offset=-1", "sort=color", "bootable=maybe", "metadata=["):
         assert api("GET", f"/volumes?{bad}").status_code == 400, bad
+    for kind in ("volumes", "snapshots"):
+        assert api("GET", f"/{kind}?marker={NOBODY}").status_code == 404
+    assert api("GET", f"/volumes?marker={ids[0]}", token=STRANGER).status_code == 404
+    for fields, status in (({}, 400), ({"volume_id": None}, 404)):
+        assert api("POST", "/snapshots", {"snapshot": fields}).status_code == status
 
 
 @pytest.mark.parametrize(
@@ -241,6 +246,10 @@ def test_admin_deletes_a_volume_and_a_snapshot_in_any_state(api: Volumes) -> Non
     volume_id = api.make()
     snapshot_id = api("POST", "/snapshots", {"snapshot": {"volume_id": volume_id}}).json["snapshot"]["id"]
     api.done()
+    for status in ("attaching", "maintenance", "reserved"):
+        body = {"os-reset_status": {"status": status}}
+        assert api("POST", f"/volumes/{volume_id}/action", body, token=ADMIN).status_code == 202
+        assert api("POST", f"/snapshots/{snapshot_id}/action", body, token=ADMIN).status_code == 400
     for path, status in ((f"/snapshots/{snapshot_id}", "creating"), (f"/volumes/{volume_id}", "creating")):
         assert api("POST", f"{path}/action", {"os-reset_status": {"status": status}}, token=ADMIN).status_code == 202
         assert api("DELETE", path).status_code == 400
@@ -248,6 +257,17 @@ def test_admin_deletes_a_volume_and_a_snapshot_in_any_state(api: Volumes) -> Non
         assert api("POST", f"{path}/action", {"os-force_delete": {}}, token=ADMIN).status_code == 202
         api.done()
         assert api("GET", path).status_code == 404
+
+
+def test_volume_is_deleted_with_its_snapshots_if_the_request_says_so(api: Volumes) -> None:
+    volume_id = api.make()
+    api("POST", "/snapshots", {"snapshot": {"volume_id": volume_id}})
+    api.done()
+    for query, status in (("", 400), ("?cascade=false", 400), ("?cascade=maybe", 400), ("?cascade=True", 202)):
+        assert api("DELETE", f"/volumes/{volume_id}{query}").status_code == status
+    for _ in ("snapshot", "volume"):
+        api.done()
+    assert api("GET", f"/volumes/{volume_id}").status_code == 404
 
 
 def test_items_of_metadata_are_read_and_set_by_key(api: Volumes) -> None:
@@ -462,7 +482,10 @@ def test_admin_makes_types_with_extra_specs(api: Volumes) -> None:
     made = api("POST", "/types", {"volume_type": wanted}, token=ADMIN).json["volume_type"]
     assert (made["name"], made["is_public"], made["extra_specs"]) == ("fast", True, {"a": "1"})
     one = f"/types/{made['id']}"
-    assert api("GET", "/types/fast").json["volume_type"] == api("GET", one).json["volume_type"] == made
+    shown = {**made, "qos_specs_id": None}
+    assert api("GET", "/types/fast").json["volume_type"] == api("GET", one).json["volume_type"] == shown
+    changed = api("PUT", one, {"volume_type": {"description": "d"}}, token=ADMIN).json["volume_type"]
+    assert changed == {key: made[key] for key in ("id", "name", "is_public", "description", "extra_specs")}
     for name in ("fast", "local"):
         refused = api("POST", "/types", {"volume_type": {"name": name}}, token=ADMIN)
         assert fault(refused, "conflictingRequest", 409) == f"Volume Type {name} already exists."

@@ -89,6 +89,19 @@ BUILDS_FAILED = _counter(
 TRANSACTION_RETRIES = _counter(
     "conductor", "nova_lite_db_transaction_retries", "Transactions that were retried after a conflict."
 )
+NOTIFICATIONS_SENT = _counter(
+    "conductor", "nova_lite_notifications_sent", "Notifications that were delivered to the bus or a webhook.", "channel"
+)
+NOTIFICATIONS_FAILED = _counter(
+    "conductor", "nova_lite_notifications_failed", "Attempts to deliver a notification that failed.", "channel"
+)
+NOTIFICATIONS_DROPPED = _counter(
+    "conductor",
+    "nova_lite_notifications_dropped",
+    "Notifications that were never delivered. Reasons: age, number of waiting ones, refused, failed attempts, broken.",
+    "channel",
+    "reason",
+)
 POOL_WAITS = _histogram("conductor", "nova_lite_db_pool_wait_seconds", "Waits for a connection to the database.")
 HYPERVISOR = _histogram("compute", "nova_lite_hypervisor_call_seconds", "Calls to libvirt.", "call")
 FILTERS_SKIPPED = _counter(
@@ -145,6 +158,9 @@ HEARTBEAT_AGE = _gauge(
     "nova_lite_heartbeat_oldest_seconds",
     "Age of the oldest heartbeat of the services that count as up, by daemon.",
     "binary",
+)
+NOTIFICATIONS_WAITING = _gauge(
+    "conductor", "nova_lite_notifications_waiting", "Notifications that wait for the bus or a webhook.", "channel"
 )
 POOL_USED = _gauge("conductor", "nova_lite_db_pool_used", "Connections to the database in use.")
 POOL_SIZE = _gauge("conductor", "nova_lite_db_pool_size", "Maximum number of connections to the database.")

@@ -51,6 +51,14 @@ class ConductorTiming:
     #: Time that a host's request waits while a volume's row is leased, and the interval between two attempts.
     volume_lease_wait: float = 3.0
     volume_lease_poll: float = 0.1
+    #: Interval between two looks for notifications that another conductor has written, and between two removals of old
+    #: ones.
+    notification_poll: float = 5.0
+    notification_trim_interval: float = 60.0
+    #: Times after which a failed delivery is repeated: first, second, and so on. The last one repeats.
+    notification_backoff: tuple[float, ...] = (1.0, 2.0, 5.0, 15.0, 60.0, 120.0)
+    #: Time limit of a connection to a webhook, and of each read and write on it.
+    webhook_timeout: float = 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

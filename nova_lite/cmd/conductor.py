@@ -33,6 +33,10 @@ EXPIRE_TOKENS_INTERVAL = 60.0
 FILTER_PUBLISH_INTERVAL = 0.5
 
 
+#: Seconds between two removals of notifications that nobody has taken.
+DROP_NOTIFICATIONS_INTERVAL = 600.0
+
+
 class Conductor(service.Daemon):
     def __init__(self, conf: cfg.ConfigOpts, connect: rpc.Connect = rpc.Transport) -> None:
         super().__init__(conf, BINARY)
@@ -57,6 +61,7 @@ class Conductor(service.Daemon):
         self.add_periodic("expire_console_tokens", EXPIRE_TOKENS_INTERVAL, self._expire_console_tokens, jitter=True)
         self.add_periodic("reconcile", self.conf.conductor.reconcile_interval, self._sweep)
         self.add_periodic("filter_publisher", FILTER_PUBLISH_INTERVAL, self._publish_filters)
+        self.add_periodic("drop_old_notifications", DROP_NOTIFICATIONS_INTERVAL, self._drop_notifications, jitter=True)
         self.add_periodic("purge", self.conf.conductor.purge_interval, self._purge, jitter=True)
 
     def cleanup(self) -> None:
@@ -75,6 +80,10 @@ class Conductor(service.Daemon):
     def _purge(self) -> None:
         assert self.manager is not None
         self._translated(self.manager.purge)
+
+    def _drop_notifications(self) -> None:
+        assert self.manager is not None
+        self._translated(self.manager.notifications.drop_old)
 
     @staticmethod
     def _translated(work: Callable[[], object]) -> None:

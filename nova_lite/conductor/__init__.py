@@ -5,6 +5,7 @@
 - `endpoints`: the RPC methods by subject
 - `engine`: takes an action from acceptance over commands and reports to its end, or undoes it; see its docstring
 - `operations`: what only one operation does
+- `notifications`: notifications for other systems, on the bus and by webhooks
 - `hosts`: heartbeats, retirement, domains, and the change notifications to schedulers and hosts
 - `replay_cache`: makes repeated messages harmless
 

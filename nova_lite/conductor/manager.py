@@ -33,6 +33,7 @@ from nova_lite.conductor.hosts.filter_queries import FilterQueries
 from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.conductor.hosts.retirement import Retirements
+from nova_lite.conductor.notifications.service import Notifications
 from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.conductor.replay_cache import SharedReplayCache
@@ -64,6 +65,7 @@ class ConductorManager:
         self.conf = conf
         self._closing = threading.Event()
         self.db = Database(conf, self._announce, timing.database)
+        self.notifications = Notifications(self.db, conf, timing.conductor)
         network_backend = load_backend(conf)
         image_backend = load_images(conf, conductor)
         self.engine = ActionEngine(self.db, conf, network_backend, image_backend, compute, scheduler, handler_for)
@@ -100,7 +102,8 @@ class ConductorManager:
         )
 
     def start(self) -> None:
-        """Start the threads that publish changes and dispatch actions after commits."""
+        """Start the threads that publish changes, dispatch actions after commits, and deliver notifications."""
+        self.notifications.start()
         self.host_publisher.start()
         self.dispatcher.start()
 
@@ -118,6 +121,8 @@ class ConductorManager:
             yield metrics.sample(metrics.HOSTS, count, host_state)
         for binary, age in state.heartbeats.items():
             yield metrics.sample(metrics.HEARTBEAT_AGE, age, binary)
+
+        yield from self.notifications.samples()
 
     def purge(self) -> None:
         """Delete old rows, if this is the first conductor. If two conductors do it, they share the work."""
@@ -137,10 +142,12 @@ class ConductorManager:
         self.filter_publisher.stop()
         self.host_publisher.stop()
         self.dispatcher.stop()
+        self.notifications.close()
         self.db.close()
 
     def _announce(self, uow: UnitOfWork) -> None:
-        """Publish the transaction's changes to schedulers and hosts, once it is committed."""
+        """Publish the transaction's changes to schedulers, hosts, and other systems, once it is committed."""
+        self.notifications.record(uow)
         if uow.refiltered_projects or uow.refiltered_instances:
             member_versions.raise_versions(uow)
             projects, instances = set(uow.refiltered_projects), set(uow.refiltered_instances)

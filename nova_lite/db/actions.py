@@ -19,6 +19,7 @@ from oslo_config import cfg
 from nova_lite import operations
 from nova_lite.base import metrics
 from nova_lite.base.context import RequestContext
+from nova_lite.db.action_changes import Change, note
 from nova_lite.db.engine import Time, UnitOfWork, later, utcnow
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.objects import InstanceActionEvent
@@ -68,6 +69,7 @@ def open_action(
         attempts=0,
     )
     uow.session.add(action)
+    note(uow, action, Change.OPENED)
     return action
 
 
@@ -374,12 +376,21 @@ _MAKE_DUE = (
 
 def finish(uow: UnitOfWork, action: InstanceAction, error: str | None = None, details: str = "") -> None:
     """Close an action and its open events. ``error``: the cause of its failure."""
+    if error:
+        note(uow, action, Change.UNDONE)
+    elif uow.action_changes is not None and _ends_when_closed(action):
+        note(uow, action, Change.DONE)
     metrics.ACTIONS_ENDED.labels(action.action, "failed" if error else "done").inc()
     action.finish_time = action.updated_at = uow.now
     action.lease_owner = None
     action.message = "Error" if error else None
     action.payload = {key: value for key, value in action.payload.items() if key not in FORGOTTEN}
     finish_events(uow, action, error, details)
+
+
+def _ends_when_closed(action: InstanceAction) -> bool:
+    """Check whether the owner sees the action's end only now, and not at an earlier step."""
+    return operations.get(action.action, action.payload).ends_for_owner_with is None
 
 
 def start_event(

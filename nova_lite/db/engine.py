@@ -29,6 +29,7 @@ from nova_lite.base import exceptions, faults, metrics
 from nova_lite.base.batching import send_isolated
 from nova_lite.base.timing import TIMING, DatabaseTiming
 from nova_lite.db import tls_files
+from nova_lite.db.action_changes import ActionChange
 from nova_lite.db.errors import is_away
 from nova_lite.objects import HostState
 
@@ -128,7 +129,8 @@ class UnitOfWork:
 
     ``hosts``: hosts with claimed resources, locked; None for a host that is not up. ``after_commit``: functions to call
     after the commit. ``refiltered_projects`` and ``refiltered_instances``: changed security groups or interfaces.
-    ``cinder_news``: ids of rows that need a call to Cinder.
+    ``cinder_news``: ids of rows that need a call to Cinder. ``action_changes``: changes that other systems are notified
+    of; None while notifications are off.
     """
 
     def __init__(self, session: orm.Session | sa.Connection, conf: cfg.ConfigOpts) -> None:
@@ -145,6 +147,7 @@ class UnitOfWork:
         self.refiltered_projects: set[str] = set()
         self.refiltered_instances: set[str] = set()
         self.cinder_news: set[str] = set()
+        self.action_changes: list[ActionChange] | None = None
         self._now: datetime.datetime | None = None
         self._known: dict[Hashable, Any] = {}
 
@@ -216,7 +219,10 @@ class UnitOfWork:
 
 
 class Database:
-    """The database. ``before_commit(uow)`` is called at the end of each write, inside its transaction."""
+    """The database. ``before_commit(uow)`` is called at the end of each write, inside its transaction.
+
+    ``notes_changes``: writes collect `UnitOfWork.action_changes`.
+    """
 
     def __init__(
         self,
@@ -228,6 +234,7 @@ class Database:
         self.engine = create_engine(conf, timing)
         self.sessions = orm.sessionmaker(self.engine, expire_on_commit=False)
         self.before_commit = before_commit
+        self.notes_changes = False
         # SQLite has one writer. A writer that finds it busy sleeps and retries; this lock wakes the next one instead.
         self._writer: contextlib.AbstractContextManager[Any] = (
             threading.Lock() if self.is_sqlite else contextlib.nullcontext()
@@ -246,6 +253,8 @@ class Database:
         def attempt() -> T:
             with self._writer, self.sessions() as session, session.begin():
                 uow = UnitOfWork(session, self.conf)
+                if self.notes_changes:
+                    uow.action_changes = []
                 result = func(uow, *args, **kwargs)
                 if self.before_commit is not None:
                     session.flush()

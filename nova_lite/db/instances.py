@@ -66,6 +66,7 @@ _ANY_WITHOUT_USER_DATA = sa.select(*(_COLUMNS | {"user_data": sa.null()}).values
 _ONE = _ANY.where(models.Instance.uuid == sa.bindparam("instance_uuid"))
 
 _ALL = _ANY.where(models.Instance.uuid.in_(sa.bindparam("uuids", expanding=True)))
+_ALL_WITHOUT_USER_DATA = _ANY_WITHOUT_USER_DATA.where(models.Instance.uuid.in_(sa.bindparam("uuids", expanding=True)))
 
 #: Parts of instances in other tables: one row per interface, or a single row without one.
 _PARTS = (
@@ -98,6 +99,11 @@ def to_object(uow: UnitOfWork, row: models.Instance) -> Instance:
 
 def to_objects(uow: UnitOfWork, found: Sequence[models.Instance]) -> list[Instance]:
     return _whole(uow, [_values(row) for row in found])
+
+
+def without_user_data(uow: UnitOfWork, uuids: Sequence[str]) -> list[Instance]:
+    """Return instances, deleted ones too, as the transaction has left them. They have no user data."""
+    return _whole(uow, uow.rows(_ALL_WITHOUT_USER_DATA, {"uuids": uuids}).all())
 
 
 def minimal(row: models.Instance) -> Instance:

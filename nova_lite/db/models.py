@@ -398,6 +398,28 @@ class InstanceAction(Numbered, Base):
     earlier_events: Mapped[list[InstanceActionEvent]] = relationship(order_by="InstanceActionEvent.id", viewonly=True)
 
 
+class Notification(Numbered, Created, Base):
+    """A notification that a ``channel`` has to deliver: the bus, or a webhook. It is deleted when it was delivered.
+
+    The holder of the lease (``lease_owner``, until ``due_at``) delivers it. ``message_id`` is the same at each attempt.
+    ``context``: request, user and project.
+    """
+
+    __tablename__ = "notifications"
+    __table_args__ = (sa.Index(None, "channel", "id"), sa.Index(None, "created_at"))
+
+    channel: Mapped[str] = mapped_column(sa.String(64))
+    message_id: Mapped[str] = mapped_column(Uuid)
+    event_type: Mapped[str] = mapped_column(sa.String(64))
+    publisher_id: Mapped[str] = mapped_column(sa.String(300))
+    priority: Mapped[str] = mapped_column(sa.String(8))
+    context: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    payload: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    due_at: Mapped[datetime.datetime] = mapped_column(Time)
+    lease_owner: Mapped[str | None] = mapped_column(Uuid)
+    attempts: Mapped[int] = mapped_column(default=0)
+
+
 class InstanceActionEvent(Numbered, Base):
     """Event of an action that is older than `InstanceAction.events`. No new ones are written."""
 

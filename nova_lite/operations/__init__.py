@@ -11,8 +11,9 @@ definitions:
 
 What only one operation does is in ``conductor/operations`` and ``compute/operations``, in the file of its name.
 
-Modules: `types` (the classes), `steps` (names and shared steps), `states` (vm, task and power states), `table` (the
-frozen table); the definitions themselves are in `lifecycle`, `moves`, `images`, `volumes`, and `interfaces`.
+Modules: `types` and `notifications` (the classes), `steps` (names and shared steps), `states` (vm, task and power
+states), `table` (the frozen table); the definitions themselves are in `lifecycle`, `moves`, `images`, `volumes`, and
+`interfaces`.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ from nova_lite.operations.moves import (
     RESIZE_SAME_HOST,
     REVERT_RESIZE,
 )
+from nova_lite.operations.notifications import SILENT, Notification, Payload, Phase, Source
 from nova_lite.operations.steps import (
     ARRIVE,
     CHECK,
@@ -169,6 +171,7 @@ __all__ = [
     "SHELVE",
     "SHELVE_OFFLOAD",
     "SHELVE_VOLUME_BACKED",
+    "SILENT",
     "SOFT_DELETE",
     "START",
     "STOP",
@@ -186,15 +189,20 @@ __all__ = [
     "ImageStep",
     "ImageVerb",
     "NetworkStep",
+    "Notification",
     "Operation",
+    "Payload",
+    "Phase",
     "ReleaseStep",
     "ScheduleStep",
+    "Source",
     "Step",
     "command_method",
     "command_methods",
     "compute_version",
     "first_applicable",
     "get",
+    "notification_of",
 ]
 
 #: Every operation by its kind.
@@ -213,6 +221,11 @@ def get(kind: str, payload: Mapping[str, Any]) -> Operation:
     """Return the definition for an action of this kind with this payload. Raises `KeyError` for an unknown kind."""
     definition = OPERATIONS[kind]
     return definition.variant(payload) if definition.variants else definition
+
+
+def notification_of(definition: Operation) -> Notification | None:
+    """Return the notification of an operation. That of a variant replaces that of its kind."""
+    return definition.notification or OPERATIONS[definition.kind].notification
 
 
 def command_methods() -> Mapping[str, HostStep]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from nova_lite.operations import states
+from nova_lite.operations.notifications import Notification, Payload
 from nova_lite.operations.steps import (
     BUILD_STEP,
     DISCARD_STEP,
@@ -44,6 +45,7 @@ CREATE_IMAGE_OF_VOLUMES = Operation(
 
 CREATE_IMAGE = Operation(
     "createImage",
+    notification=Notification("snapshot", Payload.SNAPSHOT),
     allowed=WITH_DISK,
     variants=(("volume_backed", True, CREATE_IMAGE_OF_VOLUMES),),
     steps=(
@@ -58,6 +60,7 @@ CREATE_IMAGE = Operation(
 
 CREATE_BACKUP = Operation(
     "createBackup",
+    notification=Notification("snapshot", Payload.SNAPSHOT),
     allowed=WITH_DISK,
     steps=(
         snapshot_step("backup_instance", states.IMAGE_BACKUP, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING),
@@ -86,6 +89,7 @@ SHELVE_VOLUME_BACKED = Operation(
 
 SHELVE = Operation(
     "shelve",
+    notification=Notification("shelve"),
     allowed=WITH_DISK,
     variants=(("volume_backed", True, SHELVE_VOLUME_BACKED),),
     steps=(
@@ -102,6 +106,7 @@ SHELVE = Operation(
 #: automatically after a shelve, so a later request is not refused.
 SHELVE_OFFLOAD = Operation(
     "shelveOffload",
+    notification=Notification("shelve_offload"),
     allowed=(states.SHELVED, states.SHELVED_OFFLOADED),
     deduplicates=True,
     needs_host=False,
@@ -129,6 +134,7 @@ UNSHELVE_OFFLOADED = Operation(
 
 UNSHELVE = Operation(
     "unshelve",
+    notification=Notification("unshelve"),
     allowed=(states.SHELVED, states.SHELVED_OFFLOADED),
     needs_host=False,
     steps=(by_host("unshelve", states.UNSHELVING, states.ACTIVE, since="1.3"), _DISCARD_SHELVED),

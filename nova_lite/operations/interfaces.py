@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.operations import states
+from nova_lite.operations.notifications import Notification
 from nova_lite.operations.steps import DISCONNECT, PERFORM, TAKE_BACK
 from nova_lite.operations.types import HostStep, NetworkStep, Operation
 
@@ -15,6 +16,7 @@ def _interface(kind: str, task: str, undo: str, undo_wire_name: str, attaches: b
     disconnect = (NetworkStep(DISCONNECT),)
     return Operation(
         kind,
+        notification=Notification("interface_attach" if attaches else "interface_detach"),
         allowed=(states.ACTIVE, states.PAUSED, states.STOPPED),
         steps=(
             HostStep(

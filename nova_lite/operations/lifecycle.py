@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from nova_lite.operations import states
+from nova_lite.operations.notifications import Notification, Payload, Source
 from nova_lite.operations.steps import (
     BUILD_STEP,
     CLEANUP,
@@ -22,6 +23,7 @@ from nova_lite.operations.types import ANY, HostRole, HostStep, NetworkStep, Ope
 
 CREATE = Operation(
     "create",
+    notification=Notification("create", Payload.CREATE),
     failed=states.ERROR,
     steps=(
         ScheduleStep(
@@ -34,6 +36,7 @@ CREATE = Operation(
 #: The guest is off, and its disks stay until the reconciler deletes it or its owner restores it.
 SOFT_DELETE = Operation(
     "delete",
+    notification=Notification("soft_delete"),
     allowed=(
         *(states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED, states.RESCUED, states.SHELVED),
         *(states.ERROR, states.SOFT_DELETED),
@@ -59,6 +62,7 @@ SOFT_DELETE = Operation(
 
 DELETE = Operation(
     "delete",
+    notification=Notification("delete"),
     preempts=True,
     during=ANY,
     deduplicates=True,
@@ -85,6 +89,7 @@ DELETE = Operation(
 
 STOP = Operation(
     "stop",
+    notification=Notification("power_off"),
     allowed=(states.ACTIVE, states.ERROR),
     steps=(by_host("stop", states.POWERING_OFF, states.STOPPED),),
     action="os-stop",
@@ -94,6 +99,7 @@ STOP = Operation(
 
 START = Operation(
     "start",
+    notification=Notification("power_on"),
     allowed=(states.STOPPED,),
     steps=(by_host("start", states.POWERING_ON, states.ACTIVE),),
     action="os-start",
@@ -111,6 +117,7 @@ HARD_REBOOT = Operation(
 
 REBOOT = Operation(
     "reboot",
+    notification=Notification("reboot"),
     allowed=(states.ACTIVE,),
     steps=(by_host("reboot", states.REBOOTING, states.ACTIVE),),
     variants=(("reboot_type", "HARD", HARD_REBOOT),),
@@ -122,6 +129,11 @@ REBOOT = Operation(
 #: The same host builds the server again at a new generation, which replaces the old one.
 REBUILD = Operation(
     "rebuild",
+    notification=Notification(
+        "rebuild",
+        Payload.REBUILD,
+        first=Notification("rebuild_scheduled", Payload.REBUILD, phases=(), source=Source.CONDUCTOR),
+    ),
     preempts=True,
     allowed=(states.ACTIVE, states.STOPPED, states.ERROR),
     failed=states.ERROR,
@@ -135,6 +147,7 @@ REBUILD = Operation(
 
 RESCUE = Operation(
     "rescue",
+    notification=Notification("rescue", Payload.RESCUE),
     allowed=(states.ACTIVE, states.STOPPED, states.ERROR),
     steps=(by_host("rescue", states.RESCUING, states.RESCUED, since="1.2"),),
     action="rescue",
@@ -144,6 +157,7 @@ RESCUE = Operation(
 
 UNRESCUE = Operation(
     "unrescue",
+    notification=Notification("unrescue"),
     allowed=(states.RESCUED,),
     steps=(by_host("unrescue", states.UNRESCUING, states.ACTIVE, since="1.2"),),
     action="unrescue",
@@ -153,6 +167,7 @@ UNRESCUE = Operation(
 
 RESTORE = Operation(
     "restore",
+    notification=Notification("restore"),
     allowed=(states.SOFT_DELETED,),
     steps=(by_host("restore", states.RESTORING, states.ACTIVE, since="1.2"),),
     action="restore",
@@ -179,6 +194,7 @@ CHANGE_PASSWORD = Operation(
 
 CRASH_DUMP = Operation(
     "trigger_crash_dump",
+    notification=Notification("trigger_crash_dump"),
     allowed=(states.ACTIVE, states.PAUSED, states.RESCUED, states.RESIZED, states.ERROR),
     steps=(
         HostStep(
@@ -197,6 +213,7 @@ CRASH_DUMP = Operation(
 
 PAUSE = Operation(
     "pause",
+    notification=Notification("pause"),
     allowed=(states.ACTIVE,),
     steps=(by_driver("pause", states.PAUSING, states.PAUSED, since="1.1"),),
     action="pause",
@@ -206,6 +223,7 @@ PAUSE = Operation(
 
 UNPAUSE = Operation(
     "unpause",
+    notification=Notification("unpause"),
     allowed=(states.PAUSED,),
     steps=(by_driver("unpause", states.UNPAUSING, states.ACTIVE, since="1.1"),),
     action="unpause",
@@ -215,6 +233,7 @@ UNPAUSE = Operation(
 
 SUSPEND = Operation(
     "suspend",
+    notification=Notification("suspend"),
     allowed=(states.ACTIVE,),
     steps=(by_driver("suspend", states.SUSPENDING, states.SUSPENDED, since="1.1"),),
     action="suspend",
@@ -224,6 +243,7 @@ SUSPEND = Operation(
 
 RESUME = Operation(
     "resume",
+    notification=Notification("resume"),
     allowed=(states.SUSPENDED,),
     steps=(by_driver("resume", states.RESUMING, states.ACTIVE, since="1.1"),),
     action="resume",
@@ -231,6 +251,20 @@ RESUME = Operation(
     summary="Resume a suspended server",
 )
 
-LOCK = Operation("lock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
-UNLOCK = Operation("unlock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
+LOCK = Operation(
+    "lock",
+    notification=Notification("lock", phases=(), source=Source.API),
+    during=ANY,
+    despite_lock=True,
+    needs_host=False,
+    supersedes=False,
+)
+UNLOCK = Operation(
+    "unlock",
+    notification=Notification("unlock", phases=(), source=Source.API),
+    during=ANY,
+    despite_lock=True,
+    needs_host=False,
+    supersedes=False,
+)
 RESET_STATE = Operation("reset_state", during=ANY, despite_lock=True, needs_host=False)

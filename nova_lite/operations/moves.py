@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from nova_lite.operations import states
+from nova_lite.operations.notifications import OF_STEP, Notification, Payload, Phase, Source
 from nova_lite.operations.steps import (
     ARRIVE,
     BUILD_STEP,
@@ -30,6 +31,7 @@ from nova_lite.operations.types import LOST_SOURCE, HostRole, HostStep, Operatio
 
 EVACUATE = Operation(
     "evacuate",
+    notification=Notification("rebuild", Payload.REBUILD, first=Notification("evacuate", phases=(), source=Source.API)),
     preempts=True,
     allowed=(states.ACTIVE, states.STOPPED, states.ERROR, states.RESIZED),
     during=(
@@ -76,6 +78,7 @@ _MOVE = (
         event="conductor_migrate_server",
         moves=False,
         undo=(ReleaseStep(RELEASE, at=HostRole.DESTINATION),),
+        notification=Notification("resize_prep", Payload.RESIZE_PREP, phases=OF_STEP),
     ),
     HostStep(
         LEAVE,
@@ -84,6 +87,7 @@ _MOVE = (
         event="compute_resize_instance",
         at=HostRole.SOURCE,
         undo=(_RETURN,),
+        notification=Notification("resize", phases=OF_STEP),
         since="1.4",
     ),
     HostStep(
@@ -97,9 +101,13 @@ _MOVE = (
         deadline="migration_deadline",
         undo=(_DROP,),
         commits=True,
+        notification=Notification("resize_finish", phases=OF_STEP),
         since="1.4",
     ),
 )
+
+#: A move has no events of its own but those of its steps, and of a failure.
+_MOVE_FAILS = Notification("resize", phases=(Phase.ERROR,))
 
 #: Source and destination are one host. It has the old disks beside the new ones until the owner confirms or reverts.
 RESIZE_SAME_HOST = Operation(
@@ -117,6 +125,7 @@ RESIZE = Operation(
     "resize",
     allowed=(states.ACTIVE, states.STOPPED),
     steps=_MOVE,
+    notification=_MOVE_FAILS,
     variants=(("same_host", True, RESIZE_SAME_HOST),),
     action="resize",
     rule="os_compute_api:servers:resize",
@@ -127,6 +136,7 @@ MIGRATE = Operation(
     "migrate",
     allowed=(states.ACTIVE, states.STOPPED),
     steps=_MOVE,
+    notification=_MOVE_FAILS,
     action="migrate",
     rule="os_compute_api:os-migrate-server:migrate",
     admin=True,
@@ -135,6 +145,7 @@ MIGRATE = Operation(
 
 CONFIRM_RESIZE = Operation(
     "confirmResize",
+    notification=Notification("resize_confirm"),
     allowed=(states.RESIZED,),
     steps=(
         HostStep(
@@ -157,6 +168,7 @@ CONFIRM_RESIZE = Operation(
 
 REVERT_RESIZE = Operation(
     "revertResize",
+    notification=Notification("resize_revert"),
     allowed=(states.RESIZED,),
     steps=(
         dataclasses.replace(
@@ -193,6 +205,7 @@ _FIND = dataclasses.replace(
 #: report comes, an undo asks the source; a guest that was handed over goes on at the destination.
 LIVE_MIGRATE = Operation(
     "live-migration",
+    rollback=Notification("live_migration_rollback", phases=OF_STEP),
     allowed=(states.ACTIVE, states.PAUSED),
     steps=(
         ScheduleStep(
@@ -208,6 +221,7 @@ LIVE_MIGRATE = Operation(
             "pre_live_migration",
             HostRole.DESTINATION,
             "pre_live_migration",
+            notification=Notification("live_migration_pre", phases=OF_STEP),
             undo=(
                 _live(
                     DROP,
@@ -215,6 +229,7 @@ LIVE_MIGRATE = Operation(
                     HostRole.DESTINATION,
                     fences=True,
                     retry_forever=True,
+                    notification=Notification("live_migration_rollback_dest", phases=OF_STEP),
                 ),
             ),
         ),
@@ -239,8 +254,17 @@ LIVE_MIGRATE = Operation(
             HostRole.DESTINATION,
             "post_live_migration_at_destination",
             retry_forever=True,
+            notification=Notification("live_migration_post_dest", phases=OF_STEP),
         ),
-        _live(CLEAR, "post_live_migration", HostRole.SOURCE, "post_live_migration", fences=True, retry_forever=True),
+        _live(
+            CLEAR,
+            "post_live_migration",
+            HostRole.SOURCE,
+            "post_live_migration",
+            fences=True,
+            retry_forever=True,
+            notification=Notification("live_migration_post", phases=OF_STEP),
+        ),
         ReleaseStep(RELEASE_SOURCE, at=HostRole.SOURCE),
     ),
     method="os-migrateLive",

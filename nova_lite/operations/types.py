@@ -7,6 +7,8 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from nova_lite.operations.notifications import Notification
+
 #: Key in an action's payload: the move's source was forced down or retired before it reported how the move ended.
 LOST_SOURCE = "lost_source"
 
@@ -68,6 +70,7 @@ class Step:
     - ``deadline``: the option of ``[conductor]`` with the seconds that the step may take; None: the action's deadline
       stays
     - ``moves_to``: the instance belongs to this host once the step is done
+    - ``notification``: what other systems are notified of
     """
 
     name: str
@@ -80,6 +83,7 @@ class Step:
     only_if: str | None = None
     deadline: str | None = None
     moves_to: HostRole | None = None
+    notification: Notification | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,6 +190,8 @@ class Operation:
     - ``steps``: in order; an operation without steps is done when it is accepted
     - ``failed``: the vm state after it failed and was undone; None: the state follows the guest
     - ``variants``: payload key, value, and the definition that replaces this one for that value
+    - ``notification``: what other systems are notified of; that of a variant replaces it
+    - ``rollback``: the same for the undo, if it has events of its own
 
     API: ``action`` is its name at ``/servers/{id}/action`` if the generic handler accepts it there, from minor version
     ``microversion`` on. The policy ``rule`` admits admins (``admin``) or the project's members. ``method`` is its name
@@ -210,6 +216,8 @@ class Operation:
     admin: bool = False
     summary: str = ""
     variants: tuple[tuple[str, Any, Operation], ...] = ()
+    notification: Notification | None = None
+    rollback: Notification | None = None
 
     # Lookup tables made of ``steps``, because the engine consults them many times in each action.
     _by_name: Mapping[str, Step] = dataclasses.field(init=False, repr=False, compare=False)
@@ -247,6 +255,11 @@ class Operation:
     def following(self, name: str, payload: Mapping[str, Any]) -> Step | None:
         """Return the step after the step of this name, or the undo after the undo of this name."""
         return first_applicable(self._following[name], payload)
+
+    @property
+    def ends_for_owner_with(self) -> Step | None:
+        """The step after which the owner sees the operation as done, although it may go on until its host is back."""
+        return next((step for step in self.steps if isinstance(step, HostStep) and step.offline_step), None)
 
     @property
     def has_choice(self) -> bool:

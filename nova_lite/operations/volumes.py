@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.operations import states
+from nova_lite.operations.notifications import Notification, Payload
 from nova_lite.operations.steps import DETACH, PERFORM, TAKE_BACK, WITH_GUEST
 from nova_lite.operations.types import HostStep, Operation
 
@@ -10,6 +11,7 @@ from nova_lite.operations.types import HostStep, Operation
 #: free only when the host has confirmed that the guest does not have it.
 ATTACH_VOLUME = Operation(
     "attach_volume",
+    notification=Notification("volume_attach", Payload.VOLUME),
     allowed=WITH_GUEST,
     needs_host=False,
     variants=(("offloaded", True, Operation("attach_volume", allowed=(states.SHELVED_OFFLOADED,), needs_host=False)),),
@@ -33,6 +35,7 @@ ATTACH_VOLUME = Operation(
 #: A failed detach leaves the volume attached.
 DETACH_VOLUME = Operation(
     "detach_volume",
+    notification=Notification("volume_detach", Payload.VOLUME),
     allowed=WITH_GUEST,
     needs_host=False,
     variants=(("offloaded", True, Operation("detach_volume", allowed=(states.SHELVED_OFFLOADED,), needs_host=False)),),
@@ -45,6 +48,7 @@ DETACH_VOLUME = Operation(
 #: the old one. From the second task state on both volumes have the same content.
 SWAP_VOLUME = Operation(
     "swap_volume",
+    notification=Notification("volume_swap", Payload.VOLUME_SWAP),
     allowed=(states.ACTIVE, states.PAUSED),
     steps=(
         HostStep(

@@ -19,6 +19,9 @@ def register(commands: Commands) -> None:
     commands.verb(noun, "metrics", "Print the generated part of reference/metrics.md.", metrics)
     commands.verb(noun, "messages", "Print reference/messages.md, a page of the documentation.", messages)
     commands.verb(noun, "errors", "Print reference/errors.md, a page of the documentation.", errors)
+    commands.verb(
+        noun, "notifications", "Print reference/notifications.md, a page of the documentation.", notifications
+    )
     text = "Print reference/cli.md, a page of the documentation."
     commands.command("commands", text, functools.partial(command_line, commands.top))
 
@@ -35,6 +38,12 @@ def messages(app: App, args: argparse.Namespace) -> None:
         from nova_lite.cmd.manage import pages
 
     print(pages.messages(), end="")
+
+
+def notifications(app: App, args: argparse.Namespace) -> None:
+    from nova_lite.conductor.notifications import page
+
+    print(page.markdown(), end="")
 
 
 def command_line(top: argparse.ArgumentParser, app: App, args: argparse.Namespace) -> None:

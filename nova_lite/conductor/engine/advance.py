@@ -23,6 +23,7 @@ from nova_lite.conductor.engine.context import (
 )
 from nova_lite.conductor.engine.ports import Effects, HandlerLookup
 from nova_lite.db import actions, block_devices, cinder, claims, networks
+from nova_lite.db.action_changes import Change, note
 from nova_lite.network.driver import NetworkBackend
 from nova_lite.operations import MOVE_ROLES, HostRole, HostStep, ImageStep, NetworkStep, ReleaseStep, ScheduleStep, Step
 
@@ -67,6 +68,8 @@ class StepMachine(abc.ABC):
         """Plan a step: write its name, task state, host and deadline. Record it at once if it has no effect."""
         uow, instance, action = ctx.uow, ctx.instance, ctx.action
         action.step = step.name
+        if step.notification is not None and not isinstance(step, HostStep):
+            note(uow, action, Change.STEP_BEGUN, step)
         if step.task is not None:
             instance.task_state = step.task
         if step.deadline is not None:
@@ -103,11 +106,14 @@ class StepMachine(abc.ABC):
     def _begin_at_host(self, ctx: ActionContext, step: HostStep, held: list[claims.HeldHost]) -> None:
         """Set the first of these hosts as the action's host. If there is no host, the step is done."""
         uow, action = ctx.uow, ctx.action
+        previous_host = action.host
+        if held:
+            action.host, action.generation = held[0]
+        if step.notification is not None:
+            note(uow, action, Change.STEP_BEGUN, step)
         if not held:
             self.done(ctx)
             return
-        previous_host = action.host
-        action.host, action.generation = held[0]
         if step.at is HostRole.ALL and len(held) == 1:
             action.payload = {**action.payload, ONLY_ALLOCATION: True}
         # A server that is being deleted gets no more ports of users, so the answer stays true.
@@ -129,6 +135,7 @@ class StepMachine(abc.ABC):
         """Record the step for the owner now although its host is away. The action stays open until the host is back."""
         assert step.offline_step is not None
         self.handlers(ctx.action.action).on_step_done(ctx.uow, ctx.instance, step)
+        self._note_end_for_owner(ctx, step)
         ctx.action.step = step.offline_step
         ctx.action.deadline = ctx.uow.now + NO_DEADLINE
 
@@ -145,7 +152,14 @@ class StepMachine(abc.ABC):
             ctx.uow.refiltered_projects.add(ctx.instance.project_id)
             cinder.news(ctx.uow, ctx.instance.uuid)
         self.handlers(ctx.action.action).on_step_done(ctx.uow, ctx.instance, step)
+        if ctx.action.step == step.name:  # else it is the offline step, and its end was noted before
+            self._note_end_for_owner(ctx, step)
         self.advance(ctx)
+
+    @staticmethod
+    def _note_end_for_owner(ctx: ActionContext, step: Step) -> None:
+        if ctx.uow.action_changes is not None and step is ctx.definition.ends_for_owner_with:
+            note(ctx.uow, ctx.action, Change.DONE)
 
     def done_at_host(self, ctx: ActionContext, step: HostStep) -> None:
         """Record that the action's host has done the step.
@@ -174,6 +188,8 @@ class StepMachine(abc.ABC):
         """
         uow, action, definition, step = ctx.uow, ctx.action, ctx.definition, ctx.step
         is_undo = definition.is_undo(step.name)
+        if step.notification is not None:
+            note(uow, action, Change.STEP_DONE, step)
         following = definition.following(step.name, action.payload)
         if following is not None:
             if not is_undo and self._has_effect(following):

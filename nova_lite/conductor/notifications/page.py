@@ -1,0 +1,110 @@
+"""Generator of ``docs/reference/notifications.md`` from the definitions of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nova_lite import operations
+from nova_lite.conductor.notifications import legacy
+from nova_lite.conductor.notifications.payloads import VERSIONS
+from nova_lite.operations import OPERATIONS, SILENT, Notification, Operation, Payload, Phase
+
+_HEAD = """# Notifications
+
+`nova-lite-manage api notifications` generates this page from the definitions of operations. [Receive
+notifications](../howto/receive-notifications.md) turns them on. Event types and payloads are those of Nova.
+
+A type is `instance.NAME.PHASE`. Each operation that starts has one end or one error. Nova has no `error` for some
+operations; here each has one, or the events of a rollback. An error's priority is `ERROR`, all others have `INFO`.
+
+| Publisher | Of |
+|---|---|
+| `nova-compute:HOST` | events of a host, which is the action's host at that time |
+| `nova-conductor:HOST` | events while the action has no host, and `instance.rebuild_scheduled`; the conductor's host |
+| `nova-api:HOST` | `instance.lock`, `instance.unlock`, `instance.evacuate`; HOST is the action's, or the conductor's |
+
+## Events
+
+`name` is that of versioned notifications; a name without phases is a whole type. `older name` is that of unversioned
+ones, after `compute.instance.`; — means that Nova has none.
+"""
+
+_PAYLOADS = """
+## Payloads
+
+All classes have `nova_object.namespace` `nova`. Each has the keys of Nova's class of that name and version.
+
+| class | version | content besides `InstancePayload` and `fault` |
+|---|---|---|
+"""
+
+_MORE = {
+    Payload.ACTION: "",
+    Payload.CREATE: "`keypairs`, `tags`, `instance_name`, `trusted_image_certificates` (null)",
+    Payload.REBUILD: "`trusted_image_certificates` (null)",
+    Payload.RESCUE: "`rescue_image_ref`",
+    Payload.RESIZE_PREP: "`new_flavor`",
+    Payload.SNAPSHOT: "`snapshot_image_id`",
+    Payload.VOLUME: "`volume_id`",
+    Payload.VOLUME_SWAP: "`old_volume_id`, `new_volume_id`",
+}
+
+_TAIL = """
+| Key | Value |
+|---|---|
+| `fault` | in errors an `ExceptionPayload`: `exception` is `NoValidHost` or `OperationFailed` |
+| `fault.exception_message`, `.traceback` | the cause; empty, because details are for admins |
+| `block_devices` | the volumes, always; Nova needs `bdms_in_notifications` for them |
+| `shares` | empty |
+| `state`, `task_state`, `host` and all others | as the transaction of the event has left them |
+
+Passwords, user data and injected files are in no payload. Metadata of servers is, as in Nova.
+
+## Operations without events
+
+"""
+
+_DIFFERENCES = """
+## Not sent
+
+Nova's `instance.update`, `instance.exists`, `instance.shutdown`, `instance.live_migration_abort`,
+`instance.live_migration_force_complete`, and its notifications about flavors, key pairs, aggregates, server groups,
+services and volume usage. The scheduler sends `scheduler.select_destinations`
+([scheduling](../explanation/scheduling.md#notifications)).
+"""
+
+
+def markdown() -> str:
+    """Return the page."""
+    rows = [row for definition in _forms() for row in _rows(definition)]
+    table = "| operation | name | phases | payload | older name |\n|---|---|---|---|---|\n" + "".join(
+        dict.fromkeys(rows)
+    )
+    classes = "".join(f"| `{kind}` | {VERSIONS[kind]} | {_MORE[kind]} |\n" for kind in Payload)
+    silent = "".join(f"- {kind}: {reason}.\n" for kind, reason in sorted(SILENT.items()))
+    return f"{_HEAD}\n{table}{_PAYLOADS}{classes}{_TAIL}{silent}{_DIFFERENCES}"
+
+
+def _forms() -> Iterable[Operation]:
+    return OPERATIONS.with_variants()
+
+
+def _rows(definition: Operation) -> Iterable[str]:
+    whole = operations.notification_of(definition)
+    steps = [step.notification for step in definition.all_steps()]
+    for notification in (whole and whole.first, whole, *steps, definition.rollback):
+        if notification is not None:
+            phases = ", ".join(notification.phases) or "none"
+            yield (
+                f"| {definition.kind} | `{notification.name}` | {phases} | "
+                f"`{notification.payload}` | {_older(notification)} |\n"
+            )
+
+
+def _older(notification: Notification) -> str:
+    name = notification.name
+    if name in legacy.VERSIONED_ONLY:
+        return "—"
+    if name in legacy.AT_END:
+        return f"`{legacy.AT_END[name]}`, at the {Phase.END}, without a phase"
+    return f"`{legacy.NAMES.get(name, name)}`"

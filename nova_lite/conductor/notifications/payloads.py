@@ -1,0 +1,189 @@
+"""Payloads of Nova's versioned notifications about servers, made from an instance and its action.
+
+Each payload has exactly the fields of Nova's class of that name and version. Secrets have no field: neither passwords
+nor user data nor injected files.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from nova_lite.conductor.notifications.events import Event
+from nova_lite.objects import VIF, BlockDevice, Flavor, Instance, KeyPair
+from nova_lite.operations import Payload, Phase
+from nova_lite.operations.states import PowerState
+
+#: Version of each class of a payload, as in Nova 2026.1.
+VERSIONS = {
+    Payload.ACTION: "1.9",
+    Payload.CREATE: "1.13",
+    Payload.REBUILD: "1.10",
+    Payload.RESCUE: "1.4",
+    Payload.RESIZE_PREP: "1.4",
+    Payload.SNAPSHOT: "1.10",
+    Payload.VOLUME: "1.7",
+    Payload.VOLUME_SWAP: "1.9",
+}
+
+#: Nova's names of power states.
+_POWER_STATES: dict[int, str] = {
+    int(state): "pending" if state is PowerState.NOSTATE else state.name.lower() for state in PowerState
+}
+
+
+def payload_of(event: Event, instance: Instance, keypair: KeyPair | None) -> dict[str, Any]:
+    """Return the payload of an event. ``keypair``: that of the instance, if it still exists and the class has it."""
+    kind = event.notification.payload
+    data = {**_instance(event, instance), "fault": _fault(event), **_MORE[kind](event, instance, keypair)}
+    return _object(kind.value, VERSIONS[kind], data)
+
+
+def _instance(event: Event, instance: Instance) -> dict[str, Any]:
+    action, image = event.change.action, instance.system_metadata
+    return {
+        "uuid": instance.uuid,
+        "user_id": instance.user_id,
+        "tenant_id": instance.project_id,
+        "reservation_id": instance.reservation_id,
+        "display_name": instance.display_name,
+        "display_description": instance.display_description,
+        "host_name": instance.hostname,
+        "host": instance.host,
+        "node": instance.node,
+        "os_type": image.get("image_os_type"),
+        "architecture": image.get("image_hw_architecture") or image.get("image_architecture"),
+        "availability_zone": instance.availability_zone,
+        "flavor": _flavor(instance.flavor),
+        "image_uuid": instance.image_ref,
+        "key_name": instance.key_name,
+        "kernel_id": instance.kernel_id,
+        "ramdisk_id": instance.ramdisk_id,
+        "created_at": _time(instance.created_at),
+        "launched_at": _time(instance.launched_at),
+        "terminated_at": _time(instance.terminated_at),
+        "deleted_at": _time(instance.terminated_at) if instance.deleted else None,
+        "updated_at": _time(instance.updated_at),
+        "state": instance.vm_state,
+        "power_state": _POWER_STATES.get(instance.power_state, "pending"),
+        "task_state": instance.task_state,
+        "progress": instance.progress,
+        "ip_addresses": [ip for vif in instance.vifs for ip in _ips(vif)],
+        "block_devices": [_block_device(device) for device in instance.block_devices if device.volume_id is not None],
+        "metadata": instance.metadata,
+        "locked": instance.locked,
+        "locked_reason": instance.locked_reason,
+        "auto_disk_config": "AUTO" if instance.auto_disk_config else "MANUAL",
+        "request_id": action.request_id if action.user_id and action.project_id else None,
+        "action_initiator_user": action.user_id,
+        "action_initiator_project": action.project_id,
+        "shares": [],
+    }
+
+
+def _nothing(event: Event, instance: Instance, keypair: KeyPair | None) -> dict[str, Any]:
+    return {}
+
+
+def _create(event: Event, instance: Instance, keypair: KeyPair | None) -> dict[str, Any]:
+    return {
+        "keypairs": [] if keypair is None else [_keypair(keypair)],
+        "tags": instance.tags,
+        "trusted_image_certificates": None,
+        "instance_name": instance.name,
+    }
+
+
+def _resize_prep(event: Event, instance: Instance, keypair: KeyPair | None) -> dict[str, Any]:
+    return {"new_flavor": _flavor(msgspec.convert(event.change.action.payload["flavor"], Flavor))}
+
+
+#: The fields that each class adds.
+_MORE: Mapping[Payload, Callable[[Event, Instance, KeyPair | None], dict[str, Any]]] = {
+    Payload.ACTION: _nothing,
+    Payload.CREATE: _create,
+    Payload.REBUILD: lambda event, instance, keypair: {"trusted_image_certificates": None},
+    Payload.RESCUE: lambda event, instance, keypair: {
+        "rescue_image_ref": (event.change.action.payload.get("image") or {}).get("id")
+    },
+    Payload.RESIZE_PREP: _resize_prep,
+    Payload.SNAPSHOT: lambda event, instance, keypair: {"snapshot_image_id": event.change.action.payload["image_id"]},
+    Payload.VOLUME: lambda event, instance, keypair: {"volume_id": event.change.action.payload["volume_id"]},
+    Payload.VOLUME_SWAP: lambda event, instance, keypair: {
+        "old_volume_id": event.change.action.payload["volume_id"],
+        "new_volume_id": event.change.action.payload["new_volume_id"],
+    },
+}
+
+
+def _fault(event: Event) -> dict[str, Any] | None:
+    """Return what went wrong. Its ``traceback`` is empty, because details are for admins only."""
+    if event.phase is not Phase.ERROR:
+        return None
+    data = {
+        "module_name": "nova_lite.conductor",
+        "function_name": f"{event.change.action.action}/{event.change.step.name if event.change.step else ''}",
+        "exception": event.exception,
+        "exception_message": event.change.cause,
+        "traceback": "",
+    }
+    return _object("ExceptionPayload", "1.1", data)
+
+
+def _flavor(flavor: Flavor) -> dict[str, Any]:
+    data = {
+        **{name: getattr(flavor, name) for name in ("flavorid", "name", "vcpus", "memory_mb", "root_gb")},
+        **{name: getattr(flavor, name) for name in ("ephemeral_gb", "swap", "rxtx_factor", "is_public", "disabled")},
+        "description": flavor.description,
+        "extra_specs": flavor.extra_specs,
+        "projects": None,
+        "vcpu_weight": 0,
+    }
+    return _object("FlavorPayload", "1.4", data)
+
+
+def _ips(vif: VIF) -> list[dict[str, Any]]:
+    addresses = [vif.address, *(ip.address for ip in vif.more)]
+    return [
+        _object(
+            "IpPayload",
+            "1.0",
+            {
+                "label": vif.network.name,
+                "mac": vif.mac_address,
+                "meta": {},
+                "port_uuid": vif.id,
+                "version": 6 if ":" in address else 4,
+                "address": address,
+                "device_name": f"tap{vif.id[:11]}",
+            },
+        )
+        for address in addresses
+        if address
+    ]
+
+
+def _block_device(device: BlockDevice) -> dict[str, Any]:
+    names = ("device_name", "boot_index", "delete_on_termination", "volume_id", "tag")
+    return _object("BlockDevicePayload", "1.0", {name: getattr(device, name) for name in names})
+
+
+def _keypair(keypair: KeyPair) -> dict[str, Any]:
+    names = ("user_id", "name", "fingerprint", "public_key", "type")
+    return _object("KeypairPayload", "1.0", {name: getattr(keypair, name) for name in names})
+
+
+def _object(name: str, version: str, data: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "nova_object.name": name,
+        "nova_object.namespace": "nova",
+        "nova_object.version": version,
+        "nova_object.data": data,
+    }
+
+
+def _time(time: datetime.datetime | None) -> str | None:
+    return None if time is None else time.replace(microsecond=0).isoformat() + "Z"

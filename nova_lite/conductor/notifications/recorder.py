@@ -1,0 +1,99 @@
+"""Writes notifications to the outbox, in the transaction of the change that they are about."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from nova_lite.base import metrics
+from nova_lite.conductor.notifications import legacy, payloads
+from nova_lite.conductor.notifications.events import Event, events_of
+from nova_lite.db import instances, keypairs, outbox
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.rows import to_object
+from nova_lite.objects import Instance, KeyPair
+from nova_lite.operations import Payload
+
+LOG = logging.getLogger(__name__)
+
+
+class Recipient(Protocol):
+    """A channel that notifications are written for. ``versioned``: the format that it takes."""
+
+    name: str
+    versioned: bool
+
+
+class Recorder:
+    """Records the events of a transaction for each of the recipients."""
+
+    def __init__(self, host: str, recipients: Sequence[Recipient]) -> None:
+        """Record for these recipients. ``host``: of this conductor; it stands for the host of an action without one."""
+        self.host = host
+        self.versioned = [recipient.name for recipient in recipients if recipient.versioned]
+        self.unversioned = [recipient.name for recipient in recipients if not recipient.versioned]
+
+    def record(self, uow: UnitOfWork) -> bool:
+        """Write the notifications of a transaction whose changes are flushed. Returns whether there are any."""
+        events = [event for change in uow.action_changes or () for event in events_of(change)]
+        if not events:
+            return False
+        uuids = {event.change.action.instance_uuid for event in events}
+        found = {instance.uuid: instance for instance in instances.without_user_data(uow, sorted(uuids))}
+        rows = []
+        for event in events:
+            instance = found.get(event.change.action.instance_uuid)
+            if instance is None:
+                continue
+            keypair = _keypair(uow, event, instance)
+            try:
+                rows += list(self._rows(event, instance, keypair))
+            except Exception:
+                # The operation matters more than its notification.
+                metrics.NOTIFICATIONS_DROPPED.labels("all", "broken").inc()
+                LOG.exception("No notification %s about instance %s", event.event_type, instance.uuid)
+        if rows:
+            outbox.add(uow, rows)
+        return bool(rows)
+
+    def _rows(self, event: Event, instance: Instance, keypair: KeyPair | None) -> Iterator[dict[str, Any]]:
+        host = event.change.host or self.host
+        if self.versioned:
+            payload = payloads.payload_of(event, instance, keypair)
+            publisher = f"{event.source()}:{host}"
+            yield from _addressed(event, self.versioned, event.event_type, publisher, payload)
+        older = legacy.event_type(event)
+        if self.unversioned and older is not None:
+            publisher = legacy.publisher_id(event, host)
+            yield from _addressed(event, self.unversioned, older, publisher, legacy.payload_of(event, instance))
+
+
+def _addressed(
+    event: Event, channels: list[str], event_type: str, publisher_id: str, payload: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Yield a notification for each of the channels. All of them have the same id."""
+    action = event.change.action
+    fields = {
+        "message_id": str(uuid.uuid4()),
+        "event_type": event_type,
+        "publisher_id": publisher_id,
+        "priority": event.priority,
+        "context": {
+            "request_id": action.request_id,
+            "user_id": action.user_id,
+            "project_id": action.project_id,
+        },
+        "payload": payload,
+    }
+    for channel in channels:
+        yield {**fields, "channel": channel}
+
+
+def _keypair(uow: UnitOfWork, event: Event, instance: Instance) -> KeyPair | None:
+    name = instance.key_name
+    if event.notification.payload is not Payload.CREATE or name is None:
+        return None
+    row = uow.once(("keypair", instance.user_id, name), lambda: keypairs.find(uow, instance.user_id, name))
+    return None if row is None else to_object(KeyPair, row)

@@ -1,0 +1,119 @@
+"""``[notifications]``: what other systems are notified of, and how.
+
+Notifications on the bus are on if ``[oslo_messaging_notifications] driver`` is ``messagingv2`` or ``messaging``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import urllib.parse
+from collections.abc import Sequence
+
+from oslo_config import cfg, types
+
+GROUP = "notifications"
+
+VERSIONED = "versioned"
+UNVERSIONED = "unversioned"
+BOTH = "both"
+
+
+class WebhookUrl(types.String):
+    """URL of a webhook: https, or http on this machine."""
+
+    def __call__(self, value: object) -> str:
+        url = str(super().__call__(value))
+        try:
+            parts = urllib.parse.urlsplit(url)
+            host, port = parts.hostname or "", parts.port
+        except ValueError as error:
+            raise ValueError(f"{url} is not a URL: {error}") from error
+        if parts.scheme not in ("http", "https") or not host or port == 0:
+            raise ValueError(f"{url} is not a URL such as https://HOST/PATH")
+        if parts.username is not None or parts.password is not None or parts.fragment:
+            raise ValueError(f"a webhook's URL has neither a user nor a fragment: {parts.scheme}://{host}")
+        if any(character <= " " or character > "~" for character in url):
+            raise ValueError(f"{url} has characters that have to be percent-encoded")
+        if parts.scheme == "http" and not _is_loopback(host):
+            raise ValueError(f"{url} would be sent without encryption: use https, or http on 127.0.0.1")
+        return url
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+OPTS = [
+    cfg.StrOpt(
+        "notification_format",
+        default=VERSIONED,
+        choices=[VERSIONED, UNVERSIONED, BOTH],
+        help=(
+            "Format of notifications on the bus. Nova's versioned ones have a schema. Set both, or unversioned, for "
+            "consumers of Nova's older events, such as Ceilometer. Notifications are off unless "
+            "[oslo_messaging_notifications] driver is messagingv2 (or messaging)."
+        ),
+    ),
+    cfg.ListOpt(
+        "versioned_notifications_topics",
+        default=["versioned_notifications"],
+        help=(
+            "Topics of versioned notifications. Each topic gets every notification, so give each consumer a topic of "
+            "its own. Unversioned ones go to [oslo_messaging_notifications] topics."
+        ),
+    ),
+    cfg.StrOpt(
+        "exchange",
+        default="nova",
+        regex=r"^[A-Za-z0-9._-]{1,255}$",
+        help="Exchange of notifications at the broker. Consumers of Nova's notifications expect Nova's own.",
+    ),
+    cfg.ListOpt(
+        "webhooks",
+        item_type=WebhookUrl(),
+        default=[],
+        help=(
+            "URLs that get each versioned notification by a POST request: https, or http on this machine. They need "
+            "webhook_secret_file. They work with and without notifications on the bus."
+        ),
+    ),
+    cfg.StrOpt(
+        "webhook_secret_file",
+        default="",
+        help=(
+            "File with the secret that signs requests to webhooks: one line of at least 32 characters. Only the "
+            "conductor's user may read it. The same file has to be on the machines of all conductors."
+        ),
+    ),
+    cfg.StrOpt(
+        "webhook_cafile",
+        default="",
+        help="File with the certificates of authorities for webhooks. Empty: those of the system.",
+    ),
+    cfg.IntOpt(
+        "max_age",
+        default=86400,
+        min=1,
+        help="Seconds after which a notification that could not be delivered is dropped.",
+    ),
+    cfg.IntOpt(
+        "max_waiting",
+        default=10000,
+        min=1,
+        help=(
+            "Largest number of notifications that wait for the bus or for one webhook. Beyond it the oldest are "
+            "dropped. A notification takes about 3 KB in the database."
+        ),
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> dict[str, Sequence[cfg.Opt]]:
+    return {GROUP: OPTS}

@@ -54,6 +54,16 @@ def is_address(text: str) -> bool:
     return True
 
 
+def is_loopback(text: str) -> bool:
+    """Check whether ``text`` is a loopback address or localhost."""
+    if text == "localhost":
+        return True
+    try:
+        return parse(text).is_loopback
+    except ValueError:
+        return False
+
+
 def _without_zone(text: str) -> str:
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is not a text")

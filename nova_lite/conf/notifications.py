@@ -5,11 +5,12 @@ Notifications on the bus are on if ``[oslo_messaging_notifications] driver`` is 
 
 from __future__ import annotations
 
-import ipaddress
 import urllib.parse
 from collections.abc import Sequence
 
 from oslo_config import cfg, types
+
+from nova_lite.base import ip
 
 GROUP = "notifications"
 
@@ -34,16 +35,9 @@ class WebhookUrl(types.String):
             raise ValueError(f"a webhook's URL has neither a user nor a fragment: {parts.scheme}://{host}")
         if any(character <= " " or character > "~" for character in url):
             raise ValueError(f"{url} has characters that have to be percent-encoded")
-        if parts.scheme == "http" and not _is_loopback(host):
+        if parts.scheme == "http" and not ip.is_loopback(host):
             raise ValueError(f"{url} would be sent without encryption: use https, or http on 127.0.0.1")
         return url
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 OPTS = [

@@ -73,13 +73,14 @@ def lease_notifications(uow: UnitOfWork, channel: str, owner: str, limit: int, s
 def settle_notifications(
     uow: UnitOfWork, owner: str, finished: Collection[int], failed: int | None, retry_after: float
 ) -> None:
-    """Delete the finished ones, and release the lease on the others.
+    """Delete the finished ones, and release the lease on the others. Notifications that another conductor has leased
+    meanwhile stay as they are, and it delivers them again.
 
     ``failed``: the notification whose delivery failed. It is due again after ``retry_after`` seconds.
     """
-    if finished:
-        uow.change(sa.delete(Notification).where(Notification.id.in_(finished)))
     mine = Notification.lease_owner == owner
+    if finished:
+        uow.change(sa.delete(Notification).where(Notification.id.in_(finished), mine))
     if failed is not None:
         due_at = uow.now + datetime.timedelta(seconds=retry_after)
         values = {"lease_owner": None, "due_at": due_at, "attempts": Notification.attempts + 1}

@@ -23,7 +23,7 @@ def noauth2_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[
     del global_conf, local_conf
     conf = deploy.conf()
     for option in listen_options(conf):
-        if not is_loopback(conf.api[option]):
+        if not ip.is_loopback(conf.api[option]):
             raise exceptions.ConfigurationError(
                 reason=f"[api] auth_strategy = noauth2 accepts every token, so [api] {option} = {conf.api[option]} is "
                 "refused: it must be a loopback address such as 127.0.0.1."
@@ -34,16 +34,6 @@ def noauth2_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[
 def listen_options(conf: cfg.ConfigOpts) -> list[str]:
     """Return the options of ``[api]`` with the addresses of APIs that authenticate callers by this filter."""
     return [name for name in conf.api if (name == "listen" or name.endswith("_listen")) and name not in _WITHOUT_USERS]
-
-
-def is_loopback(address: str) -> bool:
-    """Check whether ``address`` is a loopback address or localhost."""
-    if address == "localhost":
-        return True
-    try:
-        return ip.parse(address).is_loopback
-    except ValueError:
-        return False
 
 
 class NoAuth2:

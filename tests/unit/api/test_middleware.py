@@ -11,7 +11,7 @@ from oslo_config import cfg
 from nova_lite import conf as nova_conf
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.middleware import auth
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.cmd.api import ADDRESSES
 from nova_lite.compute.api import API
 from nova_lite.policies.enforcer import Policy
@@ -85,7 +85,7 @@ def test_noauth2_checks_the_address_of_every_api(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_loopback_addresses_are_recognized(address: str) -> None:
-    assert auth.is_loopback(address)
+    assert ip.is_loopback(address)
 
 
 # --- paste

@@ -54,15 +54,16 @@ class Channel(Protocol):
 class Courier:
     """The thread of one channel.
 
-    ``[conductor] lease_seconds``: for which a batch is leased. ``[notifications] max_waiting``: notifications that may
-    wait; the oldest beyond are dropped.
+    A batch is leased for twice ``[conductor] lease_seconds``, and ends after a quarter of the lease. So the last
+    delivery of a slow consumer has time to end. ``[notifications] max_waiting``: notifications that may wait; the
+    oldest beyond are dropped.
     """
 
     def __init__(self, db: Database, conf: cfg.ConfigOpts, channel: Channel, timing: ConductorTiming) -> None:
         self.db = db
         self.channel = channel
         self.max_waiting = conf.notifications.max_waiting
-        self.lease_seconds = conf.conductor.lease_seconds
+        self.lease_seconds = 2 * conf.conductor.lease_seconds
         self.timing = timing
         self._wakeup = threading.Event()
         self._closing = threading.Event()
@@ -120,7 +121,7 @@ class Courier:
     def _send(self, batch: list[Waiting]) -> tuple[list[int], Waiting | None]:
         """Deliver a batch up to the first failure. Returns the ids that are done with, and what has failed."""
         finished: list[int] = []
-        end = time.monotonic() + self.lease_seconds / 2
+        end = time.monotonic() + self.lease_seconds / 4
         for notification in batch:
             if self._closing.is_set() or time.monotonic() > end:
                 break

@@ -140,7 +140,7 @@ def test_conductor_that_dies_after_the_delivery_has_it_repeated_with_the_same_id
             Courier(world.db, world.conf, dying, FAST).deliver()
     other = Courier(world.db, world.conf, consumer, FAST)
     assert other.deliver() == FAST.notification_poll, "the lease of the dead conductor holds"
-    age(world, world.conf.conductor.lease_seconds)
+    age(world, other.lease_seconds)
     other.deliver()
     assert dying.types == consumer.types == ["a", "b"]
     assert [item.message_id for item in dying.got] == [item.message_id for item in consumer.got]

@@ -12,13 +12,16 @@ import sqlalchemy as sa
 
 from nova_lite import objects, operations
 from nova_lite.base.timing import TIMING
+from nova_lite.conductor.notifications import payloads
+from nova_lite.conductor.notifications.events import Event, events_of
 from nova_lite.conductor.notifications.recorder import Recorder
 from nova_lite.conductor.notifications.service import Notifications
 from nova_lite.db import images, keypairs, models, outbox
+from nova_lite.db.action_changes import ActionChange, Change
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.outbox import Waiting
 from nova_lite.objects import BuildOutcome
-from nova_lite.operations import OPERATIONS, SILENT, Notification, Phase
+from nova_lite.operations import OPERATIONS, SILENT, Notification, Payload, Phase
 from tests.support import server_moves
 from tests.support.server_moves import READY, RUNNING, SHUTDOWN, SOURCE, Live
 from tests.support.world_interfaces import attach, detach, report
@@ -411,6 +414,37 @@ def test_volumes_have_start_and_end_and_are_listed(tmp_path: Path) -> None:
     assert detached == []
     check_all(world.db)
     assert types(world.db, "unversioned") == ["volume.attach", "volume.detach"]
+
+
+#: The part of an action's payload that each class of notification shows.
+SHOWN: dict[Payload, dict[str, Any]] = {
+    Payload.RESCUE: {"image": {"id": "i"}},
+    Payload.RESIZE_PREP: {"flavor": {"flavorid": "2", "name": "m2", "vcpus": 2, "memory_mb": 512, "root_gb": 2}},
+    Payload.SNAPSHOT: {"image_id": "i"},
+    Payload.VOLUME: {"volume_id": "old"},
+    Payload.VOLUME_SWAP: {"volume_id": "old", "new_volume_id": "new"},
+}
+
+
+@pytest.mark.parametrize("kind", Payload)
+@pytest.mark.parametrize("phase", Phase)
+def test_payload_has_the_keys_of_novas_class(world: Live, kind: Payload, phase: Phase) -> None:
+    secrets = {"admin_password": SECRETS[0], "injected_files": {"/f": SECRETS[2]}}
+    action = models.InstanceAction(action="pause", payload={**secrets, **SHOWN.get(kind, {})}, request_id="req-1")
+    change = ActionChange(action, Change.OPENED, "host1", None, "a cause")
+    instance = world.instance(world.uuid)
+    instance.user_data = SECRETS[1]
+    payload = payloads.payload_of(Event(Notification("x", kind), phase, change), instance, None)
+    assert checked(payload)["nova_object.name"] == kind.value
+    assert not any(secret in json.dumps(payload) for secret in SECRETS)
+
+
+def test_swap_of_a_volume_names_both(world: Live) -> None:
+    action = models.InstanceAction(action="swap_volume", payload=SHOWN[Payload.VOLUME_SWAP], request_id="req-1")
+    (start,) = events_of(ActionChange(action, Change.OPENED, "host1"))
+    payload = payloads.payload_of(start, world.instance(world.uuid), None)["nova_object.data"]
+    assert start.event_type == "instance.volume_swap.start"
+    assert (payload["old_volume_id"], payload["new_volume_id"]) == ("old", "new")
 
 
 def test_request_that_is_refused_or_repeated_has_no_event(world: Live) -> None:

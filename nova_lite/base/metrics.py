@@ -55,6 +55,9 @@ THROTTLED = _counter(
     "Calls that the API did not send because conductors refuse such calls, by priority.",
     "priority",
 )
+AUDIT_DROPPED = _counter(
+    "api", "nova_lite_audit_events_dropped", "Events of the audit log that were lost because the queue was full."
+)
 RPC = _histogram("conductor, scheduler, compute", "nova_lite_rpc_seconds", "RPC methods carried out.", "method")
 RPC_REFUSED = _counter(
     "conductor", "nova_lite_rpc_refused", "Calls that were refused because too many waited, by priority.", "priority"

@@ -25,6 +25,11 @@ class ApiTiming:
     interface_poll: float = 0.3
     #: Age from which users, roles and revoked tokens are read again before a request is authenticated by them.
     identity_max_age: float = 1.0
+    #: Time that an event of the audit log waits for others, and the interval between attempts to send them.
+    audit_delay: float = 1.0
+    audit_retry: float = 3.0
+    #: Time that a stopping daemon takes at most to send its last events.
+    audit_last_attempt: float = 3.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from oslo_config import cfg  # noqa: E402
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import rpc  # noqa: E402
 from nova_lite.api import conductor_client  # noqa: E402
+from nova_lite.api.audit import recorder  # noqa: E402
 from nova_lite.api.http import deploy, prefork, server, wsgi  # noqa: E402
 from nova_lite.api.http.limits import MAX_BODY, ClientLimits  # noqa: E402
 from nova_lite.api.metadata import role  # noqa: E402
@@ -96,6 +97,7 @@ class Worker(service.Daemon):
         )
         compute = rpc.proxy(ComputeRPC, self._transport)
         self._compute.connect(conductor, compute, load_backend(self.conf, conductor), _volumes(self.conf, conductor))
+        recorder.of(self.conf, self._compute).start()
         self.serve_health(self._transport, self._number)
         if self._parent is not None:
             self.add_periodic("parent", PARENT_CHECK_SECONDS, self._end_with_parent)
@@ -124,6 +126,7 @@ class Worker(service.Daemon):
         for stop in stops:
             stop.join()
         self._http.clear()
+        recorder.of(self.conf, self._compute).stop()
         if self._transport is not None:
             self._transport.cleanup()
             self._transport = None

@@ -38,7 +38,7 @@ from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.conductor.replay_cache import SharedReplayCache
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import backlog, engine, member_versions, purge, services
+from nova_lite.db import audit_events, backlog, engine, member_versions, purge, services
 from nova_lite.db.cinder import BACKEND as CINDER
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.image.driver import load_backend as load_images
@@ -126,13 +126,21 @@ class ConductorManager:
 
     def purge(self) -> None:
         """Delete old rows, if this is the first conductor. If two conductors do it, they share the work."""
-        days = self.conf.conductor.purge_after
-        if not days or not self.db.read(services.is_first, services.CONDUCTOR, self.conf.host):
+        days, audit_days = self.conf.conductor.purge_after, self.conf.audit.keep_days
+        if not (days or audit_days) or not self.db.read(services.is_first, services.CONDUCTOR, self.conf.host):
             return
-        before = self.db.read(purge.days_ago, days)
-        gone = purge.run(self.db, before, self.conf.conductor.purge_batch, wanted=lambda: not self._closing.is_set())
-        if gone.total():
-            LOG.info("Purged rows that ended before %s: %s", before, purge.told(gone))
+        if days:
+            before = self.db.read(purge.days_ago, days)
+            gone = purge.run(self.db, before, self.conf.conductor.purge_batch, wanted=self._is_open)
+            if gone.total():
+                LOG.info("Purged rows that ended before %s: %s", before, purge.told(gone))
+        if audit_days:
+            before = self.db.read(purge.days_ago, audit_days)
+            if number := audit_events.purge(self.db, before, wanted=self._is_open):
+                LOG.info("Purged %d events of the audit log from before %s", number, before)
+
+    def _is_open(self) -> bool:
+        return not self._closing.is_set()
 
     def close(self) -> None:
         """Stop all threads and close the database."""

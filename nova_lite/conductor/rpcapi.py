@@ -21,6 +21,8 @@ from nova_lite.objects import (
     ActionCommand,
     ActionReport,
     Aggregate,
+    AuditEvent,
+    AuditQuery,
     AvailabilityZone,
     BatchedCreate,
     BuildNetworks,
@@ -411,6 +413,14 @@ class ConductorRPC(Protocol):
 
     @rpc.delete(rpc.API)
     def keypair_delete(self, context: RequestContext, user_id: str, name: str) -> None: ...
+
+    @rpc.report(rpc.API, since="1.23", replay_safe=True)
+    def audit_record(self, context: RequestContext, events: list[AuditEvent]) -> None:
+        """Store events of the audit log, each once. They are batched, and no request waits for this call."""
+
+    @rpc.list_(rpc.API, since="1.23")
+    def audit_list(self, context: RequestContext, query: AuditQuery) -> list[AuditEvent]:
+        """Return a page of the audit log of all projects, the newest events first. Raises `MarkerNotFound`."""
 
     @rpc.report(rpc.API, since="1.22", replay_safe=True)
     def identity_read(self, context: RequestContext, known: int, public_key: str) -> SealedIdentityRecords:

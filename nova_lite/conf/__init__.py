@@ -15,6 +15,7 @@ from oslo_log import log
 from nova_lite.base import journal
 from nova_lite.conf import (
     api,
+    audit,
     base,
     compute,
     conductor,
@@ -40,6 +41,7 @@ from nova_lite.conf import (
 GROUPS = (
     base,
     api,
+    audit,
     compute,
     conductor,
     consoles,

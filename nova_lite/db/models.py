@@ -858,3 +858,38 @@ class IdentityRecord(Numbered, Base):
     key: Mapped[str] = mapped_column(Name)
     version: Mapped[int] = mapped_column(sa.BigInteger, index=True)
     data: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+
+
+# --- audit log
+
+
+class AuditEvent(Numbered, Base):
+    """Event of the audit log (`nova_lite.objects.AuditEvent`). Each filter of lists has an index in their order."""
+
+    __tablename__ = "audit_events"
+    __table_args__ = (
+        sa.Index(None, "event_time", "id"),
+        sa.Index(None, "target_id", "event_time", "id"),
+        sa.Index(None, "user_id", "event_time", "id"),
+        sa.Index(None, "project_id", "event_time", "id"),
+        sa.Index(None, "action", "event_time", "id"),
+        sa.Index(None, "outcome", "event_time", "id"),
+    )
+
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    event_time: Mapped[datetime.datetime] = mapped_column(Time)
+    service: Mapped[str] = mapped_column(sa.String(16))
+    action: Mapped[str] = mapped_column(sa.String(64))
+    outcome: Mapped[str] = mapped_column(sa.String(16))
+    reason_code: Mapped[int] = mapped_column(default=0)
+    request_id: Mapped[str] = mapped_column(sa.String(64), default="")
+    user_id: Mapped[str] = mapped_column(Name, default="")
+    project_id: Mapped[str] = mapped_column(Name, default="")
+    credential: Mapped[str] = mapped_column(Name, default="")
+    address: Mapped[str] = mapped_column(sa.String(64), default="")
+    agent: Mapped[str] = mapped_column(Name, default="")
+    target_type: Mapped[str] = mapped_column(Name, default="")
+    target_id: Mapped[str] = mapped_column(Name, default="")
+    path: Mapped[str] = mapped_column(sa.String(512), default="")
+    observer: Mapped[str] = mapped_column(Name, default="")
+    count: Mapped[int] = mapped_column(default=1)

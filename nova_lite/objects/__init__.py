@@ -19,6 +19,7 @@ import msgspec
 
 from nova_lite.objects.action import ActionCommand, ActionReport, InstanceAction, InstanceActionEvent
 from nova_lite.objects.aggregate import Aggregate
+from nova_lite.objects.audit import AuditEvent, AuditQuery
 from nova_lite.objects.block_device import BlockDevice, DeviceState
 from nova_lite.objects.build import (
     BatchedCreate,
@@ -100,6 +101,8 @@ __all__ = [
     "ActionCommand",
     "ActionReport",
     "Aggregate",
+    "AuditEvent",
+    "AuditQuery",
     "AvailabilityZone",
     "BatchedCreate",
     "BlockDevice",

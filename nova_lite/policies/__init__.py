@@ -14,6 +14,7 @@ from oslo_policy import policy
 
 from nova_lite.policies import (  # noqa: F401 each import adds rules
     aggregates,
+    audit_events,
     availability_zone,
     base,
     consoles,

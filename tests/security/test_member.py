@@ -36,6 +36,8 @@ BEATS = {
     "compute_nodes": {"updated_at", "inventory", "generation"},
     "instance_actions": {"lease_expires_at", "due_at"},
 }
+#: Tables that each request leaves a row in.
+TRACES = ("taken_messages", "audit_events")
 #: Documents of a guest at the metadata service.
 DOCUMENTS = ("meta_data.json", "user_data", "network_data.json", "password")
 #: Routes that anybody may ask about any project, and why.
@@ -113,7 +115,7 @@ class Cast(SimpleNamespace):
                     for row in database.execute(f"SELECT * FROM {table}")
                 ]
                 for table in tables
-                if not table.startswith("sqlite_") and table != "taken_messages"
+                if not table.startswith("sqlite_") and table not in TRACES
             }
 
     def of_victim(self) -> dict[str, list[dict[str, Any]]]:

@@ -14,6 +14,7 @@ from typing import Any
 from oslo_config import cfg
 from paste import deploy as paste_deploy
 
+from nova_lite.api.audit import recorder, wrapper
 from nova_lite.api.http import wsgi
 from nova_lite.base import exceptions
 
@@ -21,6 +22,9 @@ App = Callable[[dict[str, Any], Any], Any]
 
 _services: contextvars.ContextVar[wsgi.ApiServices] = contextvars.ContextVar("services")
 _name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
+
+#: APIs without users, whose changes are those of guests.
+_WITHOUT_USERS = ("metadata",)
 
 #: Key of a request's environment: its path as the client sent it, before `UrlMap` and filters change it.
 FULL_PATH = "nova_lite.full_path"
@@ -52,7 +56,7 @@ def load_app(name: str, app_services: wsgi.ApiServices) -> App:
     token, name_token = _services.set(app_services), _name.set(name)
     try:
         app: App = paste_deploy.loadapp(f"config:{path}", name=name)
-        return app
+        return app if name in _WITHOUT_USERS else _audited(app, name, app_services)
     except (LookupError, exceptions.NovaLiteException):
         raise
     except Exception as error:
@@ -60,6 +64,12 @@ def load_app(name: str, app_services: wsgi.ApiServices) -> App:
     finally:
         _services.reset(token)
         _name.reset(name_token)
+
+
+def _audited(app: App, name: str, app_services: wsgi.ApiServices) -> App:
+    conf = app_services.conf
+    log = recorder.of(conf, app_services.compute)
+    return wrapper.AuditWrapper(app, name.removeprefix("osapi_"), log, conf.host) if log.enabled else app
 
 
 class UrlMap:

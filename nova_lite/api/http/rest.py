@@ -16,6 +16,7 @@ import routes
 import webob
 import webob.exc
 
+from nova_lite.api.audit import notes
 from nova_lite.api.http import json_text, wsgi
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
@@ -117,6 +118,7 @@ class ServiceApplication:
             allowed = ", ".join(sorted(by_method))
             explanation = f"{req.method} is not supported here by this cloud; {allowed} may be used."
             raise webob.exc.HTTPMethodNotAllowed(explanation=explanation, headers={"Allow": allowed})
+        notes.route(req.environ, route.path, variables)
         if route.policy != PUBLIC and wsgi.CONTEXT not in req.environ:
             raise exceptions.Unauthorized()
         if not route.streams:
@@ -126,6 +128,8 @@ class ServiceApplication:
         result: wsgi.Response | webob.Response = getattr(self, route.handler)(req, **variables)
         if route.policy != PUBLIC and not req.authorized:
             raise RuntimeError(f"No rule authorized {req.method} {req.path}; its response is withheld")
+        if req.method == "POST" and isinstance(result, wsgi.Response):
+            notes.made(req.environ, result.body)
         return result
 
     def _fault_of(self, req: ServiceRequest, error: Exception) -> webob.Response:

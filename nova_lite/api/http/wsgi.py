@@ -28,6 +28,7 @@ import webob
 import webob.exc
 from oslo_config import cfg
 
+from nova_lite.api.audit import notes
 from nova_lite.api.http import json_text, microversions, validation
 from nova_lite.api.http.microversions import Change, Version, Versioned
 from nova_lite.base import exceptions, metrics
@@ -44,6 +45,8 @@ T = TypeVar("T")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 CONTEXT = "nova_lite.base.context"
+#: Key of a request's environment: the id that it got.
+REQUEST_ID = "openstack.request_id"
 ROUTE_MATCH = "nova_lite.route_match"
 
 JSON_TYPES = ("application/json", "application/vnd.openstack.compute+json", "text/plain", "")
@@ -472,6 +475,7 @@ class ResourceDispatcher:
     def _handle(self, req: Request, match: RouteMatch | None) -> Response:
         if match is None:
             raise UnknownUrl()
+        notes.route(req.environ, match.routes[0].route.path, match.variables)
         if match.project_id is not None and match.project_id != req.context.project_id:
             if not _PROJECT_ID.fullmatch(match.project_id):
                 raise UnknownUrl()
@@ -484,12 +488,15 @@ class ResourceDispatcher:
             raise webob.exc.HTTPUnsupportedMediaType(explanation="Unsupported Content-Type")
         chosen = self._choose(req, match.routes)
         req.route = chosen.route
+        notes.route(req.environ, chosen.route.path, match.variables, chosen.route.action)
         req.authorize_and_validate(chosen.declared, match.variables)
         if chosen.declared.query is None and req.method == "GET" and req.has(Change.NO_UNKNOWN_QUERIES):
             validation.validate_query(_NO_PARAMETERS, {name: [] for name in req.GET})
         response = chosen.handler(req, **match.variables)
         if not req.authorized:
             raise RuntimeError(f"No rule authorized {req.method} {req.path}; its response is withheld")
+        if req.method == "POST":
+            notes.made(req.environ, response.body)
         return response
 
     @staticmethod

@@ -6,6 +6,7 @@ from typing import Any
 
 import webob
 
+from nova_lite.api.audit import notes
 from nova_lite.api.http import deploy, rest, wsgi
 from nova_lite.api.http.rest import PUBLIC, ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
@@ -97,20 +98,22 @@ class IdentityApp(
     def issue(self, req: ServiceRequest) -> Response:
         auth = requests.object_field(req.json_object(), "auth")
         scope = requests.scope(auth.get("scope"))
-        identity, parent = self._authenticate(requests.object_field(auth, "identity"), scope, req.remote_addr or "")
+        identity, parent = self._authenticate(req, requests.object_field(auth, "identity"), scope)
         text, token = self.authority.issue(identity, parent)
+        notes.caller(req.environ, token.user_id, token.project_id)
         catalog = None if "nocatalog" in req.GET else self.service_catalog
         return Response(self._shown(token, identity, catalog), 201, {SUBJECT: text, "Vary": "X-Auth-Token"})
 
-    def _authenticate(self, identity: dict[str, Any], scope: Scope, address: str) -> tuple[Identity, Token | None]:
+    def _authenticate(
+        self, req: ServiceRequest, identity: dict[str, Any], scope: Scope
+    ) -> tuple[Identity, Token | None]:
         methods = identity.get("methods")
         if methods == ["password"]:
-            user = self._by_password(
-                requests.object_field(requests.object_field(identity, "password"), "user"), address
-            )
+            user = self._by_password(req, requests.object_field(requests.object_field(identity, "password"), "user"))
             return self.authority.scoped(user, scope), None
         if methods == ["token"]:
             parent, known = self.authority.by_token(requests.text_field(requests.object_field(identity, "token"), "id"))
+            notes.caller(req.environ, parent.user_id)
             if known.trust is not None:
                 raise exceptions.Forbidden("A token of a trust cannot create another token.")
             if known.credential is not None:
@@ -124,19 +127,22 @@ class IdentityApp(
             if scope != Scope():
                 raise exceptions.Unauthorized("An application credential has its project. It cannot request a scope.")
             given = requests.object_field(identity, "application_credential")
-            return self._by_credential(given, address), None
+            return self._by_credential(req, given), None
         if not isinstance(methods, list) or not methods:
             raise exceptions.ValidationError(detail="Expecting to find methods in identity.")
         raise exceptions.Unauthorized(
             "Only the methods password, token and application_credential are supported, and only one of them at a time."
         )
 
-    def _by_credential(self, given: dict[str, Any], address: str) -> Identity:
-        secret, content = requests.text_field(given, "secret"), self.authority.content
+    def _by_credential(self, req: ServiceRequest, given: dict[str, Any]) -> Identity:
+        secret, content, address = requests.text_field(given, "secret"), self.authority.content, req.remote_addr or ""
         if "id" in given:
             id = requests.text_field(given, "id")
-            return self.authority.by_credential(content.find(ApplicationCredential, id), id, secret, address)
+            found = content.find(ApplicationCredential, id)
+            notes.caller(req.environ, found.user_id if found is not None else None)
+            return self.authority.by_credential(found, id, secret, address)
         name, user = requests.text_field(given, "name"), self._named_user(requests.object_field(given, "user"))
+        notes.caller(req.environ, user.id if user is not None else None)
         named = [item for item in content.application_credentials if item.name == name]
         credential = next((item for item in named if user is not None and item.user_id == user.id), None)
         return self.authority.by_credential(credential, name, secret, address)
@@ -148,8 +154,10 @@ class IdentityApp(
         domain = requests.domain_name(user.get("domain")).find(content)
         return content.user_named(name, domain.id) if domain is not None else None
 
-    def _by_password(self, user: dict[str, Any], address: str) -> User:
-        password = requests.text_field(user, "password")
+    def _by_password(self, req: ServiceRequest, user: dict[str, Any]) -> User:
+        password, address = requests.text_field(user, "password"), req.remote_addr or ""
+        found = self._named_user(user)
+        notes.caller(req.environ, found.id if found is not None else None)
         if "id" in user:
             return self.authority.by_password(password, address, user_id=requests.text_field(user, "id"))
         domain = requests.domain_name(user.get("domain"))

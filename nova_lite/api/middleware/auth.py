@@ -8,7 +8,6 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite.api.http import deploy, wsgi
-from nova_lite.api.middleware.request_id import REQUEST_ID
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 
@@ -47,7 +46,7 @@ class NoAuth2:
         if not token:
             return self._issue_token(environ)(environ, start_response)
         user, _, project = token.partition(":")
-        context = environ[wsgi.CONTEXT] = context_for(user, project or user, environ.get(REQUEST_ID))
+        context = environ[wsgi.CONTEXT] = context_for(user, project or user, environ.get(wsgi.REQUEST_ID))
         context.auth_token = token
         return self._app(environ, start_response)
 

@@ -17,7 +17,6 @@ from nova_lite.base.context import RequestContext
 
 LOG = logging.getLogger(__name__)
 
-REQUEST_ID = "openstack.request_id"
 HEADERS = ("X-OpenStack-Request-Id", "X-Compute-Request-Id")
 
 
@@ -34,7 +33,7 @@ class RequestId:
         self._app = app
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        request_id = environ[REQUEST_ID] = context.generate_request_id()
+        request_id = environ[wsgi.REQUEST_ID] = context.generate_request_id()
         RequestContext(request_id=request_id)  # log lines contain it until authentication sets a complete context
         started = time.perf_counter()
 

@@ -7,12 +7,12 @@ import binascii
 from collections.abc import Callable
 from typing import Any
 
+from nova_lite.api.audit import notes
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.identity import access_rules, authority, catalog
 from nova_lite.api.identity.authority import CREDENTIAL, TRUST, Authority, Identity
 from nova_lite.api.identity.directory import AccessRule
 from nova_lite.api.identity.faults import fault
-from nova_lite.api.middleware.request_id import REQUEST_ID
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.policies.enforcer import Policy
@@ -63,10 +63,11 @@ class _Auth:
                 return self.refuse(error)(environ, start_response)
             identity = None
         if identity is not None and (identity.project is not None or self._optional):
-            context = self._context(identity, environ.get(REQUEST_ID))
+            context = self._context(identity, environ.get(wsgi.REQUEST_ID))
             context.auth_token = self.token(environ)
             environ[wsgi.CONTEXT] = context
             environ[CREDENTIAL], environ[TRUST] = identity.credential, identity.trust
+            notes.of(environ).credential = _limit_of(identity)
         elif not self._optional:
             if identity is not None:
                 return wsgi.fault(403, "This request needs a token for a project.")(environ, start_response)
@@ -112,6 +113,13 @@ class _Auth:
         return context
 
 
+def _limit_of(identity: Identity) -> str:
+    """Return what limits a caller, for the audit log."""
+    if identity.credential is not None:
+        return f"application_credential/{identity.credential.id}"
+    return f"trust/{identity.trust.id}" if identity.trust is not None else ""
+
+
 class TokenAuth(_Auth):
     """Filter for ``X-Auth-Token``. Validates tokens locally, with the keys and users of the identity API."""
 
@@ -140,7 +148,12 @@ class BasicAuth(_Auth):
             raise exceptions.Unauthorized() from error
         if scheme.lower() != "basic" or not separator:
             raise exceptions.Unauthorized()
-        return self._authority.by_basic(name, password, environ.get("REMOTE_ADDR", ""))
+        try:
+            return self._authority.by_basic(name, password, environ.get("REMOTE_ADDR", ""))
+        except exceptions.Unauthorized:
+            user = self._authority.content.user_named(name)
+            notes.caller(environ, user.id if user is not None else None)
+            raise
 
     def refuse(self, error: exceptions.Unauthorized) -> Any:
         response = fault(401, error.message)

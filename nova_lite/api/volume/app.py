@@ -11,6 +11,7 @@ from typing import Any
 import webob
 import webob.exc
 
+from nova_lite.api.audit import notes
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
@@ -44,6 +45,8 @@ _ACTIONS = {
         "_refuse_connection",
     ),
 }
+
+_SNAPSHOT_ACTIONS = ("os-force_delete", "os-reset_status")
 
 #: States that `os-reset_status` accepts.
 _SNAPSHOT_STATES = ("available", "creating", "deleting", "error", "error_deleting")
@@ -219,6 +222,7 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
         name, fields = requests.action(req)
         if name not in _ACTIONS:
             raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
+        notes.of(req.environ).action = name
         response: Response = getattr(self, _ACTIONS[name])(req, id, fields)
         return response
 
@@ -368,6 +372,7 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
 
     def snapshot_action(self, req: ServiceRequest, id: str) -> Response:
         name, fields = requests.action(req)
+        notes.of(req.environ).action = name if name in _SNAPSHOT_ACTIONS else ""
         if name == "os-force_delete":
             req.authorize(policies.SNAPSHOT_FORCE_DELETE)
             if self.conductor.snapshot_get(req.context, id).status != "deleting":

@@ -22,6 +22,7 @@ from nova_lite.cmd.manage import (  # noqa: E402
     aggregates,
     api,
     audit,
+    audit_log,
     broker,
     certificates,
     configuration,
@@ -52,7 +53,7 @@ CONFIG_FILES = (
 
 NOUNS = (
     *(database, flavors, images, networks, floating_pools, hosts, aggregates, server_groups, scheduler),
-    *(quotas, identity, keys, certificates, broker, policy, api, audit, configuration),
+    *(quotas, identity, keys, certificates, broker, policy, api, audit, audit_log, configuration),
 )
 
 
@@ -68,8 +69,7 @@ def main(argv: list[str] | None = None, timing: ManageTiming = TIMING.manage) ->
 def _run(args: argparse.Namespace, timing: ManageTiming) -> int:
     app = App(nova_conf.load(_config_arguments(args.config_file), PROG), args.format, timing)
     try:
-        status: int | None = args.run(app, args)
-        return status or 0
+        return _run_recorded(app, args)
     except BrokenPipeError:
         return 1
     except Exception as error:
@@ -80,6 +80,20 @@ def _run(args: argparse.Namespace, timing: ManageTiming) -> int:
         return 1
     finally:
         app.close()
+
+
+def _run_recorded(app: App, args: argparse.Namespace) -> int:
+    """Run the command. If it wrote to the database, record it in the audit log."""
+    error: Exception | None = None
+    try:
+        status: int | None = args.run(app, args)
+        return status or 0
+    except Exception as found:
+        error = found
+        raise
+    finally:
+        if app.has_written and app.conf.audit.enabled:
+            audit_log.record(app, args.command, error)
 
 
 def parser() -> argparse.ArgumentParser:

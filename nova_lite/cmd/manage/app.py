@@ -18,7 +18,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import TIMING, ManageTiming
 from nova_lite.db import engine, migration
-from nova_lite.db.engine import Database
+from nova_lite.db.engine import Database, UnitOfWork
 
 if TYPE_CHECKING:
     from nova_lite.compute.api import API
@@ -36,6 +36,8 @@ class App:
         self.timing = timing
         self.output = output
         self.context: RequestContext = get_admin_context()
+        #: The command has written to the database.
+        self.has_written = False
         self._database: Database | None = None
         self._transport: Transport | None = None
         self._servers: API | None = None
@@ -45,8 +47,11 @@ class App:
         """Open the database at first use. Raises `ConfigurationError` when its schema is not this program's."""
         if self._database is None:
             migration.check(self.conf)
-            self._database = Database(self.conf)
+            self._database = Database(self.conf, self._note_write)
         return self._database
+
+    def _note_write(self, uow: UnitOfWork) -> None:
+        self.has_written = True
 
     @property
     def servers(self) -> API:
@@ -143,7 +148,7 @@ class Commands:
 
     def verb(self, parent: Any, name: str, text: str, run: Run) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = parent.add_parser(name, help=text, description=text, parents=[self._common])
-        parser.set_defaults(run=run)
+        parser.set_defaults(run=run, command=parser.prog)
         return parser
 
     def command(self, name: str, text: str, run: Run) -> argparse.ArgumentParser:
@@ -172,6 +177,12 @@ def at_least(minimum: int) -> Callable[[str], int]:
         return number
 
     return whole_number
+
+
+def utc_time(text: str) -> datetime.datetime:
+    """Parse a time for argparse; the result is naive UTC."""
+    moment = datetime.datetime.fromisoformat(text)
+    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
 def key_value(text: str) -> tuple[str, str]:

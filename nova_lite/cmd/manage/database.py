@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import time
 from collections.abc import Callable
 
 from nova_lite.base import exceptions
-from nova_lite.cmd.manage.app import App, Commands, at_least
+from nova_lite.cmd.manage.app import App, Commands, at_least, utc_time
 from nova_lite.db import migration, purge
 
 #: Seconds between two lines of progress.
@@ -33,7 +32,7 @@ def register(commands: Commands) -> None:
 
 def _register_purge(parser: argparse.ArgumentParser) -> None:
     age = parser.add_mutually_exclusive_group()
-    age.add_argument("--before", type=_moment, metavar="TIME", help="ISO 8601, in UTC unless it has an offset")
+    age.add_argument("--before", type=utc_time, metavar="TIME", help="ISO 8601, in UTC unless it has an offset")
     age.add_argument("--older-than", type=at_least(0), metavar="DAYS")
     parser.add_argument(
         "--tombstones-older-than",
@@ -53,12 +52,6 @@ def _register_purge(parser: argparse.ArgumentParser) -> None:
         "--max-rows", type=at_least(1), metavar="N", help="stop after the batch that reaches this number"
     )
     parser.add_argument("--dry-run", action="store_true", help="count the rows, but delete nothing")
-
-
-def _moment(text: str) -> datetime.datetime:
-    """Parse a time for argparse; the result is naive UTC."""
-    moment = datetime.datetime.fromisoformat(text)
-    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
 def run_purge(app: App, args: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.db import (
     action_log,
     aggregates,
+    audit_events,
     compute_nodes,
     console_tokens,
     fencing,
@@ -57,6 +58,7 @@ READS: dict[str, Function] = {
     "action_list": action_log.list_,
     "aggregate_get": aggregates.get,
     "aggregate_list": aggregates.list_,
+    "audit_list": audit_events.list_,
     "availability_zone_list": services.availability_zones,
     "compute_node_get": compute_nodes.get,
     "compute_node_list": compute_nodes.list_,
@@ -117,6 +119,7 @@ WRITES: dict[str, Function] = {
     "aggregate_remove_host": aggregates.remove_host,
     "aggregate_set_metadata": aggregates.set_metadata,
     "aggregate_update": aggregates.rename,
+    "audit_record": audit_events.add,
     "console_token_create": console_tokens.create,
     "console_token_redeem": console_tokens.take,
     "flavor_access_add": flavor_access.add,

@@ -1,0 +1,5 @@
+"""The tests of the audit log, on each kind of database."""
+
+from __future__ import annotations
+
+from tests.unit.db.test_audit_events import *  # noqa: F403

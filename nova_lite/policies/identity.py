@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite.policies.base import ADMIN, ANYONE, OWNER, Rules
+from nova_lite.policies.base import ADMIN, ANYONE, OWNER, SERVICE, Rules
 
 _identity = Rules("identity")
 _TOKENS = "/v3/auth/tokens"
@@ -108,6 +108,22 @@ ACCESS_RULES_SHOW = _identity("get_access_rule", OWNER, "Show an access rule", f
 ACCESS_RULES_DELETE = _identity(
     "delete_access_rule", OWNER, "Delete an access rule that is not in use", f"DELETE {_RULES}/{{access_rule_id}}"
 )
+_EC2 = "/v3/users/{user_id}/credentials/OS-EC2"
+EC2_LIST = _identity("ec2_list_credentials", OWNER, "List a user's EC2 credentials", f"GET {_EC2}")
+EC2_SHOW = _identity("ec2_get_credential", OWNER, "Show an EC2 credential", f"GET {_EC2}/{{credential_id}}")
+EC2_CREATE = _identity("ec2_create_credential", OWNER, "Create an EC2 credential", f"POST {_EC2}")
+EC2_DELETE = _identity("ec2_delete_credential", OWNER, "Delete an EC2 credential", f"DELETE {_EC2}/{{credential_id}}")
+EC2_TOKENS = _identity(
+    "ec2tokens_validate", SERVICE, "Get the token of a user who signed a request to a service", "POST /v3/ec2tokens"
+)
+_SECRETS = "/v3/credentials"
+SECRETS_LIST = _identity("list_credentials", OWNER, "List the caller's credentials; admins list all", f"GET {_SECRETS}")
+SECRETS_SHOW = _identity("get_credential", OWNER, "Show a credential", f"GET {_SECRETS}/{{credential_id}}")
+SECRETS_CREATE = _identity("create_credential", OWNER, "Create a credential of a user", f"POST {_SECRETS}")
+SECRETS_UPDATE = _identity(
+    "update_credential", OWNER, "Change the secret of a credential", f"PATCH {_SECRETS}/{{credential_id}}"
+)
+SECRETS_DELETE = _identity("delete_credential", OWNER, "Delete a credential", f"DELETE {_SECRETS}/{{credential_id}}")
 _TRUST = "/v3/OS-TRUST/trusts/{trust_id}"
 _TRUSTOR = "rule:context_is_admin or user_id:%(trustor_user_id)s"
 _TRUSTEE = "rule:context_is_admin or user_id:%(trustee_user_id)s"

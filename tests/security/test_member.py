@@ -242,6 +242,9 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
     described = {"name": mark, "description": mark, "access_rules": rules}
     path = f"/v3/users/{user.id}/application_credentials"
     credential = make("identity", path, {"application_credential": described})["application_credential"]
+    ec2 = make("identity", f"/v3/users/{user.id}/credentials/OS-EC2", {"tenant_id": user.project})["credential"]
+    totp = {"credential": {"type": "totp", "blob": "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"}}
+    totp_id = make("identity", "/v3/credentials", totp)["credential"]["id"]
     given = {"trustor_user_id": user.id, "trustee_user_id": admin.id, "project_id": user.project}
     given |= {"impersonation": True, "roles": [{"name": "member"}]}
     trust = make("identity", "/v3/OS-TRUST/trusts", {"trust": given})["trust"]
@@ -265,6 +268,8 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         "attachment": [attachment],
         "user": [user.id],
         "application_credential": [credential["id"]],
+        "ec2_credential": [ec2["access"]],
+        "credential": [totp_id],
         "access_rule": [credential["access_rules"][0]["id"]],
         "trust": [trust["id"]],
         "group": [group["id"]],
@@ -310,7 +315,7 @@ project_ranges = 10.98.0.0/16
 
 #: Kinds that no list contains, except as part of another resource.
 HIDDEN = (
-    *("user", "application_credential", "access_rule", "trust", "group", "domain"),
+    *("user", "application_credential", "access_rule", "trust", "group", "domain", "ec2_credential", "credential"),
     *("migration", "request", "label", "role"),
 )
 

@@ -169,6 +169,9 @@ class EveryApi(InProcessCloud):
         body = {"application_credential": {"name": "one", "access_rules": rules}}
         path = f"/v3/users/{self.user.id}/application_credentials"
         credential = make("identity", path, body)["application_credential"]
+        ec2 = make("identity", f"/v3/users/{self.user.id}/credentials/OS-EC2", {"tenant_id": self.project.id})
+        body = {"credential": {"type": "totp", "blob": "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"}}
+        totp = make("identity", "/v3/credentials", body)["credential"]["id"]
         given = {"trustor_user_id": self.user.id, "trustee_user_id": self._others["user"][0], "impersonation": True}
         given |= {"project_id": self.project.id, "roles": [{"name": "admin"}]}
         trust = make("identity", "/v3/OS-TRUST/trusts", {"trust": given})["trust"]["id"]
@@ -200,6 +203,8 @@ class EveryApi(InProcessCloud):
             "snapshot": [snapshot_id],
             **self._others,
             "application_credential": [credential["id"]],
+            "ec2_credential": [ec2["credential"]["access"]],
+            "credential": [totp],
             "access_rule": [credential["access_rules"][0]["id"]],
             "domain": [domain],
             "group": [members],

@@ -132,6 +132,24 @@ BODIES: dict[tuple[str, str, str], Any] = {
             "access_rules": [{"service": "compute", "method": "GET", "path": "/v2.1/servers"}],
         }
     },
+    ("identity", "POST", "/v3/users/{user_id}/credentials/OS-EC2"): {"tenant_id": "{own_project}"},
+    ("identity", "POST", "/v3/ec2tokens"): {
+        "ec2Credentials": {
+            "access": "{ec2_credential}", "signature": "guess", "host": "heat:8000", "verb": "GET", "path": "/v1",
+            "params": {"Action": "ListStacks", "SignatureVersion": "2", "Timestamp": "2026-01-01T00:00:00Z"},
+            "headers": {"Host": "heat:8000", "X-Amz-Date": "20260101T000000Z", "Authorization": "AWS4-HMAC-SHA256 x"},
+            "body_hash": "x",
+        }
+    },
+    ("identity", "POST", "/v3/credentials"): {
+        "credential": {
+            "type": "totp", "blob": "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", "user_id": "{own_user}",
+            "project_id": "{own_project}",
+        }
+    },
+    ("identity", "PATCH", "/v3/credentials/{id}"): {
+        "credential": {"type": "totp", "blob": "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", "user_id": "{own_user}"}
+    },
     ("identity", "PUT", "/v3/projects/{project_id}/users/{user_id}/roles/{role}"): None,
     ("identity", "POST", "/v3/auth/tokens"): {
         "auth": {
@@ -265,7 +283,7 @@ QUERY = (
     *("metadata", "bootable", "volume_id", "visibility", "tag", "size_min", "size_max", "created_at", "updated_at"),
     *("owner", "min_disk", "os_hidden", "protected", "enabled", "domain_id", "user.id", "role.id", "scope.project.id"),
     *("include_names", "usage", "page_reverse", "fields", "fixed_ips", "router:external", "member_status", "nobodys"),
-    *("nocatalog", "display_name"),
+    *("nocatalog", "display_name", "type", "user_id"),
 )
 
 #: Whole query strings.

@@ -70,7 +70,7 @@ KINDS = {
     "role": "role",
 }
 #: Kinds of the identity API alone: the volume API has other groups, and shows none.
-KINDS_OF_IDENTITY = {"groups": "group"}
+KINDS_OF_IDENTITY = {"groups": "group", "OS-EC2": "ec2_credential", "credentials": "credential"}
 #: Bodies of the services that declare no schemas, by service, method and path.
 BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("identity", "POST", "/v3/projects"): [{"project": {"name": "theirs"}}],
@@ -81,6 +81,12 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("identity", "POST", "/v3/users/{user_id}/application_credentials"): [
         {"application_credential": {"name": "taken"}}
     ],
+    ("identity", "POST", "/v3/users/{user_id}/credentials/OS-EC2"): [{"tenant_id": "taken"}],
+    ("identity", "POST", "/v3/ec2tokens"): [{"ec2Credentials": {"access": "taken", "signature": "guess"}}],
+    ("identity", "POST", "/v3/credentials"): [
+        {"credential": {"type": "totp", "blob": "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", "user_id": "taken"}}
+    ],
+    ("identity", "PATCH", "/v3/credentials/{id}"): [{"credential": {"blob": "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"}}],
     ("identity", "POST", "/v3/domains"): [{"domain": {"name": "theirs"}}],
     ("identity", "PATCH", "/v3/domains/{id}"): [{"domain": {"name": "theirs", "enabled": False}}],
     ("identity", "PATCH", "/v3/groups/{id}"): [{"group": {"name": "taken"}}],

@@ -83,6 +83,10 @@ class Recorder:
         self._waiting.append(event)
         self._arrived.set()
 
+    def flush(self) -> None:
+        """Send what waits now, with the summaries of failures so far."""
+        self._send_all(last=True)
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._arrived.wait(self._timing.audit_retry)
@@ -91,7 +95,7 @@ class Recorder:
             self._send_all()
             if self._failed:
                 self._stopping.wait(self._timing.audit_retry)
-        self._send_all(last=True)
+        self.flush()
 
     def _send_all(self, last: bool = False) -> None:
         for summary in self._failures.take(at_once=last):

@@ -19,6 +19,9 @@ Service::
     api/identity/authority.py          log-in by password or token
     api/identity/throttle.py           delays after wrong passwords
     api/identity/catalog.py            service catalog
+    api/identity/credential_box.py     encryption of secrets in records
+    api/identity/ec2_signature.py      signatures of AWS
+    api/identity/one_time_codes.py     one-time codes (TOTP)
     conf/identity.py                   options ``[identity]``
     policies/identity.py               rules
     cmd/manage/identity.py             ``nova-lite-manage user`` and ``project``
@@ -32,6 +35,7 @@ API, with Keystone's v3 endpoints::
     api/identity/assignments.py        roles of users and groups, implied roles
     api/identity/services.py           services, endpoints and regions of operators
     api/identity/app_credentials.py    application credentials
+    api/identity/credentials.py        EC2 credentials, keys of one-time codes
     api/identity/trusts.py             trusts, as Heat needs them
     api/identity/access_rules.py       requests that application credentials allow
     api/identity/unserved.py           parts of Keystone that are refused

@@ -15,6 +15,7 @@ from nova_lite.api.identity.app_credentials import IdentityAppCredentials
 from nova_lite.api.identity.assignments import IdentityAssignments
 from nova_lite.api.identity.authority import Authority, Identity, Scope
 from nova_lite.api.identity.catalog import Catalog
+from nova_lite.api.identity.credentials import IdentityCredentials
 from nova_lite.api.identity.directory import ROLES, ApplicationCredential, User
 from nova_lite.api.identity.domains import IdentityDomains
 from nova_lite.api.identity.faults import fault
@@ -44,6 +45,7 @@ class IdentityApp(
     IdentityGroups,
     IdentityAssignments,
     IdentityAppCredentials,
+    IdentityCredentials,
     IdentityCatalog,
     IdentityTrusts,
     UnservedIdentity,
@@ -58,6 +60,7 @@ class IdentityApp(
         *IdentityGroups.routes,
         *IdentityAssignments.routes,
         *IdentityAppCredentials.routes,
+        *IdentityCredentials.routes,
         *IdentityCatalog.routes,
         *IdentityTrusts.routes,
         *UnservedIdentity.routes,
@@ -98,18 +101,27 @@ class IdentityApp(
     def issue(self, req: ServiceRequest) -> Response:
         auth = requests.object_field(req.json_object(), "auth")
         scope = requests.scope(auth.get("scope"))
-        identity, parent = self._authenticate(req, requests.object_field(auth, "identity"), scope)
-        text, token = self.authority.issue(identity, parent)
+        given = requests.object_field(auth, "identity")
+        identity, parent = self._authenticate(req, given, scope)
+        methods = sorted(given["methods"])
+        text, token = self.authority.issue(identity, parent, methods if "password" in methods else None)
         notes.caller(req.environ, token.user_id, token.project_id)
+        return self.token_response(req, text, token, identity, 201)
+
+    def token_response(self, req: ServiceRequest, text: str, token: Token, identity: Identity, status: int) -> Response:
+        """Return the response with a token."""
         catalog = None if "nocatalog" in req.GET else self.service_catalog
-        return Response(self._shown(token, identity, catalog), 201, {SUBJECT: text, "Vary": "X-Auth-Token"})
+        return Response(self._shown(token, identity, catalog), status, {SUBJECT: text, "Vary": "X-Auth-Token"})
 
     def _authenticate(
         self, req: ServiceRequest, identity: dict[str, Any], scope: Scope
     ) -> tuple[Identity, Token | None]:
         methods = identity.get("methods")
-        if methods == ["password"]:
+        if isinstance(methods, list) and sorted(map(str, methods)) in (["password"], ["password", "totp"]):
             user = self._by_password(req, requests.object_field(requests.object_field(identity, "password"), "user"))
+            self.authority.check_methods(user, methods)
+            if "totp" in methods:
+                self._check_code(user, requests.object_field(requests.object_field(identity, "totp"), "user"))
             return self.authority.scoped(user, scope), None
         if methods == ["token"]:
             parent, known = self.authority.by_token(requests.text_field(requests.object_field(identity, "token"), "id"))
@@ -131,8 +143,16 @@ class IdentityApp(
         if not isinstance(methods, list) or not methods:
             raise exceptions.ValidationError(detail="Expecting to find methods in identity.")
         raise exceptions.Unauthorized(
-            "Only the methods password, token and application_credential are supported, and only one of them at a time."
+            "Only the methods password, token and application_credential are supported, one of them at a time, and "
+            "totp together with password."
         )
+
+    def _check_code(self, user: User, given: dict[str, Any]) -> None:
+        """Raise `Unauthorized` unless the one-time code is right, and is of the user who gave the password."""
+        code, named = requests.text_field(given, "passcode"), self._named_user(given)
+        if named is None or named.id != user.id:
+            raise exceptions.Unauthorized()
+        self.authority.check_code(user, code)
 
     def _by_credential(self, req: ServiceRequest, given: dict[str, Any]) -> Identity:
         secret, content, address = requests.text_field(given, "secret"), self.authority.content, req.remote_addr or ""
@@ -170,8 +190,7 @@ class IdentityApp(
             raise exceptions.NotFound(
                 "Could not find token. It has access rules, and its receiver does not say that it enforces such rules."
             )
-        catalog = None if "nocatalog" in req.GET else self.service_catalog
-        return Response(self._shown(token, identity, catalog), 200, {SUBJECT: text, "Vary": "X-Auth-Token"})
+        return self.token_response(req, text, token, identity, 200)
 
     def revoke(self, req: ServiceRequest) -> Response:
         _, token, identity = self._subject(req)

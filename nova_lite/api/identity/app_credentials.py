@@ -169,6 +169,14 @@ def _refuse_trust(req: ServiceRequest) -> None:
         raise exceptions.Forbidden("A token of a trust cannot manage application credentials.")
 
 
+def refuse_limited(req: ServiceRequest) -> None:
+    """Raise `Forbidden` for a token with less rights than its user, to whom a new credential would give all of them."""
+    if req.environ.get(TRUST) is not None:
+        raise exceptions.Forbidden("A token of a trust cannot manage credentials.")
+    if req.environ.get(CREDENTIAL) is not None:
+        raise exceptions.Forbidden("A token of an application credential cannot manage credentials.")
+
+
 def _refuse_restricted(req: ServiceRequest) -> None:
     _refuse_trust(req)
     credential: ApplicationCredential | None = req.environ.get(CREDENTIAL)

@@ -16,12 +16,13 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from nova_lite.api.http import wsgi
-from nova_lite.api.identity import passwords, users_file
+from nova_lite.api.identity import credential_box, one_time_codes, passwords, users_file
 from nova_lite.api.identity.conductor_store import ConductorStore
 from nova_lite.api.identity.directory import (
     DOMAIN_NAME,
     ApplicationCredential,
     Content,
+    Credential,
     Domain,
     Project,
     Trust,
@@ -114,7 +115,7 @@ class Authority:
         self.tokens = Tokens(replica, conf.identity.token_expiration)
         self._secret = os.urandom(32)
         self._valid_digests: dict[bytes, None] = {}
-        self._throttle = PasswordThrottle()
+        self._throttle, self._code_throttle = PasswordThrottle(), PasswordThrottle()
 
     @property
     def content(self) -> Content:
@@ -154,6 +155,43 @@ class Authority:
         self._check_secret(label, address, secret, stored, identity is not None)
         assert identity is not None
         return identity
+
+    def check_methods(self, user: User, methods: list[str]) -> None:
+        """Raise `Unauthorized` if the user's rules of log-in demand more than these methods."""
+        rules = user.mfa_methods
+        if rules and not any(set(rule) <= set(methods) for rule in rules):
+            raise exceptions.Unauthorized()
+
+    def check_code(self, user: User, given: str) -> None:
+        """Raise `Unauthorized` unless a one-time code is right, and is used for the first time.
+
+        Wrong codes of a user delay all addresses: a code is short, and only who knows the password gets so far.
+        """
+        self._code_throttle.check(user.name, user.id)
+        content, now = self.content, time.time()
+        for item in content.credentials:
+            if item.user_id == user.id and item.type == "totp":
+                step = one_time_codes.step_of(
+                    one_time_codes.key_of(credential_box.open_(content, item.sealed)), given, now
+                )
+                if step is not None and self._use_step(item.id, step):
+                    self._code_throttle.succeeded(user.name, user.id)
+                    return
+        self._code_throttle.failed(user.name, user.id)
+        LOG.warning("Failed log-in of %r: the one-time code is wrong or was used before", user.name[:64])
+        raise exceptions.Unauthorized()
+
+    def _use_step(self, credential_id: str, step: int) -> bool:
+        """Store that a code was used, for all API daemons. Returns False if it was used before."""
+
+        def use(content: Content) -> bool:
+            found = content.find(Credential, credential_id)
+            if found is None or step <= found.last_step:
+                return False
+            found.last_step = step
+            return True
+
+        return self.replica.change(use)
 
     def _check_secret(self, label: str, address: str, secret: str, stored: str | None, is_usable: bool) -> None:
         """Raise `Unauthorized` unless the secret is right and ``is_usable``. It takes as long for every cause."""
@@ -196,6 +234,7 @@ class Authority:
             self._valid_digests[digest] = None
         if user is None or not self.content.is_usable(user):
             raise exceptions.Unauthorized()
+        self.check_methods(user, ["password"])
         return self.scoped(user, Scope())
 
     def by_token(self, text: str) -> tuple[Token, Identity]:
@@ -288,12 +327,17 @@ class Authority:
             raise exceptions.Unauthorized()
         return Identity(user, None, implied(roles), domain=domain)
 
-    def issue(self, identity: Identity, parent: Token | None = None) -> tuple[str, Token]:
+    def issue(
+        self, identity: Identity, parent: Token | None = None, methods: list[str] | None = None
+    ) -> tuple[str, Token]:
+        """Return a new token. ``methods``: of the log-in, if it is neither a password nor a credential."""
         project_id = identity.project.id if identity.project is not None else None
         token = new_token(identity.user.id, project_id, self.conf.identity.token_expiration, parent)
         if parent is None and identity.credential is not None:
             token.credential_id, token.methods = identity.credential.id, ["application_credential"]
             token.expires_at = min(token.expires_at, identity.credential.expires_at or token.expires_at)
+        if parent is None and methods is not None:
+            token.methods = methods
         token.domain_id = identity.domain.id if identity.domain is not None else None
         if identity.trust is not None:
             self.use(identity.trust)

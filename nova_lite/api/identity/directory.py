@@ -60,7 +60,7 @@ class User(msgspec.Struct, kw_only=True):
 
     ``password_changed_at``, ``tokens_valid_from``: Unix times of the last password and the last disabling; earlier
     tokens are invalid. ``project_tokens_valid_from``: the time when the user lost the last role, by the same
-    ids.
+    ids. ``mfa_enabled``, ``mfa_rules``: Keystone's options of the user for log-ins by several methods.
     """
 
     id: str
@@ -75,6 +75,13 @@ class User(msgspec.Struct, kw_only=True):
     email: str | None = None
     description: str | None = None
     domain_id: str = DOMAIN_ID
+    mfa_enabled: bool = False
+    mfa_rules: list[list[str]] = msgspec.field(default_factory=list)
+
+    @property
+    def mfa_methods(self) -> list[list[str]]:
+        """The combinations of methods of which a log-in with a password needs one; empty: a password is enough."""
+        return self.mfa_rules if self.mfa_enabled else []
 
 
 class Group(msgspec.Struct, kw_only=True):
@@ -162,6 +169,29 @@ class Trust(msgspec.Struct, kw_only=True):
     remaining_uses: int | None = None
 
 
+class Credential(msgspec.Struct, kw_only=True):
+    """Secret that the service has to know itself. ``type``: ec2 or totp. ``sealed``: the secret, encrypted
+    (`nova_lite.api.identity.credential_box`).
+
+    ``access``: the access key of EC2. ``last_step``: of the last one-time code, which no later log-in may repeat.
+    """
+
+    id: str
+    user_id: str
+    type: str
+    sealed: str
+    project_id: str | None = None
+    access: str = ""
+    last_step: int = 0
+
+
+class SecretKey(msgspec.Struct, kw_only=True):
+    """Key that encrypts the secrets of credentials."""
+
+    id: str
+    key: str
+
+
 class TokenKey(msgspec.Struct, kw_only=True):
     """Key of tokens. ``id``: its number; keys with higher numbers are newer. ``created_at``: Unix time."""
 
@@ -192,6 +222,8 @@ class Content(msgspec.Struct, kw_only=True, dict=True):
     regions: list[CatalogRegion] = msgspec.field(default_factory=list)
     trusts: list[Trust] = msgspec.field(default_factory=list)
     domains: list[Domain] = msgspec.field(default_factory=list)
+    credentials: list[Credential] = msgspec.field(default_factory=list)
+    secret_keys: list[SecretKey] = msgspec.field(default_factory=list)
 
     def freeze(self) -> Content:
         """Make look-ups by id quick. The content must not be changed any more."""
@@ -300,6 +332,8 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
     "region": ("regions", CatalogRegion),
     "trust": ("trusts", Trust),
     "domain": ("domains", Domain),
+    "credential": ("credentials", Credential),
+    "secret_key": ("secret_keys", SecretKey),
 }
 _FIELDS = {type_: field for field, type_ in KINDS.values()}
 
@@ -347,6 +381,7 @@ def remove_project(content: Content, project: Project) -> None:
     content.projects.remove(project)
     _keep_credentials(content, lambda credential: credential.project_id != project.id)
     content.trusts = [trust for trust in content.trusts if trust.project_id != project.id]
+    content.credentials = [item for item in content.credentials if item.project_id != project.id]
     _forget_roles(content, project.id)
     for user in content.users:
         if user.default_project_id == project.id:
@@ -394,6 +429,7 @@ def remove_user(content: Content, user: User) -> None:
     _keep_credentials(content, lambda credential: credential.user_id != user.id)
     content.access_rules = [rule for rule in content.access_rules if rule.user_id != user.id]
     content.trusts = [trust for trust in content.trusts if user.id not in (trust.trustor_id, trust.trustee_id)]
+    content.credentials = [item for item in content.credentials if item.user_id != user.id]
 
 
 def _keep_credentials(content: Content, is_kept: Callable[[ApplicationCredential], bool]) -> None:

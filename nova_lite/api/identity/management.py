@@ -79,6 +79,7 @@ class IdentityManagement:
             **_TEXTS,
             **_DOMAIN,
         )
+        options = requests.user_options(req)
         password = directory.new_password(fields["password"])
 
         def create(content: Content) -> User:
@@ -88,6 +89,7 @@ class IdentityManagement:
             user = directory.add_user(content, fields["name"], password, project, domain_id)
             user.enabled = fields["enabled"] is not False
             user.email, user.description = fields["email"], fields["description"]
+            _set_options(user, options)
             return user
 
         return Response({"user": views.user(self._change(create), req.base_url)}, 201)
@@ -96,6 +98,7 @@ class IdentityManagement:
         fields = requests.update_fields(
             req, "user", name=str, password=str, enabled=bool, default_project_id=str | None, **_TEXTS, **_DOMAIN
         )
+        options = requests.user_options(req)
         password = directory.new_password(fields["password"]) if "password" in fields else None
 
         def update(content: Content) -> User:
@@ -108,6 +111,7 @@ class IdentityManagement:
             user.default_project_id = fields.get("default_project_id", user.default_project_id)
             user.email, user.description = fields.get("email", user.email), fields.get("description", user.description)
             directory.set_enabled(content, user, fields.get("enabled", user.enabled))
+            _set_options(user, options)
             if password is not None:
                 directory.set_password(user, password)
             return user
@@ -128,6 +132,14 @@ class IdentityManagement:
 
     def _change(self, function: Callable[[Content], T]) -> T:
         return self.authority.replica.change(function)
+
+
+def _set_options(user: User, options: dict[str, Any]) -> None:
+    """Set the user's options for log-ins by several methods. None resets an option."""
+    if "multi_factor_auth_enabled" in options:
+        user.mfa_enabled = bool(options["multi_factor_auth_enabled"])
+    if "multi_factor_auth_rules" in options:
+        user.mfa_rules = options["multi_factor_auth_rules"] or []
 
 
 def _project(content: Content, project_id: str) -> Project:

@@ -118,6 +118,41 @@ def _checked(kind: str, name: str, value: Any, type_: Any) -> Any:
     return value
 
 
+#: Methods of a log-in with a password.
+_METHODS = ("password", "totp")
+
+
+def user_options(req: ServiceRequest) -> dict[str, Any]:
+    """Return the ``options`` of a user in the body: those for log-ins by several methods."""
+    options = body_object(req, "user").get("options") or {}
+    if not isinstance(options, dict):
+        raise exceptions.ValidationError(detail="The options of a user must be an object.")
+    known = "multi_factor_auth_enabled", "multi_factor_auth_rules"
+    if unknown := [name for name in options if name not in known]:
+        raise exceptions.ValidationError(
+            detail=f"This cloud has no option {unknown[0][:64]} of users. There are {' and '.join(known)}."
+        )
+    if not isinstance(options.get(known[0]), bool | None):
+        raise exceptions.ValidationError(detail=f"{known[0]} must be a boolean.")
+    rules = options.get(known[1])
+    if rules is not None and not _are_rules(rules):
+        raise exceptions.ValidationError(
+            detail=f'{known[1]} must be a list of at most 10 lists with methods, such as [["password", "totp"]]. '
+            f"Methods are {' and '.join(_METHODS)}, and each rule has the password."
+        )
+    return options
+
+
+def _are_rules(rules: Any) -> bool:
+    return (
+        isinstance(rules, list)
+        and len(rules) <= 10
+        and all(
+            isinstance(rule, list) and "password" in rule and not set(map(str, rule)) - {*_METHODS} for rule in rules
+        )
+    )
+
+
 # --- application credentials and trusts
 
 

@@ -13,12 +13,6 @@ _GRANT = "`nova-lite-manage user grant` and `openstack role add` grant them in p
 #: Kinds by their path: HTTP methods on the collection and on an item, the refused operation, and the alternative.
 KINDS: dict[str, tuple[str, str, str, str]] = {
     "roles": ("POST", "PATCH DELETE", "Changing roles", f"The roles are {', '.join(ROLES)}: {_GRANT}"),
-    "credentials": (
-        "GET POST",
-        "GET PATCH DELETE",
-        "Credentials",
-        "Users have only passwords (`openstack user set`).",
-    ),
     "policies": ("GET POST", "GET PATCH DELETE", "Policies in the identity service", "`nova-lite-manage policy list`."),
 }
 

@@ -138,11 +138,20 @@ def user(shown: User, base_url: str) -> dict[str, Any]:
         "enabled": shown.enabled,
         "domain_id": shown.domain_id,
         "password_expires_at": None,
-        "options": {},
+        "options": _options(shown),
         "links": {"self": f"{base_url}/v3/users/{shown.id}"},
     }
     more = {name: getattr(shown, name) for name in ("default_project_id", "email", "description")}
     return body | {name: value for name, value in more.items() if value is not None}
+
+
+def _options(shown: User) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if shown.mfa_enabled:
+        options["multi_factor_auth_enabled"] = True
+    if shown.mfa_rules:
+        options["multi_factor_auth_rules"] = shown.mfa_rules
+    return options
 
 
 def group(shown: Group, base_url: str) -> dict[str, Any]:

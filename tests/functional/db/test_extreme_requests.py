@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 import webob
 
+from nova_lite.api.audit import recorder
 from nova_lite.db.models import Base
 from tests.support import extremes
 from tests.support import requests_of_routes as routes
@@ -64,6 +65,10 @@ def test_extreme_requests_get_no_internal_error(cloud: EveryApi, url: str, caplo
             wrong.append(f"{response.status_code} {request}")
     assert not wrong, "\n".join(wrong)
     assert statuses[2] > 500 and statuses[4] > 1000, statuses
+    log = recorder.of(cloud.conf, cloud.services.compute)
+    assert log.waiting, "the audit log has events with extreme values"
+    log.flush()
+    assert not log.waiting
     logged = [record.getMessage() for record in caplog.records if record.exc_info]
     assert not logged, "\n".join(logged)
 

@@ -1,0 +1,282 @@
+"""Credentials whose secret the service has to know itself: EC2 key pairs, and keys of one-time codes (TOTP).
+
+``/v3/users/{user_id}/credentials/OS-EC2`` and ``/v3/credentials`` show the same EC2 credentials. A service, such as
+Heat, passes a request that was signed with one to ``/v3/ec2tokens``, and gets a token of its user.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from nova_lite.api.audit import notes
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.wsgi import Response
+from nova_lite.api.identity import app_credentials, credential_box, ec2_signature, listing, one_time_codes, requests
+from nova_lite.api.identity.authority import Authority, Identity, Scope
+from nova_lite.api.identity.directory import Content, Credential
+from nova_lite.api.identity.tokens import Token
+from nova_lite.base import exceptions
+from nova_lite.policies import identity as policies
+
+T = TypeVar("T")
+
+EC2, TOTP = "ec2", "totp"
+#: Credentials of one user. Each API process has all of them in memory.
+MAX_CREDENTIALS = 100
+MIN_SECRET, MAX_TEXT = 16, 255
+
+_USER = {"user_id": "user_id"}
+_EC2 = "/v3/users/{user_id}/credentials/OS-EC2"
+_ALL = "/v3/credentials"
+
+
+class IdentityCredentials:
+    """Mixin of `IdentityApp`: the handlers of EC2 credentials and keys of one-time codes."""
+
+    authority: Authority
+    routes: tuple[ServiceRoute, ...] = (
+        ServiceRoute("GET", _EC2, "list_ec2", policies.EC2_LIST, _USER),
+        ServiceRoute("POST", _EC2, "create_ec2", policies.EC2_CREATE, _USER),
+        ServiceRoute("GET", f"{_EC2}/{{id}}", "show_ec2", policies.EC2_SHOW, _USER),
+        ServiceRoute("DELETE", f"{_EC2}/{{id}}", "delete_ec2", policies.EC2_DELETE, _USER),
+        ServiceRoute("POST", "/v3/ec2tokens", "issue_for_signature", policies.EC2_TOKENS),
+        ServiceRoute("GET", _ALL, "list_secrets", policies.SECRETS_LIST, authorizes=True),
+        ServiceRoute("POST", _ALL, "create_secret", policies.SECRETS_CREATE, authorizes=True),
+        ServiceRoute("GET", f"{_ALL}/{{id}}", "show_secret", policies.SECRETS_SHOW, authorizes=True),
+        ServiceRoute("PATCH", f"{_ALL}/{{id}}", "update_secret", policies.SECRETS_UPDATE, authorizes=True),
+        ServiceRoute("DELETE", f"{_ALL}/{{id}}", "delete_secret", policies.SECRETS_DELETE, authorizes=True),
+    )
+
+    # --- EC2 credentials of a user
+
+    def list_ec2(self, req: ServiceRequest, user_id: str) -> Response:
+        app_credentials.refuse_limited(req)
+        mine = [item for item in self.authority.content.credentials if (item.type, item.user_id) == (EC2, user_id)]
+        return listing.listed(
+            req, "credentials", (self._ec2_view(req, item) for item in mine), _EC2.format(user_id=user_id)
+        )
+
+    def show_ec2(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+        app_credentials.refuse_limited(req)
+        return Response({"credential": self._ec2_view(req, _ec2(self.authority.content, user_id, id))})
+
+    def create_ec2(self, req: ServiceRequest, user_id: str) -> Response:
+        """Create a key pair for a project in which the user has a role."""
+        app_credentials.refuse_limited(req)
+        project_id, access, secret = requests.text_field(req.json_object(), "tenant_id"), uuid.uuid4().hex, _secret()
+
+        def create(content: Content) -> Credential:
+            _check_project(content, user_id, project_id)
+            return _add_ec2(content, user_id, project_id, access, secret)
+
+        return Response({"credential": self._ec2_view(req, self._change(create))}, 201)
+
+    def delete_ec2(self, req: ServiceRequest, user_id: str, id: str) -> Response:
+        app_credentials.refuse_limited(req)
+        self._change(lambda content: content.credentials.remove(_ec2(content, user_id, id)))
+        return Response(status=204)
+
+    def _ec2_view(self, req: ServiceRequest, item: Credential) -> dict[str, Any]:
+        path = f"{_EC2.format(user_id=item.user_id)}/{item.access}"
+        return {
+            "user_id": item.user_id,
+            "tenant_id": item.project_id,
+            "access": item.access,
+            "secret": self._open(item),
+            "trust_id": None,
+            "links": {"self": req.base_url + path},
+        }
+
+    # --- tokens for signed requests
+
+    def issue_for_signature(self, req: ServiceRequest) -> Response:
+        """Return a token of the user who signed a request. Only services may ask for it."""
+        body = req.json_object()
+        given = body.get("ec2Credentials") or body.get("credentials")
+        if not isinstance(given, dict):
+            raise exceptions.ValidationError(detail="Expecting to find credentials in the request, as an object.")
+        signed = ec2_signature.parse(given)
+        found = self.authority.content.find(Credential, _id_of(signed.access))
+        notes.caller(req.environ, found.user_id if found is not None else None)
+        user = self.authority.content.user(found.user_id) if found is not None else None
+        # An unknown key takes as long as a wrong signature.
+        secret = self._open(found) if found is not None else _secret()
+        is_right = ec2_signature.is_right(signed, secret, time.time())
+        if found is None or user is None or not is_right or not self.authority.content.is_usable(user):
+            raise exceptions.Unauthorized()
+        identity = self.authority.scoped(user, Scope(project_id=found.project_id))
+        text, token = self.authority.issue(identity, methods=["ec2credential"])
+        notes.caller(req.environ, token.user_id, token.project_id)
+        return self.token_response(req, text, token, identity, 200)
+
+    # --- all credentials
+
+    def list_secrets(self, req: ServiceRequest) -> Response:
+        """List the caller's own credentials, for an admin all of them."""
+        app_credentials.refuse_limited(req)
+        caller = str(req.context.user_id)
+        req.authorize(policies.SECRETS_LIST, {"user_id": caller})
+        items = [
+            item
+            for item in self.authority.content.credentials
+            if req.allows(policies.SECRETS_SHOW, {"user_id": item.user_id})
+            and req.GET.get("type") in (None, item.type)
+            and req.GET.get("user_id") in (None, item.user_id)
+        ]
+        return listing.listed(req, "credentials", (self._view(req, item) for item in items), _ALL)
+
+    def show_secret(self, req: ServiceRequest, id: str) -> Response:
+        return Response({"credential": self._view(req, self._authorized(req, id))})
+
+    def create_secret(self, req: ServiceRequest) -> Response:
+        app_credentials.refuse_limited(req)
+        body = requests.body_object(req, "credential")
+        user_id = requests.text_field(body, "user_id") if body.get("user_id") is not None else str(req.context.user_id)
+        req.authorize(policies.SECRETS_CREATE, {"user_id": user_id})
+        kind, blob = requests.text_field(body, "type"), requests.text_field(body, "blob")
+        project_id = requests.text_field(body, "project_id") if body.get("project_id") is not None else None
+        if kind == EC2:
+            access, secret = _pair(blob)
+            if project_id is None:
+                raise exceptions.ValidationError(detail="A credential of type ec2 needs a project_id.")
+        elif kind == TOTP:
+            one_time_codes.key_of(blob)
+        else:
+            raise exceptions.ValidationError(detail="The type of a credential is ec2 or totp.")
+
+        def create(content: Content) -> Credential:
+            requests.require("user", user_id, content.user(user_id))
+            if project_id is not None:
+                _check_project(content, user_id, project_id)
+            if kind == EC2:
+                return _add_ec2(content, user_id, str(project_id), access, secret)
+            return _add(content, uuid.uuid4().hex, user_id, TOTP, project_id, blob)
+
+        return Response({"credential": self._view(req, self._change(create))}, 201)
+
+    def update_secret(self, req: ServiceRequest, id: str) -> Response:
+        """Change the secret. User, type, project and access key stay: a changed one would be another credential."""
+        found, body = self._authorized(req, id), requests.body_object(req, "credential")
+        for name in ("user_id", "type", "project_id"):
+            if body.get(name, getattr(found, name)) != getattr(found, name):
+                raise exceptions.ValidationError(
+                    detail=f"The {name} of a credential cannot be changed. Create another."
+                )
+        blob = requests.text_field(body, "blob")
+        if found.type == EC2:
+            access, blob = _pair(blob)
+            if access != found.access:
+                raise exceptions.ValidationError(detail="The access key of a credential cannot be changed.")
+        else:
+            one_time_codes.key_of(blob)
+
+        def update(content: Content) -> Credential:
+            item: Credential = requests.require("credential", id, content.find(Credential, id))
+            item.sealed = credential_box.seal(content, blob)
+            return item
+
+        return Response({"credential": self._view(req, self._change(update))})
+
+    def delete_secret(self, req: ServiceRequest, id: str) -> Response:
+        self._authorized(req, id)
+        self._change(
+            lambda content: content.credentials.remove(requests.require("credential", id, content.find(Credential, id)))
+        )
+        return Response(status=204)
+
+    def _authorized(self, req: ServiceRequest, id: str) -> Credential:
+        """Return a credential that the caller may manage. That of another user looks unknown."""
+        app_credentials.refuse_limited(req)
+        found = self.authority.content.find(Credential, id)
+        if found is None or not req.allows(req.declared.policy, {"user_id": found.user_id}):
+            req.authorize(req.declared.policy, {"user_id": str(req.context.user_id)})
+            raise exceptions.NotFound(f"Could not find credential: {id[:64]}.")
+        req.authorize(req.declared.policy, {"user_id": found.user_id})
+        return found
+
+    def _view(self, req: ServiceRequest, item: Credential) -> dict[str, Any]:
+        secret = self._open(item)
+        blob = json.dumps({"access": item.access, "secret": secret}) if item.type == EC2 else secret
+        return {
+            "id": item.id,
+            "type": item.type,
+            "user_id": item.user_id,
+            "project_id": item.project_id,
+            "blob": blob,
+            "links": {"self": f"{req.base_url}{_ALL}/{item.id}"},
+        }
+
+    def _open(self, item: Credential) -> str:
+        return credential_box.open_(self.authority.content, item.sealed)
+
+    def _change(self, function: Callable[[Content], T]) -> T:
+        return self.authority.replica.change(function)
+
+    def token_response(self, req: ServiceRequest, text: str, token: Token, identity: Identity, status: int) -> Response:
+        """Return the response with a token. `IdentityApp` implements it."""
+        raise NotImplementedError
+
+
+def _id_of(access: str) -> str:
+    """Return the id of an EC2 credential, as Keystone makes it."""
+    return hashlib.sha256(access.encode()).hexdigest()
+
+
+def _ec2(content: Content, user_id: str, access: str) -> Credential:
+    found = content.find(Credential, _id_of(access))
+    return requests.require("credential", access, found if found is not None and found.user_id == user_id else None)
+
+
+def _check_project(content: Content, user_id: str, project_id: str) -> None:
+    """Raise `NotFound` unless the user has a role in the project: who has none does not learn whether it exists."""
+    user = requests.require("user", user_id, content.user(user_id))
+    known = content.project(project_id)
+    requests.require("project", project_id, known if known is not None and content.roles_of(user, known.id) else None)
+
+
+def _secret() -> str:
+    return secrets.token_hex(32)
+
+
+def _add_ec2(content: Content, user_id: str, project_id: str, access: str, secret: str) -> Credential:
+    if content.find(Credential, _id_of(access)) is not None:
+        raise exceptions.Conflict("There is a credential with this access key already.")
+    return _add(content, _id_of(access), user_id, EC2, project_id, secret, access)
+
+
+def _add(
+    content: Content, id: str, user_id: str, kind: str, project_id: str | None, secret: str, access: str = ""
+) -> Credential:
+    if sum(item.user_id == user_id for item in content.credentials) >= MAX_CREDENTIALS:
+        raise exceptions.Forbidden(f"A user has at most {MAX_CREDENTIALS} credentials. Delete the unused ones.")
+    sealed = credential_box.seal(content, secret)
+    made = Credential(id=id, user_id=user_id, type=kind, project_id=project_id, sealed=sealed, access=access)
+    content.credentials.append(made)
+    return made
+
+
+def _pair(blob: str) -> tuple[str, str]:
+    """Return access key and secret of an EC2 credential's blob. Raises `ValidationError`."""
+    try:
+        pair = json.loads(blob)
+    except (ValueError, RecursionError):
+        pair = None
+    access, secret = (pair.get(name) if isinstance(pair, dict) else None for name in ("access", "secret"))
+    if (
+        not isinstance(access, str)
+        or not isinstance(secret, str)
+        or not re.fullmatch(rf"[\w/+=-]{{{MIN_SECRET},{MAX_TEXT}}}", access, re.ASCII)
+        or not re.fullmatch(rf"[!-~]{{{MIN_SECRET},{MAX_TEXT}}}", secret)
+    ):
+        raise exceptions.ValidationError(
+            detail="The blob of a credential of type ec2 is a JSON object in a string, with access and secret of "
+            f"{MIN_SECRET} to {MAX_TEXT} characters in ASCII."
+        )
+    return access, secret

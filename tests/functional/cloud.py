@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -28,12 +27,13 @@ from nova_lite.api.identity import directory
 from nova_lite.api.identity.replica import Replica
 from nova_lite.base import concurrency, memory
 from nova_lite.daemon import cpu_affinity
-from nova_lite.db import flavors, images, migration, networks, quotas
+from nova_lite.db import flavors, images, networks, quotas
 from nova_lite.db.engine import Database
 from nova_lite.db.identity import DatabaseStore
 from nova_lite.operations.states import PowerState
 from tests.functional import nursery
 from tests.support import keys
+from tests.support.migrated import migrate
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +47,6 @@ NETWORK = {
 IMAGE_BYTES = b"an image for the fake driver" * 64
 DEADLINE = 120.0
 DAEMONS = ("conductor", "scheduler", "api")
-MIGRATING = threading.Lock()
 
 CONFIG = """
 [DEFAULT]
@@ -289,8 +288,7 @@ class Cloud:
     def _fill_database(self) -> None:
         """Fill the database directly. Each nova-lite-manage command would cost a second."""
         conf = self.conductor_conf()
-        with MIGRATING:  # alembic keeps its context in module globals
-            migration.sync(conf)
+        migrate(conf)
         db = Database(conf)
         try:
             for flavorid, name, memory_mb in (("1", "m1.nano", self.memory_mb_of_flavor), ("9", "m1.huge", 1048576)):

@@ -25,12 +25,13 @@ from nova_lite.compute.manager import ComputeManager
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import flavors, images, migration, networks
+from nova_lite.db import flavors, images, networks
 from nova_lite.image.driver import load_backend
 from nova_lite.policies.enforcer import Policy
 from nova_lite.scheduler.manager import SchedulerManager
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from nova_lite.virt.driver import load_compute_driver
+from tests.support.migrated import migrate
 
 TOP = Path(__file__).resolve().parents[2]
 HOST = "host1"
@@ -50,7 +51,7 @@ class InProcessCloud:
         """
         self.conf = _configuration(directory, options, database or f"sqlite:///{directory}/db.sqlite")
         self._database = directory / "db.sqlite"
-        migration.sync(self.conf)
+        migrate(self.conf)
         self.bus = rpc.InProcess(self.conf)
         conductor = rpc.proxy(ConductorRPC, self.bus)
         compute = rpc.proxy(ComputeRPC, self.bus)

@@ -16,11 +16,12 @@ from nova_lite.compute.api import API
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import migration, models
+from nova_lite.db import models
 from nova_lite.image.driver import load_backend
 from nova_lite.policies.enforcer import Policy
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.support.api_client import MEMBER, make_conf
+from tests.support.migrated import migrate
 
 NOBODY = str(uuid.UUID(int=1))
 
@@ -33,7 +34,7 @@ class Volumes:
             path, f"enabled_apis = volume, osapi_compute\n[database]\nconnection = sqlite:///{path}/db.sqlite\n"
         )
         conf.set_override("state_path", str(path))
-        migration.sync(conf)
+        migrate(conf)
         bus = rpc.InProcess(conf)
         conductor = rpc.proxy(ConductorRPC, bus)
         self.manager = ConductorManager(conf, rpc.proxy(SchedulerRPC, bus), rpc.proxy(ComputeRPC, bus), conductor)

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import make
 from tests.support.manage import Tool
+from tests.support.migrated import migrate
 
 
 @pytest.fixture
 def tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Tool:
     made = Tool(tmp_path, capsys)
-    made("db", "sync")
+    migrate(make.conf(made.database))
     return made

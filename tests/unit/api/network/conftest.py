@@ -16,12 +16,13 @@ from nova_lite.compute.api import API
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import floating_ips, migration, networks
+from nova_lite.db import floating_ips, networks
 from nova_lite.image.driver import load_backend
 from nova_lite.network import factory
 from nova_lite.policies.enforcer import Policy
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.support.api_client import MEMBER, make_conf
+from tests.support.migrated import migrate
 
 
 class Api:
@@ -35,7 +36,7 @@ class Api:
             "fixed_ips_per_project = 4\n",
         )
         conf.set_override("state_path", str(path))
-        migration.sync(conf)
+        migrate(conf)
         bus = rpc.InProcess(conf)
         conductor = rpc.proxy(ConductorRPC, bus)
         self.manager = ConductorManager(conf, rpc.proxy(SchedulerRPC, bus), rpc.proxy(ComputeRPC, bus), conductor)

@@ -14,6 +14,13 @@ UPDATE = _image("modify_image", MEMBER, "Change an image of the caller's project
 DELETE = _image("delete_image", MEMBER, "Delete an image of the caller's project", f"DELETE {_ONE}")
 UPLOAD = _image("upload_image", MEMBER, "Upload the data of an image of the caller's project", f"PUT {_ONE}/file")
 DOWNLOAD = _image("download_image", ANYONE, "Download the data of a visible image", f"GET {_ONE}/file")
+DEACTIVATE = _image(
+    "deactivate",
+    MEMBER,
+    "Let nobody but admins use an image of the caller's project",
+    f"POST {_ONE}/actions/deactivate",
+)
+REACTIVATE = _image("reactivate", MEMBER, "Let a deactivated image be used again", f"POST {_ONE}/actions/reactivate")
 PUBLICIZE = _image("publicize_image", ADMIN, "Make an image public", "POST /v2/images", f"PATCH {_ONE}")
 COMMUNITIZE = _image("communitize_image", MEMBER, "Make an image a community image", "POST /v2/images", f"PATCH {_ONE}")
 CHANGE_OWNER = _image("change_owner", ADMIN, "Change the owner of an image", "POST /v2/images", f"PATCH {_ONE}")

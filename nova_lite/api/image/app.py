@@ -64,6 +64,8 @@ class ImageApp(rest.ServiceApplication):
         ServiceRoute("DELETE", "/images/{id}/tags/{tag}", "remove_tag", policies.UPDATE, authorizes=True),
         ServiceRoute("PUT", "/images/{id}/file", "upload", policies.UPLOAD, authorizes=True, streams=True),
         ServiceRoute("GET", "/images/{id}/file", "download", policies.DOWNLOAD),
+        ServiceRoute("POST", "/images/{id}/actions/deactivate", "deactivate", policies.DEACTIVATE, authorizes=True),
+        ServiceRoute("POST", "/images/{id}/actions/reactivate", "reactivate", policies.REACTIVATE, authorizes=True),
         ServiceRoute("GET", "/images/{id}/tasks", "tasks", policies.SHOW),
         ServiceRoute("GET", _MEMBERS, "members", policies.MEMBERS),
         ServiceRoute("POST", _MEMBERS, "add_member", policies.ADD_MEMBER, authorizes=True),
@@ -163,6 +165,21 @@ class ImageApp(rest.ServiceApplication):
         self.conductor.image_update(req.context, image.id, {"tags": tags}, None)
         return Response(status=204)
 
+    def deactivate(self, req: ServiceRequest, id: str) -> Response:
+        """Let nobody but admins read the data of an image, and nobody make servers or volumes of it."""
+        return self._change_status(req, id, "active", "deactivated")
+
+    def reactivate(self, req: ServiceRequest, id: str) -> Response:
+        return self._change_status(req, id, "deactivated", "active")
+
+    def _change_status(self, req: ServiceRequest, id: str, old: str, new: str) -> Response:
+        image = self._changeable(req, id)
+        if image.status not in (old, new):
+            raise exceptions.Forbidden(f"Image {image.id} is {image.status}: it must be {old} or {new}.")
+        if image.status == old:
+            self.conductor.image_update(req.context, image.id, {"status": new}, old)
+        return Response(status=204)
+
     def _changeable(self, req: ServiceRequest, id: str) -> Image:
         """Return an image that the caller may change. Raises a 404 if the caller may not see it, else a 403."""
         image = self.conductor.image_get(req.context, id)
@@ -217,7 +234,9 @@ class ImageApp(rest.ServiceApplication):
 
     def download(self, req: ServiceRequest, id: str) -> webob.Response:
         image = self.conductor.image_get(req.context, id)
-        if image.status != "active":
+        if image.status == "deactivated" and not req.context.is_admin:
+            raise exceptions.Forbidden(f"Image {image.id} is deactivated: only admins may download its data.")
+        if image.status not in views.WITH_DATA:
             return wsgi.to_response(Response(status=204))
         try:
             file = open(file_path(self.store_path, image.id), "rb")  # noqa: SIM115 - the response closes it

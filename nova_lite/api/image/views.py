@@ -17,7 +17,7 @@ _READ_ONLY = {"readOnly": True}
 FIELDS: dict[str, dict[str, Any]] = {
     "id": {"type": "string", "description": "An identifier for the image"},
     "name": {**_TEXT, "description": "Descriptive name for the image"},
-    "status": {"type": "string", "enum": ["queued", "saving", "active", "deleted"], **_READ_ONLY},
+    "status": {"type": "string", "enum": ["queued", "saving", "active", "deactivated", "deleted"], **_READ_ONLY},
     "visibility": {"type": "string", "enum": list(VISIBILITIES)},
     "protected": {"type": "boolean", "enum": [False]},
     "os_hidden": {"type": "boolean", "enum": [False]},
@@ -94,8 +94,12 @@ def member(shown: ImageMember) -> dict[str, Any]:
     }
 
 
+#: Statuses of images that have data.
+WITH_DATA = ("active", "deactivated")
+
+
 def show(image: Image) -> dict[str, Any]:
-    has_data = image.status == "active"
+    has_data = image.status in WITH_DATA
     path = f"/v2/images/{image.id}"
     return dict(image.properties) | {
         "id": image.id,

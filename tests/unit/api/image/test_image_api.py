@@ -287,6 +287,25 @@ def test_upload_and_download(images: Images) -> None:
     assert not file.exists()
 
 
+def test_data_of_a_deactivated_image_are_for_admins(images: Images) -> None:
+    path = f"/v2/images/{images.create()['id']}"
+    for name in ("deactivate", "reactivate"):
+        assert "is queued" in fault(images("POST", f"{path}/actions/{name}"), "forbidden", 403)
+    images("PUT", f"{path}/file", b"data")
+    active = images("GET", path).json
+    for _ in range(2):
+        assert images("POST", f"{path}/actions/deactivate").status_code == 204
+    shown = images("GET", path).json
+    assert (shown["status"], shown["checksum"]) == ("deactivated", active["checksum"])
+    assert "deactivated" in fault(images("GET", f"{path}/file"), "forbidden", 403)
+    assert images("GET", f"{path}/file", token=ADMIN).body == b"data"
+    assert images("POST", f"{path}/actions/reactivate", token=STRANGER).status_code == 403
+    for _ in range(2):
+        assert images("POST", f"{path}/actions/reactivate").status_code == 204
+    assert images("GET", path).json["status"] == "active"
+    assert images("GET", f"{path}/file").body == b"data"
+
+
 def test_image_without_data_has_no_sums(images: Images) -> None:
     made = images.create()
     assert [made[name] for name in ("checksum", "os_hash_algo", "os_hash_value", "size", "virtual_size")] == [None] * 5

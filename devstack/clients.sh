@@ -1,0 +1,59 @@
+#!/bin/bash
+# Run the tests of OpenStack's own clients, each suite against a cloud of `nova-lite dev` of its own:
+#
+#   clients.sh [--directory DIRECTORY] [--nova-lite COMMAND] [--gophercloud REPOSITORY] SUITE...
+#   clients.sh --page
+#
+# SUITE is openstacksdk, openstackclient, gophercloud, or tempest-identity, -image, -volume, -network or -compute. The
+# suites are installed into DIRECTORY (by default /opt/nova-lite/clients) in the versions of
+# devstack/requirements/clients.txt. COMMAND is by default the nova-lite of the checkout's .venv, which devstack/test.sh
+# makes. REPOSITORY is a clone of gophercloud's repository; its modules come from Debian's packages golang-golang-x-crypto-dev
+# and golang-gopkg-yaml.v3-dev.
+# The results go into benchmarks/results/clients. --page makes docs/reference/clients.md of all results.
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
+source "$TOP/devstack/lib/python.sh"
+
+usage() {
+    sed -n '2,13s/^# \{0,1\}//p' "$TOP/devstack/clients.sh" >&2
+    exit 2
+}
+
+directory=$PREFIX/clients command=$TOP/.venv/bin/nova-lite page="" options=() suites=()
+while (($#)); do
+    case $1 in
+    --directory | --nova-lite | --gophercloud)
+        (($# > 1)) || usage
+        case $1 in
+        --directory) directory=$2 ;;
+        --nova-lite) command=$2 ;;
+        --gophercloud) options+=(--gophercloud "$2") ;;
+        esac
+        shift 2
+        ;;
+    --page)
+        page=1
+        shift
+        ;;
+    -*) usage ;;
+    *)
+        suites+=("$1")
+        shift
+        ;;
+    esac
+done
+[[ $directory == /* ]] || die "--directory $directory: must be absolute."
+((${#suites[@]})) || [[ -n $page ]] || usage
+
+install -d -m 0755 "$directory"
+LOG=$directory/install.log
+: >"$LOG"
+step "Installing the suites into $directory/venv" install_locked "$directory/venv" clients
+if ((${#suites[@]})); then
+    say "Running tests (details in $directory)"
+    "$directory/venv/bin/python" "$TOP/devstack/lib/clients.py" run \
+        --directory "$directory" --nova-lite "$command" "${options[@]}" "${suites[@]}"
+fi
+if [[ -n $page ]]; then
+    "$directory/venv/bin/python" "$TOP/devstack/lib/clients.py" page >"$TOP/docs/reference/clients.md.new"
+    mv "$TOP/docs/reference/clients.md.new" "$TOP/docs/reference/clients.md"
+fi

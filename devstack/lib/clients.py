@@ -1,0 +1,631 @@
+"""The tests of OpenStack's own clients against clouds of ``nova-lite dev``, and the page of their results.
+
+Run by devstack/clients.sh in the environment of the suites::
+
+    clients.py run --directory DIRECTORY --nova-lite COMMAND [--gophercloud REPOSITORY] SUITE...
+    clients.py page    prints the page of benchmarks/results/clients/*.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import datetime
+import importlib.metadata
+import json
+import os
+import re
+import secrets
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from sessions import Session
+
+TOP = Path(__file__).resolve().parents[2]
+RESULTS = TOP / "benchmarks/results/clients"
+CAUSES = Path(__file__).with_name("client_causes.yaml")
+
+#: Users beside those of every cloud of ``nova-lite dev``.
+SEED = {
+    "projects": [{"name": "alt_demo"}],
+    "users": [{"name": "alt_demo", "project": "alt_demo", "roles": ["member"]}],
+    "images": [{"name": "nova-lite-guest-2", "content": "a second guest"}],
+}
+
+#: The suites make many things at a time, and leave some behind if a test fails.
+OPTIONS = """\
+[network]
+networks_per_project = -1
+fixed_ips_per_project = -1
+[quota]
+instances = -1
+cores = -1
+ram = -1
+"""
+
+#: Seconds that all tests of a suite, or one of a Go package, may take.
+LIMIT = 3600
+GO_LIMIT = 900
+
+#: Names by which openstacksdk's tests look for clouds, with the users of ours.
+SDK_CLOUDS = {"devstack-admin": "admin", "devstack": "demo", "devstack-alt": "alt_demo"}
+SDK_ROOMS = ("compute", "network", "identity", "image", "block_storage", "cloud")
+OSC_ROOMS = ("compute/v2", "network/v2", "identity/v3", "image/v2", "volume/v3")
+
+GO_PACKAGES = ("compute/v2", "identity/v3", "image/v2", "blockstorage/v3", "networking/v2/...")
+#: Modules of Debian's packages, by the names under which gophercloud imports them.
+GO_MODULES = {
+    "golang.org/x/crypto": "golang.org/x/crypto",
+    "golang.org/x/sys": "golang.org/x/sys",
+    "golang.org/x/term": "golang.org/x/term",
+    "go.yaml.in/yaml/v3": "gopkg.in/yaml.v3",
+}
+#: Tests that load an image from the internet.
+GO_DOWNLOADS = "^TestImageStage$"
+GO_SOURCES = Path("/usr/share/gocode/src")
+
+TEMPEST = """\
+[DEFAULT]
+log_file = {directory}/tempest-debug.log
+[oslo_concurrency]
+lock_path = {directory}/locks
+[auth]
+use_dynamic_credentials = true
+create_isolated_networks = false
+admin_username = admin
+admin_password = {password}
+admin_project_name = admin
+admin_domain_name = Default
+[identity]
+auth_version = v3
+uri_v3 = {url}/identity/v3
+region = RegionOne
+v3_endpoint_type = public
+[identity-feature-enabled]
+security_compliance = false
+[service_available]
+nova = true
+glance = true
+neutron = true
+cinder = true
+swift = false
+horizon = false
+[compute]
+image_ref = {images[0]}
+image_ref_alt = {images[1]}
+fixed_network_name = private
+flavor_ref = {flavors[0]}
+flavor_ref_alt = {flavors[1]}
+min_microversion = 2.1
+max_microversion = {microversion}
+min_compute_nodes = 2
+build_interval = 1
+build_timeout = 120
+[compute-feature-enabled]
+resize = true
+snapshot = true
+shelve = true
+rescue = true
+volume_multiattach = false
+[image-feature-enabled]
+os_glance_reserved = false
+# Some tests upload text as a disk.
+image_format_enforcement = false
+[network]
+public_network_id = {public}
+floating_network_name = public
+project_network_cidr = 10.100.0.0/16
+[validation]
+run_validation = false
+[volume]
+volume_size = 1
+min_microversion = 3.0
+max_microversion = {volume_microversion}
+build_interval = 1
+build_timeout = 60
+[volume-feature-enabled]
+snapshot = true
+clone = true
+extend_attached_volume = true
+backup = false
+"""
+
+
+class Cloud(NamedTuple):
+    """A running cloud. ``session``: its admin."""
+
+    url: str
+    password: str
+    session: Session
+    nova_lite: str  # version
+
+
+class Job(NamedTuple):
+    """A suite to run. ``directory`` is its own."""
+
+    cloud: Cloud
+    directory: Path
+    gophercloud: Path | None
+
+
+class Suite(NamedTuple):
+    """A suite of tests. ``run`` returns its results as dicts of test, status and cause."""
+
+    version: Callable[[Job], str]
+    run: Callable[[Job], list[dict[str, str]]]
+
+
+# --- the cloud
+
+
+@contextmanager
+def running_cloud(command: list[str], directory: Path) -> Iterator[Cloud]:
+    """Run a cloud while the context lasts."""
+    password = secrets.token_urlsafe(12)
+    (directory / "seed.yaml").write_text(yaml.safe_dump(SEED))
+    (directory / "options.conf").write_text(OPTIONS)
+    options = ["--port", "0", "--hosts", "2", "--password", password, "--json", "--verbose"]
+    options += ["--seed", f"{directory}/seed.yaml", "--config-file", f"{directory}/options.conf"]
+    with open(directory / "cloud.log", "wb") as log:
+        process = subprocess.Popen(
+            [*command, "dev", *options, "--parent", str(os.getpid())], stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if not line:
+                sys.exit(f"nova-lite dev did not start: {directory}/cloud.log says why.")
+            url: str = json.loads(line)["url"]
+            account = {"username": "admin", "password": password, "project_name": "admin"}
+            version = subprocess.run(
+                [*command, "dev", "--version"], stdout=subprocess.PIPE, check=True, text=True
+            ).stdout
+            yield Cloud(url, password, Session(f"{url}/identity/v3", account), version.strip())
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def flavors_of(cloud: Cloud) -> list[str]:
+    """Return ids of the flavors from 512 MB of memory, smallest first."""
+    found = sorted(
+        cloud.session.get(f"{cloud.session.compute}/flavors/detail")["flavors"], key=lambda item: item["ram"]
+    )
+    return [flavor["id"] for flavor in found if flavor["ram"] >= 512]
+
+
+def images_of(cloud: Cloud) -> list[str]:
+    """Return the id of the test guest's image, and that of the second one."""
+    return [image["id"] for image in sorted(cloud.session.get(f"{cloud.session.image}/images")["images"], key=by_name)]
+
+
+def by_name(item: dict[str, Any]) -> str:
+    return str(item["name"])
+
+
+def public_network(cloud: Cloud) -> str:
+    networks = cloud.session.get(f"{cloud.session.network}/networks?router:external=true")["networks"]
+    return str(networks[0]["id"])
+
+
+# --- suites in Python
+
+
+def environment(**values: str) -> dict[str, str]:
+    """Return the environment of a suite: without clouds that the caller may have named."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OS_", "PYTHON"))}
+    return kept | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"} | values
+
+
+def version_of(distribution: str) -> Callable[[Job], str]:
+    return lambda job: importlib.metadata.version(distribution)
+
+
+def subunit_results(stream: Path) -> list[dict[str, str]]:
+    """Return the results in the stream, as clients.py of this directory stores them."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    from tempest import results
+
+    with open(stream, "rb") as file:
+        return [
+            {"test": result.test, "status": result.status, "cause": " ".join([result.cause, result.refused]).strip()}
+            for result in results(file)
+        ]
+
+
+def discovered(job: Job, package: str, rooms: Iterable[str], variables: dict[str, str]) -> list[dict[str, str]]:
+    """Run the tests below the rooms of a package, one at a time. The working directory has ``CONTRIBUTING.rst``."""
+    top = Path(str(importlib.metadata.distribution("openstacksdk").locate_file("")))
+    (job.directory / "CONTRIBUTING.rst").write_text("A file that tests upload as an image.\n")
+    found = []
+    for room in rooms:
+        stream = job.directory / f"{room.replace('/', '-')}.subunit"
+        arguments = ["-m", "subunit.run", "discover", "-s", f"{top}/{package}/{room}", "-t", str(top)]
+        with open(stream, "wb") as output, open(f"{stream}.log", "wb") as log:
+            subprocess.run(
+                [sys.executable, *arguments],
+                stdout=output,
+                stderr=log,
+                cwd=job.directory,
+                env=environment(**variables),
+                timeout=LIMIT,
+                check=False,
+            )
+        found += subunit_results(stream)
+        print(f"{room}: {summary(found)}", flush=True)
+    prefix = package.replace("/", ".") + "."
+    return [result | {"test": result["test"].removeprefix(prefix)} for result in found]
+
+
+def clouds_file(job: Job) -> Path:
+    cloud = job.cloud
+    common = {
+        "auth_url": f"{cloud.url}/identity/v3",
+        "password": cloud.password,
+        "user_domain_id": "default",
+    }
+    clouds = {
+        name: common | {"username": user, "project_name": user, "project_domain_id": "default"}
+        for name, user in SDK_CLOUDS.items()
+    }
+    clouds["devstack-system-admin"] = common | {"username": "admin", "system_scope": "all"}
+    file = job.directory / "clouds.yaml"
+    named = {name: {"region_name": "RegionOne", "auth": auth} for name, auth in clouds.items()}
+    file.write_text(yaml.safe_dump({"clouds": named}))
+    return file
+
+
+def openstacksdk(job: Job) -> list[dict[str, str]]:
+    variables = {
+        "OS_CLIENT_CONFIG_FILE": str(clouds_file(job)),
+        "OS_CLOUD": "devstack-admin",
+        "OPENSTACKSDK_IMAGE": "nova-lite-guest",
+        "OPENSTACKSDK_FLAVOR": "m1.tiny",
+        "OPENSTACKSDK_FUNC_TEST_TIMEOUT": "60",
+        "OS_TEST_TIMEOUT": "120",
+        "OS_LOG_CAPTURE": "1",
+        "OS_STDOUT_CAPTURE": "1",
+    }
+    return discovered(job, "openstack/tests/functional", SDK_ROOMS, variables)
+
+
+def openstackclient(job: Job) -> list[dict[str, str]]:
+    variables = {"OS_CLIENT_CONFIG_FILE": str(clouds_file(job)), "OS_CLOUD": "devstack-admin"}
+    return discovered(job, "openstackclient/tests/functional", OSC_ROOMS, variables)
+
+
+def tempest(room: str) -> Callable[[Job], list[dict[str, str]]]:
+    """Return the function that runs Tempest's tests of an API."""
+
+    def run(job: Job) -> list[dict[str, str]]:
+        cloud, workspace = job.cloud, job.directory / "workspace"
+        subprocess.run(
+            ["tempest", "init", "--workspace-path", f"{job.directory}/workspaces.yaml", str(workspace)],
+            env=environment(),
+            check=True,
+        )
+        versions = cloud.session.get(f"{cloud.url}/volume/")["versions"]
+        values = {
+            "directory": job.directory,
+            "url": cloud.url,
+            "password": cloud.password,
+            "images": images_of(cloud),
+            "flavors": flavors_of(cloud),
+            "public": public_network(cloud),
+            "microversion": cloud.session.get(cloud.session.compute)["version"]["version"],
+            "volume_microversion": versions[0]["version"],
+        }
+        (workspace / "etc/tempest.conf").write_text(TEMPEST.format(**values))
+        with open(job.directory / "tempest.log", "wb") as log:
+            subprocess.run(
+                ["tempest", "run", "--concurrency", "1", "--regex", rf"^tempest\.api\.{room}\."],
+                cwd=workspace,
+                env=environment(),
+                stdout=log,
+                stderr=log,
+                timeout=LIMIT,
+                check=False,
+            )
+        stream = job.directory / "tempest.subunit"
+        with open(stream, "wb") as output:
+            subprocess.run(
+                ["stestr", "last", "--subunit"], cwd=workspace, env=environment(), stdout=output, check=False
+            )
+        found = subunit_results(stream)
+        return [result | {"test": result["test"].removeprefix(f"tempest.api.{room}.")} for result in found]
+
+    return run
+
+
+# --- gophercloud
+
+
+def go_version(job: Job) -> str:
+    """Return the version of the sources as git describes it."""
+    command = ["git", "-C", str(job.gophercloud), "describe", "--tags"]
+    return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.strip()
+
+
+def gophercloud(job: Job) -> list[dict[str, str]]:
+    if job.gophercloud is None:
+        sys.exit("gophercloud: --gophercloud must name a clone of its repository.")
+    sources = job.directory / "sources"
+    sources.mkdir()
+    archive = subprocess.run(["git", "-C", str(job.gophercloud), "archive", "HEAD"], stdout=subprocess.PIPE, check=True)
+    subprocess.run(["tar", "-x", "-C", str(sources)], input=archive.stdout, check=True)
+    use_debian_modules(sources)
+    cloud = job.cloud
+    flavors = [acceptance_flavor(cloud, name, ram) for name, ram in (("m1.acctest", 512), ("m1.resize", 768))]
+    variables = {
+        "OS_AUTH_URL": f"{cloud.url}/identity/v3",
+        "OS_USERNAME": "admin",
+        "OS_PASSWORD": cloud.password,
+        "OS_PROJECT_NAME": "admin",
+        "OS_DOMAIN_ID": "default",
+        "OS_REGION_NAME": "RegionOne",
+        "OS_IMAGE_ID": images_of(cloud)[0],
+        "OS_FLAVOR_ID": flavors[0],
+        "OS_FLAVOR_ID_RESIZE": flavors[1],
+        "OS_POOL_NAME": "public",
+        "OS_EXTGW_ID": public_network(cloud),
+        "OS_NETWORK_NAME": "private",
+        "OS_BRANCH": "master",
+        "GOFLAGS": "-mod=mod",
+        "GOPROXY": "off",
+        "GOTOOLCHAIN": "local",
+        "CGO_ENABLED": "0",
+        "GOCACHE": str(job.directory.parent / "go-cache"),
+        "GOPATH": str(job.directory.parent / "go"),
+    }
+    found = []
+    for package in GO_PACKAGES:
+        command = ["go", "test", "-tags", "acceptance", "-json", "-p", "1", "-parallel", "1", f"-timeout={GO_LIMIT}s"]
+        command += ["-skip", GO_DOWNLOADS]
+        output = subprocess.run(
+            [*command, f"./internal/acceptance/openstack/{package}"],
+            cwd=sources,
+            env=environment(**variables),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        ).stdout
+        (job.directory / f"{package.replace('/', '-')}.json").write_text(output)
+        found += go_results(output)
+        print(f"{package}: {summary(found)}", flush=True)
+    return found
+
+
+def acceptance_flavor(cloud: Cloud, name: str, ram: int) -> str:
+    """Make a flavor with an ephemeral disk, which some tests need, and return its id."""
+    flavor = {"name": name, "ram": ram, "vcpus": 1, "disk": 10, "OS-FLV-EXT-DATA:ephemeral": 10}
+    answer = cloud.session.request("POST", f"{cloud.session.compute}/flavors", json={"flavor": flavor})
+    return str(answer.json()["flavor"]["id"])
+
+
+def use_debian_modules(sources: Path) -> None:
+    """Replace the modules that gophercloud needs by Debian's packages of them."""
+    text = "module github.com/gophercloud/gophercloud/v2\n\ngo 1.22\n"
+    for name, directory in GO_MODULES.items():
+        copy = sources / ".modules" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["cp", "-r", str(GO_SOURCES / directory), str(copy)], check=True)
+        (copy / "go.mod").write_text(f"module {name}\n\ngo 1.20\n")
+        major = "v3.0.0" if name.endswith("/v3") else "v0.0.0"
+        text += f"\nrequire {name} {major}\nreplace {name} => ./.modules/{name}\n"
+    (sources / "go.mod").write_text(text)
+    (sources / "go.sum").unlink(missing_ok=True)
+
+
+def go_results(output: str) -> list[dict[str, str]]:
+    """Return the results of the tests, without those of their parts, in the output of ``go test -json``."""
+    texts: dict[str, list[str]] = collections.defaultdict(list)
+    found = []
+    for line in output.splitlines():
+        if not line.startswith("{"):
+            continue
+        event = json.loads(line)
+        package = event.get("Package", "").rpartition("acceptance/openstack/")[2]
+        test = f"{package}.{event['Test'].partition('/')[0]}" if "Test" in event else ""
+        if event["Action"] == "output" and test:
+            texts[test].append(event["Output"].strip())
+        elif event["Action"] in ("pass", "fail", "skip") and test and "/" not in event["Test"]:
+            status = {"pass": "passed", "fail": "failed", "skip": "skipped"}[event["Action"]]
+            found.append({"test": test, "status": status, "cause": "" if status == "passed" else go_cause(texts[test])})
+    return found
+
+
+def go_cause(lines: list[str]) -> str:
+    """Return the message of the failure, or the last message of a test."""
+    text = "\n".join(line for line in lines if line and not line.startswith(("===", "---")))
+    messages = re.split(r"^\w+\.go:\d+: ", re.sub(r"\x1b\[[\d;]*m", "", text), flags=re.MULTILINE)
+    failures = [message for message in messages if re.match(r"Failure in|Unable|Error|panic", message)]
+    return " ".join((failures or messages)[-1].split())[:500]
+
+
+# --- results
+
+
+SUITES = {
+    "openstacksdk": Suite(version_of("openstacksdk"), openstacksdk),
+    "openstackclient": Suite(version_of("python-openstackclient"), openstackclient),
+    "gophercloud": Suite(go_version, gophercloud),
+} | {
+    f"tempest-{room}": Suite(version_of("tempest"), tempest(room))
+    for room in ("identity", "image", "volume", "network", "compute")
+}
+
+
+def summary(found: list[dict[str, str]]) -> str:
+    count = collections.Counter(result["status"] for result in found)
+    return ", ".join(f"{count[status]} {status}" for status in ("passed", "failed", "skipped"))
+
+
+def run(name: str, directory: Path, command: list[str], sources: Path | None) -> None:
+    """Run a suite against a cloud of its own, and write its results."""
+    suite = SUITES[name]
+    subprocess.run(["rm", "-rf", str(directory)], check=True)
+    directory.mkdir(parents=True)
+    with running_cloud(command, directory) as cloud:
+        job = Job(cloud, directory, sources)
+        found = suite.run(job)
+        stored = {
+            "suite": name,
+            "version": suite.version(job),
+            "date": datetime.date.today().isoformat(),
+            "nova_lite": cloud.nova_lite,
+            "passed": sorted(result["test"] for result in found if result["status"] == "passed"),
+            "failed": told(found, "failed"),
+            "skipped": told(found, "skipped"),
+        }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(stored, indent=1) + "\n")
+    print(f"{name}: {summary(found)}")
+
+
+def told(found: list[dict[str, str]], status: str) -> dict[str, str]:
+    """Return the causes by test, without ids, addresses of the cloud and places in files."""
+    return {result["test"]: plain(result["cause"]) for result in found if result["status"] == status}
+
+
+def plain(cause: str) -> str:
+    cause = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|\b[0-9a-f]{32}\b", "ID", cause)
+    cause = re.sub(r"https?://127\.0\.0\.1:\d+", "", cause)
+    return re.sub(r"(/[\w.+-]+){3,}/site-packages/", "", cause)[:400]
+
+
+# --- the page
+
+KINDS = {
+    "feature": "not supported",
+    "difference": "intended difference",
+    "suite": "assumption of the suite",
+    "defect": "defect",
+}
+#: Kinds of failures that are no fault of the cloud.
+EXPECTED = ("feature", "difference", "suite")
+UNKNOWN = {"kind": "unknown", "cause": "Not examined."}
+
+
+def causes() -> list[dict[str, str]]:
+    found: list[dict[str, str]] = yaml.safe_load(CAUSES.read_text())
+    return found
+
+
+def cause_of(suite: str, test: str, text: str, known: list[dict[str, str]]) -> dict[str, str]:
+    """Return the first known cause whose pattern is in the suite's name, the test's name and its message."""
+    line = f"{suite} {test} | {text}"
+    return next((cause for cause in known if re.search(cause["match"], line)), UNKNOWN)
+
+
+def page(stored: list[dict[str, Any]]) -> str:
+    """Return the page of the results."""
+    known = causes()
+    lines = [
+        PAGE_HEAD,
+        "| Suite | Version | Date | Passed | Failed | Skipped | Passed of all | Applicable | Of these |",
+    ]
+    lines.append("|---|---|---|---|---|---|---|---|---|")
+    details: list[str] = []
+    for run in stored:
+        name, passed = run["suite"], len(run["passed"])
+        by_cause: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
+        for test, text in run["failed"].items():
+            cause = cause_of(name, test, text, known)
+            by_cause[cause["kind"], cause["cause"]].append(test)
+        wrong = sum(len(tests) for (kind, _), tests in by_cause.items() if kind not in EXPECTED)
+        applicable = passed + wrong
+        ran = passed + len(run["failed"])
+        skipped = len(run["skipped"])
+        counts = (
+            f"{passed} | {ran - passed} | {skipped} | {share(passed, ran)} | {applicable} | {share(passed, applicable)}"
+        )
+        lines.append(f"| {name} | {run['version']} | {run['date']} | {counts} |")
+        details += ["", f"## {name}", ""]
+        if by_cause:
+            details += ["| Failed | Kind | Cause | Tests |", "|---|---|---|---|"]
+        details += [
+            f"| {len(tests)} | {KINDS.get(kind, kind)} | {cell(cause)} | {shortened(tests)} |"
+            for (kind, cause), tests in sorted(by_cause.items(), key=lambda item: (item[0][0], -len(item[1])))
+        ]
+        skips = collections.Counter(re.sub(r"\b[\d.]+\b", "N", reason) for reason in run["skipped"].values())
+        if skips:
+            details += ["", "| Skipped | Reason that the suite gives |", "|---|---|"]
+        details += [f"| {number} | {cell(reason[:120] or 'none')} |" for reason, number in skips.most_common()]
+    return "\n".join([*lines, *details]) + "\n"
+
+
+def share(passed: int, ran: int) -> str:
+    return f"{100 * passed / ran:.1f} %" if ran else "-"
+
+
+def shortened(tests: list[str]) -> str:
+    """Return the classes of the tests, or their names in Go, with the number of each."""
+    groups = collections.Counter(re.sub(r"\.(test_\w+|setUpClass|tearDownClass)(\[.*)?$", "", test) for test in tests)
+    shown = [f"`{group}`" + (f" ({number})" if number > 1 else "") for group, number in sorted(groups.items())]
+    return ", ".join(shown[:MOST_CLASSES]) + (
+        f", {len(shown) - MOST_CLASSES} more" if len(shown) > MOST_CLASSES else ""
+    )
+
+
+#: Classes of tests that a row of the page names at most.
+MOST_CLASSES = 2
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+PAGE_HEAD = """\
+<!-- Made by devstack/clients.sh --page from benchmarks/results/clients/*.json. -->
+# Results of OpenStack's client suites
+
+These suites belong to OpenStack's own clients. Each ran against a cloud of
+[`nova-lite dev`](../howto/test-against-a-cloud.md) of its own, with two hosts and fake guests, one test at a time:
+
+```
+devstack/clients.sh tempest-volume openstacksdk
+```
+
+"Passed of all" counts every test that ran. A class of Tempest whose set-up fails counts as one failed test, so more
+tests than "Failed" did not run.
+
+The kinds of failures were assigned after the runs, by patterns of names and messages
+(`devstack/lib/client_causes.yaml`). Not every failure was examined by itself. A test is "applicable" if it passed, or
+failed because of a defect or for an unknown reason. So this share depends on what is called a missing feature or an
+intended difference, and is no measure of compatibility by itself.
+
+- The suites ran on one day against different revisions, while the network and identity APIs changed.
+- Tempest's volume tests ran twice, its image tests three times, with corrections in between. The last run is stored.
+- `TestImageStage` of gophercloud is left out after its first run, because it loads an image from the internet.
+- The clients' `openstack` tests and Tempest's compute tests have not been run in this way. The latter ran on real
+  guests ([Tempest results](tempest.md)).
+
+Each failed test with its message is in `benchmarks/results/clients`.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="clients.py", description="Run the tests of OpenStack's clients.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    running = commands.add_parser("run")
+    running.add_argument("--directory", type=Path, required=True)
+    running.add_argument("--nova-lite", required=True)
+    running.add_argument("--gophercloud", type=Path)
+    running.add_argument("suites", nargs="+", choices=sorted(SUITES))
+    commands.add_parser("page")
+    arguments = parser.parse_args()
+    if arguments.command == "page":
+        print(page([json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"))]), end="")
+        return
+    for name in arguments.suites:
+        run(name, arguments.directory / name, shlex.split(arguments.nova_lite), arguments.gophercloud)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Results of devstack/clients.sh, and the page that is made of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import pathlib
+import sys
+from typing import Any
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[3]
+LIB = ROOT / "devstack/lib"
+
+
+@pytest.fixture(scope="module")
+def script() -> Any:
+    """Load the script as a module, with its neighbours on the path."""
+    spec = importlib.util.spec_from_file_location("client_suites", LIB / "clients.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(LIB))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(LIB))
+        sys.modules.pop("sessions", None)
+    return module
+
+
+def test_page_of_client_suites_is_that_of_the_stored_results(script: Any) -> None:
+    """``devstack/clients.sh --page`` makes it."""
+    stored = [json.loads(file.read_text()) for file in sorted(script.RESULTS.glob("*.json"))]
+    assert stored
+    assert (ROOT / "docs/reference/clients.md").read_text() == script.page(stored)
+
+
+def test_every_known_cause_has_a_kind(script: Any) -> None:
+    assert {cause["kind"] for cause in script.causes()} <= script.KINDS.keys()
+
+
+def test_failures_with_a_known_reason_are_not_applicable(script: Any) -> None:
+    run = {
+        "suite": "gophercloud",
+        "version": "v2.9",
+        "date": "2026-11-26",
+        "passed": ["a.TestA", "a.TestB", "a.TestC"],
+        "failed": {"a.TestD": "404 GET /image/v2/tasks", "a.TestE": "no known reason at all"},
+        "skipped": {"a.TestF": "needs 2.99"},
+    }
+    page = script.page([run])
+    assert "| gophercloud | v2.9 | 2026-11-26 | 3 | 2 | 1 | 60.0 % | 4 | 75.0 % |" in page
+    assert "| 1 | not supported | tasks of the image API | `a.TestD` |" in page
+    assert "| 1 | unknown | Not examined. | `a.TestE` |" in page
+    assert "| 1 | needs N |" in page
+
+
+def test_results_of_go_have_the_message_of_the_failure(script: Any) -> None:
+    def event(action: str, test: str | None, output: str = "") -> str:
+        made = {"Action": action, "Package": "example/internal/acceptance/openstack/compute/v2", "Output": output}
+        return json.dumps(made if test is None else made | {"Test": test})
+
+    output = "\n".join(
+        [
+            event("output", "TestA", "=== RUN   TestA\n"),
+            event(
+                "output", "TestA", "    servers.go:7: \x1b[1;31mFailure in servers_test.go, line 7: got 400\x1b[0m\n"
+            ),
+            event("output", "TestA", "    servers.go:9: Deleted server: b\n"),
+            event("pass", "TestA/part"),
+            event("fail", "TestA"),
+            event("output", "TestB", "    conditions.go:1: must be a non-admin\n"),
+            event("skip", "TestB"),
+            event("pass", "TestC"),
+            event("fail", None),
+            "a line of the compiler",
+        ]
+    )
+    assert script.go_results(output) == [
+        {"test": "compute/v2.TestA", "status": "failed", "cause": "Failure in servers_test.go, line 7: got 400"},
+        {"test": "compute/v2.TestB", "status": "skipped", "cause": "must be a non-admin"},
+        {"test": "compute/v2.TestC", "status": "passed", "cause": ""},
+    ]
+
+
+def test_stored_messages_have_no_ids_addresses_or_places(script: Any) -> None:
+    message = "404 http://127.0.0.1:4711/v3/users/0123456789abcdef0123456789abcdef in /opt/a/b/lib/site-packages/x.py"
+    assert script.plain(message) == "404 /v3/users/ID in x.py"

@@ -55,6 +55,7 @@ from nova_lite.objects import (
     MigrationProgress,
     Network,
     NetworkRecord,
+    NetworkResources,
     Port,
     PortFilters,
     ProjectLimits,
@@ -156,7 +157,7 @@ def _security_group_rule_list(
     return [msgspec.structs.replace(rule, project_id=group.project_id) for group in groups for rule in group.rules]
 
 
-@rpc.service("conductor", version="1.23")
+@rpc.service("conductor", version="1.24")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -515,6 +516,10 @@ class ConductorRPC(Protocol):
     @rpc.delete(rpc.API, since="1.8")
     def subnet_delete(self, context: RequestContext, network_id: str) -> None:
         """Delete a subnet. Raises `NetworkInUse` while it has a port."""
+
+    @rpc.change(rpc.API, since="1.24")
+    def network_resources_create(self, context: RequestContext, wanted: NetworkResources) -> NetworkResources:
+        """Create networks, subnets, ports, routers, security groups and rules in one transaction. Return them."""
 
     @rpc.list_(rpc.API, since="1.8")
     def port_list(self, context: RequestContext, filters: dict[str, list[str]], query: Page = None) -> list[Port]:

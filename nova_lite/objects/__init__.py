@@ -60,6 +60,7 @@ from nova_lite.objects.listing import ImageQuery, ListQuery
 from nova_lite.objects.live_migration import LiveDestination, LiveSource, MigrationControl, MigrationProgress
 from nova_lite.objects.migration import DiskFile, DiskSource, MigrationFilters, ServerMigration
 from nova_lite.objects.network import Network, NetworkRecord, Port
+from nova_lite.objects.network_resources import NetworkResources
 from nova_lite.objects.numa import (
     InstanceNUMACell,
     InstanceNUMATopology,
@@ -164,6 +165,7 @@ __all__ = [
     "Network",
     "NetworkDisk",
     "NetworkRecord",
+    "NetworkResources",
     "NetworkRequest",
     "NicDiagnostics",
     "Placement",

@@ -269,13 +269,17 @@ BODIES: dict[tuple[str, str, str], Any] = {
         }
     },
 }  # fmt: skip
-#: More actions of the volume API, beside the one in `BODIES`.
+#: More bodies beside those in `BODIES`: further actions, and lists of resources to create.
 ACTIONS: dict[tuple[str, str, str], list[Any]] = {
     ("volume", "POST", "/volumes/{id}/action"): [
         {"os-extend": {"new_size": 2}},
         {"os-reset_status": {"status": "available"}},
         {"os-nothing": None},
     ],
+    **{
+        ("network", "POST", path): [{f"{key}s": [one, one]} for key, one in BODIES["network", "POST", path].items()]
+        for path in ("/networks", "/subnets", "/ports", "/routers", "/security-groups", "/security-group-rules")
+    },
 }
 #: Query parameters of the services, which declare none, besides the attributes of their resources.
 QUERY = (

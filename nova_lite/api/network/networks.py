@@ -64,14 +64,26 @@ class NetworkResource(Resource):
         raise exceptions.NetworkNotFound(network_id=id[:64])
 
     def create_network(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "network", _NETWORK, _NETWORK_ONLY_DEFAULT)
+        bodies, is_bulk = requests.bodies(req, "network", _NETWORK, _NETWORK_ONLY_DEFAULT)
+        wanted = [self._new_network(req, fields) for fields in bodies]
+        for_admin = req.allows(policies.PROVIDER_GET)
+        return self.created(
+            req,
+            "network",
+            (wanted, is_bulk),
+            functools.partial(self.conductor.network_create, req.context),
+            lambda network: views.network(network, for_admin),
+        )
+
+    @staticmethod
+    def _new_network(req: ServiceRequest, fields: dict[str, Any]) -> NetworkRecord:
         project_id: str | None = requests.project(req, fields)
         if requests.flag(fields, "shared"):
             req.authorize(policies.NETWORK_CREATE_SHARED)
             project_id = None
         elif not project_id:
             raise exceptions.Forbidden("A network belongs to a project; this token has none.")
-        network = NetworkRecord(
+        return NetworkRecord(
             id=str(uuid.uuid4()),
             name=requests.text(fields, "name") or "",
             description=requests.text(fields, "description") or "",
@@ -79,8 +91,6 @@ class NetworkResource(Resource):
             mtu=requests.number(fields, "mtu", 68, 9000) or 1500,
             project_id=project_id,
         )
-        created = self.conductor.network_create(req.context, network)
-        return Response({"network": views.network(created, req.allows(policies.PROVIDER_GET))}, 201)
 
     def update_network(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "network", _NETWORK, _NETWORK_ONLY_DEFAULT)
@@ -130,13 +140,18 @@ class NetworkResource(Resource):
         return network
 
     def create_subnet(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "subnet", _SUBNET, _SUBNET_ONLY_DEFAULT)
+        bodies, is_bulk = requests.bodies(req, "subnet", _SUBNET, _SUBNET_ONLY_DEFAULT)
+        wanted = [self._new_subnet(req, fields) for fields in bodies]
+        create = functools.partial(self.conductor.subnet_create, req.context)
+        return self.created(req, "subnet", (wanted, is_bulk), create, views.subnet)
+
+    def _new_subnet(self, req: ServiceRequest, fields: dict[str, Any]) -> NetworkRecord:
         network = self._changeable(req, requests.required_id(fields, "network_id"))
         cidr = requests.text(fields, "cidr")
         if not cidr:
             raise exceptions.ValidationError(detail="A subnet needs a cidr: this cloud has no subnet pools.")
         start, end = _pool(fields)
-        subnet = NetworkRecord(
+        return NetworkRecord(
             id=network.id,
             name="",
             cidr=cidr,
@@ -147,7 +162,6 @@ class NetworkResource(Resource):
             subnet_name=requests.text(fields, "name") or "",
             subnet_description=requests.text(fields, "description") or "",
         )
-        return Response({"subnet": views.subnet(self.conductor.subnet_create(req.context, subnet))}, 201)
 
     def update_subnet(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "subnet", _SUBNET, _SUBNET_ONLY_DEFAULT)

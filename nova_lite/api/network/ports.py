@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from typing import Any
 
@@ -50,7 +51,12 @@ class PortResource(Resource):
         return views.port(port, req.allows(policies.PORT_GET_BINDING))
 
     def create_port(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "port", _PORT, _PORT_ONLY_DEFAULT)
+        bodies, is_bulk = requests.bodies(req, "port", _PORT, _PORT_ONLY_DEFAULT)
+        wanted = [self._new_port(req, fields) for fields in bodies]
+        create = functools.partial(self.conductor.port_create, req.context)
+        return self.created(req, "port", (wanted, is_bulk), create, functools.partial(self._view, req))
+
+    def _new_port(self, req: ServiceRequest, fields: dict[str, Any]) -> Port:
         _require_no_device(fields, "", "", "")
         network_id = requests.required_id(fields, "network_id")
         port = Port(
@@ -65,7 +71,7 @@ class PortResource(Resource):
         )
         chosen = {policies.PORT_CREATE_MAC: port.mac_address, policies.PORT_CREATE_ADDRESS: port.address}
         self._authorize_choice(req, network_id, chosen)
-        return Response({"port": self._view(req, self.conductor.port_create(req.context, port))}, 201)
+        return port
 
     def update_port(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "port", _PORT, _PORT_ONLY_DEFAULT)

@@ -72,12 +72,39 @@ _WHY = {
 }
 
 
+#: Number of resources that one request may create.
+MAX_BULK = 200
+
+
 def body(req: ServiceRequest, key: str, known: Collection[str], only_default: Collection[str]) -> dict[str, Any]:
     """Return the object under ``key`` in the body. Raises a 400.
 
     It may have the attributes ``known`` with any value, and the attributes ``only_default`` with their default.
     """
-    fields = req.json_object().get(key)
+    return _checked(req.json_object().get(key), key, known, only_default)
+
+
+def bodies(
+    req: ServiceRequest, key: str, known: Collection[str], only_default: Collection[str]
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return the objects of a request to create resources, and whether it is about several at once. Raises a 400.
+
+    It has one object under ``key``, or a list of objects under the plural.
+    """
+    sent, plural = req.json_object(), f"{key}s"
+    if plural not in sent or key in sent:
+        return [body(req, key, known, only_default)], False
+    items = sent[plural]
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise exceptions.ValidationError(detail=f"Invalid input for {plural}. It must be a list of objects.")
+    if not 0 < len(items) <= MAX_BULK:
+        raise exceptions.ValidationError(
+            detail=f"Invalid input for {plural}. One request creates at least one of them, and at most {MAX_BULK}."
+        )
+    return [_checked(item, key, known, only_default) for item in items], True
+
+
+def _checked(fields: Any, key: str, known: Collection[str], only_default: Collection[str]) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise exceptions.ValidationError(detail=f"Unable to find '{key}' in request body")
     for name, value in fields.items():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import webob
 
@@ -11,6 +12,9 @@ from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import faults, listing, views
 from nova_lite.base import exceptions
+from nova_lite.objects import NetworkResources
+
+T = TypeVar("T")
 
 
 class Resource(rest.ServiceApplication):
@@ -25,6 +29,25 @@ class Resource(rest.ServiceApplication):
             if code != 500:
                 return faults.response(kind, code, error.message)
         return super()._fault_of(req, error)
+
+    def created(
+        self,
+        req: ServiceRequest,
+        key: str,
+        wanted: tuple[list[T], bool],
+        create: Callable[[T], T],
+        view: Callable[[T], views.View],
+    ) -> Response:
+        """Create one resource by ``create``, or several in one transaction, and return the response.
+
+        ``wanted``: the resources, and whether the request is for several.
+        """
+        resources, is_bulk = wanted
+        if not is_bulk:
+            return Response({key: view(create(resources[0]))}, 201)
+        plural = f"{key}s"
+        made = self.conductor.network_resources_create(req.context, NetworkResources(**{plural: resources}))
+        return Response({plural: [view(item) for item in getattr(made, plural)]}, 201)
 
     def listed(self, req: ServiceRequest, key: str, source: listing.Source[Any]) -> Response:
         """Return the response to a list request: filtered, sorted, and one page of it."""

@@ -5,6 +5,7 @@ The hosts of the guests route. A gateway leads to a pool of floating addresses, 
 
 from __future__ import annotations
 
+import functools
 import uuid
 from typing import Any
 
@@ -36,15 +37,19 @@ class RouterResource(Resource):
         return listing.shown(req, "router", views.router(self.conductor.router_get(req.context, id)))
 
     def create_router(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "router", _ROUTER, _ROUTER_ONLY_DEFAULT)
-        router = Router(
-            id=str(uuid.uuid4()),
-            project_id=requests.project(req, fields),
-            name=requests.text(fields, "name") or "",
-            description=requests.text(fields, "description") or "",
-            **_gateway(req, fields, policies.ROUTER_CREATE_SNAT),
-        )
-        return Response({"router": views.router(self.conductor.router_create(req.context, router))}, 201)
+        bodies, is_bulk = requests.bodies(req, "router", _ROUTER, _ROUTER_ONLY_DEFAULT)
+        wanted = [
+            Router(
+                id=str(uuid.uuid4()),
+                project_id=requests.project(req, fields),
+                name=requests.text(fields, "name") or "",
+                description=requests.text(fields, "description") or "",
+                **_gateway(req, fields, policies.ROUTER_CREATE_SNAT),
+            )
+            for fields in bodies
+        ]
+        create = functools.partial(self.conductor.router_create, req.context)
+        return self.created(req, "router", (wanted, is_bulk), create, views.router)
 
     def update_router(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "router", _ROUTER, _ROUTER_ONLY_DEFAULT)

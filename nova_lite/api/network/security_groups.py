@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from nova_lite.api.http.rest import ServiceRequest
@@ -49,11 +50,20 @@ class SecurityGroupResource(Resource):
         return group
 
     def create_security_group(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "security_group", _GROUP, _GROUP_ONLY_DEFAULT)
-        _require_own(req, fields)
-        name = _name(fields)
-        created = self.conductor.security_group_create(req.context, name, requests.text(fields, "description") or "")
-        return Response({"security_group": views.security_group(created)}, 201)
+        bodies, is_bulk = requests.bodies(req, "security_group", _GROUP, _GROUP_ONLY_DEFAULT)
+        for fields in bodies:
+            _require_own(req, fields)
+        wanted = [
+            SecurityGroup(id="", name=_name(fields), description=requests.text(fields, "description") or "")
+            for fields in bodies
+        ]
+        return self.created(
+            req,
+            "security_group",
+            (wanted, is_bulk),
+            lambda group: self.conductor.security_group_create(req.context, group.name, group.description),
+            views.security_group,
+        )
 
     def update_security_group(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "security_group", _GROUP, _GROUP_ONLY_DEFAULT)
@@ -84,10 +94,17 @@ class SecurityGroupResource(Resource):
         raise exceptions.SecurityGroupRuleNotFound(rule_id=id[:64])
 
     def create_security_group_rule(self, req: ServiceRequest) -> Response:
-        fields = requests.body(req, "security_group_rule", _RULE, _RULE_ONLY_DEFAULT)
-        group = self._group(req, requests.required_id(fields, "security_group_id"))
-        created = self.conductor.security_group_rule_create(req.context, _rule(fields, group.id))
-        return Response({"security_group_rule": views.rule(created, group.project_id)}, 201)
+        bodies, is_bulk = requests.bodies(req, "security_group_rule", _RULE, _RULE_ONLY_DEFAULT)
+        ids = [requests.required_id(fields, "security_group_id") for fields in bodies]
+        groups = {id: self._group(req, id) for id in dict.fromkeys(ids)}
+        wanted = [_rule(fields, id) for fields, id in zip(bodies, ids, strict=True)]
+        return self.created(
+            req,
+            "security_group_rule",
+            (wanted, is_bulk),
+            functools.partial(self.conductor.security_group_rule_create, req.context),
+            lambda rule: views.rule(rule, groups[rule.security_group_id].project_id),
+        )
 
     def delete_security_group_rule(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.security_group_rule_delete(req.context, id)

@@ -1,0 +1,29 @@
+"""Several resources of the network API that are created in one transaction."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+from nova_lite.base.context import RequestContext
+from nova_lite.db import network_records, ports, routers, security_groups
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.objects import NetworkResources
+
+
+def create(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, wanted: NetworkResources
+) -> NetworkResources:
+    """Create all resources of a request. The error of one of them rolls back all."""
+    return NetworkResources(
+        networks=[network_records.create(uow, conf, context, network) for network in wanted.networks],
+        subnets=[network_records.create_subnet(uow, conf, context, subnet) for subnet in wanted.subnets],
+        ports=[ports.create(uow, conf, context, port) for port in wanted.ports],
+        routers=[routers.create(uow, conf, context, router) for router in wanted.routers],
+        security_groups=[
+            security_groups.create(uow, conf, context, group.name, group.description)
+            for group in wanted.security_groups
+        ],
+        security_group_rules=[
+            security_groups.add_rule(uow, conf, context, rule) for rule in wanted.security_group_rules
+        ],
+    )

@@ -31,15 +31,22 @@ from nova_lite.objects import ListQuery, PortFilters, SecurityGroup, SecurityGro
 from nova_lite.objects.security_group import (
     DEFAULT,
     EGRESS,
+    ICMP,
+    ICMPV6,
     INGRESS,
     IPV4,
     IPV6,
+    ONLY_IPV6,
+    PROTOCOLS,
+    WITH_PORTS,
     default_group,
     default_id,
     outward_rules,
+    protocol_number,
 )
 
-PROTOCOLS = ("tcp", "udp", "icmp")
+#: Names by which hosts of older versions know protocols.
+_COMMON: dict[object, str] = {1: "icmp", 58: "icmp", 6: "tcp", 17: "udp"}
 
 # --- groups
 
@@ -276,7 +283,7 @@ def delete_rule(uow: UnitOfWork, context: RequestContext, rule_id: str) -> None:
 
 
 def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
-    """Check a rule and return it with its protocol in lower case."""
+    """Check a rule and return it with its protocol in lower case, and a prefix length."""
 
     def refused(reason: str) -> exceptions.SecurityGroupRuleInvalid:
         return exceptions.SecurityGroupRuleInvalid(reason=reason)
@@ -284,17 +291,29 @@ def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
     if rule.direction not in (INGRESS, EGRESS) or rule.ethertype not in (IPV4, IPV6):
         raise refused(f"A rule is of {INGRESS} or {EGRESS}, and of {IPV4} or {IPV6}.")
     low, high = rule.port_range_min, rule.port_range_max
+    number = None
     if rule.protocol is not None:
         rule.protocol = rule.protocol.lower()
-        if rule.protocol not in PROTOCOLS:
-            raise refused(f"Invalid IP protocol {rule.protocol[:16]}: it is one of {', '.join(PROTOCOLS)}.")
+        try:
+            number = protocol_number(rule.protocol, rule.ethertype)
+        except ValueError as error:
+            raise refused(
+                f"Invalid IP protocol {rule.protocol[:16]}: it is a number from 0 to 255, or one of "
+                f"{', '.join(PROTOCOLS)}."
+            ) from error
+        rule.protocol = str(int(rule.protocol)) if rule.protocol.isdecimal() else rule.protocol
+        if number in ONLY_IPV6 and rule.ethertype == IPV4:
+            raise refused(f"Invalid ethertype {IPV4} for protocol {rule.protocol}.")
     elif low is not None or high is not None:
         raise refused("Ports are a protocol's: the rule names none.")
-    if rule.protocol == "icmp":
+    if number in (ICMP, ICMPV6):
         if high is not None and low is None:
             raise refused("For ICMP, a code needs a type.")
         if any(item is not None and not 0 <= item <= 255 for item in (low, high)):
             raise refused("For ICMP, the type:code must be valid: each is a number from 0 to 255.")
+    elif number is not None and number not in WITH_PORTS and (low is not None or high is not None):
+        names = ", ".join(name.upper() for name in WITH_PORTS.values())
+        raise refused(f"Invalid protocol {rule.protocol} for port range, only supported for {names} and ICMP.")
     elif (low is None) != (high is None):
         raise refused("A range of ports has two ends.")
     elif low is not None and high is not None:
@@ -311,13 +330,23 @@ def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
             raise refused(f"Invalid cidr {rule.remote_ip_prefix[:64]}: {error}.") from error
         if prefix.version != (4 if rule.ethertype == IPV4 else 6):
             raise refused(f"{rule.remote_ip_prefix} is not {rule.ethertype}.")
+        if "/" not in rule.remote_ip_prefix:
+            rule.remote_ip_prefix = str(prefix)
     return rule
 
 
 def _meaning(rule: SecurityGroupRule) -> tuple[object, ...]:
     """Return a value that is equal for rules with the same effect."""
-    ports = (rule.protocol, rule.port_range_min, rule.port_range_max)
+    ports = (_number(rule), rule.port_range_min, rule.port_range_max)
     return (rule.direction, rule.ethertype, *ports, _somebody(rule.remote_ip_prefix), rule.remote_group_id)
+
+
+def _number(rule: SecurityGroupRule) -> object:
+    """Return the number of the rule's protocol. A protocol that only another version accepts is its own text."""
+    try:
+        return None if rule.protocol is None else protocol_number(rule.protocol, rule.ethertype)
+    except ValueError:
+        return rule.protocol
 
 
 def _somebody(prefix: str | None) -> object:
@@ -718,6 +747,8 @@ def _concerned(
     }
     those = uow.rows(_GROUPS_OF, {"projects": projects, "names": names | {DEFAULT}})
     found = _with_rules(uow, [SecurityGroup(**dict(zip(_FIELDS, row, strict=True))) for row in those])
+    for rule in (rule for group in found for rule in group.rules if rule.protocol is not None):
+        rule.protocol = _COMMON.get(_number(rule), rule.protocol)
     with_default = {group.project_id for group in found if group.name == DEFAULT}
     return found + [default_group(project) for project in projects if project and project not in with_default]
 

@@ -21,14 +21,47 @@ LARGE = 256
 INGRESS, EGRESS = "ingress", "egress"
 IPV4, IPV6 = "IPv4", "IPv6"
 
+#: Numbers of IP protocols by the names that rules may have.
+PROTOCOLS = {
+    "ah": 51,
+    "dccp": 33,
+    "egp": 8,
+    "esp": 50,
+    "gre": 47,
+    "icmp": 1,
+    "icmpv6": 58,
+    "igmp": 2,
+    "ipip": 4,
+    "ipv6-encap": 41,
+    "ipv6-frag": 44,
+    "ipv6-icmp": 58,
+    "ipv6-nonxt": 59,
+    "ipv6-opts": 60,
+    "ipv6-route": 43,
+    "ospf": 89,
+    "pgm": 113,
+    "rsvp": 46,
+    "sctp": 132,
+    "tcp": 6,
+    "udp": 17,
+    "udplite": 136,
+    "vrrp": 112,
+}
+ICMP, ICMPV6 = 1, 58
+#: Protocols with ports, by number.
+WITH_PORTS = {6: "tcp", 17: "udp", 33: "dccp", 132: "sctp", 136: "udplite"}
+#: Numbers of protocols that only IPv6 has.
+ONLY_IPV6 = frozenset(number for name, number in PROTOCOLS.items() if name.startswith("ipv6-"))
+
 _NAMESPACE = uuid.UUID("6f1d6f2c-3c7e-5c1b-9a51-5d0f3b7c8e42")
 
 
 class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Rule of a security group. Traffic that it matches is accepted.
 
-    ``direction``: `INGRESS` or `EGRESS`. ``ethertype``: `IPV4` or `IPV6`. ``protocol``: "tcp", "udp", "icmp", or None
-    for all. The ports are a range of TCP or UDP ports, or type and code of ICMP; None: all. The remote side is in
+    ``direction``: `INGRESS` or `EGRESS`. ``ethertype``: `IPV4` or `IPV6`. ``protocol``: a key of `PROTOCOLS`, a
+    number as text, or None for all. The ports are a range of a protocol of `WITH_PORTS`, or type and code of ICMP; None:
+    all. The remote side is in
     ``remote_ip_prefix``, or has an address of a member of ``remote_group_id``; if both are None, it is anyone.
     """
 
@@ -63,6 +96,17 @@ class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
     base: str | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
+
+
+def protocol_number(protocol: str, ethertype: str) -> int:
+    """Return the number of a rule's protocol. ICMP of IPv6 has its own. Raises ValueError for an unknown protocol."""
+    if protocol.isascii() and protocol.isdecimal() and len(protocol) <= 3:
+        number = int(protocol)
+    else:
+        number = PROTOCOLS.get(protocol, -1)
+    if not 0 <= number <= 255:
+        raise ValueError(f"protocol {protocol[:16]!r}")
+    return ICMPV6 if number == ICMP and ethertype == IPV6 else number
 
 
 def members_digest(members: list[str]) -> str:

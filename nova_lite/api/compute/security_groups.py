@@ -46,6 +46,8 @@ INDEX_QUERY = t.loose_query({"limit": t.Q_LIMIT, "offset": t.Q_LIMIT, "all_tenan
 
 # --- routes
 
+_PROTOCOLS = ("tcp", "udp", "icmp")
+
 _GROUPS = "/os-security-groups"
 _RULES = "/os-security-group-rules"
 
@@ -155,6 +157,10 @@ def _rule(body: dict[str, Any]) -> SecurityGroupRule:
     group must name a protocol.
     """
     protocol, group_id = (body.get("ip_protocol") or "").lower() or None, body.get("group_id") or None
+    if protocol not in (None, *_PROTOCOLS):
+        raise exceptions.SecurityGroupRuleInvalid(
+            reason=f"Invalid IP protocol {protocol}: it is one of {', '.join(_PROTOCOLS)} in this API."
+        )
     low, high = (_number(body.get(key)) for key in ("from_port", "to_port"))
     if protocol is None:
         low, high = (None if port == -1 else port for port in (low, high))

@@ -13,7 +13,7 @@ from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.network import factory
 from nova_lite.objects import FloatingIpPool, ListQuery, NetworkRecord
 from nova_lite.policies import network_service as policies
@@ -154,7 +154,7 @@ class NetworkResource(Resource):
         return NetworkRecord(
             id=network.id,
             name="",
-            cidr=cidr,
+            cidr=_network_of(cidr),
             gateway=_gateway(fields),
             dns=_name_servers(fields),
             start=start,
@@ -192,6 +192,14 @@ def _require_same(fields: dict[str, Any], now: dict[str, Any]) -> None:
     for name in fields.keys() & now.keys() - {"name", "description"}:
         if fields[name] != now[name]:
             raise exceptions.ValidationError(detail=f"{name} cannot be changed. {_UNCHANGEABLE}.")
+
+
+def _network_of(cidr: str) -> str:
+    """Return a range without host bits. The conductor refuses an invalid one."""
+    try:
+        return str(ip.parse_network(cidr, strict=False))
+    except ValueError:
+        return cidr
 
 
 def _pool(fields: dict[str, Any]) -> tuple[str | None, str | None]:

@@ -21,8 +21,7 @@ _RULE = (
 )
 _RULE_ONLY_DEFAULT = ("remote_address_group_id", "tags")
 
-#: Numbers and alternative names of protocols.
-_PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "icmp", "icmpv6": "icmp", "ipv6-icmp": "icmp"}
+#: Texts for all protocols.
 _ANY = ("", "any", "0")
 
 
@@ -145,5 +144,6 @@ def _rule(fields: dict[str, Any], group_id: str) -> SecurityGroupRule:
 def _protocol(value: Any) -> str | None:
     if value is None or str(value).lower() in _ANY:
         return None
-    name = str(value).lower()[:64]
-    return _PROTOCOLS.get(name, name)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise exceptions.ValidationError(detail="Invalid input for protocol. It must be a name or a number.")
+    return str(value).lower()[:64]

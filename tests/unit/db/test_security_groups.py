@@ -13,7 +13,7 @@ from nova_lite.db import audit, networks, quotas, security_groups
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, Port
 from nova_lite.db.models import SecurityGroupRule as SecurityGroupRuleRow
-from nova_lite.objects.security_group import default_group, default_id
+from nova_lite.objects.security_group import PROTOCOLS, default_group, default_id
 from tests.support import make
 from tests.support.security_groups import made, server, tcp
 
@@ -109,11 +109,51 @@ def test_a_network_is_the_same_however_it_is_said(db: Database, conf: cfg.Config
         db.write(security_groups.add_rule, conf, ME, tcp(group.id, remote_ip_prefix="10.0.0.0/8"))
 
 
+@pytest.mark.parametrize("protocol", [*PROTOCOLS, "0", "255", "6", "142"])
+def test_every_protocol_is_accepted_under_its_name_and_number(db: Database, conf: cfg.ConfigOpts, protocol: str) -> None:
+    group = made(db, conf)
+    values: dict[str, Any] = {"port_range_min": None, "port_range_max": None, "ethertype": "IPv6"}
+    found = db.write(security_groups.add_rule, conf, ME, tcp(group.id, protocol=protocol.upper(), **values))
+    assert found.protocol == protocol
+    if protocol in PROTOCOLS:
+        with pytest.raises(exceptions.SecurityGroupRuleExists):
+            db.write(security_groups.add_rule, conf, ME, tcp(group.id, protocol=str(PROTOCOLS[protocol]), **values))
+
+
+def test_hosts_of_older_versions_know_the_names_of_the_common_protocols(db: Database, conf: cfg.ConfigOpts) -> None:
+    group = made(db, conf)
+    free: dict[str, Any] = {"port_range_min": None, "port_range_max": None}
+    for protocol in ("6", "17", "1", "112"):
+        db.write(security_groups.add_rule, conf, ME, tcp(group.id, protocol=protocol, **free))
+    db.write(security_groups.add_rule, conf, ME, tcp(group.id, protocol="icmpv6", ethertype="IPv6", **free))
+    told = db.read(security_groups.filters, "h1", [server(db, 2, "web", host="h1")])
+    inward = [rule for rule in told.groups[group.id].rules if rule.direction == "ingress"]
+    assert sorted(str(rule.protocol) for rule in inward) == ["112", "icmp", "icmp", "tcp", "udp"]
+
+
+def test_ports_of_a_protocol_that_has_them(db: Database, conf: cfg.ConfigOpts) -> None:
+    group = made(db, conf)
+    for protocol in ("sctp", "dccp", "136"):
+        rule = db.write(security_groups.add_rule, conf, ME, tcp(group.id, protocol=protocol))
+        assert (rule.protocol, rule.port_range_min) == (protocol, tcp(group.id).port_range_min)
+
+
+def test_prefix_of_one_address_has_a_length(db: Database, conf: cfg.ConfigOpts) -> None:
+    rule = db.write(security_groups.add_rule, conf, ME, tcp(made(db, conf).id, remote_ip_prefix="10.1.2.3"))
+    assert rule.remote_ip_prefix == "10.1.2.3/32"
+
+
 @pytest.mark.parametrize(
     "values",
     [
         {"protocol": "gre"},
+        {"protocol": "112"},
         {"protocol": None},
+        {"protocol": "256", "port_range_min": None, "port_range_max": None},
+        {"protocol": "-1", "port_range_min": None, "port_range_max": None},
+        {"protocol": "nonsense", "port_range_min": None, "port_range_max": None},
+        {"protocol": "ipv6-icmp", "port_range_min": None, "port_range_max": None},
+        {"protocol": "41", "port_range_min": None, "port_range_max": None},
         {"port_range_min": 0},
         {"port_range_max": 65536},
         {"port_range_min": 81},

@@ -27,7 +27,16 @@ from oslo_config import cfg
 from nova_lite.base import exceptions, files, ip
 from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.ready import prepare_decoders
-from nova_lite.objects.security_group import EGRESS, INGRESS, IPV4, IPV6
+from nova_lite.objects.security_group import (
+    EGRESS,
+    ICMP,
+    ICMPV6,
+    INGRESS,
+    IPV4,
+    IPV6,
+    WITH_PORTS,
+    protocol_number,
+)
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import dual_stack, floating_ips, nft
 from nova_lite.virt.libvirt.net.firewall import connected_bridges
@@ -41,7 +50,6 @@ BRIDGE_SWITCHES = {"nf_call_iptables": "1", "nf_call_ip6tables": "1"}
 _FAMILIES = {IPV4: "ip", IPV6: "ip6"}
 _SET_TYPES = {IPV4: "ipv4_addr", IPV6: "ipv6_addr"}
 _VERSIONS = {IPV4: 4, IPV6: 6}
-_PROTOCOLS = ("tcp", "udp", "icmp")
 
 prepare_decoders(PortFilters)
 
@@ -366,26 +374,27 @@ def _protocol(rule: SecurityGroupRule) -> list[str]:
         if low is not None or high is not None:
             raise ValueError("it has ports without a protocol")
         return []
-    if rule.protocol not in _PROTOCOLS:
-        raise ValueError(f"protocol {rule.protocol!r}")
-    if rule.protocol == "icmp":
-        return _icmp(rule.ethertype, low, high)
+    number = protocol_number(rule.protocol, rule.ethertype)
+    if number in (ICMP, ICMPV6):
+        return _icmp(number, low, high)
     if (low is None) != (high is None):
         raise ValueError("its range of ports has one end")
     if low is None or high is None:
-        return [f"meta l4proto {rule.protocol}"]
+        return [f"meta l4proto {number:d}"]
+    if number not in WITH_PORTS:
+        raise ValueError(f"protocol {number} has no ports")
     if not 0 <= low <= high <= 65535:
         raise ValueError(f"ports {low} to {high}")
-    return [f"{rule.protocol} dport {low:d}-{high:d}"]
+    return [f"{WITH_PORTS[number]} dport {low:d}-{high:d}"]
 
 
-def _icmp(ethertype: str, kind: int | None, code: int | None) -> list[str]:
+def _icmp(number: int, kind: int | None, code: int | None) -> list[str]:
     if kind is None and code is not None:
         raise ValueError("it has an ICMP code without a type")
     if any(number is not None and not 0 <= number <= 255 for number in (kind, code)):
         raise ValueError(f"ICMP type {kind}, code {code}")
-    name = "icmp" if ethertype == IPV4 else "icmpv6"
-    words = [f"meta l4proto {'icmp' if ethertype == IPV4 else 'ipv6-icmp'}"]
+    name = "icmp" if number == ICMP else "icmpv6"
+    words = [f"meta l4proto {number:d}"]
     words += [f"{name} type {kind:d}"] if kind is not None else []
     words += [f"{name} code {code:d}"] if code is not None else []
     return words

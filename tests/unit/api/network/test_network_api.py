@@ -75,11 +75,11 @@ def test_network_and_then_its_subnet(api: Api) -> None:
         (None, "HTTPBadRequest", "needs a cidr"),
         ("fd00::/64", "InvalidInput", "is not an IPv4 network"),
         ("10.65.0.0/24", "InvalidInput", "is not within 10.64.0.0/16"),
-        ("10.64.0.1/24", "InvalidInput", "host bits"),
+        ("10.65.0.1/24", "InvalidInput", "10.65.0.0/24 is not within"),
     ):
         api.refused("POST", "/subnets", {"subnet": {**subnet, "cidr": cidr}}, 400, kind, text)
     pool = [{"start": "10.64.0.10", "end": "10.64.0.20"}]
-    made_subnet = api.make("/subnets", "subnet", **subnet, cidr="10.64.0.0/24", gateway_ip=None, allocation_pools=pool)
+    made_subnet = api.make("/subnets", "subnet", **subnet, cidr="10.64.0.5/24", gateway_ip=None, allocation_pools=pool)
     assert (made_subnet["gateway_ip"], made_subnet["allocation_pools"]) == (None, pool)
     again = {"subnet": {**subnet, "cidr": "10.64.1.0/24"}}
     api.refused("POST", "/subnets", again, 409, "Conflict", "has its subnet")
@@ -266,15 +266,28 @@ def test_security_groups_and_rules(api: Api) -> None:
     assert [item["direction"] for item in made["security_group_rules"]] == ["egress", "egress"]
     fields = {"security_group_id": made["id"], "direction": "ingress", "protocol": "6", "description": "why"}
     rule = api.make("/security-group-rules", "security_group_rule", **fields, port_range_min=80, port_range_max=80)
-    assert (rule["protocol"], rule["ethertype"], rule["description"]) == ("tcp", "IPv4", "why")
+    assert (rule["protocol"], rule["ethertype"], rule["description"]) == ("6", "IPv4", "why")
     assert api.get(f"/security-group-rules/{rule['id']}")["security_group_rule"] == rule
-    again = {"security_group_rule": {**fields, "port_range_min": 80, "port_range_max": 80}}
+    again = {"security_group_rule": {**fields, "protocol": "tcp", "port_range_min": 80, "port_range_max": 80}}
     api.refused("POST", "/security-group-rules", again, 409, "SecurityGroupRuleExists", "already exists")
     for prefix in ("fe80::%lo/64", "fe80::1%lo"):
         zone = {"security_group_rule": {**fields, "ethertype": "IPv6", "remote_ip_prefix": prefix}}
         api.refused("POST", "/security-group-rules", zone, 400, "SecurityGroupRuleInvalid", "has a zone")
-    sctp = {"security_group_rule": {**fields, "protocol": "sctp"}}
-    api.refused("POST", "/security-group-rules", sctp, 400, "SecurityGroupRuleInvalid", "Invalid IP protocol")
+    for protocol, kind, text in (
+        ("nonsense", "SecurityGroupRuleInvalid", "Invalid IP protocol"),
+        (256, "SecurityGroupRuleInvalid", "a number from 0 to 255"),
+        (True, "HTTPBadRequest", "a name or a number"),
+        ("icmpv6", "SecurityGroupRuleInvalid", "Invalid ethertype IPv4"),
+    ):
+        unknown = {"security_group_rule": {**fields, "protocol": protocol}}
+        api.refused("POST", "/security-group-rules", unknown, 400, kind, text)
+    ports = {"security_group_rule": {**fields, "protocol": "gre", "port_range_min": 1, "port_range_max": 1}}
+    api.refused("POST", "/security-group-rules", ports, 400, "SecurityGroupRuleInvalid", "only supported for TCP")
+    for protocol, shown in ((112, "112"), ("any", None), ("SCTP", "sctp")):
+        added = api.make("/security-group-rules", "security_group_rule", **{**fields, "protocol": protocol})
+        assert added["protocol"] == shown
+    vrrp = {"security_group_rule": {**fields, "protocol": "vrrp"}}
+    api.refused("POST", "/security-group-rules", vrrp, 409, "SecurityGroupRuleExists", made["id"])
     port = api.port(security_groups=[made["id"]])
     assert [item["id"] for item in api.get(f"/ports?security_groups={made['id']}")["ports"]] == [port["id"]]
     api.refused("DELETE", f"/security-groups/{made['id']}", None, 409, "SecurityGroupInUse", f"port {port['id']}")

@@ -521,6 +521,16 @@ class ConductorRPC(Protocol):
     def network_resources_create(self, context: RequestContext, wanted: NetworkResources) -> NetworkResources:
         """Create networks, subnets, ports, routers, security groups and rules in one transaction. Return them."""
 
+    @rpc.change(rpc.API, since="1.24")
+    def network_tags_change(
+        self, context: RequestContext, kind: str, resource_id: str, add: list[str], remove: list[str] | None
+    ) -> list[str]:
+        """Remove tags of a resource (None: all), then add tags. Return its tags.
+
+        ``kind``: plural of the network API, such as ``ports``. Raises a 404 for a missing resource, or a missing tag in
+        ``remove``.
+        """
+
     @rpc.list_(rpc.API, since="1.8")
     def port_list(self, context: RequestContext, filters: dict[str, list[str]], query: Page = None) -> list[Port]:
         """Return the project's ports, for an admin all projects'.

@@ -160,12 +160,14 @@ def update(uow: UnitOfWork, context: RequestContext, reference: str, changes: di
     """
     found = get(uow, context, reference)
     if "description" in changes:
-        uow.change(sa.update(Row).where(Row.id == found.id).values(description=changes["description"]))
+        uow.change(
+            sa.update(Row).where(Row.id == found.id).values(description=changes["description"], updated_at=uow.now)
+        )
     if "port_id" not in changes:
         return get(uow, context, found.id)
     if changes["port_id"] is not None:
         return lead(uow, context, found.id, changes["port_id"], changes.get("fixed_address"))
-    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=None))
+    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=None, updated_at=uow.now))
     _changed(uow, found.instance_uuid)
     return get(uow, context, found.id)
 
@@ -189,7 +191,7 @@ def lead(
     if other is not None:
         raise exceptions.FloatingIpPortTaken(address=found.address, port_id=port_id, other=other)
     routers.check_way_out(uow, port.network_id, port.id, found.pool_id)
-    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port_id))
+    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port_id, updated_at=uow.now))
     _changed(uow, found.instance_uuid)
     _changed(uow, port.instance_uuid)
     return get(uow, context, found.id)
@@ -197,6 +199,15 @@ def lead(
 
 def _project_of(uow: UnitOfWork, instance_uuid: str | None) -> str | None:
     return uow.session.scalars(sa.select(Instance.project_id).where(Instance.uuid == instance_uuid)).first()
+
+
+def locked(uow: UnitOfWork, context: RequestContext, reference: str) -> Row:
+    """Return the row of an address, locked. Raises `FloatingIpNotFound`."""
+    found = get(uow, context, reference)
+    row = uow.session.get(Row, found.id, with_for_update=True, populate_existing=True)
+    if row is None:
+        raise exceptions.FloatingIpNotFound(reference=reference[:64])
+    return row
 
 
 def release(uow: UnitOfWork, context: RequestContext, reference: str) -> None:
@@ -229,7 +240,7 @@ def associate(
     if port.floating_address not in (None, found.address):
         raise exceptions.Invalid(f"Floating IP {port.floating_address} leads to {port.address} already.")
     routers.check_way_out(uow, port.network.id, port.id, found.pool_id)
-    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port.id))
+    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port.id, updated_at=uow.now))
     _changed(uow, found.instance_uuid)
     instance.updated_at = uow.now
     uow.refiltered_projects.add(instance.project_id)
@@ -243,7 +254,8 @@ def disassociate(uow: UnitOfWork, context: RequestContext, instance_uuid: str, a
         raise exceptions.FloatingIpNotAssociated(address=address, instance_id=instance_uuid)
     if instance.locked and not context.is_admin:
         raise exceptions.InstanceIsLocked(instance_id=instance_uuid)
-    uow.change(sa.update(Row).where(Row.id == found.id, Row.port_id == found.port_id).values(port_id=None))
+    mine = (Row.id == found.id, Row.port_id == found.port_id)
+    uow.change(sa.update(Row).where(*mine).values(port_id=None, updated_at=uow.now))
     instance.updated_at = uow.now
     uow.refiltered_projects.add(instance.project_id)
 

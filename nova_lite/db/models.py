@@ -50,6 +50,12 @@ class Changed(Created):
     updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
+class Tagged:
+    """A resource of the network API. ``tags``: in order, None for none."""
+
+    tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
+
+
 # --- hosts
 
 
@@ -513,7 +519,7 @@ class ImageMember(Changed, Base):
     status: Mapped[str] = mapped_column(sa.String(16))
 
 
-class Network(Changed, Base):
+class Network(Tagged, Changed, Base):
     """A network of the ``local`` backend. ``cidr``, ``start`` and ``end`` are empty as long as it has no subnet.
 
     ``needs_router``: for its way out. Networks of operators and of older versions (None) need none.
@@ -539,6 +545,7 @@ class Network(Changed, Base):
     vni: Mapped[int | None] = mapped_column(unique=True, index=True)
     cidr6: Mapped[str] = mapped_column(sa.String(64), default="", server_default=sa.text("''"), index=True)
     needs_router: Mapped[bool | None] = mapped_column()
+    subnet_tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
 
 
 class MemberVersion(Base):
@@ -550,7 +557,7 @@ class MemberVersion(Base):
     version: Mapped[int] = mapped_column(sa.BigInteger)
 
 
-class Port(Changed, Base):
+class Port(Tagged, Changed, Base):
     """An interface and its address on a network. ``state``: the change that its host is making
     (`nova_lite.objects.VIF`).
 
@@ -581,7 +588,7 @@ class Port(Changed, Base):
     state: Mapped[str | None] = mapped_column(sa.String(16))
 
 
-class Router(Changed, Base):
+class Router(Tagged, Changed, Base):
     """A project's router. ``pool_id``: external network of its gateway. ``routes``: objects with ``destination`` and
     ``nexthop``.
     """
@@ -615,7 +622,7 @@ class FloatingIpPool(Created, Base):
     cidr: Mapped[str] = mapped_column(sa.String(64))
 
 
-class FloatingIp(Created, Base):
+class FloatingIp(Tagged, Changed, Base):
     """An address from a pool that a project has, and the port that it leads to. The address outlives the port."""
 
     __tablename__ = "floating_ips"
@@ -630,7 +637,7 @@ class FloatingIp(Created, Base):
     description: Mapped[str | None] = mapped_column(Name)
 
 
-class SecurityGroup(Changed, Base):
+class SecurityGroup(Tagged, Changed, Base):
     """A project's group of rules. Instances name their groups in ``Instance.security_groups``. The group ``default``
     has no row until somebody changes it (`nova_lite.objects.security_group.default_group`).
     """
@@ -645,7 +652,7 @@ class SecurityGroup(Changed, Base):
     description: Mapped[str | None] = mapped_column(Name)
 
 
-class SecurityGroupRule(Created, Base):
+class SecurityGroupRule(Tagged, Created, Base):
     """A rule of a security group (`nova_lite.objects.SecurityGroupRule`)."""
 
     __tablename__ = "security_group_rules"

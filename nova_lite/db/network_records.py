@@ -147,7 +147,7 @@ def used(uow: UnitOfWork, project_id: str, with_subnet: bool = False) -> int:
 
 def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
     """Change some of `UPDATABLE`."""
-    row = _locked(uow, context, network_id)
+    row = locked(uow, context, network_id)
     unknown = changes.keys() - set(UPDATABLE)
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a network cannot be changed")
@@ -160,7 +160,7 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
 
 def delete(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:
     """Delete a network and its subnet. Raises `NetworkInUse` while a port is on it."""
-    networks.remove(uow, _locked(uow, context, network_id))
+    networks.remove(uow, locked(uow, context, network_id))
 
 
 def create_subnet(
@@ -171,7 +171,7 @@ def create_subnet(
     """
     # No project is named "". Its lock makes subnets come one by one, so that no two of them overlap.
     quotas.lock(uow, "")
-    row = _locked(uow, context, subnet.id)
+    row = locked(uow, context, subnet.id)
     if row.cidr:
         raise exceptions.Conflict(f"Network {row.id} has its subnet: a network has one here.")
     subnet = msgspec.structs.replace(subnet)
@@ -238,18 +238,19 @@ def _may_overlap(wanted: IPv4Network) -> sa.ColumnElement[bool]:
 
 def delete_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:
     """Delete the subnet. Raises `NetworkInUse` while a port has an address of it."""
-    row = _locked(uow, context, network_id)
+    row = locked(uow, context, network_id)
     if not row.cidr:
         raise exceptions.SubnetNotFound(subnet_id=network_id)
     if uow.session.scalars(sa.select(Port.id).where(Port.network_id == row.id).limit(1)).first() is not None:
         raise exceptions.NetworkInUse(name=row.name)
     for name, value in _NO_SUBNET.items():
         setattr(row, name, value)
+    row.subnet_tags = None
     row.updated_at = uow.now
     uow.session.flush()
 
 
-def _locked(uow: UnitOfWork, context: RequestContext, network_id: str) -> Network:
+def locked(uow: UnitOfWork, context: RequestContext, network_id: str) -> Network:
     """Return the network's row, locked. Raises `NetworkNotFound`; `Forbidden` for a shared network, except for an
     admin.
     """
@@ -259,4 +260,15 @@ def _locked(uow: UnitOfWork, context: RequestContext, network_id: str) -> Networ
         raise exceptions.NetworkNotFound(network_id=network_id)
     if row.project_id is None and not context.is_admin:
         raise exceptions.Forbidden("All projects share this network: an admin may change it.")
+    return row
+
+
+def locked_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> Network:
+    """Return the row of a network with a subnet, locked. Raises `SubnetNotFound`."""
+    try:
+        row = locked(uow, context, network_id)
+    except exceptions.NetworkNotFound as error:
+        raise exceptions.SubnetNotFound(subnet_id=network_id[:64]) from error
+    if not row.cidr:
+        raise exceptions.SubnetNotFound(subnet_id=network_id[:64])
     return row

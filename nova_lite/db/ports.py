@@ -188,6 +188,15 @@ def _move(uow: UnitOfWork, row: Row, address: str) -> None:
     rows.insert(uow, row, exceptions.FixedIpInUse(address=address, network_id=network.id))
 
 
+def locked(uow: UnitOfWork, context: RequestContext, port_id: str) -> Row:
+    """Return the row of a port, locked. Raises `NoSuchPort`."""
+    get(uow, context, port_id)
+    row = uow.session.get(Row, port_id, with_for_update=True, populate_existing=True)
+    if row is None:
+        raise exceptions.NoSuchPort(port_id=port_id[:64])
+    return row
+
+
 def delete(uow: UnitOfWork, context: RequestContext, port_id: str) -> None:
     """Delete a port. Raises `PortInUse` while a server has it, and `RouterPort` for the interface of a router."""
     found = get(uow, context, port_id)

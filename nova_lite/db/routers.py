@@ -79,7 +79,7 @@ def used(uow: UnitOfWork, project_id: str) -> int:
 
 def update(uow: UnitOfWork, context: RequestContext, router_id: str, changes: dict[str, Any]) -> Router:
     """Change some of `_UPDATABLE`. Raises `RouterGatewayInUseByFloatingIp` if floating addresses need the gateway."""
-    row = _locked(uow, context, router_id)
+    row = locked(uow, context, router_id)
     unknown = changes.keys() - set(_UPDATABLE)
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a router cannot be changed")
@@ -97,7 +97,7 @@ def update(uow: UnitOfWork, context: RequestContext, router_id: str, changes: di
 
 def delete(uow: UnitOfWork, context: RequestContext, router_id: str) -> None:
     """Delete a router. Raises `RouterInUse` while it has an interface."""
-    row = _locked(uow, context, router_id)
+    row = locked(uow, context, router_id)
     if _connected(uow, row.id):
         raise exceptions.RouterInUse(router_id=row.id)
     uow.session.delete(row)
@@ -125,7 +125,7 @@ def add_interface(
     Raises `SubnetNotFound`, `NoSuchPort`, `PortInUse`, `FixedIpInUse` if another router has the network, `BadRequest`
     for a network that cannot be connected, or `QuotaExceeded`.
     """
-    row = _locked(uow, context, router_id)
+    row = locked(uow, context, router_id)
     known = None if port_id is None else _free_port(uow, context, row, port_id)
     network = _network(uow, row, known.network_id if known is not None else subnet_id or "")
     if known is not None and known.address != network.gateway:
@@ -207,7 +207,7 @@ def remove_interface(
 
     Raises `RouterInterfaceNotFound`, `RouterInterfaceNotFoundForSubnet`, or `RouterInterfaceInUseByFloatingIp`.
     """
-    row = _locked(uow, context, router_id)
+    row = locked(uow, context, router_id)
     mine = sa.select(RouterInterface).where(RouterInterface.router_id == row.id)
     if port_id is not None:
         found = uow.session.scalars(mine.where(RouterInterface.port_id == port_id)).first()
@@ -271,7 +271,7 @@ def _visible(context: RequestContext, row: Row) -> bool:
     return context.is_admin or row.project_id == context.project_id
 
 
-def _locked(uow: UnitOfWork, context: RequestContext, router_id: str) -> Row:
+def locked(uow: UnitOfWork, context: RequestContext, router_id: str) -> Row:
     query = sa.select(Row).where(Row.id == router_id).with_for_update().execution_options(populate_existing=True)
     row = uow.session.scalars(query).first()
     if row is None or not _visible(context, row):

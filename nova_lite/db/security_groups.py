@@ -199,7 +199,7 @@ def update(
     uow: UnitOfWork, context: RequestContext, group_id: str, name: str | None, description: str | None
 ) -> SecurityGroup:
     """Change name or description; None keeps the value. Members follow the new name."""
-    row = _locked(uow, context, group_id)
+    row = locked(uow, context, group_id)
     if row.name == DEFAULT and name not in (None, DEFAULT):
         raise exceptions.SecurityGroupFixed()
     if name is not None and name != row.name:
@@ -228,7 +228,7 @@ def delete(uow: UnitOfWork, context: RequestContext, group_id: str) -> None:
     """Delete a group and other groups' rules that name it. Raises `SecurityGroupInUse` while a server or a port is in
     it.
     """
-    row = _locked(uow, context, group_id)
+    row = locked(uow, context, group_id)
     if row.name == DEFAULT:
         raise exceptions.SecurityGroupFixed()
     # The locked row keeps servers and ports from joining.
@@ -252,11 +252,11 @@ def add_rule(
     uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, rule: SecurityGroupRule
 ) -> SecurityGroupRule:
     """Add a ``rule``, given without id. Raises a 400 for an inconsistent or duplicate rule, and `QuotaExceeded`."""
-    row = _locked(uow, context, rule.security_group_id)
+    row = locked(uow, context, rule.security_group_id)
     rule = _checked(rule)
-    rule.id, rule.security_group_id = str(uuid.uuid4()), row.id
+    rule.id, rule.security_group_id, rule.created_at = str(uuid.uuid4()), row.id, uow.now
     if rule.remote_group_id is not None:
-        remote = _locked(uow, context, rule.remote_group_id)
+        remote = locked(uow, context, rule.remote_group_id)
         if remote.project_id != row.project_id:
             raise exceptions.SecurityGroupNotFound(group_id=rule.remote_group_id)
         rule.remote_group_id, rule.remote_group_name = remote.id, remote.name
@@ -270,16 +270,23 @@ def add_rule(
 
 
 def delete_rule(uow: UnitOfWork, context: RequestContext, rule_id: str) -> None:
-    row = uow.session.get(RuleRow, rule_id)
+    row = locked_rule(uow, context, rule_id)
+    project_id = uow.session.scalars(sa.select(Row.project_id).where(Row.id == row.security_group_id)).one()
+    uow.session.delete(row)
+    uow.session.flush()
+    uow.refiltered_projects.add(project_id)
+
+
+def locked_rule(uow: UnitOfWork, context: RequestContext, rule_id: str) -> RuleRow:
+    """Return the row of a rule, locked. A missing row of the default group is created."""
+    row = uow.session.get(RuleRow, rule_id, with_for_update=True)
     if row is None and any(rule.id == rule_id for rule in default_group(context.project_id or "").rules):
-        _locked(uow, context, default_id(context.project_id))
-        row = uow.session.get(RuleRow, rule_id)
+        locked(uow, context, default_id(context.project_id))
+        row = uow.session.get(RuleRow, rule_id, with_for_update=True)
     group = None if row is None else uow.session.get(Row, row.security_group_id)
     if row is None or group is None or not (context.is_admin or group.project_id == context.project_id):
         raise exceptions.SecurityGroupRuleNotFound(rule_id=rule_id[:64])
-    uow.session.delete(row)
-    uow.session.flush()
-    uow.refiltered_projects.add(group.project_id)
+    return row
 
 
 def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
@@ -372,7 +379,7 @@ def _check_quota(
 
 
 def _insert_rules(uow: UnitOfWork, rules: Iterable[SecurityGroupRule]) -> None:
-    uow.session.add_all(RuleRow(**rows.values_of(rule, RuleRow), created_at=uow.now) for rule in rules)
+    uow.session.add_all(RuleRow(**(rows.values_of(rule, RuleRow) | {"created_at": uow.now})) for rule in rules)
     uow.session.flush()
 
 
@@ -747,8 +754,12 @@ def _concerned(
     }
     those = uow.rows(_GROUPS_OF, {"projects": projects, "names": names | {DEFAULT}})
     found = _with_rules(uow, [SecurityGroup(**dict(zip(_FIELDS, row, strict=True))) for row in those])
-    for rule in (rule for group in found for rule in group.rules if rule.protocol is not None):
-        rule.protocol = _COMMON.get(_number(rule), rule.protocol)
+    for group in found:
+        group.tags = None
+        for rule in group.rules:
+            rule.tags = rule.created_at = None
+            if rule.protocol is not None:
+                rule.protocol = _COMMON.get(_number(rule), rule.protocol)
     with_default = {group.project_id for group in found if group.name == DEFAULT}
     return found + [default_group(project) for project in projects if project and project not in with_default]
 
@@ -765,7 +776,7 @@ def _with_rules(uow: UnitOfWork, found: Collection[SecurityGroup]) -> list[Secur
     return list(groups.values())
 
 
-def _locked(uow: UnitOfWork, context: RequestContext, group_id: str) -> Row:
+def locked(uow: UnitOfWork, context: RequestContext, group_id: str) -> Row:
     """Return the group's row by id or name, locked. A missing row of the default group is created."""
     if group_id in (DEFAULT, default_id(context.project_id)) and context.project_id:
         _make_default(uow, context.project_id)

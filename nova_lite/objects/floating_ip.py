@@ -13,6 +13,7 @@ class FloatingIpPool(msgspec.Struct, kw_only=True):
     id: str
     name: str
     cidr: str
+    created_at: datetime.datetime | None = None
 
 
 class FloatingIp(msgspec.Struct, kw_only=True):
@@ -30,3 +31,5 @@ class FloatingIp(msgspec.Struct, kw_only=True):
     fixed_address: str | None = None
     instance_uuid: str | None = None
     router_id: str | None = None
+    tags: list[str] | None = None
+    updated_at: datetime.datetime | None = None

@@ -36,11 +36,13 @@ class Network(msgspec.Struct, kw_only=True):
 
 
 class NetworkRecord(Network, kw_only=True):
-    """Network with its descriptions, for the network API."""
+    """Network with its descriptions and tags, for the network API."""
 
     description: str = ""
+    tags: list[str] | None = None
     subnet_name: str = ""
     subnet_description: str = ""
+    subnet_tags: list[str] | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 
@@ -60,6 +62,7 @@ class Port(msgspec.Struct, kw_only=True):
     project_id: str = ""
     name: str = ""
     description: str = ""
+    tags: list[str] | None = None
     security_groups: list[str] | None = None
     instance_uuid: str | None = None
     router_id: str | None = None

@@ -30,6 +30,7 @@ class Router(msgspec.Struct, kw_only=True):
     pool_id: str | None = None
     enable_snat: bool = True
     routes: list[StaticRoute] = msgspec.field(default_factory=list)
+    tags: list[str] | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 

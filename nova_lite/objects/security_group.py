@@ -59,10 +59,10 @@ _NAMESPACE = uuid.UUID("6f1d6f2c-3c7e-5c1b-9a51-5d0f3b7c8e42")
 class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Rule of a security group. Traffic that it matches is accepted.
 
-    ``direction``: `INGRESS` or `EGRESS`. ``ethertype``: `IPV4` or `IPV6`. ``protocol``: a key of `PROTOCOLS`, a
-    number as text, or None for all. The ports are a range of a protocol of `WITH_PORTS`, or type and code of ICMP; None:
-    all. The remote side is in
-    ``remote_ip_prefix``, or has an address of a member of ``remote_group_id``; if both are None, it is anyone.
+    ``direction``: `INGRESS` or `EGRESS`. ``ethertype``: `IPV4` or `IPV6`. ``protocol``: a key of `PROTOCOLS`, a number
+    as text, or None for all. The ports are a range of a protocol of `WITH_PORTS`, or type and code of ICMP; None: all.
+    The remote side is in ``remote_ip_prefix``, or has an address of a member of ``remote_group_id``; if both are None,
+    it is anyone. ``tags`` and ``created_at`` are for the network API only.
     """
 
     id: str
@@ -77,13 +77,15 @@ class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
     remote_group_name: str | None = None
     description: str | None = None
     project_id: str = ""
+    tags: list[str] | None = None
+    created_at: datetime.datetime | None = None
 
 
 class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Security group. An interface accepts traffic that a rule of any of its groups matches, and replies to it.
 
     ``members``: addresses of its interfaces, only in messages to hosts. ``base``: digest of members that the host
-    knows; then ``members`` were added to them, and ``removed`` were removed.
+    knows; then ``members`` were added to them, and ``removed`` were removed. ``tags``: for the network API only.
     """
 
     id: str
@@ -94,6 +96,7 @@ class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
     members: list[str] = msgspec.field(default_factory=list)
     removed: list[str] = msgspec.field(default_factory=list)
     base: str | None = None
+    tags: list[str] | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 

@@ -110,7 +110,47 @@ ROUTER_REMOVE = rule(
     "Disconnect a network from a router",
     f"PUT {_ROUTER}/remove_router_interface",
 )
-AGENT_GET = rule("get_agent", ADMIN, "List network agents", "GET /v2.0/agents")
+
+
+def _tags(plural: str, path: str) -> tuple[str, str, str]:
+    """Return the rules that read, set and delete tags of a kind of resource."""
+    text, tags = plural.replace("_", " "), f"{path}/tags"
+    return (
+        rule(f"get_{plural}_tags", READER, f"List the tags of {text}", f"GET {tags}", f"GET {tags}/{{tag_id}}"),
+        rule(f"update_{plural}_tags", MEMBER, f"Set tags of {text}", f"PUT {tags}", f"PUT {tags}/{{tag_id}}"),
+        rule(f"delete_{plural}_tags", MEMBER, f"Delete tags of {text}", f"DELETE {tags}", f"DELETE {tags}/{{tag_id}}"),
+    )
+
+
+#: Rules of tags by kind of resource.
+TAGS = {
+    "networks": _tags("networks", _NETWORK),
+    "subnets": _tags("subnets", _SUBNET),
+    "ports": _tags("ports", _PORT),
+    "routers": _tags("routers", _ROUTER),
+    "floatingips": _tags("floatingips", _FLOATING),
+    "security_groups": _tags("security_groups", _GROUP),
+    "security_group_rules": _tags("security_group_rules", _RULE),
+}
+AGENT_LIST = rule("get_agents", READER, "List network agents: empty without the rule get_agent", "GET /v2.0/agents")
+AGENT_GET = rule("get_agent", ADMIN, "List and show network agents", "GET /v2.0/agents", "GET /v2.0/agents/{agent_id}")
+
+
+def _absent(name: str, path: str) -> tuple[str, str]:
+    """Return the rules that list and create resources of a kind that this service does not have."""
+    text = name.replace("_", " ")
+    return (
+        rule(f"get_{name}", READER, f"List resources of the kind {text} (always empty)", f"GET {path}"),
+        rule(f"create_{name}", MEMBER, f"Create a resource of the kind {text} (always refused)", f"POST {path}"),
+    )
+
+
+#: Rules of kinds of resources that this service does not have.
+ABSENT = {
+    "subnetpools": _absent("subnetpool", "/v2.0/subnetpools"),
+    "address_groups": _absent("address_group", "/v2.0/address-groups"),
+    "rbac_policies": _absent("rbac_policy", "/v2.0/rbac-policies"),
+}
 QUOTA_GET = rule(
     "get_quota",
     _QUOTA,

@@ -92,7 +92,7 @@ def test_security_groups(demo: Client) -> None:
     rule = demo.one("security group rule create --protocol tcp --dst-port 80 --remote-ip 0.0.0.0/0 web")
     assert (rule["direction"], rule["port_range_min"], rule["protocol"]) == ("ingress", 80, "tcp")
     assert len(demo.one("security group rule list web")) == 3
-    demo("security group rule create --protocol tcp --dst-port 80 --remote-ip 0.0.0.0/0 web", status=1)
+    demo("security group rule create --protocol 6 --dst-port 80 --remote-ip 0.0.0.0/0 web", status=1)
     demo("port create --network private --security-group web guarded")
     assert demo.one("port show guarded")["security_group_ids"] == [web["id"]]
     demo("security group delete web", status=1)
@@ -134,6 +134,11 @@ def test_router_connects_a_network_of_the_project(demo: Client) -> None:
     demo(f"floating ip set --port {port['id']} {made['floating_ip_address']}", status=1)
     router = demo.one("router create --external-gateway public main")
     demo("router add subnet main routed-subnet")
+    demo("router set --tag blue --tag a/b main")
+    assert [row["Name"] for row in demo.one("router list --tags blue,a/b")] == ["main"]
+    demo("router unset --tag a/b main")
+    assert demo.one("router show main")["tags"] == ["blue"]
+    assert demo.one("router list --not-any-tags blue") == []
     (interface,) = demo.one("router show main")["interfaces_info"]
     assert interface["ip_address"] == "10.64.9.1"
     (row,) = demo.one("port list --router main")

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from nova_lite.api.http import microversions
 from nova_lite.api.http.router import extension_classes
+from nova_lite.api.network import tags
 from tests.support import requests_of_routes as routes
 
 _UUID = "9d3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f01"
@@ -262,6 +263,15 @@ BODIES: dict[tuple[str, str, str], Any] = {
     },
     ("network", "PUT", "/routers/{id}/add_router_interface"): {"subnet_id": "{network}"},
     ("network", "PUT", "/routers/{id}/remove_router_interface"): {"subnet_id": "{network}"},
+    **{("network", "PUT", f"{path}/{{id}}/tags"): {"tags": ["blue", "green"]} for path in tags.PATHS.values()},
+    **{("network", "PUT", f"{path}/{{id}}/tags/{{tag}}"): None for path in tags.PATHS.values()},
+    ("network", "POST", "/subnetpools"): {"subnetpool": {"name": "new", "prefixes": ["10.66.0.0/16"]}},
+    ("network", "POST", "/address-groups"): {"address_group": {"name": "new", "addresses": ["10.66.0.0/16"]}},
+    ("network", "POST", "/rbac-policies"): {
+        "rbac_policy": {
+            "object_type": "network", "object_id": "{network}", "action": "access_as_shared", "target_tenant": "*",
+        }
+    },
     ("network", "PUT", "/quotas/{project_id}"): {
         "quota": {
             "network": -1, "port": -1, "floatingip": -1, "security_group": -1, "security_group_rule": -1,

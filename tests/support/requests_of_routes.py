@@ -16,6 +16,7 @@ from nova_lite.api.http import microversions, validation, wsgi
 from nova_lite.api.http.router import extension_classes
 from nova_lite.api.identity.app import IdentityApp
 from nova_lite.api.image.app import ImageApp
+from nova_lite.api.network import tags as network_tags
 from nova_lite.api.network import views as network_views
 from nova_lite.api.network.app import NetworkApp
 from nova_lite.api.volume.app import VolumeApp
@@ -136,6 +137,7 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("network", "PUT", "/routers/{id}/remove_router_interface"): [
         {"subnet_id": "9d3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f01"},
     ],
+    **{("network", "PUT", f"{path}/{{id}}/tags"): [{"tags": ["taken"]}] for path in network_tags.PATHS.values()},
     ("network", "PUT", "/quotas/{project_id}"): [{"quota": {"port": 1}}],
 }
 #: The key of the victim's metadata, which bodies name, too.

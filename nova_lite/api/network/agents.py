@@ -9,6 +9,7 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, views
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
+from nova_lite.policies import network_service as policies
 
 _COMPUTE = "nova-compute"
 
@@ -17,7 +18,7 @@ class AgentResource(Resource):
     """Handlers of ``/agents`` and ``/availability_zones``."""
 
     def agents(self, req: ServiceRequest) -> Response:
-        services = self.conductor.service_list(req.context, None, _COMPUTE)
+        services = self.conductor.service_list(req.context, None, _COMPUTE) if req.allows(policies.AGENT_GET) else []
         return self.listed(req, "agents", listing.constant([views.agent(service) for service in services]))
 
     def agent(self, req: ServiceRequest, id: str) -> Response:

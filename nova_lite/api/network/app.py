@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nova_lite.api.http import deploy
 from nova_lite.api.http.rest import ServiceRoute
+from nova_lite.api.network.absent import ABSENT, AbsentResource
 from nova_lite.api.network.agents import AgentResource
 from nova_lite.api.network.extensions import ExtensionResource
 from nova_lite.api.network.floating_ips import FloatingIpResource
@@ -12,6 +13,7 @@ from nova_lite.api.network.ports import PortResource
 from nova_lite.api.network.quotas import QuotaResource
 from nova_lite.api.network.routers import RouterResource
 from nova_lite.api.network.security_groups import SecurityGroupResource
+from nova_lite.api.network.tags import PATHS, TagResource
 from nova_lite.base import exceptions
 from nova_lite.policies import network_service as policies
 
@@ -20,6 +22,27 @@ _BACKENDS = ("local", "fake")
 
 _GROUPS, _RULES, _QUOTA = "/security-groups", "/security-group-rules", "/quotas/{project_id}"
 _OF_PROJECT = {"project_id": "project_id"}
+
+
+def _tag_routes(kind: str) -> list[ServiceRoute]:
+    tags, get, update, delete = f"{PATHS[kind]}/{{id}}/tags", *policies.TAGS[kind]
+    return [
+        ServiceRoute("GET", tags, f"{kind}_tags", get),
+        ServiceRoute("PUT", tags, f"{kind}_set_tags", update),
+        ServiceRoute("DELETE", tags, f"{kind}_delete_tags", delete),
+        ServiceRoute("GET", f"{tags}/{{tag}}", f"{kind}_tag", get),
+        ServiceRoute("PUT", f"{tags}/{{tag}}", f"{kind}_add_tag", update),
+        ServiceRoute("DELETE", f"{tags}/{{tag}}", f"{kind}_delete_tag", delete),
+    ]
+
+
+def _absent_routes(kind: str) -> list[ServiceRoute]:
+    path, get, create = ABSENT[kind].path, *policies.ABSENT[kind]
+    return [
+        ServiceRoute("GET", path, f"list_{kind}", get),
+        ServiceRoute("POST", path, f"create_{kind}", create),
+        ServiceRoute("GET", f"{path}/{{id}}", f"show_{kind}", get),
+    ]
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> NetworkApp:
@@ -39,8 +62,10 @@ class NetworkApp(
     SecurityGroupResource,
     FloatingIpResource,
     RouterResource,
+    TagResource,
     QuotaResource,
     AgentResource,
+    AbsentResource,
     ExtensionResource,
 ):
     """WSGI application, mounted at ``/v2.0``."""
@@ -82,15 +107,17 @@ class NetworkApp(
         ServiceRoute("DELETE", "/routers/{id}", "delete_router", policies.ROUTER_DELETE),
         ServiceRoute("PUT", "/routers/{id}/add_router_interface", "add_router_interface", policies.ROUTER_ADD),
         ServiceRoute("PUT", "/routers/{id}/remove_router_interface", "remove_router_interface", policies.ROUTER_REMOVE),
+        *(route for kind in PATHS for route in _tag_routes(kind)),
         ServiceRoute("GET", _QUOTA, "quota", policies.QUOTA_GET, target=_OF_PROJECT),
         ServiceRoute("GET", f"{_QUOTA}/details", "quota_details", policies.QUOTA_GET, target=_OF_PROJECT),
         ServiceRoute("GET", f"{_QUOTA}/details.json", "quota_details", policies.QUOTA_GET, target=_OF_PROJECT),
         ServiceRoute("GET", f"{_QUOTA}/default", "quota_default", policies.QUOTA_GET, target=_OF_PROJECT),
         ServiceRoute("PUT", _QUOTA, "update_quota", policies.QUOTA_UPDATE),
         ServiceRoute("DELETE", _QUOTA, "delete_quota", policies.QUOTA_UPDATE),
-        ServiceRoute("GET", "/agents", "agents", policies.AGENT_GET),
+        ServiceRoute("GET", "/agents", "agents", policies.AGENT_LIST),
         ServiceRoute("GET", "/agents/{id}", "agent", policies.AGENT_GET),
         ServiceRoute("GET", "/availability_zones", "availability_zones", policies.ZONES_GET),
+        *(route for kind in ABSENT for route in _absent_routes(kind)),
         ServiceRoute("GET", "/extensions", "extensions", policies.EXTENSIONS_GET),
         ServiceRoute("GET", "/extensions/{alias}", "extension", policies.EXTENSIONS_GET),
     )

@@ -22,12 +22,16 @@ _KNOWN = {
     "pagination": ("Pagination support", "Lists come in pages"),
     "port-security": ("Port Security", "Ports are always filtered"),
     "project-id": ("project_id field enabled", "Resources have the fields project_id and tenant_id"),
+    "quota-check-limit": ("Quota engine limit check", "A quota below the usage is refused if the request wants that"),
     "quota_details": ("Quota details management support", "Quotas show the usage"),
     "quotas": ("Quota management support", "Quotas of projects"),
     "router": ("Neutron L3 Router", "Routers, their interfaces and gateways, and floating addresses"),
     "security-group": ("security-group", "Security groups and their rules"),
+    "security-groups-normalized-cidr": ("Normalized CIDR field for security group rules", "Prefixes without host bits"),
     "sorting": ("Sorting support", "Lists are sorted by any attribute"),
     "standard-attr-description": ("standard-attr-description", "Resources have a description"),
+    "standard-attr-revisions": ("standard-attr-revisions", "Resources have a number that grows with each change"),
+    "standard-attr-tag": ("Tag support for resources with standard attribute", "Resources have tags"),
     "standard-attr-timestamp": ("Resource timestamps", "Resources have times of creation and of the last change"),
 }
 

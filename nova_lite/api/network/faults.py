@@ -19,6 +19,7 @@ _NAMES: dict[type[exceptions.NovaLiteException], tuple[str, int]] = {
     exceptions.FloatingIpPortTaken: ("FloatingIPPortAlreadyAssociated", 409),
     exceptions.MarkerNotFound: ("HTTPBadRequest", 400),
     exceptions.NetworkInUse: ("NetworkInUse", 409),
+    exceptions.NetworkTagNotFound: ("TagNotFound", 404),
     exceptions.NoMoreFixedIps: ("IpAddressGenerationFailure", 409),
     exceptions.NoMoreFloatingIps: ("IpAddressGenerationFailure", 409),
     exceptions.NoSuchPort: ("PortNotFound", 404),

@@ -35,9 +35,14 @@ class Shown(NamedTuple):
 _PAGING = ("fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir")
 
 #: Filters that clients may use although no resource has the attribute. They match nothing.
-_UNMATCHED = ("tags", "tags-any", "changed_since")
-#: Filters that exclude tags. No resource has tags, so they match everything.
-_NEGATIVE = ("not-tags", "not-tags-any")
+_UNMATCHED = ("changed_since",)
+#: Filters by tags. Each value is a list of tags, separated by commas.
+_TAGS: dict[str, Callable[[set[str], set[str]], bool]] = {
+    "tags": lambda present, named: named <= present,
+    "tags-any": lambda present, named: not named.isdisjoint(present),
+    "not-tags": lambda present, named: not named <= present,
+    "not-tags-any": lambda present, named: named.isdisjoint(present),
+}
 
 
 def shown(req: ServiceRequest, key: str, view: View) -> Response:
@@ -149,8 +154,8 @@ def _cut(req: ServiceRequest, view: View) -> View:
 
 
 def _filters(req: ServiceRequest, attributes: set[str]) -> list[Condition]:
-    names = [name for name in dict.fromkeys(req.GET) if name not in (*_PAGING, *_NEGATIVE)]
-    unknown = [name for name in names if name not in attributes and name not in _UNMATCHED]
+    names = [name for name in dict.fromkeys(req.GET) if name not in _PAGING]
+    unknown = [name for name in names if name not in attributes and name not in (*_UNMATCHED, *_TAGS)]
     if unknown:
         raise exceptions.ValidationError(
             detail=f"{', '.join(repr(name[:64]) for name in unknown)} is invalid attribute for filtering"
@@ -162,6 +167,9 @@ def _passes(view: View, name: str, values: list[str]) -> bool:
     """Return whether the attribute has one of ``values``. Conditions on parts (``ip_address=…``) must all match."""
     if name in _UNMATCHED:
         return not any(values)
+    if name in _TAGS:
+        named = {tag for value in values for tag in value.split(",") if tag}
+        return not named or _TAGS[name](set(view.get("tags") or ()), named)
     actual = view.get(name)
     if isinstance(actual, list):
         if any(isinstance(part, dict) for part in actual) or name == "fixed_ips":

@@ -172,9 +172,17 @@ class NetworkResource(Resource):
         changes = {f"subnet_{name}": value for name, value in requests.texts(fields, "name", "description").items()}
         return Response({"subnet": views.subnet(self.conductor.network_update(req.context, id, changes))})
 
-    def delete_subnet(self, req: ServiceRequest, id: str) -> Response:
+    def require_changeable_network(self, req: ServiceRequest, id: str) -> None:
+        """Raise an error for a network that is not there or that users do not change."""
+        self._changeable(req, id)
+
+    def require_changeable_subnet(self, req: ServiceRequest, id: str) -> None:
+        """Raise an error for a subnet that is not there or that users do not change."""
         if isinstance(self._find_subnet(req, id), FloatingIpPool):
             self._changeable(req, id)
+
+    def delete_subnet(self, req: ServiceRequest, id: str) -> Response:
+        self.require_changeable_subnet(req, id)
         self.conductor.subnet_delete(req.context, id)
         return Response(status=204)
 

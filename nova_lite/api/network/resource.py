@@ -46,7 +46,8 @@ class Resource(rest.ServiceApplication):
         if not is_bulk:
             return Response({key: view(create(resources[0]))}, 201)
         plural = f"{key}s"
-        made = self.conductor.network_resources_create(req.context, NetworkResources(**{plural: resources}))
+        lists: dict[str, Any] = {plural: resources}
+        made = self.conductor.network_resources_create(req.context, NetworkResources(**lists))
         return Response({plural: [view(item) for item in getattr(made, plural)]}, 201)
 
     def listed(self, req: ServiceRequest, key: str, source: listing.Source[Any]) -> Response:

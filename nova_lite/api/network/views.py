@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from typing import Any
+from typing import Any, Protocol
 
 from nova_lite.base import ip
 from nova_lite.objects import (
@@ -37,7 +37,7 @@ def network(shown: NetworkRecord, for_admin: bool) -> View:
         "subnets": [view["id"] for view in subnets(shown)],
         "mtu": shown.mtu,
         **_network(),
-        **_times(shown.created_at, shown.updated_at),
+        **_standard(shown),
     }
     return view | (_provider(*_kind(shown)) if for_admin else {})
 
@@ -54,7 +54,7 @@ def pool(shown: FloatingIpPool, for_admin: bool) -> View:
         "subnets": [shown.id],
         "mtu": 1500,
         **_network(),
-        **_times(None, None),
+        **_untagged(shown.created_at),
     }
     return view | (_provider("flat") if for_admin else {})
 
@@ -72,8 +72,6 @@ def _network() -> View:
         "dns_domain": "",
         "qos_policy_id": None,
         "vlan_transparent": False,
-        "tags": [],
-        "revision_number": 1,
     }
 
 
@@ -94,7 +92,7 @@ def subnet(shown: NetworkRecord) -> View:
         "enable_dhcp": True,
         "dns_nameservers": shown.dns,
         "allocation_pools": [{"start": shown.start, "end": shown.end}],
-        **_times(shown.created_at, shown.updated_at),
+        **_standard(shown, shown.subnet_tags or []),
     }
 
 
@@ -115,7 +113,7 @@ def subnet6(shown: NetworkRecord) -> View:
         "enable_dhcp": True,
         "dns_nameservers": [],
         "allocation_pools": [{"start": str(prefix[2]), "end": str(prefix[-1])}],
-        **_times(shown.created_at, shown.updated_at),
+        **_standard(shown, []),
     }
 
 
@@ -125,7 +123,7 @@ def subnet_of_pool(shown: FloatingIpPool) -> View:
         "enable_dhcp": False,
         "dns_nameservers": [],
         "allocation_pools": [{"start": str(addresses[0]), "end": str(addresses[-1])}],
-        **_times(None, None),
+        **_untagged(shown.created_at),
     }
 
 
@@ -148,8 +146,6 @@ def _subnet(
         "segment_id": None,
         "service_types": [],
         "dns_publish_fixed_ip": False,
-        "tags": [],
-        "revision_number": 1,
     }
 
 
@@ -177,9 +173,7 @@ def port(shown: Port, for_admin: bool) -> View:
         "qos_policy_id": None,
         "qos_network_policy_id": None,
         "propagate_uplink_status": False,
-        "tags": [],
-        "revision_number": 1,
-        **_times(shown.created_at, shown.updated_at),
+        **_standard(shown),
     }
     if for_admin:
         view |= {
@@ -223,9 +217,7 @@ def security_group(shown: SecurityGroup) -> View:
         "stateful": True,
         "shared": False,
         "security_group_rules": [rule(one, shown.project_id) for one in shown.rules],
-        "tags": [],
-        "revision_number": 1,
-        **_times(shown.created_at, shown.updated_at),
+        **_standard(shown),
     }
 
 
@@ -244,9 +236,8 @@ def rule(shown: SecurityGroupRule, project_id: str) -> View:
         "normalized_cidr": _normalized(shown.remote_ip_prefix),
         "remote_group_id": shown.remote_group_id,
         "remote_address_group_id": None,
-        "tags": [],
-        "revision_number": 1,
-        **_times(None, None),
+        **_untagged(shown.created_at),
+        "tags": shown.tags or [],
     }
 
 
@@ -279,9 +270,7 @@ def floating_ip(shown: FloatingIp, associated: Port | None) -> View:
         "dns_name": "",
         "dns_domain": "",
         "qos_policy_id": None,
-        "tags": [],
-        "revision_number": 1,
-        **_times(shown.created_at, None),
+        **_standard(shown),
     }
 
 
@@ -301,9 +290,7 @@ def router(shown: Router) -> View:
         "availability_zones": [],
         "flavor_id": None,
         "service_type_id": None,
-        "tags": [],
-        "revision_number": 1,
-        **_times(shown.created_at, shown.updated_at),
+        **_standard(shown),
     }
 
 
@@ -347,6 +334,38 @@ def _project(project_id: str | None) -> View:
     return {"project_id": project_id or "", "tenant_id": project_id or ""}
 
 
+class _Standard(Protocol):
+    """A resource with tags and times."""
+
+    @property
+    def tags(self) -> list[str] | None: ...
+    @property
+    def created_at(self) -> datetime.datetime | None: ...
+    @property
+    def updated_at(self) -> datetime.datetime | None: ...
+
+
+def _standard(shown: _Standard, tags: list[str] | None = None) -> View:
+    """Return the attributes that most resources have. ``tags``: if they are not those of ``shown``."""
+    return {
+        "tags": (shown.tags if tags is None else tags) or [],
+        "revision_number": _revision(shown.created_at, shown.updated_at),
+        **_times(shown.created_at, shown.updated_at),
+    }
+
+
+def _untagged(created_at: datetime.datetime | None) -> View:
+    """Return the same attributes of a resource that users cannot change."""
+    return {"tags": [], "revision_number": 1, **_times(created_at, None)}
+
+
+def _revision(created_at: datetime.datetime | None, updated_at: datetime.datetime | None) -> int:
+    """Return a number that grows with each change: the milliseconds from the creation to the change."""
+    if created_at is None or updated_at is None:
+        return 1
+    return 1 + max(0, (updated_at - created_at) // datetime.timedelta(milliseconds=1))
+
+
 def _times(created_at: datetime.datetime | None, updated_at: datetime.datetime | None) -> View:
     created = _time(created_at)
     return {"created_at": created, "updated_at": _time(updated_at) or created}
@@ -372,4 +391,7 @@ ATTRIBUTES: dict[str, set[str]] = {
     "availability_zones": {"name", "resource", "state"},
     "extensions": {"alias", "name", "description", "updated", "links"},
     "routers": set(router(Router(id="", project_id=""))),
+    "subnetpools": {"id", "name", "description", "project_id", "tenant_id", "shared", "is_default", "ip_version"},
+    "address_groups": {"id", "name", "description", "project_id", "tenant_id", "shared"},
+    "rbac_policies": {"id", "object_type", "object_id", "action", "target_tenant", "project_id", "tenant_id"},
 }

@@ -125,6 +125,10 @@ class NetworkExists(Conflict):
     msg_fmt = "Network %(name)s already exists."
 
 
+class NetworkTagNotFound(NotFound):
+    msg_fmt = "Tag %(tag)s could not be found."
+
+
 class RouterNotFound(NotFound):
     msg_fmt = "Router %(router_id)s could not be found."
 

@@ -110,7 +110,7 @@ def test_a_network_is_the_same_however_it_is_said(db: Database, conf: cfg.Config
 
 
 @pytest.mark.parametrize("protocol", [*PROTOCOLS, "0", "255", "6", "142"])
-def test_every_protocol_is_accepted_under_its_name_and_number(db: Database, conf: cfg.ConfigOpts, protocol: str) -> None:
+def test_every_protocol_has_a_name_and_a_number(db: Database, conf: cfg.ConfigOpts, protocol: str) -> None:
     group = made(db, conf)
     values: dict[str, Any] = {"port_range_min": None, "port_range_max": None, "ethertype": "IPv6"}
     found = db.write(security_groups.add_rule, conf, ME, tcp(group.id, protocol=protocol.upper(), **values))

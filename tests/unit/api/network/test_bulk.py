@@ -63,7 +63,7 @@ def test_resources_of_every_kind_are_made_in_the_order_of_the_request(api: Api) 
         assert all(item["id"] in found for item in made)
 
 
-def test_nothing_is_made_if_one_of_them_is_refused(api: Api) -> None:
+def test_request_makes_nothing_if_one_resource_is_refused(api: Api) -> None:
     ports = [{"network_id": api.shared.id}, {"network_id": NOBODY}]
     api.refused("POST", "/ports", {"ports": ports}, 404, "NetworkNotFound", NOBODY)
     ports = [{"network_id": api.shared.id} for _ in range(5)]

@@ -107,7 +107,7 @@ def test_router_is_made_changed_and_deleted(api: Api) -> None:
         ({"external_gateway_info": {"network_id": NOBODY, "x": 1}}, "not 'x'"),
         ({"admin_state_up": False}, "always up"),
         ({"ha": True}, "the loss of one"),
-        ({"routes": [{"destination": "10.9.0.0/24", "nexthop": "10.64.0.9"}]}, "no static routes"),
+        ({"routes": [{"destination": "10.9.0.0/24", "nexthop": "10.64.0.9"}]}, "next hop of a static route"),
         ({"flavour": "x"}, "Unrecognized"),
         ({"name": 1}, "a text"),
     ],

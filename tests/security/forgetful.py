@@ -25,6 +25,8 @@ FORGETS: dict[tuple[str, str], tuple[type, str]] = {
     ("image", "/images/{id}"): (ImageApp, "show"),
     ("volume", "/volumes/{id}"): (VolumeApp, "show"),
     ("network", "/ports/{id}"): (PortResource, "port"),
+    ("network", "/ports/{id}/tags"): (PortResource, "port"),
+    ("network", "/ports/{id}/tags/{tag}"): (PortResource, "port"),
     ("network", "/networks"): (NetworkResource, "networks"),
 }
 

@@ -234,6 +234,11 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
     assert added.status_code == 200, added.text
     leads = {"floating_network_id": pool["id"], "port_id": port_id, "description": mark}
     leading = make("network", "/floatingips", {"floatingip": leads})["floatingip"]
+    for path, tagged in (
+        *(("networks", network_id), ("subnets", network_id), ("ports", port_id), ("routers", router_id)),
+        *(("floatingips", leading["id"]), ("security-groups", group_id), ("security-group-rules", rule_id)),
+    ):
+        assert user("network", "PUT", f"/{path}/{tagged}/tags/{mark}").status_code == 201
     ports = user("compute", "GET", f"/servers/{server_id}/os-interface").json()["interfaceAttachments"]
     actions = user("compute", "GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
     migrations = admin("compute", "GET", "/os-migrations", version=LATEST).json()["migrations"]

@@ -7,8 +7,8 @@ from alembic import op
 
 from nova_lite.db.migrations.tables import TIME
 
-revision = "0034"
-down_revision = "0033"
+revision = "0035"
+down_revision = "0034"
 branch_labels = None
 depends_on = None
 

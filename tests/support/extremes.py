@@ -166,6 +166,8 @@ BODIES: dict[tuple[str, str, str], Any] = {
         "min_disk": 1, "min_ram": 1, "tags": ["tag"], "owner": "demo", "protected": False, "os_hidden": False,
         "key": "value",
     },
+    ("image", "POST", "/images/{id}/actions/deactivate"): None,
+    ("image", "POST", "/images/{id}/actions/reactivate"): None,
     ("image", "PATCH", "/images/{id}"): [{"op": "add", "path": "/key", "value": "text"}],
     ("image", "PUT", "/images/{id}/tags/{tag}"): None,
     ("image", "POST", "/images/{id}/members"): {"member": "{project}"},

@@ -9,7 +9,6 @@ import enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from nova_lite.db.engine import UnitOfWork
     from nova_lite.db.models import InstanceAction
     from nova_lite.operations import Step
 
@@ -36,11 +35,3 @@ class ActionChange(NamedTuple):
     host: str | None
     step: Step | None = None
     cause: str = ""
-
-
-def note(
-    uow: UnitOfWork, action: InstanceAction, change: Change, step: Step | None = None, cause: str | None = None
-) -> None:
-    """Note a change, if notifications are on."""
-    if uow.action_changes is not None:
-        uow.action_changes.append(ActionChange(action, change, action.host, step, cause or ""))

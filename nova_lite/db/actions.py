@@ -19,7 +19,7 @@ from oslo_config import cfg
 from nova_lite import operations
 from nova_lite.base import metrics
 from nova_lite.base.context import RequestContext
-from nova_lite.db.action_changes import Change, note
+from nova_lite.db.action_changes import Change
 from nova_lite.db.engine import Time, UnitOfWork, later, utcnow
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.objects import InstanceActionEvent
@@ -69,7 +69,7 @@ def open_action(
         attempts=0,
     )
     uow.session.add(action)
-    note(uow, action, Change.OPENED)
+    uow.note_change(action, Change.OPENED)
     return action
 
 
@@ -377,9 +377,9 @@ _MAKE_DUE = (
 def finish(uow: UnitOfWork, action: InstanceAction, error: str | None = None, details: str = "") -> None:
     """Close an action and its open events. ``error``: the cause of its failure."""
     if error:
-        note(uow, action, Change.UNDONE)
+        uow.note_change(action, Change.UNDONE)
     elif uow.action_changes is not None and _ends_when_closed(action):
-        note(uow, action, Change.DONE)
+        uow.note_change(action, Change.DONE)
     metrics.ACTIONS_ENDED.labels(action.action, "failed" if error else "done").inc()
     action.finish_time = action.updated_at = uow.now
     action.lease_owner = None

@@ -16,7 +16,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Hashable
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -29,9 +29,13 @@ from nova_lite.base import exceptions, faults, metrics
 from nova_lite.base.batching import send_isolated
 from nova_lite.base.timing import TIMING, DatabaseTiming
 from nova_lite.db import tls_files
-from nova_lite.db.action_changes import ActionChange
+from nova_lite.db.action_changes import ActionChange, Change
 from nova_lite.db.errors import is_away
 from nova_lite.objects import HostState
+
+if TYPE_CHECKING:
+    from nova_lite.db.models import InstanceAction
+    from nova_lite.operations import Step
 
 LOG = logging.getLogger(__name__)
 
@@ -170,6 +174,13 @@ class UnitOfWork:
             return self._connection.execute(query, values, execution_options=_BY_NAME)
         self.session.flush()
         return self.session.connection().execute(query, values, execution_options=_BY_NAME)
+
+    def note_change(
+        self, action: InstanceAction, change: Change, step: Step | None = None, cause: str | None = None
+    ) -> None:
+        """Note a change of an action, if notifications are on."""
+        if self.action_changes is not None:
+            self.action_changes.append(ActionChange(action, change, action.host, step, cause or ""))
 
     @property
     def now(self) -> datetime.datetime:

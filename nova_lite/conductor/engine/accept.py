@@ -12,7 +12,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.context import ActionContext, check, command_of
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
 from nova_lite.db import actions, instances
-from nova_lite.db.action_changes import Change, note
+from nova_lite.db.action_changes import Change
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.objects import ActionCommand, RequestSpec
@@ -119,7 +119,7 @@ class Acceptor:
                     method=definition.method, instance_id=instance.uuid, attr="unfinished action", state=action.action
                 )
             if not is_undo:
-                note(uow, action, Change.FAILED, step, cause)
+                uow.note_change(action, Change.FAILED, step, cause)
             undos = () if is_undo else ctx.definition.undos(step.name)
             discard = next((undo for undo in undos if isinstance(undo, ImageStep)), None)
             if discard is None:

@@ -23,7 +23,7 @@ from nova_lite.conductor.engine.context import (
 )
 from nova_lite.conductor.engine.ports import Effects, HandlerLookup
 from nova_lite.db import actions, block_devices, cinder, claims, networks
-from nova_lite.db.action_changes import Change, note
+from nova_lite.db.action_changes import Change
 from nova_lite.network.driver import NetworkBackend
 from nova_lite.operations import MOVE_ROLES, HostRole, HostStep, ImageStep, NetworkStep, ReleaseStep, ScheduleStep, Step
 
@@ -69,7 +69,7 @@ class StepMachine(abc.ABC):
         uow, instance, action = ctx.uow, ctx.instance, ctx.action
         action.step = step.name
         if step.notification is not None and not isinstance(step, HostStep):
-            note(uow, action, Change.STEP_BEGUN, step)
+            uow.note_change(action, Change.STEP_BEGUN, step)
         if step.task is not None:
             instance.task_state = step.task
         if step.deadline is not None:
@@ -110,7 +110,7 @@ class StepMachine(abc.ABC):
         if held:
             action.host, action.generation = held[0]
         if step.notification is not None:
-            note(uow, action, Change.STEP_BEGUN, step)
+            uow.note_change(action, Change.STEP_BEGUN, step)
         if not held:
             self.done(ctx)
             return
@@ -159,7 +159,7 @@ class StepMachine(abc.ABC):
     @staticmethod
     def _note_end_for_owner(ctx: ActionContext, step: Step) -> None:
         if ctx.uow.action_changes is not None and step is ctx.definition.ends_for_owner_with:
-            note(ctx.uow, ctx.action, Change.DONE)
+            ctx.uow.note_change(ctx.action, Change.DONE)
 
     def done_at_host(self, ctx: ActionContext, step: HostStep) -> None:
         """Record that the action's host has done the step.
@@ -189,7 +189,7 @@ class StepMachine(abc.ABC):
         uow, action, definition, step = ctx.uow, ctx.action, ctx.definition, ctx.step
         is_undo = definition.is_undo(step.name)
         if step.notification is not None:
-            note(uow, action, Change.STEP_DONE, step)
+            uow.note_change(action, Change.STEP_DONE, step)
         following = definition.following(step.name, action.payload)
         if following is not None:
             if not is_undo and self._has_effect(following):

@@ -8,7 +8,7 @@ from nova_lite.conductor.engine import faults
 from nova_lite.conductor.engine.advance import StepMachine
 from nova_lite.conductor.engine.context import ActionContext
 from nova_lite.db import actions
-from nova_lite.db.action_changes import Change, note
+from nova_lite.db.action_changes import Change
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.operations import HostStep, ImageStep, ScheduleStep, states
@@ -27,7 +27,7 @@ class Compensator(StepMachine):
         ctx.cause, ctx.details = cause, details
         uow, instance, definition, step = ctx.uow, ctx.instance, ctx.definition, ctx.step
         if not ctx.is_undoing:
-            note(uow, ctx.action, Change.FAILED, step, cause)
+            uow.note_change(ctx.action, Change.FAILED, step, cause)
         undos = () if ctx.is_undoing else definition.undos(step.name, begun)
         instance.task_state = None
         instance.updated_at = uow.now

@@ -84,3 +84,5 @@ def test_cloud_init_applies_name_key_and_user_data(
     assert ssh("hostname") == "debian-one"
     assert ssh("cat /var/tmp/told") == "user data ran on debian-one"
     assert spec.instance.uuid in ssh("cat /run/cloud-init/instance-data.json")
+    # Asks the name server alone, which cloud-init has set up, and not /etc/hosts.
+    assert ssh("getent -s dns hosts debian-one").split()[:1] == [vif.address], ssh("cat /etc/resolv.conf")

@@ -39,6 +39,7 @@ HARMLESS = {
     "interfaces_active": "writes down what the network service says now: test_reports_again.py",
     "metadata_instances": "reads",
     "migrations_in_progress": "reads",
+    "audit_record": "stores each event once: test_audit_events.py",
     "is_command_open": "reads",
     "is_command_current": "reads",
     "report_service": "a heartbeat; its time is the database's",

@@ -68,7 +68,7 @@ def list_(
     offset: int = 0,
 ) -> list[Volume]:
     """Return volumes in pages, newest first unless sorted otherwise. A caller who is no admin gets the context's
-    project only.
+    project only. Raises `VolumeNotFound` for an unknown marker.
     """
     table = models.Volume
     query = _filtered(sa.select(table), table, context, filters)

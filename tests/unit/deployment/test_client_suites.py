@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import pathlib
-import sys
 from typing import Any
 
 import pytest
 
+from tests.unit.deployment.scripts import load
+
 ROOT = pathlib.Path(__file__).parents[3]
-LIB = ROOT / "devstack/lib"
 
 
 @pytest.fixture(scope="module")
 def script() -> Any:
-    """Load the script as a module, with its neighbours on the path."""
-    spec = importlib.util.spec_from_file_location("client_suites", LIB / "clients.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(LIB))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(LIB))
-        sys.modules.pop("sessions", None)
-    return module
+    return load("clients")
 
 
 def test_page_of_client_suites_is_that_of_the_stored_results(script: Any) -> None:

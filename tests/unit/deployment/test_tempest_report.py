@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import pathlib
-import sys
 from typing import Any
 
 import pytest
 
-LIB = pathlib.Path(__file__).parents[3] / "devstack/lib"
+from tests.unit.deployment.scripts import load
 
 
 @pytest.fixture(scope="module")
 def script() -> Any:
-    """Load the script as a module, with its neighbours on the path."""
-    spec = importlib.util.spec_from_file_location("tempest_report", LIB / "tempest.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(LIB))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(LIB))
-        sys.modules.pop("sessions", None)
-    return module
+    return load("tempest")
 
 
 @pytest.mark.parametrize(

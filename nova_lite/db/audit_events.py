@@ -26,7 +26,7 @@ PURGE_BATCH = 500
 _ORDER = paging.Order({"event_time": Row.event_time}, ["event_time"], ["desc"], tie_breaker=Row.id)
 
 
-def add(uow: UnitOfWork, events: list[AuditEvent]) -> None:
+def record_events(uow: UnitOfWork, events: list[AuditEvent]) -> None:
     """Store the events that are not stored yet."""
     if events:
         insert_if_missing(uow, Row, *(values_of(event, Row) for event in events))

@@ -67,6 +67,7 @@ ELSEWHERE = (
     *("register_host", "report_state", "report", "update", "delete", "reconcile_domains"),
     *("renew_hosts", "retry_later", "progress", "expire", "instances", "actions", "migrations", "put_off"),
     *("plugged", "plan_back", "remember", "settled", "note_unsure", "note_error"),
+    "record_events",  # the audit log: an API sends events again until they are stored, and each is stored once
     "messages_taken",  # before a message is looked at: whoever dies there has not heard it
 )
 

@@ -84,7 +84,7 @@ def record(app: App, command: str, error: Exception | None) -> None:
         path=command,
         observer=app.conf.host,
     )
-    app.db.write(audit_events.add, [event])
+    app.db.write(audit_events.record_events, [event])
 
 
 def _unix_user() -> str:

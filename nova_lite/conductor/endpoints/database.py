@@ -121,7 +121,7 @@ WRITES: dict[str, Function] = {
     "aggregate_remove_host": aggregates.remove_host,
     "aggregate_set_metadata": aggregates.set_metadata,
     "aggregate_update": aggregates.rename,
-    "audit_record": audit_events.add,
+    "audit_record": audit_events.record_events,
     "console_token_create": console_tokens.create,
     "console_token_redeem": console_tokens.take,
     "flavor_access_add": flavor_access.add,

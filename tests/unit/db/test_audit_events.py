@@ -42,7 +42,7 @@ def test_audit_event_sent_twice_is_stored_once(conductor: ConductorRPC, db: Data
 
 def test_audit_list_filters_are_exact(db: Database) -> None:
     db.write(
-        audit_events.add,
+        audit_events.record_events,
         [
             event(0, user_id="alice", project_id="p1", target_id="a", action="delete"),
             event(1, user_id="Alice", project_id="p2", target_id="A", outcome="failure"),
@@ -57,7 +57,7 @@ def test_audit_list_filters_are_exact(db: Database) -> None:
 
 
 def test_audit_list_times_include_since_and_exclude_until(db: Database) -> None:
-    db.write(audit_events.add, [event(number) for number in range(4)])
+    db.write(audit_events.record_events, [event(number) for number in range(4)])
     until = THEN + datetime.timedelta(seconds=3)
     since = THEN + datetime.timedelta(seconds=1)
     assert [item.event_time.second for item in listed(db, since=since, until=until)] == [2, 1]
@@ -65,7 +65,7 @@ def test_audit_list_times_include_since_and_exclude_until(db: Database) -> None:
 
 def test_audit_list_pages_have_every_event_of_one_moment_once(db: Database) -> None:
     events = [event(0) for _ in range(7)]
-    db.write(audit_events.add, events)
+    db.write(audit_events.record_events, events)
     seen: list[str] = []
     while page := listed(db, 3, marker=seen[-1] if seen else None):
         seen += [item.uuid for item in page]
@@ -109,7 +109,7 @@ def test_audit_list_of_many_events_reads_a_page(db: Database, filters: dict[str,
 
 
 def test_audit_purge_deletes_old_events_in_batches(db: Database) -> None:
-    db.write(audit_events.add, [event(number) for number in range(10)])
+    db.write(audit_events.record_events, [event(number) for number in range(10)])
     before = THEN + datetime.timedelta(seconds=7)
     assert db.read(audit_events.count, before) == 7
     assert audit_events.purge(db, before, batch=3, wanted=iter([True, False]).__next__) == 3

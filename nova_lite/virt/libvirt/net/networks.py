@@ -131,11 +131,13 @@ class HostNetworks:
     def _ensure(self, network: Network) -> bool:
         """Define and start the network. Return False if its bridge is the operator's own, who then provides DHCP."""
         found = self._lookup(network)
-        if found is None:
-            if existing.has_bridge(network):
+        if found is None and existing.has_bridge(network):
+            found = self._lookup(network)  # another daemon may have started the network since the first look
+            if found is None:
                 existing.check_bridge(self._connection, network)
                 LOG.info("Bridge %s is used unchanged: libvirt did not make it", bridge_name(network))
                 return False
+        if found is None:
             found = self._connection.connect_call("networkDefineXML", network_xml(network))
             LOG.info("Network %s is defined, with bridge %s", network_name(network), bridge_name(network))
         else:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.virt.libvirt.net import existing, networks
+from nova_lite.virt.libvirt.net import dhcp, existing, networks
+from nova_lite.virt.libvirt.net.names import bridge_name, network_name
+from tests.support.config_drives import make_conf
 from tests.support.guests import make_network
 
 OTHER = "nova-lite-a0000000-0000-4000-8000-000000000001"
@@ -98,3 +101,26 @@ def test_bridge_of_the_operator_is_accepted(addresses: list[ipaddress.IPv4Interf
 
 def test_addresses_of_a_device_are_read() -> None:
     assert ipaddress.IPv4Interface("127.0.0.1/8") in existing.ipv4_addresses("lo")
+
+
+class Racing(Connection):
+    """libvirtd in which another daemon defines and starts the network right after the first look."""
+
+    def __init__(self, bridge: str, network: Any) -> None:
+        super().__init__(**{network_name(network): bridge})
+        self._found = SimpleNamespace(XMLDesc=lambda flags: networks.network_xml(network), isActive=lambda: True)
+        self._looks = iter([None])
+
+    def get(self) -> Any:
+        return SimpleNamespace(networkLookupByName=lambda name: next(self._looks, self._found))
+
+    def call_unless(self, codes: Any, method: Any, *arguments: Any) -> Any:
+        return method(*arguments)
+
+
+def test_network_that_another_daemon_starts_meanwhile_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    network = make_network()
+    monkeypatch.setattr(dhcp, "DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(existing, "has_bridge", lambda network: True)
+    hosts = networks.HostNetworks(make_conf(), Racing(bridge_name(network), network), "host1")  # type: ignore[arg-type]
+    assert hosts._ensure(network)

@@ -10,18 +10,10 @@ from typing import Any
 import sqlalchemy as sa
 import webob
 
-from nova_lite import rpc
-from nova_lite.api.http import deploy, wsgi
-from nova_lite.compute.api import API
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.manager import ConductorManager
-from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.api.http import deploy
 from nova_lite.db import models
-from nova_lite.image.driver import load_backend
-from nova_lite.policies.enforcer import Policy
-from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.support.api_client import MEMBER, make_conf
-from tests.support.migrated import migrate
+from tests.support.in_process_api import make_services
 
 NOBODY = str(uuid.UUID(int=1))
 
@@ -33,15 +25,7 @@ class Volumes:
         conf = make_conf(
             path, f"enabled_apis = volume, osapi_compute\n[database]\nconnection = sqlite:///{path}/db.sqlite\n"
         )
-        conf.set_override("state_path", str(path))
-        migrate(conf)
-        bus = rpc.InProcess(conf)
-        conductor = rpc.proxy(ConductorRPC, bus)
-        self.manager = ConductorManager(conf, rpc.proxy(SchedulerRPC, bus), rpc.proxy(ComputeRPC, bus), conductor)
-        bus.serve(self.manager.endpoint)
-        compute = API()
-        compute.connect(conductor, rpc.proxy(ComputeRPC, bus), load_backend(conf, conductor))
-        self.services = wsgi.ApiServices(conf, Policy(conf), compute)
+        self.manager, self.services = make_services(conf, path)
         self.app = deploy.load_app("volume", self.services)
 
     def __call__(

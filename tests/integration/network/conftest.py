@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -88,6 +89,11 @@ class Room:
 
     def in_space(self, space: str, *command: str, text: str | None = None) -> str:
         return run("ip", "netns", "exec", space, *command, text=text)
+
+    def tunnel_devices(self) -> set[str]:
+        """Return the names of the host's VXLAN devices."""
+        shown = json.loads(self.in_space(self.host, "ip", "-json", "link", "show", "type", "vxlan"))
+        return {device["ifname"] for device in shown if device}
 
     def _outside(self) -> None:
         space = f"{self.name}-out"

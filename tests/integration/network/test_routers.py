@@ -179,10 +179,6 @@ class RoutedHost(Room):
                 raise
             return listener.stdout.readline().strip()
 
-    def devices(self) -> set[str]:
-        shown = json.loads(self.in_space(self.host, "ip", "-json", "link", "show", "type", "vxlan"))
-        return {device["ifname"] for device in shown if device}
-
 
 @pytest.fixture
 def hosts(room: Room, tmp_path: Path) -> Iterator[tuple[RoutedHost, RoutedHost]]:
@@ -295,14 +291,14 @@ def test_router_connects_guests_of_two_hosts(hosts: tuple[RoutedHost, RoutedHost
     assert one.cut_off("a", b.address, 80)
     for host in hosts:
         host.drive(router(A, B, guests=[a, b]))
-    assert one.devices() == two.devices() == {"nlvx101", "nlvx102"}
+    assert one.tunnel_devices() == two.tunnel_devices() == {"nlvx101", "nlvx102"}
     assert one.source(two.space("b"), "a", b.address) == a.address
     assert one.reaches("a", b.address, 80) and two.reaches("b", a.address, 80)
     one.in_space(one.space("a"), "ping", "-c", "1", "-w", "30", "-M", "do", "-s", str(1450 - 28), b.address)
     for host in hosts:
         host.drive(router(B, guests=[b]) if host is two else router(A, guests=[a]))
     assert one.cut_off("a", b.address, 80)
-    assert one.devices() == {"nlvx101"} and two.devices() == {"nlvx102"}
+    assert one.tunnel_devices() == {"nlvx101"} and two.tunnel_devices() == {"nlvx102"}
 
 
 def test_host_that_is_lost_takes_only_its_guests(hosts: tuple[RoutedHost, RoutedHost]) -> None:

@@ -93,10 +93,6 @@ class Host(Room):
         }
         self.in_space(self.host, sys.executable, "-c", _DRIVE, text=json.dumps(settings))
 
-    def devices(self) -> set[str]:
-        shown = json.loads(self.in_space(self.host, "ip", "-json", "link", "show", "type", "vxlan"))
-        return {device["ifname"] for device in shown if device}
-
 
 @pytest.fixture
 def hosts(room: Room, tmp_path: Path) -> Iterator[tuple[Host, Host]]:
@@ -131,12 +127,12 @@ def test_guests_of_two_hosts_are_connected_while_both_exist(hosts: tuple[Host, H
     assert one.cut_off("a", b.address, 80), "guests of separate hosts are not connected"
     one.span(two.local_ip)
     two.span(one.local_ip)
-    assert one.devices() == two.devices() == {"nlvx77"}
+    assert one.tunnel_devices() == two.tunnel_devices() == {"nlvx77"}
     assert one.reaches("a", b.address, 80)
     one.in_space(one.space("a"), "ping", "-c", "1", "-w", "30", "-M", "do", "-s", str(1450 - 28), b.address)
     two.in_space(two.host, "ip", "link", "delete", f"tap{b.id[:11]}")
     two.span(one.local_ip, unplug=True)
-    assert two.devices() == set()
+    assert two.tunnel_devices() == set()
     assert TABLE not in two.in_space(two.host, "nft", "list", "tables")
     one.span()
     known = json.loads(one.in_space(one.host, "bridge", "-json", "fdb", "show", "dev", "nlvx77"))

@@ -10,19 +10,11 @@ from typing import Any
 import pytest
 import webob
 
-from nova_lite import rpc
-from nova_lite.api.http import deploy, wsgi
-from nova_lite.compute.api import API
-from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.manager import ConductorManager
-from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.api.http import deploy
 from nova_lite.db import floating_ips, networks
-from nova_lite.image.driver import load_backend
 from nova_lite.network import factory
-from nova_lite.policies.enforcer import Policy
-from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.support.api_client import MEMBER, make_conf
-from tests.support.migrated import migrate
+from tests.support.in_process_api import make_services
 
 
 class Api:
@@ -35,15 +27,8 @@ class Api:
             "[network]\nproject_ranges = 10.64.0.0/16\nnetworks_per_project = 3\nrouters_per_project = 3\n"
             "fixed_ips_per_project = 4\n",
         )
-        conf.set_override("state_path", str(path))
-        migrate(conf)
-        bus = rpc.InProcess(conf)
-        conductor = rpc.proxy(ConductorRPC, bus)
-        self.manager = ConductorManager(conf, rpc.proxy(SchedulerRPC, bus), rpc.proxy(ComputeRPC, bus), conductor)
-        bus.serve(self.manager.endpoint)
-        compute = API()
-        compute.connect(conductor, rpc.proxy(ComputeRPC, bus), load_backend(conf, conductor))
-        self.app = deploy.load_app("network", wsgi.ApiServices(conf, Policy(conf), compute))
+        self.manager, services = make_services(conf, path)
+        self.app = deploy.load_app("network", services)
         self.shared = self.manager.db.write(
             networks.create, factory.new_network("private", "10.0.0.0/24", is_default=True)
         )

@@ -43,7 +43,7 @@ from nova_lite.rpc.in_process import InProcess
 from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, METADATA, SCHEDULER
 from nova_lite.rpc.load_shedding import Throttled
 from nova_lite.rpc.memory import MemoryBroker
-from nova_lite.rpc.transport import Connect, RpcServer, Transport, require_broker
+from nova_lite.rpc.transport import Connect, RpcServer, Transport, log_in, require_broker
 
 CAST, FANOUT = Kind.CAST, Kind.FANOUT
 
@@ -77,6 +77,7 @@ __all__ = [
     "contract_of",
     "delete",
     "list_",
+    "log_in",
     "method",
     "one_by_one",
     "proxy",

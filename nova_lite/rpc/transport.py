@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -162,15 +163,7 @@ class Transport:
         require_broker(self)
         url = messaging.TransportURL.parse(self.conf)
         try:
-            with kombu.connection.Connection(  # type: ignore[no-untyped-call]
-                hostname=host.hostname,
-                port=host.port or 5672,
-                userid=host.username,
-                password=host.password,
-                virtual_host=url.virtual_host or "/",
-                connect_timeout=2,
-                ssl=self.conf.oslo_messaging_rabbit.ssl,
-            ) as connection:
+            with _plain_connection(self.conf, url, host, 2.0) as connection:
                 return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
         except _BROKER_ERRORS as error:
             raise exceptions.MessagingUnavailable(what=f"depth of {queue}") from error
@@ -346,6 +339,54 @@ def require_broker(transport: Transport, timeout: float = 2.0) -> None:
             failures.append(f"{address[0]}:{address[1]} ({error.strerror or error})")
     if failures:
         raise exceptions.MessagingUnavailable(f"The message broker cannot be reached: {', '.join(failures)}.")
+
+
+def log_in(conf: cfg.ConfigOpts, timeout: float) -> None:
+    """Log in at one of the brokers of ``[DEFAULT] transport_url``, and leave. ``timeout``: seconds for each of them.
+
+    Raises `MessagingUnavailable` with the reason of each broker.
+    """
+    url = messaging.TransportURL.parse(conf)
+    failures = []
+    for host in url.hosts:
+        if not host.hostname:
+            return  # A transport without a broker, as in tests.
+        try:
+            with _plain_connection(conf, url, host, timeout) as connection:
+                connection.connect()
+                return
+        except amqp.exceptions.AccessRefused:
+            failures.append(f"{host.hostname} refuses the user {host.username} or its password")
+        except _BROKER_ERRORS as error:
+            failures.append(f"{host.hostname}:{host.port or 5672}: {_one_line(error)}")
+    if failures:
+        raise exceptions.MessagingUnavailable(f"The message broker cannot be used: {'; '.join(failures)}.")
+
+
+def _plain_connection(conf: cfg.ConfigOpts, url: Any, host: Any, timeout: float) -> Any:
+    """Return a connection to one broker of a transport's URL, which is opened at its first use."""
+    return kombu.connection.Connection(  # type: ignore[no-untyped-call]
+        hostname=host.hostname,
+        port=host.port or 5672,
+        userid=host.username,
+        password=host.password,
+        virtual_host=url.virtual_host or "/",
+        connect_timeout=timeout,
+        ssl=_tls(conf),
+    )
+
+
+def _tls(conf: cfg.ConfigOpts) -> dict[str, Any] | bool:
+    """Return kombu's TLS settings: the files that oslo.messaging uses."""
+    options = conf.oslo_messaging_rabbit
+    if not options.ssl:
+        return False
+    return {
+        "ca_certs": options.ssl_ca_file or None,
+        "certfile": options.ssl_cert_file or None,
+        "keyfile": options.ssl_key_file or None,
+        "cert_reqs": ssl.CERT_REQUIRED if options.ssl_ca_file else ssl.CERT_NONE,
+    }
 
 
 def _one_line(error: BaseException) -> str:

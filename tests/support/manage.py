@@ -34,6 +34,7 @@ class Tool:
         self.config.write_text(
             f"[DEFAULT]\nstate_path = {self.path}\n{extra}\n[database]\nconnection = {database or self.database}\n"
         )
+        self.config.chmod(0o600)
 
     def __call__(self, *arguments: str, status: int = 0) -> str:
         cfg.CONF.reset()

@@ -15,6 +15,8 @@ import logging  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
 
+from oslo_config import cfg  # noqa: E402
+
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite.base import version  # noqa: E402
 from nova_lite.base.timing import TIMING, ManageTiming  # noqa: E402
@@ -67,7 +69,7 @@ def main(argv: list[str] | None = None, timing: ManageTiming = TIMING.manage) ->
 
 
 def _run(args: argparse.Namespace, timing: ManageTiming) -> int:
-    app = App(nova_conf.load(_config_arguments(args.config_file), PROG), args.format, timing)
+    app = App(_conf(args), args.format, timing)
     try:
         return _run_recorded(app, args)
     except BrokenPipeError:
@@ -80,6 +82,13 @@ def _run(args: argparse.Namespace, timing: ManageTiming) -> int:
         return 1
     finally:
         app.close()
+
+
+def _conf(args: argparse.Namespace) -> cfg.ConfigOpts:
+    """Load the configuration, unless the command reads the files of several daemons itself."""
+    if getattr(args, "loads_files", True) or args.config_file:
+        return nova_conf.load(_config_arguments(args.config_file), PROG)
+    return cfg.CONF
 
 
 def _run_recorded(app: App, args: argparse.Namespace) -> int:

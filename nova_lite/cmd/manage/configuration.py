@@ -1,24 +1,47 @@
-"""Command ``config``: check the configuration, and print its reference page."""
+"""Command ``config``: check the configuration of this machine's daemons, and print its reference page."""
 
 from __future__ import annotations
 
 import argparse
+import glob
+import os
+import pwd
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
-from importlib import metadata
+from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
-from nova_lite.cmd.manage.app import App, Commands, explain
-from nova_lite.db import migration
+from nova_lite.cmd.manage import config_checks, config_files
+from nova_lite.cmd.manage.app import App, Commands
+from nova_lite.cmd.manage.config_checks import ROLES, Role
+
+#: Seconds after which the check of one daemon is given up.
+_ROLE_SECONDS = 60
 
 
 def register(commands: Commands) -> None:
     noun = commands.noun("config", "Check and document the configuration.")
-    commands.verb(
-        noun, "check", "Check the configuration, its files, and its services; exit with 1 on a problem.", check
+    verb = commands.verb(
+        noun,
+        "check",
+        "Check the configuration of every daemon of this machine: its files, and what they name. Exit with 1 on a "
+        "problem. Run it as root, so that each daemon's files are read as that daemon's user.",
+        check,
     )
+    verb.add_argument(
+        "--directory",
+        default="/etc/nova-lite",
+        help="directory with nova-lite.conf and a file for each daemon of this machine; default: %(default)s",
+    )
+    verb.add_argument(
+        "--role",
+        choices=sorted(ROLES),
+        help="daemon that reads the files of --config-file; default: by the name of the last file, or manage",
+    )
+    verb.set_defaults(loads_files=False)
     commands.verb(noun, "reference", "Print reference/configuration.md, a page of the documentation.", reference)
 
 
@@ -32,59 +55,83 @@ def reference(app: App, args: argparse.Namespace) -> None:
 
 
 def check(app: App, args: argparse.Namespace) -> int:
-    problems = list(_problems(app.conf))
-    for problem in problems:
+    """Check the given files as one daemon, or else each daemon's files in a process of its own."""
+    found = list(_of_files(app.conf, args) if args.config_file else _of_machine(args.directory))
+    for problem in found:
         print(problem)
-    if not problems:
+    if not found:
         print("The configuration can work.")
-    return 1 if problems else 0
+    return 1 if found else 0
 
 
-def _problems(conf: cfg.ConfigOpts) -> Iterator[str]:
-    yield from _plugins(conf)
-    if conf.service_down_time < 2 * conf.report_interval:
-        yield (
-            f"[DEFAULT] service_down_time = {conf.service_down_time} must be at least twice report_interval "
-            f"({conf.report_interval}), or one late report takes a host out."
+def _of_files(conf: cfg.ConfigOpts, args: argparse.Namespace) -> Iterator[str]:
+    role = ROLES.get(args.role) or config_checks.role_of_file(args.config_file[-1]) or ROLES["manage"]
+    if args.role is None:
+        yield from _static(args.config_file)
+    yield from config_checks.problems(conf, role)
+
+
+def _static(paths: list[str]) -> Iterator[str]:
+    """Check files without loading them."""
+    known = config_files.known_options()
+    for path in paths:
+        try:
+            sections = config_files.read(path)
+        except OSError as error:
+            yield f"{path}: {error.strerror}."
+        except cfg.ConfigFileParseError as error:
+            yield f"{path}: {' '.join(str(error).split())}"
+        else:
+            yield from config_files.unknown(path, sections, known)
+            yield from config_files.exposed(path, sections, known)
+            yield from _misplaced(path, sections)
+
+
+def _misplaced(path: str, sections: Any) -> Iterator[str]:
+    """Report a database URL where no conductor reads it. On a compute host it would be a secret too many."""
+    role = config_checks.role_of_file(path)
+    if role is not None and role.name not in ("conductor", "manage") and "connection" in sections.get("database", {}):
+        yield f"{path}: [database] connection belongs into conductor.conf; no other daemon uses the database."
+
+
+def _of_machine(directory: str) -> Iterator[str]:
+    common = os.path.join(directory, "nova-lite.conf")
+    files = [path for path in sorted(glob.glob(os.path.join(glob.escape(directory), "*.conf"))) if path != common]
+    own = [(path, role) for path in files if (role := config_checks.role_of_file(path)) is not None]
+    if not own:
+        names = ", ".join(f"{name}.conf" for name in sorted(ROLES))
+        yield f"{directory}: no daemon has a file here; there can be {names}."
+        return
+    yield from _static([common, *(path for path, _ in own)])
+    for path, role in own:
+        for line in _in_own_process([common, path], role):
+            yield line if line.startswith(os.path.basename(path)) else f"{os.path.basename(path)}: {line}"
+
+
+def _in_own_process(paths: list[str], role: Role) -> list[str]:
+    """Check the files of one daemon as its user, and return what was found.
+
+    A process of its own, because libraries register their options in the process's only configuration.
+    """
+    command = [sys.executable, "-m", "nova_lite.cmd.manage", "config", "check", "--role", role.name]
+    command += [argument for path in paths for argument in ("--config-file", path)]
+    try:
+        done = subprocess.run(
+            command, cwd="/", capture_output=True, text=True, check=False, timeout=_ROLE_SECONDS, **_user(role)
         )
-    yield from _transport(conf)
-    if conf.image.backend == "glance":
-        yield from _glance(conf)
-    try:
-        migration.check(conf)
-    except exceptions.NovaLiteException as error:
-        yield f"[database] connection: {explain(error)}"
+    except subprocess.TimeoutExpired:
+        return [f"the check did not end within {_ROLE_SECONDS} s; something that it asks does not answer."]
+    except KeyError:
+        return [f"there is no user {role.user}, which the daemon's unit names."]
+    if done.returncode == 0:
+        return []
+    lines = done.stdout.splitlines() or done.stderr.splitlines()[-1:]
+    return lines or [f"the check ended with status {done.returncode}."]
 
 
-def _transport(conf: cfg.ConfigOpts) -> Iterator[str]:
-    """Check the connection to the broker. The message bus is imported here only, because it loads slowly."""
-    with warnings.catch_warnings(action="ignore"):
-        from nova_lite import rpc
-
-    try:
-        rpc.Transport(conf, rpc.MANAGE).cleanup()
-    except exceptions.ConfigurationError as error:
-        yield error.message
-
-
-def _glance(conf: cfg.ConfigOpts) -> Iterator[str]:
-    from nova_lite.image.glance_client import GlanceClient
-
-    try:
-        GlanceClient(conf)
-    except exceptions.ConfigurationError as error:
-        yield error.message
-
-
-def _plugins(conf: cfg.ConfigOpts) -> Iterator[str]:
-    for option, namespace, names in (
-        ("[DEFAULT] compute_driver", "nova_lite.virt.drivers", [conf.compute_driver]),
-        ("[image] backend", "nova_lite.image.backends", [conf.image.backend]),
-        ("[network] backend", "nova_lite.network.backends", [conf.network.backend]),
-        ("[scheduler] enabled_filters", "nova_lite.scheduler.filters", conf.scheduler.enabled_filters),
-        ("[scheduler] weight_classes", "nova_lite.scheduler.weights", conf.scheduler.weight_classes),
-    ):
-        known = sorted(entry.name for entry in metadata.entry_points(group=namespace))
-        for name in names:
-            if name not in known:
-                yield f"{option}: {name} is unknown; there are {', '.join(known)}."
+def _user(role: Role) -> dict[str, Any]:
+    """Return the arguments of `subprocess` that make a process the role's user. Only root can. Raises `KeyError`."""
+    if os.geteuid() != 0:
+        return {}
+    user = pwd.getpwnam(role.user)
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": os.getgrouplist(role.user, user.pw_gid)}

@@ -137,6 +137,11 @@ def test_a_missing_image_file_is_a_fault_that_says_so(
         run("nova-lite-manage", "image", "delete", image_id)
 
 
+def test_the_configuration_of_a_stacked_machine_can_work(cloud: StackedCloud) -> None:
+    """Each daemon's files are read as that daemon's user, while the daemons run."""
+    assert run("nova-lite-manage", "config", "check").strip() == "The configuration can work."
+
+
 @pytest.mark.parametrize("victim", ["api", "conductor", "scheduler", "compute"])
 def test_creates_survive_a_kill(cloud: StackedCloud, victim: str) -> None:
     """Three creates, kill -9 of a daemon in their middle, its restart: all end ACTIVE."""

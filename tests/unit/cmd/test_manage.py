@@ -392,7 +392,7 @@ def test_audit(tool: Tool) -> None:
 
 
 def test_configuration_check(tool: Tool) -> None:
-    good = "transport_url = rabbit://guest:guest@127.0.0.1:5672/\n"
+    good = "transport_url = fake:/\n"
     tool.configure(good)
     assert tool("config", "check") == "The configuration can work."
     tool.configure(good + "service_down_time = 10\nreport_interval = 10\ncompute_driver = vmware\n")

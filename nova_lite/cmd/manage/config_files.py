@@ -1,0 +1,150 @@
+"""Configuration files, compared with the options that exist: unknown options, and secrets that others can read.
+
+The files are parsed as oslo.config parses them. Nothing is loaded into the process's own configuration.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from typing import NamedTuple
+
+from oslo_config import cfg
+
+#: Entry points that list options, of this project, its libraries and its plug-ins.
+_NAMESPACE = "oslo.config.opts"
+
+#: Entry points of the libraries whose options daemons read.
+_LIBRARIES = (
+    "keystonemiddleware.auth_token",
+    "oslo.concurrency",
+    "oslo.log",
+    "oslo.messaging",
+    "oslo.middleware.cors",
+    "oslo.middleware.http_proxy_to_wsgi",
+    "oslo.middleware.sizelimit",
+    "oslo.policy",
+    "oslo.reports",
+)
+
+#: Names that keystoneauth reads in a section for another service, besides those of its plug-in.
+_SECTION_OPTIONS = ("auth_type", "auth_plugin", "auth_section")
+
+
+class Setting(NamedTuple):
+    """A line of a configuration file."""
+
+    path: str
+    group: str
+    name: str
+
+
+class Known:
+    """The options that daemons understand, by group, with their former names."""
+
+    def __init__(self, listed: Iterable[tuple[str, Iterable[cfg.Opt]]]) -> None:
+        self._names: dict[str, dict[str, cfg.Opt]] = defaultdict(dict)
+        for group, opts in listed:
+            for opt in opts:
+                self._add(group, opt)
+
+    def _add(self, group: str, opt: cfg.Opt) -> None:
+        self._names[group].update({opt.name: opt, opt.dest: opt})
+        for former in opt.deprecated_opts:
+            name = former.name or opt.name
+            self._names[former.group or group].update({name: opt, name.replace("-", "_"): opt})
+
+    def add(self, group: str, opts: Iterable[cfg.Opt]) -> None:
+        for opt in opts:
+            self._add(group, opt)
+
+    def groups(self) -> list[str]:
+        return sorted(self._names)
+
+    def names(self, group: str) -> list[str]:
+        return sorted(self._names.get(group, ()))
+
+    def option(self, setting: Setting) -> cfg.Opt | None:
+        return self._names.get(setting.group, {}).get(setting.name)
+
+
+def known_options() -> Known:
+    """List the options of this project, of its libraries, and of installed plug-ins."""
+    listed = []
+    with warnings.catch_warnings(action="ignore"):
+        for entry in metadata.entry_points(group=_NAMESPACE):
+            if entry.name in _LIBRARIES or (entry.dist is not None and _is_ours(entry.dist)):
+                listed += [(_group_name(group), opts) for group, opts in entry.load()()]
+    return Known(listed)
+
+
+def _is_ours(distribution: metadata.Distribution) -> bool:
+    """Check whether a distribution is this project or a plug-in of it."""
+    return any(entry.group.startswith("nova_lite.") for entry in distribution.entry_points)
+
+
+def _group_name(group: object) -> str:
+    return "DEFAULT" if group is None else str(getattr(group, "name", group))
+
+
+def read(path: str) -> dict[str, dict[str, list[str]]]:
+    """Return the values of a file by group and name. Raises `cfg.ConfigFileParseError` and `OSError`."""
+    with open(path, encoding="utf-8"):
+        pass  # oslo.config's parser does not name the file that it cannot open.
+    sections: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(path, sections).parse()
+    return sections
+
+
+def unknown(path: str, sections: Mapping[str, Mapping[str, list[str]]], known: Known) -> Iterator[str]:
+    """Return a sentence for each group and option that no daemon has."""
+    _add_plugins(sections, known)
+    for group, values in sections.items():
+        if not known.names(group):
+            yield f"{path}: there is no group [{group}]{_did_you_mean(group, known.groups())}."
+            continue
+        for name in values:
+            if known.option(Setting(path, group, name)) is None:
+                yield f"{path}: [{group}] has no option {name}{_did_you_mean(name, known.names(group))}."
+
+
+def _add_plugins(sections: Mapping[str, Mapping[str, list[str]]], known: Known) -> None:
+    """Add the options of the authentication plug-ins that sections name. keystoneauth is loaded only for such ones."""
+    for group, values in sections.items():
+        plugin = (values.get("auth_type") or values.get("auth_plugin") or [""])[-1]
+        section = (values.get("auth_section") or [group])[-1]
+        if not plugin and section == group:
+            continue
+        from keystoneauth1 import loading
+        from keystoneauth1.exceptions import NoMatchingPlugin
+
+        known.add(group, [cfg.StrOpt(name) for name in _SECTION_OPTIONS])
+        known.add(section, [cfg.StrOpt(name) for name in _SECTION_OPTIONS])
+        try:
+            known.add(section, loading.get_auth_plugin_conf_options(plugin or "password"))
+        except NoMatchingPlugin:
+            continue  # The check of the daemon that reads the section names the plug-in.
+
+
+def _did_you_mean(name: str, others: list[str]) -> str:
+    near = difflib.get_close_matches(name, others, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def exposed(path: str, sections: Mapping[str, Mapping[str, list[str]]], known: Known) -> Iterator[str]:
+    """Return a sentence if every user of the machine can read a file with a secret."""
+    if not stat.S_IMODE(os.stat(path).st_mode) & stat.S_IROTH:
+        return
+    secrets = [
+        f"[{group}] {name}"
+        for group, values in sections.items()
+        for name, found in values.items()
+        if (option := known.option(Setting(path, group, name))) is not None and option.secret and any(found)
+    ]
+    if secrets:
+        yield f"{path}: every user of this machine can read {', '.join(secrets)}; run chmod o-rwx {path}."

@@ -22,14 +22,19 @@ class RequestContext(context.RequestContext):
     """oslo.context's request context; ``request_id`` is ``req-<uuid>`` and makes a retried call idempotent.
 
     ``sender``: the daemon whose key has signed the message of this context, or None if that is not known. Messages do
-    not carry this field.
+    not carry this field. ``revision``: the change that is requested is only for this revision of the resource
+    (`nova_lite.db.revisions`); None: for any.
     """
 
     sender: DaemonIdentity | None = None
+    revision: int | None = None
 
     @classmethod
     def from_rpc(cls, values: dict[str, Any]) -> RequestContext:
-        return cls.from_dict(values)
+        context = cls.from_dict(values)
+        revision = values.get("revision")
+        context.revision = revision if isinstance(revision, int) else None
+        return context
 
     def elevated(self) -> RequestContext:
         """Return a copy that sees all projects, for a service that a policy rule allows more than its role."""
@@ -41,6 +46,8 @@ class RequestContext(context.RequestContext):
         """Return plain values for a message, without the token, which no daemon behind the API needs."""
         values = self.to_dict()
         values.pop("auth_token", None)
+        if self.revision is not None:
+            values["revision"] = self.revision
         return values
 
 

@@ -157,7 +157,7 @@ def _security_group_rule_list(
     return [msgspec.structs.replace(rule, project_id=group.project_id) for group in groups for rule in group.rules]
 
 
-@rpc.service("conductor", version="1.24")
+@rpc.service("conductor", version="1.25")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -590,6 +590,14 @@ class ConductorRPC(Protocol):
     @rpc.read(rpc.API, since="1.8")
     def network_limits_get(self, context: RequestContext, project_id: str) -> ProjectLimits:
         """Return the project's limits and use of networks and related resources, in Neutron's terms."""
+
+    @rpc.list_(rpc.API, since="1.25")
+    def network_limits_list(self, context: RequestContext) -> list[ProjectLimits]:
+        """Return the limits of the projects that have own ones, without use. Only an admin gets those of others."""
+
+    @rpc.read(rpc.API, since="1.25")
+    def network_address_counts_get(self, context: RequestContext, network_ids: list[str]) -> dict[str, int]:
+        """Return the number of used IPv4 addresses by network, for an admin."""
 
     @rpc.change(rpc.API, since="1.8")
     def network_limits_update(

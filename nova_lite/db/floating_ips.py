@@ -12,7 +12,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import instances, networks, paging, quotas, routers, rows
+from nova_lite.db import instances, networks, paging, quotas, revisions, routers, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import FloatingIp as Row
 from nova_lite.db.models import FloatingIpPool as PoolRow
@@ -127,6 +127,7 @@ def allocate(
         "project_id": project_id,
         "user_id": context.user_id or "",
         "description": request and request.description,
+        "tags": request and request.tags,
         "created_at": uow.now,
     }
     if request is not None and request.address:
@@ -158,7 +159,7 @@ def update(uow: UnitOfWork, context: RequestContext, reference: str, changes: di
     """Change ``description``, or ``port_id`` (None: no target) with ``fixed_address`` (None: the port's own). Raises
     the errors of `lead`.
     """
-    found = get(uow, context, reference)
+    found = _expected(uow, context, reference)
     if "description" in changes:
         uow.change(
             sa.update(Row).where(Row.id == found.id).values(description=changes["description"], updated_at=uow.now)
@@ -207,12 +208,20 @@ def locked(uow: UnitOfWork, context: RequestContext, reference: str) -> Row:
     row = uow.session.get(Row, found.id, with_for_update=True, populate_existing=True)
     if row is None:
         raise exceptions.FloatingIpNotFound(reference=reference[:64])
+    revisions.check(context, row)
     return row
+
+
+def _expected(uow: UnitOfWork, context: RequestContext, reference: str) -> FloatingIp:
+    """Return an address. It is locked, and its revision is compared, if the request names one."""
+    if context.revision is not None:
+        locked(uow, context, reference)
+    return get(uow, context, reference)
 
 
 def release(uow: UnitOfWork, context: RequestContext, reference: str) -> None:
     """Release the address: it loses its target and returns to the pool."""
-    found = get(uow, context, reference)
+    found = _expected(uow, context, reference)
     if uow.change(sa.delete(Row).where(Row.id == found.id)):
         quotas.give_back(uow, found.project_id, {"floating_ips": 1})
         _changed(uow, found.instance_uuid)

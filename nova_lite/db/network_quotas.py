@@ -6,15 +6,16 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.db import fixed_ips, network_records, quotas, routers
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import SecurityGroup, SecurityGroupRule
+from nova_lite.db.models import QuotaLimit, SecurityGroup, SecurityGroupRule
 from nova_lite.objects import ProjectLimits, QuotaUsage
 
-#: Limits behind Neutron's names. A network has one subnet, so both share one limit.
+#: Limits behind Neutron's names. Without a limit of its own, a project may have as many subnets as networks.
 RESOURCES = {
     "network": network_records.RESOURCE,
-    "subnet": network_records.RESOURCE,
+    "subnet": network_records.SUBNETS,
     "port": fixed_ips.RESOURCE,
     "router": routers.RESOURCE,
     "floatingip": "floating_ips",
@@ -39,23 +40,42 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> ProjectLimits
         "security_group": found["security_groups"].used,
         "security_group_rule": uow.session.scalar(rules.where(SecurityGroup.project_id == project_id)) or 0,
     }
-    configured = {
-        network_records.RESOURCE: conf.network.networks_per_project,
-        fixed_ips.RESOURCE: conf.network.fixed_ips_per_project,
-        routers.RESOURCE: conf.network.routers_per_project,
-    }
-    limits = {name: own.get(behind, configured.get(behind, -1)) for name, behind in RESOURCES.items()}
+    limits = _limits(conf, own)
     return ProjectLimits(
         project_id=project_id, quotas={name: QuotaUsage(limit=limits[name], used=used[name]) for name in RESOURCES}
     )
 
 
+def list_(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext) -> list[ProjectLimits]:
+    """Return the limits, without usage, of the projects with network limits of their own; for an admin, of all."""
+    query = sa.select(QuotaLimit.project_id).where(QuotaLimit.resource.in_(RESOURCES.values()))
+    mine = sa.true() if context.is_admin else QuotaLimit.project_id == (context.project_id or "")
+    projects = sorted(set(uow.session.scalars(query.where(QuotaLimit.project_id != "", mine))))
+    found = quotas.limits_of_several(uow, conf, [(project_id, None) for project_id in projects])
+    limits = {project_id: _limits(conf, found[project_id, None].of_project) for project_id in projects}
+    return [
+        ProjectLimits(project_id=project_id, quotas={name: QuotaUsage(limit=limit) for name, limit in own.items()})
+        for project_id, own in limits.items()
+    ]
+
+
+def _limits(conf: cfg.ConfigOpts, own: dict[str, int]) -> dict[str, int]:
+    networks = own.get(network_records.RESOURCE, conf.network.networks_per_project)
+    configured = {
+        network_records.RESOURCE: networks,
+        network_records.SUBNETS: networks,
+        fixed_ips.RESOURCE: conf.network.fixed_ips_per_project,
+        routers.RESOURCE: conf.network.routers_per_project,
+    }
+    return {name: own.get(behind, configured.get(behind, -1)) for name, behind in RESOURCES.items()}
+
+
 def set_limits(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, limits: dict[str, int | None]) -> ProjectLimits:
     """Set limits by Neutron's names. -1: unlimited; None: the default again."""
     for name in sorted(limits):
-        if name not in RESOURCES or name == "subnet":
+        if name not in RESOURCES:
             raise exceptions.InvalidInput(
-                reason=f"there is no quota of {name[:64]} to be set here: of {', '.join(RESOURCES)}, without subnet"
+                reason=f"there is no quota of {name[:64]} to be set here: of {', '.join(RESOURCES)}"
             )
         quotas.set_limit(uow, project_id, RESOURCES[name], limits[name])
     return get(uow, conf, project_id)

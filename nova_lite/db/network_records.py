@@ -16,17 +16,18 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import compute_nodes, networks, paging, quotas, rows
+from nova_lite.db import compute_nodes, networks, paging, quotas, revisions, rows
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import FloatingIpPool, Network, Port
+from nova_lite.db.models import FloatingIp, FloatingIpPool, Network, Port
 from nova_lite.network import factory
 from nova_lite.objects import ListQuery, NetworkRecord, ipv6
 
 #: Fields that `update` may change.
 UPDATABLE = ("name", "description", "subnet_name", "subnet_description")
 
-#: Name under which a project's own limit is stored.
+#: Names under which a project's own limits are stored.
 RESOURCE = "networks"
+SUBNETS = "subnets"
 
 #: Number of retries with another random choice when a concurrent request took the first.
 MAX_COLLISIONS = 16
@@ -140,6 +141,14 @@ def check_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> None:
         raise exceptions.QuotaExceeded(overs="network", requested=1, used=has, allowed=limit)
 
 
+def _check_subnet_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> None:
+    """Raise `QuotaExceeded` if the project has as many subnets as its limit, if any. Subnets come one by one."""
+    limit = quotas.limits_of(uow, conf, project_id, None).of_project.get(SUBNETS, quotas.UNLIMITED)
+    has = used(uow, project_id, with_subnet=True)
+    if 0 <= limit <= has:
+        raise exceptions.QuotaExceeded(overs="subnet", requested=1, used=has, allowed=limit)
+
+
 def used(uow: UnitOfWork, project_id: str, with_subnet: bool = False) -> int:
     query = sa.select(sa.func.count(Network.id)).where(Network.project_id == project_id)
     return uow.session.scalar(query.where(Network.cidr != "") if with_subnet else query) or 0
@@ -174,6 +183,8 @@ def create_subnet(
     row = locked(uow, context, subnet.id)
     if row.cidr:
         raise exceptions.Conflict(f"Network {row.id} has its subnet: a network has one here.")
+    if row.project_id is not None:
+        _check_subnet_quota(uow, conf, row.project_id)
     subnet = msgspec.structs.replace(subnet)
     factory.add_subnet(subnet, subnet.cidr, subnet.gateway, subnet.dns, subnet.start, subnet.end)
     if not context.is_admin:
@@ -181,7 +192,7 @@ def create_subnet(
         _check_hosts(uow, subnet.cidr)
         _check_name_servers(uow, subnet)
     _check_overlap(uow, context, row, subnet.cidr)
-    for name in ("cidr", "gateway", "dns", "start", "end", "subnet_name", "subnet_description"):
+    for name in ("cidr", "gateway", "dns", "start", "end", "subnet_name", "subnet_description", "subnet_tags"):
         setattr(row, name, getattr(subnet, name))
     row.updated_at = uow.now
     uow.session.flush()
@@ -260,6 +271,7 @@ def locked(uow: UnitOfWork, context: RequestContext, network_id: str) -> Network
         raise exceptions.NetworkNotFound(network_id=network_id)
     if row.project_id is None and not context.is_admin:
         raise exceptions.Forbidden("All projects share this network: an admin may change it.")
+    revisions.check(context, row)
     return row
 
 
@@ -272,3 +284,15 @@ def locked_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> 
     if not row.cidr:
         raise exceptions.SubnetNotFound(subnet_id=network_id[:64])
     return row
+
+
+def address_counts(uow: UnitOfWork, context: RequestContext, network_ids: list[str]) -> dict[str, int]:
+    """Return the number of used IPv4 addresses of networks and pools, by id; nothing unless for an admin."""
+    if not context.is_admin:
+        return {}
+    found = dict.fromkeys(network_ids, 0)
+    of_ports = sa.select(Port.network_id, sa.func.count(Port.id)).where(Port.network_id.in_(network_ids))
+    of_pools = sa.select(FloatingIp.pool_id, sa.func.count(FloatingIp.id)).where(FloatingIp.pool_id.in_(network_ids))
+    for query in (of_ports.group_by(Port.network_id), of_pools.group_by(FloatingIp.pool_id)):
+        found |= {row[0]: row[1] for row in uow.session.execute(query)}
+    return found

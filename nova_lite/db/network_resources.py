@@ -5,9 +5,9 @@ from __future__ import annotations
 from oslo_config import cfg
 
 from nova_lite.base.context import RequestContext
-from nova_lite.db import network_records, ports, routers, security_groups
+from nova_lite.db import network_records, network_tags, ports, routers, security_groups
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import NetworkResources
+from nova_lite.objects import NetworkResources, SecurityGroup
 
 
 def create(
@@ -19,11 +19,17 @@ def create(
         subnets=[network_records.create_subnet(uow, conf, context, subnet) for subnet in wanted.subnets],
         ports=[ports.create(uow, conf, context, port) for port in wanted.ports],
         routers=[routers.create(uow, conf, context, router) for router in wanted.routers],
-        security_groups=[
-            security_groups.create(uow, conf, context, group.name, group.description)
-            for group in wanted.security_groups
-        ],
+        security_groups=[_security_group(uow, conf, context, group) for group in wanted.security_groups],
         security_group_rules=[
             security_groups.add_rule(uow, conf, context, rule) for rule in wanted.security_group_rules
         ],
     )
+
+
+def _security_group(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, wanted: SecurityGroup
+) -> SecurityGroup:
+    made = security_groups.create(uow, conf, context, wanted.name, wanted.description)
+    if wanted.tags:
+        made.tags = network_tags.change(uow, context, "security_groups", made.id, wanted.tags, [])
+    return made

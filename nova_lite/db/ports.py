@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.db import fixed_ips, networks, paging, rows, security_groups
+from nova_lite.db import fixed_ips, networks, paging, revisions, rows, security_groups
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, RouterInterface
 from nova_lite.db.models import Port as Row
@@ -121,6 +121,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
         "name": port.name,
         "description": port.description,
         "security_groups": security_groups.names_of(uow, owner, wanted),
+        "tags": port.tags,
         "created_at": uow.now,
     }
     _insert(uow, network, port, values)
@@ -159,10 +160,7 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
     without a server. Raises `PortInUse` and the errors of `create`.
     """
     found = get(uow, context, port_id)
-    query = sa.select(Row).where(Row.id == port_id).with_for_update().execution_options(populate_existing=True)
-    row = uow.session.scalars(query).first()
-    if row is None:
-        raise exceptions.NoSuchPort(port_id=port_id)
+    row = locked(uow, context, port_id)
     unknown = changes.keys() - {"name", "description", "security_groups", "address"}
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a port cannot be changed")
@@ -194,6 +192,7 @@ def locked(uow: UnitOfWork, context: RequestContext, port_id: str) -> Row:
     row = uow.session.get(Row, port_id, with_for_update=True, populate_existing=True)
     if row is None:
         raise exceptions.NoSuchPort(port_id=port_id[:64])
+    revisions.check(context, row)
     return row
 
 
@@ -202,6 +201,8 @@ def delete(uow: UnitOfWork, context: RequestContext, port_id: str) -> None:
     found = get(uow, context, port_id)
     if found.router_id is not None:
         raise exceptions.RouterPort(port_id=port_id)
+    if context.revision is not None:
+        locked(uow, context, port_id)
     free = (Row.id == port_id, Row.instance_uuid.is_(None))
     if found.instance_uuid is not None or not uow.change(sa.delete(Row).where(*free)):
         raise exceptions.PortInUse(port_id=port_id)

@@ -16,7 +16,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.db import fixed_ips, networks, ports, quotas, rows
+from nova_lite.db import fixed_ips, networks, ports, quotas, revisions, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import FloatingIp, FloatingIpPool, Port, RouterInterface
 from nova_lite.db.models import Network as NetworkRow
@@ -276,4 +276,5 @@ def locked(uow: UnitOfWork, context: RequestContext, router_id: str) -> Row:
     row = uow.session.scalars(query).first()
     if row is None or not _visible(context, row):
         raise exceptions.RouterNotFound(router_id=router_id[:64])
+    revisions.check(context, row)
     return row

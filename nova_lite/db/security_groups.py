@@ -20,7 +20,7 @@ from sqlalchemy import orm
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import instances, member_versions, paging, quotas, router_hosts, rows, services, spanning
+from nova_lite.db import instances, member_versions, paging, quotas, revisions, router_hosts, rows, services, spanning
 from nova_lite.db.engine import UnitOfWork, utcnow
 from nova_lite.db.member_versions import MemberCache, Members
 from nova_lite.db.models import FloatingIp, Instance, Port, RouterInterface, Service
@@ -286,6 +286,7 @@ def locked_rule(uow: UnitOfWork, context: RequestContext, rule_id: str) -> RuleR
     group = None if row is None else uow.session.get(Row, row.security_group_id)
     if row is None or group is None or not (context.is_admin or group.project_id == context.project_id):
         raise exceptions.SecurityGroupRuleNotFound(rule_id=rule_id[:64])
+    revisions.check_unchanging(context)
     return row
 
 
@@ -787,7 +788,9 @@ def locked(uow: UnitOfWork, context: RequestContext, group_id: str) -> Row:
     visible = [row for row in found if context.is_admin or row.project_id == context.project_id]
     if not visible:
         raise exceptions.SecurityGroupNotFound(group_id=group_id[:64])
-    return next((row for row in visible if row.id == group_id), visible[0])
+    found_one = next((row for row in visible if row.id == group_id), visible[0])
+    revisions.check(context, found_one)
+    return found_one
 
 
 def _make_default(uow: UnitOfWork, project_id: str) -> None:

@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 import datetime
+from typing import Protocol
 
 import msgspec
+
+
+class Revised(Protocol):
+    """Resource that has a revision: it knows when it was made, and changed last."""
+
+    @property
+    def created_at(self) -> datetime.datetime | None: ...
+    @property
+    def updated_at(self) -> datetime.datetime | None: ...
+
+
+def revision_number(resource: Revised) -> int:
+    """Return a number that grows with each change: the milliseconds from the creation to the change."""
+    if resource.created_at is None or resource.updated_at is None:
+        return 1
+    return 1 + max(0, (resource.updated_at - resource.created_at) // datetime.timedelta(milliseconds=1))
 
 
 class Network(msgspec.Struct, kw_only=True):

@@ -117,7 +117,12 @@ def _tags(plural: str, path: str) -> tuple[str, str, str]:
     text, tags = plural.replace("_", " "), f"{path}/tags"
     return (
         rule(f"get_{plural}_tags", READER, f"List the tags of {text}", f"GET {tags}", f"GET {tags}/{{tag_id}}"),
-        rule(f"update_{plural}_tags", MEMBER, f"Set tags of {text}", f"PUT {tags}", f"PUT {tags}/{{tag_id}}"),
+        rule(
+            f"update_{plural}_tags",
+            MEMBER,
+            f"Set and add tags of {text}",
+            *(f"POST {tags}", f"PUT {tags}", f"PUT {tags}/{{tag_id}}"),
+        ),
         rule(f"delete_{plural}_tags", MEMBER, f"Delete tags of {text}", f"DELETE {tags}", f"DELETE {tags}/{{tag_id}}"),
     )
 
@@ -161,6 +166,12 @@ QUOTA_GET = rule(
         "GET /v2.0/quotas/{project_id}/default",
     ),
 )
+QUOTA_LIST = rule(
+    "get_quotas",
+    READER,
+    "List projects with network quotas of their own (an admin: all of them), and name the caller's project",
+    *("GET /v2.0/quotas", "GET /v2.0/quotas/tenant", "GET /v2.0/quotas/project"),
+)
 QUOTA_UPDATE = rule(
     "update_quota",
     ADMIN,
@@ -168,6 +179,13 @@ QUOTA_UPDATE = rule(
     *("PUT /v2.0/quotas/{project_id}", "DELETE /v2.0/quotas/{project_id}"),
 )
 ZONES_GET = rule("get_availability_zone", ANYONE, "List availability zones", "GET /v2.0/availability_zones")
+PROVIDERS_GET = rule("get_service_provider", READER, "List providers of routers", "GET /v2.0/service-providers")
+IP_AVAILABILITY_GET = rule(
+    "get_network_ip_availability",
+    ADMIN,
+    "Show how many addresses of networks are in use",
+    *("GET /v2.0/network-ip-availabilities", "GET /v2.0/network-ip-availabilities/{network_id}"),
+)
 EXTENSIONS_GET = rule(
     "get_extension",
     ANYONE,

@@ -215,7 +215,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("network", "POST", "/networks"): {
         "network": {
             "name": "new", "description": "text", "mtu": 1500, "shared": False, "project_id": "{project}",
-            "admin_state_up": True, "tags": [],
+            "admin_state_up": True, "tags": ["blue"],
         }
     },
     ("network", "PUT", "/networks/{id}"): {"network": {"name": "one", "description": "text", "mtu": 1500}},
@@ -236,7 +236,9 @@ BODIES: dict[tuple[str, str, str], Any] = {
         }
     },
     ("network", "PUT", "/ports/{id}"): {"port": {"name": "one", "description": "text", "security_groups": []}},
-    ("network", "POST", "/security-groups"): {"security_group": {"name": "new", "description": "text"}},
+    ("network", "POST", "/security-groups"): {
+        "security_group": {"name": "new", "description": "text", "tags": ["blue"]}
+    },
     ("network", "PUT", "/security-groups/{id}"): {"security_group": {"name": "one", "description": "text"}},
     ("network", "POST", "/security-group-rules"): {
         "security_group_rule": {
@@ -248,7 +250,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("network", "POST", "/floatingips"): {
         "floatingip": {
             "floating_network_id": "{pool}", "floating_ip_address": None, "port_id": None, "fixed_ip_address": None,
-            "description": "text", "project_id": "{project}",
+            "description": "text", "project_id": "{project}", "subnet_id": "{pool}", "tags": ["blue"],
         }
     },
     ("network", "PUT", "/floatingips/{id}"): {
@@ -265,7 +267,11 @@ BODIES: dict[tuple[str, str, str], Any] = {
     },
     ("network", "PUT", "/routers/{id}/add_router_interface"): {"subnet_id": "{network}"},
     ("network", "PUT", "/routers/{id}/remove_router_interface"): {"subnet_id": "{network}"},
-    **{("network", "PUT", f"{path}/{{id}}/tags"): {"tags": ["blue", "green"]} for path in tags.PATHS.values()},
+    **{
+        ("network", method, f"{path}/{{id}}/tags"): {"tags": ["blue", "green"]}
+        for path in tags.PATHS.values()
+        for method in ("POST", "PUT")
+    },
     **{("network", "PUT", f"{path}/{{id}}/tags/{{tag}}"): None for path in tags.PATHS.values()},
     ("network", "POST", "/subnetpools"): {"subnetpool": {"name": "new", "prefixes": ["10.66.0.0/16"]}},
     ("network", "POST", "/address-groups"): {"address_group": {"name": "new", "addresses": ["10.66.0.0/16"]}},
@@ -276,7 +282,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
     },
     ("network", "PUT", "/quotas/{project_id}"): {
         "quota": {
-            "network": -1, "port": -1, "floatingip": -1, "security_group": -1, "security_group_rule": -1,
+            "network": -1, "subnet": -1, "port": -1, "floatingip": -1, "security_group": -1, "security_group_rule": -1,
             "check_limit": False,
         }
     },

@@ -6,9 +6,9 @@ from nova_lite.api.http import deploy
 from nova_lite.api.http.rest import ServiceRoute
 from nova_lite.api.network.absent import ABSENT, AbsentResource
 from nova_lite.api.network.agents import AgentResource
+from nova_lite.api.network.availability import AvailabilityResource
 from nova_lite.api.network.extensions import ExtensionResource
 from nova_lite.api.network.floating_ips import FloatingIpResource
-from nova_lite.api.network.networks import NetworkResource
 from nova_lite.api.network.ports import PortResource
 from nova_lite.api.network.quotas import QuotaResource
 from nova_lite.api.network.routers import RouterResource
@@ -28,6 +28,7 @@ def _tag_routes(kind: str) -> list[ServiceRoute]:
     tags, get, update, delete = f"{PATHS[kind]}/{{id}}/tags", *policies.TAGS[kind]
     return [
         ServiceRoute("GET", tags, f"{kind}_tags", get),
+        ServiceRoute("POST", tags, f"{kind}_add_tags", update),
         ServiceRoute("PUT", tags, f"{kind}_set_tags", update),
         ServiceRoute("DELETE", tags, f"{kind}_delete_tags", delete),
         ServiceRoute("GET", f"{tags}/{{tag}}", f"{kind}_tag", get),
@@ -57,7 +58,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> NetworkApp:
 
 
 class NetworkApp(
-    NetworkResource,
+    AvailabilityResource,
     PortResource,
     SecurityGroupResource,
     FloatingIpResource,
@@ -108,6 +109,9 @@ class NetworkApp(
         ServiceRoute("PUT", "/routers/{id}/add_router_interface", "add_router_interface", policies.ROUTER_ADD),
         ServiceRoute("PUT", "/routers/{id}/remove_router_interface", "remove_router_interface", policies.ROUTER_REMOVE),
         *(route for kind in PATHS for route in _tag_routes(kind)),
+        ServiceRoute("GET", "/quotas", "quotas", policies.QUOTA_LIST),
+        ServiceRoute("GET", "/quotas/tenant", "own_quota", policies.QUOTA_LIST),
+        ServiceRoute("GET", "/quotas/project", "own_quota", policies.QUOTA_LIST),
         ServiceRoute("GET", _QUOTA, "quota", policies.QUOTA_GET, target=_OF_PROJECT),
         ServiceRoute("GET", f"{_QUOTA}/details", "quota_details", policies.QUOTA_GET, target=_OF_PROJECT),
         ServiceRoute("GET", f"{_QUOTA}/details.json", "quota_details", policies.QUOTA_GET, target=_OF_PROJECT),
@@ -117,6 +121,9 @@ class NetworkApp(
         ServiceRoute("GET", "/agents", "agents", policies.AGENT_LIST),
         ServiceRoute("GET", "/agents/{id}", "agent", policies.AGENT_GET),
         ServiceRoute("GET", "/availability_zones", "availability_zones", policies.ZONES_GET),
+        ServiceRoute("GET", "/service-providers", "service_providers", policies.PROVIDERS_GET),
+        ServiceRoute("GET", "/network-ip-availabilities", "ip_availabilities", policies.IP_AVAILABILITY_GET),
+        ServiceRoute("GET", "/network-ip-availabilities/{id}", "ip_availability", policies.IP_AVAILABILITY_GET),
         *(route for kind in ABSENT for route in _absent_routes(kind)),
         ServiceRoute("GET", "/extensions", "extensions", policies.EXTENSIONS_GET),
         ServiceRoute("GET", "/extensions/{alias}", "extension", policies.EXTENSIONS_GET),

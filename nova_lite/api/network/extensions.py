@@ -19,6 +19,10 @@ _KNOWN = {
     "fip-port-details": ("Floating IP Port Details Extension", "Floating addresses show the port they lead to"),
     "net-mtu": ("Network MTU", "Networks have an MTU"),
     "network_availability_zone": ("Network Availability Zone", "Networks are in all zones"),
+    "network-ip-availability": (
+        "Network IP Availability",
+        "Addresses of networks that are in use, for admins",
+    ),
     "pagination": ("Pagination support", "Lists come in pages"),
     "port-security": ("Port Security", "Ports are always filtered"),
     "project-id": ("project_id field enabled", "Resources have the fields project_id and tenant_id"),
@@ -28,10 +32,14 @@ _KNOWN = {
     "router": ("Neutron L3 Router", "Routers, their interfaces and gateways, and floating addresses"),
     "security-group": ("security-group", "Security groups and their rules"),
     "security-groups-normalized-cidr": ("Normalized CIDR field for security group rules", "Prefixes without host bits"),
+    "service-type": ("Neutron Service Type Management", "The hosts of the guests provide routers"),
     "sorting": ("Sorting support", "Lists are sorted by any attribute"),
     "standard-attr-description": ("standard-attr-description", "Resources have a description"),
+    "revision-if-match": ("If-Match constraints based on revision_number", "Changes of one revision only"),
     "standard-attr-revisions": ("standard-attr-revisions", "Resources have a number that grows with each change"),
     "standard-attr-tag": ("Tag support for resources with standard attribute", "Resources have tags"),
+    "tag-creation": ("Tag creation extension", "Several tags are added to a resource at once"),
+    "tag-ports-during-bulk-creation": ("Tag Ports During Bulk Creation", "Resources have tags from their creation on"),
     "standard-attr-timestamp": ("Resource timestamps", "Resources have times of creation and of the last change"),
 }
 

@@ -9,13 +9,14 @@ from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
+from nova_lite.base import exceptions
 from nova_lite.objects import FloatingIp, ListQuery
 
 _KNOWN = (
     *("floating_network_id", "floating_ip_address", "port_id", "fixed_ip_address", "description"),
-    *("project_id", "tenant_id"),
+    *("project_id", "tenant_id", "subnet_id", "tags"),
 )
-_ONLY_DEFAULT = ("dns_name", "dns_domain", "qos_policy_id", "subnet_id", "tags")
+_ONLY_DEFAULT = ("dns_name", "dns_domain", "qos_policy_id")
 
 #: Filters that the conductor applies, so that it does not send all addresses.
 _CONDUCTOR_FILTERS = {
@@ -52,15 +53,20 @@ class FloatingIpResource(Resource):
 
     def create_floating_ip(self, req: ServiceRequest) -> Response:
         fields = requests.body(req, "floatingip", _KNOWN, _ONLY_DEFAULT)
+        pool_id = requests.required_id(fields, "floating_network_id")
+        # The subnet of an external network has its id.
+        if requests.an_id(fields, "subnet_id") not in (None, pool_id):
+            raise exceptions.SubnetNotFound(subnet_id=fields["subnet_id"])
         requested = FloatingIp(
             id="",
             pool="",
-            pool_id=requests.required_id(fields, "floating_network_id"),
+            pool_id=pool_id,
             address=_address(fields, "floating_ip_address") or "",
             project_id=requests.project(req, fields),
             port_id=requests.an_id(fields, "port_id"),
             fixed_address=_address(fields, "fixed_ip_address"),
             description=requests.text(fields, "description"),
+            tags=requests.tags(fields),
         )
         created = self.conductor.floating_ip_create(req.context, None, requested)
         return Response({"floatingip": self._one(req, created)}, 201)

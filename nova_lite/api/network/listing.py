@@ -60,7 +60,7 @@ def listed(req: ServiceRequest, key: str, source: Source[Any], attributes: set[s
     reader = _Reader(source, conditions, max_limit)
     if _sort_keys(req, attributes):
         matches = _sorted(req, list(reader.views(None, False)), attributes)
-        page, links = _page(req, key, matches, max_limit)
+        page, links = _page(req, key, (matches, source.id_name), max_limit)
     else:
         page, links = _page_by_id(req, key, reader, max_limit)
     return Response({key: [_cut(req, view) for view in page], **links})
@@ -75,6 +75,7 @@ class Source(Generic[Item]):
     ``fetch`` returns the things that a query selects, in the order of their ids. It may return more than that, as older
     conductors do. ``views`` returns the resources that a thing is shown as. ``filters``: fields of ``fetch`` by the
     attribute that they filter. ``marker``: the field by which ``fetch`` finds the thing of a resource's id.
+    ``id_name``: the attribute of a resource that is its id.
     """
 
     def __init__(
@@ -83,16 +84,19 @@ class Source(Generic[Item]):
         views: Callable[[Item], list[View]],
         filters: Mapping[str, str] = MappingProxyType({}),
         marker: str = "id",
+        id_name: str = "id",
     ) -> None:
         self.fetch = fetch
         self.views = views
         self.filters = filters
         self.marker = marker
+        self.id_name = id_name
 
 
-def constant(views: list[View]) -> Source[Shown]:
+def constant(views: list[View], id_name: str = "id") -> Source[Shown]:
     """Return the source of a list that needs no conductor to select its things."""
-    return Source(lambda query: [Shown(view["id"], view) for view in views], lambda shown: [shown.view])
+    things = [Shown(view[id_name], view) for view in views]
+    return Source(lambda query: things, lambda shown: [shown.view], id_name=id_name)
 
 
 class _Reader:
@@ -100,6 +104,7 @@ class _Reader:
 
     def __init__(self, source: Source[Any], conditions: list[Condition], max_limit: int) -> None:
         self._source = source
+        self.id_name = source.id_name
         self._conditions = conditions
         selected = [(name, values) for name, values in conditions if name in source.filters and _is_exact(values)]
         self._filters = {source.filters[name]: values for name, values in selected}
@@ -137,7 +142,7 @@ class _Reader:
         for item in self._source.fetch(ListQuery(filters={self._source.marker: [marker]}, limit=1)):
             shown = self._source.views(item)
             shown = shown[::-1] if backwards else shown
-            ids = [view["id"] for view in shown]
+            ids = [view[self._source.id_name] for view in shown]
             if marker in ids:
                 return item.id, shown[ids.index(marker) + 1 :]
         raise exceptions.MarkerNotFound(marker=marker[:64])
@@ -218,9 +223,13 @@ def _sort_value(key: str, view: View) -> tuple[bool, float, str]:
     return value is not None, number, "" if isinstance(value, int) else str(value)
 
 
-def _page(req: ServiceRequest, key: str, matches: list[View], max_limit: int) -> tuple[list[View], dict[str, Any]]:
+def _page(
+    req: ServiceRequest, key: str, found: tuple[list[View], str], max_limit: int
+) -> tuple[list[View], dict[str, Any]]:
+    """Return a page of the sorted resources ``found``, given with the name of their ids."""
     limit, backwards, marker = _paging(req, max_limit)
-    ids = [view["id"] for view in matches]
+    matches, id_name = found
+    ids = [view[id_name] for view in matches]
     if marker and marker not in ids:
         raise exceptions.MarkerNotFound(marker=marker[:64])
     place = ids.index(marker) if marker else None
@@ -247,9 +256,9 @@ def _page_by_id(req: ServiceRequest, key: str, reader: _Reader, max_limit: int) 
         page, is_more, is_less = page[::-1], is_less, is_more
     links = []
     if page and is_more:
-        links.append({"rel": "next", "href": _link(req, page[-1]["id"], limit, False)})
+        links.append({"rel": "next", "href": _link(req, page[-1][reader.id_name], limit, False)})
     if page and is_less:
-        links.append({"rel": "previous", "href": _link(req, page[0]["id"], limit, True)})
+        links.append({"rel": "previous", "href": _link(req, page[0][reader.id_name], limit, True)})
     return page, {f"{key}_links": links} if links else {}
 
 

@@ -19,16 +19,18 @@ from nova_lite.objects import FloatingIpPool, ListQuery, NetworkRecord
 from nova_lite.policies import network_service as policies
 
 _NETWORK = ("name", "description", "mtu", "shared", "project_id", "tenant_id")
+_NEW_NETWORK = (*_NETWORK, "tags")
 _NETWORK_ONLY_DEFAULT = (
-    *("admin_state_up", "port_security_enabled", "tags", "availability_zone_hints", "dns_domain", "qos_policy_id"),
+    *("admin_state_up", "port_security_enabled", "availability_zone_hints", "dns_domain", "qos_policy_id"),
     *("router:external", "is_default", "vlan_transparent"),
 )
 _SUBNET = (
     *("name", "description", "network_id", "cidr", "gateway_ip", "allocation_pools", "dns_nameservers"),
     *("project_id", "tenant_id"),
 )
+_NEW_SUBNET = (*_SUBNET, "tags")
 _SUBNET_ONLY_DEFAULT = (
-    *("ip_version", "enable_dhcp", "host_routes", "service_types", "subnetpool_id", "segment_id", "tags"),
+    *("ip_version", "enable_dhcp", "host_routes", "service_types", "subnetpool_id", "segment_id"),
     *("ipv6_ra_mode", "ipv6_address_mode", "use_default_subnetpool"),
 )
 _Item: TypeAlias = NetworkRecord | FloatingIpPool
@@ -64,7 +66,7 @@ class NetworkResource(Resource):
         raise exceptions.NetworkNotFound(network_id=id[:64])
 
     def create_network(self, req: ServiceRequest) -> Response:
-        bodies, is_bulk = requests.bodies(req, "network", _NETWORK, _NETWORK_ONLY_DEFAULT)
+        bodies, is_bulk = requests.bodies(req, "network", _NEW_NETWORK, _NETWORK_ONLY_DEFAULT)
         wanted = [self._new_network(req, fields) for fields in bodies]
         for_admin = req.allows(policies.PROVIDER_GET)
         return self.created(
@@ -90,6 +92,7 @@ class NetworkResource(Resource):
             cidr="",
             mtu=requests.number(fields, "mtu", 68, 9000) or 1500,
             project_id=project_id,
+            tags=requests.tags(fields),
         )
 
     def update_network(self, req: ServiceRequest, id: str) -> Response:
@@ -140,7 +143,7 @@ class NetworkResource(Resource):
         return network
 
     def create_subnet(self, req: ServiceRequest) -> Response:
-        bodies, is_bulk = requests.bodies(req, "subnet", _SUBNET, _SUBNET_ONLY_DEFAULT)
+        bodies, is_bulk = requests.bodies(req, "subnet", _NEW_SUBNET, _SUBNET_ONLY_DEFAULT)
         wanted = [self._new_subnet(req, fields) for fields in bodies]
         create = functools.partial(self.conductor.subnet_create, req.context)
         return self.created(req, "subnet", (wanted, is_bulk), create, views.subnet)
@@ -161,6 +164,7 @@ class NetworkResource(Resource):
             end=end,
             subnet_name=requests.text(fields, "name") or "",
             subnet_description=requests.text(fields, "description") or "",
+            subnet_tags=requests.tags(fields),
         )
 
     def update_subnet(self, req: ServiceRequest, id: str) -> Response:

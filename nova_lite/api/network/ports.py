@@ -18,10 +18,11 @@ _PORT = (
     *("name", "description", "network_id", "fixed_ips", "mac_address", "security_groups", "project_id", "tenant_id"),
     *("device_id", "device_owner", "binding:host_id"),
 )
+_NEW_PORT = (*_PORT, "tags")
 _PORT_ONLY_DEFAULT = (
     *("admin_state_up", "port_security_enabled", "allowed_address_pairs", "extra_dhcp_opts", "binding:profile"),
     *("binding:vnic_type", "dns_name", "dns_domain", "qos_policy_id", "propagate_uplink_status"),
-    *("numa_affinity_policy", "tags"),
+    "numa_affinity_policy",
 )
 
 #: Filters that the conductor applies, so that it does not send all ports.
@@ -51,7 +52,7 @@ class PortResource(Resource):
         return views.port(port, req.allows(policies.PORT_GET_BINDING))
 
     def create_port(self, req: ServiceRequest) -> Response:
-        bodies, is_bulk = requests.bodies(req, "port", _PORT, _PORT_ONLY_DEFAULT)
+        bodies, is_bulk = requests.bodies(req, "port", _NEW_PORT, _PORT_ONLY_DEFAULT)
         wanted = [self._new_port(req, fields) for fields in bodies]
         create = functools.partial(self.conductor.port_create, req.context)
         return self.created(req, "port", (wanted, is_bulk), create, functools.partial(self._view, req))
@@ -68,6 +69,7 @@ class PortResource(Resource):
             address=requests.fixed_address(fields, network_id) or "",
             mac_address=requests.mac_address(fields),
             security_groups=requests.ids(fields, "security_groups"),
+            tags=requests.tags(fields),
         )
         chosen = {policies.PORT_CREATE_MAC: port.mac_address, policies.PORT_CREATE_ADDRESS: port.address}
         self._authorize_choice(req, network_id, chosen)

@@ -13,6 +13,12 @@ from nova_lite.objects import ipv6
 
 _MAC_ADDRESS = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
+_REVISION = re.compile(r"revision_number=([0-9]{1,15})")
+
+#: Number of tags that a resource may have, and characters of a tag.
+MAX_TAGS = 50
+_MAX_TAG = 255
+
 _NO_MAC_ADDRESS = "00:00:00:00:00:00"
 #: Beginnings of the MAC addresses of hosts: bridges of networks that span hosts (`names.bridge_mac`), other bridges of
 #: libvirt, and the host's ends of guests' interfaces.
@@ -23,7 +29,6 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
     "admin_state_up": (True,),
     "port_security_enabled": (True,),
     "allowed_address_pairs": ([],),
-    "tags": ([],),
     "availability_zone_hints": ([],),
     "extra_dhcp_opts": ([],),
     "binding:profile": ({},),
@@ -53,7 +58,6 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
     "remote_address_group_id": (),
     "propagate_uplink_status": (False,),
     "numa_affinity_policy": (),
-    "subnet_id": (),
 }
 
 #: Reasons to refuse other values.
@@ -64,12 +68,10 @@ _WHY = {
     "router:external": "The operator makes networks of floating addresses (nova-lite-manage floating-pool create)",
     "ha": "The hosts of the guests route: the loss of one does not stop the others",
     "routes": "Servers of this cloud send only with their own addresses, so none can be the next hop of a static route",
-    "tags": "Tag the resource after its creation (PUT …/tags)",
     "enable_dhcp": "This cloud always uses DHCP",
     "ip_version": "The operator makes networks with IPv6 (nova-lite-manage network create --cidr6)",
     "subnetpool_id": "This cloud has no subnet pools: a subnet needs a cidr",
     "stateful": "Security groups of this cloud are always stateful",
-    "subnet_id": "A floating address belongs to a network, not to a subnet",
 }
 
 
@@ -163,6 +165,40 @@ def ids(fields: dict[str, Any], name: str) -> list[str] | None:
     if not isinstance(value, list) or not all(isinstance(item, str) and validation.is_uuid(item) for item in value):
         raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be a list of UUIDs.")
     return list(dict.fromkeys(value))
+
+
+def tags(fields: dict[str, Any], required: bool = False) -> list[str]:
+    """Return the tags of a request, in order. Raises a 400."""
+    found = fields.get("tags")
+    if found is None and not required:
+        return []
+    if not isinstance(found, list):
+        raise exceptions.ValidationError(detail="Invalid input for tags. It must be a list of texts.")
+    wanted = sorted({a_tag(tag) for tag in found})
+    if len(wanted) > MAX_TAGS:
+        raise exceptions.ValidationError(detail=f"Invalid input for tags. A resource has at most {MAX_TAGS}.")
+    return wanted
+
+
+def a_tag(tag: Any) -> str:
+    if not isinstance(tag, str) or not 0 < len(tag) <= _MAX_TAG or not tag.isprintable() or "," in tag:
+        raise exceptions.ValidationError(
+            detail=f"Invalid input for tags. A tag is a text of 1 to {_MAX_TAG} printable characters without commas."
+        )
+    return tag
+
+
+def expected_revision(req: ServiceRequest) -> int | None:
+    """Return the revision that a change is for by the header ``If-Match``, None for any. Raises a 400."""
+    header = req.headers.get("If-Match")
+    if header is None:
+        return None
+    found = _REVISION.fullmatch(header.strip())
+    if found is None:
+        raise exceptions.ValidationError(
+            detail="Invalid header If-Match. It must be revision_number=NUMBER, with the revision_number that was read."
+        )
+    return int(found[1])
 
 
 def address(value: Any, name: str) -> str:

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import webob
 
-from nova_lite.api.http import rest
+from nova_lite.api.http import rest, wsgi
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import faults, listing, views
+from nova_lite.api.network import faults, listing, requests, views
 from nova_lite.base import exceptions
 from nova_lite.objects import NetworkResources
 
@@ -19,6 +19,12 @@ T = TypeVar("T")
 
 class Resource(rest.ServiceApplication):
     """Handlers of one kind of resource. `nova_lite.api.network.app.NetworkApp` inherits from all of them."""
+
+    def _handle(self, req: ServiceRequest) -> Response | webob.Response:
+        """Handle a request. The conductor compares the revision that a change names (``If-Match``)."""
+        if req.method in ("PUT", "DELETE") and wsgi.CONTEXT in req.environ:
+            req.context.revision = requests.expected_revision(req)
+        return super()._handle(req)
 
     def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
         return faults.response(faults.name_of(code), code, message)

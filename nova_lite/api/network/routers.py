@@ -18,8 +18,9 @@ from nova_lite.objects import Port, Router
 from nova_lite.policies import network_service as policies
 
 _ROUTER = ("name", "description", "external_gateway_info", "project_id", "tenant_id")
+_NEW_ROUTER = (*_ROUTER, "tags")
 _ROUTER_ONLY_DEFAULT = (
-    *("admin_state_up", "ha", "distributed", "routes", "tags", "availability_zone_hints", "flavor_id"),
+    *("admin_state_up", "ha", "distributed", "routes", "availability_zone_hints", "flavor_id"),
     "service_type_id",
 )
 _GATEWAY = ("network_id", "enable_snat", "external_fixed_ips", "qos_policy_id")
@@ -37,13 +38,14 @@ class RouterResource(Resource):
         return listing.shown(req, "router", views.router(self.conductor.router_get(req.context, id)))
 
     def create_router(self, req: ServiceRequest) -> Response:
-        bodies, is_bulk = requests.bodies(req, "router", _ROUTER, _ROUTER_ONLY_DEFAULT)
+        bodies, is_bulk = requests.bodies(req, "router", _NEW_ROUTER, _ROUTER_ONLY_DEFAULT)
         wanted = [
             Router(
                 id=str(uuid.uuid4()),
                 project_id=requests.project(req, fields),
                 name=requests.text(fields, "name") or "",
                 description=requests.text(fields, "description") or "",
+                tags=requests.tags(fields),
                 **_gateway(req, fields, policies.ROUTER_CREATE_SNAT),
             )
             for fields in bodies

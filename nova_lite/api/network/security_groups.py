@@ -10,16 +10,17 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
-from nova_lite.objects import ListQuery, SecurityGroup, SecurityGroupRule
+from nova_lite.objects import ListQuery, NetworkResources, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import IPV4, IPV6
 
 _GROUP = ("name", "description", "project_id", "tenant_id")
-_GROUP_ONLY_DEFAULT = ("stateful", "tags")
+_NEW_GROUP = (*_GROUP, "tags")
+_GROUP_ONLY_DEFAULT = ("stateful",)
 _RULE = (
     *("security_group_id", "direction", "ethertype", "protocol", "port_range_min", "port_range_max"),
-    *("remote_ip_prefix", "remote_group_id", "description", "project_id", "tenant_id"),
+    *("remote_ip_prefix", "remote_group_id", "description", "project_id", "tenant_id", "tags"),
 )
-_RULE_ONLY_DEFAULT = ("remote_address_group_id", "tags")
+_RULE_ONLY_DEFAULT = ("remote_address_group_id",)
 
 #: Texts for all protocols.
 _ANY = ("", "any", "0")
@@ -49,20 +50,31 @@ class SecurityGroupResource(Resource):
         return group
 
     def create_security_group(self, req: ServiceRequest) -> Response:
-        bodies, is_bulk = requests.bodies(req, "security_group", _GROUP, _GROUP_ONLY_DEFAULT)
+        bodies, is_bulk = requests.bodies(req, "security_group", _NEW_GROUP, _GROUP_ONLY_DEFAULT)
         for fields in bodies:
             _require_own(req, fields)
         wanted = [
-            SecurityGroup(id="", name=_name(fields), description=requests.text(fields, "description") or "")
+            SecurityGroup(
+                id="",
+                name=_name(fields),
+                description=requests.text(fields, "description") or "",
+                tags=requests.tags(fields) or None,
+            )
             for fields in bodies
         ]
         return self.created(
             req,
             "security_group",
             (wanted, is_bulk),
-            lambda group: self.conductor.security_group_create(req.context, group.name, group.description),
+            functools.partial(self._create_group, req),
             views.security_group,
         )
+
+    def _create_group(self, req: ServiceRequest, group: SecurityGroup) -> SecurityGroup:
+        if group.tags is None:
+            return self.conductor.security_group_create(req.context, group.name, group.description)
+        wanted = NetworkResources(security_groups=[group])
+        return self.conductor.network_resources_create(req.context, wanted).security_groups[0]
 
     def update_security_group(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "security_group", _GROUP, _GROUP_ONLY_DEFAULT)
@@ -138,6 +150,7 @@ def _rule(fields: dict[str, Any], group_id: str) -> SecurityGroupRule:
         remote_ip_prefix=requests.text(fields, "remote_ip_prefix") or None,
         remote_group_id=requests.an_id(fields, "remote_group_id"),
         description=requests.text(fields, "description"),
+        tags=requests.tags(fields) or None,
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
+from nova_lite.api.network import requests
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
 
@@ -33,7 +33,6 @@ _SHOW: Mapping[str, str] = {
 }
 #: Handlers that refuse a resource that nobody can tag, by kind.
 _CHECK: Mapping[str, str] = {"networks": "require_changeable_network", "subnets": "require_changeable_subnet"}
-_MAX_LENGTH = 255
 
 
 class TagResource(Resource):
@@ -55,13 +54,14 @@ class TagResource(Resource):
         return tags
 
     def _set_tags(self, kind: str, req: ServiceRequest, id: str) -> Response:
-        tags = req.json_object().get("tags")
-        if not isinstance(tags, list):
-            raise exceptions.ValidationError(detail="Invalid input for tags. It must be a list of texts.")
-        return Response({"tags": self._change(kind, req, id, [_valid(tag) for tag in tags], None)})
+        return Response({"tags": self._change(kind, req, id, requests.tags(req.json_object(), required=True), None)})
+
+    def _add_tags(self, kind: str, req: ServiceRequest, id: str) -> Response:
+        added = requests.tags(req.json_object(), required=True)
+        return Response({"tags": self._change(kind, req, id, added, [])}, 201)
 
     def _add_tag(self, kind: str, req: ServiceRequest, id: str, tag: str) -> Response:
-        self._change(kind, req, id, [_valid(tag)], [])
+        self._change(kind, req, id, [requests.a_tag(tag)], [])
         return Response(status=201)
 
     def _delete_tags(self, kind: str, req: ServiceRequest, id: str) -> Response:
@@ -79,14 +79,6 @@ class TagResource(Resource):
         return self.conductor.network_tags_change(req.context, kind, id, add, remove)
 
 
-def _valid(tag: Any) -> str:
-    if not isinstance(tag, str) or not 0 < len(tag) <= _MAX_LENGTH or not tag.isprintable() or "," in tag:
-        raise exceptions.ValidationError(
-            detail=f"Invalid input for tags. A tag is a text of 1 to {_MAX_LENGTH} printable characters without commas."
-        )
-    return tag
-
-
 for _kind in PATHS:
-    for _name in ("tags", "tag", "set_tags", "add_tag", "delete_tags", "delete_tag"):
+    for _name in ("tags", "tag", "set_tags", "add_tags", "add_tag", "delete_tags", "delete_tag"):
         setattr(TagResource, f"{_kind}_{_name}", functools.partialmethod(getattr(TagResource, f"_{_name}"), _kind))

@@ -19,6 +19,7 @@ from nova_lite.objects import (
     Service,
     ipv6,
 )
+from nova_lite.objects.network import Revised, revision_number
 from nova_lite.operations.states import PowerState
 
 View = dict[str, Any]
@@ -318,6 +319,44 @@ def quota(limits: ProjectLimits) -> View:
     return {name: quota.limit for name, quota in limits.quotas.items()} | dict.fromkeys(_UNSUPPORTED, 0)
 
 
+def project_quota(limits: ProjectLimits) -> View:
+    """Return the quota of a project in a list."""
+    return quota(limits) | _project(limits.project_id)
+
+
+def ip_availability(shown: NetworkRecord | FloatingIpPool, used: int) -> View:
+    """Return the number of addresses of a network that can be allocated, and of those in use."""
+    shown_subnets = [subnet_of_pool(shown)] if isinstance(shown, FloatingIpPool) else subnets(shown)
+    counted = [
+        {
+            "subnet_id": view["id"],
+            "subnet_name": view["name"],
+            "cidr": view["cidr"],
+            "ip_version": view["ip_version"],
+            "total_ips": sum(_size(allocation) for allocation in view["allocation_pools"]),
+            "used_ips": used,
+        }
+        for view in shown_subnets
+    ]
+    project_id = None if isinstance(shown, FloatingIpPool) else shown.project_id
+    return {
+        "network_id": shown.id,
+        "network_name": shown.name,
+        **_project(project_id),
+        "total_ips": sum(item["total_ips"] for item in counted),
+        "used_ips": sum(item["used_ips"] for item in counted),
+        "subnet_ip_availability": counted,
+    }
+
+
+def _size(allocation: dict[str, str]) -> int:
+    return int(ip.parse(allocation["end"])) - int(ip.parse(allocation["start"])) + 1
+
+
+#: The one service provider: the hosts of the guests route.
+SERVICE_PROVIDER: View = {"service_type": "L3_ROUTER_NAT", "name": "hosts", "default": True}
+
+
 def quota_details(limits: ProjectLimits) -> View:
     known = {
         name: {"limit": quota.limit, "used": quota.used, "reserved": quota.reserved}
@@ -334,22 +373,18 @@ def _project(project_id: str | None) -> View:
     return {"project_id": project_id or "", "tenant_id": project_id or ""}
 
 
-class _Standard(Protocol):
+class _Standard(Revised, Protocol):
     """A resource with tags and times."""
 
     @property
     def tags(self) -> list[str] | None: ...
-    @property
-    def created_at(self) -> datetime.datetime | None: ...
-    @property
-    def updated_at(self) -> datetime.datetime | None: ...
 
 
 def _standard(shown: _Standard, tags: list[str] | None = None) -> View:
     """Return the attributes that most resources have. ``tags``: if they are not those of ``shown``."""
     return {
         "tags": (shown.tags if tags is None else tags) or [],
-        "revision_number": _revision(shown.created_at, shown.updated_at),
+        "revision_number": revision_number(shown),
         **_times(shown.created_at, shown.updated_at),
     }
 
@@ -357,13 +392,6 @@ def _standard(shown: _Standard, tags: list[str] | None = None) -> View:
 def _untagged(created_at: datetime.datetime | None) -> View:
     """Return the same attributes of a resource that users cannot change."""
     return {"tags": [], "revision_number": 1, **_times(created_at, None)}
-
-
-def _revision(created_at: datetime.datetime | None, updated_at: datetime.datetime | None) -> int:
-    """Return a number that grows with each change: the milliseconds from the creation to the change."""
-    if created_at is None or updated_at is None:
-        return 1
-    return 1 + max(0, (updated_at - created_at) // datetime.timedelta(milliseconds=1))
 
 
 def _times(created_at: datetime.datetime | None, updated_at: datetime.datetime | None) -> View:
@@ -391,6 +419,9 @@ ATTRIBUTES: dict[str, set[str]] = {
     "availability_zones": {"name", "resource", "state"},
     "extensions": {"alias", "name", "description", "updated", "links"},
     "routers": set(router(Router(id="", project_id=""))),
+    "quotas": set(project_quota(ProjectLimits(project_id="", quotas={}))),
+    "network_ip_availabilities": {*ip_availability(NetworkRecord(id="", name="", cidr=""), 0), "ip_version"},
+    "service_providers": set(SERVICE_PROVIDER),
     "subnetpools": {"id", "name", "description", "project_id", "tenant_id", "shared", "is_default", "ip_version"},
     "address_groups": {"id", "name", "description", "project_id", "tenant_id", "shared"},
     "rbac_policies": {"id", "object_type", "object_id", "action", "target_tenant", "project_id", "tenant_id"},

@@ -58,6 +58,11 @@ class Gone(NovaLiteException):
     code = 410
 
 
+class PreconditionFailed(NovaLiteException):
+    msg_fmt = "The resource is not in the state that the request names."
+    code = 412
+
+
 class NotImplementedByDriver(NovaLiteException):
     msg_fmt = "The virtualization driver does not support %(operation)s."
     code = 501

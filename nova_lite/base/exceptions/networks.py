@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from nova_lite.base.exceptions.base import Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable
+from nova_lite.base.exceptions.base import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    PreconditionFailed,
+    ServiceUnavailable,
+)
 
 
 class FixedIpNotFoundForInstance(Invalid):
@@ -204,3 +211,7 @@ class NoMoreFixedIps(Conflict):
 
 class NetworkServiceUnavailable(ServiceUnavailable):
     msg_fmt = "The network service did not answer. Please try again."
+
+
+class RevisionNumberConstraintFailed(PreconditionFailed):
+    msg_fmt = "Constrained to %(expected)s, but current revision is %(current)s"

@@ -16,6 +16,17 @@ from nova_lite.network import factory
 from tests.support.api_client import MEMBER, make_conf
 from tests.support.in_process_api import make_services
 
+#: Paths and names of the kinds of resources with tags.
+KINDS = {
+    "networks": ("/networks", "network"),
+    "subnets": ("/subnets", "subnet"),
+    "ports": ("/ports", "port"),
+    "routers": ("/routers", "router"),
+    "floatingips": ("/floatingips", "floatingip"),
+    "security_groups": ("/security-groups", "security_group"),
+    "security_group_rules": ("/security-group-rules", "security_group_rule"),
+}
+
 
 class Api:
     """Requests with noauth2."""
@@ -34,8 +45,11 @@ class Api:
         )
         self.pool = self.manager.db.write(floating_ips.create_pool, "public", "192.0.2.0/30")
 
-    def __call__(self, method: str, path: str, body: Any = None, token: str | None = MEMBER) -> webob.Response:
+    def __call__(
+        self, method: str, path: str, body: Any = None, token: str | None = MEMBER, **headers: str
+    ) -> webob.Response:
         request = webob.Request.blank(f"/v2.0{path}", method=method, base_url="http://cloud:9696")
+        request.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
         if token:
             request.headers["X-Auth-Token"] = token
         if body is not None:
@@ -64,6 +78,21 @@ class Api:
         error = response.json["NeutronError"]
         assert (error["type"], error["detail"]) == (kind, "")
         assert text in error["message"]
+
+
+def make_one_of_each(api: Api) -> dict[str, dict[str, Any]]:
+    network = api.make("/networks", "network", name="one")
+    group = api.make("/security-groups", "security_group", name="one")
+    rule = {"security_group_id": group["id"], "direction": "ingress"}
+    return {
+        "networks": network,
+        "subnets": api.make("/subnets", "subnet", network_id=network["id"], ip_version=4, cidr="10.64.1.0/24"),
+        "ports": api.port(),
+        "routers": api.make("/routers", "router", name="one"),
+        "floatingips": api.make("/floatingips", "floatingip", floating_network_id=api.pool.id),
+        "security_groups": group,
+        "security_group_rules": api.make("/security-group-rules", "security_group_rule", **rule),
+    }
 
 
 @pytest.fixture

@@ -35,10 +35,11 @@ def test_extensions_are_those_that_are_served(api: Api) -> None:
     known = {item["alias"] for item in api.get("/extensions")["extensions"]}
     assert known == {
         *("agent", "availability_zone", "binding", "ext-gw-mode", "external-net", "filter-validation"),
-        *("fip-port-details", "net-mtu", "network_availability_zone", "pagination", "port-security", "project-id"),
-        *("quota-check-limit", "quota_details", "quotas", "router", "security-group", "sorting"),
-        *("security-groups-normalized-cidr", "standard-attr-description", "standard-attr-revisions"),
-        *("standard-attr-tag", "standard-attr-timestamp"),
+        *("fip-port-details", "net-mtu", "network-ip-availability", "network_availability_zone", "pagination"),
+        *("port-security", "project-id", "quota-check-limit", "quota_details", "quotas", "revision-if-match"),
+        *("router", "security-group", "security-groups-normalized-cidr", "service-type", "sorting"),
+        *("standard-attr-description", "standard-attr-revisions", "standard-attr-tag", "standard-attr-timestamp"),
+        *("tag-creation", "tag-ports-during-bulk-creation"),
     }
     for alias in known:
         assert api.get(f"/extensions/{alias}")["extension"]["alias"] == alias

@@ -11,32 +11,7 @@ from nova_lite.db import networks
 from nova_lite.network import factory
 from nova_lite.objects import ipv6
 from tests.support.api_client import ADMIN, STRANGER
-from tests.unit.api.network.conftest import Api
-
-KINDS = {
-    "networks": ("/networks", "network"),
-    "subnets": ("/subnets", "subnet"),
-    "ports": ("/ports", "port"),
-    "routers": ("/routers", "router"),
-    "floatingips": ("/floatingips", "floatingip"),
-    "security_groups": ("/security-groups", "security_group"),
-    "security_group_rules": ("/security-group-rules", "security_group_rule"),
-}
-
-
-def make_one_of_each(api: Api) -> dict[str, dict[str, Any]]:
-    network = api.make("/networks", "network", name="one")
-    group = api.make("/security-groups", "security_group", name="one")
-    rule = {"security_group_id": group["id"], "direction": "ingress"}
-    return {
-        "networks": network,
-        "subnets": api.make("/subnets", "subnet", network_id=network["id"], ip_version=4, cidr="10.64.1.0/24"),
-        "ports": api.port(),
-        "routers": api.make("/routers", "router", name="one"),
-        "floatingips": api.make("/floatingips", "floatingip", floating_network_id=api.pool.id),
-        "security_groups": group,
-        "security_group_rules": api.make("/security-group-rules", "security_group_rule", **rule),
-    }
+from tests.unit.api.network.conftest import KINDS, Api, make_one_of_each
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,18 +83,13 @@ def test_ipv6_subnet_is_not_tagged(api: Api) -> None:
         (["a,b"], "HTTPBadRequest", "without commas"),
         (["a\nb"], "HTTPBadRequest", "printable"),
         ([1], "HTTPBadRequest", "a text"),
-        ([str(number) for number in range(51)], "InvalidInput", "at most 50 tags"),
+        ([str(number) for number in range(51)], "HTTPBadRequest", "at most 50"),
     ],
 )
 def test_invalid_tags_are_a_400(api: Api, tags: Any, kind: str, text: str) -> None:
     url = f"/ports/{api.port()['id']}/tags"
     api.refused("PUT", url, {"tags": tags}, 400, kind, text)
     assert api.get(url) == {"tags": []}
-
-
-def test_tags_of_a_new_resource_are_refused_with_advice(api: Api) -> None:
-    body = {"port": {"network_id": api.shared.id, "tags": ["blue"]}}
-    api.refused("POST", "/ports", body, 400, "HTTPBadRequest", "after its creation (PUT …/tags)")
 
 
 def test_lists_are_filtered_by_tags(api: Api) -> None:
@@ -188,3 +158,33 @@ def test_pool_has_the_time_of_its_creation(api: Api) -> None:
 def test_extensions_of_standard_attributes_are_listed(api: Api) -> None:
     known = {item["alias"] for item in api.get("/extensions")["extensions"]}
     assert known >= {f"standard-attr-{name}" for name in ("description", "revisions", "tag", "timestamp")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tags_are_added_together(api: Api, kind: str) -> None:
+    url = f"{KINDS[kind][0]}/{make_one_of_each(api)[kind]['id']}/tags"
+    assert api("PUT", url, {"tags": ["red"]}).status_code == 200
+    added = api("POST", url, {"tags": ["blue", "red", "green"]})
+    assert (added.status_code, added.json) == (201, {"tags": ["blue", "green", "red"]})
+    assert api.get(url) == added.json
+    api.refused("POST", url, {"tags": "blue"}, 400, "HTTPBadRequest", "list of texts")
+    api.refused("POST", url, {"tags": ["a,b"]}, 400, "HTTPBadRequest", "commas")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tags_are_given_at_creation(api: Api, kind: str) -> None:
+    path, key = KINDS[kind]
+    network, group = api.make("/networks", "network"), api.make("/security-groups", "security_group", name="other")
+    values: dict[str, Any] = {
+        "subnets": {"network_id": network["id"], "ip_version": 4, "cidr": "10.64.9.0/24"},
+        "ports": {"network_id": api.shared.id},
+        "floatingips": {"floating_network_id": api.pool.id},
+        "security_groups": {"name": "one"},
+        "security_group_rules": {"security_group_id": group["id"], "direction": "ingress"},
+    }
+    body = {**values.get(kind, {}), "tags": ["red", "blue", "red"]}
+    made = api.make(path, key, **body)
+    assert made["tags"] == ["blue", "red"] == api.get(f"{path}/{made['id']}")[key]["tags"]
+    api.refused("POST", path, {key: {**body, "tags": ["a,b"]}}, 400, "HTTPBadRequest", "commas")
+    many = [str(number) for number in range(51)]
+    api.refused("POST", path, {key: {**body, "tags": many}}, 400, "HTTPBadRequest", "at most 50")

@@ -1,0 +1,41 @@
+"""Numbers of addresses of networks that are in use, and providers of routers."""
+
+from __future__ import annotations
+
+from nova_lite.api.http.rest import ServiceRequest
+from nova_lite.api.http.wsgi import Response
+from nova_lite.api.network import listing, views
+from nova_lite.api.network.networks import NetworkResource
+from nova_lite.objects import ListQuery
+
+
+class AvailabilityResource(NetworkResource):
+    """Handlers of ``/network-ip-availabilities`` and ``/service-providers``."""
+
+    def ip_availabilities(self, req: ServiceRequest) -> Response:
+        items = self._items(req, False, ListQuery())
+        used = self.conductor.network_address_counts_get(req.context, [item.id for item in items])
+        shown = [views.ip_availability(item, used.get(item.id, 0)) for item in items]
+        versions = set(req.GET.getall("ip_version"))
+        if versions:
+            shown = [_of_versions(view, versions) for view in shown]
+        response = self.listed(req, "network_ip_availabilities", listing.constant(shown, id_name="network_id"))
+        for view in response.body["network_ip_availabilities"]:
+            view.pop("ip_version", None)
+        return response
+
+    def ip_availability(self, req: ServiceRequest, id: str) -> Response:
+        item = self._find(req, id)
+        used = self.conductor.network_address_counts_get(req.context, [item.id])
+        return listing.shown(req, "network_ip_availability", views.ip_availability(item, used.get(item.id, 0)))
+
+    def service_providers(self, req: ServiceRequest) -> Response:
+        """List the one provider of routers: the hosts of the guests."""
+        return self.listed(req, "service_providers", listing.constant([views.SERVICE_PROVIDER], id_name="name"))
+
+
+def _of_versions(view: views.View, versions: set[str]) -> views.View:
+    """Return the counts of the subnets of these IP versions. ``ip_version`` makes the view pass its own filter."""
+    subnets = [item for item in view["subnet_ip_availability"] if str(item["ip_version"]) in versions]
+    totals = {name: sum(item[name] for item in subnets) for name in ("total_ips", "used_ips")}
+    return view | {"subnet_ip_availability": subnets, **totals, "ip_version": next(iter(versions))}

@@ -20,9 +20,9 @@ class ApiTiming:
     #: A client that reads one server after the other sends its next request within `regroup_delay`.
     read_batches: BatchLimits = BatchLimits(regroup_delay=0.006)
     list_batches: BatchLimits = BatchLimits(regroup_delay=0.006, max_in_flight=1)
-    #: Time for which a change of an interface waits for an earlier one, and the interval between attempts.
-    interface_wait: float = 30.0
-    interface_poll: float = 0.3
+    #: Time for which a change of an interface or a volume waits for an earlier one, and the interval between attempts.
+    device_wait: float = 30.0
+    device_poll: float = 0.3
     #: Age from which users, roles and revoked tokens are read again before a request is authenticated by them.
     identity_max_age: float = 1.0
     #: Time that an event of the audit log waits for others, and the interval between attempts to send them.

@@ -160,14 +160,19 @@ class API:
         if self.volumes is not None:
             volume = self.volumes.attachable(context, payload["volume_id"])
             payload = {**payload, "volume": msgspec.to_builtins(volume)}
-        return self.accept(context, instance_uuid, operations.ATTACH_VOLUME.kind, payload).instance
+        return self._accept_device_change(context, instance_uuid, operations.ATTACH_VOLUME.kind, payload).instance
+
+    def detach_volume(self, context: RequestContext, instance_uuid: str, volume_id: str) -> None:
+        """Request the detachment of a volume. Raises `VolumeBDMNotFound`."""
+        payload = {"volume_id": volume_id}
+        self._accept_device_change(context, instance_uuid, operations.DETACH_VOLUME.kind, payload)
 
     def attach_interface(
         self, context: RequestContext, instance_uuid: str, request: NetworkRequest
     ) -> tuple[Instance, VIF]:
         """Request the attachment of an interface. Return the server and the new interface."""
         payload = {"request": msgspec.to_builtins(request)}
-        command = self._accept_interface_change(context, instance_uuid, operations.ATTACH_INTERFACE.kind, payload)
+        command = self._accept_device_change(context, instance_uuid, operations.ATTACH_INTERFACE.kind, payload)
         port_id = command.payload["port_id"]
         for vif in command.instance.vifs:
             if vif.id == port_id:
@@ -176,24 +181,23 @@ class API:
 
     def detach_interface(self, context: RequestContext, instance_uuid: str, port_id: str) -> None:
         """Request the detachment of an interface. Raises `PortNotFound`."""
-        self._accept_interface_change(context, instance_uuid, operations.DETACH_INTERFACE.kind, {"port_id": port_id})
+        self._accept_device_change(context, instance_uuid, operations.DETACH_INTERFACE.kind, {"port_id": port_id})
 
-    def _accept_interface_change(
+    def _accept_device_change(
         self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
     ) -> ActionCommand:
-        """Request a change of an interface, after earlier changes of the same server have finished.
+        """Request a change of an interface or a volume, after earlier ones of the same server have finished.
 
         Clients send several such requests at a time. Raises the 409 if the earlier changes take too long.
         """
-        deadline = time.monotonic() + self._timing.interface_wait
+        deadline = time.monotonic() + self._timing.device_wait
         while True:
             try:
                 return self.accept(context, instance_uuid, kind, payload)
             except exceptions.InstanceInvalidState as error:
-                is_busy = error.kwargs.get("state") in (states.ATTACHING_INTERFACE, states.DETACHING_INTERFACE)
-                if not is_busy or time.monotonic() >= deadline:
+                if error.kwargs.get("state") not in states.CHANGING_DEVICES or time.monotonic() >= deadline:
                     raise
-            time.sleep(self._timing.interface_poll)
+            time.sleep(self._timing.device_poll)
 
     def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
         """Return the last ``length`` lines of the console log. None: all stored lines.

@@ -61,6 +61,9 @@ SWAPPING_VOLUME = "swapping_volume"
 ATTACHING_INTERFACE = "attaching_interface"
 DETACHING_INTERFACE = "detaching_interface"
 
+#: Task states in which a server gets or loses a volume or an interface: the next such request waits.
+CHANGING_DEVICES = (ATTACHING_VOLUME, DETACHING_VOLUME, ATTACHING_INTERFACE, DETACHING_INTERFACE)
+
 
 class PowerState(enum.IntEnum):
     """The guest's state as the hypervisor reports it, with the numbers of Nova's OS-EXT-STS:power_state."""

@@ -131,7 +131,7 @@ class VolumeAttachments(Extension):
 
     @declares(policies.VOLUMES_DELETE, status=202)
     def delete(self, req: Request, server_id: str, id: str) -> Response:
-        self.compute.accept(req.context, server_id, operations.DETACH_VOLUME.kind, {"volume_id": id})
+        self.compute.detach_volume(req.context, server_id, id)
         return Response(status=202)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ from nova_lite.objects import ActionCommand
 from tests.support.api_client import STRANGER, Client, fault, make_client
 from tests.support.control_plane import NETWORK_ID
 
-PORT = str(uuid.uuid4())
+PORT, VOLUME = "cccccccc-0000-4000-8000-000000000001", "aaaaaaaa-0000-4000-8000-000000000001"
 
 
 @pytest.fixture
@@ -120,19 +119,43 @@ def test_interfaces_of_another_project_are_404(api: Client, server: str) -> None
     fault(api("DELETE", f"{path}/{PORT}", token=STRANGER), "itemNotFound", 404)
 
 
-def test_concurrent_attaches_wait_for_each_other(
-    api: Client, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "state", ["attaching_interface", "detaching_interface", "attaching_volume", "detaching_volume"]
+)
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "os-interface", {"interfaceAttachment": {}}),
+        ("DELETE", f"os-interface/{PORT}", None),
+        ("POST", "os-volume_attachments", {"volumeAttachment": {"volumeId": VOLUME}}),
+        ("DELETE", f"os-volume_attachments/{VOLUME}", None),
+    ],
+)
+def test_concurrent_changes_of_devices_wait_for_each_other(
+    api: Client,
+    conf: cfg.ConfigOpts,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    method: str,
+    path: str,
+    body: dict[str, Any] | None,
 ) -> None:
-    """Clients attach several interfaces at once. An attach that waits too long is a 409."""
+    """Clients attach several interfaces and volumes at once. A request that waits too long is a 409."""
     waits: list[float] = []
-    busy = exceptions.InstanceInvalidState(
-        method="attach_interface", instance_id=server, attr="task_state", state="attaching_interface"
-    )
+    busy = exceptions.InstanceInvalidState(method="m", instance_id="i", attr="task_state", state=state)
     monkeypatch.setattr(compute_api.time, "sleep", waits.append)
-    assert attach(api, server_of(api, busy, busy)).status_code == 200
+    url = f"/servers/{server_of(api, busy, busy)}/{path}"
+    assert api(method, url, body, version="2.101").status_code in (200, 202)
     assert len(waits) == 2
     waits.clear()
 
-    api = make_client(conf, timing=ApiTiming(interface_wait=0.0))
-    fault(attach(api, server_of(api, busy)), "conflictingRequest", 409)
+    api = make_client(conf, timing=ApiTiming(device_wait=0.0))
+    url = f"/servers/{server_of(api, busy)}/{path}"
+    fault(api(method, url, body, version="2.101"), "conflictingRequest", 409)
     assert waits == []
+
+
+def test_change_of_a_device_does_not_wait_for_another_task(api: Client) -> None:
+    busy = exceptions.InstanceInvalidState(method="m", instance_id="i", attr="task_state", state="rebuilding")
+    path = f"/servers/{server_of(api, busy)}/os-volume_attachments"
+    fault(api("POST", path, {"volumeAttachment": {"volumeId": VOLUME}}), "conflictingRequest", 409)

@@ -50,6 +50,7 @@ from nova_lite.objects import (
     InstanceUsage,
     KeyPair,
     ListQuery,
+    MetadefNamespace,
     MigrationControl,
     MigrationFilters,
     MigrationProgress,
@@ -481,6 +482,36 @@ class ConductorRPC(Protocol):
 
     @rpc.delete(rpc.API, since="1.21")
     def image_member_delete(self, context: RequestContext, image_id: str, member_id: str) -> None: ...
+
+    @rpc.list_(rpc.API, since="1.25")
+    def metadef_list(self, context: RequestContext) -> list[MetadefNamespace]:
+        """Return the namespaces of metadata definitions that the context's project may see."""
+
+    @rpc.read(rpc.API, since="1.25")
+    def metadef_get(self, context: RequestContext, namespace: str) -> MetadefNamespace: ...
+
+    @rpc.change(rpc.API, since="1.25")
+    def metadef_create(self, context: RequestContext, namespace: MetadefNamespace) -> MetadefNamespace: ...
+
+    @rpc.change(rpc.API, since="1.25")
+    def metadef_update(self, context: RequestContext, namespace: str, changes: dict[str, Any]) -> MetadefNamespace: ...
+
+    @rpc.change(rpc.API, since="1.25")
+    def metadef_parts_change(
+        self,
+        context: RequestContext,
+        namespace: str,
+        kind: str,
+        changes: dict[str, dict[str, Any] | None],
+        new: list[str],
+        clear: bool,
+    ) -> MetadefNamespace:
+        """Change the parts of one kind by name; None removes a part. ``new``: names that must not be taken. ``clear``:
+        remove all others. Raises `NotFound`, `Conflict` or `Forbidden`.
+        """
+
+    @rpc.delete(rpc.API, since="1.25")
+    def metadef_delete(self, context: RequestContext, namespace: str) -> None: ...
 
     @rpc.list_(rpc.API)
     def network_list(

@@ -158,6 +158,8 @@ def update(
 def delete(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
     """Delete an image and return it. Raises `Forbidden` for a caller who sees it but is neither owner nor admin."""
     row = _get_row(uow, context, image_id, to="delete")
+    if row.protected:
+        raise exceptions.Forbidden(f"Image {image_id} is protected and cannot be deleted.")
     uow.session.delete(row)
     return to_object(row)
 
@@ -192,7 +194,7 @@ def hide_beyond(uow: UnitOfWork, project_id: str, properties: Mapping[str, str],
     query = query.where(models.Image.status.in_(("active", "deleted"))).with_for_update()
     newest = query.order_by(models.Image.created_at.desc(), models.Image.id.desc())
     found = [row for row in uow.session.scalars(newest) if properties.items() <= row.properties.items()]
-    for row in [row for row in found if row.status == "active"][kept:]:
+    for row in [row for row in found if row.status == "active" and not row.protected][kept:]:
         row.status = "deleted"
     uow.session.flush()
     return [row.id for row in found if row.status == "deleted"]

@@ -507,6 +507,26 @@ class Image(Changed, Base):
     tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
     md5: Mapped[str] = mapped_column(sa.String(32), default="", server_default=sa.text("''"))
     virtual_size: Mapped[int | None] = mapped_column(sa.BigInteger)
+    protected: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
+    hidden: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
+
+
+class MetadefNamespace(Changed, Base):
+    """A namespace of metadata definitions, with its parts by name."""
+
+    __tablename__ = "metadef_namespaces"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    namespace: Mapped[str] = mapped_column(sa.String(80), unique=True)
+    display_name: Mapped[str | None] = mapped_column(sa.String(80))
+    description: Mapped[str | None] = mapped_column(sa.String(500))
+    visibility: Mapped[str] = mapped_column(sa.String(16))
+    protected: Mapped[bool] = mapped_column(default=False)
+    owner: Mapped[str | None] = mapped_column(Name)
+    objects: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    properties: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    tags: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    resource_types: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
 
 
 class ImageMember(Changed, Base):

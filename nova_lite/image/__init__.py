@@ -19,7 +19,7 @@ Backend::
 
 API, with Glance's v2 endpoints::
 
-    api/image/                   app, requests, views, listing, versions
+    api/image/                   app, metadefs, requests, views, listing, versions
     api/compute/images.py        ``/images`` of the compute API, until 2.35
     policies/image_service.py    rules
     cmd/manage/images.py         ``nova-lite-manage image``
@@ -31,8 +31,10 @@ Conductor::
     conductor/operations/snapshot.py     operations that make images
     db/images.py                         SQL: images
     db/image_members.py                  SQL: projects that an image is shared with
+    db/metadefs.py                       SQL: metadata definitions
     db/host_images.py                    SQL: images that a compute host uploads
     objects/image.py                     Image, ImageMember
+    objects/metadef.py                   MetadefNamespace
 
 Compute::
 

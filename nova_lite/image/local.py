@@ -143,8 +143,8 @@ class LocalImages(ImageBackend):
 
 
 def _is_listed(image: Image) -> bool:
-    """Check whether a list has the image: not if others share it with the project and it has not accepted it."""
-    return image.member_status in (None, "accepted")
+    """Check whether a list has the image: not if it is hidden, or shared by others and not accepted."""
+    return image.member_status in (None, "accepted") and not image.hidden
 
 
 def _check_upload(image_id: str, path: str, disk_format: str) -> None:

@@ -58,6 +58,7 @@ from nova_lite.objects.instance import VIF, FixedIp, Instance, InstanceFault, In
 from nova_lite.objects.keypair import KeyPair
 from nova_lite.objects.listing import ImageQuery, ListQuery
 from nova_lite.objects.live_migration import LiveDestination, LiveSource, MigrationControl, MigrationProgress
+from nova_lite.objects.metadef import MetadefNamespace
 from nova_lite.objects.migration import DiskFile, DiskSource, MigrationFilters, ServerMigration
 from nova_lite.objects.network import Network, NetworkRecord, Port
 from nova_lite.objects.network_resources import NetworkResources
@@ -155,6 +156,7 @@ __all__ = [
     "ListQuery",
     "LiveDestination",
     "LiveSource",
+    "MetadefNamespace",
     "MigrationControl",
     "MigrationFilters",
     "MigrationProgress",

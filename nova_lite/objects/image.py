@@ -15,8 +15,9 @@ class Image(msgspec.Struct, kw_only=True):
 
     ``size`` is in bytes, ``min_disk`` in GB, ``min_ram`` in MB. ``checksum``: in hex, by the algorithm
     ``hash_algorithm`` of hashlib. ``md5``: in hex, for clients that compare it; "" if unknown. ``virtual_size``: bytes
-    of the disk that a guest sees, None if unknown. ``member_status``: of the caller's project, if the image is shared
-    with it. ``status``: queued, saving, active, deleted, and further ones of Glance.
+    of the disk that a guest sees, None if unknown. ``protected``: it cannot be deleted. ``hidden``: lists leave
+    it out. ``member_status``: of the caller's project, if the image is shared with it. ``status``: queued, saving,
+    active, deleted, and further ones of Glance.
     ``visibility``: public, private, shared, community. An AMI-style image names its kernel and ramdisk images in
     ``properties`` (``kernel_id``, ``ramdisk_id``).
     """
@@ -38,6 +39,8 @@ class Image(msgspec.Struct, kw_only=True):
     md5: str = ""
     virtual_size: int | None = None
     member_status: str | None = None
+    protected: bool = False
+    hidden: bool = False
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 

@@ -28,6 +28,23 @@ CHOOSE_ID = _image(
     "choose_id", ADMIN, "Choose a new image's id, which must never have been used before", "POST /v2/images"
 )
 SCHEMAS = _image("get_schemas", ANYONE, "Show the schemas", "GET /v2/schemas/images", "GET /v2/schemas/image")
+_NAMESPACES = "/v2/metadefs/namespaces"
+METADEFS = _image(
+    "get_metadefs",
+    ANYONE,
+    "List and show metadata definitions",
+    f"GET {_NAMESPACES}",
+    "GET /v2/metadefs/resource_types",
+)
+CHANGE_METADEFS = _image(
+    "modify_metadefs",
+    ADMIN,
+    "Create, change and delete metadata definitions",
+    f"POST {_NAMESPACES}",
+    f"PUT {_NAMESPACES}/{{namespace}}",
+    f"DELETE {_NAMESPACES}/{{namespace}}",
+)
+TASKS = _image("get_tasks", ADMIN, "List the tasks (always empty)", "GET /v2/tasks")
 MEMBERS = _image(
     "get_members", ANYONE, "List the members of a visible image", f"GET {_ONE}/members", f"GET {_ONE}/members/{{id}}"
 )

@@ -170,6 +170,10 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
     url = f"{cloud.image_url}/v2/images/{image_id}/file"
     assert requests.put(url, data=mark.encode() * 100, headers=headers, timeout=60).status_code == 204
     make("image", f"/images/{image_id}/tags/{mark}", None, method="PUT")
+    namespace = {"namespace": f"namespace-{mark}", "owner": user.project, "tags": [{"name": KEY}]}
+    namespace |= {"objects": [{"name": KEY}], "properties": {KEY: {"title": mark, "type": "string"}}}
+    namespace |= {"resource_type_associations": [{"name": KEY}]}
+    admin.made("image", "/metadefs/namespaces", namespace)
 
     def volume() -> str:
         wanted = {"name": mark, "size": 1, "metadata": {KEY: mark}, "description": mark}
@@ -260,6 +264,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         "server": [server_id],
         "flavor": [flavor_id],
         "image": [image_id, made],
+        "namespace": [f"namespace-{mark}"],
         "keypair": [mark],
         "floating_ip": [str(address["id"]), leading["id"]],
         "address": [address["ip"], leading["floating_ip_address"]],

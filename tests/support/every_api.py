@@ -152,6 +152,9 @@ class EveryApi(InProcessCloud):
         server_group = make("compute", "/os-server-groups", policy)["server_group"]["id"]
         image = {"name": "one", "disk_format": "raw", "container_format": "bare", "key": "value", "tags": ["tag"]}
         queued = make("image", "/images", image)["id"]
+        namespace = {"namespace": "one", "tags": [{"name": "key"}], "objects": [{"name": "key"}]}
+        namespace |= {"properties": {"key": {"title": "key", "type": "string"}}}
+        make("image", "/metadefs/namespaces", namespace)
         volume_id = make("volume", "/volumes", {"volume": {"size": 1, "metadata": {"key": "value"}}})["volume"]["id"]
         self.wait_for("the volume is there", lambda: self._status("volume", "volume", volume_id) == "available")
         snapshot = {"snapshot": {"volume_id": volume_id, "metadata": {"key": "value"}}}
@@ -192,6 +195,7 @@ class EveryApi(InProcessCloud):
             "server": [server_id],
             "flavor": [flavor_id],
             "image": [queued],
+            "namespace": ["one"],
             "keypair": ["one"],
             "floating_ip": [address["id"]],
             "network": [network_id],

@@ -172,6 +172,32 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("image", "PUT", "/images/{id}/tags/{tag}"): None,
     ("image", "POST", "/images/{id}/members"): {"member": "{project}"},
     ("image", "PUT", "/images/{id}/members/{member_id}"): {"status": "accepted"},
+    ("image", "POST", "/metadefs/namespaces"): {
+        "namespace": "new", "display_name": "text", "description": "text", "visibility": "public", "protected": False,
+        "owner": "demo", "tags": [{"name": "tag"}], "resource_type_associations": [{"name": "OS::Nova::Flavor"}],
+        "objects": [{"name": "one"}], "properties": {"one": {"title": "text", "type": "string"}},
+    },
+    ("image", "PUT", "/metadefs/namespaces/{namespace}"): {
+        "namespace": "one", "display_name": "text", "description": "text", "visibility": "private", "protected": False,
+        "owner": "demo",
+    },
+    ("image", "POST", "/metadefs/namespaces/{namespace}/objects"): {
+        "name": "new", "description": "text", "required": ["one"],
+        "properties": {"one": {"title": "text", "type": "string", "default": "text"}},
+    },
+    ("image", "PUT", "/metadefs/namespaces/{namespace}/objects/{key}"): {"name": "key", "description": "text"},
+    ("image", "POST", "/metadefs/namespaces/{namespace}/properties"): {
+        "name": "new", "title": "text", "type": "string", "description": "text", "enum": ["text"], "minimum": 1,
+    },
+    ("image", "PUT", "/metadefs/namespaces/{namespace}/properties/{key}"): {
+        "name": "key", "title": "text", "type": "string",
+    },
+    ("image", "POST", "/metadefs/namespaces/{namespace}/tags"): {"tags": [{"name": "key"}]},
+    ("image", "POST", "/metadefs/namespaces/{namespace}/tags/{key}"): None,
+    ("image", "PUT", "/metadefs/namespaces/{namespace}/tags/{key}"): {"name": "key"},
+    ("image", "POST", "/metadefs/namespaces/{namespace}/resource_types"): {
+        "name": "OS::Nova::Server", "prefix": "text", "properties_target": "text",
+    },
     ("volume", "POST", "/volumes"): {
         "volume": {
             "size": 1, "name": "new", "description": "text", "volume_type": "local", "availability_zone": "nova",

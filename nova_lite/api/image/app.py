@@ -15,10 +15,10 @@ import webob
 import webob.exc
 from webob.static import FileIter
 
-from nova_lite.api.http import deploy, rest, transfers, wsgi
+from nova_lite.api.http import deploy, transfers, wsgi
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.image import listing, requests, uploads, views
+from nova_lite.api.image import listing, metadefs, requests, uploads, views
 from nova_lite.base import exceptions
 from nova_lite.image import store
 from nova_lite.image.store import file_path
@@ -51,7 +51,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageApp:
     return ImageApp(services)
 
 
-class ImageApp(rest.ServiceApplication):
+class ImageApp(metadefs.Metadefs):
     """WSGI application, mounted at ``/v2``."""
 
     routes = (
@@ -73,8 +73,11 @@ class ImageApp(rest.ServiceApplication):
         ServiceRoute("PUT", _MEMBER, "update_member", policies.UPDATE_MEMBER),
         ServiceRoute("DELETE", _MEMBER, "remove_member", policies.REMOVE_MEMBER, authorizes=True),
         ServiceRoute("GET", "/info/import", "import_info", policies.SCHEMAS),
-        ServiceRoute("GET", "/metadefs/namespaces", "namespaces", policies.SCHEMAS),
-        ServiceRoute("GET", "/metadefs/resource_types", "resource_types", policies.SCHEMAS),
+        ServiceRoute("GET", "/info/stores", "stores", policies.SCHEMAS),
+        ServiceRoute("GET", "/tasks", "all_tasks", policies.TASKS),
+        ServiceRoute("POST", "/tasks", "refuse", policies.TASKS),
+        ServiceRoute("GET", "/tasks/{id}", "task", policies.TASKS),
+        *metadefs.Metadefs.metadef_routes,
         ServiceRoute("GET", "/schemas/image", "schema", policies.SCHEMAS),
         ServiceRoute("GET", "/schemas/images", "list_schema", policies.SCHEMAS),
         ServiceRoute("GET", "/schemas/member", "member_schema", policies.SCHEMAS),
@@ -114,8 +117,8 @@ class ImageApp(rest.ServiceApplication):
     def _new(self, req: ServiceRequest, body: dict[str, Any]) -> Image:
         fields = {name: requests.field(name, value) for name, value in body.items() if name in views.FIELDS}
         properties = requests.properties({name: value for name, value in body.items() if name not in views.FIELDS})
-        for name in ("protected", "os_hidden"):
-            fields.pop(name, None)
+        if "os_hidden" in fields:
+            fields["hidden"] = fields.pop("os_hidden")
         if "id" in fields:
             # Compute hosts cache images by id. A user who reuses an old id would replace the image that others get.
             req.authorize(policies.CHOOSE_ID)
@@ -283,15 +286,20 @@ class ImageApp(rest.ServiceApplication):
         methods = {"description": "Import methods available.", "type": "array", "value": []}
         return Response({"import-methods": methods})
 
-    def namespaces(self, req: ServiceRequest) -> Response:
-        """List the metadata definitions: none. Horizon asks for them with each launch of a server."""
-        path = "/v2/metadefs/namespaces"
-        return Response({"namespaces": [], "first": path, "schema": "/v2/schemas/metadefs/namespaces"})
+    def stores(self, req: ServiceRequest) -> Response:
+        """List the stores of data: the one directory."""
+        store_of_all = {"id": "local", "description": "Files on the image service's machine", "default": "true"}
+        return Response({"stores": [store_of_all]})
 
-    def resource_types(self, req: ServiceRequest) -> Response:
-        return Response({"resource_types": []})
+    def all_tasks(self, req: ServiceRequest) -> Response:
+        """List the tasks: none. Requests to import an image end before their response, or are images themselves."""
+        return Response({"tasks": [], "first": "/v2/tasks", "schema": "/v2/schemas/tasks"})
 
-    # --- schemas
+    def task(self, req: ServiceRequest, id: str) -> Response:
+        raise exceptions.NotFound(f"Task {id[:64]} could not be found.")
+
+    def refuse(self, req: ServiceRequest) -> Response:
+        raise exceptions.NotServed(what="A task", instead=" Create an image, and upload or import its data.")
 
     def schema(self, req: ServiceRequest) -> Response:
         return Response(views.SCHEMA)

@@ -114,10 +114,13 @@ def _url(query: list[tuple[str, str]]) -> str:
 
 
 def _visible(req: ServiceRequest, image: Image) -> bool:
-    """Hide community images of other projects, unless the query has the filter ``visibility``, and images that are
-    shared with the project, unless it has accepted them or the query has their ``member_status``.
+    """Hide images with ``os_hidden``, unless the query names it, and community images of other projects, unless the
+    query has the filter ``visibility``. Hide images that are shared with the project, unless it has accepted them or
+    the query has their ``member_status``.
     """
     wanted = _member_status(req)
+    if image.hidden and "os_hidden" not in req.GET:
+        return False
     if image.owner is not None and image.owner == req.context.project_id:
         return True
     if image.visibility == "shared" and image.member_status is not None:

@@ -39,7 +39,7 @@ def field(name: str, value: Any) -> Any:
     if name == "tags":
         return tags(value)
     if name in ("protected", "os_hidden"):
-        return _unsupported(name, value)
+        return _flag(name, value)
     if value is None and name == "owner":
         return None
     return _text(name, value)
@@ -88,8 +88,8 @@ def patch(image: Image, operations: Any) -> dict[str, Any]:
     for name in _FORMATS:
         if name in changes and image.status != "queued":
             raise exceptions.Forbidden(f"Attribute {name} can be replaced only for a queued image.")
-    for name in ("protected", "os_hidden"):
-        changes.pop(name, None)
+    if "os_hidden" in changes:
+        changes["hidden"] = changes.pop("os_hidden")
     return changes | ({"properties": new_properties} if new_properties else {})
 
 
@@ -131,9 +131,12 @@ def _number(name: str, value: Any) -> int:
     return value
 
 
-def _unsupported(name: str, value: Any) -> Any:
-    if value not in (False, None):
-        raise exceptions.ValidationError(detail=f"{name} is not supported by this image service.")
+def _flag(name: str, value: Any) -> bool:
+    """Return true or false. Older clients send texts in patches."""
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise exceptions.ValidationError(detail=f"Invalid value for {name}: it must be true or false.")
     return value
 
 

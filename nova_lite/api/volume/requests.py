@@ -105,8 +105,6 @@ def image_of(fields: dict[str, Any], volume: Volume) -> Image:
     visibility = text(fields, "visibility") or "private"
     if visibility not in ("private", "shared", "community", "public"):
         raise exceptions.ValidationError(detail="visibility must be private, shared, community or public.")
-    if flag(fields.get("protected") or False, "protected"):
-        raise exceptions.ValidationError(detail="This cloud has no protected images.")
     source = volume.image
     left_out = ("kernel_id", "ramdisk_id")
     return Image(
@@ -115,6 +113,7 @@ def image_of(fields: dict[str, Any], volume: Volume) -> Image:
         status="queued",
         disk_format=disk_format,
         visibility=visibility,
+        protected=flag(fields.get("protected") or False, "protected"),
         min_disk=volume.size,
         min_ram=0 if source is None else source.min_ram,
         properties={} if source is None else {k: v for k, v in source.properties.items() if k not in left_out},

@@ -189,7 +189,7 @@ def upload(shown: Volume, kind: VolumeType | None, image: Image) -> dict[str, An
         "container_format": image.container_format,
         "disk_format": image.disk_format,
         "visibility": image.visibility,
-        "protected": False,
+        "protected": image.protected,
     }
 
 

@@ -36,22 +36,23 @@ RULES: list[policy.RuleDefault] = [
 ]
 
 
-def rule(name: str, check: str, description: str, *operations: str) -> str:
+def rule(name: str, check: str, description: str, *operations: str, scopes: tuple[str, ...] = ("project",)) -> str:
     """Add a rule for REST ``operations``, each ``"METHOD /path"``, to `RULES`. Return the rule's name.
 
-    ``check`` is the default, in the language of oslo.policy.
+    ``check`` is the default, in the language of oslo.policy. ``scopes``: what a token may be for.
     """
     pairs = [operation.partition(" ") for operation in operations]
     documented: list[Any] = [{"method": method, "path": path} for method, _, path in pairs]
-    RULES.append(policy.DocumentedRuleDefault(name, check, description, documented, scope_types=["project"]))
+    RULES.append(policy.DocumentedRuleDefault(name, check, description, documented, scope_types=list(scopes)))
     return name
 
 
 class Rules:
     """Defines rules whose names have a common prefix."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, scopes: tuple[str, ...] = ("project",)) -> None:
         self._prefix = prefix
+        self._scopes = scopes
 
     def __call__(self, name: str, check: str, description: str, *operations: str) -> str:
-        return rule(f"{self._prefix}:{name}", check, description, *operations)
+        return rule(f"{self._prefix}:{name}", check, description, *operations, scopes=self._scopes)

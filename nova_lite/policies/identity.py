@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nova_lite.policies.base import ADMIN, ANYONE, OWNER, SERVICE, Rules
 
-_identity = Rules("identity")
+#: Admins, and readers of the system, see everything.
+READER = "rule:context_is_admin or (role:reader and system_scope:all)"
+#: The same, and the user that something is of.
+OWNER_OR_READER = f"{READER} or user_id:%(user_id)s"
+
+_identity = Rules("identity", ("system", "domain", "project"))
 _TOKENS = "/v3/auth/tokens"
-_GRANTS = tuple(
-    f"/v3/{target}/{holder}/roles/{{role_id}}"
+_TARGETS = tuple(
+    f"{target}/{holder}/roles"
     for target in ("projects/{project_id}", "domains/{domain_id}")
     for holder in ("users/{user_id}", "groups/{group_id}")
+)
+_GRANTS = (
+    *(f"/v3/{target}/{{role_id}}" for target in _TARGETS),
+    *(f"/v3/OS-INHERIT/{target}/{{role_id}}/inherited_to_projects" for target in _TARGETS),
 )
 
 CATALOG = _identity("get_auth_catalog", ANYONE, "Show the catalog", "GET /v3/auth/catalog")
@@ -17,19 +28,25 @@ OWN_PROJECTS = _identity(
     "get_auth_projects", ANYONE, "List the projects in which the caller has a role", "GET /v3/auth/projects"
 )
 VALIDATE = _identity(
-    "validate_token", OWNER, "Validate a token; admins may validate any token", f"GET {_TOKENS}", f"HEAD {_TOKENS}"
+    "validate_token",
+    OWNER_OR_READER,
+    "Validate a token; admins may validate any token",
+    f"GET {_TOKENS}",
+    f"HEAD {_TOKENS}",
 )
 REVOKE = _identity("revoke_token", OWNER, "Revoke a token; admins may revoke any token", f"DELETE {_TOKENS}")
-PROJECTS_LIST = _identity("list_projects", ADMIN, "List all projects", "GET /v3/projects")
+PROJECTS_LIST = _identity("list_projects", READER, "List all projects", "GET /v3/projects")
 PROJECTS_SHOW = _identity(
     "get_project",
-    "rule:context_is_admin or project_id:%(project_id)s",
+    f"{READER} or project_id:%(project_id)s",
     "Show the project of the caller's token; admins may show any project",
     "GET /v3/projects/{project_id}",
 )
-USER_PROJECTS = _identity("list_user_projects", OWNER, "List a user's projects", "GET /v3/users/{user_id}/projects")
-USERS_LIST = _identity("list_users", ADMIN, "List all users", "GET /v3/users")
-USERS_SHOW = _identity("get_user", OWNER, "Show a user", "GET /v3/users/{user_id}")
+USER_PROJECTS = _identity(
+    "list_user_projects", OWNER_OR_READER, "List a user's projects", "GET /v3/users/{user_id}/projects"
+)
+USERS_LIST = _identity("list_users", READER, "List all users", "GET /v3/users")
+USERS_SHOW = _identity("get_user", OWNER_OR_READER, "Show a user", "GET /v3/users/{user_id}")
 PROJECTS_CREATE = _identity("create_project", ADMIN, "Create a project", "POST /v3/projects")
 PROJECTS_UPDATE = _identity("update_project", ADMIN, "Change a project", "PATCH /v3/projects/{project_id}")
 PROJECTS_DELETE = _identity("delete_project", ADMIN, "Delete a project", "DELETE /v3/projects/{project_id}")
@@ -39,55 +56,89 @@ CHANGE_PASSWORD = _identity(
     "change_password", OWNER, "Change the caller's password", "POST /v3/users/{user_id}/password"
 )
 USERS_DELETE = _identity("delete_user", ADMIN, "Delete a user", "DELETE /v3/users/{user_id}")
-ROLES_GRANT = _identity(
-    "create_grant", ADMIN, "Grant a role in a project or domain", *(f"PUT {path}" for path in _GRANTS)
+
+
+class GrantRules(NamedTuple):
+    """Rules about the roles of users or groups in a target."""
+
+    list_: str
+    check: str
+    grant: str
+    revoke: str
+
+
+def _grant_rules(names: tuple[str, str, str, str], what: str, paths: tuple[str, ...]) -> GrantRules:
+    """Define the rules with these names. ``paths``: of one role."""
+    lists = tuple(path.replace("/{role_id}", "") for path in paths)
+    return GrantRules(
+        _identity(names[0], READER, f"List the roles of {what}", *(f"GET {path}" for path in lists)),
+        _identity(
+            names[1],
+            READER,
+            f"Check a role of {what}",
+            *(f"{method} {path}" for path in paths for method in ("GET", "HEAD")),
+        ),
+        _identity(names[2], ADMIN, f"Grant a role to {what}", *(f"PUT {path}" for path in paths)),
+        _identity(names[3], ADMIN, f"Revoke a role of {what}", *(f"DELETE {path}" for path in paths)),
+    )
+
+
+ROLES_OF_HOLDER = _grant_rules(
+    ("list_grants", "check_grant", "create_grant", "revoke_grant"), "a user or group in a project or domain", _GRANTS
 )
-ROLES_REVOKE = _identity(
-    "revoke_grant", ADMIN, "Revoke a role in a project or domain", *(f"DELETE {path}" for path in _GRANTS)
+SYSTEM_ROLES_OF_USER = _grant_rules(
+    (
+        "list_system_grants_for_user",
+        "check_system_grant_for_user",
+        "create_system_grant_for_user",
+        "revoke_system_grant_for_user",
+    ),
+    "a user in the system",
+    ("/v3/system/users/{user_id}/roles/{role_id}",),
 )
-ROLES_CHECK = _identity(
-    "check_grant",
-    ADMIN,
-    "Check a role in a project or domain",
-    *(f"{method} {path}" for path in _GRANTS for method in ("GET", "HEAD")),
-)
-ROLES_OF_HOLDER = _identity(
-    "list_grants",
-    ADMIN,
-    "List the roles of a user or group in a project or domain",
-    *(f"GET {path.removesuffix('/{role_id}')}" for path in _GRANTS),
+SYSTEM_ROLES_OF_GROUP = _grant_rules(
+    (
+        "list_system_grants_for_group",
+        "check_system_grant_for_group",
+        "create_system_grant_for_group",
+        "revoke_system_grant_for_group",
+    ),
+    "a group in the system",
+    ("/v3/system/groups/{group_id}/roles/{role_id}",),
 )
 INFERENCES_LIST = _identity(
-    "list_role_inference_rules", ADMIN, "List which roles imply others", "GET /v3/role_inferences"
+    "list_role_inference_rules", READER, "List which roles imply others", "GET /v3/role_inferences"
 )
 IMPLIED_LIST = _identity(
-    "list_implied_roles", ADMIN, "List the roles that a role implies", "GET /v3/roles/{prior_role_id}/implies"
+    "list_implied_roles", READER, "List the roles that a role implies", "GET /v3/roles/{prior_role_id}/implies"
 )
 IMPLIED_SHOW = _identity(
     "get_implied_role",
-    ADMIN,
+    READER,
     "Check whether a role implies another",
     "GET /v3/roles/{prior_role_id}/implies/{implied_role_id}",
 )
 _GROUP, _MEMBER = "/v3/groups/{group_id}", "/v3/groups/{group_id}/users/{user_id}"
-GROUPS_LIST = _identity("list_groups", ADMIN, "List all groups", "GET /v3/groups")
-GROUPS_SHOW = _identity("get_group", ADMIN, "Show a group", f"GET {_GROUP}")
+GROUPS_LIST = _identity("list_groups", READER, "List all groups", "GET /v3/groups")
+GROUPS_SHOW = _identity("get_group", READER, "Show a group", f"GET {_GROUP}")
 GROUPS_CREATE = _identity("create_group", ADMIN, "Create a group", "POST /v3/groups")
 GROUPS_UPDATE = _identity("update_group", ADMIN, "Change a group", f"PATCH {_GROUP}")
 GROUPS_DELETE = _identity("delete_group", ADMIN, "Delete a group", f"DELETE {_GROUP}")
-MEMBERS_LIST = _identity("list_users_in_group", ADMIN, "List the users of a group", f"GET {_GROUP}/users")
-MEMBERS_CHECK = _identity("check_user_in_group", ADMIN, "Check whether a user is in a group", f"GET {_MEMBER}")
+MEMBERS_LIST = _identity("list_users_in_group", READER, "List the users of a group", f"GET {_GROUP}/users")
+MEMBERS_CHECK = _identity("check_user_in_group", READER, "Check whether a user is in a group", f"GET {_MEMBER}")
 MEMBERS_ADD = _identity("add_user_to_group", ADMIN, "Add a user to a group", f"PUT {_MEMBER}")
 MEMBERS_REMOVE = _identity("remove_user_from_group", ADMIN, "Remove a user from a group", f"DELETE {_MEMBER}")
-USER_GROUPS = _identity("list_groups_for_user", OWNER, "List a user's groups", "GET /v3/users/{user_id}/groups")
+USER_GROUPS = _identity(
+    "list_groups_for_user", OWNER_OR_READER, "List a user's groups", "GET /v3/users/{user_id}/groups"
+)
 _CREDENTIALS = "/v3/users/{user_id}/application_credentials"
 _RULES = "/v3/users/{user_id}/access_rules"
 CREDENTIALS_LIST = _identity(
-    "list_application_credentials", OWNER, "List a user's application credentials", f"GET {_CREDENTIALS}"
+    "list_application_credentials", OWNER_OR_READER, "List a user's application credentials", f"GET {_CREDENTIALS}"
 )
 CREDENTIALS_SHOW = _identity(
     "get_application_credential",
-    OWNER,
+    OWNER_OR_READER,
     "Show an application credential",
     f"GET {_CREDENTIALS}/{{application_credential_id}}",
 )
@@ -103,8 +154,10 @@ CREDENTIALS_DELETE = _identity(
     "Delete an application credential",
     f"DELETE {_CREDENTIALS}/{{application_credential_id}}",
 )
-ACCESS_RULES_LIST = _identity("list_access_rules", OWNER, "List a user's access rules", f"GET {_RULES}")
-ACCESS_RULES_SHOW = _identity("get_access_rule", OWNER, "Show an access rule", f"GET {_RULES}/{{access_rule_id}}")
+ACCESS_RULES_LIST = _identity("list_access_rules", OWNER_OR_READER, "List a user's access rules", f"GET {_RULES}")
+ACCESS_RULES_SHOW = _identity(
+    "get_access_rule", OWNER_OR_READER, "Show an access rule", f"GET {_RULES}/{{access_rule_id}}"
+)
 ACCESS_RULES_DELETE = _identity(
     "delete_access_rule", OWNER, "Delete an access rule that is not in use", f"DELETE {_RULES}/{{access_rule_id}}"
 )
@@ -127,8 +180,8 @@ SECRETS_DELETE = _identity("delete_credential", OWNER, "Delete a credential", f"
 _TRUST = "/v3/OS-TRUST/trusts/{trust_id}"
 _TRUSTOR = "rule:context_is_admin or user_id:%(trustor_user_id)s"
 _TRUSTEE = "rule:context_is_admin or user_id:%(trustee_user_id)s"
-_PARTY = f"{_TRUSTOR} or user_id:%(trustee_user_id)s"
-TRUSTS_LIST = _identity("list_trusts", ADMIN, "List all trusts", "GET /v3/OS-TRUST/trusts")
+_PARTY = f"{READER} or {_TRUSTOR} or user_id:%(trustee_user_id)s"
+TRUSTS_LIST = _identity("list_trusts", READER, "List all trusts", "GET /v3/OS-TRUST/trusts")
 TRUSTS_OF_TRUSTOR = _identity(
     "list_trusts_for_trustor",
     _TRUSTOR,
@@ -151,20 +204,26 @@ TRUST_ROLES_SHOW = _identity("get_role_for_trust", _PARTY, "Check a role of a tr
 DOMAINS_CREATE = _identity("create_domain", ADMIN, "Create a domain", "POST /v3/domains")
 DOMAINS_UPDATE = _identity("update_domain", ADMIN, "Change a domain", "PATCH /v3/domains/{domain_id}")
 DOMAINS_DELETE = _identity("delete_domain", ADMIN, "Delete a domain", "DELETE /v3/domains/{domain_id}")
-DOMAINS_LIST = _identity("list_domains", ADMIN, "List domains", "GET /v3/domains")
+DOMAINS_LIST = _identity("list_domains", READER, "List domains", "GET /v3/domains")
 DOMAINS_SHOW = _identity(
     "get_domain",
-    "rule:context_is_admin or user_domain_id:%(domain_id)s or project_domain_id:%(domain_id)s",
+    f"{READER} or user_domain_id:%(domain_id)s or project_domain_id:%(domain_id)s",
     "Show the domain of the caller or of the project of the caller's token; admins may show any domain",
     "GET /v3/domains/{domain_id}",
 )
-ROLES_LIST = _identity("list_roles", ADMIN, "List roles", "GET /v3/roles")
-ROLES_SHOW = _identity("get_role", ADMIN, "Show a role", "GET /v3/roles/{role_id}")
-ASSIGNMENTS_LIST = _identity("list_role_assignments", ADMIN, "List role assignments", "GET /v3/role_assignments")
-SERVICES_LIST = _identity("list_services", ADMIN, "List the services of the catalog", "GET /v3/services")
-SERVICES_SHOW = _identity("get_service", ADMIN, "Show a service of the catalog", "GET /v3/services/{service_id}")
-ENDPOINTS_LIST = _identity("list_endpoints", ADMIN, "List the endpoints of the catalog", "GET /v3/endpoints")
-ENDPOINTS_SHOW = _identity("get_endpoint", ADMIN, "Show an endpoint of the catalog", "GET /v3/endpoints/{endpoint_id}")
+ROLES_LIST = _identity("list_roles", READER, "List roles", "GET /v3/roles")
+ROLES_SHOW = _identity("get_role", READER, "Show a role", "GET /v3/roles/{role_id}")
+_ROLE, _IMPLIES = "/v3/roles/{role_id}", "/v3/roles/{prior_role_id}/implies/{implied_role_id}"
+ROLES_CREATE = _identity("create_role", ADMIN, "Create a role", "POST /v3/roles")
+ROLES_UPDATE = _identity("update_role", ADMIN, "Change a role", f"PATCH {_ROLE}")
+ROLES_DELETE = _identity("delete_role", ADMIN, "Delete a role", f"DELETE {_ROLE}")
+IMPLIED_CREATE = _identity("create_implied_role", ADMIN, "Let a role imply another", f"PUT {_IMPLIES}")
+IMPLIED_DELETE = _identity("delete_implied_role", ADMIN, "Let a role no longer imply another", f"DELETE {_IMPLIES}")
+ASSIGNMENTS_LIST = _identity("list_role_assignments", READER, "List role assignments", "GET /v3/role_assignments")
+SERVICES_LIST = _identity("list_services", READER, "List the services of the catalog", "GET /v3/services")
+SERVICES_SHOW = _identity("get_service", READER, "Show a service of the catalog", "GET /v3/services/{service_id}")
+ENDPOINTS_LIST = _identity("list_endpoints", READER, "List the endpoints of the catalog", "GET /v3/endpoints")
+ENDPOINTS_SHOW = _identity("get_endpoint", READER, "Show an endpoint of the catalog", "GET /v3/endpoints/{endpoint_id}")
 SERVICES_CREATE = _identity("create_service", ADMIN, "Add a service to the catalog", "POST /v3/services")
 SERVICES_UPDATE = _identity("update_service", ADMIN, "Change a service", "PATCH /v3/services/{service_id}")
 SERVICES_DELETE = _identity("delete_service", ADMIN, "Delete a service", "DELETE /v3/services/{service_id}")

@@ -184,6 +184,7 @@ class EveryApi(InProcessCloud):
         catalog = make("identity", "/v3/services", {"service": {"type": "one"}})["service"]["id"]
         body = {"endpoint": {"service_id": catalog, "interface": "public", "url": "http://cloud", "region_id": "one"}}
         endpoint = make("identity", "/v3/endpoints", body)["endpoint"]["id"]
+        roles = [make("identity", "/v3/roles", {"role": {"name": name}})["role"]["id"] for name in ("one", "two")]
         router_id = make("network", "/routers", {"router": {"name": "one"}})["router"]["id"]
         server_id = self.new_server()
         request = self.send("compute", "GET", f"/servers/{server_id}/os-instance-actions").json["instanceActions"][0]
@@ -225,7 +226,8 @@ class EveryApi(InProcessCloud):
             "tag": ["tag"],
             "key": ["key"],
             "label": ["private"],
-            "role": [directory.role_id("member")],
+            "role": roles[:1],
+            "other_role": roles[1:],
             "aggregate": [str(aggregate)],
             "service": [service],
             "hypervisor": [hypervisor],

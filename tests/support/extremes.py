@@ -102,6 +102,18 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("identity", "POST", "/v3/domains"): {"domain": {"name": "new", "description": "text", "enabled": True}},
     ("identity", "PATCH", "/v3/domains/{id}"): {"domain": {"name": "new", "description": "text", "enabled": True}},
     ("identity", "PUT", "/v3/domains/{domain_id}/users/{user_id}/roles/{role}"): None,
+    **{
+        ("identity", "PUT", f"/v3/OS-INHERIT/{target}/{holder}/roles/{{role}}/inherited_to_projects"): None
+        for target in ("projects/{project_id}", "domains/{domain_id}")
+        for holder in ("users/{user_id}", "groups/{group_id}")
+    },
+    ("identity", "PUT", "/v3/system/users/{user_id}/roles/{role}"): None,
+    ("identity", "PUT", "/v3/system/groups/{group_id}/roles/{role}"): None,
+    ("identity", "POST", "/v3/roles"): {
+        "role": {"name": "new", "description": "text", "domain_id": "default", "color": "red"}
+    },
+    ("identity", "PATCH", "/v3/roles/{id}"): {"role": {"name": "new", "description": "text"}},
+    ("identity", "PUT", "/v3/roles/{id}/implies/{implied_id}"): None,
     ("identity", "PUT", "/v3/domains/{domain_id}/groups/{group_id}/roles/{role}"): None,
     ("identity", "PUT", "/v3/projects/{project_id}/groups/{group_id}/roles/{role}"): None,
     ("identity", "POST", "/v3/OS-TRUST/trusts"): {
@@ -362,6 +374,7 @@ IDENTITY_KINDS = {
     "services": "catalog_service",
     "endpoints": "catalog_endpoint",
     "regions": "catalog_region",
+    "implies": "other_role",
 }
 #: Kinds of resources in bodies of the compute API, by the name of the field.
 REAL = {

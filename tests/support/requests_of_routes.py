@@ -72,7 +72,12 @@ KINDS = {
     "role": "role",
 }
 #: Kinds of the identity API alone: the volume API has other groups, and shows none.
-KINDS_OF_IDENTITY = {"groups": "group", "OS-EC2": "ec2_credential", "credentials": "credential"}
+KINDS_OF_IDENTITY = {
+    "groups": "group",
+    "OS-EC2": "ec2_credential",
+    "credentials": "credential",
+    "implies": "role",
+}
 #: Bodies of the services that declare no schemas, by service, method and path.
 BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("identity", "POST", "/v3/projects"): [{"project": {"name": "theirs"}}],
@@ -93,6 +98,8 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("identity", "PATCH", "/v3/domains/{id}"): [{"domain": {"name": "theirs", "enabled": False}}],
     ("identity", "PATCH", "/v3/groups/{id}"): [{"group": {"name": "taken"}}],
     ("identity", "POST", "/v3/groups"): [{"group": {"name": "theirs"}}],
+    ("identity", "POST", "/v3/roles"): [{"role": {"name": "theirs"}}],
+    ("identity", "PATCH", "/v3/roles/{id}"): [{"role": {"name": "taken"}}],
     ("identity", "POST", "/v3/services"): [{"service": {"type": "theirs"}}],
     ("identity", "PATCH", "/v3/services/{id}"): [{"service": {"type": "theirs"}}],
     ("identity", "PATCH", "/v3/endpoints/{id}"): [{"endpoint": {"url": "http://127.0.0.1:1/taken"}}],

@@ -32,7 +32,8 @@ API, with Keystone's v3 endpoints::
     api/identity/management.py         changes of projects and users
     api/identity/domains.py            domains of users, projects and groups
     api/identity/groups.py             groups and their members
-    api/identity/assignments.py        roles of users and groups, implied roles
+    api/identity/assignments.py        roles of users and groups in projects, domains and the system
+    api/identity/roles.py              roles of operators, implied roles
     api/identity/services.py           services, endpoints and regions of operators
     api/identity/app_credentials.py    application credentials
     api/identity/credentials.py        EC2 credentials, keys of one-time codes

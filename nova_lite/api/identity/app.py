@@ -16,11 +16,12 @@ from nova_lite.api.identity.assignments import IdentityAssignments
 from nova_lite.api.identity.authority import Authority, Identity, Scope
 from nova_lite.api.identity.catalog import Catalog
 from nova_lite.api.identity.credentials import IdentityCredentials
-from nova_lite.api.identity.directory import ROLES, ApplicationCredential, User
+from nova_lite.api.identity.directory import SYSTEM_ID, ApplicationCredential, User
 from nova_lite.api.identity.domains import IdentityDomains
 from nova_lite.api.identity.faults import fault
 from nova_lite.api.identity.groups import IdentityGroups
 from nova_lite.api.identity.management import IdentityManagement
+from nova_lite.api.identity.roles import IdentityRoles
 from nova_lite.api.identity.services import IdentityCatalog
 from nova_lite.api.identity.tokens import Token
 from nova_lite.api.identity.trusts import IdentityTrusts
@@ -44,6 +45,7 @@ class IdentityApp(
     IdentityDomains,
     IdentityGroups,
     IdentityAssignments,
+    IdentityRoles,
     IdentityAppCredentials,
     IdentityCredentials,
     IdentityCatalog,
@@ -59,6 +61,7 @@ class IdentityApp(
         *IdentityDomains.routes,
         *IdentityGroups.routes,
         *IdentityAssignments.routes,
+        *IdentityRoles.routes,
         *IdentityAppCredentials.routes,
         *IdentityCredentials.routes,
         *IdentityCatalog.routes,
@@ -78,8 +81,6 @@ class IdentityApp(
         ServiceRoute("GET", "/v3/users/{id}/projects", "user_projects", policies.USER_PROJECTS, {"user_id": "id"}),
         ServiceRoute("GET", "/v3/domains", "index", policies.DOMAINS_LIST),
         ServiceRoute("GET", "/v3/domains/{id}", "show", policies.DOMAINS_SHOW, {"domain_id": "id"}),
-        ServiceRoute("GET", "/v3/roles", "index", policies.ROLES_LIST),
-        ServiceRoute("GET", "/v3/roles/{id}", "show", policies.ROLES_SHOW),
         ServiceRoute("GET", "/v3/services", "index", policies.SERVICES_LIST),
         ServiceRoute("GET", "/v3/services/{id}", "show", policies.SERVICES_SHOW),
         ServiceRoute("GET", "/v3/endpoints", "index", policies.ENDPOINTS_LIST),
@@ -213,7 +214,7 @@ class IdentityApp(
     def catalog(self, req: ServiceRequest) -> Response:
         project_id = req.context.project_id
         if project_id is None and not req.context.roles:
-            raise exceptions.Forbidden("Only a token for a project or domain has a catalog.")
+            raise exceptions.Forbidden("Only a token for a project, a domain or the system has a catalog.")
         entries = self.service_catalog.entries(self.authority.content, str(req.context.user_id), project_id)
         return Response({"catalog": entries, "links": listing.links(f"{req.base_url}/v3/auth/catalog")})
 
@@ -227,8 +228,11 @@ class IdentityApp(
         return listing.listed(req, "domains", shown, "/v3/auth/domains")
 
     def own_system(self, req: ServiceRequest) -> Response:
-        """Return the systems in which the caller has roles: there are only roles in projects."""
-        return listing.listed(req, "system", [], "/v3/auth/system")
+        """Return the systems in which the caller has roles: this cloud, or none."""
+        content = self.authority.content
+        user = requests.require("user", str(req.context.user_id), content.user(str(req.context.user_id)))
+        shown = [{"all": True}] if content.roles_of(user, SYSTEM_ID) else []
+        return listing.listed(req, "system", shown, "/v3/auth/system")
 
     def user_projects(self, req: ServiceRequest, id: str) -> Response:
         return self._projects_of(req, id)
@@ -266,8 +270,6 @@ class IdentityApp(
                 return [views.group(group, url) for group in content.groups]
             case "domains":
                 return [views.domain(domain, url) for domain in content.all_domains()]
-            case "roles":
-                return [views.role(name, url) for name in ROLES]
             case "services":
                 return [views.linked(item, url, kind) for item in self.service_catalog.all_services(content)]
             case "endpoints":

@@ -76,7 +76,7 @@ class IdentityAppCredentials:
             project_id=req.context.project_id,
             secret=passwords.hashed(secret),
             description=_text(body, "description"),
-            roles=_roles(body, req.context.roles),
+            roles=_roles(body, self.authority.content, req.context.roles),
             expires_at=requests.expiry(body),
             unrestricted=_flag(body, "unrestricted"),
         )
@@ -205,15 +205,18 @@ def _flag(body: dict[str, Any], name: str) -> bool:
     return bool(value)
 
 
-def _roles(body: dict[str, Any], allowed: list[str]) -> list[str]:
-    """Return the roles of the credential and the roles that they imply. The default is all roles of the token."""
-    roles = requests.roles(body) or list(allowed)
-    if missing := [role for role in roles if role not in allowed]:
-        raise exceptions.ValidationError(
-            detail=f"Cannot create an application credential with the unassigned role {missing[0]}. The token has the "
-            f"roles {', '.join(allowed)}."
-        )
-    return roles
+def _roles(body: dict[str, Any], content: Content, names: list[str]) -> list[str]:
+    """Return the keys of the credential's roles. The default is all roles of the token, whose ``names`` these are."""
+    allowed = [role.key for name in names if (role := content.role_named(name)) is not None]
+    keys = requests.roles(body, content) or allowed
+    for key in keys:
+        if key not in allowed:
+            role = requests.require("role", key, content.role_by_key(key))
+            raise exceptions.ValidationError(
+                detail=f"Cannot create an application credential with the unassigned role {role.name}. The token has "
+                f"the roles {', '.join(names)}."
+            )
+    return keys
 
 
 def _rules(body: dict[str, Any]) -> list[AccessRule]:

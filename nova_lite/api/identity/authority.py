@@ -20,14 +20,16 @@ from nova_lite.api.identity import credential_box, one_time_codes, passwords, us
 from nova_lite.api.identity.conductor_store import ConductorStore
 from nova_lite.api.identity.directory import (
     DOMAIN_NAME,
+    SYSTEM,
     ApplicationCredential,
     Content,
     Credential,
     Domain,
     Project,
+    Role,
+    System,
     Trust,
     User,
-    implied,
 )
 from nova_lite.api.identity.replica import Replica
 from nova_lite.api.identity.throttle import PasswordThrottle
@@ -59,20 +61,25 @@ class DomainName(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Authenticated user. Without a ``project`` or ``domain`` the user is unscoped and has no roles. ``credential`` or
-    ``trust`` limits them.
+    """Authenticated user. Without a ``project``, ``domain`` or ``system`` the user is unscoped and has no roles.
+    ``credential`` or ``trust`` limits them.
     """
 
     user: User
     project: Project | None
-    roles: list[str]
+    roles: list[Role]
     credential: ApplicationCredential | None = None
     trust: Trust | None = None
     domain: Domain | None = None
+    system: System | None = None
+
+    @property
+    def role_names(self) -> list[str]:
+        return [role.name for role in self.roles]
 
 
 class Scope(NamedTuple):
-    """Requested project, by id or name, or trust, or domain. If all are None, the user's default project.
+    """Requested project, by id or name, or trust, or domain, or the system. Without any, the user's default project.
 
     ``project_domain``: the domain of a project that is requested by name.
     """
@@ -82,6 +89,7 @@ class Scope(NamedTuple):
     trust_id: str | None = None
     domain: DomainName | None = None
     project_domain: DomainName | None = None
+    system: bool = False
 
 
 UNSCOPED = Scope("", "")
@@ -213,10 +221,15 @@ class Authority:
         if user is None or not self.content.is_usable(user) or is_over:
             raise exceptions.Unauthorized()
         identity = self.scoped(user, Scope(project_id=credential.project_id))
-        roles = [role for role in identity.roles if role in credential.roles]
+        return self._reduced(identity, credential.roles)._replace(credential=credential)
+
+    def _reduced(self, identity: Identity, keys: list[str]) -> Identity:
+        """Return the identity with those of its roles that these give. Raises `Unauthorized` if that is none."""
+        given = {role.id for role in self.content.effective(keys)}
+        roles = [role for role in identity.roles if role.id in given]
         if not roles:
             raise exceptions.Unauthorized()
-        return identity._replace(roles=roles, credential=credential)
+        return identity._replace(roles=roles)
 
     def by_basic(self, name: str, password: str, address: str) -> Identity:
         """Authenticate a request that carries a password.
@@ -245,8 +258,11 @@ class Authority:
             raise exceptions.Unauthorized()
         target = content.project(token.project_id) if token.project_id is not None else None
         domain = content.domain(token.domain_id) if token.domain_id is not None else None
-        if token.issued_at < content.revoked_before(user, domain or target):
+        system = SYSTEM if token.system else None
+        if token.issued_at < content.revoked_before(user, domain or target or system):
             raise exceptions.Unauthorized()
+        if system is not None:
+            return token, self.scoped(user, Scope(system=True))
         if token.domain_id is not None:
             return token, self.scoped(user, Scope(domain=DomainName(id=token.domain_id)))
         if token.trust_id is not None:
@@ -276,11 +292,8 @@ class Authority:
         if trust.expires_at is not None and trust.expires_at <= time.time():
             raise exceptions.Unauthorized()
         identity = self.scoped(trustor, Scope(project_id=trust.project_id))
-        roles = [role for role in identity.roles if role in trust.roles]
-        if not roles:
-            raise exceptions.Unauthorized()
         user = trustor if trust.impersonation else trustee
-        return identity._replace(user=user, roles=roles, trust=trust)
+        return self._reduced(identity, trust.roles)._replace(user=user, trust=trust)
 
     def use(self, trust: Trust) -> None:
         """Count a token of a trust. Raises `Unauthorized` if it has no uses left."""
@@ -305,27 +318,34 @@ class Authority:
         if scope == UNSCOPED:
             return Identity(user, None, [])
         content = self.content
+        if scope.system:
+            return Identity(user, None, self._roles(user, SYSTEM), system=SYSTEM)
         if scope.domain is not None:
-            return self._for_domain(user, scope.domain.find(content))
+            domain = scope.domain.find(content)
+            if domain is None or not domain.enabled:
+                raise exceptions.Unauthorized()
+            return Identity(user, None, self._roles(user, domain), domain=domain)
         if scope == Scope():
             project = content.project(user.default_project_id) if user.default_project_id else None
-            if project is None or not content.is_usable(project) or not content.roles_of(user, project.id):
+            if project is None or not content.is_usable(project):
                 return Identity(user, None, [])
-        elif scope.project_id is not None:
+            roles = content.effective(content.roles_of(user, project.id))
+            return Identity(user, project if roles else None, roles)
+        if scope.project_id is not None:
             project = content.project(scope.project_id)
         else:
             domain = (scope.project_domain or DomainName()).find(content)
             project = content.project_named(scope.project_name or "", domain.id) if domain is not None else None
-        roles = content.roles_of(user, project.id) if project is not None and content.is_usable(project) else []
-        if project is None or not roles:
+        if project is None or not content.is_usable(project):
             raise exceptions.Unauthorized()
-        return Identity(user, project, implied(roles))
+        return Identity(user, project, self._roles(user, project))
 
-    def _for_domain(self, user: User, domain: Domain | None) -> Identity:
-        roles = self.content.roles_of(user, domain.id) if domain is not None and domain.enabled else []
+    def _roles(self, user: User, target: Project | Domain | System) -> list[Role]:
+        """Return the user's roles for a token. Raises `Unauthorized` if there is none."""
+        roles = self.content.effective(self.content.roles_of(user, target.id))
         if not roles:
             raise exceptions.Unauthorized()
-        return Identity(user, None, implied(roles), domain=domain)
+        return roles
 
     def issue(
         self, identity: Identity, parent: Token | None = None, methods: list[str] | None = None
@@ -339,6 +359,7 @@ class Authority:
         if parent is None and methods is not None:
             token.methods = methods
         token.domain_id = identity.domain.id if identity.domain is not None else None
+        token.system = identity.system is not None
         if identity.trust is not None:
             self.use(identity.trust)
             token.user_id, token.trust_id = identity.trust.trustee_id, identity.trust.id

@@ -5,9 +5,11 @@ Everything here is pure. `nova_lite.api.identity.replica` reads the content and 
 
 from __future__ import annotations
 
+import itertools
 import re
 import secrets
 import time
+import unicodedata
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
@@ -20,14 +22,57 @@ from nova_lite.base import exceptions
 DOMAIN_ID = "default"
 DOMAIN_NAME = "Default"
 
+#: The target of roles for the whole cloud, among the ids of projects and domains.
+SYSTEM_ID = "system"
+
 #: Each role implies the roles after it. The role ``service`` is for other services and implies none.
 _RANKS = ("admin", "manager", "member", "reader")
 ROLES = (*_RANKS, "service")
+
+#: Projects below each other in a domain. Each step is looked at for inherited roles.
+MAX_DEPTH = 5
 
 _NAME = re.compile(r"[^\s/\x00-\x1f\x7f](?:[^/\x00-\x1f\x7f]{0,253}[^\s/\x00-\x1f\x7f])?")
 
 T = TypeVar("T")
 N = TypeVar("N", "Project", "User", "Group")
+
+
+class Role(msgspec.Struct, kw_only=True):
+    """Role of operators, which no default rule of a policy names. ``domain_id``: no token has a role of a domain, only
+    the roles that it implies. ``attributes``: attributes of clients, as JSON.
+
+    Assignments name such a role by its id, and a built-in role by its name: its key.
+    """
+
+    id: str
+    name: str
+    description: str | None = None
+    domain_id: str | None = None
+    extra: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.name if self.id in BUILT_IN_ROLES else self.id
+
+
+class Implication(msgspec.Struct, kw_only=True):
+    """Rule of operators by which a role implies another. Both are keys of roles."""
+
+    id: str
+    prior: str
+    implied: str
+
+
+class System(NamedTuple):
+    """The whole cloud, as the target of roles."""
+
+    id: str = SYSTEM_ID
+    name: str = "the system"
+    tokens_valid_from: float = 0.0
+
+
+SYSTEM = System()
 
 
 class Domain(msgspec.Struct, kw_only=True):
@@ -45,7 +90,10 @@ DEFAULT_DOMAIN = Domain(id=DOMAIN_ID, name=DOMAIN_NAME, description="The default
 
 
 class Project(msgspec.Struct, kw_only=True):
-    """``tokens_valid_from``: Unix time of the last disabling; earlier tokens for the project are invalid."""
+    """``tokens_valid_from``: Unix time of the last disabling; earlier tokens for the project are invalid.
+
+    ``parent_id``: the project above it; None directly in the domain.
+    """
 
     id: str
     name: str
@@ -53,6 +101,7 @@ class Project(msgspec.Struct, kw_only=True):
     enabled: bool = True
     tokens_valid_from: float = 0.0
     domain_id: str = DOMAIN_ID
+    parent_id: str | None = None
 
 
 class User(msgspec.Struct, kw_only=True):
@@ -61,6 +110,7 @@ class User(msgspec.Struct, kw_only=True):
     ``password_changed_at``, ``tokens_valid_from``: Unix times of the last password and the last disabling; earlier
     tokens are invalid. ``project_tokens_valid_from``: the time when the user lost the last role, by the same
     ids. ``mfa_enabled``, ``mfa_rules``: Keystone's options of the user for log-ins by several methods.
+    ``inherited_roles``: roles in all projects below a project or domain, by its id.
     """
 
     id: str
@@ -77,6 +127,7 @@ class User(msgspec.Struct, kw_only=True):
     domain_id: str = DOMAIN_ID
     mfa_enabled: bool = False
     mfa_rules: list[list[str]] = msgspec.field(default_factory=list)
+    inherited_roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
     @property
     def mfa_methods(self) -> list[list[str]]:
@@ -85,7 +136,10 @@ class User(msgspec.Struct, kw_only=True):
 
 
 class Group(msgspec.Struct, kw_only=True):
-    """Group of users, with roles by the id of a project or domain. ``members``: ids of users, who have the roles."""
+    """Group of users, with roles by the id of a project or domain. ``members``: ids of users, who have the roles.
+
+    ``inherited_roles``: see `User`.
+    """
 
     id: str
     name: str
@@ -93,6 +147,7 @@ class Group(msgspec.Struct, kw_only=True):
     members: list[str] = msgspec.field(default_factory=list)
     roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
     domain_id: str = DOMAIN_ID
+    inherited_roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
 
 class CatalogService(msgspec.Struct, kw_only=True):
@@ -137,8 +192,8 @@ class AccessRule(msgspec.Struct, kw_only=True):
 class ApplicationCredential(msgspec.Struct, kw_only=True):
     """Password of a program, for one project.
 
-    ``secret``: its hash. ``roles``: with the implied ones. ``expires_at``: Unix time. ``unrestricted``: its tokens may
-    manage application credentials. ``access_rules``: ids; without any, all requests are allowed.
+    ``secret``: its hash. ``roles``: keys, without implied ones. ``expires_at``: Unix time. ``unrestricted``: its tokens
+    may manage application credentials. ``access_rules``: ids; without any, all requests are allowed.
     """
 
     id: str
@@ -154,7 +209,7 @@ class ApplicationCredential(msgspec.Struct, kw_only=True):
 
 
 class Trust(msgspec.Struct, kw_only=True):
-    """Roles in a project that the trustor gives to the trustee, with the implied ones.
+    """Roles in a project that the trustor gives to the trustee, as keys, without implied ones.
 
     ``impersonation``: tokens are the trustor's. ``expires_at``: Unix time. ``remaining_uses``: tokens that are left.
     """
@@ -224,6 +279,8 @@ class Content(msgspec.Struct, kw_only=True, dict=True):
     domains: list[Domain] = msgspec.field(default_factory=list)
     credentials: list[Credential] = msgspec.field(default_factory=list)
     secret_keys: list[SecretKey] = msgspec.field(default_factory=list)
+    roles: list[Role] = msgspec.field(default_factory=list)
+    implications: list[Implication] = msgspec.field(default_factory=list)
 
     def freeze(self) -> Content:
         """Make look-ups by id quick. The content must not be changed any more."""
@@ -232,7 +289,7 @@ class Content(msgspec.Struct, kw_only=True, dict=True):
         for group in self.groups:
             for user_id in group.members:
                 memberships.setdefault(user_id, []).append(group)
-        self.__dict__.update(index=index, memberships=memberships)
+        self.__dict__.update(index=index, memberships=memberships, implied=self._implied())
         return self
 
     def find(self, kind: type[T], id: str) -> T | None:
@@ -276,8 +333,8 @@ class Content(msgspec.Struct, kw_only=True, dict=True):
         """Check whether a user or project, and its domain, are enabled."""
         return item.enabled and self.domain_of(item).enabled
 
-    def revoked_before(self, user: User, target: Project | Domain | None) -> float:
-        """Return the time from which the user's tokens for a project or domain, or for neither, are valid."""
+    def revoked_before(self, user: User, target: Project | Domain | System | None) -> float:
+        """Return the time from which the user's tokens for a target, or for none, are valid."""
         times = [user.password_changed_at, user.tokens_valid_from, self.domain_of(user).tokens_valid_from]
         if target is not None:
             times += target.tokens_valid_from, user.project_tokens_valid_from.get(target.id, 0.0)
@@ -292,11 +349,82 @@ class Content(msgspec.Struct, kw_only=True, dict=True):
         return [group for group in self.groups if user.id in group.members]
 
     def roles_of(self, user: User, target_id: str) -> list[str]:
-        """Return the user's roles in a project or domain, own ones and those of groups, without implied ones."""
-        roles = list(user.roles.get(target_id, []))
-        for group in self.groups_of(user):
-            roles += group.roles.get(target_id, [])
-        return roles
+        """Return the user's roles in a project, domain or the system: own ones, inherited ones, and those of groups,
+        without implied ones.
+        """
+        holders: list[User | Group] = [user, *self.groups_of(user)]
+        roles = [key for holder in holders for key in holder.roles.get(target_id, [])]
+        inheriting = [holder.inherited_roles for holder in holders if holder.inherited_roles]
+        above = self.above(target_id) if inheriting else []
+        return roles + [key for granted in inheriting for id in above for key in granted.get(id, [])]
+
+    def above(self, target_id: str) -> list[str]:
+        """Return the ids of the projects above a project, the nearest first, and of its domain."""
+        project = self.find(Project, target_id)
+        if project is None:
+            return []
+        ids: list[str] = []
+        parent = project
+        while parent.parent_id is not None and len(ids) < MAX_DEPTH:
+            ids.append(parent.parent_id)
+            found = self.find(Project, parent.parent_id)
+            if found is None:
+                break
+            parent = found
+        return [*ids, project.domain_id]
+
+    def below(self, target_id: str) -> list[Project]:
+        """Return the projects below a project or in a domain."""
+        children: dict[str, list[Project]] = {}
+        for project in self.projects:
+            children.setdefault(project.parent_id or project.domain_id, []).append(project)
+        found = list(children.get(target_id, []))
+        for project in found:
+            found += children.get(project.id, [])
+        return found
+
+    def role(self, id: str) -> Role | None:
+        return BUILT_IN_ROLES.get(id) or self.find(Role, id)
+
+    def role_by_key(self, key: str) -> Role | None:
+        return BUILT_IN_ROLES[role_id(key)] if key in ROLES else self.find(Role, key)
+
+    def all_roles(self) -> list[Role]:
+        return [*BUILT_IN_ROLES.values(), *self.roles]
+
+    def role_named(self, name: str, domain_id: str | None = None) -> Role | None:
+        """Return the role of this name, in any case, of a domain or of none."""
+        wanted = comparable(name)
+        return next(
+            (role for role in self.all_roles() if role.domain_id == domain_id and comparable(role.name) == wanted), None
+        )
+
+    def implied_by(self, key: str) -> list[str]:
+        """Return the keys of the roles that a role implies directly."""
+        known: dict[str, list[str]] = self.__dict__["implied"] if "implied" in self.__dict__ else self._implied()
+        return known.get(key, [])
+
+    def _implied(self) -> dict[str, list[str]]:
+        known = {prior: [implied] for prior, implied in itertools.pairwise(_RANKS)}
+        for item in self.implications:
+            known.setdefault(item.prior, []).append(item.implied)
+        return known
+
+    def with_implied(self, keys: Iterable[str]) -> list[str]:
+        """Return the keys of roles and of the roles that they imply, in all steps."""
+        found: dict[str, None] = {}
+        waiting = list(keys)
+        while waiting:
+            key = waiting.pop()
+            if key not in found and self.role_by_key(key) is not None:
+                found[key] = None
+                waiting += self.implied_by(key)
+        return [*(key for key in _RANKS if key in found), *sorted(found.keys() - set(_RANKS))]
+
+    def effective(self, keys: Iterable[str]) -> list[Role]:
+        """Return the roles that a token has of these keys: with the implied ones, without those of domains."""
+        roles = (self.role_by_key(key) for key in self.with_implied(keys))
+        return [role for role in roles if role is not None and role.domain_id is None]
 
     def projects_of(self, user: User) -> list[Project]:
         return [project for project in self.projects if self.is_usable(project) and self.roles_of(user, project.id)]
@@ -310,12 +438,18 @@ def _named(items: Iterable[N], name: str, domain_id: str) -> N | None:
 
 
 class Assignment(NamedTuple):
-    """Role of a user or group in a project or domain. ``group``: the group by which a user has it."""
+    """Role of a user or group in a project, a domain or the system. ``group``: the group by which a user has it.
+
+    ``is_inherited``: for the projects below the target. ``source``: the target above whose role an effective list has
+    for this project.
+    """
 
     holder: User | Group
-    target: Project | Domain
+    target: Project | Domain | System
     role: str
     group: Group | None = None
+    is_inherited: bool = False
+    source: Project | Domain | None = None
 
 
 #: The kinds of stored records: the field of `Content`, and the type of the records.
@@ -334,6 +468,8 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
     "domain": ("domains", Domain),
     "credential": ("credentials", Credential),
     "secret_key": ("secret_keys", SecretKey),
+    "role": ("roles", Role),
+    "role_implication": ("implications", Implication),
 }
 _FIELDS = {type_: field for field, type_ in KINDS.values()}
 
@@ -342,11 +478,13 @@ def role_id(name: str) -> str:
     return uuid.uuid5(uuid.NAMESPACE_URL, f"nova-lite:role:{name}").hex
 
 
-def implied(roles: Iterable[str]) -> list[str]:
-    """Return the given roles and the roles that they imply."""
-    given = set(roles)
-    highest = min((_RANKS.index(role) for role in given if role in _RANKS), default=len(_RANKS))
-    return [*_RANKS[highest:], *sorted(given - set(_RANKS))]
+def comparable(name: str) -> str:
+    """Return a role's name in the form in which names are compared: rules of policies compare them in any case."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).casefold().strip()
+
+
+#: The roles that are always there, by id. They have no records.
+BUILT_IN_ROLES = {role_id(name): Role(id=role_id(name), name=name) for name in ROLES}
 
 
 # --- changes
@@ -392,8 +530,10 @@ def _forget_roles(content: Content, target_id: str) -> None:
     """Delete all roles in a project or domain."""
     for group in content.groups:
         group.roles.pop(target_id, None)
+        group.inherited_roles.pop(target_id, None)
     for user in content.users:
         user.roles.pop(target_id, None)
+        user.inherited_roles.pop(target_id, None)
         user.project_tokens_valid_from.pop(target_id, None)
 
 
@@ -454,23 +594,41 @@ def set_enabled(content: Content, item: User | Project | Domain, enabled: bool) 
         _keep_credentials(content, lambda credential: credential.user_id != item.id)
 
 
-def grant(holder: User | Group, target: Project | Domain, role: str) -> None:
-    roles = holder.roles.setdefault(target.id, [])
+def grant(holder: User | Group, target: Project | Domain | System, role: str, inherited: bool = False) -> None:
+    """Give a role, by its key. ``inherited``: in the projects below ``target`` instead of there."""
+    roles = (holder.inherited_roles if inherited else holder.roles).setdefault(target.id, [])
     if role not in roles:
         roles.append(role)
 
 
-def revoke(content: Content, holder: User | Group, target: Project | Domain, role: str) -> None:
+def revoke(
+    content: Content,
+    holder: User | Group,
+    target: Project | Domain | System,
+    role: str,
+    inherited: bool = False,
+) -> None:
     """Take a role from a user or group. Application credentials of the users for the project are deleted."""
-    roles = holder.roles.get(target.id, [])
+    granted = holder.inherited_roles if inherited else holder.roles
+    roles = granted.get(target.id, [])
     if role not in roles:
         kind, where = type(holder).__name__, type(target).__name__.lower()
-        raise exceptions.NotFound(f"{kind} {holder.name} does not have the role {role} in {where} {target.name}.")
+        known = content.role_by_key(role)
+        name = role if known is None else known.name
+        raise exceptions.NotFound(f"{kind} {holder.name} does not have the role {name} in {where} {target.name}.")
     roles.remove(role)
     if not roles:
-        del holder.roles[target.id]
-    for user in [holder] if isinstance(holder, User) else _members(content, holder):
-        _lost_role(content, user, target.id)
+        del granted[target.id]
+    _lost_roles(content, holder, [target.id], [target.id] if inherited else [])
+
+
+def _lost_roles(content: Content, holder: User | Group, target_ids: Iterable[str], above: Iterable[str]) -> None:
+    """Note that a user, or the members of a group, have less roles in targets, and in the projects below others."""
+    lost = {*target_ids, *(project.id for id in above for project in content.below(id))}
+    users = [holder] if isinstance(holder, User) else _members(content, holder)
+    for user in users:
+        for target_id in lost:
+            _lost_role(content, user, target_id)
 
 
 def _lost_role(content: Content, user: User, target_id: str) -> None:
@@ -478,6 +636,75 @@ def _lost_role(content: Content, user: User, target_id: str) -> None:
     _keep_credentials(content, lambda item: (item.user_id, item.project_id) != (user.id, target_id))
     if not content.roles_of(user, target_id):
         user.project_tokens_valid_from[target_id] = time.time()
+
+
+# --- roles
+
+
+def add_role(content: Content, name: str, description: str | None = None, domain_id: str | None = None) -> Role:
+    role = Role(id=uuid.uuid4().hex, name="", description=description, domain_id=domain_id)
+    rename_role(content, role, name)
+    content.roles.append(role)
+    return role
+
+
+def rename_role(content: Content, role: Role, name: str) -> None:
+    """Rename a role. No name may look like that of a built-in role, which rules of policies know in any case."""
+    other = content.role_named(check_name("role", name), role.domain_id)
+    if (other is not None and other is not role) or comparable(name) in ROLES:
+        raise exceptions.Conflict(f"Role {name} already exists.")
+    role.name = name
+
+
+def remove_role(content: Content, role: Role) -> None:
+    """Delete a role, wherever somebody has it. A trust or application credential without another role is deleted."""
+    content.roles.remove(role)
+    holders: list[User | Group] = [*content.users, *content.groups]
+    for holder in holders:
+        lost, above = (
+            [id for id, keys in granted.items() if role.key in keys]
+            for granted in (holder.roles, holder.inherited_roles)
+        )
+        for id in lost:
+            _take(holder.roles, id, role.key)
+        for id in above:
+            _take(holder.inherited_roles, id, role.key)
+        if lost or above:
+            _lost_roles(content, holder, lost, above)
+    limited: list[Trust | ApplicationCredential] = [*content.trusts, *content.application_credentials]
+    for item in limited:
+        item.roles = [key for key in item.roles if key != role.key]
+    content.trusts = [item for item in content.trusts if item.roles]
+    _keep_credentials(content, lambda item: bool(item.roles))
+    content.implications = [item for item in content.implications if role.key not in (item.prior, item.implied)]
+
+
+def _take(granted: dict[str, list[str]], target_id: str, key: str) -> None:
+    granted[target_id].remove(key)
+    if not granted[target_id]:
+        del granted[target_id]
+
+
+def imply(content: Content, prior: Role, implied: Role) -> None:
+    """Let a role imply another one."""
+    if implied.key in content.implied_by(prior.key):
+        return
+    if implied.key == "admin":
+        raise exceptions.Forbidden("No role can imply the role admin. Grant it itself.")
+    if implied.domain_id is not None and prior.domain_id is None:
+        raise exceptions.Forbidden("A role of a domain can be implied by roles of domains only.")
+    if prior.key in content.with_implied([implied.key]):
+        raise exceptions.Forbidden(f"Role {implied.name} implies role {prior.name} already, so it cannot be implied.")
+    content.implications.append(Implication(id=f"{prior.key}-{implied.key}", prior=prior.key, implied=implied.key))
+
+
+def stop_implying(content: Content, prior: Role, implied: Role) -> None:
+    if (prior.key, implied.key) in itertools.pairwise(_RANKS):
+        raise exceptions.Forbidden(f"Role {prior.name} always implies role {implied.name}.")
+    found = content.find(Implication, f"{prior.key}-{implied.key}")
+    if found is None:
+        raise exceptions.NotFound(f"Role {prior.name} does not imply role {implied.name}.")
+    content.implications.remove(found)
 
 
 # --- groups
@@ -493,9 +720,7 @@ def add_group(content: Content, name: str, description: str = "", domain_id: str
 
 def remove_group(content: Content, group: Group) -> None:
     content.groups.remove(group)
-    for user in _members(content, group):
-        for target_id in group.roles:
-            _lost_role(content, user, target_id)
+    _lost_roles(content, group, group.roles, group.inherited_roles)
 
 
 def join(group: Group, user: User) -> None:
@@ -507,8 +732,7 @@ def leave(content: Content, group: Group, user: User) -> None:
     if user.id not in group.members:
         raise exceptions.NotFound(f"User {user.name} is not in group {group.name}.")
     group.members.remove(user.id)
-    for target_id in group.roles:
-        _lost_role(content, user, target_id)
+    _lost_roles(content, user, group.roles, group.inherited_roles)
 
 
 def _members(content: Content, group: Group) -> list[User]:
@@ -543,5 +767,7 @@ def remove_domain(content: Content, domain: Domain) -> None:
         remove_user(content, user)
     for project in [item for item in content.projects if item.domain_id == domain.id]:
         remove_project(content, project)
+    for role in [item for item in content.roles if item.domain_id == domain.id]:
+        remove_role(content, role)
     _forget_roles(content, domain.id)
     content.domains.remove(domain)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import json
 import time
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.identity.authority import UNSCOPED, DomainName, Scope
-from nova_lite.api.identity.directory import DOMAIN_ID, ROLES, Content, Group, Project, User, implied, role_id
+from nova_lite.api.identity.directory import DOMAIN_ID, Content, Group, Project, Role, User
 from nova_lite.base import exceptions
 
 T = TypeVar("T")
@@ -50,7 +52,7 @@ def domain_name(value: Any) -> DomainName:
 
 
 def scope(value: Any) -> Scope:
-    """Return the scope of a log-in. Raises `Unauthorized` for the system, where nobody has roles."""
+    """Return the scope of a log-in."""
     if value is None:
         return Scope()
     if value == "unscoped":
@@ -65,8 +67,12 @@ def scope(value: Any) -> Scope:
         return Scope(trust_id=text_field(object_field(value, "OS-TRUST:trust"), "id"))
     if "domain" in value:
         return Scope(domain=domain_name(object_field(value, "domain")))
+    if "system" in value:
+        if object_field(value, "system").get("all") is not True:
+            raise exceptions.ValidationError(detail='The scope of the system is {"all": true}.')
+        return Scope(system=True)
     if "project" not in value:
-        raise exceptions.Unauthorized()
+        raise exceptions.ValidationError(detail="A scope is a project, a domain, a trust, or the system.")
     project = object_field(value, "project")
     if "id" in project:
         return Scope(project_id=text_field(project, "id"))
@@ -97,6 +103,29 @@ def body_object(req: ServiceRequest, kind: str) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise exceptions.ValidationError(detail=f"Expecting to find {kind} in the request, as an object.")
     return body
+
+
+#: Characters of all attributes of clients at a record, as JSON.
+MAX_EXTRA = 4096
+
+
+def attributes(req: ServiceRequest, kind: str, known: Collection[str], before: str = "") -> str:
+    """Return the attributes of the body's object that are not ``known``, as JSON, added to those from before."""
+    given = {name: value for name, value in body_object(req, kind).items() if name not in known}
+    if not given:
+        return before
+    text = json.dumps({**attribute_values(before), **given})
+    if len(text) > MAX_EXTRA:
+        raise exceptions.ValidationError(
+            detail=f"Attributes of the client's own at a {kind} have at most {MAX_EXTRA} characters as JSON."
+        )
+    return text
+
+
+def attribute_values(text: str) -> dict[str, Any]:
+    """Return the attributes of `attributes`."""
+    values: dict[str, Any] = json.loads(text) if text else {}
+    return values
 
 
 def domain_of(content: Content, fields: dict[str, Any]) -> str:
@@ -156,20 +185,22 @@ def _are_rules(rules: Any) -> bool:
 # --- application credentials and trusts
 
 
-def roles(body: dict[str, Any]) -> list[str]:
-    """Return the names of the body's roles, given by id or name, with the roles that they imply."""
+def roles(body: dict[str, Any], content: Content) -> list[str]:
+    """Return the keys of the body's roles, given by id or name, without the roles that they imply."""
     items = [] if body.get("roles") is None else body["roles"]
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise exceptions.ValidationError(detail="roles must be a list of objects with an id or a name.")
-    return implied(_role(item) for item in items)
+    return list(dict.fromkeys(_role(item, content).key for item in items))
 
 
-def _role(item: dict[str, Any]) -> str:
+def _role(item: dict[str, Any], content: Content) -> Role:
     id, name = item.get("id"), item.get("name")
-    for role in ROLES:
-        if role_id(role) == id or (id is None and isinstance(name, str) and name.lower() == role):
-            return role
-    raise exceptions.NotFound(f"Could not find role: {str(id or name)[:64]}.")
+    found = None
+    if isinstance(id, str):
+        found = content.role(id)
+    elif id is None and isinstance(name, str):
+        found = content.role_named(name)
+    return require("role", str(name if id is None else id), found)
 
 
 def expiry(body: dict[str, Any]) -> float | None:

@@ -46,6 +46,8 @@ class Token(msgspec.Struct, array_like=True):
     trust_id: str | None = None
     #: Id of the domain that the token is for, instead of a project.
     domain_id: str | None = None
+    #: True for a token for the whole cloud, instead of a project or domain.
+    system: bool = False
 
 
 def new_token(user_id: str, project_id: str | None, lifetime: int, parent: Token | None = None) -> Token:
@@ -75,7 +77,8 @@ def _by_age(content: Content) -> list[TokenKey]:
 
 def _encode(token: Token) -> bytes:
     """Encode a token. Daemons that know no limits of tokens cannot decode a limited one."""
-    is_special = token.credential_id is not None or token.trust_id is not None or token.domain_id is not None
+    limits = token.credential_id, token.trust_id, token.domain_id
+    is_special = token.system or any(limit is not None for limit in limits)
     return msgspec.msgpack.encode((token,) if is_special else token)
 
 

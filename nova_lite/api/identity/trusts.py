@@ -14,7 +14,7 @@ from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import listing, requests, views
 from nova_lite.api.identity.authority import CREDENTIAL, TRUST, Authority
-from nova_lite.api.identity.directory import Content, Trust, implied, role_id
+from nova_lite.api.identity.directory import Content, Role, Trust
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
@@ -61,7 +61,7 @@ class IdentityTrusts:
         _refuse_delegated(req)
         if trustor != req.context.user_id:
             raise exceptions.Forbidden("A trust can be created only by its trustor.")
-        roles = requests.roles(body)
+        roles = requests.roles(body, self.authority.content)
         if not roles:
             raise exceptions.Forbidden("At least one role should be specified.")
         made = Trust(
@@ -75,10 +75,10 @@ class IdentityTrusts:
             remaining_uses=_uses(body),
         )
         self._change(lambda content: _add(content, made))
-        return Response({"trust": views.trust(made, req.base_url, with_roles=True)}, 201)
+        return Response({"trust": self._trust_view(req, made)}, 201)
 
     def show_trust(self, req: ServiceRequest, id: str) -> Response:
-        return Response({"trust": views.trust(self._found(req, id), req.base_url, with_roles=True)})
+        return Response({"trust": self._trust_view(req, self._found(req, id))})
 
     def delete_trust(self, req: ServiceRequest, id: str) -> Response:
         self._found(req, id)
@@ -86,12 +86,19 @@ class IdentityTrusts:
         return Response(status=204)
 
     def list_trust_roles(self, req: ServiceRequest, id: str) -> Response:
-        shown = (views.role(name, req.base_url) for name in self._found(req, id).roles)
+        shown = (views.role(role, req.base_url) for role in self._trust_roles(self._found(req, id)))
         return listing.listed(req, "roles", shown, f"{_TRUSTS}/{id}/roles")
 
     def show_trust_role(self, req: ServiceRequest, id: str, role: str) -> Response:
-        names = [name for name in self._found(req, id).roles if role in (name, role_id(name))]
-        return Response({"role": views.role(requests.require("role", role, next(iter(names), None)), req.base_url)})
+        found = next((item for item in self._trust_roles(self._found(req, id)) if role in (item.key, item.id)), None)
+        return Response({"role": views.role(requests.require("role", role, found), req.base_url)})
+
+    def _trust_roles(self, trust: Trust) -> list[Role]:
+        roles = (self.authority.content.role_by_key(key) for key in trust.roles)
+        return [role for role in roles if role is not None]
+
+    def _trust_view(self, req: ServiceRequest, trust: Trust) -> dict[str, Any]:
+        return views.trust(trust, req.base_url, self._trust_roles(trust))
 
     def _found(self, req: ServiceRequest, id: str) -> Trust:
         """Return the trust, if the caller is its trustor or trustee. Raises `NotFound` first, as Keystone does."""
@@ -110,9 +117,11 @@ def _add(content: Content, made: Trust) -> None:
     trustor = requests.require("user", made.trustor_id, content.user(made.trustor_id))
     requests.require("user", made.trustee_id, content.user(made.trustee_id))
     requests.require("project", made.project_id, content.project(made.project_id))
-    has = implied(content.roles_of(trustor, made.project_id))
-    if missing := [role for role in made.roles if role not in has]:
-        raise exceptions.NotFound(f"Could not find role: the trustor does not have {missing[0]} in the project.")
+    has = content.with_implied(content.roles_of(trustor, made.project_id))
+    for key in made.roles:
+        role = requests.require("role", key, content.role_by_key(key))
+        if key not in has:
+            raise exceptions.NotFound(f"Could not find role: the trustor does not have {role.name} in the project.")
     if sum(trust.trustor_id == trustor.id for trust in content.trusts) >= MAX_TRUSTS:
         raise exceptions.Forbidden(f"A user has at most {MAX_TRUSTS} trusts. Delete the unused ones.")
     content.trusts.append(made)

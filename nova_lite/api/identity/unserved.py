@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.identity.directory import ROLES
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
-_GRANT = "`nova-lite-manage user grant` and `openstack role add` grant them in projects."
-
 #: Kinds by their path: HTTP methods on the collection and on an item, the refused operation, and the alternative.
 KINDS: dict[str, tuple[str, str, str, str]] = {
-    "roles": ("POST", "PATCH DELETE", "Changing roles", f"The roles are {', '.join(ROLES)}: {_GRANT}"),
     "policies": ("GET POST", "GET PATCH DELETE", "Policies in the identity service", "`nova-lite-manage policy list`."),
 }
 

@@ -15,10 +15,12 @@ from nova_lite.api.identity.directory import (
     Domain,
     Group,
     Project,
+    Role,
+    System,
     Trust,
     User,
-    role_id,
 )
+from nova_lite.api.identity.requests import attribute_values
 from nova_lite.api.identity.tokens import Token
 
 
@@ -34,11 +36,13 @@ def token(issued: Token, identity: Identity, catalog: Catalog | None, content: C
         body |= {
             "project": _named(identity.project, content),
             "is_domain": False,
-            "roles": [{"id": role_id(name), "name": name} for name in identity.roles],
         }
     if identity.domain is not None:
         body["domain"] = {"id": identity.domain.id, "name": identity.domain.name}
-        body["roles"] = [{"id": role_id(name), "name": name} for name in identity.roles]
+    if identity.system is not None:
+        body["system"] = {"all": True}
+    if identity.roles:
+        body["roles"] = [{"id": role.id, "name": role.name} for role in identity.roles]
     if catalog is not None and identity.roles:
         project_id = identity.project.id if identity.project is not None else None
         body["catalog"] = catalog.entries(content, identity.user.id, project_id)
@@ -67,7 +71,7 @@ def _named(item: User | Project | Group, content: Content) -> dict[str, Any]:
     return {"id": item.id, "name": item.name, "domain": {"id": domain.id, "name": domain.name}}
 
 
-def trust(shown: Trust, base_url: str, with_roles: bool = False) -> dict[str, Any]:
+def trust(shown: Trust, base_url: str, roles: list[Role] | None = None) -> dict[str, Any]:
     path = f"{base_url}/v3/OS-TRUST/trusts/{shown.id}"
     body = {
         "id": shown.id,
@@ -81,10 +85,10 @@ def trust(shown: Trust, base_url: str, with_roles: bool = False) -> dict[str, An
         "deleted_at": None,
         "links": {"self": path},
     }
-    if not with_roles:
+    if roles is None:
         return body
     links = {"self": f"{path}/roles", "previous": None, "next": None}
-    return body | {"roles": [role(name, base_url) for name in shown.roles], "roles_links": links}
+    return body | {"roles": [role(item, base_url) for item in roles], "roles_links": links}
 
 
 def application_credential(shown: ApplicationCredential, content: Content, base_url: str) -> dict[str, Any]:
@@ -94,7 +98,7 @@ def application_credential(shown: ApplicationCredential, content: Content, base_
         "description": shown.description,
         "project_id": shown.project_id,
         "user_id": shown.user_id,
-        "roles": [{"id": role_id(name), "name": name, "domain_id": None} for name in shown.roles],
+        "roles": [_short_role(key, content) | {"domain_id": None} for key in shown.roles],
         "expires_at": _time(shown.expires_at).rstrip("Z") if shown.expires_at is not None else None,
         "unrestricted": shown.unrestricted,
         "access_rules": _access_rules(shown, content),
@@ -176,32 +180,59 @@ def domain(shown: Domain, base_url: str) -> dict[str, Any]:
     }
 
 
-def role(name: str, base_url: str) -> dict[str, Any]:
-    return {
-        "id": role_id(name),
-        "name": name,
-        "domain_id": None,
-        "description": None,
+def role(shown: Role, base_url: str) -> dict[str, Any]:
+    return attribute_values(shown.extra) | {
+        "id": shown.id,
+        "name": shown.name,
+        "domain_id": shown.domain_id,
+        "description": shown.description,
         "options": {},
-        "links": {"self": f"{base_url}/v3/roles/{role_id(name)}"},
+        "links": {"self": f"{base_url}/v3/roles/{shown.id}"},
     }
+
+
+def _short_role(key: str, content: Content) -> dict[str, Any]:
+    role = content.role_by_key(key)
+    return {"id": key, "name": key} if role is None else {"id": role.id, "name": role.name}
 
 
 def assignment(item: Assignment, with_names: bool, content: Content, base_url: str) -> dict[str, Any]:
     kind = "user" if isinstance(item.holder, User) else "group"
     shown: dict[str, Any] = {"id": item.holder.id}
-    scope: dict[str, Any] = {"id": item.target.id}
-    role: dict[str, Any] = {"id": role_id(item.role)}
+    role = _short_role(item.role, content)
     if with_names:
         shown = _named(item.holder, content)
-        scope = _named(item.target, content) if isinstance(item.target, Project) else scope | {"name": item.target.name}
-        role |= {"name": item.role}
-    scope_kind = "project" if isinstance(item.target, Project) else "domain"
-    granted = f"groups/{item.group.id}" if item.group is not None else f"{kind}s/{item.holder.id}"
-    links = {"assignment": f"{base_url}/v3/{scope_kind}s/{item.target.id}/{granted}/roles/{role['id']}"}
+        known = content.role_by_key(item.role)
+        domain = content.domain(known.domain_id) if known is not None and known.domain_id is not None else None
+        role |= {"domain": {"id": domain.id, "name": domain.name}} if domain is not None else {}
+    else:
+        del role["name"]
+    granted = item.source or item.target
+    path = f"{_path(granted)}/{f'groups/{item.group.id}' if item.group is not None else f'{kind}s/{item.holder.id}'}"
+    path += f"/roles/{role['id']}"
+    is_inherited = item.is_inherited or item.source is not None
+    links = {"assignment": f"{base_url}/v3/" + (f"OS-INHERIT/{path}/inherited_to_projects" if is_inherited else path)}
     if item.group is not None:
         links["membership"] = f"{base_url}/v3/groups/{item.group.id}/users/{item.holder.id}"
-    return {kind: shown, "role": role, "scope": {scope_kind: scope}, "links": links}
+    scope = _scope(item.target, with_names, content)
+    if is_inherited:
+        scope["OS-INHERIT:inherited_to"] = "projects"
+    return {kind: shown, "role": role, "scope": scope, "links": links}
+
+
+def _path(target: Project | Domain | System) -> str:
+    """Return the path of a target of roles."""
+    if isinstance(target, System):
+        return "system"
+    return f"{'projects' if isinstance(target, Project) else 'domains'}/{target.id}"
+
+
+def _scope(target: Project | Domain | System, with_names: bool, content: Content) -> dict[str, Any]:
+    if isinstance(target, System):
+        return {"system": {"all": True}}
+    if isinstance(target, Project):
+        return {"project": _named(target, content) if with_names else {"id": target.id}}
+    return {"domain": {"id": target.id} | ({"name": target.name} if with_names else {})}
 
 
 def linked(item: dict[str, Any], base_url: str, kind: str) -> dict[str, Any]:

@@ -106,7 +106,9 @@ class _Auth:
             project_name=identity.project.name if identity.project is not None else None,
             project_domain_id=identity.project.domain_id if identity.project is not None else None,
             is_admin=False,
-            roles=identity.roles,
+            domain_id=identity.domain.id if identity.domain is not None else None,
+            system_scope="all" if identity.system is not None else None,
+            roles=identity.role_names,
             request_id=request_id,
         )
         context.is_admin = self._policy.is_admin(context)

@@ -224,7 +224,9 @@ def _create_admin(conf: cfg.ConfigOpts, password: str) -> None:
         with Replica(DatabaseStore(db)).changing() as content:
             tokens.add_key(content, conf.identity.max_active_keys)
             project = users.add_project(content, ADMIN)
-            users.grant(users.add_user(content, ADMIN, users.new_password(password), project), project, ADMIN)
+            admin = users.add_user(content, ADMIN, users.new_password(password), project)
+            users.grant(admin, project, ADMIN)
+            users.grant(admin, users.SYSTEM, ADMIN)
     finally:
         db.close()
 

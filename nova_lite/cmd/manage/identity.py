@@ -80,7 +80,9 @@ def init(app: App, args: argparse.Namespace) -> None:
             tokens.add_key(content, app.conf.identity.max_active_keys)
         if password is not None:
             project = content.project_named(ADMIN) or directory.add_project(content, ADMIN)
-            directory.grant(directory.add_user(content, ADMIN, password, project), project, ADMIN)
+            user = directory.add_user(content, ADMIN, password, project)
+            directory.grant(user, project, ADMIN)
+            directory.grant(user, directory.SYSTEM, ADMIN)
 
 
 def create_user(app: App, args: argparse.Namespace) -> None:
@@ -106,11 +108,16 @@ def list_users(app: App, args: argparse.Namespace) -> None:
                 user.id,
                 user.name,
                 user.enabled,
-                {names.get(project, project): "+".join(roles) for project, roles in user.roles.items()},
+                {names.get(id, id): "+".join(_names(content, keys)) for id, keys in user.roles.items()},
             )
             for user in content.users
         ),
     )
+
+
+def _names(content: Content, keys: list[str]) -> list[str]:
+    """Return the names of roles."""
+    return [role.name for key in keys if (role := content.role_by_key(key)) is not None]
 
 
 def delete_user(app: App, args: argparse.Namespace) -> None:

@@ -58,7 +58,7 @@ def test_init_makes_what_is_missing_and_only_that(tool: Users) -> None:
     assert tool.matches("admin", "secret")
     assert [key.id for key in tool.content.keys] == ["1"]
     (row,) = tool.json("user", "list")
-    assert (row["name"], row["enabled"], row["roles"]) == ("admin", True, {"admin": "admin"})
+    assert (row["name"], row["enabled"], row["roles"]) == ("admin", True, {"admin": "admin", "system": "admin"})
     assert b"secret" not in (tool.path / "db.sqlite").read_bytes()
 
 
@@ -114,7 +114,7 @@ def test_files_of_an_earlier_version_are_stored_in_the_database(tool: Users) -> 
     tool.told("secret", "user", "init")
     assert {row["name"]: row["roles"] for row in tool.json("user", "list")} == {
         "alice": {"demo": "member"},
-        "admin": {"admin": "admin"},
+        "admin": {"admin": "admin", "system": "admin"},
     }
     assert [key.id for key in tool.content.keys] == ["1", "2"]
     (tool.path / "users.yaml").unlink()

@@ -28,11 +28,11 @@ def test_invalid_name_is_refused(name: str) -> None:
 
 
 def test_role_implies_lower_roles() -> None:
-    assert directory.implied(["admin"]) == ["admin", "manager", "member", "reader"]
-    assert directory.implied(["reader", "member"]) == ["member", "reader"]
-    assert directory.implied(["service"]) == ["service"]
-    assert directory.implied(["service", "reader"]) == ["reader", "service"]
-    assert directory.implied([]) == []
+    assert directory.Content().with_implied(["admin"]) == ["admin", "manager", "member", "reader"]
+    assert directory.Content().with_implied(["reader", "member"]) == ["member", "reader"]
+    assert directory.Content().with_implied(["service"]) == ["service"]
+    assert directory.Content().with_implied(["service", "reader"]) == ["reader", "service"]
+    assert directory.Content().with_implied([]) == []
 
 
 def test_roles_are_granted_and_revoked() -> None:

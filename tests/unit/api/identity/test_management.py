@@ -128,8 +128,7 @@ def test_refused_change_is_not_in_memory(world: World, admin: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "hint"),
     [
-        ("POST", "/v3/roles", "nova-lite-manage user grant"),
-        ("DELETE", "/v3/roles/x", "openstack role add"),
+        ("POST", "/v3/policies", "nova-lite-manage policy list"),
         ("GET", "/v3/policies", "nova-lite-manage policy list"),
     ],
 )

@@ -49,7 +49,7 @@ def test_trust_is_created_listed_shown_and_deleted(world: World, alice: str) -> 
         None,
         0,
     )
-    assert [role["name"] for role in made["roles"]] == ["member", "reader"]
+    assert [role["name"] for role in made["roles"]] == ["member"]
     one = f"{TRUSTS}/{made['id']}"
     assert made["links"]["self"] == f"http://cloud:5000{one}"
     admin = world.token("admin")
@@ -59,8 +59,8 @@ def test_trust_is_created_listed_shown_and_deleted(world: World, alice: str) -> 
     assert world("GET", f"{TRUSTS}?trustee_user_id=id-of-alice", token=alice).json["trusts"] == []
     assert world("GET", one, token=alice).json["trust"] == made
     roles = world("GET", f"{one}/roles", token=alice).json["roles"]
-    assert [role["name"] for role in roles] == ["member", "reader"]
-    assert world("HEAD", f"{one}/roles/{role_id('reader')}", token=alice).status_code == 200
+    assert [role["name"] for role in roles] == ["member"]
+    assert world("HEAD", f"{one}/roles/{role_id('member')}", token=alice).status_code == 200
     assert error(world("GET", f"{one}/roles/{role_id('admin')}", token=alice), 404)
     assert world("DELETE", one, token=alice).status_code == 204
     assert error(world("GET", one, token=alice), 404)

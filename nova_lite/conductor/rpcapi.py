@@ -534,7 +534,7 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API, since="1.8")
     def network_update(self, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
-        """Set ``name``, ``description``, ``subnet_name``, ``subnet_description``."""
+        """Set ``name``, ``description``, ``admin_state_up``, ``subnet_name``, ``subnet_description``."""
 
     @rpc.delete(rpc.API, since="1.8")
     def network_delete(self, context: RequestContext, network_id: str) -> None:
@@ -580,7 +580,7 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API, since="1.8")
     def port_update(self, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
-        """Set ``name``, ``description``, ``security_groups``, or ``address`` while no server has the port."""
+        """Set ``name``, ``description``, ``admin_state_up``, ``security_groups``, or ``address`` of a free port."""
 
     @rpc.delete(rpc.API, since="1.8")
     def port_delete(self, context: RequestContext, port_id: str) -> None:
@@ -600,7 +600,7 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API, since="1.23")
     def router_update(self, context: RequestContext, router_id: str, changes: dict[str, Any]) -> Router:
-        """Set ``name``, ``description``, ``pool_id`` (None: no gateway), ``enable_snat``."""
+        """Set ``name``, ``description``, ``admin_state_up``, ``pool_id`` (None: no gateway), ``enable_snat``."""
 
     @rpc.delete(rpc.API, since="1.23")
     def router_delete(self, context: RequestContext, router_id: str) -> None:

@@ -566,6 +566,7 @@ class Network(Tagged, Changed, Base):
     cidr6: Mapped[str] = mapped_column(sa.String(64), default="", server_default=sa.text("''"), index=True)
     needs_router: Mapped[bool | None] = mapped_column()
     subnet_tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
+    admin_state_up: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
 
 
 class MemberVersion(Base):
@@ -606,6 +607,7 @@ class Port(Tagged, Changed, Base):
     address6: Mapped[str | None] = mapped_column(sa.String(45))
     tag: Mapped[str | None] = mapped_column(sa.String(60))
     state: Mapped[str | None] = mapped_column(sa.String(16))
+    admin_state_up: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
 
 
 class Router(Tagged, Changed, Base):
@@ -622,6 +624,7 @@ class Router(Tagged, Changed, Base):
     pool_id: Mapped[str | None] = mapped_column(sa.ForeignKey("floating_ip_pools.id"), index=True)
     enable_snat: Mapped[bool] = mapped_column(default=True)
     routes: Mapped[list[dict[str, str]]] = mapped_column(sa.JSON, default=list)
+    admin_state_up: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
 
 
 class RouterInterface(Base):

@@ -18,12 +18,12 @@ from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db import compute_nodes, networks, paging, quotas, revisions, rows
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import FloatingIp, FloatingIpPool, Network, Port
+from nova_lite.db.models import FloatingIp, FloatingIpPool, Instance, Network, Port
 from nova_lite.network import factory
 from nova_lite.objects import ListQuery, NetworkRecord, ipv6
 
 #: Fields that `update` may change.
-UPDATABLE = ("name", "description", "subnet_name", "subnet_description")
+UPDATABLE = ("name", "description", "subnet_name", "subnet_description", "admin_state_up")
 
 #: Names under which a project's own limits are stored.
 RESOURCE = "networks"
@@ -160,11 +160,19 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
     unknown = changes.keys() - set(UPDATABLE)
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a network cannot be changed")
+    if changes.get("admin_state_up", row.admin_state_up) != row.admin_state_up:
+        uow.refiltered_projects.update(_projects_on(uow, row.id))
     for name, value in changes.items():
         setattr(row, name, value)
     row.updated_at = uow.now
     uow.session.flush()
     return rows.to_object(NetworkRecord, row)
+
+
+def _projects_on(uow: UnitOfWork, network_id: str) -> set[str]:
+    """Return the projects whose servers have ports on a network."""
+    query = sa.select(Instance.project_id).join(Port, Port.instance_uuid == Instance.uuid)
+    return set(uow.session.scalars(query.where(Port.network_id == network_id).distinct()))
 
 
 def delete(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:

@@ -122,6 +122,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
         "description": port.description,
         "security_groups": security_groups.names_of(uow, owner, wanted),
         "tags": port.tags,
+        "admin_state_up": port.admin_state_up,
         "created_at": uow.now,
     }
     _insert(uow, network, port, values)
@@ -156,22 +157,24 @@ def _address(network: Network, text: str, project_id: str | None) -> str:
 
 
 def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
-    """Change ``name``, ``description``, ``security_groups`` (names or ids, the whole list), and ``address`` of a port
-    without a server. Raises `PortInUse` and the errors of `create`.
+    """Change ``name``, ``description``, ``admin_state_up``, ``security_groups`` (names or ids, the whole list), and
+    ``address`` of a port without a server. Raises `PortInUse` and the errors of `create`.
     """
     found = get(uow, context, port_id)
     row = locked(uow, context, port_id)
-    unknown = changes.keys() - {"name", "description", "security_groups", "address"}
+    unknown = changes.keys() - {"name", "description", "security_groups", "address", "admin_state_up"}
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a port cannot be changed")
-    if found.router_id is not None and changes.keys() & {"security_groups", "address"}:
+    if found.router_id is not None and changes.keys() & {"security_groups", "address", "admin_state_up"}:
         raise exceptions.RouterPort(port_id=port_id)
     if "security_groups" in changes:
         row.security_groups = security_groups.names_of(uow, found.project_id, changes["security_groups"])
         uow.refiltered_projects.add(found.project_id)
     if changes.get("address", row.address) != row.address:
         _move(uow, row, changes["address"])
-    for name in changes.keys() & {"name", "description"}:
+    if "admin_state_up" in changes:
+        uow.refiltered_projects.add(found.project_id)
+    for name in changes.keys() & {"name", "description", "admin_state_up"}:
         setattr(row, name, changes[name])
     row.updated_at = uow.now
     uow.session.flush()

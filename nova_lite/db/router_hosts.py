@@ -14,12 +14,12 @@ from nova_lite.db.models import Port, Router, RouterInterface
 from nova_lite.objects import HostRouter, Network
 
 _NETWORK_FIELDS = rows.shared_fields(Network, NetworkRow)
-#: Routers with the networks that they connect.
+#: Routers that are up, with the networks that they connect.
 _INTERFACES = (
     sa.select(Router.id, Router.pool_id, Router.enable_snat, *(getattr(NetworkRow, name) for name in _NETWORK_FIELDS))
     .join(RouterInterface, RouterInterface.router_id == Router.id)
     .join(NetworkRow, NetworkRow.id == RouterInterface.network_id)
-    .where(Router.id.in_(sa.bindparam("routers", expanding=True)))
+    .where(Router.id.in_(sa.bindparam("routers", expanding=True)), Router.admin_state_up == sa.true())
     .order_by(Router.id, NetworkRow.id)
 )
 #: Guests on networks that span hosts.

@@ -32,7 +32,7 @@ RESOURCE = "routers"
 _RANDOM = random.SystemRandom()
 
 #: Fields that `update` may change.
-_UPDATABLE = ("name", "description", "pool_id", "enable_snat")
+_UPDATABLE = ("name", "description", "pool_id", "enable_snat", "admin_state_up")
 
 
 def list_(uow: UnitOfWork, context: RequestContext) -> list[Router]:

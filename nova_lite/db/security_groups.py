@@ -23,7 +23,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.db import instances, member_versions, paging, quotas, revisions, router_hosts, rows, services, spanning
 from nova_lite.db.engine import UnitOfWork, utcnow
 from nova_lite.db.member_versions import MemberCache, Members
-from nova_lite.db.models import FloatingIp, Instance, Port, RouterInterface, Service
+from nova_lite.db.models import FloatingIp, Instance, Network, Port, RouterInterface, Service
 from nova_lite.db.models import SecurityGroup as Row
 from nova_lite.db.models import SecurityGroupRule as RuleRow
 from nova_lite.db.statements import holds, insert_unless_taken
@@ -510,8 +510,10 @@ _SERVERS = (
 #: A subquery and no join: for a join PostgreSQL might read all ports in the order of their ids.
 _FLOATING = sa.select(FloatingIp.address).where(FloatingIp.port_id == Port.id).scalar_subquery()
 _ROUTER = sa.select(RouterInterface.router_id).where(RouterInterface.network_id == Port.network_id).scalar_subquery()
+_NETWORK_IS_UP = sa.select(Network.admin_state_up).where(Network.id == Port.network_id).scalar_subquery()
+_IS_UP = sa.and_(Port.admin_state_up == sa.true(), sa.true() == _NETWORK_IS_UP)
 _PORTS = sa.select(
-    *(Port.instance_uuid, Port.id, Port.security_groups, _FLOATING, Port.network_id, _ROUTER),
+    *(Port.instance_uuid, Port.id, Port.security_groups, _FLOATING, Port.network_id, _ROUTER, _IS_UP),
 ).where(Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True)))
 #: Names of groups as text of their column: few distinct values occur in many rows.
 _NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
@@ -546,7 +548,7 @@ class _Server(NamedTuple):
 
 class _Port(NamedTuple):
     """An interface. ``groups``: names, if it has groups of its own; ``floating``: the floating address that leads to
-    it; ``router_id``: the router of its network, if any.
+    it; ``router_id``: the router of its network, if any; ``is_up``: it and its network are up.
     """
 
     id: str
@@ -554,6 +556,7 @@ class _Port(NamedTuple):
     floating: str | None
     network_id: str
     router_id: str | None
+    is_up: bool
 
 
 def filters(
@@ -632,7 +635,9 @@ def _in_groups(
     for server in asked:
         told.instances[server.uuid] = ids_of(server.project_id, server.groups)
         for port in ports.get(server.uuid, ()):
-            if port.groups is not None:
+            if not port.is_up:
+                told.ports[port.id] = []  # without a rule, nothing passes
+            elif port.groups is not None:
                 told.ports[port.id] = ids_of(server.project_id, port.groups)
     return told
 

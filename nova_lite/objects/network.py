@@ -53,13 +53,17 @@ class Network(msgspec.Struct, kw_only=True):
 
 
 class NetworkRecord(Network, kw_only=True):
-    """Network with its descriptions and tags, for the network API."""
+    """Network with its descriptions and tags, for the network API.
+
+    ``admin_state_up`` False: no port of the network sends or receives anything but DHCP.
+    """
 
     description: str = ""
     tags: list[str] | None = None
     subnet_name: str = ""
     subnet_description: str = ""
     subnet_tags: list[str] | None = None
+    admin_state_up: bool = True
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 
@@ -69,6 +73,7 @@ class Port(msgspec.Struct, kw_only=True):
 
     ``security_groups``: ids; in a request also names, and None for the default group. ``power_state``, ``host`` and
     ``availability_zone`` are those of its instance, None without one. ``router_id``: router whose interface it is.
+    ``admin_state_up`` False: it sends and receives nothing but DHCP.
     """
 
     id: str
@@ -89,5 +94,6 @@ class Port(msgspec.Struct, kw_only=True):
     host: str | None = None
     availability_zone: str | None = None
     power_state: int | None = None
+    admin_state_up: bool = True
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None

@@ -20,7 +20,7 @@ class Router(msgspec.Struct, kw_only=True):
     """Router of a project. ``pool_id``: the external network of its gateway; None: it has no gateway.
 
     ``enable_snat``: connections through the gateway have an address of the host as their source, unless a floating
-    address leads to the guest.
+    address leads to the guest. ``admin_state_up`` False: it routes nothing.
     """
 
     id: str
@@ -31,6 +31,7 @@ class Router(msgspec.Struct, kw_only=True):
     enable_snat: bool = True
     routes: list[StaticRoute] = msgspec.field(default_factory=list)
     tags: list[str] | None = None
+    admin_state_up: bool = True
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 

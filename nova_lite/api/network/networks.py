@@ -18,10 +18,10 @@ from nova_lite.network import factory
 from nova_lite.objects import FloatingIpPool, ListQuery, NetworkRecord
 from nova_lite.policies import network_service as policies
 
-_NETWORK = ("name", "description", "mtu", "shared", "project_id", "tenant_id")
+_NETWORK = ("name", "description", "mtu", "shared", "project_id", "tenant_id", "admin_state_up")
 _NEW_NETWORK = (*_NETWORK, "tags")
 _NETWORK_ONLY_DEFAULT = (
-    *("admin_state_up", "port_security_enabled", "availability_zone_hints", "dns_domain", "qos_policy_id"),
+    *("port_security_enabled", "availability_zone_hints", "dns_domain", "qos_policy_id"),
     *("router:external", "is_default", "vlan_transparent"),
 )
 _SUBNET = (
@@ -93,6 +93,7 @@ class NetworkResource(Resource):
             mtu=requests.number(fields, "mtu", 68, 9000) or 1500,
             project_id=project_id,
             tags=requests.tags(fields),
+            admin_state_up=requests.state_up(fields),
         )
 
     def update_network(self, req: ServiceRequest, id: str) -> Response:
@@ -100,7 +101,10 @@ class NetworkResource(Resource):
         network = self._changeable(req, id)
         now: dict[str, Any] = {"mtu": network.mtu, "shared": network.project_id is None}
         _require_same(fields, now | dict.fromkeys(("project_id", "tenant_id"), network.project_id or ""))
-        updated = self.conductor.network_update(req.context, id, requests.texts(fields, "name", "description"))
+        changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
+        if "admin_state_up" in fields:
+            changes["admin_state_up"] = requests.state_up(fields)
+        updated = self.conductor.network_update(req.context, id, changes)
         return Response({"network": views.network(updated, req.allows(policies.PROVIDER_GET))})
 
     def delete_network(self, req: ServiceRequest, id: str) -> Response:

@@ -16,11 +16,11 @@ from nova_lite.policies import network_service as policies
 
 _PORT = (
     *("name", "description", "network_id", "fixed_ips", "mac_address", "security_groups", "project_id", "tenant_id"),
-    *("device_id", "device_owner", "binding:host_id"),
+    *("device_id", "device_owner", "binding:host_id", "admin_state_up"),
 )
 _NEW_PORT = (*_PORT, "tags")
 _PORT_ONLY_DEFAULT = (
-    *("admin_state_up", "port_security_enabled", "allowed_address_pairs", "extra_dhcp_opts", "binding:profile"),
+    *("port_security_enabled", "allowed_address_pairs", "extra_dhcp_opts", "binding:profile"),
     *("binding:vnic_type", "dns_name", "dns_domain", "qos_policy_id", "propagate_uplink_status"),
     "numa_affinity_policy",
 )
@@ -70,6 +70,7 @@ class PortResource(Resource):
             mac_address=requests.mac_address(fields),
             security_groups=requests.ids(fields, "security_groups"),
             tags=requests.tags(fields),
+            admin_state_up=requests.state_up(fields),
         )
         chosen = {policies.PORT_CREATE_MAC: port.mac_address, policies.PORT_CREATE_ADDRESS: port.address}
         self._authorize_choice(req, network_id, chosen)
@@ -84,6 +85,8 @@ class PortResource(Resource):
             if fields[name] != now[name]:
                 raise exceptions.ValidationError(detail=f"{name} of a port cannot be changed: make another port.")
         changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
+        if "admin_state_up" in fields:
+            changes["admin_state_up"] = requests.state_up(fields)
         if (groups := requests.ids(fields, "security_groups")) is not None:
             changes["security_groups"] = groups
         address = requests.fixed_address(fields, port.network_id)

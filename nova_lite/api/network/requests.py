@@ -26,7 +26,6 @@ _OF_HOSTS = ("fa:16:3f:", "52:54:00:", "fe:")
 
 #: Attributes that this service accepts only with their default, besides null. The values are the allowed ones.
 _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
-    "admin_state_up": (True,),
     "port_security_enabled": (True,),
     "allowed_address_pairs": ([],),
     "availability_zone_hints": ([],),
@@ -62,7 +61,6 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
 
 #: Reasons to refuse other values.
 _WHY = {
-    "admin_state_up": "Resources of this cloud are always up",
     "port_security_enabled": "This cloud always filters ports by security groups and addresses",
     "allowed_address_pairs": "A port of this cloud may only use its own address",
     "router:external": "The operator makes networks of floating addresses (nova-lite-manage floating-pool create)",
@@ -245,6 +243,16 @@ def flag(fields: dict[str, Any], name: str) -> bool:
     value = fields.get(name) or False
     if not isinstance(value, bool):
         raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be true or false.")
+    return value
+
+
+def state_up(fields: dict[str, Any]) -> bool:
+    """Return ``admin_state_up``, which is true unless the request says something else."""
+    value = fields.get("admin_state_up", True)
+    if not isinstance(value, bool):
+        raise exceptions.ValidationError(
+            detail=f"Invalid input for admin_state_up. '{str(value)[:64]}' is not a boolean: use true or false."
+        )
     return value
 
 

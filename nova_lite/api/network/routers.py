@@ -17,10 +17,10 @@ from nova_lite.base import exceptions
 from nova_lite.objects import Port, Router
 from nova_lite.policies import network_service as policies
 
-_ROUTER = ("name", "description", "external_gateway_info", "project_id", "tenant_id")
+_ROUTER = ("name", "description", "external_gateway_info", "project_id", "tenant_id", "admin_state_up")
 _NEW_ROUTER = (*_ROUTER, "tags")
 _ROUTER_ONLY_DEFAULT = (
-    *("admin_state_up", "ha", "distributed", "routes", "availability_zone_hints", "flavor_id"),
+    *("ha", "distributed", "routes", "availability_zone_hints", "flavor_id"),
     "service_type_id",
 )
 _GATEWAY = ("network_id", "enable_snat", "external_fixed_ips", "qos_policy_id")
@@ -46,6 +46,7 @@ class RouterResource(Resource):
                 name=requests.text(fields, "name") or "",
                 description=requests.text(fields, "description") or "",
                 tags=requests.tags(fields),
+                admin_state_up=requests.state_up(fields),
                 **_gateway(req, fields, policies.ROUTER_CREATE_SNAT),
             )
             for fields in bodies
@@ -60,6 +61,8 @@ class RouterResource(Resource):
             if fields[name] != router.project_id:
                 raise exceptions.ValidationError(detail=f"{name} of a router cannot be changed: make another router.")
         changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
+        if "admin_state_up" in fields:
+            changes["admin_state_up"] = requests.state_up(fields)
         changes |= _gateway(req, fields, policies.ROUTER_UPDATE_SNAT)
         return Response({"router": views.router(self.conductor.router_update(req.context, id, changes))})
 

@@ -38,6 +38,7 @@ def network(shown: NetworkRecord, for_admin: bool) -> View:
         "subnets": [view["id"] for view in subnets(shown)],
         "mtu": shown.mtu,
         **_network(),
+        "admin_state_up": shown.admin_state_up,
         **_standard(shown),
     }
     return view | (_provider(*_kind(shown)) if for_admin else {})
@@ -162,7 +163,7 @@ def port(shown: Port, for_admin: bool) -> View:
         "device_id": shown.instance_uuid or shown.router_id or "",
         "device_owner": _device_owner(shown),
         "status": _status(shown),
-        "admin_state_up": True,
+        "admin_state_up": shown.admin_state_up,
         "security_groups": shown.security_groups,
         "port_security_enabled": True,
         "allowed_address_pairs": [],
@@ -202,7 +203,7 @@ def _device_owner(shown: Port) -> str:
 def _status(shown: Port) -> str:
     if shown.router_id is not None:
         return "ACTIVE"
-    if shown.instance_uuid is None or shown.state == "detaching":
+    if shown.instance_uuid is None or shown.state == "detaching" or not shown.admin_state_up:
         return "DOWN"
     if shown.state == "attaching":
         return "BUILD"
@@ -283,12 +284,13 @@ def router(shown: Router) -> View:
         "name": shown.name,
         "description": shown.description,
         **_project(shown.project_id),
-        "admin_state_up": True,
+        "admin_state_up": shown.admin_state_up,
         "status": "ACTIVE",
         "external_gateway_info": None if shown.pool_id is None else gateway,
         "routes": [{"destination": route.destination, "nexthop": route.nexthop} for route in shown.routes],
         "availability_zone_hints": [],
         "availability_zones": [],
+        "ha": False,
         "flavor_id": None,
         "service_type_id": None,
         **_standard(shown),

@@ -62,6 +62,18 @@ def test_host_has_the_routers_of_its_guests(db: Database, conf: cfg.ConfigOpts) 
     assert filters(db, "h2").routers == []
 
 
+def test_host_has_no_router_that_is_down(db: Database, conf: cfg.ConfigOpts) -> None:
+    node = host(db, "h1", "10.9.9.1")
+    one = network(db, conf, 0)
+    made = router(db, conf, one)
+    guest(db, one, 6, node, host="h1", project_id="p1")
+    assert connected(db, "h1") == [{one.id}]
+    db.write(routers.update, ME, made.id, {"admin_state_up": False})
+    assert filters(db, "h1").routers == []
+    db.write(routers.update, ME, made.id, {"admin_state_up": True})
+    assert connected(db, "h1") == [{one.id}]
+
+
 def test_host_has_networks_that_do_not_span_hosts_only_for_its_guests(db: Database, conf: cfg.ConfigOpts) -> None:
     first, second = host(db, "h1", "10.9.9.1"), host(db, "h2", "10.9.9.2")
     wide, wider = network(db, conf, 0), network(db, conf, 1)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.db import audit, networks, quotas, security_groups
+from nova_lite.db import audit, network_records, networks, ports, quotas, security_groups
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, Port
 from nova_lite.db.models import SecurityGroupRule as SecurityGroupRuleRow
@@ -276,6 +276,35 @@ def test_filters_contain_a_hosts_servers(db: Database, conf: cfg.ConfigOpts) -> 
     told = db.read(security_groups.filters, "h1", [front])
     assert told.groups[default_id("p1")].members == ["10.0.0.2"]
     assert db.read(security_groups.filters, "h1", []).groups == {}
+
+
+def test_port_that_is_down_or_on_a_network_that_is_has_no_rules(db: Database, conf: cfg.ConfigOpts) -> None:
+    down, network_down, up = (server(db, number, "default", host="h1") for number in (2, 3, 4))
+
+    def ports_of(uow: UnitOfWork) -> dict[str, Port]:
+        return {port.instance_uuid or "": port for port in uow.session.scalars(sa.select(Port))}
+
+    def told() -> tuple[dict[str, list[str]], set[str]]:
+        ids = db.read(lambda uow: {instance: port.id for instance, port in ports_of(uow).items()})
+        filters = db.read(security_groups.filters, "h1", [down, network_down, up])
+        assert all(groups == [default_id("p1")] for groups in filters.instances.values())
+        return filters.ports, {instance for instance, port_id in ids.items() if filters.ports.get(port_id) == []}
+
+    assert told() == ({}, set())
+    other = make.network(name="other", cidr="10.3.0.0/24", project_id="p1")
+    db.write(networks.create, other)
+
+    def turn_off(uow: UnitOfWork) -> set[str]:
+        mine = ports_of(uow)
+        mine[network_down].network_id = other.id
+        uow.session.flush()
+        ports.update(uow, ME, mine[down].id, {"admin_state_up": False})
+        uow.refiltered_projects.clear()
+        network_records.update(uow, ME, other.id, {"admin_state_up": False})
+        return set(uow.refiltered_projects)
+
+    assert db.write(turn_off) == {"p1"}
+    assert told()[1] == {down, network_down}
 
 
 def test_a_rule_goes_with_the_group_that_it_names(db: Database, conf: cfg.ConfigOpts) -> None:

@@ -107,7 +107,7 @@ def test_network_and_then_its_subnet(api: Api) -> None:
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"admin_state_up": False}, "always up"),
+        ({"admin_state_up": None}, "use true or false"),
         ({"router:external": True}, "floating-pool create"),
         ({"port_security_enabled": False}, "always filters"),
         ({"provider:network_type": "vlan"}, "Unrecognized attribute(s) 'provider:network_type'"),

@@ -2,7 +2,7 @@
 
 TEST_VENV=$TOP/.venv
 TEST_DATABASE=nova_lite_test
-TEST_PACKAGES=(chromium dbus iputils-ping mariadb-server openssl openssh-client openssh-server postgresql rsync shellcheck systemd-container
+TEST_PACKAGES=(chromium dbus gnupg iputils-ping mariadb-server openssl openssh-client openssh-server postgresql rsync shellcheck systemd-container
     systemd-sysv)
 # Tests of one run of pytest that are tried again if they fail.
 MAX_AGAIN=3

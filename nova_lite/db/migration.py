@@ -24,6 +24,9 @@ SCRIPTS = "nova_lite.db:migrations"
 #: Table in which Alembic keeps the schema's version.
 _VERSION = sa.table("alembic_version", sa.column("version_num"))
 
+#: Query of the schema's version, for a database that has one.
+SELECT_VERSION = sa.select(_VERSION.c.version_num)
+
 
 def sync(conf: cfg.ConfigOpts) -> str:
     """Migrate the database to this program's schema and return its version. Repeating it is harmless.
@@ -116,7 +119,7 @@ def version(conf: cfg.ConfigOpts) -> str | None:
         with database.connect() as connection:
             if not sa.inspect(connection).has_table(_VERSION.name):
                 return None
-            return connection.scalar(sa.select(_VERSION.c.version_num))
+            return connection.scalar(SELECT_VERSION)
     except exc.OperationalError as error:
         raise engine.unavailable(error) from error
     finally:

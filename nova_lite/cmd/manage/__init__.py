@@ -25,6 +25,7 @@ from nova_lite.cmd.manage import (  # noqa: E402
     api,
     audit,
     audit_log,
+    backup,
     broker,
     certificates,
     configuration,
@@ -55,7 +56,7 @@ CONFIG_FILES = (
 
 NOUNS = (
     *(database, flavors, images, networks, floating_pools, hosts, aggregates, server_groups, scheduler),
-    *(quotas, identity, keys, certificates, broker, policy, api, audit, audit_log, configuration),
+    *(quotas, identity, keys, certificates, broker, policy, api, audit, audit_log, backup, configuration),
 )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pkgutil
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 SCRIPTS = "nova_lite.db:migrations"
+
+_FOLLOWS = re.compile(r'^down_revision = "(\w+)"$', re.MULTILINE)
 
 #: Table in which Alembic keeps the schema's version.
 _VERSION = sa.table("alembic_version", sa.column("version_num"))
@@ -100,13 +104,26 @@ def _check_references(connection: sa.Connection) -> None:
 
 
 def head() -> str:
-    """Return the version that this program needs."""
-    return max(_known())
+    """Return the version that this program needs: the only one that no script follows."""
+    before = _before()
+    (last,) = before.keys() - set(before.values())
+    return last
 
 
 def _known() -> set[str]:
-    """Return the versions that this program knows: the leading number of each script's name."""
-    return {module.name.partition("_")[0] for module in pkgutil.iter_modules(versions.__path__)}
+    """Return the versions that this program knows."""
+    return set(_before())
+
+
+@functools.cache
+def _before() -> dict[str, str | None]:
+    """Return each script's version with the one that it follows. Numbers need not be in the order of scripts."""
+    found: dict[str, str | None] = {}
+    for module in pkgutil.iter_modules(versions.__path__):
+        text = pkgutil.get_data(versions.__name__, f"{module.name}.py") or b""
+        follows = _FOLLOWS.search(text.decode())
+        found[module.name.partition("_")[0]] = follows and follows[1]
+    return found
 
 
 def version(conf: cfg.ConfigOpts) -> str | None:

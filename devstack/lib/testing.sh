@@ -2,18 +2,22 @@
 
 TEST_VENV=$TOP/.venv
 TEST_DATABASE=nova_lite_test
-TEST_PACKAGES=(chromium dbus gnupg iputils-ping mariadb-server openssl openssh-client openssh-server postgresql rsync shellcheck systemd-container
-    systemd-sysv)
+TEST_PACKAGES=(chromium dbus gnupg iputils-ping ldap-utils mariadb-server openssl openssh-client openssh-server postgresql rsync shellcheck
+    slapd systemd-container systemd-sysv)
 # Tests of one run of pytest that are tried again if they fail.
 MAX_AGAIN=3
 ALL_STAGES=(lint unit functional security faults integration)
 
 prepare_tests() {
-    local sshd_is_new
+    local sshd_is_new slapd_is_new
     sshd_is_new=$(missing_packages openssh-server)
+    slapd_is_new=$(missing_packages slapd)
     install_packages "${BASE_PACKAGES[@]}" "${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
     if [[ -n $sshd_is_new ]] && has_systemd; then
         systemctl disable --now ssh.service ssh.socket || true # tests run one of their own; who had none gets none
+    fi
+    if [[ -n $slapd_is_new ]] && has_systemd; then
+        systemctl disable --now slapd.service || true
     fi
     install_for_tests "$TEST_VENV"
 }

@@ -18,11 +18,16 @@ Service::
     api/identity/tokens.py             tokens, their keys and revocations
     api/identity/authority.py          log-in by password or token
     api/identity/throttle.py           delays after wrong passwords
+    api/identity/domain_directory.py   users and groups of a directory server, and log-in by its passwords
+    api/identity/ldap.py               client of the directory server
+    api/identity/external.py           records of users from elsewhere
+    api/identity/gate.py               limits for remote services that log-ins need
     api/identity/catalog.py            service catalog
     api/identity/credential_box.py     encryption of secrets in records
     api/identity/ec2_signature.py      signatures of AWS
     api/identity/one_time_codes.py     one-time codes (TOTP)
     conf/identity.py                   options ``[identity]``
+    conf/ldap.py                       options ``[ldap]``
     policies/identity.py               rules
     cmd/manage/identity.py             ``nova-lite-manage user`` and ``project``
 

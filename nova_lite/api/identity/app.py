@@ -246,6 +246,8 @@ class IdentityApp(
 
     def index(self, req: ServiceRequest) -> Response:
         kind = _kind(req)
+        if kind in ("users", "groups"):
+            self.authority.read_directory(kind, req.GET.get("domain_id"), req.GET.get("name"))
         return listing.listed(req, kind, self._all(req, kind))
 
     def show(self, req: ServiceRequest, id: str) -> Response:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from nova_lite.api.http import wsgi
-from nova_lite.api.identity import credential_box, one_time_codes, passwords, users_file
+from nova_lite.api.identity import credential_box, domain_directory, one_time_codes, passwords, users_file
 from nova_lite.api.identity.conductor_store import ConductorStore
 from nova_lite.api.identity.directory import (
     DOMAIN_NAME,
@@ -25,12 +25,14 @@ from nova_lite.api.identity.directory import (
     Content,
     Credential,
     Domain,
+    Group,
     Project,
     Role,
     System,
     Trust,
     User,
 )
+from nova_lite.api.identity.domain_directory import DomainDirectory
 from nova_lite.api.identity.replica import Replica
 from nova_lite.api.identity.throttle import PasswordThrottle
 from nova_lite.api.identity.tokens import Token, Tokens, new_token
@@ -124,6 +126,7 @@ class Authority:
         self._secret = os.urandom(32)
         self._valid_digests: dict[bytes, None] = {}
         self._throttle, self._code_throttle = PasswordThrottle(), PasswordThrottle()
+        self.directory = DomainDirectory(conf, replica) if conf.ldap.urls else None
 
     @property
     def content(self) -> Content:
@@ -143,11 +146,59 @@ class Authority:
         found = domain.find(content)
         named = content.user_named(name or "", found.id) if found is not None else None
         user = content.user(user_id) if user_id is not None else named
+        if self.directory is not None and (user.source if user is not None else user_id is None):
+            domain_id = user.domain_id if user is not None else found.id if found is not None else None
+            if domain_id is not None and self.directory.serves(content, domain_id):
+                known = user if user_id is not None else None
+                return self._by_directory(self.directory, domain_id, name or "", known, password, address)
         label = user.name if user is not None else (user_id or name or "")
         is_usable = user is not None and content.is_usable(user)
         self._check_secret(label, address, password, user.password if user is not None else None, is_usable)
         assert user is not None
         return user
+
+    def _by_directory(
+        self, server: DomainDirectory, domain_id: str, name: str, known: User | None, password: str, address: str
+    ) -> User:
+        """Return the user with a password of the directory. ``known``: the record, if the request has an id."""
+        label = server.label(known.name if known is not None else name)
+        self._throttle.check(label, address)
+        user = server.log_in(domain_id, name, known, password)
+        if user is None or not self.content.is_usable(user):
+            raise self._failed(label, address)
+        self._throttle.succeeded(label, address)
+        return user
+
+    def read_directory(self, kind: str, domain_id: str | None, name: str | None) -> None:
+        """Bring our records of the directory's ``users`` or ``groups`` up to date, if it has those of the domain.
+
+        ``name``: only the one with this name.
+        """
+        if self.directory is None or domain_id is None or not self.directory.serves(self.content, domain_id):
+            return
+        read = self.directory.read_users if kind == "users" else self.directory.read_groups
+        read(domain_id, name)
+
+    def check_ours(self, content: Content, domain_id: str, item: User | Group | None = None) -> None:
+        """Raise `Forbidden` for changes of a user or group that a directory or an identity provider has.
+
+        ``item``: None for a new one in the domain.
+        """
+        is_theirs = item.source if item is not None else self.directory and self.directory.serves(content, domain_id)
+        if is_theirs:
+            raise exceptions.Forbidden(
+                "The users and groups of this domain come from elsewhere and cannot be changed here. Their roles, and "
+                "whether a user is enabled, can be."
+            )
+
+    def _recheck(self, identity: Identity) -> None:
+        """Raise `Unauthorized` if a directory does not have the user, or the trustor, of a log-in any more."""
+        trustor = self.content.user(identity.trust.trustor_id) if identity.trust is not None else None
+        for user in (identity.user, trustor):
+            if user is not None and user.source == domain_directory.SOURCE:
+                if self.directory is None or not self.directory.serves(self.content, user.domain_id):
+                    raise exceptions.Unauthorized()
+                self.directory.recheck(user)
 
     def by_credential(
         self, credential: ApplicationCredential | None, label: str, secret: str, address: str
@@ -206,10 +257,13 @@ class Authority:
         self._throttle.check(label, address)
         matches = passwords.matches(secret, stored)
         if not matches or not is_usable:
-            self._throttle.failed(label, address)
-            LOG.warning("Failed log-in as %r from %s", label[:64], address)
-            raise exceptions.Unauthorized()
+            raise self._failed(label, address)
         self._throttle.succeeded(label, address)
+
+    def _failed(self, label: str, address: str) -> exceptions.Unauthorized:
+        self._throttle.failed(label, address)
+        LOG.warning("Failed log-in as %r from %s", label[:64], address)
+        return exceptions.Unauthorized()
 
     def limited(self, credential: ApplicationCredential) -> Identity:
         """Return the credential's user in its project, with the credential's roles that the user still has.
@@ -351,6 +405,7 @@ class Authority:
         self, identity: Identity, parent: Token | None = None, methods: list[str] | None = None
     ) -> tuple[str, Token]:
         """Return a new token. ``methods``: of the log-in, if it is neither a password nor a credential."""
+        self._recheck(identity)
         project_id = identity.project.id if identity.project is not None else None
         token = new_token(identity.user.id, project_id, self.conf.identity.token_expiration, parent)
         if parent is None and identity.credential is not None:

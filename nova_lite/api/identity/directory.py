@@ -111,6 +111,10 @@ class User(msgspec.Struct, kw_only=True):
     tokens are invalid. ``project_tokens_valid_from``: the time when the user lost the last role, by the same
     ids. ``mfa_enabled``, ``mfa_rules``: Keystone's options of the user for log-ins by several methods.
     ``inherited_roles``: roles in all projects below a project or domain, by its id.
+
+    ``source``: where a user without a password of ours is from (`nova_lite.api.identity.external`), and
+    ``external_key``: the id there. ``external_groups``: groups by the source, which count until the Unix time
+    ``external_until`` (0: for ever). ``absent``: the source does not have the user any more.
     """
 
     id: str
@@ -128,17 +132,28 @@ class User(msgspec.Struct, kw_only=True):
     mfa_enabled: bool = False
     mfa_rules: list[list[str]] = msgspec.field(default_factory=list)
     inherited_roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    source: str = ""
+    external_key: str = ""
+    external_groups: list[str] = msgspec.field(default_factory=list)
+    external_until: float = 0.0
+    absent: bool = False
 
     @property
     def mfa_methods(self) -> list[list[str]]:
         """The combinations of methods of which a log-in with a password needs one; empty: a password is enough."""
         return self.mfa_rules if self.mfa_enabled else []
 
+    @property
+    def current_external_groups(self) -> list[str]:
+        is_over = 0 < self.external_until <= time.time()
+        return [] if is_over else self.external_groups
+
 
 class Group(msgspec.Struct, kw_only=True):
     """Group of users, with roles by the id of a project or domain. ``members``: ids of users, who have the roles.
 
     ``inherited_roles``: see `User`.
+    ``source``: where the group is from, if it is not ours. Its members are in `User.external_groups`.
     """
 
     id: str
@@ -148,6 +163,7 @@ class Group(msgspec.Struct, kw_only=True):
     roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
     domain_id: str = DOMAIN_ID
     inherited_roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    source: str = ""
 
 
 class CatalogService(msgspec.Struct, kw_only=True):
@@ -331,7 +347,8 @@ class Content(msgspec.Struct, kw_only=True, dict=True):
 
     def is_usable(self, item: User | Project) -> bool:
         """Check whether a user or project, and its domain, are enabled."""
-        return item.enabled and self.domain_of(item).enabled
+        is_here = isinstance(item, Project) or not item.absent
+        return item.enabled and is_here and self.domain_of(item).enabled
 
     def revoked_before(self, user: User, target: Project | Domain | System | None) -> float:
         """Return the time from which the user's tokens for a target, or for none, are valid."""
@@ -344,9 +361,14 @@ class Content(msgspec.Struct, kw_only=True, dict=True):
 
     def groups_of(self, user: User) -> list[Group]:
         if "memberships" in self.__dict__:
-            groups: list[Group] = self.__dict__["memberships"].get(user.id, [])
-            return groups
-        return [group for group in self.groups if user.id in group.members]
+            own: list[Group] = self.__dict__["memberships"].get(user.id, [])
+        else:
+            own = [group for group in self.groups if user.id in group.members]
+        given = (self.find(Group, id) for id in user.current_external_groups)
+        return [*own, *(group for group in given if group is not None and group not in own)]
+
+    def members_of(self, group: Group) -> list[User]:
+        return [user for user in self.users if user.id in group.members or group.id in user.current_external_groups]
 
     def roles_of(self, user: User, target_id: str) -> list[str]:
         """Return the user's roles in a project, domain or the system: own ones, inherited ones, and those of groups,
@@ -564,8 +586,9 @@ def add_user(
 
 def remove_user(content: Content, user: User) -> None:
     content.users.remove(user)
-    for group in content.groups_of(user):
-        group.members.remove(user.id)
+    for group in content.groups:
+        if user.id in group.members:
+            group.members.remove(user.id)
     _keep_credentials(content, lambda credential: credential.user_id != user.id)
     content.access_rules = [rule for rule in content.access_rules if rule.user_id != user.id]
     content.trusts = [trust for trust in content.trusts if user.id not in (trust.trustor_id, trust.trustee_id)]
@@ -578,6 +601,8 @@ def _keep_credentials(content: Content, is_kept: Callable[[ApplicationCredential
 
 def set_password(user: User, password_hash: str) -> None:
     """Set the password by the hash of `new_password`. The user's tokens become invalid."""
+    if user.source:
+        raise exceptions.Forbidden(f"User {user.name} has no password here. It is changed where the user comes from.")
     user.password = password_hash
     user.password_changed_at = time.time()
 
@@ -625,7 +650,7 @@ def revoke(
 def _lost_roles(content: Content, holder: User | Group, target_ids: Iterable[str], above: Iterable[str]) -> None:
     """Note that a user, or the members of a group, have less roles in targets, and in the projects below others."""
     lost = {*target_ids, *(project.id for id in above for project in content.below(id))}
-    users = [holder] if isinstance(holder, User) else _members(content, holder)
+    users = [holder] if isinstance(holder, User) else content.members_of(holder)
     for user in users:
         for target_id in lost:
             _lost_role(content, user, target_id)
@@ -733,10 +758,6 @@ def leave(content: Content, group: Group, user: User) -> None:
         raise exceptions.NotFound(f"User {user.name} is not in group {group.name}.")
     group.members.remove(user.id)
     _lost_roles(content, user, group.roles, group.inherited_roles)
-
-
-def _members(content: Content, group: Group) -> list[User]:
-    return [user for user in content.users if user.id in group.members]
 
 
 # --- domains

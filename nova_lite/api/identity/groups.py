@@ -40,6 +40,7 @@ class IdentityGroups:
 
         def create(content: Content) -> Group:
             domain_id = requests.domain_of(content, fields)
+            self.authority.check_ours(content, domain_id)
             return directory.add_group(content, fields["name"], fields["description"] or "", domain_id)
 
         return Response({"group": views.group(self._change(create), req.base_url)}, 201)
@@ -50,6 +51,7 @@ class IdentityGroups:
         def update(content: Content) -> Group:
             group = requests.require("group", id, content.find(Group, id))
             requests.check_domain(group, fields)
+            self.authority.check_ours(content, group.domain_id, group)
             if "name" in fields:
                 directory.rename(content, "group", group, fields["name"])
             group.description = fields.get("description", group.description) or ""
@@ -66,22 +68,21 @@ class IdentityGroups:
     def list_members(self, req: ServiceRequest, id: str) -> Response:
         content = self.authority.content
         group = requests.require("group", id, content.find(Group, id))
-        users = (content.user(user_id) for user_id in group.members)
-        shown = (views.user(user, req.base_url) for user in users if user is not None)
+        shown = (views.user(user, req.base_url) for user in content.members_of(group))
         return listing.listed(req, "users", shown, f"/v3/groups/{id}/users")
 
     def check_member(self, req: ServiceRequest, group_id: str, user_id: str) -> Response:
         group, user = _both(self.authority.content, group_id, user_id)
-        if user.id not in group.members:
+        if group not in self.authority.content.groups_of(user):
             raise exceptions.NotFound(f"User {user.name} is not in group {group.name}.")
         return Response(status=204)
 
     def add_member(self, req: ServiceRequest, group_id: str, user_id: str) -> Response:
-        self._change(lambda content: directory.join(*_both(content, group_id, user_id)))
+        self._change(lambda content: directory.join(*self._own(content, group_id, user_id)))
         return Response(status=204)
 
     def remove_member(self, req: ServiceRequest, group_id: str, user_id: str) -> Response:
-        self._change(lambda content: directory.leave(content, *_both(content, group_id, user_id)))
+        self._change(lambda content: directory.leave(content, *self._own(content, group_id, user_id)))
         return Response(status=204)
 
     def user_groups(self, req: ServiceRequest, id: str) -> Response:
@@ -89,6 +90,12 @@ class IdentityGroups:
         user = requests.require("user", id, content.user(id))
         shown = (views.group(group, req.base_url) for group in content.groups_of(user))
         return listing.listed(req, "groups", shown, f"/v3/users/{id}/groups")
+
+    def _own(self, content: Content, group_id: str, user_id: str) -> tuple[Group, User]:
+        """Return both if the group's members are ours to change."""
+        group, user = _both(content, group_id, user_id)
+        self.authority.check_ours(content, group.domain_id, group)
+        return group, user
 
     def _change(self, function: Callable[[Content], T]) -> T:
         return self.authority.replica.change(function)

@@ -86,6 +86,7 @@ class IdentityManagement:
             project_id = fields["default_project_id"]
             project = _project(content, project_id) if project_id is not None else None
             domain_id = requests.domain_of(content, fields)
+            self.authority.check_ours(content, domain_id)
             user = directory.add_user(content, fields["name"], password, project, domain_id)
             user.enabled = fields["enabled"] is not False
             user.email, user.description = fields["email"], fields["description"]
@@ -104,6 +105,8 @@ class IdentityManagement:
         def update(content: Content) -> User:
             user = _user(content, id)
             requests.check_domain(user, fields)
+            if {"name", "password", "email"} & set(fields):
+                self.authority.check_ours(content, user.domain_id, user)
             if "name" in fields:
                 directory.rename(content, "user", user, fields["name"])
             if fields.get("default_project_id") is not None:
@@ -122,6 +125,8 @@ class IdentityManagement:
         """Change a user's own password. The request contains the old one."""
         fields = requests.create_fields(req, "user", password=str, original_password=str)
         self.authority.by_password(fields["original_password"], req.remote_addr or "", user_id=id)
+        content = self.authority.content
+        self.authority.check_ours(content, "", _user(content, id))
         password = directory.new_password(fields["password"])
         self._change(lambda content: directory.set_password(_user(content, id), password))
         return Response(status=204)

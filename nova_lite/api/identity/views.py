@@ -139,7 +139,7 @@ def user(shown: User, base_url: str) -> dict[str, Any]:
     body = {
         "id": shown.id,
         "name": shown.name,
-        "enabled": shown.enabled,
+        "enabled": shown.enabled and not shown.absent,
         "domain_id": shown.domain_id,
         "password_expires_at": None,
         "options": _options(shown),

@@ -35,8 +35,8 @@ def wanted(section: str, option: str) -> list[Requirement]:
 @pytest.mark.parametrize("name", ["stack", "tests"])
 def test_a_lock_has_what_the_package_needs(name: str) -> None:
     needed = wanted("options", "install_requires")
-    if name == "tests":
-        needed += wanted("options.extras_require", "test")
+    for extra in ("ldap", "oidc", *(["test"] if name == "tests" else [])):
+        needed += wanted("options.extras_require", extra)
     versions = locked(name)
     for requirement in needed:
         found = versions.get(canonicalize_name(requirement.name), [])

@@ -72,6 +72,7 @@ from nova_lite.objects import (
     Volume,
     VolumeConnection,
     VolumeFilters,
+    VolumeQosSpecs,
     VolumeSnapshot,
     VolumeTransfer,
     VolumeType,
@@ -816,7 +817,7 @@ class ConductorRPC(Protocol):
     @rpc.change(rpc.API, since="1.6")
     def volume_update(self, context: RequestContext, volume_id: str, changes: dict[str, Any]) -> Volume:
         """Set ``name``, ``description``, ``metadata`` (all of it), ``bootable``, ``volume_type`` (its name or id; since
-        1.21) or, for an admin, ``status``.
+        1.21), ``image_metadata`` (all of it; since 1.25) or, for an admin, ``status``.
         """
 
     @rpc.change(rpc.API, since="1.21")
@@ -921,9 +922,48 @@ class ConductorRPC(Protocol):
     @rpc.change(rpc.API, since="1.21")
     def volume_type_project_remove(self, context: RequestContext, type_id: str, project_id: str) -> VolumeType: ...
 
+    @rpc.list_(rpc.API, since="1.25")
+    def volume_qos_list(self, context: RequestContext) -> list[VolumeQosSpecs]: ...
+
+    @rpc.read(rpc.API, since="1.25")
+    def volume_qos_get(self, context: RequestContext, qos_id: str) -> VolumeQosSpecs: ...
+
+    @rpc.change(rpc.API, since="1.25")
+    def volume_qos_create(self, context: RequestContext, qos: VolumeQosSpecs) -> VolumeQosSpecs: ...
+
+    @rpc.change(rpc.API, since="1.25")
+    def volume_qos_update(self, context: RequestContext, qos_id: str, changes: dict[str, Any]) -> VolumeQosSpecs:
+        """Set ``consumer`` or ``specs``, of which a value of None removes one."""
+
+    @rpc.delete(rpc.API, since="1.25")
+    def volume_qos_delete(self, context: RequestContext, qos_id: str, force: bool) -> None: ...
+
+    @rpc.change(rpc.API, since="1.25")
+    def volume_qos_associate(self, context: RequestContext, qos_id: str, type_id: str) -> None:
+        """Give the specs to a volume type that has none."""
+
+    @rpc.change(rpc.API, since="1.25")
+    def volume_qos_disassociate(self, context: RequestContext, qos_id: str, type_id: str) -> None: ...
+
+    @rpc.change(rpc.API, since="1.25")
+    def volume_qos_disassociate_all(self, context: RequestContext, qos_id: str) -> None: ...
+
+    @rpc.change(rpc.API, since="1.25")
+    def volume_type_encryption_set(
+        self, context: RequestContext, type_id: str, encryption: dict[str, Any] | None, is_new: bool
+    ) -> VolumeType:
+        """Set or remove the encryption of a type that no volume has. ``is_new``: the type must have none."""
+
+    @rpc.list_(rpc.API, since="1.25")
+    def volume_default_type_list(self, context: RequestContext, project_id: str | None) -> dict[str, str]:
+        """Return ids of default types by project, of all projects or of one."""
+
+    @rpc.change(rpc.API, since="1.25")
+    def volume_default_type_set(self, context: RequestContext, project_id: str, type_id: str | None) -> None: ...
+
     @rpc.change(rpc.API, since="1.21")
     def volume_quota_update(self, context: RequestContext, project_id: str, limits: dict[str, int]) -> VolumeUse:
-        """Set limits of a project: ``volumes``, ``gigabytes``, ``snapshots``."""
+        """Set limits of a project; those of the project "" are the defaults of all others (since 1.25)."""
 
     @rpc.delete(rpc.API, since="1.21")
     def volume_quota_delete(self, context: RequestContext, project_id: str) -> None: ...

@@ -35,6 +35,20 @@ OPTS = [
         "quota_snapshots", default=10, min=-1, help="Number of snapshots of a project's volumes; -1: unlimited."
     ),
     cfg.IntOpt(
+        "quota_per_volume_gigabytes",
+        default=-1,
+        min=-1,
+        help="GB of one volume; -1: unlimited. Set it if a volume must fit into what is free on the shared disk.",
+    ),
+    cfg.IntOpt("quota_backups", default=10, min=-1, help="Number of backups of a project; -1: unlimited."),
+    cfg.IntOpt("quota_backup_gigabytes", default=1000, min=-1, help="GB of a project's backups; -1: unlimited."),
+    cfg.IntOpt(
+        "quota_groups",
+        default=10,
+        min=-1,
+        help="Number of volume groups in quota sets. Clients read it; this cloud has no groups.",
+    ),
+    cfg.IntOpt(
         "task_deadline",
         default=3600,
         min=1,

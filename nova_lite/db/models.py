@@ -722,6 +722,7 @@ class Volume(Changed, Base):
     attachment_id: Mapped[str | None] = mapped_column(Uuid)
     device: Mapped[str | None] = mapped_column(sa.String(64))
     attached_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    image_metadata: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
 
 
 class VolumeSnapshot(Changed, Base):
@@ -743,6 +744,7 @@ class VolumeSnapshot(Changed, Base):
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", sa.JSON, default=dict)
     image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     instance_uuid: Mapped[str | None] = mapped_column(Uuid, index=True)
+    progress: Mapped[str | None] = mapped_column(sa.String(8))
 
 
 class VolumeTask(Numbered, Base):
@@ -798,6 +800,28 @@ class VolumeType(Created, Base):
     is_public: Mapped[bool] = mapped_column(default=True)
     extra_specs: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     projects: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    qos_specs_id: Mapped[str | None] = mapped_column(Uuid)
+    encryption: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+
+
+class VolumeQosSpecs(Created, Base):
+    """Quality of service that types of volumes may have."""
+
+    __tablename__ = "volume_qos_specs"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    name: Mapped[str] = mapped_column(Name, unique=True)
+    consumer: Mapped[str] = mapped_column(sa.String(16))
+    specs: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+
+
+class VolumeDefaultType(Base):
+    """The type of a project's new volumes that name none."""
+
+    __tablename__ = "volume_default_types"
+
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True)
+    type_id: Mapped[str] = mapped_column(Uuid)
 
 
 class VolumeTransfer(Created, Base):
@@ -817,7 +841,7 @@ class VolumeTransfer(Created, Base):
 
 
 class VolumeQuotaLimit(Base):
-    """A project's own limit of the volume service; -1 is unlimited."""
+    """A project's own limit of the volume service; -1 is unlimited. The project "": of all that have no own limit."""
 
     __tablename__ = "volume_quota_limits"
 

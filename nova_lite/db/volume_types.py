@@ -18,6 +18,11 @@ from nova_lite.db.models import VolumeType as Row
 from nova_lite.objects import VolumeType
 from nova_lite.objects.volume import default_type
 
+#: Extra spec of types whose volumes several servers may have.
+MULTIATTACH = "multiattach"
+#: Keys of a type's or QoS specs' settings, at most.
+MAX_SPECS = 128
+
 
 def list_(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext) -> list[VolumeType]:
     """Return the default type, and the others that the context's project may use, by name."""
@@ -39,7 +44,60 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, referenc
 
 def name_of(uow: UnitOfWork, context: RequestContext, reference: str | None) -> str:
     """Return the name of the type of a new volume. None or "": the default type."""
-    return get(uow, uow.conf, context, reference).name if reference else str(uow.conf.volume.default_type)
+    kind = get(uow, uow.conf, context, reference) if reference else _default_of(uow, context.project_id)
+    if kind.encryption is not None:
+        raise exceptions.InvalidInput(
+            reason=f"volume type {kind.name} has encryption, and this cloud encrypts no volumes: choose another type"
+        )
+    if kind.extra_specs.get(MULTIATTACH, "").strip().lower() == "<is> true":
+        raise exceptions.InvalidInput(
+            reason=f"volume type {kind.name} has multiattach, and a volume of this cloud has one server at a time: "
+            "choose another type"
+        )
+    return kind.name
+
+
+def _default_of(uow: UnitOfWork, project_id: str | None) -> VolumeType:
+    """Return the type of a project's volumes that name none."""
+    own = uow.session.get(models.VolumeDefaultType, project_id or "")
+    row = None if own is None else uow.session.get(Row, own.type_id)
+    return default_type(uow.conf.volume.default_type) if row is None else _to_object(row)
+
+
+def default_types(uow: UnitOfWork, project_id: str | None = None) -> dict[str, str]:
+    """Return the ids of the default types by project: of all projects, or of one (``project_id``)."""
+    table = models.VolumeDefaultType
+    query = sa.select(table.project_id, table.type_id).order_by(table.project_id)
+    if project_id is not None:
+        query = query.where(table.project_id == project_id)
+    return dict(uow.session.execute(query).all())
+
+
+def set_default(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, type_id: str | None) -> None:
+    """Set the default type of a project. None: it has that of the operator again."""
+    table = models.VolumeDefaultType
+    if type_id is None or type_id == default_type(conf.volume.default_type).id:
+        uow.change(sa.delete(table).where(table.project_id == project_id))
+        return
+    locked(uow, conf, type_id)
+    uow.session.merge(table(project_id=project_id, type_id=type_id))
+
+
+def set_encryption(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, type_id: str, encryption: dict[str, Any] | None, is_new: bool
+) -> VolumeType:
+    """Set the encryption of a type that no volume has. None removes it. ``is_new``: the type must have none."""
+    row = locked(uow, conf, type_id)
+    if is_new and row.encryption is not None:
+        raise exceptions.InvalidInput(reason=f"volume type encryption for type {type_id} already exists")
+    if not is_new and row.encryption is None:
+        raise exceptions.NotFound(f"Volume type encryption for type {type_id} does not exist.")
+    query = sa.select(models.Volume.id).where(models.Volume.volume_type == row.name).limit(1)
+    if uow.session.scalar(query) is not None:
+        raise exceptions.InvalidInput(reason=f"volume type {row.name} is in use; its encryption cannot change")
+    row.encryption = encryption
+    uow.session.flush()
+    return _to_object(row)
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, volume_type: VolumeType) -> VolumeType:
@@ -59,7 +117,7 @@ def update(uow: UnitOfWork, conf: cfg.ConfigOpts, type_id: str, changes: dict[st
     """Change ``name``, ``description``, ``is_public``, ``extra_specs`` (merged; None removes one) or ``projects`` (all
     of them). Volumes of a renamed type get its new name.
     """
-    row = _row(uow, conf, type_id)
+    row = locked(uow, conf, type_id)
     name = changes.get("name", row.name)
     if name != row.name:
         if name == conf.volume.default_type:
@@ -77,10 +135,13 @@ def update(uow: UnitOfWork, conf: cfg.ConfigOpts, type_id: str, changes: dict[st
 
 def delete(uow: UnitOfWork, conf: cfg.ConfigOpts, type_id: str) -> None:
     """Delete a type. Raises `InvalidInput` while a volume has it."""
-    row = _row(uow, conf, type_id)
+    row = locked(uow, conf, type_id)
     query = sa.select(models.Volume.id).where(models.Volume.volume_type == row.name).limit(1)
     if uow.session.scalar(query) is not None:
         raise exceptions.InvalidInput(reason=f"volume type {row.name} is in use; give its volumes another one first")
+    table = models.VolumeDefaultType
+    if uow.session.scalar(sa.select(table.project_id).where(table.type_id == type_id).limit(1)) is not None:
+        raise exceptions.InvalidInput(reason=f"volume type {row.name} is the default of a project; unset that first")
     uow.session.delete(row)
 
 
@@ -102,13 +163,13 @@ def remove_project(uow: UnitOfWork, conf: cfg.ConfigOpts, type_id: str, project_
 
 
 def _private(uow: UnitOfWork, conf: cfg.ConfigOpts, type_id: str) -> Row:
-    row = _row(uow, conf, type_id)
+    row = locked(uow, conf, type_id)
     if row.is_public:
         raise exceptions.InvalidInput(reason=f"volume type {row.name} is public: every project may use it")
     return row
 
 
-def _row(uow: UnitOfWork, conf: cfg.ConfigOpts, type_id: str) -> Row:
+def locked(uow: UnitOfWork, conf: cfg.ConfigOpts, type_id: str) -> Row:
     """Return the type's row, locked. Raises `InvalidInput` for the default type, which has none."""
     if type_id == default_type(conf.volume.default_type).id:
         raise exceptions.InvalidInput(reason="the operator defines the default volume type: [volume] default_type")

@@ -23,8 +23,10 @@ T = TypeVar("T", models.Volume, models.VolumeSnapshot)
 AVAILABLE, CREATING, ATTACHING, IN_USE = "available", "creating", "attaching", "in-use"
 DETACHING, DELETING, EXTENDING, ERROR = "detaching", "deleting", "extending", "error"
 
-#: Resources with a quota of their own.
-QUOTAS = ("volumes", "gigabytes", "snapshots")
+#: Resources with a quota. Those of `TYPE_QUOTAS` also have one for each volume type, as ``volumes_TYPE``.
+TYPE_QUOTAS = ("volumes", "gigabytes", "snapshots")
+QUOTAS = (*TYPE_QUOTAS, "per_volume_gigabytes", "backups", "backup_gigabytes", "groups")
+_LONGEST_RESOURCE = 64
 
 _SORT_KEYS = ("created_at", "updated_at", "name", "size", "status", "id", "bootable")
 
@@ -251,10 +253,13 @@ def snapshots_for(uow: UnitOfWork, instance_uuid: str) -> list[models.VolumeSnap
 
 
 def set_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, limits: dict[str, int]) -> VolumeUse:
-    """Set limits of a project by resource. Usage above a new limit stays."""
-    unknown = limits.keys() - set(QUOTAS)
+    """Set limits of a project by resource. Usage above a new limit stays. The project "" has the defaults of all."""
+    known = usage(uow, conf, project_id).limits
+    unknown = limits.keys() - known.keys()
     if unknown:
         raise exceptions.InvalidInput(reason=f"the volume service has no quota {', '.join(sorted(unknown))}")
+    if long := [name for name in limits if len(name) > _LONGEST_RESOURCE]:
+        raise exceptions.InvalidInput(reason=f"the name of the volume type is too long for a quota: {long[0][:255]}")
     quotas.lock(uow, project_id)
     for name, limit in limits.items():
         uow.session.merge(models.VolumeQuotaLimit(project_id=project_id, resource=name, limit=limit))
@@ -263,35 +268,64 @@ def set_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, limits: di
 
 
 def reset_quota(uow: UnitOfWork, project_id: str) -> None:
-    """Give the project the limits of ``[volume]`` again."""
+    """Give the project the default limits again."""
     table = models.VolumeQuotaLimit
     uow.change(sa.delete(table).where(table.project_id == project_id))
 
 
 def usage(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> VolumeUse:
+    """Return limits and use by resource, in all and by volume type. A type without own limits has none (-1)."""
     volumes, snapshots = models.Volume, models.VolumeSnapshot
-    count, size = uow.session.execute(
-        sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(volumes.size), 0)).where(
-            volumes.project_id == project_id
-        )
-    ).one()
-    copies, copied = uow.session.execute(
-        sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(snapshots.size), 0)).where(
-            snapshots.project_id == project_id
-        )
-    ).one()
-    own = sa.select(models.VolumeQuotaLimit.resource, models.VolumeQuotaLimit.limit)
+    kinds = [str(conf.volume.default_type), *uow.session.scalars(sa.select(models.VolumeType.name))]
     limits = {name: conf.volume[f"quota_{name}"] for name in QUOTAS}
-    limits |= dict(uow.session.execute(own.where(models.VolumeQuotaLimit.project_id == project_id)).all())
-    return VolumeUse(limits=limits, used={"volumes": count, "gigabytes": int(size) + int(copied), "snapshots": copies})
+    limits |= {f"{name}_{kind}": -1 for kind in kinds for name in TYPE_QUOTAS}
+    used = dict.fromkeys(limits, 0)
+
+    def add(name: str, kind: str | None, amount: int) -> None:
+        for key in (name, f"{name}_{kind}"):
+            if key in used:
+                used[key] += amount
+
+    size = sa.func.coalesce(sa.func.sum(volumes.size), 0)
+    mine = sa.select(volumes.volume_type, sa.func.count(), size).where(volumes.project_id == project_id)
+    for kind, count, gigabytes in uow.session.execute(mine.group_by(volumes.volume_type)):
+        add("volumes", kind, count)
+        add("gigabytes", kind, int(gigabytes))
+    size = sa.func.coalesce(sa.func.sum(snapshots.size), 0)
+    copies = sa.select(volumes.volume_type, sa.func.count(), size).where(snapshots.project_id == project_id)
+    copies = copies.select_from(snapshots).outerjoin(volumes, volumes.id == snapshots.volume_id)
+    for kind, count, gigabytes in uow.session.execute(copies.group_by(volumes.volume_type)):
+        add("snapshots", kind, count)
+        add("gigabytes", kind, int(gigabytes))
+    table = models.VolumeQuotaLimit
+    own = sa.select(table.project_id, table.resource, table.limit).where(table.project_id.in_({"", project_id}))
+    for _, name, limit in sorted(uow.session.execute(own), key=lambda row: row[0] != ""):
+        if name in limits:
+            limits[name] = limit
+    return VolumeUse(limits=limits, used=used)
 
 
-def check_quota(uow: UnitOfWork, project_id: str, volumes: int = 0, gigabytes: int = 0, snapshots: int = 0) -> None:
-    """Raise `VolumeQuotaExceeded` unless the project may have so many more. Other requests wait until the commit."""
+def check_quota(
+    uow: UnitOfWork,
+    project_id: str,
+    volumes: int = 0,
+    gigabytes: int = 0,
+    snapshots: int = 0,
+    kind: str | None = None,
+    size: int = 0,
+) -> None:
+    """Raise `VolumeQuotaExceeded` unless the project may have so many more. Other requests wait until the commit.
+
+    ``kind``: their volume type, if it is one. ``size``: of one volume in GB, which has a limit of its own.
+    """
     quotas.lock(uow, project_id)
     use = usage(uow, uow.conf, project_id)
     for name, more in (("volumes", volumes), ("snapshots", snapshots), ("gigabytes", gigabytes)):
-        if more and 0 <= use.limits[name] < use.used[name] + more:
-            raise exceptions.VolumeQuotaExceeded(
-                name=name, requested=more, used=use.used[name], allowed=use.limits[name]
-            )
+        for key in (name, f"{name}_{kind}"):
+            if more and 0 <= use.limits.get(key, -1) < use.used[key] + more:
+                raise exceptions.VolumeQuotaExceeded(
+                    name=key, requested=more, used=use.used[key], allowed=use.limits[key]
+                )
+    most = use.limits["per_volume_gigabytes"]
+    if 0 <= most < size:
+        raise exceptions.VolumeQuotaExceeded(name="per_volume_gigabytes", requested=size, used=0, allowed=most)

@@ -14,7 +14,8 @@ from nova_lite.objects.image import Image
 
 
 class Volume(msgspec.Struct, kw_only=True):
-    """Volume. ``size``: GB. ``image``: the image that it was made of. ``instance_uuid``, ``attachment_id`` and
+    """Volume. ``size``: GB. ``image``: the image that it was made of. ``image_metadata``: what users made of its
+    metadata, None for unchanged. ``instance_uuid``, ``attachment_id`` and
     ``device`` describe its server, also while it is being attached."""
 
     id: str
@@ -38,6 +39,7 @@ class Volume(msgspec.Struct, kw_only=True):
     device: str | None = None
     host: str | None = None
     attached_at: datetime.datetime | None = None
+    image_metadata: dict[str, str] | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 
@@ -53,6 +55,7 @@ class VolumeSnapshot(msgspec.Struct, kw_only=True):
     status: str = "creating"
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     image: Image | None = None
+    progress: str | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 
@@ -68,7 +71,8 @@ class VolumeTransfer(msgspec.Struct, kw_only=True):
 
 
 class VolumeType(msgspec.Struct, kw_only=True):
-    """``projects``: the ids of projects that may use a private type."""
+    """``projects``: the ids of projects that may use a private type. ``encryption``: fields of Cinder's encryption
+    type, None for none."""
 
     id: str
     name: str
@@ -76,6 +80,18 @@ class VolumeType(msgspec.Struct, kw_only=True):
     is_public: bool = True
     extra_specs: dict[str, str] = msgspec.field(default_factory=dict)
     projects: list[str] = msgspec.field(default_factory=list)
+    qos_specs_id: str | None = None
+    encryption: dict[str, Any] | None = None
+
+
+class VolumeQosSpecs(msgspec.Struct, kw_only=True):
+    """Quality of service. ``types``: names of the types that have it, by id."""
+
+    id: str
+    name: str
+    consumer: str = "back-end"
+    specs: dict[str, str] = msgspec.field(default_factory=dict)
+    types: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 _TYPES = uuid.UUID("5f1b6d0a-43f4-4b6b-9d7b-1b5bd3a0a0d1")

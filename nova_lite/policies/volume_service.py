@@ -39,6 +39,12 @@ SNAPSHOT_DELETE = _volume("delete_snapshot", MEMBER, "Delete a snapshot of the c
 SNAPSHOT_RESET_STATUS = _extension(
     "snapshot_admin_actions:reset_status", ADMIN, "Set a snapshot's status", f"POST {_SNAPSHOT}/action"
 )
+SNAPSHOT_UPDATE_STATUS = _extension(
+    "snapshot_actions:update_snapshot_status",
+    ADMIN,
+    "Set the status and progress of a snapshot that is being made",
+    f"POST {_SNAPSHOT}/action (os-update_snapshot_status)",
+)
 SNAPSHOT_FORCE_DELETE = _extension(
     "snapshot_admin_actions:force_delete",
     ADMIN,
@@ -66,6 +72,35 @@ TYPE_ACCESS = _extension(
     "List the projects that may use a private volume type",
     f"GET {_TYPE}/os-volume-type-access",
 )
+_QOS = "/v3/qos-specs"
+QOS = _extension("qos_specs_manage:get_all", ADMIN, "List QoS specs", f"GET {_QOS}", f"GET {_QOS}/{{qos_id}}")
+CHANGE_QOS = _extension(
+    "qos_specs_manage:update",
+    ADMIN,
+    "Create, change and delete QoS specs, and give them to volume types",
+    f"POST {_QOS}",
+    f"PUT {_QOS}/{{qos_id}}",
+    f"DELETE {_QOS}/{{qos_id}}",
+    f"GET {_QOS}/{{qos_id}}/associate",
+    f"GET {_QOS}/{{qos_id}}/disassociate",
+)
+ENCRYPTION = _extension("volume_type_encryption:get", ADMIN, "Show a type's encryption", f"GET {_TYPE}/encryption")
+CHANGE_ENCRYPTION = _extension(
+    "volume_type_encryption:update",
+    ADMIN,
+    "Set the encryption of a volume type",
+    f"POST {_TYPE}/encryption",
+    f"PUT {_TYPE}/encryption/{{encryption_id}}",
+    f"DELETE {_TYPE}/encryption/{{encryption_id}}",
+)
+DEFAULT_TYPES = _extension(
+    "default_set_or_update",
+    ADMIN,
+    "Show and set the default volume types of projects",
+    "GET /v3/default-types",
+    "PUT /v3/default-types/{project_id}",
+    "DELETE /v3/default-types/{project_id}",
+)
 RETYPE = _volume("retype", MEMBER, "Give a volume another type", f"POST {_ONE}/action (os-retype)")
 UPLOAD_IMAGE = _extension(
     "volume_actions:upload_image", MEMBER, "Make an image of a volume", f"POST {_ONE}/action (os-volume_upload_image)"
@@ -84,6 +119,22 @@ QUOTAS = _extension(
     "GET /v3/os-quota-sets/{project_id}",
 )
 SERVICES = _extension("services:index", ADMIN, "List the hosts that do the work on volumes", "GET /v3/os-services")
+CHANGE_SERVICES = _extension(
+    "services:update", ADMIN, "Change a host that does the work on volumes (not supported)", "PUT /v3/os-services"
+)
+HOSTS = _extension("hosts", ADMIN, "List these hosts with their volumes", "GET /v3/os-hosts")
+POOLS = _extension("scheduler_stats:get_pools", ADMIN, "List the pools of storage", "GET /v3/scheduler-stats/get_pools")
+CAPABILITIES = _extension("capabilities", ADMIN, "Show what a backend can do", "GET /v3/capabilities/{host}")
+IMAGE_METADATA = _extension(
+    "volume_image_metadata:set",
+    MEMBER,
+    "Change the image metadata of a volume",
+    f"POST {_ONE}/action (os-set_image_metadata)",
+    f"POST {_ONE}/action (os-unset_image_metadata)",
+)
+UPDATE_CLASSES = _extension(
+    "quota_classes", ADMIN, "Set the limits of all projects without own ones", "PUT /v3/os-quota-class-sets/{name}"
+)
 UPDATE_QUOTAS = _extension("quotas:update", ADMIN, "Set limits of a project", "PUT /v3/os-quota-sets/{project_id}")
 DELETE_QUOTAS = _extension(
     "quotas:delete", ADMIN, "Give a project the default limits again", "DELETE /v3/os-quota-sets/{project_id}"
@@ -102,7 +153,7 @@ TRANSFER_ACCEPT = _volume(
 )
 TRANSFER_DELETE = _volume("delete_transfer", MEMBER, "Withdraw an offer", f"DELETE {_TRANSFER}/{{transfer_id}}")
 ZONES = _volume("availability_zone_list", ANYONE, "List availability zones", "GET /v3/os-availability-zone")
-EXTENSIONS = _volume("extension_list", ANYONE, "List extensions (always empty)", "GET /v3/extensions")
+EXTENSIONS = _volume("extension_list", ANYONE, "List extensions", "GET /v3/extensions")
 ABSENT = _volume(
     "get_absent",
     ANYONE,
@@ -111,5 +162,4 @@ ABSENT = _volume(
     "GET /v3/consistencygroups",
     "GET /v3/groups",
     "GET /v3/group_types",
-    "GET /v3/qos-specs",
 )

@@ -15,7 +15,8 @@ Backend::
 
 API, with Cinder's v3 endpoints::
 
-    api/volume/                            app, types, transfers, absent, requests, views, listing, versions
+    api/volume/                            app, types, qos, transfers, backends, absent, requests, views, listing,
+                                           versions
     api/compute/volume_attachments.py      volumes of a server
     api/compute/volumes.py                 ``/os-volumes`` of the compute API, until 2.35
     policies/volume_service.py             rules
@@ -28,6 +29,7 @@ Conductor::
     conductor/engine/cinder.py               attachments in Cinder
     db/volumes.py                            SQL: volumes and snapshots
     db/volume_types.py                       SQL: types that admins make
+    db/volume_qos.py                         SQL: quality of service of types
     db/volume_transfers.py                   SQL: offers of volumes to other projects
     db/volume_tasks.py                       SQL: work on volumes' files
     db/cinder.py                             SQL: Cinder's volumes of servers

@@ -192,6 +192,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         wait_for(f"the server is {status}", look)
 
     volumes = [volume(), volume()]
+    qos = admin.made("volume", "/qos-specs", {"qos_specs": {"name": f"qos-{mark}", KEY: mark}})["qos_specs"]["id"]
     snapshot = {"snapshot": {"volume_id": volumes[0], "name": mark, "metadata": {KEY: mark}}}
     snapshot_id = make("volume", "/snapshots", snapshot)["snapshot"]["id"]
     wait_for("the snapshot is there", lambda: shown("snapshots", snapshot_id)["status"] == "available")
@@ -274,6 +275,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         "security_group_rule": [str(rule_id)],
         "server_group": [servers["server_group"]["id"]],
         "volume": volumes,
+        "qos": [qos],
         "snapshot": [snapshot_id],
         "attachment": [attachment],
         "user": [user.id],
@@ -326,7 +328,7 @@ project_ranges = 10.98.0.0/16
 #: Kinds that no list contains, except as part of another resource.
 HIDDEN = (
     *("user", "application_credential", "access_rule", "trust", "group", "domain", "ec2_credential", "credential"),
-    *("migration", "request", "label", "role"),
+    *("migration", "request", "label", "role", "qos"),
 )
 
 

@@ -157,6 +157,7 @@ class EveryApi(InProcessCloud):
         make("image", "/metadefs/namespaces", namespace)
         volume_id = make("volume", "/volumes", {"volume": {"size": 1, "metadata": {"key": "value"}}})["volume"]["id"]
         self.wait_for("the volume is there", lambda: self._status("volume", "volume", volume_id) == "available")
+        qos = make("volume", "/qos-specs", {"qos_specs": {"name": "one", "key": "value"}})["qos_specs"]["id"]
         snapshot = {"snapshot": {"volume_id": volume_id, "metadata": {"key": "value"}}}
         snapshot_id = make("volume", "/snapshots", snapshot)["snapshot"]["id"]
         group = make("network", "/security-groups", {"security_group": {"name": "one"}})["security_group"]["id"]
@@ -205,6 +206,7 @@ class EveryApi(InProcessCloud):
             "security_group_rule": [str(rule_id)],
             "server_group": [server_group],
             "volume": [volume_id],
+            "qos": [qos],
             "snapshot": [snapshot_id],
             **self._others,
             "application_credential": [credential["id"]],

@@ -80,7 +80,7 @@ HEADERS = {
 #: Resources of Cinder that the volume API lists as empty.
 ABSENT_OF_VOLUMES = (
     *("backups", "cgsnapshots", "clusters", "consistencygroups", "group_snapshots", "group_types", "groups"),
-    *("manageable_snapshots", "manageable_volumes", "messages", "qos-specs"),
+    *("manageable_snapshots", "manageable_volumes", "messages"),
 )
 
 #: Complete bodies of the services that declare no schemas. A test reports a route without one.
@@ -248,6 +248,27 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("volume", "POST", "/types/{id}/action"): {"addProjectAccess": {"project": "{project}"}},
     ("volume", "POST", "/types/{id}/extra_specs"): {"extra_specs": {"key": "value"}},
     ("volume", "PUT", "/types/{id}/extra_specs/{key}"): {"key": "value"},
+    ("volume", "POST", "/volume-transfers"): {
+        "transfer": {"volume_id": "{volume}", "name": "new", "no_snapshots": False}
+    },
+    ("volume", "POST", "/volume-transfers/{id}/accept"): {"accept": {"auth_key": "0123456789abcdef"}},
+    ("volume", "POST", "/qos-specs"): {"qos_specs": {"name": "new", "consumer": "both", "key": "value"}},
+    ("volume", "PUT", "/qos-specs/{id}"): {"qos_specs": {"consumer": "both", "key": "value"}},
+    ("volume", "PUT", "/qos-specs/{id}/delete_keys"): {"keys": ["key"]},
+    ("volume", "POST", "/types/{id}/encryption"): {
+        "encryption": {"provider": "luks", "control_location": "front-end", "cipher": "aes", "key_size": 256}
+    },
+    ("volume", "PUT", "/types/{id}/encryption/{key}"): {
+        "encryption": {"provider": "luks", "control_location": "front-end", "cipher": "aes", "key_size": 256}
+    },
+    ("volume", "PUT", "/default-types/{project_id}"): {"default_type": {"volume_type": "local"}},
+    **{
+        ("volume", "PUT", f"/os-services/{name}"): {
+            "host": "host1", "binary": "cinder-volume", "disabled_reason": "text"
+        }
+        for name in ("enable", "disable", "disable-log-reason", "freeze", "thaw", "failover_host", "failover")
+    },
+    ("volume", "PUT", "/os-quota-class-sets/{name}"): {"quota_class_set": {"volumes": 10, "backups": 10}},
     ("volume", "PUT", "/os-quota-sets/{id}"): {"quota_set": {"volumes": 10, "snapshots": 10, "gigabytes": 1000}},
     **{("volume", "PUT", f"/{name}/{{id}}"): {"name": "one"} for name in ABSENT_OF_VOLUMES},
     ("network", "POST", "/networks"): {

@@ -75,6 +75,8 @@ class ServiceApplication:
     """WSGI application. A subclass adds the route table, the handlers, and the form of its faults."""
 
     routes: tuple[ServiceRoute, ...]
+    #: True if a URL with a slash at its end names nothing, as in Glance and Cinder.
+    strict_slashes = False
 
     def __init__(self, services: wsgi.ApiServices) -> None:
         self.services = services
@@ -108,7 +110,7 @@ class ServiceApplication:
     def _handle(self, req: ServiceRequest) -> wsgi.Response | webob.Response:
         path = req.environ.get("PATH_INFO", "").encode("latin-1", "replace").decode("utf-8", "replace")
         variables = self._mapper.match(path.rstrip("/") or "/")
-        if variables is None or "\0" in path:
+        if variables is None or "\0" in path or (self.strict_slashes and len(path) > 1 and path.endswith("/")):
             raise wsgi.UnknownUrl()
         by_method = self._routes[variables.pop("controller")]
         variables.pop("action", None)

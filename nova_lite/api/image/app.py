@@ -54,6 +54,8 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageApp:
 class ImageApp(metadefs.Metadefs):
     """WSGI application, mounted at ``/v2``."""
 
+    strict_slashes = True
+
     routes = (
         ServiceRoute("GET", "/images", "index", policies.LIST),
         ServiceRoute("POST", "/images", "create", policies.CREATE),

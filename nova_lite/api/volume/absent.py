@@ -39,7 +39,6 @@ ABSENT = {
     "groups": Absent("groups", "Group", " Make a snapshot of each volume.", versions.GROUPS),
     "group_snapshots": Absent("group_snapshots", "GroupSnapshot", " Make a snapshot of each volume.", 14),
     "group_types": Absent("group_types", "Group Type", " There are no groups of volumes.", 11, detail=False),
-    "qos-specs": Absent("qos_specs", "QoS specs", " Set quota:disk_* in the extra specs of a flavor.", detail=False),
     "messages": Absent("messages", "Message", "", 3, detail=False),
     "clusters": Absent("clusters", "Cluster", " Compute hosts do the work on volumes.", 7),
     "manageable_volumes": Absent("manageable-volumes", "Volume", _MANAGE, 8),

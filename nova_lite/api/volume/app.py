@@ -5,6 +5,7 @@ Metadata of volumes are rows of the conductor's database. Compute hosts do the w
 
 from __future__ import annotations
 
+import re
 import uuid
 from typing import Any
 
@@ -15,7 +16,7 @@ from nova_lite.api.audit import notes
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.volume import absent, listing, requests, transfers, types, versions, views
+from nova_lite.api.volume import absent, backends, listing, qos, requests, transfers, types, versions, views
 from nova_lite.base import exceptions
 from nova_lite.objects import Image, Volume, VolumeSnapshot
 from nova_lite.policies import volume_service as policies
@@ -35,6 +36,9 @@ _ACTIONS = {
     "os-volume_upload_image": "_upload_image",
     "os-force_delete": "_force_delete",
     "os-show_image_metadata": "_show_image_metadata",
+    "os-set_image_metadata": "_set_image_metadata",
+    "os-unset_image_metadata": "_unset_image_metadata",
+    "os-unmanage": "_unmanage",
     "os-update_readonly_flag": "_update_readonly_flag",
     **dict.fromkeys(("os-detach", "os-force_detach"), "_detach"),
     **dict.fromkeys(
@@ -46,7 +50,10 @@ _ACTIONS = {
     ),
 }
 
-_SNAPSHOT_ACTIONS = ("os-force_delete", "os-reset_status")
+_SNAPSHOT_ACTIONS = ("os-force_delete", "os-reset_status", "os-update_snapshot_status")
+
+#: New statuses of `os-update_snapshot_status` by the present one.
+_SNAPSHOT_CHANGES = {"creating": ("creating", "available", "error"), "deleting": ("deleting", "error_deleting")}
 
 #: States that `os-reset_status` accepts.
 _SNAPSHOT_STATES = ("available", "creating", "deleting", "error", "error_deleting")
@@ -64,8 +71,10 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeApp:
     return VolumeApp(services)
 
 
-class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
+class VolumeApp(absent.AbsentResources, backends.Backends, qos.Qos, transfers.Transfers):
     """WSGI application, mounted at ``/v3``. The rest of the path may start with the caller's project id."""
+
+    strict_slashes = True
 
     routes = (
         ServiceRoute("GET", "/volumes", "index", policies.LIST),
@@ -99,6 +108,7 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
         ServiceRoute("GET", "/attachments/detail", "attachments_detail", policies.ATTACHMENTS),
         ServiceRoute("GET", "/attachments/{id}", "attachment", policies.ATTACHMENTS),
         *types.Types.type_routes,
+        *qos.Qos.qos_routes,
         ServiceRoute("GET", "/limits", "limits", policies.LIMITS),
         ServiceRoute("GET", "/os-quota-sets/{id}", "quotas", policies.QUOTAS, target={"project_id": "id"}),
         ServiceRoute("PUT", "/os-quota-sets/{id}", "update_quotas", policies.UPDATE_QUOTAS),
@@ -107,10 +117,10 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
             "GET", "/os-quota-sets/{id}/defaults", "quota_defaults", policies.QUOTAS, target={"project_id": "id"}
         ),
         ServiceRoute("GET", "/os-quota-class-sets/{name}", "quota_class", policies.TYPES),
-        ServiceRoute("GET", "/os-services", "service_list", policies.SERVICES),
+        ServiceRoute("PUT", "/os-quota-class-sets/{name}", "update_quota_class", policies.UPDATE_CLASSES),
         ServiceRoute("GET", "/resource_filters", "resource_filters", policies.EXTENSIONS),
         ServiceRoute("GET", "/os-availability-zone", "zones", policies.ZONES),
-        ServiceRoute("GET", "/extensions", "extensions", policies.EXTENSIONS),
+        *backends.Backends.backend_routes,
         *transfers.Transfers.transfer_routes,
         *absent.routes(),
     )
@@ -146,10 +156,19 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
         volumes, links = self._volumes(req)
         return Response({"volumes": [views.summary(req, volume) for volume in volumes], **links})
 
+    def _with_type_ids(self, req: ServiceRequest, shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Add the ids of volume types to views of volumes, in versions that have them."""
+        if versions.minor_of(req.headers) >= versions.TYPE_IDS and shown:
+            ids = {kind.name: kind.id for kind in self.conductor.volume_type_list(req.context)}
+            for view in shown:
+                view["volume_type_id"] = ids.get(view["volume_type"])
+        return shown
+
     def detail(self, req: ServiceRequest) -> Response:
         volumes, links = self._volumes(req)
         minor = versions.minor_of(req.headers)
-        return Response({"volumes": [views.volume(req, volume, minor) for volume in volumes], **links})
+        shown = self._with_type_ids(req, [views.volume(req, volume, minor) for volume in volumes])
+        return Response({"volumes": shown, **links})
 
     def _volumes(self, req: ServiceRequest) -> tuple[list[Volume], dict[str, Any]]:
         query = listing.query_of(req, self.conf.api.max_limit)
@@ -167,7 +186,8 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
 
     def show(self, req: ServiceRequest, id: str) -> Response:
         volume = self.conductor.volume_get(req.context, id)
-        return Response({"volume": views.volume(req, volume, versions.minor_of(req.headers))})
+        (shown,) = self._with_type_ids(req, [views.volume(req, volume, versions.minor_of(req.headers))])
+        return Response({"volume": shown})
 
     def create(self, req: ServiceRequest) -> Response:
         fields = requests.body(req, "volume")
@@ -192,14 +212,19 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
             description=requests.text(fields, "description", "display_description"),
             size=size,
             availability_zone=self._zone(fields),
-            volume_type=requests.text(fields, "volume_type") or self.conf.volume.default_type,
+            volume_type=self._kind(req, requests.text(fields, "volume_type")),
             metadata=requests.metadata(fields.get("metadata")),
             image=None if image_ref is None else _named(image_ref),
             snapshot_id=snapshot_id,
             source_volid=source,
         )
         created = self.conductor.volume_create(req.context, volume, images)
-        return Response({"volume": views.changed(req, created, versions.minor_of(req.headers))}, 202)
+        (shown,) = self._with_type_ids(req, [views.changed(req, created, versions.minor_of(req.headers))])
+        return Response({"volume": shown}, 202)
+
+    def _kind(self, req: ServiceRequest, reference: str | None) -> str:
+        """Return the reference to a type. Empty: the conductor takes the default of the project."""
+        return self._reference(req, reference) if reference else ""
 
     def _zone(self, fields: dict[str, Any]) -> str:
         zone = requests.text(fields, "availability_zone")
@@ -211,7 +236,8 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
     def update(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "volume")
         volume = self.conductor.volume_update(req.context, id, _changes(fields))
-        return Response({"volume": views.changed(req, volume, versions.minor_of(req.headers))})
+        (shown,) = self._with_type_ids(req, [views.changed(req, volume, versions.minor_of(req.headers))])
+        return Response({"volume": shown})
 
     def delete(self, req: ServiceRequest, id: str) -> Response:
         cascade = requests.flag(req.GET.get("cascade", False), "cascade")
@@ -278,6 +304,34 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
     def _show_image_metadata(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
         return Response({"metadata": views.image_metadata(self.conductor.volume_get(req.context, id))})
 
+    def _set_image_metadata(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
+        req.authorize(policies.IMAGE_METADATA)
+        if "metadata" not in fields:
+            raise exceptions.ValidationError(detail="'metadata' must be specified")
+        known = views.image_metadata(self.conductor.volume_get(req.context, id))
+        return self._store_image_metadata(req, id, {**known, **requests.metadata(fields["metadata"])})
+
+    def _unset_image_metadata(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
+        req.authorize(policies.IMAGE_METADATA)
+        key = requests.text(fields, "key")
+        if not key:
+            raise exceptions.ValidationError(detail="The key of an item is needed.")
+        known = views.image_metadata(self.conductor.volume_get(req.context, id))
+        self._store_image_metadata(req, id, _without(known, key))
+        return Response(status=200)
+
+    def _store_image_metadata(self, req: ServiceRequest, id: str, metadata: dict[str, str]) -> Response:
+        if len(metadata) > requests.MAX_ITEMS:
+            raise exceptions.ValidationError(detail=f"Image metadata have at most {requests.MAX_ITEMS} items.")
+        self.conductor.volume_update(req.context, id, {"image_metadata": metadata})
+        return Response({"metadata": metadata})
+
+    def _unmanage(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
+        self.conductor.volume_get(req.context, id)
+        raise exceptions.NotServed(
+            what="Removing a volume without its data", instead=" Make an image of the volume, and download that."
+        )
+
     def _update_readonly_flag(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
         self.conductor.volume_get(req.context, id)
         if requests.flag(fields.get("readonly"), "readonly"):
@@ -337,11 +391,13 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
         query = listing.query_of(req, self.conf.api.max_limit)
         snapshots = self.conductor.snapshot_list(req.context, **query)
         last = snapshots[-1].id if len(snapshots) == query["limit"] and snapshots else None
-        shown = [views.snapshot(snapshot, whole) for snapshot in snapshots]
+        minor = versions.minor_of(req.headers)
+        shown = [views.snapshot(snapshot, whole, minor) for snapshot in snapshots]
         return Response({"snapshots": shown, **listing.next_link(req, "snapshots_links", last)})
 
     def show_snapshot(self, req: ServiceRequest, id: str) -> Response:
-        return Response({"snapshot": views.snapshot(self.conductor.snapshot_get(req.context, id), whole=True)})
+        found = self.conductor.snapshot_get(req.context, id)
+        return Response({"snapshot": views.snapshot(found, True, versions.minor_of(req.headers))})
 
     def create_snapshot(self, req: ServiceRequest) -> Response:
         fields = requests.body(req, "snapshot")
@@ -358,13 +414,15 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
             description=requests.text(fields, "description", "display_description"),
             metadata=requests.metadata(fields.get("metadata")),
         )
-        force = requests.flag(fields.get("force") or False, "force")
+        minor = versions.minor_of(req.headers)
+        force = requests.flag(fields.get("force") or False, "force") or minor >= versions.SNAPSHOTS_IN_USE
         created = self.conductor.snapshot_create(req.context, snapshot, **({"force": True} if force else {}))
-        return Response({"snapshot": views.snapshot(created, whole=False)}, 202)
+        return Response({"snapshot": views.snapshot(created, False, minor)}, 202)
 
     def update_snapshot(self, req: ServiceRequest, id: str) -> Response:
         changes = _changes(requests.body(req, "snapshot"))
-        return Response({"snapshot": views.snapshot(self.conductor.snapshot_update(req.context, id, changes), False)})
+        changed = self.conductor.snapshot_update(req.context, id, changes)
+        return Response({"snapshot": views.snapshot(changed, False, versions.minor_of(req.headers))})
 
     def delete_snapshot(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.snapshot_delete(req.context, id)
@@ -381,9 +439,25 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
         elif name == "os-reset_status":
             req.authorize(policies.SNAPSHOT_RESET_STATUS)
             self.conductor.snapshot_update(req.context, id, {"status": _state(fields, _SNAPSHOT_STATES)})
+        elif name == "os-update_snapshot_status":
+            req.authorize(policies.SNAPSHOT_UPDATE_STATUS)
+            self._update_snapshot_status(req, id, fields)
         else:
             raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
         return Response(status=202)
+
+    def _update_snapshot_status(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> None:
+        present = self.conductor.snapshot_get(req.context, id).status
+        allowed = _SNAPSHOT_CHANGES.get(present, ())
+        if not allowed:
+            raise exceptions.ValidationError(detail=f"The status of a snapshot that is {present} cannot be updated.")
+        changes: dict[str, Any] = {"status": _state(fields, allowed)}
+        if fields.get("progress") is not None:
+            progress = fields["progress"]
+            if not isinstance(progress, str) or not re.fullmatch(r"(100|[0-9]{1,2})%", progress, re.ASCII):
+                raise exceptions.ValidationError(detail="progress must be a percentage, as in 80%.")
+            changes["progress"] = progress
+        self.conductor.snapshot_update(req.context, id, changes)
 
     def snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
         return Response({"metadata": self.conductor.snapshot_get(req.context, id).metadata})
@@ -443,13 +517,27 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
         return Response({"quota_set": views.quota_set(use, id, with_usage)})
 
     def update_quotas(self, req: ServiceRequest, id: str) -> Response:
-        limits = requests.quotas(requests.body(req, "quota_set"))
-        if len(id) > 255:
+        limits = requests.quotas(requests.body(req, "quota_set"), self._resources(req))
+        if len(id) > 255 or not id:
             raise exceptions.ValidationError(detail="A project's id has at most 255 characters.")
         use = self.conductor.volume_quota_update(req.context, id, limits)
         view = views.quota_set(use, id, with_usage=False)
         del view["id"]
         return Response({"quota_set": view})
+
+    def _resources(self, req: ServiceRequest) -> list[str]:
+        """Return the names of all limits."""
+        return sorted(self.conductor.volume_usage(req.context, _NO_PROJECT).limits)
+
+    def update_quota_class(self, req: ServiceRequest, name: str) -> Response:
+        """Set the limits of all projects that have no own ones, which are those of the class ``default``."""
+        if name != "default":
+            raise exceptions.NotFound(f"Quota class {name[:64]} could not be found.")
+        limits = requests.quotas(requests.body(req, "quota_class_set"), self._resources(req))
+        use = self.conductor.volume_quota_update(req.context, _NO_PROJECT, limits)
+        view = views.quota_set(use, name, with_usage=False)
+        del view["id"]
+        return Response({"quota_class_set": view})
 
     def delete_quotas(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.volume_quota_delete(req.context, id)
@@ -466,13 +554,6 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
         use = self.conductor.volume_usage(req.context, _NO_PROJECT)
         return Response({"quota_class_set": views.quota_set(use, name, with_usage=False)})
 
-    def service_list(self, req: ServiceRequest) -> Response:
-        """List the hosts that do the work on volumes."""
-        shown = [views.service(service) for service in self.conductor.service_list(req.context, None, views.COMPUTE)]
-        for name in ("host", "binary"):
-            shown = [view for view in shown if req.GET.get(name) in (None, view[name])]
-        return Response({"services": shown})
-
     def resource_filters(self, req: ServiceRequest) -> Response:
         if versions.minor_of(req.headers) < versions.RESOURCE_FILTERS:
             raise wsgi.UnknownUrl()
@@ -483,9 +564,6 @@ class VolumeApp(absent.AbsentResources, transfers.Transfers, types.Types):
     def zones(self, req: ServiceRequest) -> Response:
         zone = {"zoneName": self.conf.compute.default_availability_zone, "zoneState": {"available": True}}
         return Response({"availabilityZoneInfo": [zone]})
-
-    def extensions(self, req: ServiceRequest) -> Response:
-        return Response({"extensions": []})
 
 
 def _named(image_ref: str) -> Image:

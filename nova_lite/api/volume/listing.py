@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from nova_lite.api.http import json_text
@@ -10,6 +11,13 @@ from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.volume.requests import flag, metadata
 from nova_lite.base import exceptions
 from nova_lite.objects import VolumeFilters
+
+
+class _HasId(Protocol):
+    id: str
+
+
+Item = TypeVar("Item", bound=_HasId)
 
 
 def query_of(req: ServiceRequest, max_limit: int) -> dict[str, Any]:
@@ -28,6 +36,19 @@ def query_of(req: ServiceRequest, max_limit: int) -> dict[str, Any]:
         "sort_dirs": dirs or ["desc"] * len(keys),
         "offset": _number(query.get("offset"), "offset", 0),
     }
+
+
+def page_of(req: ServiceRequest, found: Sequence[Item], max_limit: int) -> Sequence[Item]:
+    """Return a page of a short list, by ``marker``, ``offset`` and ``limit``. Items have ``id``."""
+    query = req.GET
+    limit = min(_number(query.get("limit"), "limit", max_limit), max_limit)
+    start = _number(query.get("offset"), "offset", 0)
+    if "marker" in query:
+        ids = [item.id for item in found]
+        if query["marker"] not in ids:
+            raise exceptions.MarkerNotFound(marker=query["marker"][:64])
+        start += ids.index(query["marker"]) + 1
+    return found[start:][:limit]
 
 
 def next_link(req: ServiceRequest, key: str, last: str | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Collection
 from typing import Any
 
 from nova_lite.api.http import validation
@@ -13,6 +14,8 @@ from nova_lite.objects import Image, Volume
 
 MAX_GB = 2**20
 MAX_LIMIT = 2**31 - 1
+#: Items of metadata.
+MAX_ITEMS = 128
 
 
 def body(req: ServiceRequest, key: str) -> dict[str, Any]:
@@ -68,27 +71,19 @@ def size(value: Any, name: str = "size") -> int:
     return int(value)
 
 
-#: Limits of a quota set that can be set, and limits of what this cloud does not have with their possible values.
-_QUOTAS = ("volumes", "gigabytes", "snapshots")
-_FIXED = {"backups": (0, -1), "backup_gigabytes": (0, -1), "groups": (0, -1), "per_volume_gigabytes": (-1,)}
-
-
-def quotas(fields: dict[str, Any]) -> dict[str, int]:
-    """Return limits by resource. Limits of what this cloud does not have can only be what they are."""
+def quotas(fields: dict[str, Any], known: Collection[str]) -> dict[str, int]:
+    """Return limits by resource. ``known``: the resources that may have one."""
     limits = {}
     for name, value in fields.items():
-        if name in ("force", "id", "tenant_id"):
+        if name in ("force", "id", "tenant_id", "class_name"):
             continue
-        if name not in _QUOTAS and name not in _FIXED:
-            raise exceptions.ValidationError(detail=f"Bad key in quota set: {name[:64]}. It has {', '.join(_QUOTAS)}.")
+        if name not in known:
+            raise exceptions.ValidationError(detail=f"Bad key in quota set: {name[:64]}. It has {', '.join(known)}.")
         if isinstance(value, str) and re.fullmatch(r"-1|\d{1,9}", value, re.ASCII):
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= MAX_LIMIT:
             raise exceptions.ValidationError(detail=f"Quota limit of {name} must be -1 (no limit) to {MAX_LIMIT}.")
-        if value not in _FIXED.get(name, (value,)):
-            raise exceptions.ValidationError(detail=f"This cloud has no limit {name}.")
-        if name in _QUOTAS:
-            limits[name] = value
+        limits[name] = value
     return limits
 
 
@@ -128,8 +123,8 @@ def metadata(value: Any) -> dict[str, str]:
     for name, item in value.items():
         if not 1 <= len(name) <= 255 or not isinstance(item, str) or len(item) > 255:
             raise exceptions.ValidationError(detail="Keys of metadata have 1 to 255 characters, values at most 255.")
-    if len(value) > 128:
-        raise exceptions.ValidationError(detail="Metadata have at most 128 items.")
+    if len(value) > MAX_ITEMS:
+        raise exceptions.ValidationError(detail=f"Metadata have at most {MAX_ITEMS} items.")
     return dict(value)
 
 

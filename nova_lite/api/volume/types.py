@@ -30,7 +30,6 @@ class Types(rest.ServiceApplication):
         ServiceRoute("DELETE", _ONE, "delete_type", policies.CHANGE_TYPES),
         ServiceRoute("POST", f"{_ONE}/action", "type_action", policies.CHANGE_TYPES),
         ServiceRoute("GET", f"{_ONE}/os-volume-type-access", "type_access", policies.TYPE_ACCESS),
-        ServiceRoute("GET", f"{_ONE}/encryption", "type_encryption", policies.TYPES),
         ServiceRoute("GET", _SPECS, "extra_specs", policies.TYPES),
         ServiceRoute("POST", _SPECS, "add_extra_specs", policies.CHANGE_TYPES),
         ServiceRoute("GET", _SPEC, "extra_spec", policies.TYPES),
@@ -50,8 +49,14 @@ class Types(rest.ServiceApplication):
         return Response({"volume_type": views.volume_type(self._type(req, id))})
 
     def _type(self, req: ServiceRequest, reference: str) -> VolumeType:
-        name = self.conf.volume.default_type if reference == "default" else reference
-        return self.conductor.volume_type_get(req.context, name)
+        return self.conductor.volume_type_get(req.context, self._reference(req, reference))
+
+    def _reference(self, req: ServiceRequest, reference: str) -> str:
+        """Return the name or id of a type. ``default``: that of the caller's project."""
+        if reference != "default":
+            return reference
+        own = self.conductor.volume_default_type_list(req.context, str(req.context.project_id))
+        return own.get(str(req.context.project_id), str(self.conf.volume.default_type))
 
     def create_type(self, req: ServiceRequest) -> Response:
         fields = requests.body(req, "volume_type")
@@ -111,11 +116,6 @@ class Types(rest.ServiceApplication):
             raise exceptions.NotFound("Access list not available for public volume types.")
         shown = [{"volume_type_id": found.id, "project_id": project} for project in found.projects]
         return Response({"volume_type_access": shown})
-
-    def type_encryption(self, req: ServiceRequest, id: str) -> Response:
-        """Show the encryption of a type: none."""
-        self._type(req, id)
-        return Response({})
 
     # --- extra specs
 

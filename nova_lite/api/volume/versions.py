@@ -13,8 +13,10 @@ from nova_lite.api.http import wsgi
 from nova_lite.api.http.microversions import Version
 
 #: Minor parts of Cinder's microversions: the supported range, and the versions that change something here.
-MINIMUM, MAXIMUM = 0, 42
-SUMMARY, GROUPS, ATTACHMENTS, RESOURCE_FILTERS, SUMMARY_METADATA, EXTEND_ATTACHED = 12, 13, 27, 33, 36, 42
+MINIMUM, MAXIMUM = 0, 68
+SUMMARY, GROUPS, ATTACHMENTS, RESOURCE_FILTERS, SUMMARY_METADATA, SNAPSHOT_USER = 12, 13, 27, 33, 36, 41
+EXTEND_ATTACHED, SHARED_TARGETS, TRANSFERS, TRANSFER_PROJECTS, CLUSTER_NAME, DEFAULT_TYPES = 42, 48, 55, 57, 61, 62
+TYPE_IDS, CONSUMES_QUOTA, SNAPSHOTS_IN_USE, REIMAGE = 63, 65, 66, 68
 
 HEADER = "OpenStack-API-Version"
 _SERVICES = ("volume", "block-storage", "volumev3")

@@ -8,11 +8,20 @@ from typing import Any
 
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.volume import versions
-from nova_lite.objects import Image, Service, Volume, VolumeSnapshot, VolumeTransfer, VolumeType, VolumeUse
+from nova_lite.objects import (
+    Image,
+    Service,
+    Volume,
+    VolumeQosSpecs,
+    VolumeSnapshot,
+    VolumeTransfer,
+    VolumeType,
+    VolumeUse,
+)
 from nova_lite.policies import volume_service as policies
 
-#: Binary of the daemons that do the work on volumes.
-COMPUTE = "nova-compute"
+#: Binary of the daemons that do the work on volumes, and the name that clients know.
+COMPUTE, BINARY = "nova-compute", "cinder-volume"
 
 #: Filters of lists.
 RESOURCE_FILTERS = (
@@ -22,7 +31,11 @@ RESOURCE_FILTERS = (
 
 
 def volume_type(shown: VolumeType) -> dict[str, Any]:
-    return {**created_type(shown), "qos_specs_id": None}
+    return {**created_type(shown), "qos_specs_id": shown.qos_specs_id}
+
+
+def qos(shown: VolumeQosSpecs) -> dict[str, Any]:
+    return {"id": shown.id, "name": shown.name, "consumer": shown.consumer, "specs": shown.specs}
 
 
 def created_type(shown: VolumeType) -> dict[str, Any]:
@@ -41,16 +54,18 @@ def changed_type(shown: VolumeType) -> dict[str, Any]:
 
 
 def summary(req: ServiceRequest, volume: Volume) -> dict[str, Any]:
-    return {"id": volume.id, "name": volume.name, "links": _links(req, volume.id)}
+    return {"id": volume.id, "name": volume.name, "links": links(req, volume.id)}
 
 
 def volume(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
     """Return the complete view of a volume. ``minor``: minor part of the microversion."""
     view = changed(req, shown, minor) | {"os-vol-tenant-attr:tenant_id": shown.project_id}
-    if shown.image is not None:
-        view["volume_image_metadata"] = image_metadata(shown)
+    if found := image_metadata(shown):
+        view["volume_image_metadata"] = found
     if req.allows(policies.SHOW_HOST):
         view["os-vol-host-attr:host"] = None
+        if minor >= versions.CLUSTER_NAME:
+            view["cluster_name"] = None
         view["os-vol-mig-status-attr:migstat"] = view["os-vol-mig-status-attr:name_id"] = None
     return view
 
@@ -62,8 +77,8 @@ def changed(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
         "status": shown.status,
         "size": shown.size,
         "availability_zone": shown.availability_zone,
-        "created_at": _time(shown.created_at),
-        "updated_at": _time(shown.updated_at),
+        "created_at": time(shown.created_at),
+        "updated_at": time(shown.updated_at),
         "attachments": [attached(shown)]
         if shown.status in ("in-use", "detaching", "extending") and _is_attached(shown)
         else [],
@@ -82,6 +97,10 @@ def changed(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
     }
     if minor >= versions.GROUPS:
         view["group_id"] = None
+    if minor >= versions.SHARED_TARGETS:
+        view |= {"shared_targets": False, "service_uuid": None}
+    if minor >= versions.CONSUMES_QUOTA:
+        view["consumes_quota"] = True
     return view
 
 
@@ -97,7 +116,7 @@ def attached(shown: Volume) -> dict[str, Any]:
         "server_id": shown.instance_uuid,
         "host_name": shown.host,
         "device": shown.device,
-        "attached_at": _time(shown.attached_at),
+        "attached_at": time(shown.attached_at),
     }
 
 
@@ -110,7 +129,7 @@ def attachment(shown: Volume, whole: bool) -> dict[str, Any]:
     }
     if whole:
         view |= {
-            "attached_at": _time(shown.attached_at),
+            "attached_at": time(shown.attached_at),
             "detached_at": None,
             "attach_mode": "rw",
             "connection_info": {},
@@ -118,7 +137,7 @@ def attachment(shown: Volume, whole: bool) -> dict[str, Any]:
     return view
 
 
-def snapshot(shown: VolumeSnapshot, whole: bool) -> dict[str, Any]:
+def snapshot(shown: VolumeSnapshot, whole: bool, minor: int) -> dict[str, Any]:
     view: dict[str, Any] = {
         "id": shown.id,
         "name": shown.name,
@@ -127,24 +146,32 @@ def snapshot(shown: VolumeSnapshot, whole: bool) -> dict[str, Any]:
         "status": shown.status,
         "size": shown.size,
         "metadata": shown.metadata,
-        "created_at": _time(shown.created_at),
-        "updated_at": _time(shown.updated_at),
+        "created_at": time(shown.created_at),
+        "updated_at": time(shown.updated_at),
     }
+    if minor >= versions.SNAPSHOT_USER:
+        view["user_id"] = shown.user_id
+    if minor >= versions.CONSUMES_QUOTA:
+        view["consumes_quota"] = True
     if whole:
-        view["os-extended-snapshot-attributes:progress"] = "100%" if shown.status == "available" else "0%"
+        progress = shown.progress or ("100%" if shown.status == "available" else "0%")
+        view["os-extended-snapshot-attributes:progress"] = progress
         view["os-extended-snapshot-attributes:project_id"] = shown.project_id
     return view
 
 
 def quota_set(use: VolumeUse, project_id: str, with_usage: bool) -> dict[str, Any]:
     """Return the quota set of a project. ``with_usage``: include the usage of each resource."""
-    others = {"backups": 0, "backup_gigabytes": 0, "groups": 0, "per_volume_gigabytes": -1}
 
     def entry(limit: int, used: int) -> Any:
         return {"limit": limit, "in_use": used, "reserved": 0, "allocated": 0} if with_usage else limit
 
-    known = {name: entry(limit, use.used[name]) for name, limit in use.limits.items()}
-    return {"id": project_id, **known, **{name: entry(limit, 0) for name, limit in others.items()}}
+    known = {name: entry(limit, use.used.get(name, 0)) for name, limit in use.limits.items()}
+    return {"id": project_id, **{name: entry(limit, 0) for name, limit in _OLDER.items()}, **known}
+
+
+#: Limits of resources that older conductors do not know.
+_OLDER = {"backups": 0, "backup_gigabytes": 0, "groups": 0, "per_volume_gigabytes": -1}
 
 
 def limits(use: VolumeUse) -> dict[str, Any]:
@@ -154,32 +181,41 @@ def limits(use: VolumeUse) -> dict[str, Any]:
             "maxTotalVolumes": use.limits["volumes"],
             "maxTotalVolumeGigabytes": use.limits["gigabytes"],
             "maxTotalSnapshots": use.limits["snapshots"],
-            "maxTotalBackups": 0,
-            "maxTotalBackupGigabytes": 0,
+            "maxTotalBackups": use.limits.get("backups", 0),
+            "maxTotalBackupGigabytes": use.limits.get("backup_gigabytes", 0),
             "totalVolumesUsed": use.used["volumes"],
             "totalGigabytesUsed": use.used["gigabytes"],
             "totalSnapshotsUsed": use.used["snapshots"],
-            "totalBackupsUsed": 0,
-            "totalBackupGigabytesUsed": 0,
+            "totalBackupsUsed": use.used.get("backups", 0),
+            "totalBackupGigabytesUsed": use.used.get("backup_gigabytes", 0),
         },
     }
 
 
-def transfer(req: ServiceRequest, shown: VolumeTransfer, whole: bool) -> dict[str, Any]:
-    view = {
+def transfer(req: ServiceRequest, shown: VolumeTransfer, whole: bool, minor: int) -> dict[str, Any]:
+    """Return the view of an offer. Offers that were accepted are gone."""
+    collection = "volume-transfers" if minor >= versions.TRANSFERS else "os-volume-transfer"
+    view: dict[str, Any] = {
         "id": shown.id,
         "name": shown.name,
         "volume_id": shown.volume_id,
-        "links": _links(req, shown.id, "os-volume-transfer"),
+        "links": links(req, shown.id, collection),
     }
-    return view | {"created_at": _time(shown.created_at)} if whole else view
+    if not whole:
+        return view
+    view["created_at"] = time(shown.created_at)
+    if minor >= versions.TRANSFERS:
+        view["no_snapshots"] = False
+    if minor >= versions.TRANSFER_PROJECTS:
+        view |= {"source_project_id": shown.project_id, "destination_project_id": None, "accepted": False}
+    return view
 
 
 def upload(shown: Volume, kind: VolumeType | None, image: Image) -> dict[str, Any]:
     """Return the view of a volume of which an image is made."""
     return {
         "id": shown.id,
-        "updated_at": _time(shown.updated_at),
+        "updated_at": time(shown.updated_at),
         "status": shown.status,
         "display_description": shown.description,
         "size": shown.size,
@@ -204,18 +240,20 @@ def volume_summary(volumes: Sequence[Volume], minor: int) -> dict[str, Any]:
 
 def service(shown: Service) -> dict[str, Any]:
     return {
-        "binary": "cinder-volume",
+        "binary": BINARY,
         "host": shown.host,
         "zone": shown.availability_zone,
         "status": "disabled" if shown.disabled else "enabled",
         "state": "up" if shown.up else "down",
-        "updated_at": _time(shown.last_seen_up or shown.updated_at),
+        "updated_at": time(shown.last_seen_up or shown.updated_at),
         "disabled_reason": shown.disabled_reason,
     }
 
 
 def image_metadata(shown: Volume) -> dict[str, str]:
-    """Return the image that the volume was made of, as it was then. Empty without an image."""
+    """Return the image that the volume was made of, as it was then, or what users made of it."""
+    if shown.image_metadata is not None:
+        return shown.image_metadata
     image = shown.image
     if image is None:
         return {}
@@ -232,7 +270,7 @@ def image_metadata(shown: Volume) -> dict[str, str]:
     return {**{name: str(value) for name, value in known.items()}, **image.properties}
 
 
-def _links(req: ServiceRequest, thing_id: str, collection: str = "volumes") -> list[dict[str, str]]:
+def links(req: ServiceRequest, thing_id: str, collection: str = "volumes") -> list[dict[str, str]]:
     root = req.base_url
     return [
         {"rel": "self", "href": f"{root}/{collection}/{thing_id}"},
@@ -240,5 +278,5 @@ def _links(req: ServiceRequest, thing_id: str, collection: str = "volumes") -> l
     ]
 
 
-def _time(moment: datetime.datetime | None) -> str | None:
+def time(moment: datetime.datetime | None) -> str | None:
     return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%f")

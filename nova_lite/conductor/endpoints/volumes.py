@@ -60,7 +60,9 @@ class VolumeEndpoints:
         volume.status = volumes.CREATING
         volume.volume_type = volume_types.name_of(uow, context, volume.volume_type)
         reads = _prepare_source(uow, context, volume, images)
-        volumes.check_quota(uow, volume.project_id, volumes=1, gigabytes=volume.size)
+        volumes.check_quota(
+            uow, volume.project_id, volumes=1, gigabytes=volume.size, kind=volume.volume_type, size=volume.size
+        )
         row = volumes.insert(uow, volume)
         self._accept(uow, context, VolumeVerb.CREATE, row.id, reads, **volume_sources.work_of(volume))
         return volumes.to_object(row)
@@ -72,7 +74,9 @@ class VolumeEndpoints:
         self, uow: UnitOfWork, context: RequestContext, volume_id: str, changes: dict[str, Any]
     ) -> Volume:
         row = volumes.locked(uow, context, volume_id)
-        unknown = changes.keys() - {"name", "description", "metadata", "bootable", "status", "volume_type"}
+        unknown = changes.keys() - {
+            *("name", "description", "metadata", "bootable", "status", "volume_type", "image_metadata")
+        }
         if unknown:
             raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a volume cannot be changed")
         if "status" in changes and row.instance_uuid is not None and changes["status"] == volumes.AVAILABLE:
@@ -142,7 +146,7 @@ class VolumeEndpoints:
             raise exceptions.InvalidInput(
                 reason=f"New size for extend must be greater than current size. (current: {row.size}, extended: {size})"
             )
-        volumes.check_quota(uow, row.project_id, gigabytes=size - row.size)
+        volumes.check_quota(uow, row.project_id, gigabytes=size - row.size, kind=row.volume_type, size=size)
         before, old = row.status, row.size
         volumes.change(row, uow, {"status": volumes.EXTENDING, "size": size})
         known: dict[str, Any] = {"size": size, "before": before, "old_size": old, "instance_uuid": row.instance_uuid}
@@ -162,7 +166,7 @@ class VolumeEndpoints:
                 reason=f"Volume {row.id} status must be {' or '.join(allowed)}, but current status is: {row.status}."
                 + ("" if force else " One that a server has is copied with force.")
             )
-        volumes.check_quota(uow, row.project_id, gigabytes=row.size, snapshots=1)
+        volumes.check_quota(uow, row.project_id, gigabytes=row.size, snapshots=1, kind=row.volume_type)
         snapshot.project_id, snapshot.user_id = row.project_id, context.user_id or ""
         snapshot.size, snapshot.status = row.size, volumes.CREATING
         snapshot.image = volumes.to_object(row).image
@@ -178,7 +182,7 @@ class VolumeEndpoints:
         self, uow: UnitOfWork, context: RequestContext, snapshot_id: str, changes: dict[str, Any]
     ) -> VolumeSnapshot:
         row = volumes.locked_snapshot(uow, context, snapshot_id)
-        unknown = changes.keys() - {"name", "description", "metadata", "status"}
+        unknown = changes.keys() - {"name", "description", "metadata", "status", "progress"}
         if unknown:
             raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a snapshot cannot be changed")
         volumes.change(row, uow, changes)

@@ -96,7 +96,7 @@ def _create_snapshot(
     if row is None or row.instance_uuid != instance.uuid or row.status != volumes.IN_USE:
         status = "gone" if row is None else row.status
         raise exceptions.InvalidVolume(reason=f"volume {volume_id} status must be 'in-use'. Currently in '{status}'")
-    volumes.check_quota(uow, row.project_id, gigabytes=row.size, snapshots=1)
+    volumes.check_quota(uow, row.project_id, gigabytes=row.size, snapshots=1, kind=row.volume_type)
     snapshot = VolumeSnapshot(
         id=snapshot_id,
         volume_id=volume_id,

@@ -92,7 +92,9 @@ def _insert_volume(uow: UnitOfWork, plan: Plan, instance: Instance, device: Bloc
         volume_sources.prepare(uow, plan.create.context, volume)
     except exceptions.SnapshotNotFound as error:
         raise exceptions.InvalidBDM(reason=f"failed to get snapshot {device.snapshot_id}.") from error
-    volumes.check_quota(uow, volume.project_id, volumes=1, gigabytes=volume.size)
+    volumes.check_quota(
+        uow, volume.project_id, volumes=1, gigabytes=volume.size, kind=volume.volume_type, size=volume.size
+    )
     volumes.insert(uow, volume)
     device.volume_id, device.volume_size = volume.id, volume.size
 

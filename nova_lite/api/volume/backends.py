@@ -1,4 +1,4 @@
-"""What admins see of the machines that do the work on volumes: services, hosts, pools and capabilities.
+"""Machines that do the work on volumes, for admins: services, hosts, pools and capabilities.
 
 All hosts share one directory. Each of them can do the work on any volume, so each is shown as a backend of its own.
 """
@@ -100,7 +100,7 @@ class Backends(rest.ServiceApplication):
         whole |= {"sort_keys": [], "sort_dirs": []}
         volumes = self.conductor.volume_list(req.context, **whole)
         snapshots = self.conductor.snapshot_list(req.context, **whole)
-        projects = sorted({item.project_id for item in (*volumes, *snapshots)})
+        projects = sorted({volume.project_id for volume in volumes} | {copied.project_id for copied in snapshots})
         shown = []
         for project in (None, *projects):
             sizes = [item.size for item in volumes if project in (None, item.project_id)]

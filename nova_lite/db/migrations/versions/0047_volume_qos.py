@@ -8,7 +8,7 @@ from alembic import op
 from nova_lite.db.migrations.tables import TIME, create_table
 
 revision = "0047"
-down_revision = "0044"
+down_revision = "0038"
 branch_labels = None
 depends_on = None
 

@@ -198,5 +198,6 @@ def _merged(
         floating=update.floating,
         peers=update.peers,
         routers=update.routers,
+        networks=update.networks,
         read_at=update.read_at,
     )

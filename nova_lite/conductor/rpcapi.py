@@ -535,7 +535,12 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API, since="1.8")
     def network_update(self, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
-        """Set ``name``, ``description``, ``admin_state_up``, ``subnet_name``, ``subnet_description``."""
+        """Set ``name``, ``description``, ``admin_state_up``, ``subnet_name``, ``subnet_description``, and settings of the
+        subnet.
+
+        These are ``gateway`` (None: none), ``dns``, ``pools``, ``host_routes`` and ``enable_dhcp``. An older conductor
+        refuses them.
+        """
 
     @rpc.delete(rpc.API, since="1.8")
     def network_delete(self, context: RequestContext, network_id: str) -> None:

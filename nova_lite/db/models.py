@@ -542,7 +542,9 @@ class ImageMember(Changed, Base):
 class Network(Tagged, Changed, Base):
     """A network of the ``local`` backend. ``cidr``, ``start`` and ``end`` are empty as long as it has no subnet.
 
-    ``needs_router``: for its way out. Networks of operators and of older versions (None) need none.
+    ``needs_router``: for its way out. Networks of operators and of older versions (None) need none. ``pools``: None:
+    one from ``start`` to ``end``. ``revised``: hosts have to learn of the settings of its subnet, since these have
+    changed.
     """
 
     __tablename__ = "networks"
@@ -567,6 +569,11 @@ class Network(Tagged, Changed, Base):
     needs_router: Mapped[bool | None] = mapped_column()
     subnet_tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
     admin_state_up: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
+    enable_dhcp: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
+    pools: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
+    host_routes: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
+    host_address: Mapped[str | None] = mapped_column(sa.String(45))
+    revised: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
 
 
 class MemberVersion(Base):

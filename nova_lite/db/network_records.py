@@ -22,8 +22,12 @@ from nova_lite.db.models import FloatingIp, FloatingIpPool, Instance, Network, P
 from nova_lite.network import factory
 from nova_lite.objects import ListQuery, NetworkRecord, ipv6
 
-#: Fields that `update` may change.
+#: Fields that `update` may change: names, and settings of the subnet.
 UPDATABLE = ("name", "description", "subnet_name", "subnet_description", "admin_state_up")
+SETTINGS = ("gateway", "dns", "pools", "host_routes", "enable_dhcp")
+
+#: Number of routes that DHCP delivers to a guest, as in Neutron.
+MAX_HOST_ROUTES = 20
 
 #: Names under which a project's own limits are stored.
 RESOURCE = "networks"
@@ -44,6 +48,11 @@ _NO_SUBNET: dict[str, Any] = {
     "subnet_name": "",
     "subnet_description": "",
     "is_default": False,
+    "enable_dhcp": True,
+    "pools": None,
+    "host_routes": None,
+    "host_address": None,
+    "revised": False,
 }
 
 
@@ -155,15 +164,18 @@ def used(uow: UnitOfWork, project_id: str, with_subnet: bool = False) -> int:
 
 
 def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
-    """Change some of `UPDATABLE`."""
+    """Change some of `UPDATABLE` and `SETTINGS`. Hosts with servers on the network learn of its settings."""
     row = locked(uow, context, network_id)
-    unknown = changes.keys() - set(UPDATABLE)
+    unknown = changes.keys() - {*UPDATABLE, *SETTINGS}
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a network cannot be changed")
     if changes.get("admin_state_up", row.admin_state_up) != row.admin_state_up:
         uow.refiltered_projects.update(_projects_on(uow, row.id))
-    for name, value in changes.items():
-        setattr(row, name, value)
+    for name in changes.keys() & set(UPDATABLE):
+        setattr(row, name, changes[name])
+    settings = {name: changes[name] for name in SETTINGS if name in changes}
+    if settings:
+        _revise(uow, context, row, settings)
     row.updated_at = uow.now
     uow.session.flush()
     return rows.to_object(NetworkRecord, row)
@@ -173,6 +185,67 @@ def _projects_on(uow: UnitOfWork, network_id: str) -> set[str]:
     """Return the projects whose servers have ports on a network."""
     query = sa.select(Instance.project_id).join(Port, Port.instance_uuid == Instance.uuid)
     return set(uow.session.scalars(query.where(Port.network_id == network_id).distinct()))
+
+
+def _revise(uow: UnitOfWork, context: RequestContext, row: Network, settings: dict[str, Any]) -> None:
+    """Change settings of a network's subnet."""
+    if not row.cidr:
+        raise exceptions.SubnetNotFound(subnet_id=row.id)
+    network = rows.to_object(NetworkRecord, row)
+    if network.gateway is None and network.host_address is None:
+        network.host_address = factory.host_address(network)
+    if settings.get("gateway", row.gateway) != row.gateway:
+        _set_gateway(uow, network, settings["gateway"])
+    if "pools" in settings:
+        factory.set_pools(network, settings["pools"])
+    if settings.keys() & {"gateway", "pools"}:
+        _check_pools(network)
+    if "dns" in settings:
+        network.dns = [factory.name_server(text) for text in settings["dns"]]
+        if not context.is_admin:
+            _check_name_servers(uow, network)
+    if "host_routes" in settings:
+        network.host_routes = _host_routes(row.id, settings["host_routes"])
+    network.enable_dhcp = settings.get("enable_dhcp", network.enable_dhcp)
+    for name in ("gateway", "host_address", "start", "end", *SETTINGS):
+        setattr(row, name, getattr(network, name))
+    row.revised = True
+    uow.refiltered_projects.update(_projects_on(uow, row.id))
+
+
+def _set_gateway(uow: UnitOfWork, network: NetworkRecord, gateway: str | None) -> None:
+    """Change the gateway, whose address the hosts' bridges have. Without a gateway they keep their address."""
+    users = sa.select(Port.id).where(Port.network_id == network.id)
+    if network.gateway is not None:
+        port_id = uow.session.scalars(users.where(Port.address == network.gateway)).first()
+        if port_id is not None:
+            raise exceptions.GatewayIpInUse(ip_address=network.gateway, port_id=port_id)
+    if network.cidr6 and None in (gateway, network.gateway):
+        raise exceptions.InvalidInput(reason=f"network {network.id} has its IPv6 gateway with its IPv4 gateway")
+    if gateway is None:
+        network.gateway, network.host_address = None, network.gateway
+        return
+    network.gateway, network.host_address = factory.gateway(network, gateway), None
+    if uow.session.scalars(users.where(Port.address == network.gateway)).first() is not None:
+        raise exceptions.FixedIpInUse(address=network.gateway, network_id=network.id)
+
+
+def _check_pools(network: NetworkRecord) -> None:
+    """Raise an error if the gateway is in a pool."""
+    if network.gateway is None:
+        return
+    gateway = ip.parse4(network.gateway)
+    for pool in factory.pools_of(network):
+        if ip.parse4(pool["start"]) <= gateway <= ip.parse4(pool["end"]):
+            raise exceptions.GatewayConflictWithAllocationPools(
+                ip_address=network.gateway, pool=f"{pool['start']}-{pool['end']}"
+            )
+
+
+def _host_routes(subnet_id: str, wanted: list[dict[str, str]]) -> list[dict[str, str]] | None:
+    if len(wanted) > MAX_HOST_ROUTES:
+        raise exceptions.HostRoutesExhausted(subnet_id=subnet_id, quota=MAX_HOST_ROUTES)
+    return [factory.host_route(route["destination"], route["nexthop"]) for route in wanted] or None
 
 
 def delete(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:
@@ -194,13 +267,20 @@ def create_subnet(
     if row.project_id is not None:
         _check_subnet_quota(uow, conf, row.project_id)
     subnet = msgspec.structs.replace(subnet)
+    pools = subnet.pools
     factory.add_subnet(subnet, subnet.cidr, subnet.gateway, subnet.dns, subnet.start, subnet.end)
+    if pools is not None:
+        factory.set_pools(subnet, pools)
+        subnet.host_address = factory.host_address(subnet)
+        _check_pools(subnet)
+    subnet.host_routes = _host_routes(row.id, subnet.host_routes or [])
     if not context.is_admin:
         _check_range(conf, subnet.cidr)
         _check_hosts(uow, subnet.cidr)
         _check_name_servers(uow, subnet)
     _check_overlap(uow, context, row, subnet.cidr)
-    for name in ("cidr", "gateway", "dns", "start", "end", "subnet_name", "subnet_description", "subnet_tags"):
+    names = ("cidr", "start", "end", "host_address", "subnet_name", "subnet_description", "subnet_tags", *SETTINGS)
+    for name in names:
         setattr(row, name, getattr(subnet, name))
     row.updated_at = uow.now
     uow.session.flush()
@@ -229,7 +309,7 @@ def _check_name_servers(uow: UnitOfWork, subnet: NetworkRecord) -> None:
     The gateway of each network is an address of each host.
     """
     gateways = uow.session.scalars(sa.select(Network.gateway).where(Network.gateway.in_(subnet.dns)))
-    own = {subnet.gateway, *gateways, *compute_nodes.addresses(uow)}
+    own = {subnet.gateway, subnet.host_address, *gateways, *compute_nodes.addresses(uow)}
     for address in subnet.dns:
         if address in own:
             raise exceptions.InvalidInput(reason=f"name server {address} is the address of a host of this cloud")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -22,6 +23,9 @@ _INTERFACES = (
     .where(Router.id.in_(sa.bindparam("routers", expanding=True)), Router.admin_state_up == sa.true())
     .order_by(Router.id, NetworkRow.id)
 )
+_NETWORKS = sa.select(*(getattr(NetworkRow, name) for name in _NETWORK_FIELDS)).where(
+    NetworkRow.id.in_(sa.bindparam("ids", expanding=True))
+)
 #: Guests on networks that span hosts.
 _NEIGHBOURS = sa.select(Port.network_id, Port.mac_address, Port.address, Port.address6).where(
     Port.network_id.in_(sa.bindparam("networks", expanding=True)), Port.instance_uuid.is_not(None)
@@ -40,9 +44,7 @@ def for_hosts(uow: UnitOfWork, here: Mapping[str, Mapping[str, Collection[str]]]
     complete: dict[str, HostRouter] = {}
     for router_id, pool_id, snat, *values in uow.rows(_INTERFACES, {"routers": wanted}).all():
         router = HostRouter(id=router_id, external=pool_id is not None, snat=snat)
-        complete.setdefault(router_id, router).networks.append(
-            Network(**dict(zip(_NETWORK_FIELDS, values, strict=True)))
-        )
+        complete.setdefault(router_id, router).networks.append(_network(values))
     spanning = {item.id for router in complete.values() for item in router.networks if item.vni is not None}
     neighbours = _neighbours(uow, spanning)
     return {
@@ -53,6 +55,15 @@ def for_hosts(uow: UnitOfWork, here: Mapping[str, Mapping[str, Collection[str]]]
         ]
         for host, routers in here.items()
     }
+
+
+def networks(uow: UnitOfWork, ids: Collection[str]) -> dict[str, Network]:
+    """Return these networks, by id."""
+    return {row.id: row for row in map(_network, uow.rows(_NETWORKS, {"ids": ids}))} if ids else {}
+
+
+def _network(values: Iterable[Any]) -> Network:
+    return Network(**dict(zip(_NETWORK_FIELDS, values, strict=True)))
 
 
 def _neighbours(uow: UnitOfWork, network_ids: Collection[str]) -> dict[str, dict[str, str]]:

@@ -512,8 +512,9 @@ _FLOATING = sa.select(FloatingIp.address).where(FloatingIp.port_id == Port.id).s
 _ROUTER = sa.select(RouterInterface.router_id).where(RouterInterface.network_id == Port.network_id).scalar_subquery()
 _NETWORK_IS_UP = sa.select(Network.admin_state_up).where(Network.id == Port.network_id).scalar_subquery()
 _IS_UP = sa.and_(Port.admin_state_up == sa.true(), sa.true() == _NETWORK_IS_UP)
+_REVISED = sa.select(Network.revised).where(Network.id == Port.network_id).scalar_subquery()
 _PORTS = sa.select(
-    *(Port.instance_uuid, Port.id, Port.security_groups, _FLOATING, Port.network_id, _ROUTER, _IS_UP),
+    *(Port.instance_uuid, Port.id, Port.security_groups, _FLOATING, Port.network_id, _ROUTER, _IS_UP, _REVISED),
 ).where(Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True)))
 #: Names of groups as text of their column: few distinct values occur in many rows.
 _NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
@@ -548,7 +549,8 @@ class _Server(NamedTuple):
 
 class _Port(NamedTuple):
     """An interface. ``groups``: names, if it has groups of its own; ``floating``: the floating address that leads to
-    it; ``router_id``: the router of its network, if any; ``is_up``: it and its network are up.
+    it; ``router_id``: the router of its network, if any; ``is_up``: it and its network are up; ``is_revised``: its
+    network's settings have changed.
     """
 
     id: str
@@ -557,6 +559,7 @@ class _Port(NamedTuple):
     network_id: str
     router_id: str | None
     is_up: bool
+    is_revised: bool
 
 
 def filters(
@@ -586,11 +589,17 @@ def filters_together(
     complete = _with_members(uow, {group.id: group for item in remote for group in item}, cache)
     routed = router_hosts.for_hosts(uow, {host: _routed(concerned, ports) for host, concerned in servers.items()})
     peers = spanning.peers(uow, hosts, routed)
+    revised = {
+        host: {port.network_id for uuid in concerned for port in ports.get(uuid, ()) if port.is_revised}
+        for host, concerned in servers.items()
+    }
+    known = router_hosts.networks(uow, {network_id for ids in revised.values() for network_id in ids})
     for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
         told.groups |= {group.id: complete[group.id] for group in named_by_rules}
         told.floating = _floating(servers[question.host], ports)
         told.peers = peers[question.host]
         told.routers = routed[question.host]
+        told.networks = {network_id: known[network_id] for network_id in revised[question.host] if network_id in known}
         told.read_at = read_at
     return answers
 

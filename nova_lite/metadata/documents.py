@@ -206,7 +206,7 @@ def network_data(vifs: list[VIF]) -> dict[str, Any]:
             subnet_id="",
             cidr=vif.network.cidr,
             gateway=vif.network.gateway,
-            dns=vif.network.dns,
+            dns=_name_servers(vif),
             address_mode=vif.network.address_mode,
         )
         has_dhcp = False
@@ -220,16 +220,38 @@ def network_data(vifs: list[VIF]) -> dict[str, Any]:
                 networks.append({**network, "type": "ipv4_dhcp"})
                 continue
             name_servers = [{"type": "dns", "address": address} for address in fixed.dns]
-            networks.append({**network, **_subnet(fixed, mode), "services": name_servers})
+            described = _subnet(fixed, mode)
+            if fixed is first:
+                described["routes"] += _host_routes(vif)
+            networks.append({**network, **described, "services": name_servers})
             services.extend(service for service in name_servers if service not in services)
     return {"links": links, "networks": networks, "services": services}
 
 
 def _address_mode(vif: VIF, fixed: FixedIp) -> str:
-    """Return how the guest gets an address. On built-in networks DHCP and router advertisements run."""
+    """Return how the guest gets an address. On built-in networks router advertisements run, and DHCP unless the user
+    has turned it off.
+    """
     if vif.vif_type is not None:
         return fixed.address_mode or AddressMode.STATIC
-    return AddressMode.DHCP if version_of(fixed.address) == 4 else AddressMode.SLAAC
+    if version_of(fixed.address) == 6:
+        return AddressMode.SLAAC
+    return AddressMode.DHCP if vif.network.enable_dhcp else AddressMode.STATIC
+
+
+def _name_servers(vif: VIF) -> list[str]:
+    """Return the name servers of the subnet. On built-in networks the gateway is one, too."""
+    gateway = vif.network.gateway
+    return vif.network.dns or ([gateway] if gateway and vif.vif_type is None else [])
+
+
+def _host_routes(vif: VIF) -> list[dict[str, str]]:
+    found = []
+    for route in vif.network.host_routes or ():
+        cidr = ip.parse_network4(route["destination"])
+        netmask = str(cidr.netmask)
+        found.append({"network": str(cidr.network_address), "netmask": netmask, "gateway": route["nexthop"]})
+    return found
 
 
 def _subnet(fixed: FixedIp, mode: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import re
 import uuid
 
@@ -128,6 +129,81 @@ def add_subnet(
     network.gateway = None if gateway_address is None else str(gateway_address)
     network.dns = [name_server(text) for text in dns or []]
     network.start, network.end = str(first), str(last)
+    network.host_address = host_address(network)
+
+
+def gateway(network: Network, text: str) -> str:
+    """Return another gateway for a network with a subnet. Raises `InvalidInput`."""
+    addresses = ip.parse_network4(network.cidr)
+    return str(_address("gateway", text, addresses, default=addresses[1]))
+
+
+def pools_of(network: Network) -> list[dict[str, str]]:
+    """Return the pools of a network with a subnet."""
+    return network.pools or [{"start": network.start or "", "end": network.end or ""}]
+
+
+def set_pools(network: Network, pools: list[dict[str, str]]) -> None:
+    """Replace the pools of a network with a subnet. An empty list: all addresses besides the gateway.
+
+    Raises `InvalidInput`, or `OverlappingAllocationPools`.
+    """
+    addresses = ip.parse_network4(network.cidr)
+    ranges = sorted(_pool(pool, addresses) for pool in pools) or _default_pools(addresses, network.gateway)
+    for (first, last), (following, end) in itertools.pairwise(ranges):
+        if following <= last:
+            raise exceptions.OverlappingAllocationPools(
+                pool_1=f"{first}-{last}", pool_2=f"{following}-{end}", subnet_cidr=network.cidr
+            )
+    network.pools = [{"start": str(first), "end": str(last)} for first, last in ranges] if len(ranges) > 1 else None
+    network.start, network.end = str(ranges[0][0]), str(ranges[-1][1])
+
+
+def _pool(
+    pool: dict[str, str], addresses: ipaddress.IPv4Network
+) -> tuple[ipaddress.IPv4Address, ipaddress.IPv4Address]:
+    first, last = (_address(name, pool[name], addresses, default=addresses[1]) for name in ("start", "end"))
+    if first > last:
+        raise exceptions.InvalidInput(reason=f"start {first} comes after end {last}")
+    return first, last
+
+
+def _default_pools(
+    addresses: ipaddress.IPv4Network, gateway: str | None
+) -> list[tuple[ipaddress.IPv4Address, ipaddress.IPv4Address]]:
+    """Return all addresses of machines, without the gateway."""
+    first, last = addresses[1], addresses[-2]
+    if gateway is None:
+        return [(first, last)]
+    middle = ip.parse4(gateway)
+    parts = [(first, middle - 1), (middle + 1, last)]
+    return [(start, end) for start, end in parts if start <= end]
+
+
+def host_address(network: Network) -> str | None:
+    """Return an address for the hosts' bridges on a network without a gateway; None: they have the gateway's.
+
+    It is the first or the last address, one outside of the pools if there is one.
+    """
+    if network.gateway is not None:
+        return None
+    addresses = ip.parse_network4(network.cidr)
+    ends = [addresses[1], addresses[-2]]
+    ranges = [(ip.parse4(pool["start"]), ip.parse4(pool["end"])) for pool in pools_of(network)]
+    outside = [item for item in ends if not any(first <= item <= last for first, last in ranges)]
+    return str((outside or ends[::-1])[0])
+
+
+def host_route(destination: str, nexthop: str) -> dict[str, str]:
+    """Return a valid host route of an IPv4 subnet. Raises `InvalidInput`."""
+    try:
+        network = ip.parse_network4(destination, strict=False)
+        address = ip.parse4(nexthop)
+    except ValueError as error:
+        raise exceptions.InvalidInput(reason=f"the route to {destination} through {nexthop}: {error}") from error
+    if str(network) != destination:
+        raise exceptions.InvalidInput(reason=f"{destination} is not the address of a network: {network} is")
+    return {"destination": str(network), "nexthop": str(address)}
 
 
 def _cidr(text: str) -> ipaddress.IPv4Network:

@@ -32,7 +32,9 @@ class Network(msgspec.Struct, kw_only=True):
     that connects the bridges of hosts; None: guests of different hosts do not reach each other. ``cidr6``: an IPv6
     prefix of 64 bits, in which interfaces derive their addresses from MAC addresses; "": none. ``address_mode``: see
     `nova_lite.objects.instance.AddressMode`; "": unknown. ``needs_router``: for its way out; None: hosts give
-    it one without a router.
+    it one without a router. ``pools``: objects with ``start`` and ``end``, if there is more than one pool.
+    ``host_routes``: objects with ``destination`` and ``nexthop``. ``host_address``: address of the hosts' bridges,
+    if there is no gateway; None: the hosts choose it.
     """
 
     id: str
@@ -50,6 +52,10 @@ class Network(msgspec.Struct, kw_only=True):
     cidr6: str = ""
     address_mode: str = ""
     needs_router: bool | None = None
+    enable_dhcp: bool = True
+    pools: list[dict[str, str]] | None = None
+    host_routes: list[dict[str, str]] | None = None
+    host_address: str | None = None
 
 
 class NetworkRecord(Network, kw_only=True):

@@ -9,6 +9,7 @@ import uuid
 
 import msgspec
 
+from nova_lite.objects.network import Network
 from nova_lite.objects.router import HostRouter
 
 #: The group that every project has. A server without a requested group is in it.
@@ -124,6 +125,7 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     ids. ``ports``: id to group ids, for interfaces with other groups than their instance. ``floating``: port id to the
     floating address that leads to it, on its own host only. ``peers``: network id to addresses of the other hosts with
     guests on it, for networks with a VNI; None: unknown. ``routers``: all that connect networks of the host's guests;
+    None: unknown. ``networks``: by id, networks of the host's guests whose settings have changed since their creation;
     None: unknown. ``read_at``: the database's time before the read; None from older conductors.
     """
 
@@ -133,6 +135,7 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     floating: dict[str, str] = msgspec.field(default_factory=dict)
     peers: dict[str, list[str]] | None = None
     routers: list[HostRouter] | None = None
+    networks: dict[str, Network] | None = None
     read_at: datetime.datetime | None = None
 
 

@@ -285,7 +285,13 @@ BODIES: dict[tuple[str, str, str], Any] = {
             "dns_nameservers": ["10.66.0.1"], "enable_dhcp": True, "host_routes": [],
         }
     },
-    ("network", "PUT", "/subnets/{id}"): {"subnet": {"name": "one", "description": "text"}},
+    ("network", "PUT", "/subnets/{id}"): {
+        "subnet": {
+            "name": "one", "description": "text", "gateway_ip": "10.65.0.1", "enable_dhcp": True,
+            "allocation_pools": [{"start": "10.65.0.2", "end": "10.65.0.254"}], "dns_nameservers": ["9.9.9.9"],
+            "host_routes": [{"destination": "10.70.0.0/16", "nexthop": "10.65.0.9"}],
+        }
+    },
     ("network", "POST", "/ports"): {
         "port": {
             "name": "new", "description": "text", "network_id": "{network}", "project_id": "{project}",

@@ -26,14 +26,18 @@ _NETWORK_ONLY_DEFAULT = (
 )
 _SUBNET = (
     *("name", "description", "network_id", "cidr", "gateway_ip", "allocation_pools", "dns_nameservers"),
-    *("project_id", "tenant_id"),
+    *("project_id", "tenant_id", "enable_dhcp", "host_routes"),
 )
 _NEW_SUBNET = (*_SUBNET, "tags")
 _SUBNET_ONLY_DEFAULT = (
-    *("ip_version", "enable_dhcp", "host_routes", "service_types", "subnetpool_id", "segment_id"),
+    *("ip_version", "service_types", "subnetpool_id", "segment_id"),
     *("ipv6_ra_mode", "ipv6_address_mode", "use_default_subnetpool"),
 )
 _Item: TypeAlias = NetworkRecord | FloatingIpPool
+#: Number of allocation pools of a subnet.
+MAX_POOLS = 100
+#: Settings of a subnet that can be changed.
+_SETTINGS = {"gateway_ip", "allocation_pools", "dns_nameservers", "enable_dhcp", "host_routes"}
 _UNCHANGEABLE = "Hosts already use it: make another one instead"
 
 
@@ -157,15 +161,19 @@ class NetworkResource(Resource):
         cidr = requests.text(fields, "cidr")
         if not cidr:
             raise exceptions.ValidationError(detail="A subnet needs a cidr: this cloud has no subnet pools.")
-        start, end = _pool(fields)
+        pools = _pools(fields)
+        only = pools[0] if len(pools) == 1 else {}
         return NetworkRecord(
             id=network.id,
             name="",
             cidr=_network_of(cidr),
             gateway=_gateway(fields),
             dns=_name_servers(fields),
-            start=start,
-            end=end,
+            start=only.get("start"),
+            end=only.get("end"),
+            pools=pools,
+            host_routes=_host_routes(fields),
+            enable_dhcp=requests.flag(fields, "enable_dhcp", default=True),
             subnet_name=requests.text(fields, "name") or "",
             subnet_description=requests.text(fields, "description") or "",
             subnet_tags=requests.tags(fields),
@@ -176,8 +184,11 @@ class NetworkResource(Resource):
         network = self._find_subnet(req, id)
         if isinstance(network, FloatingIpPool):
             network = self._changeable(req, id)
-        _require_same(fields, views.subnet(network))
-        changes = {f"subnet_{name}": value for name, value in requests.texts(fields, "name", "description").items()}
+        _require_same({name: fields[name] for name in fields.keys() - _SETTINGS}, views.subnet(network))
+        changes: dict[str, Any] = {
+            f"subnet_{name}": value for name, value in requests.texts(fields, "name", "description").items()
+        }
+        changes |= _settings(fields)
         return Response({"subnet": views.subnet(self.conductor.network_update(req.context, id, changes))})
 
     def require_changeable_network(self, req: ServiceRequest, id: str) -> None:
@@ -218,17 +229,38 @@ def _network_of(cidr: str) -> str:
         return cidr
 
 
-def _pool(fields: dict[str, Any]) -> tuple[str | None, str | None]:
-    """Return the first and last address to allocate, None if the request does not set them."""
+def _settings(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes of a subnet's settings."""
+    changes: dict[str, Any] = {}
+    if "gateway_ip" in fields:
+        gateway = fields["gateway_ip"]
+        changes["gateway"] = None if gateway is None else requests.address(gateway, "gateway_ip")
+    if fields.get("allocation_pools") is not None:
+        changes["pools"] = _pools(fields)
+    if "dns_nameservers" in fields:
+        changes["dns"] = _name_servers(fields)
+    if "host_routes" in fields:
+        changes["host_routes"] = _host_routes(fields)
+    if fields.get("enable_dhcp") is not None:
+        changes["enable_dhcp"] = requests.flag(fields, "enable_dhcp", default=True)
+    return changes
+
+
+def _pools(fields: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the ranges of addresses to allocate; none if the request does not set them."""
     pools = fields.get("allocation_pools") or []
-    if not isinstance(pools, list) or len(pools) > 1 or not all(isinstance(pool, dict) for pool in pools):
+    ends = {"start", "end"}
+    if not isinstance(pools, list) or not all(isinstance(pool, dict) and pool.keys() == ends for pool in pools):
         raise exceptions.ValidationError(
-            detail="Invalid input for allocation_pools. It must be a list of one object, the range of addresses."
+            detail="Invalid input for allocation_pools. It must be a list of objects with start and end."
         )
-    if not pools:
-        return None, None
-    start, end = (requests.address(pools[0].get(name), "allocation_pools") for name in ("start", "end"))
-    return start, end
+    if len(pools) > MAX_POOLS:
+        raise exceptions.ValidationError(detail=f"Invalid input for allocation_pools. At most {MAX_POOLS} are allowed.")
+    return [{name: requests.address(pool[name], "allocation_pools") for name in ("start", "end")} for pool in pools]
+
+
+def _host_routes(fields: dict[str, Any]) -> list[dict[str, str]]:
+    return requests.routes(fields, "host_routes") or []
 
 
 def _gateway(fields: dict[str, Any]) -> str | None:
@@ -243,4 +275,10 @@ def _name_servers(fields: dict[str, Any]) -> list[str]:
     servers = fields.get("dns_nameservers") or []
     if not isinstance(servers, list) or len(servers) > 5:
         raise exceptions.ValidationError(detail="Invalid input for dns_nameservers. It must be a list of up to five.")
-    return [requests.address(server, "dns_nameservers") for server in servers]
+    addresses = [requests.address(server, "dns_nameservers") for server in servers]
+    for address in addresses:
+        if addresses.count(address) > 1:
+            raise exceptions.ValidationError(
+                detail=f"Invalid input for dns_nameservers. Reason: Duplicate nameserver '{address}'."
+            )
+    return addresses

@@ -43,9 +43,7 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
     "routes": ([],),
     "flavor_id": (),
     "service_type_id": (),
-    "enable_dhcp": (True,),
     "ip_version": (4,),
-    "host_routes": ([],),
     "service_types": ([],),
     "subnetpool_id": (),
     "segment_id": (),
@@ -66,7 +64,6 @@ _WHY = {
     "router:external": "The operator makes networks of floating addresses (nova-lite-manage floating-pool create)",
     "ha": "The hosts of the guests route: the loss of one does not stop the others",
     "routes": "Servers of this cloud send only with their own addresses, so none can be the next hop of a static route",
-    "enable_dhcp": "This cloud always uses DHCP",
     "ip_version": "The operator makes networks with IPv6 (nova-lite-manage network create --cidr6)",
     "subnetpool_id": "This cloud has no subnet pools: a subnet needs a cidr",
     "stateful": "Security groups of this cloud are always stateful",
@@ -239,8 +236,10 @@ def number(fields: dict[str, Any], name: str, lowest: int, highest: int) -> int 
     return value
 
 
-def flag(fields: dict[str, Any], name: str) -> bool:
-    value = fields.get(name) or False
+def flag(fields: dict[str, Any], name: str, default: bool = False) -> bool:
+    value = fields.get(name)
+    if value is None:
+        return default
     if not isinstance(value, bool):
         raise exceptions.ValidationError(detail=f"Invalid input for {name}. It must be true or false.")
     return value
@@ -254,6 +253,41 @@ def state_up(fields: dict[str, Any]) -> bool:
             detail=f"Invalid input for admin_state_up. '{str(value)[:64]}' is not a boolean: use true or false."
         )
     return value
+
+
+def routes(fields: dict[str, Any], name: str) -> list[dict[str, str]] | None:
+    """Return routes with ``destination`` and ``nexthop``, or None if the request has none. Raises a 400."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    keys = {"destination", "nexthop"}
+    if not isinstance(value, list) or not all(isinstance(item, dict) and item.keys() == keys for item in value):
+        raise exceptions.ValidationError(
+            detail=f"Invalid input for {name}. It must be a list of objects with destination and nexthop."
+        )
+    found = [
+        {"destination": _prefix(item["destination"], name), "nexthop": address(item["nexthop"], name)} for item in value
+    ]
+    for item in found:
+        if found.count(item) > 1:
+            raise exceptions.ValidationError(detail=f"Invalid input for {name}. Reason: Duplicate hostroute '{item}'.")
+    return found
+
+
+def _prefix(value: Any, name: str) -> str:
+    """Return a range of addresses without host bits. Raises a 400."""
+    try:
+        network = ip.parse_network(value if isinstance(value, str) else "", strict=False)
+    except ValueError as error:
+        raise exceptions.ValidationError(
+            detail=f"Invalid input for {name}. '{str(value)[:64]}' is not a valid range of addresses."
+        ) from error
+    if str(network) != value:
+        raise exceptions.ValidationError(
+            detail=f"Invalid input for {name}. '{str(value)[:64]}' isn't a recognized IP subnet cidr, '{network}' is "
+            "recommended."
+        )
+    return str(network)
 
 
 def project(req: ServiceRequest, fields: dict[str, Any]) -> str:

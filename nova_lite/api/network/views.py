@@ -7,6 +7,7 @@ import uuid
 from typing import Any, Protocol
 
 from nova_lite.base import ip
+from nova_lite.network import factory
 from nova_lite.objects import (
     FloatingIp,
     FloatingIpPool,
@@ -91,9 +92,10 @@ def subnet(shown: NetworkRecord) -> View:
     return _subnet(
         shown.id, shown.subnet_name, shown.subnet_description, shown.project_id, shown.cidr, shown.gateway
     ) | {
-        "enable_dhcp": True,
+        "enable_dhcp": shown.enable_dhcp,
         "dns_nameservers": shown.dns,
-        "allocation_pools": [{"start": shown.start, "end": shown.end}],
+        "host_routes": shown.host_routes or [],
+        "allocation_pools": factory.pools_of(shown),
         **_standard(shown, shown.subnet_tags or []),
     }
 

@@ -189,6 +189,22 @@ class NetworkInUse(Conflict):
     msg_fmt = "Network %(name)s still has addresses in use."
 
 
+class OverlappingAllocationPools(Conflict):
+    msg_fmt = "Found overlapping allocation pools: %(pool_1)s %(pool_2)s for subnet %(subnet_cidr)s."
+
+
+class GatewayConflictWithAllocationPools(Conflict):
+    msg_fmt = "Gateway ip %(ip_address)s conflicts with allocation pool %(pool)s."
+
+
+class HostRoutesExhausted(Invalid):
+    msg_fmt = "Unable to complete operation for %(subnet_id)s. The number of host routes exceeds the limit %(quota)s."
+
+
+class GatewayIpInUse(Conflict):
+    msg_fmt = "Current gateway ip %(ip_address)s already in use by port %(port_id)s. Unable to update."
+
+
 class PortInUse(Conflict):
     msg_fmt = "Port %(port_id)s is still in use."
 

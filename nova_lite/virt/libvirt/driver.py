@@ -66,6 +66,7 @@ from nova_lite.virt.libvirt.domain.rescue import RescueBoot
 from nova_lite.virt.libvirt.host import cpu_model, cpu_monitor, host_topology, host_traits, inventory, kvm
 from nova_lite.virt.libvirt.net import dual_stack
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
+from nova_lite.virt.libvirt.net.guest_interfaces import GuestInterfaces
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
 from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers, own_address
 from nova_lite.virt.libvirt.net.networks import HostNetworks
@@ -102,6 +103,9 @@ class LibvirtDriver(ComputeDriver):
         self._interfaces = InterfaceDevices(self._connection, conf.libvirt.device_detach_timeout)
         self._port_firewall = PortFirewall(conf, host, self._records.instances_path)
         self._anti_spoofing = AntiSpoofing(host)
+        self._guest_interfaces = GuestInterfaces(
+            self._records, self._networks, self._anti_spoofing, self._port_firewall
+        )
         self._tunnels = Tunnels(conf, host, self._records.instances_path)
         self._migration_peers = MigrationPeers(conf, host, self._records)
         self._routers = HostRouters(self._networks, host, self._records.instances_path)
@@ -232,7 +236,7 @@ class LibvirtDriver(ComputeDriver):
         if not vifs:
             return
         with _files_errors():
-            self._records.write_interfaces(instance.uuid, vifs)
+            self._guest_interfaces.record(instance.uuid, vifs)
             networks = {vif.network.id: vif.network for vif in vifs if self._networks.plug(vif, instance.hostname)}
             rules = self._networks.rules(networks.values())
 
@@ -245,7 +249,7 @@ class LibvirtDriver(ComputeDriver):
             self._tunnels.route(self._routers.active)
 
     def unplug_vifs(self, instance_uuid: str) -> None:
-        with _files_errors():
+        with _files_errors(), self._guest_interfaces.lock(instance_uuid):
             self._anti_spoofing.unplug(instance_uuid, lambda text: self._port_firewall.unplug(instance_uuid, text))
             self._tunnels.unplug(instance_uuid)
             if not self._anti_spoofing.instances():
@@ -262,7 +266,7 @@ class LibvirtDriver(ComputeDriver):
     def detach_interface(self, instance_uuid: str, vif: VIF) -> None:
         domain, _ = self._domains.get(instance_uuid)
         self._interfaces.detach(domain, vif, bool(self._networks.run_by_libvirt([vif])))
-        with _files_errors():
+        with _files_errors(), self._guest_interfaces.lock(instance_uuid):
             rest = [other for other in self._records.read_interfaces(instance_uuid) if other.id != vif.id]
             self._networks.unplug(vif)
             served = self._networks.run_by_libvirt(rest)
@@ -283,10 +287,11 @@ class LibvirtDriver(ComputeDriver):
     def set_port_filters(self, filters: PortFilters) -> None:
         with _files_errors():
             self._anti_spoofing.restore()
+            self._guest_interfaces.update(filters)
             self._routers.set(filters.routers)
             # Neighbours change with every guest, and do not matter to the filters.
             bare = [HostRouter(id=router.id, networks=router.networks) for router in self._routers.active]
-            self._port_firewall.set(msgspec.structs.replace(filters, peers=None, routers=bare))
+            self._port_firewall.set(msgspec.structs.replace(filters, peers=None, routers=bare, networks=None))
             self._tunnels.route(self._routers.active)
             self._tunnels.set(filters.peers)
 

@@ -152,7 +152,10 @@ def remove_network(connection: Any, name: str, bridge: str) -> None:
             found.undefine()
     table = firewall.table_name(make_network(id=name.removeprefix("nova-lite-")))
     subprocess.run(["nft", "delete", "table", "inet", table], capture_output=True, check=False)
-    shutil.rmtree(os.path.join(dhcp.DIRECTORY, f"{name}.d"), ignore_errors=True)
+    for suffix in ("d", "off"):
+        shutil.rmtree(os.path.join(dhcp.DIRECTORY, f"{name}.{suffix}"), ignore_errors=True)
+    for suffix in ("options", "servers"):
+        Path(dhcp.DIRECTORY, f"{name}.{suffix}").unlink(missing_ok=True)
     Path(dhcp.DIRECTORY, f"{bridge}.status").unlink(missing_ok=True)
 
 

@@ -50,7 +50,10 @@ def test_new_network_takes_an_ipv6_prefix() -> None:
 
 def test_new_network_without_gateway() -> None:
     network = factory.new_network("n", "10.1.0.0/30", gateway="none")
-    assert (network.gateway, list(AddressPool(network).all())) == (None, ["10.1.0.1", "10.1.0.2"])
+    assert (network.gateway, network.host_address) == (None, "10.1.0.2")
+    assert list(AddressPool(network).all()) == ["10.1.0.1"], "the hosts have an address"
+    pooled = factory.new_network("n", "10.1.0.0/24", gateway="none", start="10.1.0.10", end="10.1.0.254")
+    assert pooled.host_address == "10.1.0.1"
 
 
 @pytest.mark.parametrize(
@@ -107,6 +110,6 @@ def test_invalid_value_is_refused(values: dict[str, object]) -> None:
 def test_pool_is_all_but_three_addresses(prefix: int, number: int) -> None:
     cidr = ipaddress.ip_network((number, prefix), strict=False)
     pool = AddressPool(factory.new_network("n", str(cidr)))
-    assert pool.last - pool.first + 1 == cidr.num_addresses - 3
+    assert pool.size == cidr.num_addresses - 3
     assert not any(pool.usable(address) for address in (cidr[0], cidr[1], cidr[-1]))
     assert pool.usable(cidr[2])

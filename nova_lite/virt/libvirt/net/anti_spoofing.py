@@ -38,7 +38,8 @@ Apply = Callable[[str], None]
 
 
 class Guard(NamedTuple):
-    """Rules of one interface. None: all its frames are dropped. ``is_served``: this host is its DHCP server."""
+    """Rules of one interface. None: all its frames are dropped. ``is_served``: this host is its DHCP server, or
+    advertises its IPv6 routes."""
 
     sent: tuple[str, ...] | None
     received: tuple[str, ...] | None
@@ -132,7 +133,8 @@ def guards(vifs: Iterable[VIF], served: Collection[str]) -> dict[str, Guard]:
     for vif in mine:
         found[tap_name(vif)] = Guard(None, None, False)
         for sent, received in nft.usable("interface", [vif], rules, lambda vif: vif.id):
-            found[tap_name(vif)] = Guard(sent, received, vif.network.id in served)
+            is_served = vif.network.enable_dhcp or bool(vif.network.cidr6)
+            found[tap_name(vif)] = Guard(sent, received, is_served and vif.network.id in served)
     return found
 
 

@@ -5,6 +5,7 @@ A guest on a bridge with another subnet would get no address, and nothing would 
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import os
@@ -22,7 +23,7 @@ NET = "/sys/class/net"
 
 def check_network(connection: Connection, network: Network, found: Any) -> None:
     """Check libvirt's network of this name. Raises `VirtDriverError` if its bridge or subnet is another."""
-    root = ET.fromstring(connection.call(found.XMLDesc, 0))  # noqa: S314 libvirt's own
+    root = parsed(connection, found)
     bridge = root.find("bridge")
     name = "" if bridge is None else bridge.get("name", "")
     if name != bridge_name(network):
@@ -30,6 +31,29 @@ def check_network(connection: Connection, network: Network, found: Any) -> None:
     subnets = [_subnet(element) for element in root.findall("ip") if element.get("family", "ipv4") == "ipv4"]
     if ip.parse_network(network.cidr, strict=False) not in subnets:
         raise _differs(network, f"has subnet {', '.join(map(str, subnets)) or '(none)'}", network.cidr)
+
+
+def parsed(connection: Connection, found: Any, flags: int = 0) -> ET.Element:
+    """Return the XML of libvirt's network: as it runs, or with the flag for inactive ones as it is defined."""
+    return ET.fromstring(connection.call(found.XMLDesc, flags))  # noqa: S314 libvirt's own
+
+
+def move_bridge(bridge: str, cidr: ipaddress.IPv4Network, address: str) -> None:
+    """Make ``address`` the only one of this subnet that the bridge has. Raises `VirtDriverError`.
+
+    The new address comes first, so that the bridge's neighbours and routes stay.
+    """
+    known = [item for item in ipv4_addresses(bridge) if item.ip in cidr]
+    obsolete = [item for item in known if str(item.ip) != address]
+    add = ("ip", "address", "replace", f"{address}/{cidr.prefixlen}", "broadcast", "+", "dev", bridge)
+    if len(obsolete) == len(known):
+        with contextlib.suppress(OSError), open(f"/proc/sys/net/ipv4/conf/{bridge}/promote_secondaries", "w") as file:
+            file.write("1")
+        images.run(*add)
+    for item in obsolete:
+        images.run("ip", "address", "delete", str(item), "dev", bridge)
+    if obsolete:
+        images.run(*add)  # a kernel that does not promote it has removed it with the first one
 
 
 def _subnet(element: ET.Element) -> ipaddress.IPv4Network:

@@ -89,8 +89,8 @@ class Firewall:
 
     def serves(self, network: Network) -> bool:
         """Check whether guests there reach the metadata service. Without a gateway they have no route to its
-        address."""
-        return self._metadata is not None and network.gateway is not None
+        address, and without DHCP none of their own."""
+        return self._metadata is not None and network.gateway is not None and network.enable_dhcp
 
     def rules(self, networks: Iterable[Network]) -> str:
         """Return the nft commands that replace the tables of these networks. Raises `VirtDriverError`."""
@@ -118,6 +118,11 @@ class Firewall:
     def knows(self, network: Network) -> bool:
         """Check whether the table of a network was made."""
         return network.id in self._known
+
+    def is_outdated(self, network: Network) -> bool:
+        """Check whether the table of a network was made for other settings."""
+        known = self._known.get(network.id)
+        return known is not None and known[0] != network
 
     def routed(self) -> list[tuple[Network, Routing]]:
         """Return the networks of this host, and how they are routed."""

@@ -1,7 +1,9 @@
 """The host side of built-in networks: one libvirt network each, with a bridge, NAT, and DHCP by reservation only.
 
 Each reservation is a file in a directory that the network's dnsmasq reads. libvirt's own way is a change of the
-network. That removes and restores all its firewall rules, and cuts its guests off for up to two seconds.
+network. That removes and restores all its firewall rules, and cuts its guests off for up to two seconds. For the same
+reason, settings that users change are in files that dnsmasq reads again (`settings`). A subnet without DHCP has its
+reservations in another directory, which dnsmasq does not read: it ignores requests of guests without one.
 
 Several compute daemons may share one libvirtd. So all steps are repeatable, and what another daemon has done already
 counts as done. The network stays when its last reservation is removed.
@@ -39,7 +41,10 @@ LOG = logging.getLogger(__name__)
 LEASE_TIME = "24h"
 PID_DIRECTORY = "/run/libvirt/network"
 
+RESOLV_CONF = "/etc/resolv.conf"
+
 _DNSMASQ = "http://libvirt.org/schemas/network/dnsmasq/1.0"
+_OPTION = f"{{{_DNSMASQ}}}option"
 _HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _MAC_ADDRESS = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
@@ -52,6 +57,11 @@ class HostNetworks:
         self._connection = connection
         self._host = host
         self._firewall = Firewall(conf)
+        #: Definitions that libvirt has, by network.
+        self._defined: dict[str, str] = {}
+        #: Networks whose DHCP server an older version started.
+        self._older: set[str] = set()
+        self._resolvers = _own_name_servers()
 
     def init_host(self, vifs: list[VIF]) -> set[str]:
         """Restore the rules of existing networks, which do not survive a reboot. ``vifs``: of this host's guests.
@@ -59,7 +69,8 @@ class HostNetworks:
         Returns the ids of the networks that libvirt manages.
         """
         self._firewall.prepare()
-        for directory in glob.glob(reservations_directory_of("*")):
+        patterns = (dhcp.DIRECTORY, reservations_directory_of("*"), reservations_directory_of("*", is_served=False))
+        for directory in (path for pattern in patterns for path in glob.glob(pattern)):
             files.remove_unfinished(directory, self._host)
         on_each = {vif.network.id: vif for vif in vifs}
         found = sorted(self.run_by_libvirt(list(on_each.values())))
@@ -102,6 +113,7 @@ class HostNetworks:
         if not self._ensure(vif.network):
             return False
         _reserve(vif, hostname, self._host)
+        _place_reservations(vif.network)
         self._reload(vif.network)
         # The lease of a former guest would keep dnsmasq from assigning the address to its new owner.
         dhcp.release(bridge_name(vif.network), vif.address, lambda mac_address: mac_address != vif.mac_address.lower())
@@ -111,10 +123,11 @@ class HostNetworks:
         """Remove the VIF's reservation and lease, if any."""
         if vif.vif_type is not None:
             return
-        path = _reservation_path(vif)
-        if not os.path.exists(path):
+        paths = [path for path in (_reservation_path(vif, True), _reservation_path(vif, False)) if os.path.exists(path)]
+        if not paths:
             return
-        files.remove(path)
+        for path in paths:
+            files.remove(path)
         self._reload(vif.network)
         dhcp.release(bridge_name(vif.network), vif.address, lambda mac_address: mac_address == vif.mac_address.lower())
 
@@ -122,6 +135,56 @@ class HostNetworks:
         """Return the ids of networks that libvirt manages, without those on an operator's bridge."""
         ours = (vif for vif in vifs if vif.vif_type is None)
         return {vif.network.id for vif in ours if self._lookup(vif.network) is not None}
+
+    def update(self, network: Network) -> None:
+        """Carry out changed settings of a network whose guests are plugged. Raises `VirtDriverError`.
+
+        Guests get them with their next lease.
+        """
+        found = self._lookup(network)
+        if found is None or not self._connection.call(found.isActive):
+            return
+        os.makedirs(reservations_directory(network), mode=0o755, exist_ok=True)
+        self._follow(network, found)
+        moved = _place_reservations(network)
+        if _write_settings(network, self._host) or moved:
+            self._reload(network)
+        if network.id in self._older:
+            self._older.remove(network.id)
+            LOG.warning(
+                "Network %s was started by an older version: except for enable_dhcp, changes of its subnet hold from "
+                "its next start on (virsh net-destroy %s, when no guest uses it)",
+                *(network.id, network_name(network)),
+            )
+        if self._firewall.is_outdated(network):
+            nft.apply(self._firewall.rules([network]))
+
+    def follow_name_servers(self) -> None:
+        """Give networks without name servers those of this machine again, if these have changed."""
+        current = _own_name_servers()
+        if current == self._resolvers:
+            return
+        for network, _ in self._firewall.routed():
+            if not network.dns and _write_settings(network, self._host):
+                self._reload(network)
+        self._resolvers = current
+
+    def _follow(self, network: Network, found: Any) -> None:
+        """Give the bridge of libvirt's network ``found`` the host's address, which may have changed.
+
+        The definition follows for the next start. The DHCP server of an older version reads no settings until then.
+        """
+        xml = network_xml(network)
+        if self._defined.get(network.id) == xml:
+            return
+        if not _reads_settings(existing.parsed(self._connection, found)):
+            self._older.add(network.id)
+        defined = existing.parsed(self._connection, found, libvirt.VIR_NETWORK_XML_INACTIVE)
+        address = defined.find("ip[@address]")
+        if not _reads_settings(defined) or address is None or address.get("address") != host_address(network):
+            self._connection.connect_call("networkDefineXML", xml)
+        existing.move_bridge(bridge_name(network), _cidr(network), host_address(network))
+        self._defined[network.id] = xml
 
     def _lookup(self, network: Network) -> Any:
         return self._connection.call_unless(
@@ -138,12 +201,19 @@ class HostNetworks:
                 LOG.info("Bridge %s is used unchanged: libvirt did not make it", bridge_name(network))
                 return False
         if found is None:
-            found = self._connection.connect_call("networkDefineXML", network_xml(network))
+            xml = network_xml(network)
+            found = self._connection.connect_call("networkDefineXML", xml)
+            self._defined[network.id] = xml
             LOG.info("Network %s is defined, with bridge %s", network_name(network), bridge_name(network))
         else:
             existing.check_network(self._connection, network, found)
         os.makedirs(reservations_directory(network), mode=0o755, exist_ok=True)
-        if not self._connection.call(found.isActive):
+        is_changed = _write_settings(network, self._host)
+        if self._connection.call(found.isActive):
+            self._follow(network, found)
+            if is_changed:
+                self._reload(network)
+        else:
             # libvirt's code for a network that another daemon has just started.
             # A call that is repeated after a broken connection fails with the same code.
             self._connection.call_unless((libvirt.VIR_ERR_OPERATION_INVALID,), found.create)
@@ -162,11 +232,15 @@ class HostNetworks:
 
 
 def network_xml(network: Network) -> str:
-    """Return the network's XML. It is the same on each host: name, uuid and bridge follow from the network's id."""
+    """Return the network's XML. It is the same on each host: name, uuid and bridge follow from the network's id.
+
+    A network without a gateway is one with NAT, too, so that it can get one: its firewall decides what passes. With
+    IPv6 libvirt would advertise a way out.
+    """
     root = ET.Element("network")
     _text(root, "name", network_name(network))
     _text(root, "uuid", _network_uuid(network.id))
-    if network.gateway:
+    if network.gateway or not network.cidr6:
         forward = ET.SubElement(root, "forward", mode="nat")
         if network.cidr6:
             ET.SubElement(forward, "nat", ipv6="yes")
@@ -175,12 +249,8 @@ def network_xml(network: Network) -> str:
         # The same on all hosts, so that a guest finds its gateway after a move.
         ET.SubElement(root, "mac", address=bridge_mac(network.vni))
     ET.SubElement(root, "mtu", size=str(network.mtu))
-    if servers := _name_servers(network):
-        dns = ET.SubElement(root, "dns")
-        for address in servers:
-            ET.SubElement(dns, "forwarder", addr=address)
     cidr = _cidr(network)
-    ET.SubElement(root, "ip", address=_host_address(network), netmask=str(cidr.netmask))
+    ET.SubElement(root, "ip", address=host_address(network), netmask=str(cidr.netmask))
     if network.cidr6:
         # dnsmasq advertises the prefix, and itself as the router if the network has a gateway.
         ET.SubElement(root, "ip", family="ipv6", address=ipv6.host_address(network), prefix="64")
@@ -188,7 +258,12 @@ def network_xml(network: Network) -> str:
     for option in (
         f"dhcp-range={cidr.network_address},static,{cidr.netmask}",
         f"dhcp-hostsdir={reservations_directory(network)}",
+        f"dhcp-optsfile={_settings_path(network, 'options')}",
+        f"servers-file={_settings_path(network, 'servers')}",
+        "no-resolv",
         f"dhcp-option=option:mtu,{network.mtu}",
+        # Authoritative for its guests only: it ignores others, and refuses no request of theirs.
+        "dhcp-ignore=tag:!known",
         "dhcp-authoritative",
         "dhcp-no-override",
     ):
@@ -203,12 +278,67 @@ def _cidr(network: Network) -> ipaddress.IPv4Network:
         raise exceptions.VirtDriverError(reason=f"network {network.name} is not IPv4: {network.cidr}") from error
 
 
+def _reads_settings(root: ET.Element) -> bool:
+    """Check whether a network of libvirt reads the files of `settings`."""
+    return any(str(option.get("value")).startswith("dhcp-optsfile=") for option in root.iter(_OPTION))
+
+
+def settings(network: Network, name_servers: list[str]) -> dict[str, str]:
+    """Return the files with settings of a network that can change, in dnsmasq's format."""
+    routes = [
+        (nft.network(ip.parse_network4(route["destination"])), nft.address(ip.parse4(route["nexthop"])))
+        for route in nft.usable("host route", network.host_routes or [], _valid_route, str)
+    ]
+    if routes and network.gateway:
+        # A guest that gets this option ignores the one of the gateway (RFC 3442).
+        routes.append(("0.0.0.0/0", str(_address(network, network.gateway))))
+    words = ",".join(word for route in routes for word in route)
+    options = [f"option:router,{_address(network, network.gateway)}" if network.gateway else "option:router"]
+    options += [f"option:classless-static-route,{words}", f"249,{words}"] if routes else []
+    servers = [f"server={address}" for address in name_servers]
+    return {"options": "\n".join([*options, ""]), "servers": "\n".join([*servers, ""])}
+
+
+def _valid_route(route: dict[str, str]) -> dict[str, str]:
+    ip.parse_network4(route["destination"]), ip.parse4(route["nexthop"])
+    return route
+
+
+def _write_settings(network: Network, host: str) -> bool:
+    """Write the files of `settings` that differ. Return whether there were any."""
+    written = False
+    for kind, text in settings(network, _name_servers(network) or _own_name_servers()).items():
+        path = _settings_path(network, kind)
+        with contextlib.suppress(FileNotFoundError), open(path) as file:
+            if file.read() == text:
+                continue
+        files.write_atomically(path, text.encode(), mode=0o644, writer=host)
+        written = True
+    return written
+
+
+def _settings_path(network: Network, kind: str) -> str:
+    return f"{reservations_directory(network).removesuffix('.d')}.{kind}"
+
+
+def _own_name_servers() -> list[str]:
+    """Return the name servers of this machine, for networks that name none."""
+    try:
+        with open(RESOLV_CONF, encoding="utf-8", errors="replace") as file:
+            words = [line.split() for line in file]
+    except OSError as error:
+        LOG.warning("Guests find no names, unless their subnet has name servers: %s", error)
+        return []
+    found = [line[1] for line in words if len(line) > 1 and line[0] == "nameserver"]
+    return nft.usable("name server", found, lambda text: nft.address(ip.parse(text)), str)
+
+
 def _name_servers(network: Network) -> list[str]:
     """Return the name servers of a network, without those of an older version that are on this machine.
 
     dnsmasq would send queries of guests to services that only this machine may use. Only an operator may want that.
     """
-    here = set() if network.project_id is None else own_addresses()
+    here = set() if network.project_id is None or not network.dns else own_addresses()
 
     def remote(text: str) -> str:
         address = ip.parse4(text)
@@ -232,10 +362,13 @@ def _network_uuid(network_id: str) -> str:
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"urn:nova-lite:network:{network_id}"))
 
 
-def _host_address(network: Network) -> str:
-    """Return the bridge's address: the gateway, else the first address outside of the pool."""
-    if network.gateway:
-        return str(_address(network, network.gateway))
+def host_address(network: Network) -> str:
+    """Return the bridge's address: the gateway, else the choice of the conductor.
+
+    Older conductors choose none. Then it is the first address outside of the pool.
+    """
+    if known := network.gateway or network.host_address:
+        return str(_address(network, known))
     cidr = _cidr(network)
     first = _address(network, network.start) if network.start else cidr[1]
     last = _address(network, network.end) if network.end else cidr[-2]
@@ -257,20 +390,35 @@ def _address(network: Network, text: str) -> ipaddress.IPv4Address:
 # --- reservations
 
 
-def reservations_directory(network: Network) -> str:
+def reservations_directory(network: Network, is_served: bool = True) -> str:
+    """Return the directory of the reservations. ``is_served``: dnsmasq reads it."""
     if not _PLAIN_NAME.fullmatch(network.id):
         raise exceptions.VirtDriverError(reason=f"network id {network.id!r} is not a plain name")
-    return reservations_directory_of(network_name(network))
+    return reservations_directory_of(network_name(network), is_served)
 
 
-def reservations_directory_of(name: str) -> str:
-    return os.path.join(dhcp.DIRECTORY, f"{name}.d")
+def reservations_directory_of(name: str, is_served: bool = True) -> str:
+    return os.path.join(dhcp.DIRECTORY, f"{name}.{'d' if is_served else 'off'}")
 
 
-def _reservation_path(vif: VIF) -> str:
+def _reservation_path(vif: VIF, is_served: bool = True) -> str:
     if not _PLAIN_NAME.fullmatch(vif.id):
         raise exceptions.VirtDriverError(reason=f"VIF id {vif.id!r} is not a plain name")
-    return os.path.join(reservations_directory(vif.network), vif.id)
+    return os.path.join(reservations_directory(vif.network, is_served), vif.id)
+
+
+def _place_reservations(network: Network) -> bool:
+    """Move all reservations to where dnsmasq reads them, or does not without DHCP. Return whether there were any."""
+    source, target = (reservations_directory(network, flag) for flag in (not network.enable_dhcp, network.enable_dhcp))
+    os.makedirs(target, mode=0o755, exist_ok=True)
+    moved = False
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(source):
+            if not name.startswith(files.TEMPORARY):
+                with contextlib.suppress(FileNotFoundError):  # a guest has just gone
+                    os.rename(os.path.join(source, name), os.path.join(target, name))
+                    moved = True
+    return moved
 
 
 def reservation(vif: VIF, hostname: str) -> str:
@@ -291,9 +439,10 @@ def reservation(vif: VIF, hostname: str) -> str:
 def _reserve(vif: VIF, hostname: str, host: str) -> None:
     """Write the reservation, and remove outdated ones of the same address or MAC address. ``host``: this host."""
     line = reservation(vif, hostname)
-    path = _reservation_path(vif)
+    path = _reservation_path(vif, vif.network.enable_dhcp)
     keys = set(line.split(",")[:2])
     directory = os.path.dirname(path)
+    os.makedirs(directory, mode=0o755, exist_ok=True)
     for name in os.listdir(directory):
         other = os.path.join(directory, name)
         if other != path and not name.startswith(files.TEMPORARY) and keys & _keys(other):

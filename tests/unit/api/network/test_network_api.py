@@ -92,8 +92,8 @@ def test_network_and_then_its_subnet(api: Api) -> None:
         api.refused("POST", "/subnets", outside, 400, "InvalidInput", "overlaps", ADMIN)
     renamed = api("PUT", f"/subnets/{made['id']}", {"subnet": {"name": "v4"}}).json["subnet"]
     assert (renamed["name"], api.get("/subnets?name=v4")["subnets"][0]["id"]) == ("v4", made["id"])
-    gateway = {"subnet": {"gateway_ip": "10.64.0.1"}}
-    api.refused("PUT", f"/subnets/{made['id']}", gateway, 400, "HTTPBadRequest", "cannot be changed")
+    other_cidr = {"subnet": {"cidr": "10.64.9.0/24"}}
+    api.refused("PUT", f"/subnets/{made['id']}", other_cidr, 400, "HTTPBadRequest", "cannot be changed")
     has = api.port(network_id=made["id"])
     assert has["fixed_ips"][0]["ip_address"] in [f"10.64.0.{number}" for number in range(10, 21)]
     for path in (f"/subnets/{made['id']}", f"/networks/{made['id']}"):

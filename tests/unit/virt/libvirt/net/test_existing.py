@@ -118,8 +118,11 @@ class Racing(Connection):
         return method(*arguments)
 
 
-def test_network_that_another_daemon_starts_meanwhile_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_network_that_another_daemon_starts_meanwhile_is_used(
+    addresses: list[ipaddress.IPv4Interface], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     network = make_network()
+    addresses.append(ipaddress.IPv4Interface(f"{network.gateway}/24"))
     monkeypatch.setattr(dhcp, "DIRECTORY", str(tmp_path))
     monkeypatch.setattr(existing, "has_bridge", lambda network: True)
     hosts = networks.HostNetworks(make_conf(), Racing(bridge_name(network), network), "host1")  # type: ignore[arg-type]

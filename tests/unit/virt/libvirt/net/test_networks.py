@@ -33,7 +33,7 @@ def test_network_has_its_gateway_on_the_bridge_and_no_dynamic_range() -> None:
     assert root.find("forward[@mode='nat']") is not None
     assert root.find("bridge[@name='nltest0']") is not None
     assert root.find("ip[@address='10.76.0.1'][@netmask='255.255.255.0']") is not None
-    assert root.find("dns/forwarder[@addr='9.9.9.9']") is not None
+    assert root.find("dns") is None, "name servers change, and libvirt cannot change them while the network runs"
     assert "dhcp-range=10.76.0.0,static,255.255.255.0" in options(ET.tostring(root, encoding="unicode"))
 
 
@@ -46,10 +46,16 @@ def test_network_xml_is_equal_on_all_hosts() -> None:
     ("start", "end", "address"),
     [("10.76.0.10", "10.76.0.250", "10.76.0.1"), ("10.76.0.1", "10.76.0.250", "10.76.0.254")],
 )
-def test_network_without_a_gateway_is_isolated(start: str, end: str, address: str) -> None:
+def test_network_without_a_gateway_has_the_host_outside_of_its_pool(start: str, end: str, address: str) -> None:
+    """The network has NAT, so that it can get a gateway. Until then its firewall lets nothing out."""
     root = ET.fromstring(networks.network_xml(make_network(gateway=None, start=start, end=end)))
-    assert root.find("forward") is None
+    assert root.find("forward[@mode='nat']") is not None
     assert root.find(f"ip[@address='{address}']") is not None
+
+
+def test_network_without_a_gateway_has_the_host_where_the_conductor_says() -> None:
+    network = make_network(gateway=None, start="10.76.0.1", end="10.76.0.254", host_address="10.76.0.254")
+    assert ET.fromstring(networks.network_xml(network)).find("ip[@address='10.76.0.254']") is not None
 
 
 def test_pool_without_an_address_for_the_host_is_rejected() -> None:
@@ -127,8 +133,54 @@ def test_name_server_on_this_machine_is_not_queried_for_guests(monkeypatch: pyte
     stored = ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "fe80::1%lo", "192.0.2.7", "9.9.9.9"]
 
     def servers(project_id: str | None) -> list[str | None]:
-        xml = networks.network_xml(make_network(dns=stored, project_id=project_id))
-        return [element.get("addr") for element in ET.fromstring(xml).iterfind("dns/forwarder")]
+        return [*networks._name_servers(make_network(dns=stored, project_id=project_id))]
 
     assert servers("p") == ["9.9.9.9"]
     assert servers(None) == ["192.0.2.7", "9.9.9.9"]
+
+
+def test_settings_are_options_of_dnsmasq() -> None:
+    assert networks.settings(make_network(), ["9.9.9.9", "9.9.9.10"]) == {
+        "options": "option:router,10.76.0.1\n",
+        "servers": "server=9.9.9.9\nserver=9.9.9.10\n",
+    }
+    route = {"destination": "10.5.0.0/16", "nexthop": "10.76.0.9"}
+    words = "10.5.0.0/16,10.76.0.9"
+    bad = {"destination": "10.5.0.0/16,x", "nexthop": "10.76.0.9"}
+    without = make_network(gateway=None, host_routes=[route, bad])
+    assert networks.settings(without, [])["options"] == (
+        f"option:router\noption:classless-static-route,{words}\n249,{words}\n"
+    )
+    words += ",0.0.0.0/0,10.76.0.1"
+    assert networks.settings(make_network(host_routes=[route]), [])["options"] == (
+        f"option:router,10.76.0.1\noption:classless-static-route,{words}\n249,{words}\n"
+    ), "a guest that gets routes ignores the gateway's own option"
+
+
+def test_settings_that_are_the_same_are_not_written_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "RESOLV_CONF", str(directory / "resolv.conf"))
+    (directory / "resolv.conf").write_text("# mine\nnameserver 192.0.2.53\nnameserver x;y\nsearch example.org\n")
+    assert networks._write_settings(make_network(), "host")
+    assert not networks._write_settings(make_network(), "host")
+    path = Path(networks._settings_path(make_network(), "servers"))
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("server=192.0.2.53\n", 0o644)
+    assert networks._write_settings(make_network(dns=["9.9.9.9"]), "host")
+    assert path.read_text() == "server=9.9.9.9\n"
+
+
+def test_reservations_without_dhcp_are_where_dnsmasq_does_not_read_them(directory: Path) -> None:
+    served, unserved = make_network(), make_network(enable_dhcp=False)
+    vif = make_vif(network=unserved)
+    networks._reserve(vif, "web", "host")
+    off = Path(networks.reservations_directory(served, is_served=False))
+    assert [path.name for path in off.iterdir()] == [vif.id] and not list(directory.iterdir())
+    assert networks._place_reservations(served)
+    assert [path.name for path in directory.iterdir()] == [vif.id] and not list(off.iterdir())
+    assert not networks._place_reservations(served)
+    assert networks._place_reservations(unserved)
+    assert [path.name for path in off.iterdir()] == [vif.id] and not list(directory.iterdir())
+
+
+def test_network_without_dhcp_ignores_guests_without_a_reservation() -> None:
+    """A refusal of an authoritative server would reach guests of a DHCP server that a user runs."""
+    assert "dhcp-ignore=tag:!known" in options(networks.network_xml(make_network(enable_dhcp=False)))

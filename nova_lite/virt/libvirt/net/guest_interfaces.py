@@ -1,0 +1,82 @@
+"""Interfaces of guests that keep running while users change their networks.
+
+The record of an interface on disk is current: after a restart, a daemon guards and serves its guests by these records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+
+import msgspec
+
+from nova_lite.base import exceptions
+from nova_lite.objects import VIF, PortFilters
+from nova_lite.virt.libvirt.net import nft
+from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
+from nova_lite.virt.libvirt.net.networks import HostNetworks
+from nova_lite.virt.libvirt.net.security_groups import PortFirewall
+from nova_lite.virt.libvirt.records import Records
+
+LOG = logging.getLogger(__name__)
+
+_LOCKS = 64
+
+
+class GuestInterfaces:
+    """Records of the interfaces on this host, and how they follow the conductor."""
+
+    def __init__(
+        self, records: Records, networks: HostNetworks, anti_spoofing: AntiSpoofing, port_firewall: PortFirewall
+    ) -> None:
+        self._records = records
+        self._networks = networks
+        self._anti_spoofing = anti_spoofing
+        self._port_firewall = port_firewall
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]
+        #: Settings that the records have. None after a new interface or a failure.
+        self._followed: object = None
+
+    @contextlib.contextmanager
+    def lock(self, instance_uuid: str) -> Iterator[None]:
+        """Keep `update` from the interfaces of an instance."""
+        with self._locks[hash(instance_uuid) % _LOCKS]:
+            yield
+
+    def record(self, instance_uuid: str, vifs: list[VIF]) -> None:
+        """Write the record of an instance that is being plugged."""
+        with self.lock(instance_uuid):
+            self._records.write_interfaces(instance_uuid, vifs)
+        self._followed = None
+
+    def update(self, filters: PortFilters) -> None:
+        """Carry out changed settings of networks. A failure is logged, and the next call tries again."""
+        self._networks.follow_name_servers()
+        wanted = filters.networks
+        if wanted == self._followed:
+            return
+        self._followed = wanted
+        try:
+            for instance_uuid in self._anti_spoofing.instances():
+                with self.lock(instance_uuid):
+                    self._update_one(instance_uuid, filters)
+            for network in (filters.networks or {}).values():
+                self._networks.update(network)
+        except exceptions.VirtDriverError as error:
+            self._followed = None
+            LOG.error("Changes of networks do not reach the guests of this host: %s", error.message)
+
+    def _update_one(self, instance_uuid: str, filters: PortFilters) -> None:
+        before = self._records.read_interfaces(instance_uuid)
+        vifs = [_current(vif, filters) for vif in before]
+        if vifs != before:
+            self._records.write_interfaces(instance_uuid, vifs)
+            self._anti_spoofing.plug(instance_uuid, vifs, self._networks.run_by_libvirt(vifs), nft.apply)
+
+
+def _current(vif: VIF, filters: PortFilters) -> VIF:
+    """Return an interface with the settings that the conductor has."""
+    network = (filters.networks or {}).get(vif.network.id)
+    return vif if network is None or vif.vif_type is not None else msgspec.structs.replace(vif, network=network)

@@ -1,0 +1,241 @@
+"""Settings of a subnet that users change while guests run, with the real libvirt and its DHCP server.
+
+A guest is a namespace with a DHCP client.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import subprocess
+import sys
+import uuid
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from typing import Any
+
+import libvirt
+import msgspec
+import pytest
+
+from nova_lite.objects import VIF, Network, PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
+from tests.integration.libvirt.conftest import MakeDriver, remove_network
+from tests.support.guests import make_instance, make_vif
+
+#: DHCP client: prints the options of the offer in hexadecimal by their numbers, or an empty object without an offer.
+_DISCOVER = """
+import json, socket, sys, time
+mac = bytes.fromhex(sys.argv[1].replace(":", ""))
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+client.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+client.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
+client.bind(("", 68))
+head = bytes([1, 1, 6, 0]) + b"nova" + bytes([0, 0, 0x80, 0]) + bytes(16) + mac + bytes(10 + 192)
+wanted = bytes([1, 3, 6, 26, 121, 249])
+packet = head + bytes([99, 130, 83, 99, 53, 1, 1, 55, len(wanted)]) + wanted + bytes([255])
+deadline = time.monotonic() + float(sys.argv[2])
+client.settimeout(0.5)
+found = {}
+while not found and time.monotonic() < deadline:
+    client.sendto(packet, ("255.255.255.255", 67))
+    try:
+        reply = client.recv(2000)
+    except TimeoutError:
+        continue
+    found["address"], rest = socket.inet_ntoa(reply[16:20]), reply[240:]
+    while rest and rest[0] != 255:
+        found[rest[0]] = rest[2 : 2 + rest[1]].hex()
+        rest = rest[2 + rest[1] :]
+print(json.dumps(found))
+"""
+
+
+#: Sends a query to a name server, and prints the address that queries the name server here.
+_RESOLVE = """
+import socket, sys, time
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("", 53))
+server.settimeout(0.5)
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+query = bytes([1, 2, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]) + b"\\x04name\\x07example\\x00" + bytes([0, 1, 0, 1])
+deadline = time.monotonic() + 20
+while time.monotonic() < deadline:
+    client.sendto(query, (sys.argv[1], 53))
+    try:
+        packet, sender = server.recvfrom(2000)
+    except TimeoutError:
+        continue
+    assert b"example" in packet
+    print(sender[0])
+    break
+"""
+
+
+class Guest:
+    """A namespace on the bridge of a network, with the MAC address of its interface."""
+
+    def __init__(self, vif: VIF) -> None:
+        self._vif = vif
+        self._space = f"nlt-{vif.id[:8]}"
+
+    def start(self) -> None:
+        run("ip", "netns", "add", self._space)
+        link = ("ip", "link", "add", tap_name(self._vif), "type", "veth", "peer", "name", "eth0")
+        run(*link, "netns", self._space)
+        run("ip", "link", "set", tap_name(self._vif), "master", bridge_name(self._vif.network), "up")
+        self.run("ip", "link", "set", "eth0", "address", self._vif.mac_address, "up")
+
+    def run(self, *command: str) -> str:
+        return run("ip", "netns", "exec", self._space, *command)
+
+    def offer(self, patience: float = 20.0) -> dict[str, Any]:
+        text = self.run(sys.executable, "-c", _DISCOVER, self._vif.mac_address, str(patience))
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def close(self) -> None:
+        subprocess.run(["ip", "netns", "delete", self._space], capture_output=True, check=False)
+        subprocess.run(["ip", "link", "delete", tap_name(self._vif)], capture_output=True, check=False)
+
+
+def run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+class Place:
+    """A host with a guest on a network of its own."""
+
+    def __init__(self, driver: LibvirtDriver, network: Network) -> None:
+        self.driver, self.network = driver, network
+        self.instance = make_instance()
+        self.vif = make_vif(network=network, address=network.cidr.replace(".0/24", ".20"))
+        self.guest = Guest(self.vif)
+
+    def start(self) -> None:
+        self.driver.plug_vifs(self.instance, [self.vif])
+        self.guest.start()
+
+    def change(self, **settings: Any) -> None:
+        """Do what a host does when the conductor has other settings."""
+        self.network = msgspec.structs.replace(self.network, **settings)
+        open_to_all = [SecurityGroupRule(id=way, security_group_id="g", direction=way) for way in ("ingress", "egress")]
+        self.driver.set_port_filters(
+            PortFilters(
+                groups={"g": SecurityGroup(id="g", name="g", rules=open_to_all)},
+                instances={self.instance.uuid: ["g"]},
+                networks={self.network.id: self.network},
+            )
+        )
+
+    def address(self, number: int) -> str:
+        return self.network.cidr.replace(".0/24", f".{number}")
+
+    def bridge_addresses(self) -> list[str]:
+        (shown,) = json.loads(run("ip", "-json", "-4", "address", "show", "dev", bridge_name(self.network)))
+        return [info["local"] for info in shown["addr_info"]]
+
+
+@pytest.fixture
+def place(connection: Any, make_driver: MakeDriver, network: Network) -> Iterator[Place]:
+    token = uuid.uuid4()
+    prefix = f"10.{180 + token.bytes[0] % 9}.{token.bytes[1]}"
+    mine = msgspec.structs.replace(
+        network,
+        id=str(token),
+        cidr=f"{prefix}.0/24",
+        gateway=f"{prefix}.1",
+        start=f"{prefix}.10",
+        end=f"{prefix}.250",
+        bridge=f"nlt{token.hex[:8]}",
+    )
+    made = Place(make_driver("subnets"), mine)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.guest.close()
+        made.driver.unplug_vifs(made.instance.uuid)
+        remove_network(connection, f"nova-lite-{mine.id}", mine.bridge)
+
+
+def octets(*texts: str) -> str:
+    return "".join(ipaddress.IPv4Address(text).packed.hex() for text in texts)
+
+
+def test_dhcp_is_turned_off_and_on(place: Place) -> None:
+    offer = place.guest.offer()
+    assert (offer["address"], offer["3"]) == (place.vif.address, octets(place.address(1)))
+    place.change(enable_dhcp=False)
+    assert place.guest.offer(patience=3) == {}
+    again = make_instance()
+    other = make_vif(2, network=place.network, address=place.address(21))
+    place.driver.plug_vifs(again, [other])
+    second = Guest(other)
+    try:
+        second.start()
+        assert second.offer(patience=3) == {}, "a guest that came when it was off"
+        place.change(enable_dhcp=True)
+        assert second.offer()["address"] == other.address
+        assert place.guest.offer()["address"] == place.vif.address
+    finally:
+        second.close()
+        place.driver.unplug_vifs(again.uuid)
+
+
+def test_gateway_and_routes_change_for_running_guests(place: Place) -> None:
+    route = {"destination": "10.5.0.0/16", "nexthop": place.address(9)}
+    place.change(gateway=place.address(2), host_routes=[route])
+    assert place.bridge_addresses() == [place.address(2)]
+    offer = place.guest.offer()
+    assert (offer["3"], offer["6"]) == (octets(place.address(2)), octets(place.address(2)))
+    routes = "100a05" + octets(place.address(9)) + "00" + octets(place.address(2))
+    assert (offer["121"], offer["249"]) == (routes, routes)
+    place.guest.run("ip", "address", "add", f"{place.vif.address}/24", "dev", "eth0")
+    place.guest.run("ping", "-c", "1", "-W", "5", place.address(2))
+    place.change(gateway=None, host_address=place.address(2), host_routes=None)
+    assert place.bridge_addresses() == [place.address(2)]
+    assert not {"3", "121", "249"} & place.guest.offer().keys()
+    place.change(gateway=place.address(1), host_address=None)
+    assert place.bridge_addresses() == [place.address(1)]
+    assert place.guest.offer()["3"] == octets(place.address(1))
+
+
+def test_name_servers_change_for_running_guests(place: Place) -> None:
+    """The host forwards what guests ask to the subnet's name servers. Here the guest is one itself."""
+    place.guest.run("ip", "address", "add", f"{place.vif.address}/24", "dev", "eth0")
+    place.change(dns=["192.0.2.1"])
+    place.change(dns=[place.vif.address])
+    words = (sys.executable, "-c", _RESOLVE, place.address(1))
+    assert place.guest.run(*words).strip() == place.address(1)
+
+
+def test_changed_settings_survive_a_restart_of_the_daemon(place: Place, connection: Any) -> None:
+    place.change(enable_dhcp=False, gateway=place.address(2))
+    (recorded,) = place.driver._records.read_interfaces(place.instance.uuid)
+    assert recorded.network == place.network
+    found = connection.networkLookupByName(f"nova-lite-{place.network.id}")
+    assert f"address='{place.address(2)}'" in found.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE), "for its next start"
+
+
+def test_network_of_an_older_version_turns_dhcp_off_and_gets_the_rest_with_its_next_start(
+    place: Place, connection: Any
+) -> None:
+    place.guest.close()
+    place.driver.unplug_vifs(place.instance.uuid)
+    found = connection.networkLookupByName(f"nova-lite-{place.network.id}")
+    root = ET.fromstring(found.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
+    (options,) = (element for element in root if element.tag.endswith("options"))
+    for option in list(options):
+        if str(option.get("value")).startswith(("dhcp-optsfile", "servers-file", "no-resolv", "dhcp-ignore")):
+            options.remove(option)
+    found.destroy()
+    connection.networkDefineXML(ET.tostring(root, encoding="unicode")).create()
+    place.driver._networks._defined.clear()
+    place.start()
+    place.change(enable_dhcp=False, dns=["192.0.2.1"])
+    assert place.guest.offer(patience=3) == {}
+    place.change(enable_dhcp=True)
+    assert place.guest.offer()["address"] == place.vif.address
+    assert "dhcp-optsfile" in found.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE)

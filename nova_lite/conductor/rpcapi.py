@@ -535,11 +535,10 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API, since="1.8")
     def network_update(self, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
-        """Set ``name``, ``description``, ``admin_state_up``, ``subnet_name``, ``subnet_description``, and settings of the
-        subnet.
+        """Set ``name``, ``description``, ``admin_state_up``, ``subnet_name``, ``subnet_description``, and settings.
 
-        These are ``gateway`` (None: none), ``dns``, ``pools``, ``host_routes`` and ``enable_dhcp``. An older conductor
-        refuses them.
+        Settings of the subnet are ``gateway`` (None: none), ``dns``, ``pools``, ``host_routes`` and ``enable_dhcp``.
+        An older conductor refuses them.
         """
 
     @rpc.delete(rpc.API, since="1.8")

@@ -64,11 +64,11 @@ give_to() {
     chown -R "$(service_user "$1"):$(service_user "$1")" "$2"
 }
 
-# Clients find identity, image, volume and network API in the identity API's catalog: one without the other is of no use.
+# Clients find the other APIs in the identity API's catalog: one without the other is of no use.
 # Keystone's lists the network API, too, unless that is Neutron's.
 enabled_apis() {
     case $AUTH in
-    standalone) echo osapi_compute, identity, image, volume, network$(metadata_api) ;;
+    standalone) echo osapi_compute, identity, image, volume, network, placement$(metadata_api) ;;
     keystone) echo "osapi_compute$([[ $NETWORK == neutron ]] || echo ", network")$(metadata_api)" ;;
     noauth2) echo osapi_compute$(metadata_api) ;;
     esac
@@ -144,6 +144,7 @@ identity_port = $IDENTITY_PORT
 image_port = $IMAGE_PORT
 volume_port = $VOLUME_PORT
 network_port = $NETWORK_PORT
+placement_port = $PLACEMENT_PORT
 paste_config = $ETC/api-paste.ini
 $([[ $AUTH != keystone ]] || keystone_authtoken nova-lite)
 

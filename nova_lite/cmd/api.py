@@ -48,6 +48,7 @@ ADDRESSES = {
     "image": ("image_listen", "image_port"),
     "volume": ("volume_listen", "volume_port"),
     "network": ("network_listen", "network_port"),
+    "placement": ("placement_listen", "placement_port"),
 }
 
 PARENT_CHECK_SECONDS = 1.0

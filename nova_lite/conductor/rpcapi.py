@@ -60,6 +60,8 @@ from nova_lite.objects import (
     Port,
     PortFilters,
     ProjectLimits,
+    ResourceAllocation,
+    ResourceProvider,
     Retirement,
     Router,
     SealedIdentityRecords,
@@ -346,6 +348,22 @@ class ConductorRPC(Protocol):
     @rpc.change(rpc.API, since="1.2")
     def live_migration_force_complete(self, context: RequestContext, instance_uuid: str, migration_id: int) -> None:
         """Let a live migration complete soon, whatever the guest notices of it. Raises a 4xx."""
+
+    # --- placement, for the API
+
+    @rpc.list_(rpc.API, since="1.25")
+    def resource_provider_list(self, context: RequestContext, query: ListQuery) -> list[ResourceProvider]:
+        """Return a page of the compute nodes with their inventories, in the order of their uuids.
+
+        ``query``: filters by ``uuid`` and ``name``.
+        """
+
+    @rpc.list_(rpc.API, since="1.25")
+    def resource_allocation_list(self, context: RequestContext, query: ListQuery) -> list[ResourceAllocation]:
+        """Return a page of the allocations of all projects, oldest first.
+
+        ``query``: filters by ``provider``, ``consumer``, ``project_id``, ``user_id``.
+        """
 
     # --- catalogue, for the API
 

@@ -13,7 +13,7 @@ OPTS = [
         help=(
             "Paste applications to serve: osapi_compute, identity (users and tokens without Keystone), image "
             "(images without Glance), volume (volumes without Cinder), network (networks without Neutron), "
-            "metadata (for guests). Leave out a service that the real OpenStack service provides."
+            "metadata (for guests), placement (to read). Leave out a service that the real OpenStack service provides."
         ),
     ),
     cfg.HostAddressOpt(
@@ -93,6 +93,8 @@ OPTS = [
     cfg.PortOpt("volume_port", default=8776, help="Port the volume API listens on."),
     cfg.HostAddressOpt("network_listen", default="127.0.0.1", help="Address the network API listens on."),
     cfg.PortOpt("network_port", default=9696, help="Port the network API listens on."),
+    cfg.HostAddressOpt("placement_listen", default="127.0.0.1", help="Address the Placement API listens on."),
+    cfg.PortOpt("placement_port", default=8778, help="Port the Placement API listens on."),
     cfg.ListOpt(
         "enabled_ssl_apis",
         default=[],

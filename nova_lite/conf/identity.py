@@ -67,6 +67,14 @@ OPTS = [
         ),
     ),
     cfg.URIOpt(
+        "placement_endpoint",
+        schemes=["http", "https"],
+        help=(
+            "URL of the Placement API in the catalog. Default: from [api] placement_listen and placement_port. Set "
+            "it behind a proxy."
+        ),
+    ),
+    cfg.URIOpt(
         "identity_endpoint",
         schemes=["http", "https"],
         help=(

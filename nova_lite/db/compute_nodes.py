@@ -62,7 +62,7 @@ def report(uow: UnitOfWork, service: Service, host_report: HostReport, aggregate
         else:
             _update(uow, node, values)
     for node in known.values():
-        if _takes(node):
+        if is_reported(node):
             # A node that is no longer reported gets nothing new. Instances there keep their allocations.
             node.vcpus = node.memory_mb = node.disk_gb = 0
             touch(uow, node)
@@ -112,17 +112,17 @@ def quiet_changes(report: HostReport, rows: Sequence[Any]) -> dict[int, dict[str
         row = known.pop(inventory.node, None)
         reported = _as_reported(report, inventory)
         now = reported.pop("inventory")
-        if row is None or not _takes(row) or any(getattr(row, name) != value for name, value in reported.items()):
+        if row is None or not is_reported(row) or any(getattr(row, name) != value for name, value in reported.items()):
             return None
         changed = {name for name in row.inventory.keys() | now.keys() if row.inventory.get(name) != now.get(name)}
         if not changed <= _QUIET or _disk_changed(row.inventory, now):
             return None
         if changed and (changed != _ALWAYS or row.updated_at is None or row.read_at - row.updated_at >= _SHOWN_AGE):
             found[row.id] = now
-    return None if any(_takes(row) for row in known.values()) else found
+    return None if any(is_reported(row) for row in known.values()) else found
 
 
-def _takes(row: Any) -> bool:
+def is_reported(row: Any) -> bool:
     """Check whether anything of a node may be claimed. A node that is no longer reported offers nothing."""
     return bool(row.vcpus or row.memory_mb or row.disk_gb)
 
@@ -139,10 +139,8 @@ _INVENTORIES = UpdateEach(ComputeNode.id, ComputeNode.inventory, updated_at=utcn
 def apply_aggregates(uow: UnitOfWork, service: Service, aggregates: Sequence[HostAggregate]) -> None:
     """Recompute the capacities of a host's nodes after a change of its aggregates."""
     for node in uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)):
-        if _takes(node):
-            names = ("inventory", "reserved", *(ratio for _, _, ratio, _ in _RESOURCES))
-            reported = {name: getattr(node, name) for name in names}
-            for name, value in _capacity(reported, aggregates).items():
+        if is_reported(node):
+            for name, value in _capacity(_reported(node), aggregates).items():
                 setattr(node, name, value)
 
 
@@ -159,12 +157,37 @@ def _capacity(reported: dict[str, Any], aggregates: Sequence[HostAggregate]) -> 
 
     An aggregate's ratio or reservation replaces the host's. Of several values the smallest counts.
     """
-    capacity = {}
-    for resource, reservation, ratio, reserved_key in _RESOURCES:
-        reserved = host_aggregates.least(aggregates, reserved_key, reported["reserved"].get(reservation, 0))
-        factor = host_aggregates.least(aggregates, ratio, reported[ratio])
-        capacity[resource] = max(0, math.floor((reported["inventory"][resource] - reserved) * factor))
-    return capacity
+    return {
+        resource: max(0, math.floor((reported["inventory"][resource] - limit.reserved) * limit.ratio))
+        for resource, limit in _limits(reported, aggregates).items()
+    }
+
+
+class Limit(NamedTuple):
+    """Reservation and allocation ratio of one resource of a node."""
+
+    reserved: float
+    ratio: float
+
+
+def limits(row: ComputeNode, aggregates: Sequence[HostAggregate]) -> dict[str, Limit]:
+    """Return the reservation and the ratio of each resource of a node with these aggregates."""
+    return _limits(_reported(row), aggregates)
+
+
+def _limits(reported: dict[str, Any], aggregates: Sequence[HostAggregate]) -> dict[str, Limit]:
+    return {
+        resource: Limit(
+            host_aggregates.least(aggregates, reserved_key, reported["reserved"].get(reservation, 0)),
+            host_aggregates.least(aggregates, ratio, reported[ratio]),
+        )
+        for resource, reservation, ratio, reserved_key in _RESOURCES
+    }
+
+
+def _reported(row: ComputeNode) -> dict[str, Any]:
+    names = ("inventory", "reserved", *(ratio for _, _, ratio, _ in _RESOURCES))
+    return {name: getattr(row, name) for name in names}
 
 
 def _as_reported(host_report: HostReport, inventory: Inventory) -> dict[str, Any]:

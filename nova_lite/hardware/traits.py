@@ -17,6 +17,9 @@ BIOS = "COMPUTE_FIRMWARE_BIOS"
 SECURE_BOOT = "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
 ADDRESSES = {"emulate": "COMPUTE_ADDRESS_SPACE_EMULATED", "passthrough": "COMPUTE_ADDRESS_SPACE_PASSTHROUGH"}
 
+#: Trait of a host whose service is disabled.
+DISABLED = "COMPUTE_STATUS_DISABLED"
+
 #: Traits that every driver's host has.
 ALWAYS = ("COMPUTE_NODE", BIOS, ADDRESSES["emulate"])
 
@@ -84,6 +87,16 @@ def required_by(hardware: Hardware) -> set[str]:
 
 #: All traits that `required_by` can return. Drivers that emulate no hardware report all of them.
 DERIVED = (UEFI, SECURE_BOOT, *ADDRESSES.values(), *(of_video(model) for model in VIDEO_MODELS))
+
+
+#: All traits that this cloud derives from hardware, features of CPUs, and services.
+KNOWN = (
+    *ALWAYS,
+    *DERIVED,
+    *(of_bus(bus) for bus in guest.DEVICE_PREFIX),
+    *sorted({f"HW_CPU_X86_{end}" for end in _FEATURES.values()}),
+    DISABLED,
+)
 
 
 def missing(requested: dict[str, str], present: Iterable[str]) -> list[str]:

@@ -4,7 +4,7 @@ They have no I/O, and no behaviour beyond what follows from their own fields. Th
 
 - servers: `instance`, `flavor`, `image`, `keypair`, `block_device`, `server_group`, `usage`, `diagnostics`, `console`
 - operations: `build` (create requests and builds), `action`, `migration`, `live_migration`
-- placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`
+- placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`, `placement` (their views)
 - other services: `identity`, `network`, `router`, `floating_ip`, `security_group`, `volume`, `quota`
 - lists: `listing`
 
@@ -70,6 +70,7 @@ from nova_lite.objects.numa import (
     NUMAPages,
     NUMAUsage,
 )
+from nova_lite.objects.placement import ResourceAllocation, ResourceInventory, ResourceProvider
 from nova_lite.objects.quota import ProjectLimits, QuotaUsage
 from nova_lite.objects.ready import prepare_decoders
 from nova_lite.objects.request_spec import (
@@ -178,6 +179,9 @@ __all__ = [
     "QuotaUsage",
     "RequestSpec",
     "RequestedDestination",
+    "ResourceAllocation",
+    "ResourceInventory",
+    "ResourceProvider",
     "RetiredServer",
     "Retirement",
     "Router",

@@ -30,6 +30,7 @@ from nova_lite.policies import (  # noqa: F401 each import adds rules
     keypairs,
     network_service,
     networks,
+    placement_service,
     quotas,
     security_groups,
     server_external_events,

@@ -104,6 +104,7 @@ identity_port = {cloud.identity_port}
 image_port = {cloud.image_port}
 volume_port = {cloud.volume_port}
 network_port = {cloud.network_port}
+placement_port = {cloud.placement_port}
 [identity]
 users_file = {cloud.path}/users.yaml
 tokens_path = {cloud.path}/identity
@@ -206,7 +207,7 @@ class Cloud:
         self.port = free_port()
         self.standalone = standalone
         self.identity_port, self.image_port = free_port(), free_port()
-        self.volume_port, self.network_port = free_port(), free_port()
+        self.volume_port, self.network_port, self.placement_port = free_port(), free_port(), free_port()
         # The network API needs the built-in networks.
         ours = not any(f"backend = {item}\n" in extra_config for item in ("none", "neutron"))
         self.network_api = ", network" if ours else ""

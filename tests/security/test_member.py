@@ -66,10 +66,13 @@ class User:
             "image": f"{self.cloud.image_url}/v2",
             "volume": f"http://127.0.0.1:{self.cloud.volume_port}/v3",
             "network": f"http://127.0.0.1:{self.cloud.network_port}/v2.0",
+            "placement": f"http://127.0.0.1:{self.cloud.placement_port}",
         }[service]
         headers = {"X-Auth-Token": self.token, **self.headers, **more.pop("headers", {})}
         if service == "volume":
             headers["OpenStack-API-Version"] = f"volume 3.{versions.MAXIMUM}"
+        elif service == "placement":
+            headers["OpenStack-API-Version"] = "placement latest"
         elif version is not None:
             headers["OpenStack-API-Version"] = f"{service} 2.{version}"
         data = None
@@ -303,7 +306,7 @@ def cast(broker: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cas
     port = free_port()
     config = f"""
 [api]
-enabled_apis = osapi_compute, identity, image, volume, network, metadata
+enabled_apis = osapi_compute, identity, image, volume, network, placement, metadata
 metadata_listen_port = {port}
 [network]
 project_ranges = 10.98.0.0/16
@@ -362,7 +365,7 @@ def test_missing_ownership_check_is_found(cast: Cast) -> None:
     """A control: at an API of which some routes do not ask, the attack finds these, and no others."""
     other = copy.copy(cast.cloud)
     text = (other.path / "api.conf").read_text()
-    for name in ("port", "identity_port", "image_port", "volume_port", "network_port"):
+    for name in ("port", "identity_port", "image_port", "volume_port", "network_port", "placement_port"):
         setattr(other, name, free_port())
         text = text.replace(f"port = {getattr(cast.cloud, name)}\n", f"port = {getattr(other, name)}\n")
     config, log = other.path / "forgetful.conf", other.path / "forgetful.log"

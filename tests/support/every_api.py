@@ -16,7 +16,15 @@ from tests.support.in_process_cloud import InProcessCloud
 
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKotuhLbl9jfEG3+ro7D+5cGG9LmDay91HqOs+RyVskj"
 #: The mount points of the services, by name in the paste file.
-ROOTS = {"osapi_compute": "/v2.1", "identity": "", "image": "/v2", "volume": "/v3", "network": "/v2.0", "metadata": ""}
+ROOTS = {
+    "osapi_compute": "/v2.1",
+    "identity": "",
+    "image": "/v2",
+    "volume": "/v3",
+    "network": "/v2.0",
+    "metadata": "",
+    "placement": "",
+}
 #: The names of the services in the tables of `tests.support.requests_of_routes`.
 SERVICES = {"compute": "osapi_compute"}
 PATCH = "application/openstack-images-v2.1-json-patch"
@@ -28,7 +36,7 @@ service_down_time = 1000000
 [compute]
 hypervisor_timeout = 1000000
 [api]
-enabled_apis = osapi_compute, identity, image, volume, network, metadata
+enabled_apis = osapi_compute, identity, image, volume, network, metadata, placement
 auth_strategy = standalone
 metadata_requests_per_minute = 0
 [identity]
@@ -85,7 +93,8 @@ class EveryApi(InProcessCloud):
         request = webob.Request.blank(ROOTS[name] + path, method=method, base_url=f"http://cloud:{len(name)}")
         request.headers["X-Auth-Token"] = self.token
         request.headers["X-Subject-Token"] = self.token
-        request.headers["OpenStack-API-Version"] = f"compute {version}" if service == "compute" else "volume 3.42"
+        versions = {"compute": version, "volume": "3.42", "placement": "1.39"}
+        request.headers["OpenStack-API-Version"] = ", ".join(f"{name} {value}" for name, value in versions.items())
         if body is not None:
             patch = (service, method) == ("image", "PATCH")
             request.content_type = PATCH if patch else "application/json"

@@ -19,11 +19,15 @@ from nova_lite.api.image.app import ImageApp
 from nova_lite.api.network import tags as network_tags
 from nova_lite.api.network import views as network_views
 from nova_lite.api.network.app import NetworkApp
+from nova_lite.api.placement.app import PlacementApp
 from nova_lite.api.volume.app import VolumeApp
 from nova_lite.base import exceptions
 
 #: The services of one table of routes each.
-APPS = (("identity", IdentityApp), ("image", ImageApp), ("volume", VolumeApp), ("network", NetworkApp))
+APPS = (
+    *(("identity", IdentityApp), ("image", ImageApp), ("volume", VolumeApp), ("network", NetworkApp)),
+    ("placement", PlacementApp),
+)
 #: Kinds of the victim's resources, by the segment before a variable, or by the variable's name.
 KINDS = {
     "servers": "server",
@@ -66,6 +70,11 @@ KINDS = {
     "routers": "router",
     "quotas": "project",
     "migrations": "migration",
+    "resource_providers": "server",
+    "allocations": "server",
+    "inventories": "label",
+    "resource_classes": "label",
+    "traits": "label",
     "request_id": "request",
     "namespace": "namespace",
     "tag": "tag",
@@ -73,6 +82,11 @@ KINDS = {
     "label": "label",
     "role": "role",
 }
+#: Parameters of queries of the Placement API.
+PLACEMENT_QUERY = (
+    *("uuid", "resources", "required", "member_of", "in_tree", "group_policy", "root_required", "same_subtree"),
+    *("resources1", "consumer_type", "associated"),
+)
 #: Kinds of the identity API alone: the volume API has other groups, and shows none.
 KINDS_OF_IDENTITY = {
     "groups": "group",
@@ -253,6 +267,8 @@ def every_list() -> Iterator[tuple[str, str, int | None, list[str]]]:
                 if service == "network":
                     known = network_views.ATTRIBUTES[row.path.strip("/").replace("-", "_")]
                     names = sorted({*known, "marker", "fields", "sort_key", "nobodys"})
+                if service == "placement":
+                    names = [*names, *PLACEMENT_QUERY]
                 yield service, row.path, None, names
 
 

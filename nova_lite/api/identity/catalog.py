@@ -35,6 +35,9 @@ _SERVICES = (
     BuiltInService("image", "image", "glance", "image_endpoint", "image_listen", "image_port", ""),
     BuiltInService("volume", "volumev3", "cinderv3", "volume_endpoint", "volume_listen", "volume_port", "/v3"),
     BuiltInService("volume", "block-storage", "cinder", "volume_endpoint", "volume_listen", "volume_port", "/v3"),
+    BuiltInService(
+        "placement", "placement", "placement", "placement_endpoint", "placement_listen", "placement_port", ""
+    ),
     BuiltInService("network", "network", "neutron", "network_endpoint", "network_listen", "network_port", ""),
 )
 

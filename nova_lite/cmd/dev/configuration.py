@@ -23,6 +23,7 @@ PATHS = {
     "image": "/image",
     "network": "/network",
     "volume": "/volume",
+    "placement": "/placement",
     "metadata": "/metadata",
 }
 
@@ -60,6 +61,7 @@ identity_endpoint = {url}/identity/v3
 image_endpoint = {url}/image
 network_endpoint = {url}/network
 volume_endpoint = {url}/volume/v3
+placement_endpoint = {url}/placement
 
 [image]
 store_path = {large}/images

@@ -265,7 +265,7 @@ def every_list() -> Iterator[tuple[str, str, int | None, list[str]]]:
             if row.method == "GET" and not VARIABLE.search(row.path):
                 names = common
                 if service == "network":
-                    known = network_views.ATTRIBUTES[row.path.strip("/").replace("-", "_")]
+                    known = network_views.ATTRIBUTES.get(row.path.strip("/").replace("-", "_"), ())
                     names = sorted({*known, "marker", "fields", "sort_key", "nobodys"})
                 if service == "placement":
                     names = [*names, *PLACEMENT_QUERY]

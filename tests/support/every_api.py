@@ -242,6 +242,8 @@ class EveryApi(InProcessCloud):
             "aggregate": [str(aggregate)],
             "service": [service],
             "hypervisor": [hypervisor],
+            "resource_class": ["VCPU"],
+            "trait": ["COMPUTE_NODE"],
             "host": ["host1"],
             "active_image": [self.image_id],
             "public_flavor": ["1"],

@@ -403,6 +403,13 @@ IDENTITY_KINDS = {
     "regions": "catalog_region",
     "implies": "other_role",
 }
+#: The same, of the Placement API.
+PLACEMENT_KINDS = {
+    "resource_providers": "hypervisor",
+    "inventories": "resource_class",
+    "resource_classes": "resource_class",
+    "traits": "trait",
+}
 #: Kinds of resources in bodies of the compute API, by the name of the field.
 REAL = {
     "imageRef": "active_image", "flavorRef": "public_flavor", "volumeId": "volume", "volume_id": "volume",
@@ -511,7 +518,8 @@ class Extremes:
         path = row.path
         for name in routes.VARIABLE.findall(row.path):
             before = path.split("{" + name + "}")[0].rstrip("/").rpartition("/")[2]
-            kind = {"compute": KINDS, "identity": IDENTITY_KINDS}.get(row.service, {}).get(before)
+            own = {"compute": KINDS, "identity": IDENTITY_KINDS, "placement": PLACEMENT_KINDS}
+            kind = own.get(row.service, {}).get(before)
             kind = kind or routes.kind_of(row.path, name)
             value = text if name == changed else self.things.get(kind or "", ["1"])[0]
             path = path.replace("{" + name + "}", quoted(value))

@@ -13,6 +13,7 @@ concurrency.setup(concurrency.THREADING)
 # isort: split
 import argparse  # noqa: E402
 import json  # noqa: E402
+import re  # noqa: E402
 import secrets  # noqa: E402
 import shlex  # noqa: E402
 import signal  # noqa: E402
@@ -28,6 +29,8 @@ from nova_lite.cmd.dev.cloud import DevCloud, Options  # noqa: E402
 
 PROG = "nova-lite dev"
 MAX_HOSTS = 100
+#: Largest id of a process on Linux.
+MAX_PROCESS = 2**22
 #: Seconds between two checks whether the parent process still runs.
 _PARENT_CHECK = 1.0
 
@@ -52,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         "--config-file", action="append", default=[], metavar="FILE", help="more options of nova_lite; may be repeated"
     )
     dev.add_argument("--json", action="store_true", help="print one line of JSON when it is ready, for programs")
-    dev.add_argument("--parent", type=int, metavar="PID", help="end when this process, the parent, has ended")
+    dev.add_argument("--parent", type=_process, metavar="PID", help="end when this process, the parent, has ended")
     dev.add_argument("--verbose", action="store_true", help="log what the daemons do")
     dev.add_argument("--version", action="version", version=version.VERSION)
     return parser
@@ -154,14 +157,23 @@ def _hosts(text: str) -> int:
     return _number(text, 1, MAX_HOSTS)
 
 
+def _process(text: str) -> int:
+    return _number(text, 1, MAX_PROCESS)
+
+
 def _number(text: str, first: int, last: int) -> int:
-    if not text.isascii() or not text.isdigit() or not first <= int(text) <= last:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {first} to {last}")
+    if not re.fullmatch(r"[0-9]{1,10}", text) or not first <= int(text) <= last:
+        raise argparse.ArgumentTypeError(f"{text[:64]!r} is not a number from {first} to {last}")
     return int(text)
 
 
 def _url(text: str) -> str:
-    parts = urllib.parse.urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a URL such as http://cloud:8774")
+    try:
+        parts = urllib.parse.urlsplit(text)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        wrong = not known or bool(parts.query or parts.fragment)
+    except ValueError:
+        wrong = True
+    if wrong:
+        raise argparse.ArgumentTypeError(f"{text[:64]!r} is not a URL such as http://cloud:8774")
     return text.rstrip("/")

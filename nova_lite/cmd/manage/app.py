@@ -171,9 +171,9 @@ def at_least(minimum: int) -> Callable[[str], int]:
     """Return an argparse type for integers from ``minimum`` on."""
 
     def whole_number(text: str) -> int:
-        number = int(text)
-        if not minimum <= number < 2**31:
-            raise argparse.ArgumentTypeError(f"must be between {minimum} and {2**31 - 1}")
+        number = int(text) if re.fullmatch(r"[-+]?[0-9]{1,10}", text) else None
+        if number is None or not minimum <= number < 2**31:
+            raise argparse.ArgumentTypeError(f"{text[:64]!r} is not a number from {minimum} to {2**31 - 1}")
         return number
 
     return whole_number
@@ -181,15 +181,20 @@ def at_least(minimum: int) -> Callable[[str], int]:
 
 def utc_time(text: str) -> datetime.datetime:
     """Parse a time for argparse; the result is naive UTC."""
-    moment = datetime.datetime.fromisoformat(text)
-    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+        return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(
+            f"{text[:64]!r} is not a time such as 2026-01-31T12:00:00 or 2026-01-31"
+        ) from error
 
 
 def key_value(text: str) -> tuple[str, str]:
     """Parse ``key=value`` for argparse."""
     key, separator, value = text.partition("=")
     if not key or not separator:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE")
+        raise argparse.ArgumentTypeError(f"{text[:64]!r} is not of the form KEY=VALUE")
     return key, value
 
 

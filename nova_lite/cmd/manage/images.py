@@ -129,4 +129,4 @@ def _uuid(text: str) -> str:
     try:
         return str(uuid.UUID(text))
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a uuid") from error
+        raise argparse.ArgumentTypeError(f"{text[:64]!r} is not a uuid") from error

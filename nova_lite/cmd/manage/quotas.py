@@ -45,4 +45,8 @@ def set_limits(app: App, args: argparse.Namespace) -> None:
 
 
 def _limit(text: str) -> int | str:
-    return DEFAULT if text == DEFAULT else at_least(quotas.UNLIMITED)(text)
+    try:
+        return DEFAULT if text == DEFAULT else at_least(quotas.UNLIMITED)(text)
+    except argparse.ArgumentTypeError as error:
+        instead = f"{quotas.UNLIMITED} is unlimited, and {DEFAULT} is allowed"
+        raise argparse.ArgumentTypeError(f"{error}; {instead}") from error

@@ -7,11 +7,13 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.objects import Network
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.virt.libvirt.net.names import bridge_name
 from tests.integration.libvirt.conftest import remove_left_over_networks, remove_network
 from tests.support.guests import make_instance, make_network, make_vif
 
@@ -60,3 +62,22 @@ def test_bridge_of_a_left_over_network_is_refused_until_the_network_is_removed(
     finally:
         remove_network(connection, f"nova-lite-{left.id}", bridge)
         remove_network(connection, f"nova-lite-{network.id}", bridge)
+
+
+def test_network_of_a_deleted_one_with_the_same_addresses_is_replaced(connection: Any, driver: LibvirtDriver) -> None:
+    """As after `terraform destroy` and `apply`. Nobody tells the host that the cloud has deleted a network."""
+    first = some_network(4, f"nlt{uuid.uuid4().hex[:8]}")
+    second = msgspec.structs.replace(first, id=str(uuid.uuid4()), bridge=f"nlt{uuid.uuid4().hex[:8]}")
+    try:
+        guest = plug(driver, first)
+        with pytest.raises(exceptions.VirtDriverError, match=f"nova-lite-{first.id}, which guests use"):
+            plug(driver, second)
+        driver.unplug_vifs(guest)
+        driver.unplug_vifs(plug(driver, second))
+        names = {network.name() for network in connection.listAllNetworks()}
+        assert (f"nova-lite-{first.id}" in names, f"nova-lite-{second.id}" in names) == (False, True)
+        tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+        assert first.id.replace("-", "_") not in tables
+    finally:
+        for network in (first, second):
+            remove_network(connection, f"nova-lite-{network.id}", bridge_name(network))

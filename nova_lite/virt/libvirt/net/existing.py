@@ -8,17 +8,25 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
+import logging
 import os
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from typing import Any
+
+import libvirt
 
 from nova_lite.base import exceptions, ip
 from nova_lite.objects import Network
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.net.names import PREFIX, bridge_name, network_name
+from nova_lite.virt.libvirt.net.names import PREFIX, bridge_name, network_name, tunnel_name
+
+LOG = logging.getLogger(__name__)
 
 NET = "/sys/class/net"
+#: libvirt's code for a network that another daemon has just removed.
+_GONE = (libvirt.VIR_ERR_NO_NETWORK,)
 
 
 def check_network(connection: Connection, network: Network, found: Any) -> None:
@@ -28,7 +36,7 @@ def check_network(connection: Connection, network: Network, found: Any) -> None:
     name = "" if bridge is None else bridge.get("name", "")
     if name != bridge_name(network):
         raise _differs(network, f"has bridge {name}", bridge_name(network))
-    subnets = [_subnet(element) for element in root.findall("ip") if element.get("family", "ipv4") == "ipv4"]
+    subnets = _subnets(root)
     if ip.parse_network(network.cidr, strict=False) not in subnets:
         raise _differs(network, f"has subnet {', '.join(map(str, subnets)) or '(none)'}", network.cidr)
 
@@ -56,6 +64,10 @@ def move_bridge(bridge: str, cidr: ipaddress.IPv4Network, address: str) -> None:
         images.run(*add)  # a kernel that does not promote it has removed it with the first one
 
 
+def _subnets(root: ET.Element) -> list[ipaddress.IPv4Network]:
+    return [_subnet(element) for element in root.findall("ip") if element.get("family", "ipv4") == "ipv4"]
+
+
 def _subnet(element: ET.Element) -> ipaddress.IPv4Network:
     length = element.get("netmask") or element.get("prefix")
     return ip.parse_network4(f"{element.get('address')}/{length}", strict=False)
@@ -67,6 +79,42 @@ def _differs(network: Network, what: str, wanted: str) -> exceptions.VirtDriverE
         reason=f"libvirt's network {name} {what}, and network {network.name} has {wanted}. Remove it when no guest "
         f"uses it: virsh net-destroy {name}; virsh net-undefine {name}"
     )
+
+
+def remove_overlapping(connection: Connection, network: Network, is_reserved: Callable[[str], bool]) -> list[str]:
+    """Remove our other libvirt networks with addresses of this network. Return their names.
+
+    ``is_reserved``: whether the network of this name has an address for a guest.
+
+    They are of networks that the cloud has deleted: a host does not learn of that. libvirt would not start the new
+    one beside them. Raises `VirtDriverError` if guests use one.
+    """
+    cidr, removed = ip.parse_network(network.cidr, strict=False), []
+    for other in connection.connect_call("listAllNetworks", 0):
+        name = other.name()
+        if not name.startswith(PREFIX) or name == network_name(network):
+            continue
+        xml = connection.call_unless(_GONE, other.XMLDesc, 0)
+        if xml is None:
+            continue
+        root = ET.fromstring(xml)  # noqa: S314 libvirt's own
+        if not any(subnet.overlaps(cidr) for subnet in _subnets(root)):
+            continue
+        if is_reserved(name) or any(_has_guests(element.get("name", "")) for element in root.findall("bridge")):
+            raise exceptions.VirtDriverError(
+                reason=f"network {network.name} ({cidr}) has addresses of libvirt's network {name}, which guests use"
+            )
+        connection.call_unless((*_GONE, libvirt.VIR_ERR_OPERATION_INVALID), other.destroy)
+        connection.call_unless(_GONE, other.undefine)
+        LOG.info("Network %s is removed: no guest uses it, and network %s has its addresses", name, network.id)
+        removed.append(name)
+    return removed
+
+
+def _has_guests(bridge: str) -> bool:
+    """Check whether a bridge has interfaces of guests."""
+    names = os.listdir(f"{NET}/{bridge}/brif") if os.path.exists(f"{NET}/{bridge}/brif") else []
+    return any(not name.startswith(tunnel_name()) for name in names)
 
 
 def has_bridge(network: Network) -> bool:

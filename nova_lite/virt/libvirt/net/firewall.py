@@ -28,6 +28,8 @@ LOG = logging.getLogger(__name__)
 METADATA_ADDRESS, METADATA_PORT = "169.254.169.254", 80
 #: Table of libvirt's own rules with its backend nftables.
 _OF_LIBVIRT = "table ip libvirt_network"
+#: Prefix of the names of tables.
+_TABLES = "nova_lite_"
 LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
 
 
@@ -128,6 +130,13 @@ class Firewall:
         """Return the networks of this host, and how they are routed."""
         return [(network, self._routing_of(network)) for network, _ in list(self._known.values())]
 
+    def forget(self, network_id: str) -> None:
+        """Delete the table of a network that was removed. Raises `VirtDriverError`."""
+        self._known.pop(network_id, None)
+        if self._works:
+            table = f"inet {nft.table(_TABLES, network_id)}"
+            nft.apply(f"add table {table}\ndelete table {table}\n")
+
     def set_routing(self, routing: dict[str, Routing]) -> None:
         """Replace how networks are routed, by their ids, and load the tables that change or are gone.
 
@@ -166,7 +175,7 @@ def _checked(text: str) -> ipaddress.IPv4Address:
 
 
 def table_name(network: Network) -> str:
-    return nft.table("nova_lite_", network.id)
+    return nft.table(_TABLES, network.id)
 
 
 def ruleset(

@@ -6,7 +6,7 @@ reason, settings that users change are in files that dnsmasq reads again (`setti
 reservations in another directory, which dnsmasq does not read: it ignores requests of guests without one.
 
 Several compute daemons may share one libvirtd. So all steps are repeatable, and what another daemon has done already
-counts as done. The network stays when its last reservation is removed.
+counts as done. The network stays when its last reservation is removed, until another one needs its addresses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.net import dhcp, existing, neutron, nft
 from nova_lite.virt.libvirt.net.firewall import Firewall, Routing
-from nova_lite.virt.libvirt.net.names import bridge_mac, bridge_name, network_name
+from nova_lite.virt.libvirt.net.names import PREFIX, bridge_mac, bridge_name, network_name
 
 LOG = logging.getLogger(__name__)
 
@@ -214,6 +214,8 @@ class HostNetworks:
             if is_changed:
                 self._reload(network)
         else:
+            for name in existing.remove_overlapping(self._connection, network, _has_reservations):
+                self._firewall.forget(name.removeprefix(PREFIX))
             # libvirt's code for a network that another daemon has just started.
             # A call that is repeated after a broken connection fails with the same code.
             self._connection.call_unless((libvirt.VIR_ERR_OPERATION_INVALID,), found.create)
@@ -399,6 +401,13 @@ def reservations_directory(network: Network, is_served: bool = True) -> str:
 
 def reservations_directory_of(name: str, is_served: bool = True) -> str:
     return os.path.join(dhcp.DIRECTORY, f"{name}.{'d' if is_served else 'off'}")
+
+
+def _has_reservations(name: str) -> bool:
+    """Check whether the network of this name has addresses of guests, served by DHCP or not."""
+    directories = (reservations_directory_of(name, is_served) for is_served in (True, False))
+    names = [found for directory in directories if os.path.isdir(directory) for found in os.listdir(directory)]
+    return any(not found.startswith(files.TEMPORARY) for found in names)
 
 
 def _reservation_path(vif: VIF, is_served: bool = True) -> str:

@@ -204,11 +204,11 @@ class Tunnels:
 
     def _remove_unused(self, before: list[Network]) -> None:
         """Remove devices of unused networks, unless guests of another daemon are on the bridge."""
-        used = self._networks()
+        used = {tunnel_name(network) for network in self._networks().values()}
         for network in before:
             device, bridge = tunnel_name(network), bridge_name(network)
             others = set(_members(bridge)) - {device}
-            if network.id not in used and not others and os.path.exists(f"{NET}/{device}"):
+            if device not in used and not others and os.path.exists(f"{NET}/{device}"):
                 self._connected.pop(device, None)
                 images.run("ip", "link", "delete", device)
                 LOG.info("Network %s has no guest here any more and is disconnected from other hosts", network.id)

@@ -127,3 +127,67 @@ def test_network_that_another_daemon_starts_meanwhile_is_used(
     monkeypatch.setattr(existing, "has_bridge", lambda network: True)
     hosts = networks.HostNetworks(make_conf(), Racing(bridge_name(network), network), "host1")  # type: ignore[arg-type]
     assert hosts._ensure(network)
+
+
+class Defined:
+    """A network of libvirt. ``calls``: what was done with it."""
+
+    def __init__(self, number: int, cidr: str, bridge: str = "nlbr9") -> None:
+        network = make_network(
+            id=f"a0000000-0000-4000-8000-{number:012}", cidr=cidr, gateway=cidr.replace(".0/24", ".1"), bridge=bridge
+        )
+        self.network, self.calls = network, []
+        self._xml = networks.network_xml(network)
+
+    def name(self) -> str:
+        return network_name(self.network)
+
+    def XMLDesc(self, flags: int) -> str:
+        return self._xml
+
+    def destroy(self) -> None:
+        self.calls.append("destroy")
+
+    def undefine(self) -> None:
+        self.calls.append("undefine")
+
+
+class Libvirt:
+    def __init__(self, *defined: Defined) -> None:
+        self._defined = list(defined)
+
+    def connect_call(self, name: str, *arguments: Any) -> Any:
+        return self._defined
+
+    def call_unless(self, codes: tuple[int, ...], method: Any, *arguments: Any) -> Any:
+        return method(*arguments)
+
+
+def remove_overlapping(*defined: Defined, reserved: str = "") -> list[str]:
+    network = make_network(cidr="10.76.0.0/24")
+    return existing.remove_overlapping(Libvirt(*defined), network, lambda name: name == reserved)  # type: ignore[arg-type]
+
+
+def test_idle_network_with_the_addresses_is_removed() -> None:
+    """The cloud has deleted its network, and given the addresses to another one."""
+    same, other = Defined(1, "10.76.0.0/24"), Defined(2, "10.77.0.0/24")
+    own = Defined(3, "10.76.0.0/24")
+    own.network = make_network(cidr="10.76.0.0/24")
+    assert remove_overlapping(same, other, own) == [same.name()]
+    assert same.calls == ["destroy", "undefine"]
+    assert other.calls == own.calls == []
+
+
+@pytest.mark.parametrize("by", ["reservation", "interface"])
+def test_network_with_the_addresses_is_not_removed_while_guests_use_it(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(existing, "NET", str(tmp_path))
+    (tmp_path / "nlbr9/brif").mkdir(parents=True)
+    same = Defined(1, "10.76.0.0/24")
+    (tmp_path / "nlbr9/brif" / ("nlvx7" if by == "reservation" else "tap0")).touch()
+    with pytest.raises(exceptions.VirtDriverError, match="which guests use"):
+        remove_overlapping(same, reserved=same.name() if by == "reservation" else "")
+    assert same.calls == []
+    (tmp_path / "nlbr9/brif/tap0").unlink(missing_ok=True)
+    assert remove_overlapping(same) == [same.name()], "a tunnel device is no guest"

@@ -57,6 +57,7 @@ class StackedCloud:
         connection = openstack.connect(cloud="nova-lite")
         self.compute: Any = connection.compute
         self.images: Any = connection.image
+        self.networks: Any = connection.network
         #: Traces of the cloud while no test has a server.
         self.untouched: dict[str, Any] | None = None
         #: Compute hosts by name, with what leads a command there.
@@ -141,7 +142,7 @@ class StackedCloud:
         """
         return {
             "domains": sorted(uuid for host in self.entered for uuid in self.domains(host)),
-            "disks": sorted(path.name for path in STATE.glob("**/instances/*") if not path.name.startswith("_")),
+            "disks": sorted(path.name for path in STATE.glob("**/instances/*") if not re.search("^_|@", path.name)),
             "taps": {host: self.taps(host) for host in self.entered},
             "reservations": {host: self.reservations(host) for host in self.entered},
             "used": [{key: value for key, value in host.items() if "used" in key} for host in self.hosts()],

@@ -42,7 +42,7 @@ def user_data(targets: dict[str, str]) -> str:
 
 @contextlib.contextmanager
 def outside(cloud: StackedCloud, pool: str) -> Iterator[Callable[[str], bool]]:
-    """Yield a function that tells whether a machine outside reaches an address.
+    """Yield a function that checks whether a machine outside reaches an address.
 
     Both hosts are in its network. Each routes the addresses of the pool that it does not have to the other one.
     """
@@ -77,7 +77,7 @@ def run(*command: str) -> None:
 
 
 class Table:
-    """Who reaches whom after each call."""
+    """Table of who reaches whom after each call."""
 
     def __init__(self, cloud: StackedCloud, reaches: Callable[[str], bool], floating: str) -> None:
         self._cloud, self._reaches, self._floating = cloud, reaches, floating

@@ -27,7 +27,7 @@ BOTH_WAYS = {"a→b": True, "b→a": True}
 
 
 class Module:
-    """What the module makes."""
+    """Makes and removes the resources of the module."""
 
     def __init__(self, cloud: StackedCloud) -> None:
         self._networks = cloud.networks

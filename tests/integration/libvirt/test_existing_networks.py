@@ -65,7 +65,7 @@ def test_bridge_of_a_left_over_network_is_refused_until_the_network_is_removed(
 
 
 def test_network_of_a_deleted_one_with_the_same_addresses_is_replaced(connection: Any, driver: LibvirtDriver) -> None:
-    """As after `terraform destroy` and `apply`. Nobody tells the host that the cloud has deleted a network."""
+    """Hosts do not learn that the cloud has deleted a network, as `terraform destroy` does before `apply`."""
     first = some_network(4, f"nlt{uuid.uuid4().hex[:8]}")
     second = msgspec.structs.replace(first, id=str(uuid.uuid4()), bridge=f"nlt{uuid.uuid4().hex[:8]}")
     try:

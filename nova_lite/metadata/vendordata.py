@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from typing import Any
 
 import requests
@@ -18,6 +19,7 @@ LOG = logging.getLogger(__name__)
 STATIC = "static"
 
 MAX_RESPONSE_BYTES = 1024 * 1024
+_PIECE = 65536
 
 
 class VendorData:
@@ -53,17 +55,27 @@ class VendorData:
             "metadata": instance.metadata,
             "boot-roles": "",
         }
+        started = time.monotonic()
         try:
             with requests.post(url, json=body, timeout=self._timeouts, allow_redirects=False, stream=True) as response:
                 if response.status_code != 200:
                     raise ValueError(f"it returned {response.status_code}")
-                data = response.raw.read(MAX_RESPONSE_BYTES + 1, decode_content=True)
-            if len(data) > MAX_RESPONSE_BYTES:
-                raise ValueError(f"it returned more than {MAX_RESPONSE_BYTES} bytes")
-            return _object(data)
+                return _object(_body_of(response, started + sum(self._timeouts)))
         except (requests.RequestException, ValueError, OSError) as error:
             LOG.error("Vendor data %s of instance %s are left out: %s", name, instance.uuid, error)
             return {}
+
+
+def _body_of(response: requests.Response, deadline: float) -> bytes:
+    """Read a body that may come in small pieces, until the deadline."""
+    data = b""
+    while piece := response.raw.read1(_PIECE, decode_content=True):
+        data += piece
+        if len(data) > MAX_RESPONSE_BYTES:
+            raise ValueError(f"it returned more than {MAX_RESPONSE_BYTES} bytes")
+        if time.monotonic() > deadline:
+            raise TimeoutError("its response did not end in time")
+    return data
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -43,13 +43,28 @@ class Permissions(msgspec.Struct, kw_only=True):
     topic_read: str
 
 
+class NotificationNames(msgspec.Struct, frozen=True, kw_only=True):
+    """Names of notifications at the broker, with the defaults of the options.
+
+    ``exchange``, ``versioned_topics``: of conductors. ``topics``: of unversioned notifications, and of the scheduler's.
+    """
+
+    exchange: str = "nova"
+    versioned_topics: tuple[str, ...] = ("versioned_notifications",)
+    topics: tuple[str, ...] = ("notifications",)
+
+
 def reply_queues(role: str, host: str) -> str:
     """Return the prefix of the reply queues of a daemon; the rest of their names is random."""
     return f"reply_{role}.{host}."
 
 
-def permissions(role: str, host: str) -> Permissions:
-    """Return the permissions of a daemon's account. Raises `InvalidInput` for a name that no daemon can have."""
+def permissions(role: str, host: str, names: NotificationNames | None = None) -> Permissions:
+    """Return the permissions of a daemon's account, with those for notifications if the role sends any.
+
+    Raises `InvalidInput` for a name that no daemon can have.
+    """
+    names = names or NotificationNames()
     check_name(role, host)
     name = re.escape(host)
     replies = re.escape(reply_queues(role, host)) + "[0-9a-f]+"
@@ -60,14 +75,26 @@ def permissions(role: str, host: str) -> Permissions:
         exchanges.append(f"{role}_fanout")
         write = ["amq\\.default"]
         bound = rf"{role}(\.{name})?"
-    notified = ["scheduler_fanout"] if role == CONDUCTOR else []
+    notified, keys = ["scheduler_fanout"] if role == CONDUCTOR else [], []
+    if role == CONDUCTOR:
+        exchanges.append(re.escape(names.exchange))
+        notified.append(re.escape(names.exchange))
+        queues += _priorities(*names.versioned_topics, *names.topics)
+    if role == SCHEDULER:
+        keys = _priorities(*names.topics)
+        queues += keys
     return Permissions(
-        configure=_any(*exchanges, *notified, *queues),
+        configure=_any(*dict.fromkeys((*exchanges, *notified, *queues))),
         write=_any(EXCHANGE, *notified, *queues, *write),
         read=_any(*(exchanges if role in _SERVERS else ()), *queues),
-        topic_write=_any(*(topic.replace("HOST", name) for topic in _SENDS_TO[role])),
-        topic_read=bound if bound == _NOTHING else _any(bound),
+        topic_write=_any(*(topic.replace("HOST", name) for topic in _SENDS_TO[role]), *keys),
+        topic_read=bound if bound == _NOTHING else _any(bound, *keys),
     )
+
+
+def _priorities(*topics: str) -> list[str]:
+    """Return patterns of the queues and routing keys of topics of notifications."""
+    return [rf"{re.escape(topic)}\.(info|error)" for topic in topics]
 
 
 def _any(*patterns: str) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import warnings
+
+from oslo_config import cfg
 
 from nova_lite.cmd.manage.app import App, Commands
 from nova_lite.rpc import broker
@@ -19,8 +22,20 @@ def register(commands: Commands) -> None:
 
 
 def show_permissions(app: App, args: argparse.Namespace) -> None:
-    found = broker.permissions(args.role, args.host)
+    found = broker.permissions(args.role, args.host, _notification_names(app.conf))
     app.show(
         ("Exchange", "Configure", "Write", "Read"),
         [("", found.configure, found.write, found.read), (broker.EXCHANGE, None, found.topic_write, found.topic_read)],
+    )
+
+
+def _notification_names(conf: cfg.ConfigOpts) -> broker.NotificationNames:
+    """Return the names of the options. Those of oslo.messaging exist once a notifier is made."""
+    with warnings.catch_warnings(action="ignore"):
+        import oslo_messaging as messaging  # slow to load
+    messaging.Notifier(messaging.get_notification_transport(conf), publisher_id="", driver="noop")
+    return broker.NotificationNames(
+        exchange=conf.notifications.exchange,
+        versioned_topics=tuple(conf.notifications.versioned_notifications_topics),
+        topics=tuple(conf.oslo_messaging_notifications.topics),
     )

@@ -13,6 +13,7 @@ import urllib.parse
 
 from nova_lite.base import key_files
 from nova_lite.base.exceptions import ConfigurationError
+from nova_lite.base.timed_socket import TimedSocket
 from nova_lite.conductor.notifications.courier import RefusedError
 from nova_lite.db.outbox import Waiting
 
@@ -86,9 +87,10 @@ class WebhookChannel:
             "X-Nova-Lite-Timestamp": timestamp,
             "X-Nova-Lite-Signature": sign(self._secret, timestamp, body),
         }
-        with contextlib.closing(self._connection()) as connection:
-            connection.request("POST", self._path, body, headers)
-            status = connection.getresponse().status
+        try:
+            status = self._post(body, headers)
+        except TimeoutError as error:
+            raise TimeoutError(f"no response within {self._timeout:g} seconds") from error
         if status in _REFUSED:
             raise RefusedError(f"status {status}")
         if not 200 <= status < 300:
@@ -96,6 +98,15 @@ class WebhookChannel:
 
     def close(self) -> None:
         """Do nothing: each request has a connection of its own."""
+
+    def _post(self, body: bytes, headers: dict[str, str]) -> int:
+        """Return the status of the response, whose head has to arrive before the request's deadline."""
+        deadline = time.monotonic() + self._timeout
+        with contextlib.closing(self._connection()) as connection:
+            connection.connect()
+            connection.sock = TimedSocket(connection.sock, deadline)
+            connection.request("POST", self._path, body, headers)
+            return connection.getresponse().status
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._is_tls:

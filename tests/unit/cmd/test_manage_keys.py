@@ -128,6 +128,18 @@ def allowed(role: str, host: str, what: str, name: str) -> bool:
         ("api", "topic_write", ["conductor", "compute.any"], ["scheduler", "conductor.h-1"]),
         ("api", "topic_read", [], ["conductor", "#", "x"]),
         ("api", "read", ["reply_api.h-1.1"], ["nova_lite", "conductor"]),
+        (
+            "conductor",
+            "configure",
+            ["nova", "versioned_notifications.info", "notifications.error"],
+            ["novas", "x.info"],
+        ),
+        ("conductor", "write", ["nova", "versioned_notifications.error"], ["nova.x", "versioned_notificationsxinfo"]),
+        ("conductor", "read", ["nova", "notifications.info"], ["nov", "notifications.debug"]),
+        ("scheduler", "topic_write", ["conductor", "notifications.info"], ["versioned_notifications.info"]),
+        ("scheduler", "topic_read", ["scheduler", "notifications.error"], ["conductor"]),
+        ("scheduler", "write", ["notifications.info"], ["nova"]),
+        ("compute", "configure", [], ["nova", "notifications.info"]),
         ("console", "topic_write", ["conductor", "compute.any"], ["scheduler"]),
     ],
 )
@@ -140,6 +152,14 @@ def test_a_host_whose_name_is_a_pattern_gets_no_more() -> None:
     assert not allowed("compute", "h.1", "read", "compute.hx1")
     with pytest.raises(exceptions.InvalidInput):
         broker.permissions("compute", ".*")
+
+
+def test_permissions_have_the_names_of_notifications_in_the_options(tool: Tool) -> None:
+    with open(tool.config, "a") as file:
+        file.write("\n[notifications]\nexchange = o.ne\nversioned_notifications_topics = ours, theirs\n")
+    whole, _ = tool.json("broker", "permissions", "conductor", "host-1")
+    assert re.search(whole["write"], "o.ne") and re.search(whole["configure"], "theirs.info")
+    assert not re.search(whole["write"], "oxne") and not re.search(whole["write"], "versioned_notifications.info")
 
 
 def test_permissions_are_shown(tool: Tool) -> None:

@@ -33,6 +33,7 @@ class VendorService(http.server.BaseHTTPRequestHandler):
     requests: list[dict[str, Any]] = []
     body = b"{}"
     status = 200
+    patience: threading.Event | None = None
 
     def do_POST(self) -> None:
         self.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
@@ -40,7 +41,12 @@ class VendorService(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(self.body)))
         self.end_headers()
         with contextlib.suppress(ConnectionError):
-            self.wfile.write(self.body)
+            if self.patience is None:
+                self.wfile.write(self.body)
+                return
+            for byte in self.body:
+                self.wfile.write(bytes([byte]))
+                self.patience.wait(0.05)
 
     def log_message(self, *args: Any) -> None:
         """Log nothing."""
@@ -53,6 +59,19 @@ def target() -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"roles@http://127.0.0.1:{server.server_port}/"
         server.shutdown()
+
+
+def test_service_whose_response_trickles_is_left_out(target: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Each byte comes well before the timeout, and the last one never would."""
+    VendorService.body, VendorService.patience = b" " * 1000, threading.Event()
+    timeouts = dict.fromkeys(("vendordata_dynamic_connect_timeout", "vendordata_dynamic_read_timeout"), 1)
+    try:
+        made = vendor(vendordata_dynamic_targets=[target], **timeouts).all(make_instance())
+        VendorService.patience.set()
+    finally:
+        VendorService.patience = None
+    assert made == {"static": {}, "roles": {}}
+    assert "did not end in time" in caplog.text
 
 
 def test_vendor_file_is_for_all_guests(tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ class Receiver(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.status = 204
+        #: Seconds between two bytes of the response.
+        self.pause = 0.0
+        self.patience = threading.Event()
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
 
     @property
@@ -62,10 +65,20 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.requests.append((self.path, dict(self.headers), body))
+        if self.server.pause:
+            self._trickle()
+            return
         self.send_response(self.server.status)
         self.send_header("Location", self.server.url)
         self.send_header("Content-Length", "0")
         self.end_headers()
+
+    def _trickle(self) -> None:
+        """Send a good response, byte by byte, until the client goes away."""
+        with contextlib.suppress(OSError):
+            for byte in b"HTTP/1.1 204 No Content\r\nX-Padding: " + b"x" * 1000 + b"\r\n\r\n":
+                self.wfile.write(bytes([byte]))
+                self.server.patience.wait(self.server.pause)
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -139,6 +152,15 @@ def test_consumer_that_is_away_is_a_failure(receiver: Receiver) -> None:
     receiver.server_close()
     with pytest.raises(OSError, match="refused"):
         channel(url).send(ITEM)
+
+
+def test_response_that_trickles_ends_at_the_total_limit(receiver: Receiver) -> None:
+    """Each byte comes well before the limit, and the last one never would."""
+    receiver.pause = 0.05
+    with pytest.raises(TimeoutError, match=r"no response within 0\.5 seconds"):
+        channel(receiver.url, timeout=0.5).send(ITEM)
+    receiver.patience.set()
+    assert len(receiver.requests) == 1
 
 
 def test_https_needs_a_certificate_of_a_known_authority(tmp_path: Path) -> None:

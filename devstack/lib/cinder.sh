@@ -60,7 +60,7 @@ CONFIG
 # conductor, and no host, as whom to drive Cinder.
 volume_config() {
     echo "[volume]"
-    if [[ $VOLUMES == cinder ]]; then echo "backend = cinder"; else echo "store_path = $STATE/volumes"; fi
+    if [[ $VOLUMES == cinder ]]; then echo "backend = cinder"; else printf '%s\n' "store_path = $STATE/volumes" "backup_path = $STATE/backups"; fi
 }
 
 cinder_config() {

@@ -217,6 +217,10 @@ class ComputeManager:
         """Make an image of a volume in a separate thread, and report the result as `volume_work` does."""
         self._volume_worker.start(work)
 
+    def backup_volume(self, context: RequestContext, work: VolumeWork) -> None:
+        """Work on a backup in a separate thread, and report the result as `volume_work` does."""
+        self._volume_worker.start(work)
+
     def refresh_security_groups(self, context: RequestContext) -> None:
         self.port_filters.refresh_soon()
 

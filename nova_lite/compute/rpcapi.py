@@ -13,7 +13,7 @@ from nova_lite.objects import ActionCommand, BuildRequest, Console, ConsolePort,
 LOG = logging.getLogger(__name__)
 
 #: The version that introduced the newest of the calls below.
-CALLS = "1.18"
+CALLS = "1.19"
 
 
 def _build_one_by_one(compute: ComputeRPC, context: RequestContext, host: str, requests: list[BuildRequest]) -> None:
@@ -77,6 +77,10 @@ class ComputeRPC(Protocol):
     @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.18")
     def upload_volume(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
         """Upload the data of an unused volume as an image, and report the result with `finish_volume_work`."""
+
+    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.19")
+    def backup_volume(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
+        """Copy, delete, look for or restore a backup, and report the result with `finish_volume_work`."""
 
     @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST, since="1.8")
     def refresh_security_groups(self, context: RequestContext, host: rpc.Receiver) -> None:

@@ -74,6 +74,8 @@ class VolumeWorker:
             self._snapshot(work)
         elif work.verb is VolumeVerb.DELETE_SNAPSHOT:
             backend.delete_snapshot(str(work.snapshot_id))
+        elif work.verb in (VolumeVerb.BACKUP, VolumeVerb.DELETE_BACKUP, VolumeVerb.VERIFY_BACKUP, VolumeVerb.RESTORE):
+            self._work_on_backup(work)
         elif work.verb is VolumeVerb.UPLOAD:
             assert work.image is not None
             with backend.exported(work.volume_id, work.image.disk_format) as path:
@@ -97,6 +99,25 @@ class VolumeWorker:
             {work.volume_id: str(work.snapshot_id)},
             lambda parts: driver.copy_volumes(uuid, self._sources(parts), lambda: None),
         )
+
+    def _work_on_backup(self, work: VolumeWork) -> None:
+        backend = self._host.volumes
+        if work.verb is VolumeVerb.DELETE_BACKUP:
+            backend.delete_backup(str(work.data_id))
+        elif work.verb is VolumeVerb.VERIFY_BACKUP:
+            backend.verify_backup(str(work.data_id))
+        elif work.verb is VolumeVerb.RESTORE:
+            backend.restore_backup(work)
+        elif work.instance_uuid is None:
+            backend.create_backup(work)
+        else:
+            driver, uuid = self._host.driver, work.instance_uuid
+            if not isinstance(driver, VolumeCopying):
+                raise exceptions.NotImplementedByDriver(operation="a backup of a volume in use")
+            driver.get_info(uuid)
+            backend.create_backup_in_use(
+                work, lambda parts: driver.copy_volumes(uuid, self._sources(parts), lambda: None)
+            )
 
     def _sources(self, parts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
         return {volume_id: (self._host.volumes.require(volume_id), part) for volume_id, part in parts.items()}

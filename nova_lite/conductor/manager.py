@@ -94,6 +94,7 @@ class ConductorManager:
             ImageEndpoints(self.db, conf, compute),
             IdentityEndpoints(self.db),
             self.reconciler.volumes,
+            self.reconciler.backups,
             self.cinder,
             database.functions(self.db, conf, network_backend.has_remote_ports),
             translate=engine.translate,

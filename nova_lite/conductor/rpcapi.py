@@ -72,6 +72,7 @@ from nova_lite.objects import (
     Service,
     SettledRecords,
     Volume,
+    VolumeBackup,
     VolumeConnection,
     VolumeFilters,
     VolumeQosSpecs,
@@ -943,6 +944,41 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API, since="1.21")
     def volume_type_project_remove(self, context: RequestContext, type_id: str, project_id: str) -> VolumeType: ...
+
+    @rpc.list_(rpc.API, since="1.25")
+    def backup_list(
+        self,
+        context: RequestContext,
+        filters: VolumeFilters,
+        limit: int | None,
+        marker: str | None,
+        sort_keys: list[str],
+        sort_dirs: list[str],
+        offset: int,
+    ) -> list[VolumeBackup]: ...
+
+    @rpc.read(rpc.API, since="1.25")
+    def backup_get(self, context: RequestContext, backup_id: str) -> VolumeBackup: ...
+
+    @rpc.change(rpc.API, since="1.25")
+    def backup_create(self, context: RequestContext, backup: VolumeBackup, force: bool) -> VolumeBackup:
+        """Accept a backup of a volume or snapshot. ``force``: also of a volume that a server has. Raises a 4xx."""
+
+    @rpc.change(rpc.API, since="1.25")
+    def backup_update(self, context: RequestContext, backup_id: str, changes: dict[str, Any]) -> VolumeBackup:
+        """Set ``name``, ``description``, ``metadata`` (all of it) or, for an admin, ``status``."""
+
+    @rpc.delete(rpc.API, since="1.25")
+    def backup_delete(self, context: RequestContext, backup_id: str, force: bool) -> None:
+        """Accept the deletion of a backup. ``force``: in any state in which no host works on it."""
+
+    @rpc.change(rpc.API, since="1.25")
+    def backup_restore(self, context: RequestContext, backup_id: str, volume_id: str | None, name: str) -> Volume:
+        """Accept that a backup is restored into a free volume, or (None) into a new one of this name. Raises a 4xx."""
+
+    @rpc.change(rpc.API, since="1.25")
+    def backup_import(self, context: RequestContext, backup: VolumeBackup) -> VolumeBackup:
+        """Accept the record of a backup whose data exist."""
 
     @rpc.list_(rpc.API, since="1.25")
     def volume_qos_list(self, context: RequestContext) -> list[VolumeQosSpecs]: ...

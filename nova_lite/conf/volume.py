@@ -23,6 +23,14 @@ OPTS = [
             "have to share it. It and its parents have to be accessible (o+x) to qemu's user."
         ),
     ),
+    cfg.StrOpt(
+        "backup_path",
+        default="$state_path/backups",
+        help=(
+            "Directory of the backups of volumes, which several hosts have to share. Put it on another disk than "
+            "store_path, so that backups outlive that."
+        ),
+    ),
     cfg.StrOpt("default_type", default="local", help="Name of the only volume type of the local backend."),
     cfg.IntOpt("quota_volumes", default=10, min=-1, help="Number of volumes of a project; -1: unlimited."),
     cfg.IntOpt(

@@ -754,6 +754,30 @@ class VolumeSnapshot(Changed, Base):
     progress: Mapped[str | None] = mapped_column(sa.String(8))
 
 
+class VolumeBackup(Changed, Base):
+    """A copy of a volume; its bytes are the file ``data_id`` of ``[volume] backup_path``. ``volume``: the volume as it
+    was. ``volume_id``: its id, even when it is gone.
+    """
+
+    __tablename__ = "volume_backups"
+    __table_args__ = (sa.Index(None, "project_id", "created_at"),)
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    data_id: Mapped[str] = mapped_column(Uuid, index=True)
+    volume_id: Mapped[str] = mapped_column(Uuid)
+    snapshot_id: Mapped[str | None] = mapped_column(Uuid)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name, default="")
+    name: Mapped[str] = mapped_column(Name, default="")
+    description: Mapped[str | None] = mapped_column(Name)
+    size: Mapped[int]
+    status: Mapped[str] = mapped_column(sa.String(32))
+    fail_reason: Mapped[str | None] = mapped_column(sa.Text)
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", sa.JSON, default=dict)
+    volume: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    data_timestamp: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+
 class VolumeTask(Numbered, Base):
     """The action log of volumes: accepted work on a file. Its host does it while that is up; when the lease lapses it
     is sent again. ``reads``: the volume or snapshot that is read meanwhile and must not change.

@@ -76,7 +76,11 @@ def take(uow: UnitOfWork, task: models.VolumeTask) -> None:
     volume = uow.session.get(models.Volume, task.volume_id)
     owner = task.payload.get("instance_uuid") if volume is None else volume.instance_uuid
     at = uow.session.scalar(sa.select(models.Instance.host).where(models.Instance.uuid == owner)) if owner else None
-    if task.verb == VolumeVerb.SNAPSHOT:  # whose guest writes to it now
+    if task.host is not None and task.verb == VolumeVerb.RESTORE and not task.payload["is_new"]:
+        return  # no second host may replace the file
+    if task.verb == VolumeVerb.BACKUP and task.payload.get("source_snapshot") is not None:
+        at = None
+    elif task.verb in (VolumeVerb.SNAPSHOT, VolumeVerb.BACKUP):  # whose guest writes to it now
         task.payload = {**task.payload, "instance_uuid": None if at is None else owner}
     if at is not None:
         task.host = at if hosts.is_up(uow, at) else None

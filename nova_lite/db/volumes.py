@@ -297,6 +297,10 @@ def usage(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> VolumeUse:
     for kind, count, gigabytes in uow.session.execute(copies.group_by(volumes.volume_type)):
         add("snapshots", kind, count)
         add("gigabytes", kind, int(gigabytes))
+    backups = models.VolumeBackup
+    size = sa.func.coalesce(sa.func.sum(backups.size), 0)
+    saved = uow.session.execute(sa.select(sa.func.count(), size).where(backups.project_id == project_id)).one()
+    used["backups"], used["backup_gigabytes"] = saved[0], int(saved[1])
     table = models.VolumeQuotaLimit
     own = sa.select(table.project_id, table.resource, table.limit).where(table.project_id.in_({"", project_id}))
     for _, name, limit in sorted(uow.session.execute(own), key=lambda row: row[0] != ""):
@@ -313,6 +317,8 @@ def check_quota(
     snapshots: int = 0,
     kind: str | None = None,
     size: int = 0,
+    backups: int = 0,
+    backup_gigabytes: int = 0,
 ) -> None:
     """Raise `VolumeQuotaExceeded` unless the project may have so many more. Other requests wait until the commit.
 
@@ -320,7 +326,9 @@ def check_quota(
     """
     quotas.lock(uow, project_id)
     use = usage(uow, uow.conf, project_id)
-    for name, more in (("volumes", volumes), ("snapshots", snapshots), ("gigabytes", gigabytes)):
+    wanted = {"volumes": volumes, "snapshots": snapshots, "gigabytes": gigabytes}
+    wanted |= {"backups": backups, "backup_gigabytes": backup_gigabytes}
+    for name, more in wanted.items():
         for key in (name, f"{name}_{kind}"):
             if more and 0 <= use.limits.get(key, -1) < use.used[key] + more:
                 raise exceptions.VolumeQuotaExceeded(

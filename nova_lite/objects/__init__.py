@@ -86,8 +86,10 @@ from nova_lite.objects.security_group import PortFilters, SecurityGroup, Securit
 from nova_lite.objects.server_group import ServerGroup
 from nova_lite.objects.usage import InstanceUsage
 from nova_lite.objects.volume import (
+    BackedUpVolume,
     NetworkDisk,
     Volume,
+    VolumeBackup,
     VolumeConnection,
     VolumeFilters,
     VolumeQosSpecs,
@@ -108,6 +110,7 @@ __all__ = [
     "AuditEvent",
     "AuditQuery",
     "AvailabilityZone",
+    "BackedUpVolume",
     "BatchedCreate",
     "BlockDevice",
     "BuildNetworks",
@@ -196,6 +199,7 @@ __all__ = [
     "StaticRoute",
     "Verdict",
     "Volume",
+    "VolumeBackup",
     "VolumeConnection",
     "VolumeFilters",
     "VolumeQosSpecs",

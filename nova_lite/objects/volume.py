@@ -60,6 +60,40 @@ class VolumeSnapshot(msgspec.Struct, kw_only=True):
     updated_at: datetime.datetime | None = None
 
 
+class BackedUpVolume(msgspec.Struct, kw_only=True):
+    """Volume as it was when it was backed up. A volume that is restored gets these values."""
+
+    name: str = ""
+    description: str | None = None
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    bootable: bool = False
+    image: Image | None = None
+    image_metadata: dict[str, str] | None = None
+    volume_type: str = ""
+
+
+class VolumeBackup(msgspec.Struct, kw_only=True):
+    """Backup of a volume, or of a snapshot of it (``snapshot_id``). ``size``: GB. ``data_id``: the name of its file.
+    ``data_timestamp``: time of the content."""
+
+    id: str
+    volume_id: str
+    data_id: str = ""
+    snapshot_id: str | None = None
+    project_id: str = ""
+    user_id: str = ""
+    name: str = ""
+    description: str | None = None
+    size: int = 0
+    status: str = "creating"
+    fail_reason: str | None = None
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    volume: BackedUpVolume = msgspec.field(default_factory=BackedUpVolume)
+    data_timestamp: datetime.datetime | None = None
+    created_at: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+
+
 class VolumeTransfer(msgspec.Struct, kw_only=True):
     """Offer of a volume to another project."""
 
@@ -126,6 +160,10 @@ class VolumeVerb(enum.StrEnum):
     SNAPSHOT = "snapshot"
     DELETE_SNAPSHOT = "delete_snapshot"
     UPLOAD = "upload"
+    BACKUP = "backup"
+    DELETE_BACKUP = "delete_backup"
+    VERIFY_BACKUP = "verify_backup"
+    RESTORE = "restore"
 
 
 class VolumeWork(msgspec.Struct, kw_only=True):
@@ -133,7 +171,8 @@ class VolumeWork(msgspec.Struct, kw_only=True):
 
     ``size``: the new size in GB. The source is ``image``, ``source_snapshot`` or ``source_volume``; none for a blank
     volume. For UPLOAD, ``image`` is the image to make. ``instance_uuid``: the instance on this host that has the
-    volume.
+    volume. ``backup_id``: the backup to make. ``data_id``: the file of an existing backup. ``is_new``: the volume does
+    not exist before it is restored.
     """
 
     id: int
@@ -145,6 +184,9 @@ class VolumeWork(msgspec.Struct, kw_only=True):
     source_snapshot: str | None = None
     source_volume: str | None = None
     instance_uuid: str | None = None
+    backup_id: str | None = None
+    data_id: str | None = None
+    is_new: bool = False
 
 
 class VolumeUse(msgspec.Struct, kw_only=True):

@@ -41,7 +41,7 @@ SNAPSHOT_RESET_STATUS = _extension(
 )
 SNAPSHOT_UPDATE_STATUS = _extension(
     "snapshot_actions:update_snapshot_status",
-    ADMIN,
+    MEMBER,
     "Set the status and progress of a snapshot that is being made",
     f"POST {_SNAPSHOT}/action (os-update_snapshot_status)",
 )
@@ -152,13 +152,33 @@ TRANSFER_ACCEPT = _volume(
     "accept_transfer", MEMBER, "Accept an offered volume", f"POST {_TRANSFER}/{{transfer_id}}/accept"
 )
 TRANSFER_DELETE = _volume("delete_transfer", MEMBER, "Withdraw an offer", f"DELETE {_TRANSFER}/{{transfer_id}}")
+_backup = Rules("backup")
+_BACKUPS = "/v3/backups"
+_BACKUP = f"{_BACKUPS}/{{backup_id}}"
+BACKUP_LIST = _backup("get_all", READER, "List the backups of the caller's project", f"GET {_BACKUPS}")
+BACKUP_SHOW = _backup("get", READER, "Show a backup of the caller's project", f"GET {_BACKUP}")
+BACKUP_CREATE = _backup("create", MEMBER, "Back up a volume of the caller's project", f"POST {_BACKUPS}")
+BACKUP_UPDATE = _backup("update", MEMBER, "Change a backup of the caller's project", f"PUT {_BACKUP}")
+BACKUP_DELETE = _backup("delete", MEMBER, "Delete a backup of the caller's project", f"DELETE {_BACKUP}")
+BACKUP_RESTORE = _backup("restore", MEMBER, "Restore a backup of the caller's project", f"POST {_BACKUP}/restore")
+BACKUP_EXPORT = _backup("export-import", ADMIN, "Export the record of a backup", f"GET {_BACKUP}/export_record")
+BACKUP_IMPORT = _backup("backup-import", ADMIN, "Import the record of a backup", f"POST {_BACKUPS}/import_record")
+BACKUP_PROJECT = _backup("backup_project_attribute", ADMIN, "See the project of a backup", f"GET {_BACKUP}")
+BACKUP_RESET_STATUS = _extension(
+    "backup_admin_actions:reset_status", ADMIN, "Set a backup's status", f"POST {_BACKUP}/action (os-reset_status)"
+)
+BACKUP_FORCE_DELETE = _extension(
+    "backup_admin_actions:force_delete",
+    ADMIN,
+    "Delete a backup in any state",
+    f"POST {_BACKUP}/action (os-force_delete)",
+)
 ZONES = _volume("availability_zone_list", ANYONE, "List availability zones", "GET /v3/os-availability-zone")
 EXTENSIONS = _volume("extension_list", ANYONE, "List extensions", "GET /v3/extensions")
 ABSENT = _volume(
     "get_absent",
     ANYONE,
-    "List resources that this cloud does not have, such as backups and groups (always empty)",
-    "GET /v3/backups",
+    "List resources that this cloud does not have, such as groups (always empty)",
     "GET /v3/consistencygroups",
     "GET /v3/groups",
     "GET /v3/group_types",

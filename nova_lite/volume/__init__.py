@@ -15,7 +15,7 @@ Backend::
 
 API, with Cinder's v3 endpoints::
 
-    api/volume/                            app, types, qos, transfers, backends, absent, requests, views, listing,
+    api/volume/                            app, backups, types, qos, transfers, backends, absent, requests, views, listing,
                                            versions
     api/compute/volume_attachments.py      volumes of a server
     api/compute/volumes.py                 ``/os-volumes`` of the compute API, until 2.35
@@ -24,10 +24,12 @@ API, with Cinder's v3 endpoints::
 Conductor::
 
     conductor/endpoints/volumes.py           RPC methods, and the dispatch of work to hosts
+    conductor/endpoints/backups.py           RPC methods about backups
     conductor/operations/volumes.py          attach, detach and swap
     conductor/operations/volume_sources.py   checks of the image, snapshot or volume that a volume is made from
     conductor/engine/cinder.py               attachments in Cinder
     db/volumes.py                            SQL: volumes and snapshots
+    db/volume_backups.py                     SQL: backups
     db/volume_types.py                       SQL: types that admins make
     db/volume_qos.py                         SQL: quality of service of types
     db/volume_transfers.py                   SQL: offers of volumes to other projects

@@ -25,6 +25,10 @@ POINTS = {
     "create_snapshot": "volume/snapshot",
     "delete_snapshot": "volume/delete_snapshot",
     "create_snapshots_in_use": "snapshot",
+    "create_backup": "volume/backup",
+    "create_backup_in_use": "volume/backup_in_use",
+    "restore_backup": "volume/restore",
+    "delete_backup": "volume/delete_backup",
 }
 
 #: Writes an image's data to a file: `nova_lite.image.driver.ImageBackend.fetch`.
@@ -86,6 +90,29 @@ class VolumeBackend(abc.ABC):
 
     @abc.abstractmethod
     def delete_snapshot(self, snapshot_id: str) -> None: ...
+
+    def create_backup(self, work: VolumeWork) -> None:
+        """Copy a snapshot, or a volume that no guest has, into the backup ``work.backup_id``, unless it exists."""
+        raise exceptions.NotImplementedByDriver(operation="a backup of a volume")
+
+    def create_backup_in_use(self, work: VolumeWork, copy: CopyVolumes) -> None:
+        """Make a backup of a volume that a guest of this host has, unless it exists."""
+        raise exceptions.NotImplementedByDriver(operation="a backup of a volume in use")
+
+    def delete_backup(self, data_id: str) -> None:
+        """Delete the data of a backup, if there are any."""
+        raise exceptions.NotImplementedByDriver(operation="a backup of a volume")
+
+    def verify_backup(self, data_id: str) -> None:
+        """Check that the data of a backup are complete. Raises `BackupDamaged`."""
+        raise exceptions.NotImplementedByDriver(operation="a backup of a volume")
+
+    def restore_backup(self, work: VolumeWork) -> None:
+        """Copy the backup ``work.data_id`` into a volume: a new one, or in place of an unused one's data.
+
+        Raises `BackupDamaged`. Then the volume is as it was.
+        """
+        raise exceptions.NotImplementedByDriver(operation="a backup of a volume")
 
     @abc.abstractmethod
     def prepare(self, devices: Sequence[BlockDevice], images: Mapping[str, Image]) -> None:

@@ -5,6 +5,7 @@
     <store_path>/<volume id>             a volume
     <store_path>/snapshots/<snapshot id>
     <store_path>/.part-…                 an incomplete file
+    <backup_path>/<backup id>            a backup: its data, and at the end their SHA-256 in hex
 
 A complete file is linked to its name, which fails if the name exists. So two hosts with the same work never write to a
 file that a guest may use already.
@@ -13,6 +14,8 @@ file that a guest may use already.
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
 import os
 import shutil
 import tempfile
@@ -26,9 +29,13 @@ from nova_lite.virt import images as disk_images
 from nova_lite.volume.driver import CopyVolumes, VolumeBackend
 
 GIB = 1024**3
+#: Bytes to read at a time.
+CHUNK = 1024**2
 
 SNAPSHOTS = "snapshots"
 PART = ".part-"
+#: Bytes of the sum at the end of a backup.
+SUM = 64
 #: Age in seconds at which an incomplete file is abandoned.
 OLD_SECONDS = 86400.0
 
@@ -152,6 +159,73 @@ class LocalVolumes(VolumeBackend):
         with _as_driver_errors():
             files.remove(self._snapshot_path(snapshot_id))
 
+    # --- backups
+
+    def _backup_path(self, data_id: str) -> str:
+        return os.path.join(os.path.abspath(self.conf.volume.backup_path), str(uuid.UUID(data_id)))
+
+    def create_backup(self, work: VolumeWork) -> None:
+        if work.source_snapshot is not None:
+            source = self._snapshot_path(work.source_snapshot)
+            if not os.path.exists(source):
+                raise exceptions.VolumeFileMissing(volume_id=work.volume_id)
+        else:
+            source = self.require(work.volume_id)
+        self._back_up(str(work.backup_id), lambda part: _copy_sparse(source, part))
+
+    def create_backup_in_use(self, work: VolumeWork, copy: CopyVolumes) -> None:
+        size = os.path.getsize(self.require(work.volume_id))
+
+        def fill(part: str) -> None:
+            os.truncate(part, size)
+            copy({work.volume_id: part})
+
+        self._back_up(str(work.backup_id), fill)
+
+    def _back_up(self, data_id: str, fill: Callable[[str], None]) -> None:
+        """Write the data of a backup and their sum into one file, which gets its name when it is complete."""
+        target = self._backup_path(data_id)
+        if os.path.exists(target):
+            return
+        with _as_driver_errors():
+            self._prepare(self.conf.volume.backup_path)
+            with self._new(target) as part:
+                fill(part)
+                digest = _sha256(part, os.path.getsize(part))
+                with open(part, "ab") as file:
+                    file.write(digest.encode())
+
+    def delete_backup(self, data_id: str) -> None:
+        with _as_driver_errors():
+            files.remove(self._backup_path(data_id))
+
+    def verify_backup(self, data_id: str) -> None:
+        with _as_driver_errors():
+            _check_backup(data_id, self._backup_path(data_id))
+
+    def restore_backup(self, work: VolumeWork) -> None:
+        """Copy a backup, and compare the copy with the backup's sum, before the volume gets it."""
+        data_id, source = str(work.data_id), self._backup_path(str(work.data_id))
+        if work.is_new and os.path.exists(self.path(work.volume_id)):
+            return
+
+        def fill(part: str) -> None:
+            if not os.path.exists(source):
+                raise exceptions.BackupDamaged(backup_id=data_id, reason="its file is missing")
+            _copy_sparse(source, part)
+            os.truncate(part, _check_backup(data_id, part))
+            _grow(part, work.size * GIB)
+
+        if work.is_new:
+            self._make(self.path(work.volume_id), fill)
+            return
+        target = self.require(work.volume_id)
+        with _as_driver_errors(), self._part(target) as part:
+            fill(part)
+            _sync(part)
+            os.rename(part, target)
+            files.sync_directory(os.path.dirname(target))
+
     def prepare(self, devices: Sequence[BlockDevice], images: Mapping[str, Image]) -> None:
         for device in devices:
             if device.volume_id is None or os.path.exists(self.path(device.volume_id)):
@@ -171,7 +245,8 @@ class LocalVolumes(VolumeBackend):
     def sweep(self) -> None:
         """Remove abandoned files of any host. Hosts share the directory, so a newer file may be in use."""
         store = os.path.abspath(self.conf.volume.store_path)
-        for directory in (store, os.path.join(store, SNAPSHOTS)):
+        backups = os.path.abspath(self.conf.volume.backup_path)
+        for directory in (store, os.path.join(store, SNAPSHOTS), backups):
             for path in files.abandoned_parts(directory, PART, OLD_SECONDS):
                 _remove(path)
 
@@ -211,6 +286,51 @@ class LocalVolumes(VolumeBackend):
 def _sync(path: str) -> None:
     with open(path, "rb") as file:
         os.fsync(file.fileno())
+
+
+def _check_backup(data_id: str, path: str) -> int:
+    """Compare the data of a backup with their sum. Return their size. Raises `BackupDamaged`."""
+    try:
+        size = os.path.getsize(path) - SUM
+        with open(path, "rb") as file:
+            file.seek(max(size, 0))
+            known = file.read()
+    except FileNotFoundError as error:
+        raise exceptions.BackupDamaged(backup_id=data_id, reason="its file is missing") from error
+    if size < 0 or _sha256(path, size).encode() != known:
+        raise exceptions.BackupDamaged(backup_id=data_id, reason="its data are not those that were written")
+    return size
+
+
+def _sha256(path: str, size: int) -> str:
+    """Return a SHA-256 in hex of the first ``size`` bytes of a file: of the size, and of each chunk that is not all
+    zeros with its place. So holes are not read, and a copy with other holes has the same sum.
+    """
+    digest = hashlib.sha256(size.to_bytes(8, "big"))
+    with open(path, "rb", buffering=0) as source:
+        for start in _chunks_with_data(source.fileno(), size):
+            source.seek(start)
+            chunk = source.read(min(CHUNK, size - start))
+            if chunk.count(0) < len(chunk):
+                digest.update(start.to_bytes(8, "big"))
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks_with_data(descriptor: int, size: int) -> Iterator[int]:
+    """Yield the offsets of chunks that are not in a hole of the file."""
+    start = 0
+    while start < size:
+        try:
+            found = os.lseek(descriptor, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return
+        start = found - found % CHUNK
+        if start < size:
+            yield start
+        start += CHUNK
 
 
 def _remove(path: str) -> None:

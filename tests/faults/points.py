@@ -44,6 +44,8 @@ ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
 TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED = "report_task", "image_call", "image_done", "image_failed"
 #: A volume is accepted, its work is given to a host, and that has done it.
 VOLUME_CREATE, VOLUME_TAKE, VOLUME_END = "create_volume", "take_volume_work", "finish_volume_work"
+#: A backup is accepted, and its restoration.
+BACKUP_CREATE, BACKUP_RESTORE = "create_backup", "restore_backup"
 #: Transactions of a Cinder volume: one conductor leases it, stores Cinder's state, releases it, and forgets it with its
 #: server. Another stores a volume that was created for a server.
 CINDER_TAKE, CINDER_NOTE, CINDER_GIVE_BACK, CINDER_FORGET = "take", "keep", "settle", "forget"
@@ -55,7 +57,7 @@ PORTS = "record"
 TRANSACTIONS = (
     *(CINDER_TAKE, CINDER_NOTE, CINDER_GIVE_BACK, CINDER_FORGET, CINDER_MADE, CINDER_IS_MADE),
     *(ATTACH_ASK, ACCEPT_MADE, PORTS),
-    *(VOLUME_CREATE, VOLUME_TAKE, VOLUME_END),
+    *(VOLUME_CREATE, VOLUME_TAKE, VOLUME_END, BACKUP_CREATE, BACKUP_RESTORE),
     *(ACCEPT_CREATE, ACCEPT, LEASE, CLAIM, NO_HOST, START_BUILD, FINISH_BUILD, FINISH),
     *(SWEEP, UNDONE, REVIVED, WANTED, RETIRE, DOMAIN_LOST),
     *(ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK),
@@ -76,9 +78,9 @@ NUDGE, SELECT, NEW_STATES = "build_instances", "select_destinations", "update_ho
 #: Build commands, for a host with one and with several builds of a request.
 BUILD_ONE, BUILD_SEVERAL = "build_and_run_instance", "build_and_run_instances"
 
-VOLUME_WORK = "volume_work"
+VOLUME_WORK, BACKUP_WORK = "volume_work", "backup_volume"
 
-CASTS = frozenset({NUDGE, NEW_STATES, VOLUME_WORK, BUILD_ONE, BUILD_SEVERAL, *operations.command_methods()})
+CASTS = frozenset({NUDGE, NEW_STATES, VOLUME_WORK, BACKUP_WORK, BUILD_ONE, BUILD_SEVERAL, *operations.command_methods()})
 
 #: Points of a compute host after which it writes something.
 WRITES = (
@@ -148,13 +150,27 @@ def of_undos(row: operations.Operation) -> Points:
 
 def of_volume() -> Points:
     """Return the points of work on a volume's file, from its request on."""
+    return _of_work("volume_create", VOLUME_CREATE, VOLUME_WORK, "volume/create")
+
+
+def of_backup() -> Points:
+    """Return the points of a backup."""
+    return _of_work("backup_create", BACKUP_CREATE, BACKUP_WORK, "volume/backup")
+
+
+def of_restoration() -> Points:
+    """Return the points of the restoration of a backup into an existing volume."""
+    return _of_work("backup_restore", BACKUP_RESTORE, BACKUP_WORK, "volume/restore")
+
+
+def _of_work(request: str, accepted: str, command: str, effect: str) -> Points:
     return {
-        API: around("send/volume_create"),
+        API: around(f"send/{request}"),
         CONDUCTOR: around(
-            *("handle/volume_create", f"commit/{VOLUME_CREATE}", f"commit/{VOLUME_TAKE}", f"send/{VOLUME_WORK}"),
+            *(f"handle/{request}", f"commit/{accepted}", f"commit/{VOLUME_TAKE}", f"send/{command}"),
             *("handle/finish_volume_work", f"commit/{VOLUME_END}"),
         ),
-        COMPUTE: around(f"handle/{VOLUME_WORK}", "volume/create", "send/finish_volume_work"),
+        COMPUTE: around(f"handle/{command}", effect, "send/finish_volume_work"),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -54,6 +55,78 @@ def make(arena: Arena) -> None:
     volume_id = _settle(arena, "available")
     path = arena.cloud.path / "shared" / "volumes" / volume_id
     assert path.stat().st_size == 1024**3
+
+
+def filled(arena: Arena) -> None:
+    """Make a volume with content and without backups."""
+    clear(arena)
+    make(arena)
+    _write(arena, CONTENT)
+
+
+#: What is backed up and restored.
+CONTENT, CHANGED = b"what the backup has", b"what a guest wrote."
+
+
+def _write(arena: Arena, content: bytes) -> None:
+    with open(_file(arena), "r+b") as file:
+        file.write(content)
+
+
+def _file(arena: Arena) -> Path:
+    return Path(arena.cloud.path / "shared" / "volumes" / _volumes(arena)[0]["id"])
+
+
+def _backups(arena: Arena) -> list[dict[str, Any]]:
+    def listed() -> list[list[dict[str, Any]]]:
+        answer = _ask(arena, "GET", "/backups/detail")
+        return [answer.json()["backups"]] if answer is not None and answer.status_code == 200 else []
+
+    found: list[dict[str, Any]] = cloud.wait_for("backups are listed", listed, SETTLE_SECONDS)[0]
+    return found
+
+
+def back_up(arena: Arena) -> None:
+    """Back up the volume. An unanswered request may have been accepted and is then not repeated."""
+    body = {"backup": {"name": "b", "volume_id": _volumes(arena)[0]["id"]}}
+
+    def accepted() -> bool:
+        if _backups(arena):
+            return True
+        answer = _ask(arena, "POST", "/backups", body)
+        return answer is not None and answer.status_code == 202
+
+    cloud.wait_for("a backup is accepted", accepted, SETTLE_SECONDS)
+    _settle(arena, "available")
+    settled = [item["status"] for item in _backups(arena)]
+    assert settled == ["available"], settled
+    (backup,) = _backups(arena)
+    path = Path(arena.cloud.path / "shared" / "backups" / backup["id"])
+    assert path.read_bytes()[: len(CONTENT)] == CONTENT
+    assert [file.name for file in path.parent.iterdir() if not file.name.startswith(".")] == [backup["id"]]
+
+
+def backed_up_and_changed(arena: Arena) -> None:
+    filled(arena)
+    back_up(arena)
+    _write(arena, CHANGED)
+
+
+def restore(arena: Arena) -> None:
+    """Restore the backup into its volume. It is repeated until the volume has the content of the backup."""
+
+    def restored() -> bool:
+        with open(_file(arena), "rb") as file:
+            if file.read(len(CONTENT)) == CONTENT:
+                return True
+        if {_volumes(arena)[0]["status"], _backups(arena)[0]["status"]} == {"available"}:
+            body = {"restore": {"volume_id": _volumes(arena)[0]["id"]}}
+            _ask(arena, "POST", f"/backups/{_backups(arena)[0]['id']}/restore", body)
+        return False
+
+    cloud.wait_for("the backup is restored", restored, SETTLE_SECONDS)
+    _settle(arena, "available")
+    cloud.wait_for("the backup is free", lambda: _backups(arena)[0]["status"] == "available", SETTLE_SECONDS)
 
 
 def server_and_volume(arena: Arena) -> None:
@@ -127,7 +200,10 @@ def _is_settled(found: dict[str, str]) -> bool:
 
 
 def clear(arena: Arena) -> None:
-    """Delete all volumes before the next case."""
+    """Delete all backups and volumes before the next case."""
+    for backup in _backups(arena):
+        _ask(arena, "DELETE", f"/backups/{backup['id']}")
+    cloud.wait_for("no backups are left", lambda: not _backups(arena), SETTLE_SECONDS)
     for volume in _volumes(arena):
         _ask(arena, "DELETE", f"/volumes/{volume['id']}")
     cloud.wait_for("no volumes are left", lambda: not _volumes(arena), SETTLE_SECONDS)

@@ -66,6 +66,7 @@ action_deadline = {action_deadline}
 store_path = {shared}/images
 [volume]
 store_path = {shared}/volumes
+backup_path = {shared}/backups
 [api]
 paste_config = {root}/etc/nova-lite/api-paste.ini
 port = {port}

@@ -195,6 +195,9 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         wait_for(f"the server is {status}", look)
 
     volumes = [volume(), volume()]
+    backup = {"backup": {"volume_id": volumes[0], "name": mark, "metadata": {KEY: mark}}}
+    backup_id = make("volume", "/backups", backup)["backup"]["id"]
+    wait_for("the backup is there", lambda: shown("backups", backup_id)["status"] == "available")
     qos = admin.made("volume", "/qos-specs", {"qos_specs": {"name": f"qos-{mark}", KEY: mark}})["qos_specs"]["id"]
     snapshot = {"snapshot": {"volume_id": volumes[0], "name": mark, "metadata": {KEY: mark}}}
     snapshot_id = make("volume", "/snapshots", snapshot)["snapshot"]["id"]
@@ -279,6 +282,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         "server_group": [servers["server_group"]["id"]],
         "volume": volumes,
         "qos": [qos],
+        "backup": [backup_id],
         "snapshot": [snapshot_id],
         "attachment": [attachment],
         "user": [user.id],
@@ -494,8 +498,15 @@ def borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, int | None, str]]:
     for which in cast.things["port"]:
         yield create(networks=[{"port": which}])
     yield volume(snapshot_id=theirs["snapshot"])
+    yield volume(backup_id=theirs["backup"])
+    snapshot = {"volume_id": cast.own["volume"][0], "snapshot_id": theirs["snapshot"], "name": "mine"}
+    yield "volume", "/backups", {"backup": snapshot}, None, "POST"
+    for which in cast.things["volume"]:
+        path = f"/backups/{cast.own['backup'][0]}/restore"
+        yield "volume", path, {"restore": {"volume_id": which}}, None, "POST"
     for which in cast.things["volume"]:
         yield volume(source_volid=which)
+        yield "volume", "/backups", {"backup": {"volume_id": which, "name": "mine", "force": True}}, None, "POST"
         yield "volume", "/snapshots", {"snapshot": {"volume_id": which, "name": "mine", "force": True}}, None, "POST"
     yield volume(imageRef=theirs["image"])
     events = [{"name": "network-changed", "server_uuid": theirs["server"]}]

@@ -166,6 +166,8 @@ class EveryApi(InProcessCloud):
         make("image", "/metadefs/namespaces", namespace)
         volume_id = make("volume", "/volumes", {"volume": {"size": 1, "metadata": {"key": "value"}}})["volume"]["id"]
         self.wait_for("the volume is there", lambda: self._status("volume", "volume", volume_id) == "available")
+        backup = make("volume", "/backups", {"backup": {"volume_id": volume_id}})["backup"]["id"]
+        self.wait_for("the backup is there", lambda: self._status("volume", "backup", backup) == "available")
         qos = make("volume", "/qos-specs", {"qos_specs": {"name": "one", "key": "value"}})["qos_specs"]["id"]
         snapshot = {"snapshot": {"volume_id": volume_id, "metadata": {"key": "value"}}}
         snapshot_id = make("volume", "/snapshots", snapshot)["snapshot"]["id"]
@@ -216,6 +218,7 @@ class EveryApi(InProcessCloud):
             "server_group": [server_group],
             "volume": [volume_id],
             "qos": [qos],
+            "backup": [backup],
             "snapshot": [snapshot_id],
             **self._others,
             "application_credential": [credential["id"]],

@@ -79,7 +79,7 @@ HEADERS = {
 
 #: Resources of Cinder that the volume API lists as empty.
 ABSENT_OF_VOLUMES = (
-    *("backups", "cgsnapshots", "clusters", "consistencygroups", "group_snapshots", "group_types", "groups"),
+    *("cgsnapshots", "clusters", "consistencygroups", "group_snapshots", "group_types", "groups"),
     *("manageable_snapshots", "manageable_volumes", "messages"),
 )
 
@@ -252,6 +252,20 @@ BODIES: dict[tuple[str, str, str], Any] = {
         "transfer": {"volume_id": "{volume}", "name": "new", "no_snapshots": False}
     },
     ("volume", "POST", "/volume-transfers/{id}/accept"): {"accept": {"auth_key": "0123456789abcdef"}},
+    ("volume", "POST", "/backups"): {
+        "backup": {
+            "volume_id": "{volume}", "name": "new", "description": "text", "metadata": {"key": "value"},
+            "snapshot_id": None, "incremental": False, "force": False,
+        }
+    },
+    ("volume", "PUT", "/backups/{id}"): {
+        "backup": {"name": "one", "description": "text", "metadata": {"key": "value"}}
+    },
+    ("volume", "POST", "/backups/{id}/restore"): {"restore": {"name": "new", "volume_id": None}},
+    ("volume", "POST", "/backups/{id}/action"): {"os-reset_status": {"status": "available"}},
+    ("volume", "POST", "/backups/import_record"): {
+        "backup-record": {"backup_service": "cinder.backup.drivers.nova_lite.LocalBackups", "backup_url": "e30="}
+    },
     ("volume", "POST", "/qos-specs"): {"qos_specs": {"name": "new", "consumer": "both", "key": "value"}},
     ("volume", "PUT", "/qos-specs/{id}"): {"qos_specs": {"consumer": "both", "key": "value"}},
     ("volume", "PUT", "/qos-specs/{id}/delete_keys"): {"keys": ["key"]},

@@ -28,12 +28,10 @@ class Absent(NamedTuple):
     detail: bool = True
 
 
-_COPY = " Make a volume of a snapshot or of another volume."
 _MANAGE = " Import the data as an image, and make a volume of it."
 
 #: Absent resources by the first segment of their URLs.
 ABSENT = {
-    "backups": Absent("backups", "Backup", _COPY),
     "consistencygroups": Absent("consistencygroups", "ConsistencyGroup", " Make a snapshot of each volume."),
     "cgsnapshots": Absent("cgsnapshots", "CgSnapshot", " Make a snapshot of each volume."),
     "groups": Absent("groups", "Group", " Make a snapshot of each volume.", versions.GROUPS),

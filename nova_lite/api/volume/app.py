@@ -16,7 +16,7 @@ from nova_lite.api.audit import notes
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.volume import absent, backends, listing, qos, requests, transfers, types, versions, views
+from nova_lite.api.volume import absent, backends, backups, listing, qos, requests, transfers, types, versions, views
 from nova_lite.base import exceptions
 from nova_lite.objects import Image, Volume, VolumeSnapshot
 from nova_lite.policies import volume_service as policies
@@ -71,7 +71,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeApp:
     return VolumeApp(services)
 
 
-class VolumeApp(absent.AbsentResources, backends.Backends, qos.Qos, transfers.Transfers):
+class VolumeApp(absent.AbsentResources, backends.Backends, backups.Backups, qos.Qos, transfers.Transfers):
     """WSGI application, mounted at ``/v3``. The rest of the path may start with the caller's project id."""
 
     strict_slashes = True
@@ -122,6 +122,7 @@ class VolumeApp(absent.AbsentResources, backends.Backends, qos.Qos, transfers.Tr
         ServiceRoute("GET", "/os-availability-zone", "zones", policies.ZONES),
         *backends.Backends.backend_routes,
         *transfers.Transfers.transfer_routes,
+        *backups.Backups.backup_routes,
         *absent.routes(),
     )
 
@@ -191,14 +192,17 @@ class VolumeApp(absent.AbsentResources, backends.Backends, qos.Qos, transfers.Tr
 
     def create(self, req: ServiceRequest) -> Response:
         fields = requests.body(req, "volume")
-        if requests.an_id(fields, "consistencygroup_id") or requests.an_id(fields, "backup_id"):
-            raise exceptions.ValidationError(detail="This cloud has no groups and no backups of volumes.")
+        if requests.an_id(fields, "consistencygroup_id"):
+            raise exceptions.ValidationError(detail="This cloud has no groups of volumes.")
+        backup_id = requests.an_id(fields, "backup_id")
         image_ref = requests.an_id(fields, "imageRef") or requests.an_id(fields, "image_id")
         snapshot_id, source = requests.an_id(fields, "snapshot_id"), requests.an_id(fields, "source_volid")
-        if sum(origin is not None for origin in (image_ref, snapshot_id, source)) > 1:
+        if sum(origin is not None for origin in (image_ref, snapshot_id, source, backup_id)) > 1:
             raise exceptions.ValidationError(
-                detail="A volume is made from an image, a snapshot or a volume, not several."
+                detail="A volume is made from an image, a snapshot, a volume or a backup, not several."
             )
+        if backup_id is not None:
+            return self._create_from_backup(req, backup_id, fields)
         if fields.get("multiattach") is True:
             raise exceptions.ValidationError(detail="This cloud does not attach a volume to several servers.")
         images = {} if image_ref is None else self.services.images.describe(req.context, [image_ref])
@@ -220,6 +224,20 @@ class VolumeApp(absent.AbsentResources, backends.Backends, qos.Qos, transfers.Tr
         )
         created = self.conductor.volume_create(req.context, volume, images)
         (shown,) = self._with_type_ids(req, [views.changed(req, created, versions.minor_of(req.headers))])
+        return Response({"volume": shown}, 202)
+
+    def _create_from_backup(self, req: ServiceRequest, backup_id: str, fields: dict[str, Any]) -> Response:
+        """Restore a backup into a new volume, of the size of the backup."""
+        minor = versions.minor_of(req.headers)
+        if minor < versions.FROM_BACKUP:
+            raise exceptions.ValidationError(detail="A volume is made from a backup from version 3.47 on.")
+        req.authorize(policies.BACKUP_RESTORE)
+        size = requests.size(fields.get("size"))
+        if size not in (0, self.conductor.backup_get(req.context, backup_id).size):
+            raise exceptions.ValidationError(detail="The volume has the size of the backup; extend it afterwards.")
+        name = requests.text(fields, "name", "display_name") or ""
+        made = self.conductor.backup_restore(req.context, backup_id, None, name)
+        (shown,) = self._with_type_ids(req, [views.changed(req, made, minor)])
         return Response({"volume": shown}, 202)
 
     def _kind(self, req: ServiceRequest, reference: str | None) -> str:

@@ -12,6 +12,7 @@ from nova_lite.objects import (
     Image,
     Service,
     Volume,
+    VolumeBackup,
     VolumeQosSpecs,
     VolumeSnapshot,
     VolumeTransfer,
@@ -26,6 +27,7 @@ COMPUTE, BINARY = "nova-compute", "cinder-volume"
 #: Filters of lists.
 RESOURCE_FILTERS = (
     {"resource": "volume", "filters": ["name", "status", "bootable", "metadata"]},
+    {"resource": "backup", "filters": ["name", "status", "volume_id"]},
     {"resource": "snapshot", "filters": ["name", "status", "volume_id", "metadata"]},
 )
 
@@ -80,7 +82,7 @@ def changed(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
         "created_at": time(shown.created_at),
         "updated_at": time(shown.updated_at),
         "attachments": [attached(shown)]
-        if shown.status in ("in-use", "detaching", "extending") and _is_attached(shown)
+        if shown.status in ("in-use", "detaching", "extending", "backing-up") and _is_attached(shown)
         else [],
         "description": shown.description,
         "volume_type": shown.volume_type,
@@ -248,6 +250,37 @@ def service(shown: Service) -> dict[str, Any]:
         "updated_at": time(shown.last_seen_up or shown.updated_at),
         "disabled_reason": shown.disabled_reason,
     }
+
+
+def backup_summary(req: ServiceRequest, shown: VolumeBackup) -> dict[str, Any]:
+    return {"id": shown.id, "name": shown.name, "links": links(req, shown.id, "backups")}
+
+
+def backup(req: ServiceRequest, shown: VolumeBackup, minor: int) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        **backup_summary(req, shown),
+        "status": shown.status,
+        "size": shown.size,
+        "object_count": 0,
+        "container": "backups",
+        "description": shown.description,
+        "availability_zone": None,
+        "created_at": time(shown.created_at),
+        "updated_at": time(shown.updated_at),
+        "fail_reason": shown.fail_reason,
+        "volume_id": shown.volume_id,
+        "snapshot_id": shown.snapshot_id,
+        "data_timestamp": time(shown.data_timestamp or shown.created_at),
+        "is_incremental": False,
+        "has_dependent_backups": False,
+    }
+    if minor >= versions.BACKUP_PROJECT and req.allows(policies.BACKUP_PROJECT):
+        view["os-backup-project-attr:project_id"] = shown.project_id
+    if minor >= versions.BACKUP_METADATA:
+        view["metadata"] = shown.metadata
+    if minor >= versions.BACKUP_USER:
+        view["user_id"] = shown.user_id
+    return view
 
 
 def image_metadata(shown: Volume) -> dict[str, str]:

@@ -229,6 +229,7 @@ from nova_lite.base.exceptions.quotas import (
 )
 from nova_lite.base.exceptions.rpc import DatabaseUnavailable, MessageRefused, MessagingUnavailable, ServiceTooOld
 from nova_lite.base.exceptions.virt import (
+    BackupDamaged,
     ConfigDriveInvalid,
     DeviceDetachFailed,
     DomainHeld,
@@ -275,6 +276,7 @@ __all__ = [
     "AggregateNameExists",
     "AggregateNotFound",
     "AvailabilityZoneUnavailable",
+    "BackupDamaged",
     "BackupOfVolumes",
     "BootFromVolumeRequiredForZeroDiskFlavor",
     "CannotMigrateToSameHost",

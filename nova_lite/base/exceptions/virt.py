@@ -28,6 +28,10 @@ class VolumeFileMissing(VirtDriverError):
     msg_fmt = "The data of volume %(volume_id)s is not there."
 
 
+class BackupDamaged(VirtDriverError):
+    msg_fmt = "Backup %(backup_id)s cannot be read: %(reason)s."
+
+
 class HypervisorUnavailable(VirtDriverError):
     msg_fmt = "Connection to the hypervisor is broken on host %(host)s: %(reason)s"
 

@@ -69,6 +69,7 @@ min_free_mb = 16
 
 [volume]
 store_path = {large}/volumes
+backup_path = {large}/backups
 
 [network]
 project_ranges = 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16

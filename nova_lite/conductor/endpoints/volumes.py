@@ -16,6 +16,7 @@ import msgspec
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.conductor.endpoints import backups
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations import boot_images, volume_sources
 from nova_lite.db import block_devices, images, instances, models, volume_tasks, volume_types, volumes
@@ -32,7 +33,7 @@ _NAMESPACE = uuid.UUID("0f3c52a4-6a0b-4ad1-9a8f-6b7d1f1f4c55")
 UPLOADING = "uploading"
 
 #: States in which a volume may be deleted.
-_DELETABLE = (volumes.AVAILABLE, volumes.ERROR, "error_deleting", "error_extending")
+_DELETABLE = (volumes.AVAILABLE, volumes.ERROR, "error_deleting", "error_extending", backups.ERROR_RESTORING)
 
 
 class VolumeEndpoints:
@@ -64,7 +65,7 @@ class VolumeEndpoints:
             uow, volume.project_id, volumes=1, gigabytes=volume.size, kind=volume.volume_type, size=volume.size
         )
         row = volumes.insert(uow, volume)
-        self._accept(uow, context, VolumeVerb.CREATE, row.id, reads, **volume_sources.work_of(volume))
+        self.accept(uow, context, VolumeVerb.CREATE, row.id, reads, **volume_sources.work_of(volume))
         return volumes.to_object(row)
 
     def volume_update(self, context: RequestContext, volume_id: str, changes: dict[str, Any]) -> Volume:
@@ -104,7 +105,7 @@ class VolumeEndpoints:
         for snapshot in snapshots:
             self._accept_snapshot_deletion(uow, context, snapshot, **{volume_tasks.CASCADE: True})
         if not snapshots:
-            self._accept(uow, context, VolumeVerb.DELETE, row.id)
+            self.accept(uow, context, VolumeVerb.DELETE, row.id)
 
     def volume_upload(self, context: RequestContext, volume_id: str, image: Image) -> Volume:
         """Accept an image of a volume. The image's row is ``queued`` until a host has its data."""
@@ -126,7 +127,7 @@ class VolumeEndpoints:
         made = images.create(uow, image)
         volumes.change(row, uow, {"status": UPLOADING})
         known = {"image": msgspec.to_builtins(made), "image_id": made.id}
-        self._accept(uow, context, VolumeVerb.UPLOAD, row.id, row.id, **known)
+        self.accept(uow, context, VolumeVerb.UPLOAD, row.id, row.id, **known)
         return volumes.to_object(row)
 
     def volume_extend(self, context: RequestContext, volume_id: str, size: int, attached: bool) -> None:
@@ -150,7 +151,7 @@ class VolumeEndpoints:
         before, old = row.status, row.size
         volumes.change(row, uow, {"status": volumes.EXTENDING, "size": size})
         known: dict[str, Any] = {"size": size, "before": before, "old_size": old, "instance_uuid": row.instance_uuid}
-        self._accept(uow, context, VolumeVerb.EXTEND, row.id, **known)
+        self.accept(uow, context, VolumeVerb.EXTEND, row.id, **known)
 
     def snapshot_create(self, context: RequestContext, snapshot: VolumeSnapshot, force: bool = False) -> VolumeSnapshot:
         """Accept a snapshot. ``force``: also of a volume that a server has."""
@@ -172,7 +173,7 @@ class VolumeEndpoints:
         snapshot.image = volumes.to_object(row).image
         made = volumes.insert_snapshot(uow, snapshot)
         known = {"snapshot_id": made.id, "size": row.size}
-        self._accept(uow, context, VolumeVerb.SNAPSHOT, row.id, row.id, **known)
+        self.accept(uow, context, VolumeVerb.SNAPSHOT, row.id, row.id, **known)
         return volumes.snapshot_object(made)
 
     def snapshot_update(self, context: RequestContext, snapshot_id: str, changes: dict[str, Any]) -> VolumeSnapshot:
@@ -207,7 +208,7 @@ class VolumeEndpoints:
                 f"{row.status}."
             )
         volumes.change(row, uow, {"status": volumes.DELETING})
-        self._accept(uow, context, VolumeVerb.DELETE_SNAPSHOT, row.volume_id, snapshot_id=row.id, **payload)
+        self.accept(uow, context, VolumeVerb.DELETE_SNAPSHOT, row.volume_id, snapshot_id=row.id, **payload)
 
     def attachment_update(
         self, context: RequestContext, instance_uuid: str, volume_id: str, delete_on_termination: bool
@@ -225,7 +226,7 @@ class VolumeEndpoints:
         attached.delete_on_termination = flag
         block_devices.keep(instance, devices)
 
-    def _accept(
+    def accept(
         self,
         uow: UnitOfWork,
         context: RequestContext,
@@ -234,6 +235,7 @@ class VolumeEndpoints:
         reads: str | None = None,
         **payload: Any,
     ) -> None:
+        """Accept work of a host within a transaction."""
         self._add(uow, str(context.request_id), verb, volume_id, reads, **payload)
 
     def _add(
@@ -264,9 +266,12 @@ class VolumeEndpoints:
         host, work = sent
         try:
             send = self.engine.compute
-            (send.upload_volume if work.verb is VolumeVerb.UPLOAD else send.volume_work)(
-                get_admin_context(), host, work
-            )
+            if work.verb in backups.VERBS:
+                send.backup_volume(get_admin_context(), host, work)
+            else:
+                (send.upload_volume if work.verb is VolumeVerb.UPLOAD else send.volume_work)(
+                    get_admin_context(), host, work
+                )
         except exceptions.ServiceTooOld as error:
             self.finish_volume_work(get_admin_context(), host, task_id, error.message)
         except exceptions.MessagingUnavailable as error:
@@ -311,6 +316,9 @@ class VolumeEndpoints:
         snapshot = None if snapshot_id is None else uow.session.get(models.VolumeSnapshot, snapshot_id)
         volume = volumes.by_id(uow, task.volume_id, lock=True)
         uow.session.delete(task)
+        if verb in backups.VERBS:
+            backups.end(uow, task, volume, error)
+            return
         if verb is VolumeVerb.UPLOAD:
             _end_of_image(uow, task.payload["image_id"], error)
         if verb in (VolumeVerb.SNAPSHOT, VolumeVerb.DELETE_SNAPSHOT):

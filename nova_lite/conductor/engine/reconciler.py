@@ -18,6 +18,7 @@ import msgspec
 from nova_lite import operations
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.conductor.endpoints.backups import BackupEndpoints
 from nova_lite.conductor.endpoints.volumes import VolumeEndpoints
 from nova_lite.conductor.engine import build_reports
 from nova_lite.conductor.engine.cinder import CinderDriver
@@ -70,6 +71,7 @@ class Reconciler:
         self.attacher = attacher
         self.cinder = cinder
         self.volumes = VolumeEndpoints(engine)
+        self.backups = BackupEndpoints(engine, self.volumes.accept)
         self.scheduling = scheduling
         self.db = engine.db
         self.conf = engine.conf

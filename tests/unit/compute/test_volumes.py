@@ -150,3 +150,25 @@ def test_rebuild_writes_the_volume_before_it_creates_the_guest(host: Host) -> No
     with open(host.manager.host.volumes.require(OLD), "rb") as file:
         assert file.read(26).rstrip(b"\0") == b"another image"
     assert host.domains() == {UUID: 2}
+
+
+def test_work_on_backups_is_done_and_reported(host: Host) -> None:
+    host.conf.set_override("backup_path", os.path.join(host.conf.state_path, "backups"), "volume")
+    reported: list[Any] = []
+    host.conductor.finish_volume_work = lambda *arguments: reported.append(arguments[2:])  # type: ignore[attr-defined]
+    worker = VolumeWorker(host.manager.host)
+    used, free, restored = (str(uuid.uuid4()) for _ in range(3))
+    for fields in (
+        {"verb": VolumeVerb.BACKUP, "volume_id": OLD, "backup_id": used, "instance_uuid": UUID},
+        {"verb": VolumeVerb.BACKUP, "volume_id": NEW, "backup_id": free},
+        {"verb": VolumeVerb.VERIFY_BACKUP, "volume_id": NEW, "data_id": used},
+        {"verb": VolumeVerb.RESTORE, "volume_id": restored, "data_id": free, "size": 3, "is_new": True},
+        {"verb": VolumeVerb.RESTORE, "volume_id": NEW, "data_id": used, "size": 2},
+        {"verb": VolumeVerb.DELETE_BACKUP, "volume_id": NEW, "data_id": free},
+        {"verb": VolumeVerb.VERIFY_BACKUP, "volume_id": NEW, "data_id": free},
+    ):
+        worker._run(VolumeWork(id=7, **fields))
+    assert [error for _, error in reported[:-1]] == [None] * 6
+    assert "its file is missing" in reported[-1][1]
+    assert os.listdir(host.conf.volume.backup_path) == [used]
+    assert os.path.getsize(host.manager.host.volumes.require(restored)) == 3 * GIB

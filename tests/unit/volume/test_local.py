@@ -255,3 +255,124 @@ def test_volume_is_replaced_by_an_image(volumes: LocalVolumes, tmp_path: Path) -
         file.seek(GIB)
         assert file.read(8) == b"\0" * 8
     assert (os.path.getsize(path), os.stat(path).st_mode & 0o777, names(volumes)) == (2 * GIB, 0o600, [volume_id])
+
+
+# --- backups
+
+
+def back_up(volumes: LocalVolumes, volume_id: str, **more: Any) -> str:
+    backup_id = new_id()
+    work = VolumeWork(id=2, verb=VolumeVerb.BACKUP, volume_id=volume_id, backup_id=backup_id, **more)
+    volumes.create_backup(work)
+    return backup_id
+
+
+def restore(volumes: LocalVolumes, data_id: str, volume_id: str, size: int = 1, is_new: bool = True) -> None:
+    fields = {"data_id": data_id, "size": size, "is_new": is_new}
+    volumes.restore_backup(VolumeWork(id=3, verb=VolumeVerb.RESTORE, volume_id=volume_id, **fields))
+
+
+@pytest.fixture
+def backups(volumes: LocalVolumes, tmp_path: Path) -> LocalVolumes:
+    volumes.conf.set_override("backup_path", str(tmp_path / "backups"), "volume")
+    return volumes
+
+
+def write(path: str, data: bytes, at: int = 0) -> None:
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def read(path: str, size: int) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(size)
+
+
+def test_backup_keeps_the_content_of_its_time(backups: LocalVolumes) -> None:
+    volume = create(backups)
+    write(backups.require(volume), b"before")
+    backup = back_up(backups, volume)
+    write(backups.require(volume), b"after!")
+    new = new_id()
+    restore(backups, backup, new, size=2)
+    path = backups.require(new)
+    assert (read(path, 6), os.path.getsize(path)) == (b"before", 2 * GIB)
+    assert os.stat(path).st_blocks < 1000, "its holes stay holes"
+    restore(backups, backup, volume, is_new=False)
+    assert (read(backups.require(volume), 6), os.path.getsize(backups.require(volume))) == (b"before", GIB)
+
+
+def test_repeated_work_on_a_backup_changes_nothing(backups: LocalVolumes) -> None:
+    volume, new = create(backups), new_id()
+    backup = back_up(backups, volume)
+    write(backups.require(volume), b"after!")
+    work = VolumeWork(id=2, verb=VolumeVerb.BACKUP, volume_id=volume, backup_id=backup)
+    backups.create_backup(work)
+    restore(backups, backup, new)
+    write(backups.require(new), b"of a guest")
+    restore(backups, backup, new)
+    assert read(backups.require(new), 10) == b"of a guest"
+    for _ in range(2):
+        backups.delete_backup(backup)
+    assert os.listdir(backups.conf.volume.backup_path) == []
+
+
+def test_backup_of_a_snapshot(backups: LocalVolumes) -> None:
+    volume, snapshot, new = create(backups), new_id(), new_id()
+    write(backups.require(volume), b"before")
+    backups.create_snapshot(volume, snapshot)
+    write(backups.require(volume), b"after!")
+    restore(backups, back_up(backups, volume, source_snapshot=snapshot), new)
+    assert read(backups.require(new), 6) == b"before"
+    with pytest.raises(exceptions.VolumeFileMissing):
+        back_up(backups, volume, source_snapshot=new_id())
+
+
+def test_backup_of_a_volume_in_use_is_copied_by_the_driver(backups: LocalVolumes) -> None:
+    volume, backup, new = create(backups), new_id(), new_id()
+
+    def copy(parts: Mapping[str, str]) -> None:
+        write(parts[volume], b"mirrored")
+
+    work = VolumeWork(id=2, verb=VolumeVerb.BACKUP, volume_id=volume, backup_id=backup, instance_uuid=new_id())
+    backups.create_backup_in_use(work, copy)
+    restore(backups, backup, new)
+    assert read(backups.require(new), 8) == b"mirrored"
+
+
+@pytest.mark.parametrize("damage", ["changed", "shortened", "missing"])
+def test_damaged_backup_is_not_restored(backups: LocalVolumes, damage: str) -> None:
+    volume = create(backups)
+    backup = back_up(backups, volume)
+    path = os.path.join(backups.conf.volume.backup_path, backup)
+    backups.verify_backup(backup)
+    if damage == "changed":
+        write(path, b"x", at=GIB // 2)
+    elif damage == "shortened":
+        os.truncate(path, GIB - 1)
+    else:
+        os.unlink(path)
+    write(backups.require(volume), b"of a guest")
+    new = new_id()
+    for call in (
+        lambda: backups.verify_backup(backup),
+        lambda: restore(backups, backup, new),
+        lambda: restore(backups, backup, volume, is_new=False),
+    ):
+        with pytest.raises(exceptions.BackupDamaged):
+            call()
+    assert read(backups.require(volume), 10) == b"of a guest"
+    assert not os.path.exists(backups.path(new))
+    assert not [name for name in names(backups) if name.startswith(".part-")]
+
+
+def test_failed_backup_leaves_nothing(backups: LocalVolumes) -> None:
+    def fails(parts: Mapping[str, str]) -> None:
+        raise exceptions.VirtDriverError(reason="the guest is gone")
+
+    volume = create(backups)
+    work = VolumeWork(id=2, verb=VolumeVerb.BACKUP, volume_id=volume, backup_id=new_id(), instance_uuid=new_id())
+    with pytest.raises(exceptions.VirtDriverError):
+        backups.create_backup_in_use(work, fails)
+    assert os.listdir(backups.conf.volume.backup_path) == []

@@ -205,8 +205,6 @@ def test_types_limits_quotas_and_zones(api: Volumes) -> None:
 def test_lists_of_absent_resources_are_empty_and_creates_are_refused(api: Volumes) -> None:
     """Horizon and openstackclient list these beside volumes, and fail as a whole if one is a 404."""
     for path, key, since in (
-        ("backups", "backups", "3.0"),
-        ("backups/detail", "backups", "3.0"),
         ("consistencygroups/detail", "consistencygroups", "3.0"),
         ("cgsnapshots", "cgsnapshots", "3.0"),
         ("messages", "messages", "3.3"),

@@ -218,7 +218,7 @@ class ComputeManager:
         self._volume_worker.start(work)
 
     def backup_volume(self, context: RequestContext, work: VolumeWork) -> None:
-        """Work on a backup in a separate thread, and report the result as `volume_work` does."""
+        """Copy, delete or restore a backup in a separate thread, and report the result as `volume_work` does."""
         self._volume_worker.start(work)
 
     def refresh_security_groups(self, context: RequestContext) -> None:

@@ -80,7 +80,9 @@ BUILD_ONE, BUILD_SEVERAL = "build_and_run_instance", "build_and_run_instances"
 
 VOLUME_WORK, BACKUP_WORK = "volume_work", "backup_volume"
 
-CASTS = frozenset({NUDGE, NEW_STATES, VOLUME_WORK, BACKUP_WORK, BUILD_ONE, BUILD_SEVERAL, *operations.command_methods()})
+CASTS = frozenset(
+    {NUDGE, NEW_STATES, VOLUME_WORK, BACKUP_WORK, BUILD_ONE, BUILD_SEVERAL, *operations.command_methods()}
+)
 
 #: Points of a compute host after which it writes something.
 WRITES = (

@@ -1121,8 +1121,8 @@ def _stories() -> Iterator[Scenario]:
     yield Scenario("unshelve", images.one_shelved, images.unshelve, images.UNSHELVED, rows=("unshelve",))
     yield Scenario("delete, shelved", images.one_shelved, images.delete, images.DISCARDED, effects=STOPS)
     yield Scenario("volume create", volumes.clear, volumes.make, points.of_volume())
-    yield Scenario("backup", volumes.filled, volumes.back_up, points.of_backup())
-    yield Scenario("restore", volumes.backed_up_and_changed, volumes.restore, points.of_restoration())
+    yield Scenario("volume backup", volumes.filled, volumes.back_up, points.of_backup())
+    yield Scenario("volume restore", volumes.backed_up_and_changed, volumes.restore, points.of_restoration())
     yield Scenario(
         *("attach volume", volumes.server_and_volume, volumes.attach, points.of(operations.ATTACH_VOLUME)),
         rows=("attach_volume",),

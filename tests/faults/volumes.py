@@ -64,7 +64,7 @@ def filled(arena: Arena) -> None:
     _write(arena, CONTENT)
 
 
-#: What is backed up and restored.
+#: Contents of the volume: of the backup, and after it.
 CONTENT, CHANGED = b"what the backup has", b"what a guest wrote."
 
 

@@ -134,7 +134,7 @@ class BackupEndpoints:
             uow.session.delete(row)
             return
         volume_backups.change(uow, row, {"status": volume_backups.DELETING})
-        payload = {"backup_id": row.id, "data_id": row.data_id}
+        payload: dict[str, Any] = {"backup_id": row.id, "data_id": row.data_id}
         self._accept(uow, context, VolumeVerb.DELETE_BACKUP, row.volume_id, **payload)
 
     def backup_restore(self, context: RequestContext, backup_id: str, volume_id: str | None, name: str) -> Volume:
@@ -154,7 +154,12 @@ class BackupEndpoints:
         volume = self._new_volume(uow, context, backup, new_id, name) if volume_id is None else None
         target = volume or self._existing_volume(uow, context, backup, str(volume_id))
         volume_backups.change(uow, row, {"status": volume_backups.RESTORING})
-        payload = {"backup_id": backup.id, "data_id": backup.data_id, "size": target.size, "is_new": volume_id is None}
+        payload: dict[str, Any] = {
+            "backup_id": backup.id,
+            "data_id": backup.data_id,
+            "size": target.size,
+            "is_new": volume_id is None,
+        }
         self._accept(uow, context, VolumeVerb.RESTORE, target.id, **payload)
         return volumes.to_object(target)
 
@@ -217,7 +222,7 @@ class BackupEndpoints:
         backup.project_id, backup.user_id = context.project_id, context.user_id or ""
         backup.status = volume_backups.CREATING
         made = volume_backups.insert(uow, backup)
-        payload = {"backup_id": made.id, "data_id": made.data_id, "size": made.size}
+        payload: dict[str, Any] = {"backup_id": made.id, "data_id": made.data_id, "size": made.size}
         self._accept(uow, context, VolumeVerb.VERIFY_BACKUP, made.volume_id, **payload)
         return volume_backups.to_object(made)
 

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from nova_lite.db.migrations.tables import TIME, create_table
 
 revision = "0048"
-down_revision = "0047"
+down_revision = "0036"
 branch_labels = None
 depends_on = None
 

@@ -235,3 +235,31 @@ REGIONS_UPDATE = _identity("update_region", ADMIN, "Change a region", "PATCH /v3
 REGIONS_DELETE = _identity("delete_region", ADMIN, "Delete a region", "DELETE /v3/regions/{region_id}")
 REGIONS_LIST = _identity("list_regions", ANYONE, "List regions", "GET /v3/regions")
 REGIONS_SHOW = _identity("get_region", ANYONE, "Show a region", "GET /v3/regions/{region_id}")
+_FEDERATION = "/v3/OS-FEDERATION"
+_PROVIDER, _PROTOCOL = f"{_FEDERATION}/identity_providers/{{idp_id}}", "protocols/{protocol_id}"
+_MAPPING = f"{_FEDERATION}/mappings/{{mapping_id}}"
+PROVIDERS_LIST = _identity(
+    "list_identity_providers", READER, "List identity providers", f"GET {_FEDERATION}/identity_providers"
+)
+PROVIDERS_SHOW = _identity("get_identity_provider", READER, "Show an identity provider", f"GET {_PROVIDER}")
+PROVIDERS_CREATE = _identity("create_identity_provider", ADMIN, "Create an identity provider", f"PUT {_PROVIDER}")
+PROVIDERS_UPDATE = _identity("update_identity_provider", ADMIN, "Change an identity provider", f"PATCH {_PROVIDER}")
+PROVIDERS_DELETE = _identity(
+    "delete_identity_provider", ADMIN, "Delete an identity provider with its users", f"DELETE {_PROVIDER}"
+)
+PROTOCOLS_LIST = _identity(
+    "list_protocols", READER, "List the protocols of an identity provider", f"GET {_PROVIDER}/protocols"
+)
+PROTOCOLS_SHOW = _identity(
+    "get_protocol", READER, "Show a protocol of an identity provider", f"GET {_PROVIDER}/{_PROTOCOL}"
+)
+PROTOCOLS_CREATE = _identity(
+    "create_protocol", ADMIN, "Add a protocol to an identity provider", f"PUT {_PROVIDER}/{_PROTOCOL}"
+)
+PROTOCOLS_UPDATE = _identity("update_protocol", ADMIN, "Change a protocol", f"PATCH {_PROVIDER}/{_PROTOCOL}")
+PROTOCOLS_DELETE = _identity("delete_protocol", ADMIN, "Delete a protocol", f"DELETE {_PROVIDER}/{_PROTOCOL}")
+MAPPINGS_LIST = _identity("list_mappings", READER, "List mappings of claims", f"GET {_FEDERATION}/mappings")
+MAPPINGS_SHOW = _identity("get_mapping", READER, "Show a mapping of claims", f"GET {_MAPPING}")
+MAPPINGS_CREATE = _identity("create_mapping", ADMIN, "Create a mapping of claims", f"PUT {_MAPPING}")
+MAPPINGS_UPDATE = _identity("update_mapping", ADMIN, "Change a mapping of claims", f"PATCH {_MAPPING}")
+MAPPINGS_DELETE = _identity("delete_mapping", ADMIN, "Delete a mapping of claims", f"DELETE {_MAPPING}")

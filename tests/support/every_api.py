@@ -197,6 +197,12 @@ class EveryApi(InProcessCloud):
         body = {"endpoint": {"service_id": catalog, "interface": "public", "url": "http://cloud", "region_id": "one"}}
         endpoint = make("identity", "/v3/endpoints", body)["endpoint"]["id"]
         roles = [make("identity", "/v3/roles", {"role": {"name": name}})["role"]["id"] for name in ("one", "two")]
+        federation = "/v3/OS-FEDERATION"
+        mapped = {"local": [{"user": {"name": "{0}"}}], "remote": [{"type": "OIDC-sub"}]}
+        make("identity", f"{federation}/mappings/one", {"mapping": {"rules": [mapped]}}, "PUT")
+        make("identity", f"{federation}/identity_providers/one", {"identity_provider": {}}, "PUT")
+        body = {"protocol": {"mapping_id": "one"}}
+        make("identity", f"{federation}/identity_providers/one/protocols/one", body, "PUT")
         router_id = make("network", "/routers", {"router": {"name": "one"}})["router"]["id"]
         server_id = self.new_server()
         request = self.send("compute", "GET", f"/servers/{server_id}/os-instance-actions").json["instanceActions"][0]
@@ -242,6 +248,9 @@ class EveryApi(InProcessCloud):
             "label": ["private"],
             "role": roles[:1],
             "other_role": roles[1:],
+            "identity_provider": ["one"],
+            "protocol": ["one"],
+            "mapping": ["one"],
             "aggregate": [str(aggregate)],
             "service": [service],
             "hypervisor": [hypervisor],

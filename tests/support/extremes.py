@@ -123,6 +123,45 @@ BODIES: dict[tuple[str, str, str], Any] = {
             "remaining_uses": 2,
         }
     },
+    **{
+        ("identity", method, "/v3/OS-FEDERATION/identity_providers/{idp_id}"): {
+            "identity_provider": {
+                "enabled": True, "description": "text", "remote_ids": ["https://id.example.org"],
+                "authorization_ttl": 5,
+            }
+        }
+        for method in ("PUT", "PATCH")
+    },
+    **{
+        ("identity", method, "/v3/OS-FEDERATION/identity_providers/{idp_id}/protocols/{protocol_id}"): {
+            "protocol": {"mapping_id": "one", "remote_id_attribute": "OIDC-iss"}
+        }
+        for method in ("PUT", "PATCH")
+    },
+    ("identity", "POST", "/v3/OS-FEDERATION/identity_providers/{idp_id}/protocols/{protocol_id}/auth"): None,
+    **{
+        ("identity", method, "/v3/OS-FEDERATION/mappings/{mapping_id}"): {
+            "mapping": {
+                "schema_version": "1.0",
+                "rules": [
+                    {
+                        "local": [
+                            {"user": {"id": "{0}", "name": "{1}", "email": "{1}", "type": "ephemeral"}},
+                            {"group": {"name": "one", "domain": {"id": "default"}}},
+                            {"groups": "{1}", "domain": {"name": "Default"}},
+                            {"projects": [{"name": "one", "roles": [{"name": "member"}]}]},
+                        ],
+                        "remote": [
+                            {"type": "OIDC-sub"},
+                            {"type": "OIDC-groups", "regex": True, "whitelist": ["one"]},
+                            {"type": "OIDC-iss", "any_one_of": ["https://id.example.org"]},
+                        ],
+                    }
+                ],
+            }
+        }
+        for method in ("PUT", "PATCH")
+    },
     ("identity", "POST", "/v3/services"): {
         "service": {"type": "new", "name": "new", "description": "text", "enabled": True}
     },
@@ -416,6 +455,9 @@ IDENTITY_KINDS = {
     "endpoints": "catalog_endpoint",
     "regions": "catalog_region",
     "implies": "other_role",
+    "identity_providers": "identity_provider",
+    "protocols": "protocol",
+    "mappings": "mapping",
 }
 #: The same, of the Placement API.
 PLACEMENT_KINDS = {

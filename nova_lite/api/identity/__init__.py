@@ -20,6 +20,8 @@ Service::
     api/identity/throttle.py           delays after wrong passwords
     api/identity/domain_directory.py   users and groups of a directory server, and log-in by its passwords
     api/identity/ldap.py               client of the directory server
+    api/identity/oidc.py               checks of tokens of OpenID Connect providers
+    api/identity/mapping_rules.py      rules by which claims become users and groups
     api/identity/external.py           records of users from elsewhere
     api/identity/gate.py               limits for remote services that log-ins need
     api/identity/catalog.py            service catalog
@@ -28,6 +30,7 @@ Service::
     api/identity/one_time_codes.py     one-time codes (TOTP)
     conf/identity.py                   options ``[identity]``
     conf/ldap.py                       options ``[ldap]``
+    conf/oidc.py                       options ``[oidc]``
     policies/identity.py               rules
     cmd/manage/identity.py             ``nova-lite-manage user`` and ``project``
 
@@ -42,6 +45,7 @@ API, with Keystone's v3 endpoints::
     api/identity/services.py           services, endpoints and regions of operators
     api/identity/app_credentials.py    application credentials
     api/identity/credentials.py        EC2 credentials, keys of one-time codes
+    api/identity/federation.py         identity providers, their protocols, mappings, and log-ins
     api/identity/trusts.py             trusts, as Heat needs them
     api/identity/access_rules.py       requests that application credentials allow
     api/identity/unserved.py           parts of Keystone that are refused

@@ -19,6 +19,7 @@ from nova_lite.api.identity.credentials import IdentityCredentials
 from nova_lite.api.identity.directory import SYSTEM_ID, ApplicationCredential, User
 from nova_lite.api.identity.domains import IdentityDomains
 from nova_lite.api.identity.faults import fault
+from nova_lite.api.identity.federation import IdentityFederation
 from nova_lite.api.identity.groups import IdentityGroups
 from nova_lite.api.identity.management import IdentityManagement
 from nova_lite.api.identity.roles import IdentityRoles
@@ -50,6 +51,7 @@ class IdentityApp(
     IdentityCredentials,
     IdentityCatalog,
     IdentityTrusts,
+    IdentityFederation,
     UnservedIdentity,
     rest.ServiceApplication,
 ):
@@ -66,6 +68,7 @@ class IdentityApp(
         *IdentityCredentials.routes,
         *IdentityCatalog.routes,
         *IdentityTrusts.routes,
+        *IdentityFederation.routes,
         *UnservedIdentity.routes,
         ServiceRoute("POST", "/v3/auth/tokens", "issue", PUBLIC),
         ServiceRoute("GET", "/v3/auth/tokens", "validate", policies.VALIDATE, authorizes=True),
@@ -105,7 +108,7 @@ class IdentityApp(
         given = requests.object_field(auth, "identity")
         identity, parent = self._authenticate(req, given, scope)
         methods = sorted(given["methods"])
-        text, token = self.authority.issue(identity, parent, methods if "password" in methods else None)
+        text, token = self.authority.issue(identity, parent, methods if {"password", "mapped"} & {*methods} else None)
         notes.caller(req.environ, token.user_id, token.project_id)
         return self.token_response(req, text, token, identity, 201)
 
@@ -141,11 +144,15 @@ class IdentityApp(
                 raise exceptions.Unauthorized("An application credential has its project. It cannot request a scope.")
             given = requests.object_field(identity, "application_credential")
             return self._by_credential(req, given), None
+        if methods == ["mapped"]:
+            given = requests.object_field(identity, "mapped")
+            ids = (requests.text_field(given, name) for name in ("identity_provider", "protocol"))
+            return self.authority.scoped(self.by_bearer(req, *ids), scope), None
         if not isinstance(methods, list) or not methods:
             raise exceptions.ValidationError(detail="Expecting to find methods in identity.")
         raise exceptions.Unauthorized(
-            "Only the methods password, token and application_credential are supported, one of them at a time, and "
-            "totp together with password."
+            "Only the methods password, token, mapped and application_credential are supported, one of them at a time, "
+            "and totp together with password."
         )
 
     def _check_code(self, user: User, given: dict[str, Any]) -> None:

@@ -33,6 +33,7 @@ from nova_lite.api.identity.directory import (
     User,
 )
 from nova_lite.api.identity.domain_directory import DomainDirectory
+from nova_lite.api.identity.oidc import OidcTokens
 from nova_lite.api.identity.replica import Replica
 from nova_lite.api.identity.throttle import PasswordThrottle
 from nova_lite.api.identity.tokens import Token, Tokens, new_token
@@ -127,6 +128,7 @@ class Authority:
         self._valid_digests: dict[bytes, None] = {}
         self._throttle, self._code_throttle = PasswordThrottle(), PasswordThrottle()
         self.directory = DomainDirectory(conf, replica) if conf.ldap.urls else None
+        self.oidc = OidcTokens(conf) if conf.oidc.issuers else None
 
     @property
     def content(self) -> Content:

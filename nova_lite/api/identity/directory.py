@@ -113,8 +113,8 @@ class User(msgspec.Struct, kw_only=True):
     ``inherited_roles``: roles in all projects below a project or domain, by its id.
 
     ``source``: where a user without a password of ours is from (`nova_lite.api.identity.external`), and
-    ``external_key``: the id there. ``external_groups``: groups by the source, which count until the Unix time
-    ``external_until`` (0: for ever). ``absent``: the source does not have the user any more.
+    ``external_key``: the id there. ``external_groups``, ``external_roles``: groups and roles by the source, which count
+    until the Unix time ``external_until`` (0: for ever). ``absent``: the source does not have the user any more.
     """
 
     id: str
@@ -135,6 +135,7 @@ class User(msgspec.Struct, kw_only=True):
     source: str = ""
     external_key: str = ""
     external_groups: list[str] = msgspec.field(default_factory=list)
+    external_roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
     external_until: float = 0.0
     absent: bool = False
 
@@ -145,8 +146,21 @@ class User(msgspec.Struct, kw_only=True):
 
     @property
     def current_external_groups(self) -> list[str]:
-        is_over = 0 < self.external_until <= time.time()
-        return [] if is_over else self.external_groups
+        return [] if self._is_over else self.external_groups
+
+    @property
+    def current_external_roles(self) -> dict[str, list[str]]:
+        return {} if self._is_over else self.external_roles
+
+    @property
+    def _is_over(self) -> bool:
+        return 0 < self.external_until <= time.time()
+
+    @property
+    def provider_id(self) -> str | None:
+        """The id of the identity provider that the user is of."""
+        kind, _, rest = self.source.partition("/")
+        return rest.partition("/")[0] if kind == "idp" else None
 
 
 class Group(msgspec.Struct, kw_only=True):
@@ -256,6 +270,36 @@ class Credential(msgspec.Struct, kw_only=True):
     last_step: int = 0
 
 
+class IdentityProvider(msgspec.Struct, kw_only=True):
+    """Provider whose users log in by its tokens. They belong to a domain.
+
+    ``remote_ids``: issuers of its tokens. ``authorization_ttl``: minutes for which groups and roles of a mapping count.
+    """
+
+    id: str
+    domain_id: str
+    enabled: bool = False
+    description: str | None = None
+    remote_ids: list[str] = msgspec.field(default_factory=list)
+    authorization_ttl: int | None = None
+
+
+class FederationProtocol(msgspec.Struct, kw_only=True):
+    """Way of log-in at a provider, with the mapping of its claims. ``id``: both ids, with a slash between."""
+
+    id: str
+    mapping_id: str
+    remote_id_attribute: str | None = None
+
+
+class FederationMapping(msgspec.Struct, kw_only=True):
+    """Rules by which claims become users and groups (`nova_lite.api.identity.mapping_rules`)."""
+
+    id: str
+    rules: list[dict[str, Any]]
+    schema_version: str = "1.0"
+
+
 class SecretKey(msgspec.Struct, kw_only=True):
     """Key that encrypts the secrets of credentials."""
 
@@ -297,6 +341,9 @@ class Content(msgspec.Struct, kw_only=True, dict=True):
     secret_keys: list[SecretKey] = msgspec.field(default_factory=list)
     roles: list[Role] = msgspec.field(default_factory=list)
     implications: list[Implication] = msgspec.field(default_factory=list)
+    identity_providers: list[IdentityProvider] = msgspec.field(default_factory=list)
+    federation_protocols: list[FederationProtocol] = msgspec.field(default_factory=list)
+    mappings: list[FederationMapping] = msgspec.field(default_factory=list)
 
     def freeze(self) -> Content:
         """Make look-ups by id quick. The content must not be changed any more."""
@@ -347,8 +394,14 @@ class Content(msgspec.Struct, kw_only=True, dict=True):
 
     def is_usable(self, item: User | Project) -> bool:
         """Check whether a user or project, and its domain, are enabled."""
-        is_here = isinstance(item, Project) or not item.absent
-        return item.enabled and is_here and self.domain_of(item).enabled
+        if isinstance(item, User) and (item.absent or not self._is_served(item)):
+            return False
+        return item.enabled and self.domain_of(item).enabled
+
+    def _is_served(self, user: User) -> bool:
+        """Check whether the identity provider of a user is enabled."""
+        provider = self.find(IdentityProvider, user.provider_id) if user.provider_id is not None else None
+        return user.provider_id is None or (provider is not None and provider.enabled)
 
     def revoked_before(self, user: User, target: Project | Domain | System | None) -> float:
         """Return the time from which the user's tokens for a target, or for none, are valid."""
@@ -376,6 +429,7 @@ class Content(msgspec.Struct, kw_only=True, dict=True):
         """
         holders: list[User | Group] = [user, *self.groups_of(user)]
         roles = [key for holder in holders for key in holder.roles.get(target_id, [])]
+        roles += user.current_external_roles.get(target_id, [])
         inheriting = [holder.inherited_roles for holder in holders if holder.inherited_roles]
         above = self.above(target_id) if inheriting else []
         return roles + [key for granted in inheriting for id in above for key in granted.get(id, [])]
@@ -492,6 +546,9 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
     "secret_key": ("secret_keys", SecretKey),
     "role": ("roles", Role),
     "role_implication": ("implications", Implication),
+    "identity_provider": ("identity_providers", IdentityProvider),
+    "federation_protocol": ("federation_protocols", FederationProtocol),
+    "mapping": ("mappings", FederationMapping),
 }
 _FIELDS = {type_: field for field, type_ in KINDS.values()}
 
@@ -779,7 +836,7 @@ def rename_domain(content: Content, domain: Domain, name: str) -> None:
 
 
 def remove_domain(content: Content, domain: Domain) -> None:
-    """Delete a disabled domain with its users, groups and projects."""
+    """Delete a disabled domain with its users, groups, projects and identity providers."""
     if domain.enabled:
         raise exceptions.Forbidden("Cannot delete a domain that is enabled, please disable it first.")
     for group in [item for item in content.groups if item.domain_id == domain.id]:
@@ -790,5 +847,20 @@ def remove_domain(content: Content, domain: Domain) -> None:
         remove_project(content, project)
     for role in [item for item in content.roles if item.domain_id == domain.id]:
         remove_role(content, role)
+    for provider in [item for item in content.identity_providers if item.domain_id == domain.id]:
+        remove_provider(content, provider)
     _forget_roles(content, domain.id)
     content.domains.remove(domain)
+
+
+# --- identity providers
+
+
+def remove_provider(content: Content, provider: IdentityProvider) -> None:
+    """Delete an identity provider with its protocols and users."""
+    content.identity_providers.remove(provider)
+    content.federation_protocols = [
+        item for item in content.federation_protocols if item.id.partition("/")[0] != provider.id
+    ]
+    for user in [item for item in content.users if item.provider_id == provider.id]:
+        remove_user(content, user)

@@ -16,7 +16,10 @@ from nova_lite.base import exceptions
 
 
 class ExternalUser(NamedTuple):
-    """User as a source describes them. ``groups``: ids of our groups. ``until``: see `User.external_until`."""
+    """User as a source describes them. ``groups``: ids of our groups. ``until``: see `User.external_until`.
+
+    ``roles``: keys of roles by the id of a project.
+    """
 
     id: str
     source: str
@@ -26,6 +29,7 @@ class ExternalUser(NamedTuple):
     email: str | None = None
     groups: tuple[str, ...] = ()
     until: float = 0.0
+    roles: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class ExternalGroup(NamedTuple):
@@ -64,18 +68,19 @@ def _described(user: User) -> ExternalUser:
         user.email,
         tuple(user.external_groups),
         user.external_until,
+        tuple((project_id, tuple(keys)) for project_id, keys in user.external_roles.items()),
     )
 
 
 def put_user(content: Content, given: ExternalUser) -> User:
     """Make or update the record of a user. Raises `Conflict` if another user of the domain has the name.
 
-    If that is a user whom the same source had before, the record is deleted: the name is that of another person now.
+    If that is a user whom the same directory had before, the record is deleted: the name is that of another person now.
     """
     directory.check_name("user", given.name)
     other = content.user_named(given.name, given.domain_id)
     if other is not None and other.id != given.id:
-        if other.source != given.source:
+        if other.source != given.source or other.provider_id is not None:
             raise exceptions.Conflict(f"User {given.name} already exists.")
         directory.remove_user(content, other)
     user = content.user(given.id)
@@ -84,6 +89,7 @@ def put_user(content: Content, given: ExternalUser) -> User:
         content.users.append(user)
     user.name, user.email, user.source, user.external_key = given.name, given.email, given.source, given.key
     user.external_groups, user.external_until, user.absent = list(given.groups), given.until, False
+    user.external_roles = {project_id: list(keys) for project_id, keys in given.roles}
     return user
 
 

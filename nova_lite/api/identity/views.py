@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+import msgspec
+
 from nova_lite.api.identity.authority import Identity
 from nova_lite.api.identity.catalog import Catalog
 from nova_lite.api.identity.directory import (
@@ -13,7 +15,10 @@ from nova_lite.api.identity.directory import (
     Assignment,
     Content,
     Domain,
+    FederationMapping,
+    FederationProtocol,
     Group,
+    IdentityProvider,
     Project,
     Role,
     System,
@@ -32,6 +37,8 @@ def token(issued: Token, identity: Identity, catalog: Catalog | None, content: C
         "issued_at": _time(issued.issued_at),
         "expires_at": _time(issued.expires_at),
     }
+    if identity.user.provider_id is not None:
+        body["user"]["OS-FEDERATION"] = _federation(identity.user)
     if identity.project is not None:
         body |= {
             "project": _named(identity.project, content),
@@ -63,6 +70,35 @@ def token(issued: Token, identity: Identity, catalog: Catalog | None, content: C
             "impersonation": identity.trust.impersonation,
         }
     return {"token": body}
+
+
+def _federation(user: User) -> dict[str, Any]:
+    """Return where a user of an identity provider is from, and the groups by its mapping."""
+    _, provider_id, protocol_id = user.source.split("/")
+    groups = [{"id": id} for id in user.current_external_groups]
+    return {"identity_provider": {"id": provider_id}, "protocol": {"id": protocol_id}, "groups": groups}
+
+
+def identity_provider(shown: IdentityProvider, base_url: str) -> dict[str, Any]:
+    path = f"{base_url}/v3/OS-FEDERATION/identity_providers/{shown.id}"
+    fields = msgspec.structs.asdict(shown)
+    return fields | {"links": {"self": path, "protocols": f"{path}/protocols"}}
+
+
+def federation_protocol(shown: FederationProtocol, base_url: str) -> dict[str, Any]:
+    provider_id, id = shown.id.split("/")
+    path = f"{base_url}/v3/OS-FEDERATION/identity_providers/{provider_id}"
+    return {
+        "id": id,
+        "mapping_id": shown.mapping_id,
+        "remote_id_attribute": shown.remote_id_attribute,
+        "links": {"self": f"{path}/protocols/{id}", "identity_provider": path},
+    }
+
+
+def mapping(shown: FederationMapping, base_url: str) -> dict[str, Any]:
+    links = {"self": f"{base_url}/v3/OS-FEDERATION/mappings/{shown.id}"}
+    return msgspec.structs.asdict(shown) | {"links": links}
 
 
 def _named(item: User | Project | Group, content: Content) -> dict[str, Any]:

@@ -1,0 +1,86 @@
+"""``[oidc]``: OpenID Connect providers whose users log in to the built-in identity service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oslo_config import cfg, types
+
+GROUP = "oidc"
+
+#: Algorithms of signatures that can be allowed: only those with a key pair.
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+
+OPTS = [
+    cfg.ListOpt(
+        "issuers",
+        default=[],
+        help=(
+            "URLs of the providers whose tokens are accepted, as in the claim iss: https, or http on this machine. An "
+            "identity provider of the API needs one of them in its remote_ids. Empty: no provider. Set it to let "
+            "users of a provider log in."
+        ),
+    ),
+    cfg.ListOpt(
+        "audiences",
+        default=[],
+        help=(
+            "Values of the claim aud of which a token needs one, such as the id of the client at the provider. A token "
+            "for other applications of the provider is refused. Set it with issuers."
+        ),
+    ),
+    cfg.ListOpt(
+        "algorithms",
+        item_type=types.String(choices=ALGORITHMS),
+        default=["RS256", "PS256", "ES256"],
+        help="Algorithms of signatures that are accepted. Change it if your provider uses others.",
+    ),
+    cfg.StrOpt(
+        "ca_file",
+        default="",
+        help=(
+            "File with the certificates of the authorities that sign for the providers. Empty: those of the system. "
+            "Set it for an authority of your own."
+        ),
+    ),
+    cfg.StrOpt(
+        "introspection_client_id",
+        default="",
+        help=(
+            "Id of the client that lets the provider check tokens that are no JWT (RFC 7662). Empty: such tokens are "
+            "refused. Set it if your provider issues them."
+        ),
+    ),
+    cfg.StrOpt(
+        "introspection_secret_file",
+        default="",
+        help=(
+            "File with the secret of introspection_client_id. Only the API daemon's user may read it. Set it with "
+            "introspection_client_id."
+        ),
+    ),
+    cfg.FloatOpt(
+        "timeout",
+        default=5.0,
+        min=0.1,
+        max=60.0,
+        help=(
+            "Seconds that a request to a provider may take. After that a log-in is a 503. Raise it for a provider that "
+            "is far away."
+        ),
+    ),
+    cfg.IntOpt(
+        "max_connections",
+        default=4,
+        min=1,
+        help="Largest number of requests of each API process to a provider at a time. Lower it if it limits them.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> dict[str, Sequence[cfg.Opt]]:
+    return {GROUP: OPTS}

@@ -55,6 +55,7 @@ from nova_lite.objects import (
     MigrationFilters,
     MigrationProgress,
     Network,
+    NetworkObject,
     NetworkRecord,
     NetworkResources,
     Port,
@@ -554,7 +555,7 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API, since="1.8")
     def network_update(self, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
-        """Set ``name``, ``description``, ``admin_state_up``, ``subnet_name``, ``subnet_description``, and settings.
+        """Set ``name``, ``description``, ``admin_state_up``, ``shared``, names of the subnet, and its settings.
 
         Settings of the subnet are ``gateway`` (None: none), ``dns``, ``pools``, ``host_routes`` and ``enable_dhcp``.
         An older conductor refuses them.
@@ -575,6 +576,30 @@ class ConductorRPC(Protocol):
     @rpc.change(rpc.API, since="1.24")
     def network_resources_create(self, context: RequestContext, wanted: NetworkResources) -> NetworkResources:
         """Create networks, subnets, ports, routers, security groups and rules in one transaction. Return them."""
+
+    @rpc.list_(rpc.API, since="1.25")
+    def network_object_list(self, context: RequestContext, kind: str) -> list[NetworkObject]:
+        """Return the ``subnetpools``, ``address_scopes``, ``address_groups`` or ``rbac_policies`` of a project.
+
+        The list includes resources that other projects share with it, but only own policies. Admins get all.
+        """
+
+    @rpc.change(rpc.API, since="1.25")
+    def network_object_create(self, context: RequestContext, wanted: NetworkObject) -> NetworkObject:
+        """Create such a resource under the id that the API chose."""
+
+    @rpc.change(rpc.API, since="1.25")
+    def network_object_update(
+        self, context: RequestContext, kind: str, object_id: str, changes: dict[str, Any]
+    ) -> NetworkObject:
+        """Set fields of a resource of the caller's own.
+
+        ``add`` and ``remove`` change prefixes and addresses by parts.
+        """
+
+    @rpc.delete(rpc.API, since="1.25")
+    def network_object_delete(self, context: RequestContext, kind: str, object_id: str) -> None:
+        """Delete a resource of the caller's own. Raises an error while something uses it."""
 
     @rpc.change(rpc.API, since="1.24")
     def network_tags_change(

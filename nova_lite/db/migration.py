@@ -104,7 +104,7 @@ def _check_references(connection: sa.Connection) -> None:
 
 
 def head() -> str:
-    """Return the version that this program needs: the only one that no script follows."""
+    """Return the version that this program needs: no script follows it."""
     before = _before()
     (last,) = before.keys() - set(before.values())
     return last
@@ -117,7 +117,7 @@ def _known() -> set[str]:
 
 @functools.cache
 def _before() -> dict[str, str | None]:
-    """Return each script's version with the one that it follows. Numbers need not be in the order of scripts."""
+    """Return each script's version with the version that it follows. Numbers need not be in the order of scripts."""
     found: dict[str, str | None] = {}
     for module in pkgutil.iter_modules(versions.__path__):
         text = pkgutil.get_data(versions.__name__, f"{module.name}.py") or b""

@@ -568,6 +568,7 @@ class Network(Tagged, Changed, Base):
     cidr6: Mapped[str] = mapped_column(sa.String(64), default="", server_default=sa.text("''"), index=True)
     needs_router: Mapped[bool | None] = mapped_column()
     subnet_tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
+    subnet_pool_id: Mapped[str | None] = mapped_column(Uuid, index=True)
     admin_state_up: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
     enable_dhcp: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
     pools: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
@@ -696,7 +697,63 @@ class SecurityGroupRule(Tagged, Created, Base):
     port_range_max: Mapped[int | None]
     remote_ip_prefix: Mapped[str | None] = mapped_column(sa.String(64))
     remote_group_id: Mapped[str | None] = mapped_column(sa.ForeignKey("security_groups.id"), index=True)
+    remote_address_group_id: Mapped[str | None] = mapped_column(Uuid, index=True)
     description: Mapped[str | None] = mapped_column(Name)
+
+
+class AddressScope(Changed, Base):
+    __tablename__ = "address_scopes"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    name: Mapped[str] = mapped_column(Name, default="")
+    ip_version: Mapped[int]
+
+
+class SubnetPool(Tagged, Changed, Base):
+    """Prefixes for subnets (`nova_lite.objects.SubnetPool`). At most one of an IP version is the default."""
+
+    __tablename__ = "subnet_pools"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    name: Mapped[str] = mapped_column(Name, default="")
+    description: Mapped[str] = mapped_column(Name, default="")
+    prefixes: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    ip_version: Mapped[int]
+    min_prefixlen: Mapped[int]
+    max_prefixlen: Mapped[int]
+    default_prefixlen: Mapped[int]
+    default_quota: Mapped[int | None]
+    is_default: Mapped[bool] = mapped_column(default=False)
+    address_scope_id: Mapped[str | None] = mapped_column(sa.ForeignKey("address_scopes.id"), index=True)
+
+
+class AddressGroup(Changed, Base):
+    __tablename__ = "address_groups"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    name: Mapped[str] = mapped_column(Name, default="")
+    description: Mapped[str] = mapped_column(Name, default="")
+    addresses: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+
+
+class RbacPolicy(Changed, Base):
+    """Policy that lets projects use another project's resource (`nova_lite.objects.RbacPolicy`)."""
+
+    __tablename__ = "rbac_policies"
+    __table_args__ = (
+        sa.UniqueConstraint("object_type", "object_id", "target", "action"),
+        sa.Index(None, "target", "object_type"),
+    )
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    object_type: Mapped[str] = mapped_column(sa.String(32))
+    object_id: Mapped[str] = mapped_column(Uuid)
+    target: Mapped[str] = mapped_column(Name)
+    action: Mapped[str] = mapped_column(sa.String(32))
 
 
 # --- volumes

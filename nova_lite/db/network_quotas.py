@@ -7,7 +7,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.db import fixed_ips, network_records, quotas, routers
+from nova_lite.db import fixed_ips, network_records, quotas, rbac, routers, subnet_pools
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import QuotaLimit, SecurityGroup, SecurityGroupRule
 from nova_lite.objects import ProjectLimits, QuotaUsage
@@ -18,6 +18,8 @@ RESOURCES = {
     "subnet": network_records.SUBNETS,
     "port": fixed_ips.RESOURCE,
     "router": routers.RESOURCE,
+    "subnetpool": subnet_pools.RESOURCE,
+    "rbac_policy": rbac.RESOURCE,
     "floatingip": "floating_ips",
     "security_group": "security_groups",
     "security_group_rule": "security_group_rules",
@@ -36,6 +38,8 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> ProjectLimits
         "subnet": network_records.used(uow, project_id, with_subnet=True),
         "port": fixed_ips.used(uow, project_id),
         "router": routers.used(uow, project_id),
+        "subnetpool": subnet_pools.used(uow, project_id),
+        "rbac_policy": rbac.used(uow, project_id),
         "floatingip": found["floating_ips"].used,
         "security_group": found["security_groups"].used,
         "security_group_rule": uow.session.scalar(rules.where(SecurityGroup.project_id == project_id)) or 0,
@@ -66,6 +70,7 @@ def _limits(conf: cfg.ConfigOpts, own: dict[str, int]) -> dict[str, int]:
         network_records.SUBNETS: networks,
         fixed_ips.RESOURCE: conf.network.fixed_ips_per_project,
         routers.RESOURCE: conf.network.routers_per_project,
+        rbac.RESOURCE: rbac.DEFAULT_LIMIT,
     }
     return {name: own.get(behind, configured.get(behind, -1)) for name, behind in RESOURCES.items()}
 

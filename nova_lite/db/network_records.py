@@ -7,6 +7,7 @@ networks stay within the ranges that the operator configured for them.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from ipaddress import IPv4Network
 from typing import Any
 
@@ -16,14 +17,14 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import compute_nodes, networks, paging, quotas, revisions, rows
+from nova_lite.db import compute_nodes, networks, paging, quotas, rbac, revisions, rows, subnet_pools
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import FloatingIp, FloatingIpPool, Instance, Network, Port
 from nova_lite.network import factory
 from nova_lite.objects import ListQuery, NetworkRecord, ipv6
 
 #: Fields that `update` may change: names, and settings of the subnet.
-UPDATABLE = ("name", "description", "subnet_name", "subnet_description", "admin_state_up")
+UPDATABLE = ("name", "description", "subnet_name", "subnet_description", "admin_state_up", "shared")
 SETTINGS = ("gateway", "dns", "pools", "host_routes", "enable_dhcp")
 
 #: Number of routes that DHCP delivers to a guest, as in Neutron.
@@ -32,6 +33,9 @@ MAX_HOST_ROUTES = 20
 #: Names under which a project's own limits are stored.
 RESOURCE = "networks"
 SUBNETS = "subnets"
+
+#: Instead of the id of a subnet pool: the default one.
+DEFAULT_POOL = "default"
 
 #: Number of retries with another random choice when a concurrent request took the first.
 MAX_COLLISIONS = 16
@@ -72,19 +76,29 @@ def list_(uow: UnitOfWork, context: RequestContext, query: ListQuery | None = No
     """
     if query is None:
         whole = sa.select(Network).where(sa.or_(*_visible(context))).order_by(Network.name, Network.id)
-        return [rows.to_object(NetworkRecord, row) for row in uow.session.scalars(whole)]
+        return _shown(uow, context, uow.session.scalars(whole).all())
     filters = dict(query.filters)
     if "subnet_id" in filters:
         filters["id"] = _of_subnets(uow, filters.pop("subnet_id"), filters.get("id"))
     conditions = [_FILTERS[name].in_(values) for name, values in filters.items()]
     page = paging.by_id(sa.select(Network).where(*conditions), Network.id, _cases(context, conditions), query)
-    return [rows.to_object(NetworkRecord, row) for row in uow.session.scalars(page)]
+    return _shown(uow, context, uow.session.scalars(page).all())
+
+
+def _shown(uow: UnitOfWork, context: RequestContext, found: Sequence[Network]) -> list[NetworkRecord]:
+    """Return networks as the caller's project sees them."""
+    shared = rbac.shared_ids(uow, context, "network") if any(row.project_id is not None for row in found) else set()
+    return [rows.to_object(NetworkRecord, row, shared=row.id in shared) for row in found]
 
 
 def _visible(context: RequestContext) -> list[sa.ColumnElement[bool]]:
+    """Build the cases of a network that the caller sees. No network meets two of them."""
     if context.is_admin:
         return [sa.true()]
-    return [Network.project_id.is_(None), Network.project_id == context.project_id]
+    project_id = context.project_id or ""
+    shared = Network.id.in_(rbac.shared_with("network", [project_id]))
+    others = sa.and_(Network.project_id.is_not(None), Network.project_id != project_id, shared)
+    return [Network.project_id.is_(None), Network.project_id == project_id, others]
 
 
 def _cases(context: RequestContext, conditions: list[sa.ColumnElement[bool]]) -> list[sa.ColumnElement[bool]]:
@@ -166,9 +180,12 @@ def used(uow: UnitOfWork, project_id: str, with_subnet: bool = False) -> int:
 def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
     """Change some of `UPDATABLE` and `SETTINGS`. Hosts with servers on the network learn of its settings."""
     row = locked(uow, context, network_id)
+    changes = dict(changes)
     unknown = changes.keys() - {*UPDATABLE, *SETTINGS}
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a network cannot be changed")
+    if changes.pop("shared", None) and row.project_id is not None:
+        rbac.share(uow, "network", row.id, row.project_id)
     if changes.get("admin_state_up", row.admin_state_up) != row.admin_state_up:
         uow.refiltered_projects.update(_projects_on(uow, row.id))
     for name in changes.keys() & set(UPDATABLE):
@@ -178,7 +195,7 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
         _revise(uow, context, row, settings)
     row.updated_at = uow.now
     uow.session.flush()
-    return rows.to_object(NetworkRecord, row)
+    return _shown(uow, context, [row])[0]
 
 
 def _projects_on(uow: UnitOfWork, network_id: str) -> set[str]:
@@ -251,6 +268,7 @@ def _host_routes(subnet_id: str, wanted: list[dict[str, str]]) -> list[dict[str,
 def delete(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:
     """Delete a network and its subnet. Raises `NetworkInUse` while a port is on it."""
     networks.remove(uow, locked(uow, context, network_id))
+    rbac.forget(uow, "network", network_id)
 
 
 def create_subnet(
@@ -267,6 +285,10 @@ def create_subnet(
     if row.project_id is not None:
         _check_subnet_quota(uow, conf, row.project_id)
     subnet = msgspec.structs.replace(subnet)
+    if subnet.subnet_pool_id is not None:
+        if subnet.subnet_pool_id == DEFAULT_POOL:
+            subnet.subnet_pool_id = subnet_pools.default_pool(uow)
+        subnet.cidr = subnet_pools.take_prefix(uow, conf, context, row, subnet)
     pools = subnet.pools
     factory.add_subnet(subnet, subnet.cidr, subnet.gateway, subnet.dns, subnet.start, subnet.end)
     if pools is not None:
@@ -279,8 +301,8 @@ def create_subnet(
         _check_hosts(uow, subnet.cidr)
         _check_name_servers(uow, subnet)
     _check_overlap(uow, context, row, subnet.cidr)
-    names = ("cidr", "start", "end", "host_address", "subnet_name", "subnet_description", "subnet_tags", *SETTINGS)
-    for name in names:
+    described = ("subnet_name", "subnet_description", "subnet_tags", "subnet_pool_id")
+    for name in ("cidr", "start", "end", "host_address", *described, *SETTINGS):
         setattr(row, name, getattr(subnet, name))
     row.updated_at = uow.now
     uow.session.flush()
@@ -344,7 +366,7 @@ def delete_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> 
         raise exceptions.NetworkInUse(name=row.name)
     for name, value in _NO_SUBNET.items():
         setattr(row, name, value)
-    row.subnet_tags = None
+    row.subnet_tags = row.subnet_pool_id = None
     row.updated_at = uow.now
     uow.session.flush()
 
@@ -356,6 +378,8 @@ def locked(uow: UnitOfWork, context: RequestContext, network_id: str) -> Network
     query = sa.select(Network).where(Network.id == network_id).with_for_update()
     row = uow.session.scalars(query.execution_options(populate_existing=True)).first()
     if row is None or not (context.is_admin or row.project_id in (None, context.project_id)):
+        if row is not None and rbac.is_shared(uow, "network", network_id, context.project_id):
+            raise exceptions.Forbidden("The network belongs to another project, which may change it.")
         raise exceptions.NetworkNotFound(network_id=network_id)
     if row.project_id is None and not context.is_admin:
         raise exceptions.Forbidden("All projects share this network: an admin may change it.")

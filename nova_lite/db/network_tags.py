@@ -7,7 +7,7 @@ from typing import Any
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.db import floating_ips, network_records, ports, routers, security_groups
+from nova_lite.db import floating_ips, network_records, ports, routers, security_groups, subnet_pools
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import SecurityGroupRule
 
@@ -19,6 +19,7 @@ _ROWS: Mapping[str, Callable[[UnitOfWork, RequestContext, str], Any]] = {
     "networks": network_records.locked,
     "subnets": network_records.locked_subnet,
     "ports": ports.locked,
+    "subnetpools": subnet_pools.locked,
     "routers": routers.locked,
     "floatingips": floating_ips.locked,
     "security_groups": security_groups.locked,

@@ -12,7 +12,7 @@ from sqlalchemy import exc
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.db import models, rows
+from nova_lite.db import models, rbac, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network.driver import Addresses, StoredPort
@@ -85,6 +85,9 @@ class Store:
 
     def is_external(self, network_id: str) -> bool:
         return self._session.get(models.FloatingIpPool, network_id) is not None
+
+    def is_shared(self, network_id: str, project_id: str | None) -> bool:
+        return rbac.is_shared(self._uow, "network", network_id, project_id)
 
     def usable(self, project_id: str | None) -> list[Network]:
         asked = self._projects | {project_id or ""}
@@ -188,9 +191,9 @@ def list_(uow: UnitOfWork, context: RequestContext, network_id: str | None = Non
     if network_id is not None:
         query = query.where(models.Network.id == network_id)
     if not context.is_admin:
-        query = query.where(
-            sa.or_(models.Network.project_id.is_(None), models.Network.project_id == context.project_id)
-        )
+        mine = (models.Network.project_id.is_(None), models.Network.project_id == context.project_id)
+        shared = models.Network.id.in_(rbac.shared_with("network", [context.project_id or ""]))
+        query = query.where(sa.or_(*mine, shared))
     return [rows.to_object(Network, row) for row in uow.session.scalars(query)]
 
 

@@ -107,8 +107,10 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
     known = uow.session.get(Row, port.id)
     if known is not None and known.project_id == owner:
         return get(uow, context, port.id)
-    network = networks.Store(uow).locked([port.network_id]).get(port.network_id)
-    if network is None or not (context.is_admin or network.project_id in (None, owner)):
+    store = networks.Store(uow)
+    network = store.locked([port.network_id]).get(port.network_id)
+    mine = network is not None and (context.is_admin or network.project_id in (None, owner))
+    if network is None or not (mine or store.is_shared(network.id, owner)):
         raise exceptions.NetworkNotFound(network_id=port.network_id)
     if not network.cidr:
         raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet, of which a port has its address")

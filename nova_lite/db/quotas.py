@@ -32,7 +32,7 @@ UNLIMITED = -1
 RESOURCES = tuple(opt.name for opt in quota_conf.OPTS)
 
 #: Limits that are stored only for clients that set them. Other limits apply to networks and addresses.
-NETWORK_RESOURCES = ("fixed_ips", "networks", "subnets", "routers")
+NETWORK_RESOURCES = ("fixed_ips", "networks", "subnets", "routers", "subnet_pools", "rbac_policies")
 
 #: The project whose limits are the defaults of all projects.
 _DEFAULTS = ""

@@ -20,7 +20,18 @@ from sqlalchemy import orm
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import instances, member_versions, paging, quotas, revisions, router_hosts, rows, services, spanning
+from nova_lite.db import (
+    address_groups,
+    instances,
+    member_versions,
+    paging,
+    quotas,
+    revisions,
+    router_hosts,
+    rows,
+    services,
+    spanning,
+)
 from nova_lite.db.engine import UnitOfWork, utcnow
 from nova_lite.db.member_versions import MemberCache, Members
 from nova_lite.db.models import FloatingIp, Instance, Network, Port, RouterInterface, Service
@@ -260,6 +271,8 @@ def add_rule(
         if remote.project_id != row.project_id:
             raise exceptions.SecurityGroupNotFound(group_id=rule.remote_group_id)
         rule.remote_group_id, rule.remote_group_name = remote.id, remote.name
+    if rule.remote_address_group_id is not None:
+        address_groups.use(uow, context, rule.remote_address_group_id)
     (group,) = _to_objects(uow, [row])
     if _meaning(rule) in map(_meaning, group.rules):
         raise exceptions.SecurityGroupRuleExists(group_id=row.id)
@@ -329,9 +342,9 @@ def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
             raise refused(f"Valid {str(rule.protocol).upper()} ports should be between 1-65535.")
         if low > high:
             raise refused(f"Invalid port range {low}:{high}. The former value cannot be greater than the later.")
+    if [rule.remote_ip_prefix, rule.remote_group_id, rule.remote_address_group_id].count(None) < 2:
+        raise refused("Only one of remote_ip_prefix, remote_group_id and remote_address_group_id may be provided.")
     if rule.remote_ip_prefix is not None:
-        if rule.remote_group_id is not None:
-            raise refused("A rule names either a network or a group.")
         try:
             prefix = ip.parse_network(rule.remote_ip_prefix, strict=False)
         except ValueError as error:
@@ -346,7 +359,8 @@ def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
 def _meaning(rule: SecurityGroupRule) -> tuple[object, ...]:
     """Return a value that is equal for rules with the same effect."""
     ports = (_number(rule), rule.port_range_min, rule.port_range_max)
-    return (rule.direction, rule.ethertype, *ports, _somebody(rule.remote_ip_prefix), rule.remote_group_id)
+    remote = (_somebody(rule.remote_ip_prefix), rule.remote_group_id, rule.remote_address_group_id)
+    return (rule.direction, rule.ethertype, *ports, *remote)
 
 
 def _number(rule: SecurityGroupRule) -> object:
@@ -769,7 +783,12 @@ def _concerned(
     }
     those = uow.rows(_GROUPS_OF, {"projects": projects, "names": names | {DEFAULT}})
     found = _with_rules(uow, [SecurityGroup(**dict(zip(_FIELDS, row, strict=True))) for row in those])
+    named = address_groups.expanded(uow, [rule for group in found for rule in group.rules])
+    rules_of: dict[str, list[SecurityGroupRule]] = {}
+    for rule in named:
+        rules_of.setdefault(rule.security_group_id, []).append(rule)
     for group in found:
+        group.rules = rules_of.get(group.id, [])
         group.tags = None
         for rule in group.rules:
             rule.tags = rule.created_at = None

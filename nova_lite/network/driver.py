@@ -119,6 +119,10 @@ class NetworkStore(Protocol):
         """Check whether this is a pool of floating addresses, which the network API shows as an external network."""
         ...
 
+    def is_shared(self, network_id: str, project_id: str | None) -> bool:
+        """Check whether another project shares this network with the project."""
+        ...
+
     def locked(self, ids: Collection[str]) -> dict[str, Network]:
         """Return the existing networks by id. Their subnets cannot change until the transaction ends."""
         ...

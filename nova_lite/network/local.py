@@ -85,6 +85,8 @@ class LocalNetworks(NetworkBackend):
         for network in store.networks([request.network_id]):
             if context.is_admin or network.project_id in (None, context.project_id):
                 return network
+            if store.is_shared(network.id, context.project_id):
+                return network
         if store.is_external(request.network_id):
             raise exceptions.ExternalNetworkForbidden(network_id=request.network_id)
         raise exceptions.NetworkUnavailable(network_id=request.network_id)

@@ -61,6 +61,7 @@ from nova_lite.objects.live_migration import LiveDestination, LiveSource, Migrat
 from nova_lite.objects.metadef import MetadefNamespace
 from nova_lite.objects.migration import DiskFile, DiskSource, MigrationFilters, ServerMigration
 from nova_lite.objects.network import Network, NetworkRecord, Port
+from nova_lite.objects.network_objects import AddressGroup, AddressScope, NetworkObject, RbacPolicy, SubnetPool
 from nova_lite.objects.network_resources import NetworkResources
 from nova_lite.objects.numa import (
     InstanceNUMACell,
@@ -106,6 +107,8 @@ __all__ = [
     "VIF",
     "ActionCommand",
     "ActionReport",
+    "AddressGroup",
+    "AddressScope",
     "Aggregate",
     "AuditEvent",
     "AuditQuery",
@@ -171,6 +174,7 @@ __all__ = [
     "NUMAUsage",
     "Network",
     "NetworkDisk",
+    "NetworkObject",
     "NetworkRecord",
     "NetworkRequest",
     "NetworkResources",
@@ -180,6 +184,7 @@ __all__ = [
     "PortFilters",
     "ProjectLimits",
     "QuotaUsage",
+    "RbacPolicy",
     "RequestSpec",
     "RequestedDestination",
     "ResourceAllocation",
@@ -197,6 +202,7 @@ __all__ = [
     "Service",
     "SettledRecords",
     "StaticRoute",
+    "SubnetPool",
     "Verdict",
     "Volume",
     "VolumeBackup",

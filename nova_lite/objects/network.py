@@ -61,7 +61,9 @@ class Network(msgspec.Struct, kw_only=True):
 class NetworkRecord(Network, kw_only=True):
     """Network with its descriptions and tags, for the network API.
 
-    ``admin_state_up`` False: no port of the network sends or receives anything but DHCP.
+    ``admin_state_up`` False: no port of the network sends or receives anything but DHCP. ``subnet_pool_id``: pool of
+    the subnet's prefix. ``prefixlen``: in a request, the length of the prefix that the pool is to give. ``shared``:
+    the caller's project, or all, may use another project's network.
     """
 
     description: str = ""
@@ -70,6 +72,9 @@ class NetworkRecord(Network, kw_only=True):
     subnet_description: str = ""
     subnet_tags: list[str] | None = None
     admin_state_up: bool = True
+    subnet_pool_id: str | None = None
+    prefixlen: int | None = None
+    shared: bool = False
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 

@@ -63,7 +63,8 @@ class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
     ``direction``: `INGRESS` or `EGRESS`. ``ethertype``: `IPV4` or `IPV6`. ``protocol``: a key of `PROTOCOLS`, a number
     as text, or None for all. The ports are a range of a protocol of `WITH_PORTS`, or type and code of ICMP; None: all.
     The remote side is in ``remote_ip_prefix``, or has an address of a member of ``remote_group_id``; if both are None,
-    it is anyone. ``tags`` and ``created_at`` are for the network API only.
+    it is anyone. ``remote_address_group_id``, ``tags`` and ``created_at`` are for the network API only: hosts get a
+    rule for each prefix of the address group.
     """
 
     id: str
@@ -76,6 +77,7 @@ class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
     remote_ip_prefix: str | None = None
     remote_group_id: str | None = None
     remote_group_name: str | None = None
+    remote_address_group_id: str | None = None
     description: str | None = None
     project_id: str = ""
     tags: list[str] | None = None

@@ -131,6 +131,7 @@ def _tags(plural: str, path: str) -> tuple[str, str, str]:
 TAGS = {
     "networks": _tags("networks", _NETWORK),
     "subnets": _tags("subnets", _SUBNET),
+    "subnetpools": _tags("subnetpools", "/v2.0/subnetpools/{subnetpool_id}"),
     "ports": _tags("ports", _PORT),
     "routers": _tags("routers", _ROUTER),
     "floatingips": _tags("floatingips", _FLOATING),
@@ -141,21 +142,62 @@ AGENT_LIST = rule("get_agents", READER, "List network agents: empty without the 
 AGENT_GET = rule("get_agent", ADMIN, "List and show network agents", "GET /v2.0/agents", "GET /v2.0/agents/{agent_id}")
 
 
-def _absent(name: str, path: str) -> tuple[str, str]:
-    """Return the rules that list and create resources of a kind that this service does not have."""
-    text = name.replace("_", " ")
+def _objects(name: str, path: str, *update: str) -> tuple[str, str, str, str]:
+    """Return the rules that list, create, change and delete a kind of resources. ``update``: more URLs of changes."""
+    text, one = name.replace("_", " "), f"{path}/{{{name}_id}}"
     return (
-        rule(f"get_{name}", READER, f"List resources of the kind {text} (always empty)", f"GET {path}"),
-        rule(f"create_{name}", MEMBER, f"Create a resource of the kind {text} (always refused)", f"POST {path}"),
+        rule(f"get_{name}", READER, f"List and show resources of the kind {text}", f"GET {path}", f"GET {one}"),
+        rule(f"create_{name}", MEMBER, f"Create a resource of the kind {text}", f"POST {path}"),
+        rule(
+            f"update_{name}",
+            MEMBER,
+            f"Change the own project's resources of the kind {text}",
+            *(f"PUT {one}", *(f"PUT {one}/{action}" for action in update)),
+        ),
+        rule(f"delete_{name}", MEMBER, f"Delete the own project's resources of the kind {text}", f"DELETE {one}"),
     )
 
 
-#: Rules of kinds of resources that this service does not have.
-ABSENT = {
-    "subnetpools": _absent("subnetpool", "/v2.0/subnetpools"),
-    "address_groups": _absent("address_group", "/v2.0/address-groups"),
-    "rbac_policies": _absent("rbac_policy", "/v2.0/rbac-policies"),
-}
+#: Rules that list, create, change and delete each kind of resources that only the API knows.
+POOL = _objects("subnetpool", "/v2.0/subnetpools")
+SCOPE = _objects("address_scope", "/v2.0/address-scopes")
+ADDRESS_GROUP = _objects("address_group", "/v2.0/address-groups", "add_addresses", "remove_addresses")
+RBAC = _objects("rbac_policy", "/v2.0/rbac-policies")
+_POOL_ONE = "/v2.0/subnetpools/{subnetpool_id}"
+POOL_CREATE_SHARED = rule(
+    "create_subnetpool:shared", ADMIN, "Create a subnet pool for all projects", "POST /v2.0/subnetpools"
+)
+POOL_CREATE_DEFAULT = rule(
+    "create_subnetpool:is_default", ADMIN, "Create the default subnet pool", "POST /v2.0/subnetpools"
+)
+POOL_UPDATE_DEFAULT = rule(
+    "update_subnetpool:is_default", ADMIN, "Change which subnet pool is the default", f"PUT {_POOL_ONE}"
+)
+POOL_ADD = rule("add_prefixes", MEMBER, "Add prefixes to a subnet pool", f"PUT {_POOL_ONE}/add_prefixes")
+POOL_REMOVE = rule(
+    "remove_prefixes", MEMBER, "Remove unused prefixes from a subnet pool", f"PUT {_POOL_ONE}/remove_prefixes"
+)
+SCOPE_CREATE_SHARED = rule(
+    "create_address_scope:shared", ADMIN, "Create an address scope for all projects", "POST /v2.0/address-scopes"
+)
+SCOPE_UPDATE_SHARED = rule(
+    "update_address_scope:shared",
+    ADMIN,
+    "Share an address scope with all projects",
+    "PUT /v2.0/address-scopes/{address_scope_id}",
+)
+RBAC_CREATE_EVERYBODY = rule(
+    "create_rbac_policy:target_tenant", ADMIN, "Share a resource with all projects", "POST /v2.0/rbac-policies"
+)
+RBAC_UPDATE_EVERYBODY = rule(
+    "update_rbac_policy:target_tenant",
+    ADMIN,
+    "Share a resource with all projects by an existing policy",
+    "PUT /v2.0/rbac-policies/{rbac_policy_id}",
+)
+NETWORK_UPDATE_SHARED = rule(
+    "update_network:shared", ADMIN, "Share a project's network with all projects", f"PUT {_NETWORK}"
+)
 QUOTA_GET = rule(
     "get_quota",
     _QUOTA,

@@ -245,8 +245,18 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
     assert added.status_code == 200, added.text
     leads = {"floating_network_id": pool["id"], "port_id": port_id, "description": mark}
     leading = make("network", "/floatingips", {"floatingip": leads})["floatingip"]
+    values = {"subnetpool": {"prefixes": ["10.99.0.0/24"]}, "address_group": {"addresses": ["10.99.0.0/24"]}}
+    pool_id = make("network", "/subnetpools", {"subnetpool": {**named, **values["subnetpool"]}})["subnetpool"]["id"]
+    body = {"address_group": {**named, **values["address_group"]}}
+    addresses = make("network", "/address-groups", body)["address_group"]["id"]
+    body = {"address_scope": {"name": mark, "ip_version": 4}}
+    scope_id = make("network", "/address-scopes", body)["address_scope"]["id"]
+    sharing = {"object_type": "network", "object_id": network_id, "action": "access_as_shared"}
+    body = {"rbac_policy": {**sharing, "target_tenant": f"nobody-{mark}"}}
+    policy_id = make("network", "/rbac-policies", body)["rbac_policy"]["id"]
     for path, tagged in (
         *(("networks", network_id), ("subnets", network_id), ("ports", port_id), ("routers", router_id)),
+        ("subnetpools", pool_id),
         *(("floatingips", leading["id"]), ("security-groups", group_id), ("security-group-rules", rule_id)),
     ):
         assert user("network", "PUT", f"/{path}/{tagged}/tags/{mark}").status_code == 201
@@ -277,6 +287,10 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         "address": [address["ip"], leading["floating_ip_address"]],
         "network": [network_id],
         "router": [router_id],
+        "subnet_pool": [pool_id],
+        "address_scope": [scope_id],
+        "address_group": [addresses],
+        "rbac_policy": [policy_id],
         "security_group": [group_id],
         "security_group_rule": [str(rule_id)],
         "server_group": [servers["server_group"]["id"]],
@@ -548,6 +562,22 @@ def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
         yield ask("floatingip", {"floating_network_id": cast.pool, "port_id": which})
         yield ask("floatingip", {"port_id": which}, mine["floating_ip"])
     yield ask("quota", {"port": 1}, theirs["project"])
+    yield ask("subnetpool", {"prefixes": ["10.98.0.0/24"], **whose})
+    yield ask("subnetpool", {"prefixes": ["10.98.0.0/24"], "address_scope_id": theirs["address_scope"]})
+    yield ask("subnetpool", {"address_scope_id": theirs["address_scope"]}, mine["subnet_pool"])
+    yield ask(
+        "security_group_rule",
+        {**rule, "security_group_id": mine["security_group"], "remote_address_group_id": theirs["address_group"]},
+    )
+    share = {"action": "access_as_shared", "target_tenant": cast.attacker.project}
+    for kind, which in (
+        *(("network", "network"), ("subnetpool", "subnet_pool"), ("address_scope", "address_scope")),
+        ("address_group", "address_group"),
+    ):
+        object_id = {"object_type": kind, "object_id": theirs[which]}
+        yield ask("rbac_policy", {**share, **object_id}, path="rbac-policies")
+    everybody = {**share, "target_tenant": "*", "object_type": "network", "object_id": mine["network"]}
+    yield ask("rbac_policy", everybody, path="rbac-policies")
 
 
 def test_other_projects_resources_cannot_be_used(cast: Cast) -> None:

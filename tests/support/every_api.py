@@ -204,6 +204,17 @@ class EveryApi(InProcessCloud):
         body = {"protocol": {"mapping_id": "one"}}
         make("identity", f"{federation}/identity_providers/one/protocols/one", body, "PUT")
         router_id = make("network", "/routers", {"router": {"name": "one"}})["router"]["id"]
+        shared = {
+            kind: make("network", f"/{path}", {key: values})[key]["id"]
+            for kind, path, key, values in (
+                ("subnet_pool", "subnetpools", "subnetpool", {"prefixes": ["10.67.0.0/16"]}),
+                ("address_scope", "address-scopes", "address_scope", {"ip_version": 4}),
+                ("address_group", "address-groups", "address_group", {"addresses": ["10.0.0.0/8"]}),
+            )
+        }
+        values = {"object_type": "network", "object_id": network_id, "action": "access_as_shared"}
+        body = {"rbac_policy": {**values, "target_tenant": "other"}}
+        shared["rbac_policy"] = make("network", "/rbac-policies", body)["rbac_policy"]["id"]
         server_id = self.new_server()
         request = self.send("compute", "GET", f"/servers/{server_id}/os-instance-actions").json["instanceActions"][0]
         interfaces = self.send("compute", "GET", f"/servers/{server_id}/os-interface").json["interfaceAttachments"]
@@ -219,6 +230,7 @@ class EveryApi(InProcessCloud):
             "floating_ip": [address["id"]],
             "network": [network_id],
             "router": [router_id],
+            **{kind: [object_id] for kind, object_id in shared.items()},
             "security_group": [group],
             "security_group_rule": [str(rule_id)],
             "server_group": [server_group],

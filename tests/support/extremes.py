@@ -362,6 +362,7 @@ BODIES: dict[tuple[str, str, str], Any] = {
         "security_group_rule": {
             "security_group_id": "{security_group}", "direction": "ingress", "ethertype": "IPv4", "protocol": "tcp",
             "port_range_min": 1, "port_range_max": 2, "remote_ip_prefix": "10.0.0.0/8", "remote_group_id": None,
+            "remote_address_group_id": None, "tags": ["blue"],
             "description": "text",
         }
     },
@@ -391,17 +392,43 @@ BODIES: dict[tuple[str, str, str], Any] = {
         for method in ("POST", "PUT")
     },
     **{("network", "PUT", f"{path}/{{id}}/tags/{{tag}}"): None for path in tags.PATHS.values()},
-    ("network", "POST", "/subnetpools"): {"subnetpool": {"name": "new", "prefixes": ["10.66.0.0/16"]}},
-    ("network", "POST", "/address-groups"): {"address_group": {"name": "new", "addresses": ["10.66.0.0/16"]}},
+    ("network", "POST", "/subnetpools"): {
+        "subnetpool": {
+            "name": "new", "description": "text", "prefixes": ["10.66.0.0/16"], "min_prefixlen": 16,
+            "max_prefixlen": 28, "default_prefixlen": 24, "default_quota": 1, "is_default": False, "shared": False,
+            "address_scope_id": "{address_scope}", "tags": ["blue"], "project_id": "{project}",
+        }
+    },
+    ("network", "PUT", "/subnetpools/{id}"): {
+        "subnetpool": {
+            "name": "one", "description": "text", "prefixes": ["10.67.0.0/16"], "min_prefixlen": 16,
+            "max_prefixlen": 28, "default_prefixlen": 24, "default_quota": None, "address_scope_id": None,
+        }
+    },
+    ("network", "PUT", "/subnetpools/{id}/add_prefixes"): {"prefixes": ["10.68.0.0/16"]},
+    ("network", "PUT", "/subnetpools/{id}/remove_prefixes"): {"prefixes": ["10.67.255.0/24"]},
+    ("network", "POST", "/address-scopes"): {
+        "address_scope": {"name": "new", "ip_version": 4, "shared": False, "project_id": "{project}"}
+    },
+    ("network", "PUT", "/address-scopes/{id}"): {"address_scope": {"name": "one", "shared": True}},
+    ("network", "POST", "/address-groups"): {
+        "address_group": {
+            "name": "new", "description": "text", "addresses": ["10.66.0.0/16"], "project_id": "{project}",
+        }
+    },
+    ("network", "PUT", "/address-groups/{id}"): {"address_group": {"name": "one", "description": "text"}},
+    ("network", "PUT", "/address-groups/{id}/add_addresses"): {"addresses": ["10.68.0.0/16"]},
+    ("network", "PUT", "/address-groups/{id}/remove_addresses"): {"addresses": ["10.0.0.0/8"]},
     ("network", "POST", "/rbac-policies"): {
         "rbac_policy": {
             "object_type": "network", "object_id": "{network}", "action": "access_as_shared", "target_tenant": "*",
         }
     },
+    ("network", "PUT", "/rbac-policies/{id}"): {"rbac_policy": {"target_tenant": "other"}},
     ("network", "PUT", "/quotas/{project_id}"): {
         "quota": {
             "network": -1, "subnet": -1, "port": -1, "floatingip": -1, "security_group": -1, "security_group_rule": -1,
-            "check_limit": False,
+            "subnetpool": -1, "rbac_policy": -1, "check_limit": False,
         }
     },
 }  # fmt: skip

@@ -69,6 +69,11 @@ KINDS = {
     "security-group-rules": "security_group_rule",
     "floatingips": "floating_ip",
     "routers": "router",
+    "subnetpools": "subnet_pool",
+    "address-scopes": "address_scope",
+    "address-groups": "address_group",
+    "rbac-policies": "rbac_policy",
+    "network-ip-availabilities": "network",
     "quotas": "project",
     "migrations": "migration",
     "resource_providers": "server",
@@ -181,7 +186,19 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("network", "PUT", "/routers/{id}/remove_router_interface"): [
         {"subnet_id": "9d3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f01"},
     ],
-    **{("network", "PUT", f"{path}/{{id}}/tags"): [{"tags": ["taken"]}] for path in network_tags.PATHS.values()},
+    **{
+        ("network", method, f"{path}/{{id}}/tags"): [{"tags": ["taken"]}]
+        for path in network_tags.PATHS.values()
+        for method in ("POST", "PUT")
+    },
+    ("network", "PUT", "/subnetpools/{id}"): [{"subnetpool": {"name": "taken"}}],
+    ("network", "PUT", "/subnetpools/{id}/add_prefixes"): [{"prefixes": ["10.99.0.0/24"]}],
+    ("network", "PUT", "/subnetpools/{id}/remove_prefixes"): [{"prefixes": ["10.99.0.0/24"]}],
+    ("network", "PUT", "/address-scopes/{id}"): [{"address_scope": {"name": "taken"}}],
+    ("network", "PUT", "/address-groups/{id}"): [{"address_group": {"name": "taken"}}],
+    ("network", "PUT", "/address-groups/{id}/add_addresses"): [{"addresses": ["10.99.0.0/24"]}],
+    ("network", "PUT", "/address-groups/{id}/remove_addresses"): [{"addresses": ["10.99.0.0/24"]}],
+    ("network", "PUT", "/rbac-policies/{id}"): [{"rbac_policy": {"target_tenant": "taken"}}],
     ("network", "PUT", "/quotas/{project_id}"): [{"quota": {"port": 1}}],
 }
 #: The key of the victim's metadata, which bodies name, too.

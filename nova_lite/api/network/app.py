@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from nova_lite.api.http import deploy
 from nova_lite.api.http.rest import ServiceRoute
-from nova_lite.api.network.absent import ABSENT, AbsentResource
+from nova_lite.api.network.address_groups import AddressGroupResource
 from nova_lite.api.network.agents import AgentResource
 from nova_lite.api.network.availability import AvailabilityResource
 from nova_lite.api.network.extensions import ExtensionResource
 from nova_lite.api.network.floating_ips import FloatingIpResource
 from nova_lite.api.network.ports import PortResource
 from nova_lite.api.network.quotas import QuotaResource
+from nova_lite.api.network.rbac_policies import RbacPolicyResource
 from nova_lite.api.network.routers import RouterResource
 from nova_lite.api.network.security_groups import SecurityGroupResource
+from nova_lite.api.network.subnet_pools import SubnetPoolResource
 from nova_lite.api.network.tags import PATHS, TagResource
 from nova_lite.base import exceptions
 from nova_lite.policies import network_service as policies
@@ -37,12 +39,15 @@ def _tag_routes(kind: str) -> list[ServiceRoute]:
     ]
 
 
-def _absent_routes(kind: str) -> list[ServiceRoute]:
-    path, get, create = ABSENT[kind].path, *policies.ABSENT[kind]
+def _object_routes(path: str, names: tuple[str, str], rules: tuple[str, str, str, str]) -> list[ServiceRoute]:
+    """Return the routes of a kind of resources, with the ``names`` of several and of one."""
+    (several, one), (get, create, update, delete) = names, rules
     return [
-        ServiceRoute("GET", path, f"list_{kind}", get),
-        ServiceRoute("POST", path, f"create_{kind}", create),
-        ServiceRoute("GET", f"{path}/{{id}}", f"show_{kind}", get),
+        ServiceRoute("GET", path, several, get),
+        ServiceRoute("POST", path, f"create_{one}", create),
+        ServiceRoute("GET", f"{path}/{{id}}", one, get),
+        ServiceRoute("PUT", f"{path}/{{id}}", f"update_{one}", update),
+        ServiceRoute("DELETE", f"{path}/{{id}}", f"delete_{one}", delete),
     ]
 
 
@@ -66,7 +71,9 @@ class NetworkApp(
     TagResource,
     QuotaResource,
     AgentResource,
-    AbsentResource,
+    SubnetPoolResource,
+    AddressGroupResource,
+    RbacPolicyResource,
     ExtensionResource,
 ):
     """WSGI application, mounted at ``/v2.0``."""
@@ -124,7 +131,14 @@ class NetworkApp(
         ServiceRoute("GET", "/service-providers", "service_providers", policies.PROVIDERS_GET),
         ServiceRoute("GET", "/network-ip-availabilities", "ip_availabilities", policies.IP_AVAILABILITY_GET),
         ServiceRoute("GET", "/network-ip-availabilities/{id}", "ip_availability", policies.IP_AVAILABILITY_GET),
-        *(route for kind in ABSENT for route in _absent_routes(kind)),
+        *_object_routes("/subnetpools", ("subnet_pools", "subnet_pool"), policies.POOL),
+        ServiceRoute("PUT", "/subnetpools/{id}/add_prefixes", "add_prefixes", policies.POOL_ADD),
+        ServiceRoute("PUT", "/subnetpools/{id}/remove_prefixes", "remove_prefixes", policies.POOL_REMOVE),
+        *_object_routes("/address-scopes", ("address_scopes", "address_scope"), policies.SCOPE),
+        *_object_routes("/address-groups", ("address_groups", "address_group"), policies.ADDRESS_GROUP),
+        ServiceRoute("PUT", "/address-groups/{id}/add_addresses", "add_addresses", policies.ADDRESS_GROUP[2]),
+        ServiceRoute("PUT", "/address-groups/{id}/remove_addresses", "remove_addresses", policies.ADDRESS_GROUP[2]),
+        *_object_routes("/rbac-policies", ("rbac_policies", "rbac_policy"), policies.RBAC),
         ServiceRoute("GET", "/extensions", "extensions", policies.EXTENSIONS_GET),
         ServiceRoute("GET", "/extensions/{alias}", "extension", policies.EXTENSIONS_GET),
     )

@@ -28,10 +28,10 @@ _SUBNET = (
     *("name", "description", "network_id", "cidr", "gateway_ip", "allocation_pools", "dns_nameservers"),
     *("project_id", "tenant_id", "enable_dhcp", "host_routes"),
 )
-_NEW_SUBNET = (*_SUBNET, "tags")
+_NEW_SUBNET = (*_SUBNET, "tags", "prefixlen", "subnetpool_id", "use_default_subnetpool")
 _SUBNET_ONLY_DEFAULT = (
-    *("ip_version", "service_types", "subnetpool_id", "segment_id"),
-    *("ipv6_ra_mode", "ipv6_address_mode", "use_default_subnetpool"),
+    *("ip_version", "service_types", "segment_id"),
+    *("ipv6_ra_mode", "ipv6_address_mode"),
 )
 _Item: TypeAlias = NetworkRecord | FloatingIpPool
 #: Number of allocation pools of a subnet.
@@ -103,11 +103,19 @@ class NetworkResource(Resource):
     def update_network(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "network", _NETWORK, _NETWORK_ONLY_DEFAULT)
         network = self._changeable(req, id)
-        now: dict[str, Any] = {"mtu": network.mtu, "shared": network.project_id is None}
+        now: dict[str, Any] = {"mtu": network.mtu}
         _require_same(fields, now | dict.fromkeys(("project_id", "tenant_id"), network.project_id or ""))
         changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
         if "admin_state_up" in fields:
             changes["admin_state_up"] = requests.state_up(fields)
+        is_shared = network.shared or network.project_id is None
+        if requests.flag(fields, "shared") and not is_shared:
+            req.authorize(policies.NETWORK_UPDATE_SHARED)
+            changes["shared"] = True
+        elif "shared" in fields and is_shared and not requests.flag(fields, "shared"):
+            raise exceptions.ValidationError(
+                detail="shared cannot be changed. Delete the RBAC policies that share the network, if there are any."
+            )
         updated = self.conductor.network_update(req.context, id, changes)
         return Response({"network": views.network(updated, req.allows(policies.PROVIDER_GET))})
 
@@ -159,14 +167,24 @@ class NetworkResource(Resource):
     def _new_subnet(self, req: ServiceRequest, fields: dict[str, Any]) -> NetworkRecord:
         network = self._changeable(req, requests.required_id(fields, "network_id"))
         cidr = requests.text(fields, "cidr")
-        if not cidr:
-            raise exceptions.ValidationError(detail="A subnet needs a cidr: this cloud has no subnet pools.")
+        pool_id = requests.an_id(fields, "subnetpool_id")
+        if pool_id is None and requests.flag(fields, "use_default_subnetpool"):
+            pool_id = "default"
+        prefixlen = requests.number(fields, "prefixlen", 0, 128)
+        if pool_id is None and not cidr:
+            raise exceptions.ValidationError(detail="A subnet needs a cidr, or a subnetpool_id to get one from.")
+        if prefixlen is not None and (cidr or pool_id is None):
+            raise exceptions.ValidationError(
+                detail="Invalid input for prefixlen. It needs a subnetpool_id, and no cidr."
+            )
         pools = _pools(fields)
         only = pools[0] if len(pools) == 1 else {}
         return NetworkRecord(
             id=network.id,
             name="",
-            cidr=_network_of(cidr),
+            cidr=_network_of(cidr) if cidr else "",
+            subnet_pool_id=pool_id,
+            prefixlen=prefixlen,
             gateway=_gateway(fields),
             dns=_name_servers(fields),
             start=only.get("start"),

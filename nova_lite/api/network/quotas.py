@@ -8,7 +8,10 @@ from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
 
-_QUOTAS = ("network", "subnet", "port", "router", "floatingip", "security_group", "security_group_rule")
+_QUOTAS = (
+    *("network", "subnet", "subnetpool", "port", "router", "floatingip", "security_group", "security_group_rule"),
+    "rbac_policy",
+)
 
 
 class QuotaResource(Resource):

@@ -45,14 +45,10 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
     "service_type_id": (),
     "ip_version": (4,),
     "service_types": ([],),
-    "subnetpool_id": (),
     "segment_id": (),
     "ipv6_ra_mode": (),
     "ipv6_address_mode": (),
-    "use_default_subnetpool": (False,),
     "stateful": (True,),
-    "shared_group": (False,),
-    "remote_address_group_id": (),
     "propagate_uplink_status": (False,),
     "numa_affinity_policy": (),
 }
@@ -65,7 +61,6 @@ _WHY = {
     "ha": "The hosts of the guests route: the loss of one does not stop the others",
     "routes": "Servers of this cloud send only with their own addresses, so none can be the next hop of a static route",
     "ip_version": "The operator makes networks with IPv6 (nova-lite-manage network create --cidr6)",
-    "subnetpool_id": "This cloud has no subnet pools: a subnet needs a cidr",
     "stateful": "Security groups of this cloud are always stateful",
 }
 
@@ -202,6 +197,27 @@ def address(value: Any, name: str) -> str:
     except ValueError as error:
         raise exceptions.ValidationError(
             detail=f"Invalid input for {name}. '{str(value)[:64]}' is not a valid IP address."
+        ) from error
+
+
+def prefixes(fields: dict[str, Any], name: str, most: int, required: bool = False) -> list[str]:
+    """Return a list of prefixes without host bits and duplicates. Raises a 400."""
+    value = fields.get(name)
+    if value is None and not required:
+        return []
+    if not isinstance(value, list) or len(value) > most or (required and not value):
+        raise exceptions.ValidationError(
+            detail=f"Invalid input for {name}. It must be a list of up to {most} prefixes such as 10.1.0.0/16."
+        )
+    return list(dict.fromkeys(_ip_subnet(item, name) for item in value))
+
+
+def _ip_subnet(value: Any, name: str) -> str:
+    try:
+        return str(ip.parse_network(value if isinstance(value, str) else "", strict=False))
+    except ValueError as error:
+        raise exceptions.ValidationError(
+            detail=f"Invalid input for {name}. '{str(value)[:64]}' is not a valid IP subnet."
         ) from error
 
 

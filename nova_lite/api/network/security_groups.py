@@ -18,9 +18,16 @@ _NEW_GROUP = (*_GROUP, "tags")
 _GROUP_ONLY_DEFAULT = ("stateful",)
 _RULE = (
     *("security_group_id", "direction", "ethertype", "protocol", "port_range_min", "port_range_max"),
-    *("remote_ip_prefix", "remote_group_id", "description", "project_id", "tenant_id", "tags"),
+    *(
+        "remote_ip_prefix",
+        "remote_group_id",
+        "remote_address_group_id",
+        "description",
+        "project_id",
+        "tenant_id",
+        "tags",
+    ),
 )
-_RULE_ONLY_DEFAULT = ("remote_address_group_id",)
 
 #: Texts for all protocols.
 _ANY = ("", "any", "0")
@@ -105,7 +112,7 @@ class SecurityGroupResource(Resource):
         raise exceptions.SecurityGroupRuleNotFound(rule_id=id[:64])
 
     def create_security_group_rule(self, req: ServiceRequest) -> Response:
-        bodies, is_bulk = requests.bodies(req, "security_group_rule", _RULE, _RULE_ONLY_DEFAULT)
+        bodies, is_bulk = requests.bodies(req, "security_group_rule", _RULE, ())
         ids = [requests.required_id(fields, "security_group_id") for fields in bodies]
         groups = {id: self._group(req, id) for id in dict.fromkeys(ids)}
         wanted = [_rule(fields, id) for fields, id in zip(bodies, ids, strict=True)]
@@ -149,6 +156,7 @@ def _rule(fields: dict[str, Any], group_id: str) -> SecurityGroupRule:
         port_range_max=requests.number(fields, "port_range_max", 0, 65535),
         remote_ip_prefix=requests.text(fields, "remote_ip_prefix") or None,
         remote_group_id=requests.an_id(fields, "remote_group_id"),
+        remote_address_group_id=requests.an_id(fields, "remote_address_group_id"),
         description=requests.text(fields, "description"),
         tags=requests.tags(fields) or None,
     )

@@ -15,6 +15,7 @@ from nova_lite.base import exceptions
 PATHS = {
     "networks": "/networks",
     "subnets": "/subnets",
+    "subnetpools": "/subnetpools",
     "ports": "/ports",
     "routers": "/routers",
     "floatingips": "/floatingips",
@@ -25,6 +26,7 @@ PATHS = {
 _SHOW: Mapping[str, str] = {
     "networks": "network",
     "subnets": "subnet",
+    "subnetpools": "subnet_pool",
     "ports": "port",
     "routers": "router",
     "floatingips": "floating_ip",

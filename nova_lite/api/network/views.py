@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from nova_lite.base import ip
 from nova_lite.network import factory
 from nova_lite.objects import (
+    AddressGroup,
+    AddressScope,
     FloatingIp,
     FloatingIpPool,
+    NetworkObject,
     NetworkRecord,
     Port,
     ProjectLimits,
+    RbacPolicy,
     Router,
     SecurityGroup,
     SecurityGroupRule,
     Service,
+    SubnetPool,
     ipv6,
 )
 from nova_lite.objects.network import Revised, revision_number
 from nova_lite.operations.states import PowerState
 
 View = dict[str, Any]
+T = TypeVar("T")
 
 _AGENTS = uuid.UUID("0f2a5e0c-6f0a-4d5a-8b7e-3a6a6c8f3b51")
 
@@ -34,7 +40,7 @@ def network(shown: NetworkRecord, for_admin: bool) -> View:
         "name": shown.name,
         "description": shown.description,
         **_project(shown.project_id),
-        "shared": shown.project_id is None,
+        "shared": shown.shared or shown.project_id is None,
         "router:external": False,
         "subnets": [view["id"] for view in subnets(shown)],
         "mtu": shown.mtu,
@@ -96,6 +102,7 @@ def subnet(shown: NetworkRecord) -> View:
         "dns_nameservers": shown.dns,
         "host_routes": shown.host_routes or [],
         "allocation_pools": factory.pools_of(shown),
+        "subnetpool_id": shown.subnet_pool_id,
         **_standard(shown, shown.subnet_tags or []),
     }
 
@@ -239,7 +246,7 @@ def rule(shown: SecurityGroupRule, project_id: str) -> View:
         "remote_ip_prefix": shown.remote_ip_prefix,
         "normalized_cidr": _normalized(shown.remote_ip_prefix),
         "remote_group_id": shown.remote_group_id,
-        "remote_address_group_id": None,
+        "remote_address_group_id": shown.remote_address_group_id,
         **_untagged(shown.created_at),
         "tags": shown.tags or [],
     }
@@ -320,7 +327,69 @@ def agent(shown: Service) -> View:
 
 
 def quota(limits: ProjectLimits) -> View:
-    return {name: quota.limit for name, quota in limits.quotas.items()} | dict.fromkeys(_UNSUPPORTED, 0)
+    return {name: quota.limit for name, quota in limits.quotas.items()}
+
+
+def subnet_pool(shown: NetworkObject) -> View:
+    pool = _as(SubnetPool, shown)
+    names = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
+    return {
+        "id": pool.id,
+        "name": pool.name,
+        "description": pool.description,
+        **_project(pool.project_id),
+        "prefixes": pool.prefixes,
+        "ip_version": pool.ip_version,
+        **{name: str(getattr(pool, name)) for name in names},
+        "default_quota": pool.default_quota,
+        "is_default": pool.is_default,
+        "shared": pool.shared,
+        "address_scope_id": pool.address_scope_id,
+        **_standard(pool),
+    }
+
+
+def address_scope(shown: NetworkObject) -> View:
+    scope = _as(AddressScope, shown)
+    return {
+        "id": scope.id,
+        "name": scope.name,
+        **_project(scope.project_id),
+        "ip_version": scope.ip_version,
+        "shared": scope.shared,
+    }
+
+
+def address_group(shown: NetworkObject) -> View:
+    group = _as(AddressGroup, shown)
+    return {
+        "id": group.id,
+        "name": group.name,
+        "description": group.description,
+        **_project(group.project_id),
+        "addresses": group.addresses,
+        "shared": group.shared,
+        "revision_number": revision_number(group),
+        **_times(group.created_at, group.updated_at),
+    }
+
+
+def rbac_policy(shown: NetworkObject) -> View:
+    policy = _as(RbacPolicy, shown)
+    return {
+        "id": policy.id,
+        **_project(policy.project_id),
+        "object_type": policy.object_type,
+        "object_id": policy.object_id,
+        "action": policy.action,
+        "target_tenant": policy.target,
+    }
+
+
+def _as(kind: type[T], shown: NetworkObject) -> T:
+    if not isinstance(shown, kind):
+        raise TypeError(f"a conductor returned {type(shown).__name__} for a {kind.__name__}")
+    return shown
 
 
 def project_quota(limits: ProjectLimits) -> View:
@@ -362,15 +431,10 @@ SERVICE_PROVIDER: View = {"service_type": "L3_ROUTER_NAT", "name": "hosts", "def
 
 
 def quota_details(limits: ProjectLimits) -> View:
-    known = {
+    return {
         name: {"limit": quota.limit, "used": quota.used, "reserved": quota.reserved}
         for name, quota in limits.quotas.items()
     }
-    return known | {name: {"limit": 0, "used": 0, "reserved": 0} for name in _UNSUPPORTED}
-
-
-#: Resources with quotas in Neutron that this cloud does not have.
-_UNSUPPORTED = ("rbac_policy", "subnetpool")
 
 
 def _project(project_id: str | None) -> View:
@@ -426,7 +490,8 @@ ATTRIBUTES: dict[str, set[str]] = {
     "quotas": set(project_quota(ProjectLimits(project_id="", quotas={}))),
     "network_ip_availabilities": {*ip_availability(NetworkRecord(id="", name="", cidr=""), 0), "ip_version"},
     "service_providers": set(SERVICE_PROVIDER),
-    "subnetpools": {"id", "name", "description", "project_id", "tenant_id", "shared", "is_default", "ip_version"},
-    "address_groups": {"id", "name", "description", "project_id", "tenant_id", "shared"},
-    "rbac_policies": {"id", "object_type", "object_id", "action", "target_tenant", "project_id", "tenant_id"},
+    "subnetpools": set(subnet_pool(SubnetPool(id="", project_id=""))),
+    "address_scopes": set(address_scope(AddressScope(id="", project_id=""))),
+    "address_groups": set(address_group(AddressGroup(id="", project_id=""))),
+    "rbac_policies": set(rbac_policy(RbacPolicy(id="", project_id="", object_type="", object_id="", target=""))),
 }

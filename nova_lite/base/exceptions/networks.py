@@ -231,3 +231,70 @@ class NetworkServiceUnavailable(ServiceUnavailable):
 
 class RevisionNumberConstraintFailed(PreconditionFailed):
     msg_fmt = "Constrained to %(expected)s, but current revision is %(current)s"
+
+
+class RbacPolicyNotFound(NotFound):
+    msg_fmt = "RBAC policy with ID %(policy_id)s not found"
+
+
+class RbacObjectNotFound(NotFound):
+    msg_fmt = "%(object_type)s %(object_id)s could not be found."
+
+
+class RbacPolicyExists(Conflict):
+    msg_fmt = "An RBAC policy already exists with those values for %(object_id)s."
+
+
+class RbacPolicyInUse(Conflict):
+    msg_fmt = "RBAC policy on object %(object_id)s cannot be removed because other objects depend on it."
+
+
+class SubnetPoolNotFound(NotFound):
+    msg_fmt = "Subnet pool %(subnetpool_id)s could not be found."
+
+
+class SubnetPoolInUse(Invalid):
+    msg_fmt = "Unable to delete subnet pool: Subnet pool has existing allocations"
+
+
+class SubnetPoolInvalid(Invalid):
+    msg_fmt = "%(reason)s"
+
+
+class SubnetPoolQuotaExceeded(Conflict):
+    msg_fmt = "Per-tenant subnet pool prefix quota exceeded."
+
+
+class SubnetAllocationError(Invalid):
+    msg_fmt = "Failed to allocate subnet: %(reason)s."
+
+
+class AddressScopeNotFound(NotFound):
+    msg_fmt = "Address scope %(address_scope_id)s could not be found."
+
+
+class AddressScopeInUse(Conflict):
+    msg_fmt = (
+        "Unable to complete operation on address scope %(address_scope_id)s. There are one or more subnet pools in use "
+        "on the address scope"
+    )
+
+
+class AddressScopePrefixConflict(Conflict):
+    msg_fmt = "Failed to associate address scope: subnetpools within an address scope must have unique prefixes."
+
+
+class AddressGroupNotFound(NotFound):
+    msg_fmt = "Address group %(address_group_id)s could not be found."
+
+
+class AddressGroupInUse(Conflict):
+    msg_fmt = "Address group %(address_group_id)s is in use on one or more security group rules."
+
+
+class AddressesAlreadyExist(Invalid):
+    msg_fmt = "Addresses %(addresses)s already exist in the address group %(address_group_id)s."
+
+
+class AddressesNotFound(NotFound):
+    msg_fmt = "Addresses %(addresses)s not found in the address group %(address_group_id)s."

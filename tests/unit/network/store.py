@@ -26,12 +26,16 @@ class MemoryStore:
         self.faster: set[str] = set()
         self.ipv6: set[str] = set()
         self.pools: set[str] = set()
+        self.shared: set[tuple[str, str | None]] = set()
 
     def networks(self, ids: Collection[str] | None = None) -> list[Network]:
         return [network for network in self._networks.values() if ids is None or network.id in ids]
 
     def is_external(self, network_id: str) -> bool:
         return network_id in self.pools
+
+    def is_shared(self, network_id: str, project_id: str | None) -> bool:
+        return (network_id, project_id) in self.shared
 
     def usable(self, project_id: str | None) -> list[Network]:
         return [

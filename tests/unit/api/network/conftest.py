@@ -20,6 +20,7 @@ from tests.support.in_process_api import make_services
 KINDS = {
     "networks": ("/networks", "network"),
     "subnets": ("/subnets", "subnet"),
+    "subnetpools": ("/subnetpools", "subnetpool"),
     "ports": ("/ports", "port"),
     "routers": ("/routers", "router"),
     "floatingips": ("/floatingips", "floatingip"),
@@ -87,6 +88,7 @@ def make_one_of_each(api: Api) -> dict[str, dict[str, Any]]:
     return {
         "networks": network,
         "subnets": api.make("/subnets", "subnet", network_id=network["id"], ip_version=4, cidr="10.64.1.0/24"),
+        "subnetpools": api.make("/subnetpools", "subnetpool", prefixes=["10.64.0.0/17"]),
         "ports": api.port(),
         "routers": api.make("/routers", "router", name="one"),
         "floatingips": api.make("/floatingips", "floatingip", floating_network_id=api.pool.id),

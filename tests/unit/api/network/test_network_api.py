@@ -432,8 +432,8 @@ def test_quotas_are_shown_and_changed(api: Api) -> None:
         "security_group": 10,
         "security_group_rule": 20,
         "router": 3,
-        "rbac_policy": 0,
-        "subnetpool": 0,
+        "rbac_policy": 10,
+        "subnetpool": -1,
     }
     assert api("GET", "/quotas/other").status_code == 403
     assert api("PUT", "/quotas/demo", {"quota": {"port": 9}}).status_code == 403
@@ -442,7 +442,7 @@ def test_quotas_are_shown_and_changed(api: Api) -> None:
     api.port()
     below = {"quota": {"port": 0, "check_limit": True}}
     api.refused("PUT", "/quotas/demo", below, 400, "QuotaBelowUse", "already used 1", ADMIN)
-    api.refused("PUT", "/quotas/demo", {"quota": {"subnetpool": 1}}, 400, "HTTPBadRequest", "'subnetpool'", ADMIN)
+    api.refused("PUT", "/quotas/demo", {"quota": {"trunk": 1}}, 400, "HTTPBadRequest", "'trunk'", ADMIN)
     assert api("DELETE", "/quotas/demo", token=ADMIN).status_code == 204
     assert api.get("/quotas/demo")["quota"]["port"] == api.get("/quotas/demo/default")["quota"]["port"] == 4
 

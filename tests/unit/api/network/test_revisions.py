@@ -11,6 +11,7 @@ from tests.unit.api.network.conftest import KINDS, Api, make_one_of_each
 CHANGES: dict[str, dict[str, Any]] = {
     "networks": {"name": "two"},
     "subnets": {"name": "two"},
+    "subnetpools": {"name": "two"},
     "ports": {"name": "two"},
     "routers": {"name": "two"},
     "floatingips": {"description": "two"},

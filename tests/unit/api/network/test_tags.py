@@ -177,6 +177,7 @@ def test_tags_are_given_at_creation(api: Api, kind: str) -> None:
     network, group = api.make("/networks", "network"), api.make("/security-groups", "security_group", name="other")
     values: dict[str, Any] = {
         "subnets": {"network_id": network["id"], "ip_version": 4, "cidr": "10.64.9.0/24"},
+        "subnetpools": {"prefixes": ["10.64.0.0/17"]},
         "ports": {"network_id": api.shared.id},
         "floatingips": {"floating_network_id": api.pool.id},
         "security_groups": {"name": "one"},

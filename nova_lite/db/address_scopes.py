@@ -1,0 +1,96 @@
+"""Address scopes: sets of subnet pools whose prefixes do not overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions, ip
+from nova_lite.base.context import RequestContext
+from nova_lite.db import rbac, revisions, rows
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import AddressScope as Row
+from nova_lite.db.models import SubnetPool
+from nova_lite.objects import AddressScope
+
+_TYPE = "address_scope"
+
+
+def list_(uow: UnitOfWork, context: RequestContext) -> list[AddressScope]:
+    """Return the scopes that the caller may see."""
+    query = sa.select(Row).where(rbac.visible(context, _TYPE)).order_by(Row.id)
+    shared = rbac.shared_ids(uow, context, _TYPE)
+    return [rows.to_object(AddressScope, row, shared=row.id in shared) for row in uow.session.scalars(query)]
+
+
+def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, scope: AddressScope) -> AddressScope:
+    """Create a scope. ``scope.shared``: for all projects."""
+    uow.session.add(Row(**(rows.values_of(scope, Row) | {"created_at": uow.now, "updated_at": None})))
+    uow.session.flush()
+    if scope.shared:
+        rbac.share(uow, _TYPE, scope.id, scope.project_id)
+    return _shown(uow, context, scope.id)
+
+
+def update(uow: UnitOfWork, context: RequestContext, scope_id: str, changes: dict[str, Any]) -> AddressScope:
+    """Set ``name``, or share the scope with all projects."""
+    row = _locked(uow, context, scope_id)
+    if "name" in changes:
+        row.name = changes["name"]
+    if changes.get("shared"):
+        rbac.share(uow, _TYPE, row.id, row.project_id)
+    row.updated_at = uow.now
+    uow.session.flush()
+    return _shown(uow, context, row.id)
+
+
+def delete(uow: UnitOfWork, context: RequestContext, scope_id: str) -> None:
+    """Delete a scope. Raises `AddressScopeInUse` while a subnet pool is in it."""
+    row = _locked(uow, context, scope_id)
+    query = sa.select(SubnetPool.id).where(SubnetPool.address_scope_id == row.id).limit(1)
+    if uow.session.scalars(query).first() is not None:
+        raise exceptions.AddressScopeInUse(address_scope_id=row.id)
+    rbac.forget(uow, _TYPE, row.id)
+    uow.session.delete(row)
+    uow.session.flush()
+
+
+def check_pool(uow: UnitOfWork, context: RequestContext, scope_id: str, pool: Any, prefixes: Sequence[str]) -> None:
+    """Check that a subnet pool with these prefixes may be in the scope, which stays locked.
+
+    Raises `AddressScopeNotFound`, `SubnetPoolInvalid` for another IP version or a shared scope of another project, or
+    `AddressScopePrefixConflict`.
+    """
+    row = uow.session.get(Row, scope_id, with_for_update=True, populate_existing=True)
+    project_id = context.project_id or ""
+    own = row is not None and (context.is_admin or row.project_id == project_id)
+    if row is None or not (own or rbac.is_shared(uow, _TYPE, scope_id, project_id)):
+        raise exceptions.AddressScopeNotFound(address_scope_id=scope_id[:64])
+    if row.ip_version != pool.ip_version:
+        raise exceptions.SubnetPoolInvalid(
+            reason=f"Illegal subnetpool association: subnetpool {pool.id} cannot associate with address scope "
+            f"{scope_id} because subnetpool ip_version is not {row.ip_version}."
+        )
+    query = sa.select(SubnetPool.prefixes).where(SubnetPool.address_scope_id == scope_id, SubnetPool.id != pool.id)
+    others = [ip.parse_network(prefix) for theirs in uow.session.scalars(query) for prefix in theirs]
+    if any(ip.parse_network(prefix).overlaps(other) for prefix in prefixes for other in others):
+        raise exceptions.AddressScopePrefixConflict()
+
+
+def _shown(uow: UnitOfWork, context: RequestContext, scope_id: str) -> AddressScope:
+    row = uow.session.get_one(Row, scope_id)
+    return rows.to_object(AddressScope, row, shared=rbac.is_shared(uow, _TYPE, scope_id, context.project_id))
+
+
+def _locked(uow: UnitOfWork, context: RequestContext, scope_id: str) -> Row:
+    """Return the row of a scope of the caller's own, locked."""
+    row = uow.session.get(Row, scope_id, with_for_update=True, populate_existing=True)
+    if row is None or not (context.is_admin or row.project_id == context.project_id):
+        if row is not None and rbac.is_shared(uow, _TYPE, scope_id, context.project_id):
+            raise exceptions.Forbidden("The address scope belongs to another project, which may change it.")
+        raise exceptions.AddressScopeNotFound(address_scope_id=scope_id[:64])
+    revisions.check(context, row)
+    return row

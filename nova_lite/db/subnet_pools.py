@@ -1,0 +1,274 @@
+"""Subnet pools: prefixes from which subnets get theirs.
+
+A host has one routing table for all networks. So a pool may name any prefixes, and gives only such that no network of
+the cloud has yet, and members only such within ``[network] project_ranges``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions, ip
+from nova_lite.base.context import RequestContext
+from nova_lite.db import address_scopes, compute_nodes, quotas, rbac, revisions, rows
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import FloatingIpPool, Network
+from nova_lite.db.models import SubnetPool as Row
+from nova_lite.objects import NetworkRecord, SubnetPool
+
+#: Name under which a project's own limit is stored.
+RESOURCE = "subnet_pools"
+
+_TYPE = "subnetpool"
+_LENGTHS = ("min_prefixlen", "max_prefixlen", "default_prefixlen")
+
+
+def list_(uow: UnitOfWork, context: RequestContext) -> list[SubnetPool]:
+    """Return the pools that the caller may see."""
+    query = sa.select(Row).where(rbac.visible(context, _TYPE)).order_by(Row.id)
+    shared = rbac.shared_ids(uow, context, _TYPE)
+    return [rows.to_object(SubnetPool, row, shared=row.id in shared) for row in uow.session.scalars(query)]
+
+
+def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, pool: SubnetPool) -> SubnetPool:
+    """Create a pool. Its prefixes are joined where they touch. ``pool.shared``: for all projects."""
+    quotas.lock(uow, pool.project_id)
+    limit = quotas.limits_of(uow, conf, pool.project_id, None).of_project.get(RESOURCE, quotas.UNLIMITED)
+    has = used(uow, pool.project_id)
+    if 0 <= limit <= has:
+        raise exceptions.QuotaExceeded(overs="subnetpool", requested=1, used=has, allowed=limit)
+    row = Row(**(rows.values_of(pool, Row) | {"created_at": uow.now, "updated_at": None}))
+    row.prefixes = joined(pool.prefixes)
+    _check(uow, context, row, pool.shared)
+    uow.session.add(row)
+    uow.session.flush()
+    if pool.shared:
+        rbac.share(uow, _TYPE, pool.id, pool.project_id)
+    return _shown(uow, context, pool.id)
+
+
+def used(uow: UnitOfWork, project_id: str) -> int:
+    return uow.session.scalar(sa.select(sa.func.count(Row.id)).where(Row.project_id == project_id)) or 0
+
+
+def update(uow: UnitOfWork, context: RequestContext, pool_id: str, changes: dict[str, Any]) -> SubnetPool:
+    """Set fields of a pool. ``prefixes`` may only grow; ``add`` and ``remove`` change them by parts."""
+    row = locked(uow, context, pool_id)
+    for name in changes.keys() - {"prefixes", "add", "remove"}:
+        setattr(row, name, changes[name])
+    before = list(row.prefixes)
+    if "prefixes" in changes:
+        row.prefixes = joined(changes["prefixes"])
+        if joined([*row.prefixes, *before]) != row.prefixes:
+            raise exceptions.SubnetPoolInvalid(
+                reason="Illegal subnetpool update : Existing prefixes must be a subset of the new prefixes."
+            )
+    if "add" in changes:
+        row.prefixes = joined([*before, *changes["add"]])
+    if "remove" in changes:
+        row.prefixes = _without(uow, row, changes["remove"])
+    with uow.session.no_autoflush:
+        _check(uow, context, row, rbac.is_shared(uow, _TYPE, row.id, None))
+    row.updated_at = uow.now
+    uow.session.flush()
+    return _shown(uow, context, row.id)
+
+
+def delete(uow: UnitOfWork, context: RequestContext, pool_id: str) -> None:
+    """Delete a pool. Raises `SubnetPoolInUse` while a subnet has a prefix of it."""
+    row = locked(uow, context, pool_id)
+    if _subnets(uow, row.id):
+        raise exceptions.SubnetPoolInUse()
+    rbac.forget(uow, _TYPE, row.id)
+    uow.session.delete(row)
+    uow.session.flush()
+
+
+def locked(uow: UnitOfWork, context: RequestContext, pool_id: str) -> Row:
+    """Return the row of a pool of the caller's own, locked."""
+    row = uow.session.get(Row, pool_id, with_for_update=True, populate_existing=True)
+    if row is None or not (context.is_admin or row.project_id == context.project_id):
+        if row is not None and rbac.is_shared(uow, _TYPE, pool_id, context.project_id):
+            raise exceptions.Forbidden("The subnet pool belongs to another project, which may change it.")
+        raise exceptions.SubnetPoolNotFound(subnetpool_id=pool_id[:64])
+    revisions.check(context, row)
+    return row
+
+
+def _check(uow: UnitOfWork, context: RequestContext, row: Row, is_shared: bool) -> None:
+    """Check the fields of a new or changed pool."""
+    prefixes = [ip.parse_network(prefix) for prefix in row.prefixes]
+    if len({prefix.version for prefix in prefixes}) > 1 or any(item.version != row.ip_version for item in prefixes):
+        raise exceptions.SubnetPoolInvalid(reason="Cannot mix IPv4 and IPv6 prefixes in a subnet pool.")
+    widest = 32 if row.ip_version == 4 else 128
+    lowest, highest, default = (getattr(row, name) for name in _LENGTHS)
+    for name, value, limit_name, limit, is_wrong in (
+        ("max_prefixlen", highest, "ip_version_max", widest, highest > widest),
+        ("min_prefixlen", lowest, "max_prefixlen", highest, lowest > highest),
+        ("default_prefixlen", default, "min_prefixlen", lowest, default < lowest),
+        ("default_prefixlen", default, "max_prefixlen", highest, default > highest),
+    ):
+        if is_wrong:
+            raise exceptions.SubnetPoolInvalid(reason=f"Illegal prefix bounds: {name}={value}, {limit_name}={limit}.")
+    if row.is_default:
+        query = sa.select(Row.id).where(Row.is_default == sa.true(), Row.ip_version == row.ip_version)
+        if uow.session.scalars(query.where(Row.id != row.id).with_for_update()).first() is not None:
+            raise exceptions.InvalidInput(
+                reason="A default subnetpool for this IP family has already been set. Only one default may exist per "
+                "IP family"
+            )
+    if row.address_scope_id is not None:
+        address_scopes.check_pool(uow, context, row.address_scope_id, row, row.prefixes)
+        if is_shared and not rbac.is_shared(uow, "address_scope", row.address_scope_id, None):
+            raise exceptions.SubnetPoolInvalid(
+                reason=f"Illegal subnetpool association: subnetpool {row.id} cannot be associated with address scope "
+                f"{row.address_scope_id}: a shared pool needs a shared scope."
+            )
+
+
+def joined(prefixes: Iterable[str]) -> list[str]:
+    """Return prefixes without host bits, in order, joined where they overlap or touch."""
+    networks = [ip.parse_network(prefix, strict=False) for prefix in prefixes]
+    v4 = collapse_addresses(item for item in networks if isinstance(item, IPv4Network))
+    v6 = collapse_addresses(item for item in networks if isinstance(item, IPv6Network))
+    return [str(item) for item in (*v4, *v6)]
+
+
+def _without(uow: UnitOfWork, row: Row, removed: list[str]) -> list[str]:
+    """Return the prefixes of a pool without parts that no subnet has."""
+    left: list[Any] = [ip.parse_network(prefix) for prefix in row.prefixes]
+    for text in removed:
+        gone = ip.parse_network(text, strict=False)
+        for _, cidr in _subnets(uow, row.id):
+            if ip.parse_network(cidr).overlaps(gone):
+                raise exceptions.SubnetPoolInvalid(
+                    reason=f"Illegal subnetpool update : prefix {gone} has addresses of subnet {cidr}."
+                )
+        holder = next((item for item in left if item.version == gone.version and gone.subnet_of(item)), None)
+        if holder is None:
+            raise exceptions.SubnetPoolInvalid(
+                reason=f"Illegal subnetpool update : prefix {gone} is not within the prefixes of the pool."
+            )
+        left = [item for item in left if item != holder] + list(holder.address_exclude(gone))
+    if not left:
+        raise exceptions.SubnetPoolInvalid(reason="Illegal subnetpool update : a pool has a prefix at least.")
+    return joined(map(str, left))
+
+
+def _subnets(uow: UnitOfWork, pool_id: str) -> list[tuple[str | None, str]]:
+    """Return project and prefix of the subnets of a pool."""
+    query = sa.select(Network.project_id, Network.cidr).where(Network.subnet_pool_id == pool_id, Network.cidr != "")
+    return [(row[0], row[1]) for row in uow.session.execute(query)]
+
+
+def _shown(uow: UnitOfWork, context: RequestContext, pool_id: str) -> SubnetPool:
+    row = uow.session.get_one(Row, pool_id)
+    return rows.to_object(SubnetPool, row, shared=rbac.is_shared(uow, _TYPE, pool_id, context.project_id))
+
+
+# --- subnets
+
+
+def take_prefix(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, network: Network, subnet: NetworkRecord
+) -> str:
+    """Return the prefix of a new subnet of ``subnet.subnet_pool_id``: ``subnet.cidr``, or the first free one.
+
+    The caller keeps other subnets from being created meanwhile. Raises `SubnetPoolNotFound`, `SubnetAllocationError`,
+    `SubnetPoolInvalid` for another length, or `SubnetPoolQuotaExceeded`.
+    """
+    row = uow.session.get(Row, subnet.subnet_pool_id, with_for_update=True, populate_existing=True)
+    own = row is not None and (context.is_admin or row.project_id == context.project_id)
+    if row is None or not (own or rbac.is_shared(uow, _TYPE, row.id, context.project_id)):
+        raise exceptions.SubnetPoolNotFound(subnetpool_id=(subnet.subnet_pool_id or "")[:64])
+    if row.ip_version != 4:
+        raise exceptions.SubnetPoolInvalid(reason=f"Subnet pool {row.id} has IPv{row.ip_version} prefixes, not IPv4.")
+    prefixes = [ip.parse_network4(prefix) for prefix in row.prefixes]
+    if subnet.cidr:
+        try:
+            wanted = ip.parse_network4(subnet.cidr)
+        except ValueError as error:
+            raise exceptions.InvalidInput(reason=f"{subnet.cidr!r} is not an IPv4 network: {error}") from error
+        _check_length(row, wanted.prefixlen)
+        if not any(wanted.subnet_of(prefix) for prefix in prefixes):
+            raise exceptions.SubnetAllocationError(reason=f"{wanted} is not available in subnet pool {row.id}")
+    else:
+        length = row.default_prefixlen if subnet.prefixlen is None else subnet.prefixlen
+        _check_length(row, length)
+        found = _first_free(_usable(conf, context, prefixes), _taken(uow, context), length)
+        if found is None:
+            raise exceptions.SubnetAllocationError(
+                reason=f"Insufficient prefix space to allocate subnet size /{length}"
+            )
+        wanted = found
+    _check_quota(uow, row, network.project_id, wanted)
+    return str(wanted)
+
+
+def _check_length(row: Row, length: int) -> None:
+    for name, limit, is_wrong in (
+        ("minimum", row.min_prefixlen, length < row.min_prefixlen),
+        ("maximum", row.max_prefixlen, length > row.max_prefixlen),
+    ):
+        if is_wrong:
+            raise exceptions.SubnetPoolInvalid(
+                reason=f"Unable to allocate subnet with prefix length {length}, {name} allowed prefix is {limit}."
+            )
+
+
+def _usable(conf: cfg.ConfigOpts, context: RequestContext, prefixes: list[IPv4Network]) -> list[IPv4Network]:
+    """Return the parts of the prefixes in which the caller may make subnets."""
+    if context.is_admin:
+        return prefixes
+    ranges = [ip.parse_network4(text) for text in conf.network.project_ranges]
+    return [min(prefix, item, key=_size) for prefix in prefixes for item in ranges if prefix.overlaps(item)]
+
+
+def _size(network: IPv4Network) -> int:
+    return network.num_addresses
+
+
+def _taken(uow: UnitOfWork, context: RequestContext) -> list[tuple[int, int]]:
+    """Return first and last address of ranges that a new subnet must not have, in order."""
+    query = sa.union_all(sa.select(Network.cidr).where(Network.cidr != ""), sa.select(FloatingIpPool.cidr))
+    networks = [ip.parse_network(cidr, strict=False) for cidr in uow.session.scalars(query) if cidr]
+    found = [(int(item[0]), int(item[-1])) for item in networks if item.version == 4]
+    if not context.is_admin:
+        hosts = [ip.parse(address) for address in compute_nodes.addresses(uow) if ip.is_address(address)]
+        found += [(int(host), int(host)) for host in hosts if host.version == 4]
+    return sorted(found)
+
+
+def _first_free(prefixes: list[IPv4Network], taken: list[tuple[int, int]], length: int) -> IPv4Network | None:
+    """Return the first network of this length within the prefixes that overlaps no range of ``taken``."""
+    size = 1 << (32 - length)
+    for prefix in prefixes:
+        start, end = int(prefix[0]), int(prefix[-1])
+        place = -(-start // size) * size
+        for first, last in taken:
+            if last >= place and first < place + size:
+                place = (last // size + 1) * size
+        if place + size - 1 <= end:
+            return IPv4Network((place, length))
+    return None
+
+
+def _check_quota(uow: UnitOfWork, row: Row, project_id: str | None, wanted: IPv4Network) -> None:
+    """Check the addresses that the pool gives to one project."""
+    theirs = [cidr for owner, cidr in _subnets(uow, row.id) if owner == project_id]
+    has = sum(ip.parse_network4(cidr).num_addresses for cidr in theirs)
+    if row.default_quota is not None and has + wanted.num_addresses > row.default_quota:
+        raise exceptions.SubnetPoolQuotaExceeded()
+
+
+def default_pool(uow: UnitOfWork) -> str:
+    """Return the id of the default pool of IPv4. Raises `SubnetPoolInvalid`."""
+    query = sa.select(Row.id).where(Row.is_default == sa.true(), Row.ip_version == 4)
+    if (found := uow.session.scalars(query).first()) is None:
+        raise exceptions.SubnetPoolInvalid(reason="No default subnetpool found for IPv4")
+    return found

@@ -1,0 +1,77 @@
+"""Resources of the network API that only the API knows: hosts see their effects."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TypeAlias
+
+import msgspec
+
+#: Target of a policy that is for all projects.
+EVERYBODY = "*"
+SHARED = "access_as_shared"
+
+
+class SubnetPool(msgspec.Struct, kw_only=True, tag="subnetpools"):
+    """Prefixes from which subnets get theirs. ``default_quota``: addresses of a project's subnets; None: unlimited."""
+
+    id: str
+    project_id: str
+    name: str = ""
+    description: str = ""
+    prefixes: list[str] = msgspec.field(default_factory=list)
+    ip_version: int = 4
+    min_prefixlen: int = 8
+    max_prefixlen: int = 32
+    default_prefixlen: int = 8
+    default_quota: int | None = None
+    is_default: bool = False
+    shared: bool = False
+    address_scope_id: str | None = None
+    tags: list[str] | None = None
+    created_at: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+
+
+class AddressScope(msgspec.Struct, kw_only=True, tag="address_scopes"):
+    """Set of subnet pools whose prefixes do not overlap."""
+
+    id: str
+    project_id: str
+    name: str = ""
+    ip_version: int = 4
+    shared: bool = False
+    created_at: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+
+
+class AddressGroup(msgspec.Struct, kw_only=True, tag="address_groups"):
+    """Prefixes that rules of security groups name together."""
+
+    id: str
+    project_id: str
+    name: str = ""
+    description: str = ""
+    addresses: list[str] = msgspec.field(default_factory=list)
+    shared: bool = False
+    created_at: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+
+
+class RbacPolicy(msgspec.Struct, kw_only=True, tag="rbac_policies"):
+    """Policy of a resource's owner: the project ``target`` (`EVERYBODY`: all) may use it.
+
+    ``object_type``: ``network``, ``subnetpool``, ``address_scope`` or ``address_group``.
+    """
+
+    id: str
+    project_id: str
+    object_type: str
+    object_id: str
+    target: str
+    action: str = SHARED
+    created_at: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+
+
+NetworkObject: TypeAlias = SubnetPool | AddressScope | AddressGroup | RbacPolicy

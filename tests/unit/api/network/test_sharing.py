@@ -1,0 +1,186 @@
+"""Address groups, and RBAC policies that share resources with other projects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_lite.db import security_groups
+from tests.support.api_client import ADMIN, STRANGER
+from tests.unit.api.network.conftest import Api
+
+NOBODY = "00000000-0000-0000-0000-000000000001"
+THEIRS = STRANGER.partition(":")[2]
+
+
+def policy(api: Api, kind: str, object_id: str, target: str = THEIRS, **rest: Any) -> dict[str, Any]:
+    values = {"object_type": kind, "object_id": object_id, "action": "access_as_shared", "target_tenant": target}
+    return api.make("/rbac-policies", "rbac_policy", **values, **rest)
+
+
+def test_address_group_has_prefixes(api: Api) -> None:
+    made = api.make(
+        "/address-groups", "address_group", name="one", description="text", addresses=["10.0.0.5", "10.1.0.9/16"]
+    )
+    assert made == {
+        "id": made["id"],
+        "name": "one",
+        "description": "text",
+        "project_id": "demo",
+        "tenant_id": "demo",
+        "addresses": ["10.0.0.5/32", "10.1.0.0/16"],
+        "shared": False,
+        "revision_number": 1,
+        "created_at": made["created_at"],
+        "updated_at": made["created_at"],
+    }
+    url = f"/address-groups/{made['id']}"
+    added = api("PUT", f"{url}/add_addresses", {"addresses": ["2001:db8::/64"]}).json["address_group"]
+    assert added["addresses"] == ["10.0.0.5/32", "10.1.0.0/16", "2001:db8::/64"]
+    again = {"addresses": ["10.0.0.5/32"]}
+    api.refused("PUT", f"{url}/add_addresses", again, 400, "AddressesAlreadyExist", "10.0.0.5/32")
+    removed = api("PUT", f"{url}/remove_addresses", again).json["address_group"]
+    assert removed["addresses"] == ["10.1.0.0/16", "2001:db8::/64"]
+    api.refused("PUT", f"{url}/remove_addresses", again, 404, "AddressesNotFound", "10.0.0.5/32")
+    api.refused("PUT", f"{url}/add_addresses", {"addresses": ["x"]}, 400, "HTTPBadRequest", "not a valid IP subnet")
+    renamed = api("PUT", url, {"address_group": {"name": "two"}}).json["address_group"]
+    assert (renamed["name"], renamed["description"]) == ("two", "text")
+    api.refused("GET", url, None, 404, "AddressGroupNotFound", made["id"], STRANGER)
+    assert api.get("/address-groups?name=two") == {"address_groups": [renamed]}
+    assert api("DELETE", url).status_code == 204
+    api.refused("GET", url, None, 404, "AddressGroupNotFound", made["id"])
+
+
+def test_rule_of_an_address_group_reaches_hosts_as_rules_of_its_prefixes(api: Api) -> None:
+    values = {"addresses": ["10.0.0.5", "2001:db8::1", "10.1.0.0/16"]}
+    made = api.make("/address-groups", "address_group", **values)
+    group = api.make("/security-groups", "security_group", name="web")
+    body = {"security_group_id": group["id"], "direction": "ingress", "protocol": "tcp"}
+    rule = api.make("/security-group-rules", "security_group_rule", **body, remote_address_group_id=made["id"])
+    assert (rule["remote_address_group_id"], rule["remote_ip_prefix"]) == (made["id"], None)
+    assert rule["id"] in {
+        item["id"] for item in api.get(f"/security-groups/{group['id']}")["security_group"]["security_group_rules"]
+    }
+    again = {"security_group_rule": body | {"remote_address_group_id": made["id"]}}
+    api.refused("POST", "/security-group-rules", again, 409, "SecurityGroupRuleExists", "")
+    two = {"security_group_rule": again["security_group_rule"] | {"remote_ip_prefix": "10.0.0.0/8"}}
+    api.refused("POST", "/security-group-rules", two, 400, "SecurityGroupRuleInvalid", "Only one of")
+    foreign = {"security_group_rule": body | {"remote_address_group_id": NOBODY}}
+    api.refused("POST", "/security-group-rules", foreign, 404, "AddressGroupNotFound", NOBODY)
+
+    def prefixes() -> list[str | None]:
+        def read(uow: Any) -> list[str | None]:
+            server = security_groups._Server("server", "demo", ["web"], True)
+            (found,) = [item for item in security_groups._concerned(uow, [server], {}) if item.name == "web"]
+            assert all(item.remote_address_group_id is None for item in found.rules)
+            return [item.remote_ip_prefix for item in found.rules if item.direction == "ingress"]
+
+        return api.manager.db.read(read)
+
+    assert prefixes() == ["10.0.0.5/32", "10.1.0.0/16"]
+    url = f"/address-groups/{made['id']}"
+    assert api("PUT", f"{url}/remove_addresses", {"addresses": ["10.1.0.0/16"]}).status_code == 200
+    assert prefixes() == ["10.0.0.5/32"]
+    api.refused("DELETE", url, None, 409, "AddressGroupInUse", made["id"])
+    assert api("DELETE", f"/security-group-rules/{rule['id']}").status_code == 204
+    assert api("DELETE", url).status_code == 204
+
+
+def test_network_is_shared_with_a_project(api: Api) -> None:
+    network = api.make("/networks", "network", name="mine")["id"]
+    api.make("/subnets", "subnet", network_id=network, ip_version=4, cidr="10.64.1.0/24")
+    body = {"port": {"network_id": network}}
+    api.refused("POST", "/ports", body, 404, "NetworkNotFound", network, STRANGER)
+    made = policy(api, "network", network)
+    assert made == {
+        "id": made["id"],
+        "project_id": "demo",
+        "tenant_id": "demo",
+        "object_type": "network",
+        "object_id": network,
+        "action": "access_as_shared",
+        "target_tenant": THEIRS,
+    }
+    assert api.get(f"/rbac-policies/{made['id']}") == {"rbac_policy": made}
+    assert api.get("/rbac-policies", STRANGER) == {"rbac_policies": []}
+    seen = api.get(f"/networks/{network}", STRANGER)["network"]
+    assert (seen["shared"], seen["project_id"]) == (True, "demo")
+    assert api.get(f"/networks/{network}")["network"]["shared"] is False
+    assert network in {item["id"] for item in api.get("/subnets", STRANGER)["subnets"]}
+    port = api.make("/ports", "port", STRANGER, network_id=network)
+    for method, url, wanted in (
+        ("PUT", f"/networks/{network}", {"network": {"name": "x"}}),
+        ("DELETE", f"/networks/{network}", None),
+        ("DELETE", f"/subnets/{network}", None),
+    ):
+        api.refused(method, url, wanted, 403, "Forbidden", "another project", STRANGER)
+    api.refused("DELETE", f"/rbac-policies/{made['id']}", None, 409, "RbacPolicyInUse", network)
+    assert api("DELETE", f"/ports/{port['id']}", token=STRANGER).status_code == 204
+    assert api("DELETE", f"/rbac-policies/{made['id']}").status_code == 204
+    api.refused("GET", f"/networks/{network}", None, 404, "NetworkNotFound", network, STRANGER)
+
+
+def test_network_is_shared_with_everybody_by_an_admin(api: Api) -> None:
+    network = api.make("/networks", "network", name="mine")["id"]
+    body = {"network": {"shared": True}}
+    api.refused("PUT", f"/networks/{network}", body, 403, "PolicyNotAuthorized", "update_network:shared")
+    assert api("PUT", f"/networks/{network}", body, ADMIN).json["network"]["shared"] is True
+    assert api.get(f"/networks/{network}", STRANGER)["network"]["shared"] is True
+    (made,) = api.get("/rbac-policies?object_type=network")["rbac_policies"]
+    assert (made["target_tenant"], made["project_id"], made["object_id"]) == ("*", "demo", network)
+    values = {"object_type": "network", "object_id": network, "action": "access_as_shared", "target_tenant": "*"}
+    everybody = {"rbac_policy": values}
+    api.refused("POST", "/rbac-policies", everybody, 403, "PolicyNotAuthorized", "create_rbac_policy:target_tenant")
+    api.refused("POST", "/rbac-policies", everybody, 409, "RbacPolicyExists", network, ADMIN)
+    assert api("DELETE", f"/networks/{network}").status_code == 204
+    assert api.get("/rbac-policies", ADMIN) == {"rbac_policies": []}
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "key", "values"),
+    [
+        ("subnetpool", "/subnetpools", "subnetpool", {"prefixes": ["10.64.0.0/16"]}),
+        ("address_scope", "/address-scopes", "address_scope", {"ip_version": 4}),
+        ("address_group", "/address-groups", "address_group", {"addresses": []}),
+    ],
+)
+def test_other_resources_are_shared(api: Api, kind: str, path: str, key: str, values: dict[str, Any]) -> None:
+    made = api.make(path, key, **values)
+    url = f"{path}/{made['id']}"
+    api.refused("GET", url, None, 404, NOT_FOUND[kind], made["id"], STRANGER)
+    shared = policy(api, kind, made["id"])
+    assert api.get(url, STRANGER)[key]["shared"] is True
+    api.refused("PUT", url, {key: {"name": "x"}}, 403, "Forbidden", "another project", STRANGER)
+    api.refused("DELETE", url, None, 403, "Forbidden", "another project", STRANGER)
+    moved = api("PUT", f"/rbac-policies/{shared['id']}", {"rbac_policy": {"target_tenant": "third"}})
+    assert moved.json["rbac_policy"] == shared | {"target_tenant": "third"}
+    assert api(method="GET", path=url, token=STRANGER).status_code == 404
+    assert api("DELETE", url).status_code == 204
+    assert api.get("/rbac-policies") == {"rbac_policies": []}
+
+
+NOT_FOUND = {
+    "subnetpool": "SubnetPoolNotFound",
+    "address_scope": "AddressScopeNotFound",
+    "address_group": "AddressGroupNotFound",
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "status", "text"),
+    [
+        ({"object_type": "qos_policy"}, 400, "object_type"),
+        ({"action": "access_as_external"}, 400, "access_as_shared"),
+        ({"target_tenant": None}, 400, "target_tenant"),
+        ({"target_tenant": "x" * 256}, 400, "target_tenant"),
+        ({"object_id": NOBODY}, 404, NOBODY),
+    ],
+)
+def test_invalid_policy_is_refused(api: Api, values: dict[str, Any], status: int, text: str) -> None:
+    network = api.make("/networks", "network")["id"]
+    body = {"object_type": "network", "object_id": network, "action": "access_as_shared", "target_tenant": THEIRS}
+    refused = api("POST", "/rbac-policies", {"rbac_policy": body | values})
+    assert refused.status_code == status and text in refused.text
+    body = {"rbac_policy": body}
+    api.refused("POST", "/rbac-policies", body, 404, "RbacObjectNotFound", network, STRANGER)

@@ -1,0 +1,210 @@
+"""Subnet pools and address scopes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.api_client import ADMIN, STRANGER
+from tests.unit.api.network.conftest import Api
+
+NOBODY = "00000000-0000-0000-0000-000000000001"
+
+
+def pool(api: Api, *prefixes: str, **values: Any) -> dict[str, Any]:
+    return api.make("/subnetpools", "subnetpool", prefixes=list(prefixes) or ["10.64.0.0/16"], **values)
+
+
+def subnet(api: Api, pool_id: str, **values: Any) -> dict[str, Any]:
+    network_id = api.make("/networks", "network")["id"]
+    return api.make("/subnets", "subnet", network_id=network_id, subnetpool_id=pool_id, ip_version=4, **values)
+
+
+def refused(api: Api, values: dict[str, Any], status: int, kind: str, text: str, **rest: Any) -> None:
+    network_id = api.make("/networks", "network", **rest)["id"]
+    body = {"subnet": {"network_id": network_id, "ip_version": 4, **values}}
+    api.refused("POST", "/subnets", body, status, kind, text)
+    assert api("DELETE", f"/networks/{network_id}").status_code == 204
+
+
+def test_pool_is_shown_as_in_neutron(api: Api) -> None:
+    made = pool(api, "10.1.1.0/24", "10.1.0.5/24", name="one", description="text", default_quota=512)
+    assert made == {
+        "id": made["id"],
+        "name": "one",
+        "description": "text",
+        "project_id": "demo",
+        "tenant_id": "demo",
+        "prefixes": ["10.1.0.0/23"],
+        "ip_version": 4,
+        "default_prefixlen": "8",
+        "min_prefixlen": "8",
+        "max_prefixlen": "32",
+        "default_quota": 512,
+        "is_default": False,
+        "shared": False,
+        "address_scope_id": None,
+        "tags": [],
+        "revision_number": 1,
+        "created_at": made["created_at"],
+        "updated_at": made["created_at"],
+    }
+    assert api.get(f"/subnetpools/{made['id']}") == {"subnetpool": made}
+    assert api.get("/subnetpools?name=one") == {"subnetpools": [made]}
+    assert api.get("/subnetpools", STRANGER) == {"subnetpools": []}
+    api.refused("GET", f"/subnetpools/{made['id']}", None, 404, "SubnetPoolNotFound", made["id"], STRANGER)
+    six = pool(api, "2001:db8::/48")
+    assert (six["ip_version"], six["min_prefixlen"], six["max_prefixlen"]) == (6, "64", "128")
+
+
+def test_subnets_get_free_prefixes_of_the_pool(api: Api) -> None:
+    made = pool(api, "10.63.255.0/24", "10.64.0.0/22", min_prefixlen=24, max_prefixlen=28)
+    taken = api.make("/networks", "network")["id"]
+    api.make("/subnets", "subnet", network_id=taken, ip_version=4, cidr="10.64.0.0/28")
+    first = subnet(api, made["id"])
+    # The first prefix is not within the operator's ranges, and a part of the second one is in use.
+    assert (first["cidr"], first["subnetpool_id"], first["gateway_ip"]) == ("10.64.1.0/24", made["id"], "10.64.1.1")
+    second = subnet(api, made["id"], prefixlen=26)
+    assert second["cidr"] == "10.64.0.64/26"
+    api.refused("DELETE", f"/subnetpools/{made['id']}", None, 400, "SubnetPoolInUse", "existing allocations")
+    for item in (first, second):
+        assert api("DELETE", f"/networks/{item['network_id']}").status_code == 204
+    chosen = subnet(api, made["id"], cidr="10.64.3.16/28")
+    assert (chosen["cidr"], chosen["subnetpool_id"]) == ("10.64.3.16/28", made["id"])
+    assert api("DELETE", f"/networks/{chosen['network_id']}").status_code == 204
+    assert api("DELETE", f"/subnetpools/{made['id']}").status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("values", "status", "kind", "text"),
+    [
+        ({"prefixlen": 23}, 400, "SubnetPoolInvalid", "prefix length 23, minimum allowed prefix is 24"),
+        ({"prefixlen": 29}, 400, "SubnetPoolInvalid", "prefix length 29, maximum allowed prefix is 28"),
+        ({"cidr": "10.64.0.0/20"}, 400, "SubnetPoolInvalid", "minimum allowed prefix is 24"),
+        ({"cidr": "10.65.0.0/24"}, 400, "SubnetAllocationError", "10.65.0.0/24 is not available"),
+        ({"cidr": "10.64.0.0/24", "prefixlen": 24}, 400, "HTTPBadRequest", "needs a subnetpool_id, and no cidr"),
+        ({"cidr": "rubbish"}, 400, "InvalidInput", "not an IPv4 network"),
+        ({"subnetpool_id": NOBODY}, 404, "SubnetPoolNotFound", NOBODY),
+        ({"subnetpool_id": None, "use_default_subnetpool": True}, 400, "SubnetPoolInvalid", "No default subnetpool"),
+    ],
+)
+def test_unsuitable_prefix_is_refused(api: Api, values: dict[str, Any], status: int, kind: str, text: str) -> None:
+    made = pool(api, "10.64.0.0/16", min_prefixlen=24, max_prefixlen=28)
+    refused(api, {"subnetpool_id": made["id"], **values}, status, kind, text)
+
+
+def test_pool_without_room_gives_no_prefix(api: Api) -> None:
+    made = pool(api, "10.64.0.0/24", default_prefixlen=24, default_quota=256)
+    subnet(api, made["id"])
+    wanted = {"subnetpool_id": made["id"]}
+    refused(api, wanted, 400, "SubnetAllocationError", "Insufficient prefix space to allocate subnet size /24")
+    changes = {"subnetpool": {"prefixes": ["10.64.0.0/23"]}}
+    assert api("PUT", f"/subnetpools/{made['id']}", changes).json["subnetpool"]["prefixes"] == ["10.64.0.0/23"]
+    refused(api, wanted, 409, "SubnetPoolQuotaExceeded", "prefix quota exceeded")
+    assert api("PUT", f"/subnetpools/{made['id']}", {"subnetpool": {"default_quota": None}}).status_code == 200
+    assert subnet(api, made["id"])["cidr"] == "10.64.1.0/24"
+
+
+def test_default_pool_gives_a_prefix(api: Api) -> None:
+    body = {"subnetpool": {"prefixes": ["10.64.0.0/16"], "is_default": True, "default_prefixlen": 26, "shared": True}}
+    api.refused("POST", "/subnetpools", body, 403, "PolicyNotAuthorized", "create_subnetpool:shared")
+    body["subnetpool"]["shared"] = False
+    api.refused("POST", "/subnetpools", body, 403, "PolicyNotAuthorized", "create_subnetpool:is_default")
+    made = api.make("/subnetpools", "subnetpool", ADMIN, **body["subnetpool"] | {"shared": True})
+    api.refused("POST", "/subnetpools", body, 400, "InvalidInput", "Only one default may exist", ADMIN)
+    network_id = api.make("/networks", "network")["id"]
+    given = api.make("/subnets", "subnet", network_id=network_id, ip_version=4, use_default_subnetpool=True)
+    assert (given["cidr"], given["subnetpool_id"]) == ("10.64.0.0/26", made["id"])
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "text"),
+    [
+        ({}, "HTTPBadRequest", "Required attribute 'prefixes'"),
+        ({"prefixes": ["10.0.0.0/8", "2001:db8::/32"]}, "SubnetPoolInvalid", "Cannot mix IPv4 and IPv6"),
+        ({"prefixes": ["10.0.0.0/33"]}, "HTTPBadRequest", "not a valid IP subnet"),
+        ({"prefixes": ["10.0.0.0/8"], "min_prefixlen": 25, "max_prefixlen": 24}, "SubnetPoolInvalid", "min_prefixlen"),
+        ({"prefixes": ["10.0.0.0/8"], "max_prefixlen": 33}, "SubnetPoolInvalid", "ip_version_max=32"),
+        ({"prefixes": ["10.0.0.0/8"], "default_prefixlen": 4}, "SubnetPoolInvalid", "default_prefixlen=4"),
+        ({"prefixes": ["10.0.0.0/8"], "min_prefixlen": "x"}, "HTTPBadRequest", "from 0 to 128"),
+    ],
+)
+def test_invalid_pool_is_refused(api: Api, values: dict[str, Any], kind: str, text: str) -> None:
+    api.refused("POST", "/subnetpools", {"subnetpool": values}, 400, kind, text)
+
+
+def test_prefixes_of_a_pool_grow_and_lose_what_is_unused(api: Api) -> None:
+    url = f"/subnetpools/{pool(api, '10.64.0.0/24', default_prefixlen=24)['id']}"
+    subnet(api, url.rpartition("/")[2])
+    shrunk = {"subnetpool": {"prefixes": ["10.64.0.0/25"]}}
+    api.refused("PUT", url, shrunk, 400, "SubnetPoolInvalid", "must be a subset of the new prefixes")
+    added = api("PUT", f"{url}/add_prefixes", {"prefixes": ["10.64.1.0/24", "10.70.0.0/16"]})
+    assert (added.status_code, added.json) == (200, {"prefixes": ["10.64.0.0/23", "10.70.0.0/16"]})
+    api.refused("PUT", f"{url}/remove_prefixes", {"prefixes": ["10.64.0.0/25"]}, 400, "SubnetPoolInvalid", "subnet")
+    api.refused("PUT", f"{url}/remove_prefixes", {"prefixes": ["10.9.0.0/25"]}, 400, "SubnetPoolInvalid", "not within")
+    removed = api("PUT", f"{url}/remove_prefixes", {"prefixes": ["10.70.0.0/16", "10.64.1.128/25"]})
+    assert removed.json == {"prefixes": ["10.64.0.0/24", "10.64.1.0/25"]}
+    api.refused("PUT", f"{url}/add_prefixes", {}, 400, "HTTPBadRequest", "prefixes")
+    api.refused("PUT", f"{url}/add_prefixes", {"prefixes": ["10.1.0.0/16"]}, 404, "SubnetPoolNotFound", "", STRANGER)
+
+
+def test_quota_limits_pools(api: Api) -> None:
+    quota = {"quota": {"subnetpool": 1, "rbac_policy": 0}}
+    shown = api("PUT", "/quotas/demo", quota, ADMIN).json["quota"]
+    assert (shown["subnetpool"], shown["rbac_policy"]) == (1, 0)
+    pool(api)
+    api.refused("POST", "/subnetpools", {"subnetpool": {"prefixes": ["10.1.0.0/16"]}}, 409, "OverQuota", "subnetpool")
+    assert api.get("/quotas/demo/details", ADMIN)["quota"]["subnetpool"]["used"] == 1
+
+
+def test_pools_of_a_scope_do_not_overlap(api: Api) -> None:
+    scope = api.make("/address-scopes", "address_scope", name="one", ip_version=4)
+    assert scope == {
+        "id": scope["id"],
+        "name": "one",
+        "project_id": "demo",
+        "tenant_id": "demo",
+        "ip_version": 4,
+        "shared": False,
+    }
+    made = pool(api, "10.64.0.0/24", address_scope_id=scope["id"])
+    assert made["address_scope_id"] == scope["id"]
+    body = {"subnetpool": {"prefixes": ["10.64.0.128/25"], "address_scope_id": scope["id"]}}
+    api.refused("POST", "/subnetpools", body, 409, "AddressScopePrefixConflict", "unique prefixes")
+    body["subnetpool"]["prefixes"] = ["2001:db8::/48"]
+    api.refused("POST", "/subnetpools", body, 400, "SubnetPoolInvalid", "ip_version is not 4")
+    api.refused("POST", "/subnetpools", body, 404, "AddressScopeNotFound", scope["id"], STRANGER)
+    api.refused("DELETE", f"/address-scopes/{scope['id']}", None, 409, "AddressScopeInUse", "in use")
+    assert api("PUT", f"/subnetpools/{made['id']}", {"subnetpool": {"address_scope_id": None}}).status_code == 200
+    renamed = api("PUT", f"/address-scopes/{scope['id']}", {"address_scope": {"name": "two"}})
+    assert renamed.json["address_scope"]["name"] == "two"
+    assert api("DELETE", f"/address-scopes/{scope['id']}").status_code == 204
+    api.refused("GET", f"/address-scopes/{scope['id']}", None, 404, "AddressScopeNotFound", scope["id"])
+
+
+def test_shared_scope_is_seen_by_all_and_stays_shared(api: Api) -> None:
+    body = {"address_scope": {"ip_version": 4, "shared": True}}
+    api.refused("POST", "/address-scopes", body, 403, "PolicyNotAuthorized", "create_address_scope:shared")
+    scope = api.make("/address-scopes", "address_scope", ADMIN, ip_version=4)
+    url = f"/address-scopes/{scope['id']}"
+    api.refused("GET", url, None, 404, "AddressScopeNotFound", scope["id"], STRANGER)
+    shared = api("PUT", url, {"address_scope": {"shared": True}}, ADMIN)
+    assert shared.json["address_scope"]["shared"] is True
+    assert api.get(url, STRANGER)["address_scope"]["shared"] is True
+    api.refused("PUT", url, {"address_scope": {"shared": False}}, 400, "HTTPBadRequest", "can't be unshared", ADMIN)
+    api.refused("PUT", url, {"address_scope": {"name": "x"}}, 403, "Forbidden", "another project", STRANGER)
+    api.refused("POST", "/address-scopes", {"address_scope": {"ip_version": 5}}, 400, "HTTPBadRequest", "4 or 6")
+
+
+def test_pool_of_another_project_gives_no_prefix(api: Api) -> None:
+    theirs = api.make("/subnetpools", "subnetpool", STRANGER, prefixes=["10.64.0.0/16"])
+    refused(api, {"subnetpool_id": theirs["id"]}, 404, "SubnetPoolNotFound", theirs["id"])
+    target = {"object_type": "subnetpool", "object_id": theirs["id"], "action": "access_as_shared"}
+    policy = api.make("/rbac-policies", "rbac_policy", STRANGER, **target, target_tenant="demo")
+    given = subnet(api, theirs["id"], prefixlen=24)
+    assert given["cidr"] == "10.64.0.0/24"
+    used = f"/rbac-policies/{policy['id']}"
+    api.refused("DELETE", used, None, 409, "RbacPolicyInUse", theirs["id"], STRANGER)
+    assert api("DELETE", f"/networks/{given['network_id']}").status_code == 204
+    assert api("DELETE", used, token=STRANGER).status_code == 204

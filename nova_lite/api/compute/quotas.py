@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from oslo_utils import strutils
 
 from nova_lite.api.compute import schema_types as t
+from nova_lite.api.http import wsgi
 from nova_lite.api.http.microversions import Change, Versioned
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
@@ -79,21 +80,25 @@ class QuotaSets(Extension):
 
     @declares(policies.SHOW, target={"project_id": "id"}, query=QUOTAS_QUERY, response="quota_set")
     def show(self, req: Request, id: str) -> Response:
+        _check_project(req, id)
         limits = self.conductor.limits_get(req.context, id, _user(req))
         return Response({"quota_set": {"id": id, **_set_view(req, limits)}})
 
     @declares(policies.DETAIL, target={"project_id": "id"}, query=QUOTAS_QUERY, response="quota_set")
     def detail(self, req: Request, id: str) -> Response:
+        _check_project(req, id)
         limits = self.conductor.limits_get(req.context, id, _user(req))
         return Response({"quota_set": {"id": id, **_detail_view(req, limits)}})
 
     @declares(policies.DEFAULTS, response="quota_set")
     def defaults(self, req: Request, id: str) -> Response:
+        _check_project(req, id)
         limits = self.conductor.quota_defaults_get(req.context)
         return Response({"quota_set": {"id": id, **_set_view(req, limits)}})
 
     @declares(policies.UPDATE, target={"project_id": "id"}, body=UPDATE_BODY, query=QUOTAS_QUERY, response="quota_set")
     def update(self, req: Request, id: str) -> Response:
+        _check_project(req, id)
         user_id = _user(req)
         limits_by_key = req.data["quota_set"]
         force = strutils.bool_from_string(limits_by_key.pop("force", False))
@@ -103,6 +108,7 @@ class QuotaSets(Extension):
     @declares(policies.DELETE, target={"project_id": "id"}, query=QUOTAS_QUERY, status=202)
     def delete(self, req: Request, id: str) -> Response:
         """Reset the project and its users to the default quotas, or one user to the project's quotas."""
+        _check_project(req, id)
         self.conductor.quota_delete(req.context, _project(id), _user(req))
         return Response(status=202)
 
@@ -149,6 +155,13 @@ def _user(req: Request) -> str | None:
     if user_id is not None and len(user_id) > 255:
         raise exceptions.ValidationError(detail="A user's id has at most 255 characters.")
     return user_id or None
+
+
+def _check_project(req: Request, project_id: str) -> None:
+    """Refuse a project that does not exist, where the identity service of this cloud knows all of them."""
+    has_project = req.environ.get(wsgi.HAS_PROJECT)
+    if has_project is not None and not has_project(project_id):
+        raise exceptions.ValidationError(detail=f"Project ID {project_id[:64]} is not a valid project.")
 
 
 def _project(project_id: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import routes
@@ -92,7 +93,25 @@ class Router:
         for extension in extensions:
             for bound in extension.bound_routes:
                 self._routes.setdefault(bound.route.path, []).append(bound)
+        for extension in extensions:
+            for addition, adder in extension.adders:
+                self._extend(extension, addition, adder)
         self._mapper = _mapper(frozenset(self._routes))
+
+    def _extend(self, extension: wsgi.Extension, addition: wsgi.Addition, adder: Callable[..., None]) -> None:
+        key = (addition.method, addition.action)
+        known = self._routes.get(addition.path, [])
+        changed = [
+            bound._replace(adders=(*bound.adders, (addition, adder)))
+            if (bound.route.method, bound.route.action) == key
+            else bound
+            for bound in known
+        ]
+        if changed == known:
+            what = " ".join(filter(None, (addition.method, addition.path, addition.action)))
+            LOG.error("API extension %s adds to %s, which is not served", extension.alias, what)
+            return
+        self._routes[addition.path] = changed
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ.get("PATH_INFO", "").encode("latin-1", "replace").decode("utf-8", "replace")

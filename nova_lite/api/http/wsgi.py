@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import inspect
 import logging
 import re
 import time
@@ -43,11 +44,15 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+Adder = TypeVar("Adder", bound=Callable[..., None])
 
 CONTEXT = "nova_lite.base.context"
 #: Key of a request's environment: the id that it got.
 REQUEST_ID = "openstack.request_id"
 ROUTE_MATCH = "nova_lite.route_match"
+#: Key of a request's environment: a function that checks whether a project exists, where the cloud's own identity
+#: service knows that.
+HAS_PROJECT = "nova_lite.has_project"
 
 JSON_TYPES = ("application/json", "application/vnd.openstack.compute+json", "text/plain", "")
 
@@ -174,6 +179,35 @@ def action(
     return Route("POST", f"/{resource}/{{id}}/action", handler, since, until, name, declared)
 
 
+class Addition(NamedTuple):
+    """Mark of an extension's method that adds to the responses of another route (`extends`)."""
+
+    method: str
+    path: str
+    action: str | None
+    since: int
+    until: int | None
+
+    def serves(self, version: Version) -> bool:
+        return version.minor >= self.since and (self.until is None or version.minor <= self.until)
+
+
+def extends(
+    method: str, path: str, action: str | None = None, since: int = 1, until: int | None = None
+) -> Callable[[Adder], Adder]:
+    """Mark a method of an extension that changes the responses of another extension's route.
+
+    It is called as ``adder(req, response, **variables)`` after the handler, in the minor versions since..until, if the
+    request has succeeded. Several extensions of a route are called in the order of their aliases.
+    """
+
+    def mark(adder: Adder) -> Adder:
+        adder.additions = [*getattr(adder, "additions", ()), Addition(method, path, action, since, until)]  # type: ignore[attr-defined]
+        return adder
+
+    return mark
+
+
 #: Replaces a rule's name where the operation always fails, so that no rule is needed.
 NOT_SERVED = ""
 #: Value of ``response``: users choose the keys of the body.
@@ -186,10 +220,20 @@ class BoundRoute(NamedTuple):
     route: Route
     handler: Callable[..., Response]
     declared: Declaration
+    adders: tuple[tuple[Addition, Callable[..., None]], ...] = ()
+
+    def respond(self, req: Request, variables: Mapping[str, str]) -> Response:
+        """Call the handler, and what extends it."""
+        response = self.handler(req, **variables)
+        for addition, adder in self.adders:
+            if addition.serves(req.version):
+                adder(req, response, **variables)
+        return response
 
 
 class Extension:
-    """A part of the API: routes of its own, and actions on the resources of any extension.
+    """A part of the API: routes of its own, actions on the resources of any extension, and additions to the responses
+    of other extensions (`extends`).
 
     ``alias`` is unique among the extensions. The aliases that clients see are in `nova_lite.api.compute.extensions`.
     """
@@ -201,6 +245,11 @@ class Extension:
     def __init__(self, services: ApiServices) -> None:
         self.conf = services.conf
         self.compute = services.compute
+        self.adders = [
+            (addition, getattr(self, name))
+            for name, value in inspect.getmembers(type(self))
+            for addition in getattr(value, "additions", ())
+        ]
         self.bound_routes = [
             BoundRoute(route, getattr(self, route.handler), route.declaration(self)) for route in self.routes
         ]
@@ -492,7 +541,7 @@ class ResourceDispatcher:
         req.authorize_and_validate(chosen.declared, match.variables)
         if chosen.declared.query is None and req.method == "GET" and req.has(Change.NO_UNKNOWN_QUERIES):
             validation.validate_query(_NO_PARAMETERS, {name: [] for name in req.GET})
-        response = chosen.handler(req, **match.variables)
+        response = chosen.respond(req, match.variables)
         if not req.authorized:
             raise RuntimeError(f"No rule authorized {req.method} {req.path}; its response is withheld")
         if req.method == "POST":

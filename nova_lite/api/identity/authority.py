@@ -134,6 +134,12 @@ class Authority:
     def content(self) -> Content:
         return self.replica.content
 
+    def has_project(self, project_id: str) -> bool:
+        """Check whether a project exists. Another process may have made it just now."""
+        if self.replica.content.project(project_id) is not None:
+            return True
+        return self.replica.refresh().project(project_id) is not None
+
     def by_password(
         self,
         password: str,

@@ -66,6 +66,7 @@ class _Auth:
             context = self._context(identity, environ.get(wsgi.REQUEST_ID))
             context.auth_token = self.token(environ)
             environ[wsgi.CONTEXT] = context
+            environ[wsgi.HAS_PROJECT] = self._authority.has_project
             environ[CREDENTIAL], environ[TRUST] = identity.credential, identity.trust
             notes.of(environ).credential = _limit_of(identity)
         elif not self._optional:

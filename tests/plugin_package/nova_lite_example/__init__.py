@@ -1,1 +1,1 @@
-"""Plugins for a scheduler."""
+"""Plugins for a scheduler and an API."""

@@ -117,6 +117,9 @@ volume_multiattach = false
 os_glance_reserved = false
 # Some tests upload text as a disk.
 image_format_enforcement = false
+[network-feature-enabled]
+# The tests of other extensions are skipped.
+api_extensions = {extensions}
 [network]
 public_network_id = {public}
 floating_network_name = public
@@ -207,6 +210,11 @@ def images_of(cloud: Cloud) -> list[str]:
 
 def by_name(item: dict[str, Any]) -> str:
     return str(item["name"])
+
+
+def extensions(cloud: Cloud) -> list[str]:
+    """Return the extensions of the network API, by their aliases."""
+    return [str(item["alias"]) for item in cloud.session.get(f"{cloud.session.network}/extensions")["extensions"]]
 
 
 def public_network(cloud: Cloud) -> str:
@@ -300,8 +308,8 @@ def openstackclient(job: Job) -> list[dict[str, str]]:
     return discovered(job, "openstackclient/tests/functional", OSC_ROOMS, variables)
 
 
-def tempest(room: str) -> Callable[[Job], list[dict[str, str]]]:
-    """Return the function that runs Tempest's tests of an API."""
+def tempest(package: str) -> Callable[[Job], list[dict[str, str]]]:
+    """Return the function that runs the tests of a package, of Tempest's or of a plug-in of it."""
 
     def run(job: Job) -> list[dict[str, str]]:
         cloud, workspace = job.cloud, job.directory / "workspace"
@@ -318,13 +326,14 @@ def tempest(room: str) -> Callable[[Job], list[dict[str, str]]]:
             "images": images_of(cloud),
             "flavors": flavors_of(cloud),
             "public": public_network(cloud),
+            "extensions": ",".join(extensions(cloud)),
             "microversion": cloud.session.get(cloud.session.compute)["version"]["version"],
             "volume_microversion": versions[0]["version"],
         }
         (workspace / "etc/tempest.conf").write_text(TEMPEST.format(**values))
         with open(job.directory / "tempest.log", "wb") as log:
             subprocess.run(
-                ["tempest", "run", "--concurrency", "1", "--regex", rf"^tempest\.api\.{room}\."],
+                ["tempest", "run", "--concurrency", "1", "--regex", rf"^{re.escape(package)}\."],
                 cwd=workspace,
                 env=environment(),
                 stdout=log,
@@ -338,7 +347,7 @@ def tempest(room: str) -> Callable[[Job], list[dict[str, str]]]:
                 ["stestr", "last", "--subunit"], cwd=workspace, env=environment(), stdout=output, check=False
             )
         found = subunit_results(stream)
-        return [result | {"test": result["test"].removeprefix(f"tempest.api.{room}.")} for result in found]
+        return [result | {"test": result["test"].removeprefix(f"{package}.")} for result in found]
 
     return run
 
@@ -455,8 +464,9 @@ SUITES = {
     "openstacksdk": Suite(version_of("openstacksdk"), openstacksdk),
     "openstackclient": Suite(version_of("python-openstackclient"), openstackclient),
     "gophercloud": Suite(go_version, gophercloud),
+    "neutron-tempest-plugin": Suite(version_of("neutron-tempest-plugin"), tempest("neutron_tempest_plugin.api")),
 } | {
-    f"tempest-{room}": Suite(version_of("tempest"), tempest(room))
+    f"tempest-{room}": Suite(version_of("tempest"), tempest(f"tempest.api.{room}"))
     for room in ("identity", "image", "volume", "network", "compute")
 }
 

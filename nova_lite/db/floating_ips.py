@@ -186,6 +186,8 @@ def lead(
     owner = None if port is None else port.project_id or _project_of(uow, port.instance_uuid)
     if port is None or owner != found.project_id:
         raise exceptions.NoSuchPort(port_id=port_id)
+    if port.address is None:
+        raise exceptions.InvalidInput(reason=f"port {port_id} has no fixed address")
     if fixed_address not in (None, port.address):
         raise exceptions.InvalidInput(reason=f"port {port_id} does not have the fixed address {fixed_address}")
     other = uow.session.scalars(sa.select(Row.address).where(Row.port_id == port_id, Row.id != found.id)).first()

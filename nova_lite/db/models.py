@@ -591,7 +591,7 @@ class Port(Tagged, Changed, Base):
     (`nova_lite.objects.VIF`).
 
     ``project_id``: of a port that a user made, which outlives its instance; None: it comes and goes with its instance.
-    ``security_groups``: names; None: those of its instance.
+    ``security_groups``: names; None: those of its instance. ``address`` None: only of a user's port without a server.
     """
 
     __tablename__ = "ports"
@@ -611,7 +611,7 @@ class Port(Tagged, Changed, Base):
     security_groups: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
     position: Mapped[int] = mapped_column(default=0)
     mac_address: Mapped[str] = mapped_column(sa.String(17))
-    address: Mapped[str] = mapped_column(sa.String(45), index=True)
+    address: Mapped[str | None] = mapped_column(sa.String(45), index=True)
     address6: Mapped[str | None] = mapped_column(sa.String(45))
     tag: Mapped[str | None] = mapped_column(sa.String(60))
     state: Mapped[str | None] = mapped_column(sa.String(16))

@@ -345,8 +345,10 @@ def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr:
     others += uow.session.execute(sa.select(FloatingIpPool.name, FloatingIpPool.cidr))
     for name, theirs in others:
         if wanted.overlaps(ip.parse_network(theirs, strict=False)):
-            whose = f"of {name} ({theirs})" if context.is_admin else "that are in use in this cloud"
-            raise exceptions.InvalidInput(reason=f"{cidr} overlaps with addresses {whose}")
+            whose = f"of {name} ({theirs})" if context.is_admin else "as all networks of this cloud are apart"
+            raise exceptions.InvalidInput(
+                reason=f"Requested subnet with cidr: {cidr} for network: {row.id} overlaps with another subnet, {whose}"
+            )
 
 
 def _may_overlap(wanted: IPv4Network) -> sa.ColumnElement[bool]:
@@ -362,7 +364,8 @@ def delete_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> 
     row = locked(uow, context, network_id)
     if not row.cidr:
         raise exceptions.SubnetNotFound(subnet_id=network_id)
-    if uow.session.scalars(sa.select(Port.id).where(Port.network_id == row.id).limit(1)).first() is not None:
+    ports = sa.select(Port.id).where(Port.network_id == row.id, Port.address.is_not(None))
+    if uow.session.scalars(ports.limit(1)).first() is not None:
         raise exceptions.NetworkInUse(name=row.name)
     for name, value in _NO_SUBNET.items():
         setattr(row, name, value)
@@ -403,7 +406,7 @@ def address_counts(uow: UnitOfWork, context: RequestContext, network_ids: list[s
     if not context.is_admin:
         return {}
     found = dict.fromkeys(network_ids, 0)
-    of_ports = sa.select(Port.network_id, sa.func.count(Port.id)).where(Port.network_id.in_(network_ids))
+    of_ports = sa.select(Port.network_id, sa.func.count(Port.address)).where(Port.network_id.in_(network_ids))
     of_pools = sa.select(FloatingIp.pool_id, sa.func.count(FloatingIp.id)).where(FloatingIp.pool_id.in_(network_ids))
     for query in (of_ports.group_by(Port.network_id), of_pools.group_by(FloatingIp.pool_id)):
         found |= {row[0]: row[1] for row in uow.session.execute(query)}

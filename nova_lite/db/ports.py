@@ -13,7 +13,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db import fixed_ips, networks, paging, revisions, rows, security_groups
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance, RouterInterface
+from nova_lite.db.models import FloatingIp, Instance, RouterInterface
 from nova_lite.db.models import Port as Row
 from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network import local
@@ -23,6 +23,9 @@ from nova_lite.objects import ListQuery, Network, Port, ipv6
 from nova_lite.objects.security_group import DEFAULT
 
 _RANDOM = random.SystemRandom()
+
+#: Instead of an address: the port is to have none.
+NO_ADDRESS = "none"
 
 _FIELDS = tuple(name for name in rows.shared_fields(Port, Row) if name not in ("project_id", "security_groups"))
 
@@ -112,8 +115,8 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
     mine = network is not None and (context.is_admin or network.project_id in (None, owner))
     if network is None or not (mine or store.is_shared(network.id, owner)):
         raise exceptions.NetworkNotFound(network_id=port.network_id)
-    if not network.cidr:
-        raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet, of which a port has its address")
+    if not network.cidr and port.address not in ("", NO_ADDRESS):
+        raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet, of which {port.address} could be")
     fixed_ips.check_port(uow, conf, owner)
     wanted = [DEFAULT] if port.security_groups is None else port.security_groups
     values = {
@@ -134,12 +137,15 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
 def _insert(uow: UnitOfWork, network: Network, port: Port, values: dict[str, Any]) -> None:
     """Choose addresses and insert the port; choose again when a concurrent request took them."""
     store = networks.Store(uow)
-    address = _address(network, port.address, values["project_id"]) if port.address else None
+    has_none = port.address == NO_ADDRESS or not network.cidr
+    address = _address(network, port.address, values["project_id"]) if port.address and not has_none else None
     for _ in range(local.MAX_COLLISIONS):
-        chosen = address or local.free_address(store, network, _RANDOM)
         mac_address = port.mac_address or local.random_mac_address(_RANDOM)
-        addresses = Addresses(chosen, mac_address, ipv6.address_on(network, mac_address))
-        if insert_unless_taken(uow, Row, {**values, **addresses._asdict()}):
+        chosen: dict[str, Any] = {"address": None, "address6": None, "mac_address": mac_address}
+        if not has_none:
+            free = address or local.free_address(store, network, _RANDOM)
+            chosen = Addresses(free, mac_address, ipv6.address_on(network, mac_address))._asdict()
+        if insert_unless_taken(uow, Row, {**values, **chosen}):
             return
         if address and store.taken(network.id, [address]):
             raise exceptions.FixedIpInUse(address=address, network_id=network.id)
@@ -172,7 +178,7 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
     if "security_groups" in changes:
         row.security_groups = security_groups.names_of(uow, found.project_id, changes["security_groups"])
         uow.refiltered_projects.add(found.project_id)
-    if changes.get("address", row.address) != row.address:
+    if "address" in changes and changes["address"] != (row.address or NO_ADDRESS):
         _move(uow, row, changes["address"])
     if "admin_state_up" in changes:
         uow.refiltered_projects.add(found.project_id)
@@ -186,8 +192,17 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
 def _move(uow: UnitOfWork, row: Row, address: str) -> None:
     if row.instance_uuid is not None:
         raise exceptions.PortInUse(port_id=row.id)
-    network = networks.Store(uow).locked([row.network_id])[row.network_id]
-    row.address = _address(network, address, row.project_id)
+    store = networks.Store(uow)
+    network = store.locked([row.network_id])[row.network_id]
+    if address == NO_ADDRESS:
+        if led := uow.session.scalars(sa.select(FloatingIp.address).where(FloatingIp.port_id == row.id)).first():
+            raise exceptions.Conflict(f"Floating IP {led} leads to the address of port {row.id}.")
+        row.address = row.address6 = None
+        return
+    if not network.cidr:
+        raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet to take an address from")
+    row.address = _address(network, address, row.project_id) if address else local.free_address(store, network, _RANDOM)
+    row.address6 = ipv6.address_on(network, row.mac_address)
     rows.insert(uow, row, exceptions.FixedIpInUse(address=address, network_id=network.id))
 
 
@@ -224,7 +239,7 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
         project_id = owner or instance_project
         made.append(
             Port(
-                **dict(zip(_FIELDS, values, strict=False)),
+                **{name: _known(name, value) for name, value in zip(_FIELDS, values, strict=False)},
                 project_id=project_id,
                 kept=owner is not None,
                 router_id=router_id,
@@ -235,3 +250,8 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
             )
         )
     return made
+
+
+def _known(name: str, value: Any) -> Any:
+    """Return the value of a field. A port without an address has an empty text, as older APIs expect one."""
+    return "" if name == "address" and value is None else value

@@ -350,7 +350,7 @@ def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
         except ValueError as error:
             raise refused(f"Invalid cidr {rule.remote_ip_prefix[:64]}: {error}.") from error
         if prefix.version != (4 if rule.ethertype == IPV4 else 6):
-            raise refused(f"{rule.remote_ip_prefix} is not {rule.ethertype}.")
+            raise refused(f"Conflicting value ethertype {rule.ethertype} for CIDR {rule.remote_ip_prefix}")
         if "/" not in rule.remote_ip_prefix:
             rule.remote_ip_prefix = str(prefix)
     return rule

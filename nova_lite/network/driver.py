@@ -88,6 +88,7 @@ class StoredPort(NamedTuple):
 
     ``owner``: project of the port or of its instance. ``project_id``: None for a port that was made with its instance.
     ``is_routers``: only a router may have it, since it is an interface of one or has the address of the gateway.
+    ``has_address``: a server needs that.
     """
 
     network_id: str
@@ -95,6 +96,7 @@ class StoredPort(NamedTuple):
     project_id: str | None
     instance_uuid: str | None
     is_routers: bool = False
+    has_address: bool = True
 
 
 class Addresses(NamedTuple):

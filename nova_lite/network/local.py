@@ -74,6 +74,8 @@ class LocalNetworks(NetworkBackend):
             raise exceptions.PortUnavailable(port_id=request.port_id)
         if port.project_id is None or port.instance_uuid is not None or port.is_routers:
             raise exceptions.PortInUse(port_id=request.port_id)
+        if not port.has_address:
+            raise exceptions.PortRequiresFixedIP(port_id=request.port_id)
         return NetworkRequest(network_id=port.network_id, port_id=request.port_id, tag=request.tag)
 
     def _named(self, store: NetworkStore, context: RequestContext, request: NetworkRequest) -> Network:

@@ -68,7 +68,12 @@ class FloatingIpResource(Resource):
             description=requests.text(fields, "description"),
             tags=requests.tags(fields),
         )
-        created = self.conductor.floating_ip_create(req.context, None, requested)
+        try:
+            created = self.conductor.floating_ip_create(req.context, None, requested)
+        except exceptions.FloatingIpPoolNotFound as error:
+            if self.conductor.network_record_list(req.context, ListQuery(filters={"id": [pool_id]}, limit=1)):
+                raise exceptions.ValidationError(detail=f"Network {pool_id} is not a valid external network") from error
+            raise
         return Response({"floatingip": self._one(req, created)}, 201)
 
     def update_floating_ip(self, req: ServiceRequest, id: str) -> Response:

@@ -63,6 +63,11 @@ class NetworkResource(Resource):
         networks = [] if only_pools else self.conductor.network_record_list(req.context, query)
         return [*networks, *self.conductor.floating_ip_pool_list(req.context)]
 
+    def _items_with_subnets(self, req: ServiceRequest, query: ListQuery) -> list[_Item]:
+        """Return the same without pools for members: they see no subnets of external networks, as in Neutron."""
+        items = self._items(req, False, query)
+        return items if req.context.is_admin else [item for item in items if not isinstance(item, FloatingIpPool)]
+
     def _find(self, req: ServiceRequest, id: str) -> _Item:
         for item in self._items(req, False, ListQuery(filters={"id": [id]})):
             if item.id == id:
@@ -134,14 +139,15 @@ class NetworkResource(Resource):
 
     def subnets(self, req: ServiceRequest) -> Response:
         filters = {"network_id": "id", "id": "subnet_id", "project_id": "project_id", "tenant_id": "project_id"}
-        source = listing.Source(functools.partial(self._items, req, False), _subnet_views, filters, marker="subnet_id")
+        fetch = functools.partial(self._items_with_subnets, req)
+        source = listing.Source(fetch, _subnet_views, filters, marker="subnet_id")
         return self.listed(req, "subnets", source)
 
     def subnet(self, req: ServiceRequest, id: str) -> Response:
         return listing.shown(req, "subnet", self._subnet(req, id))
 
     def _subnet(self, req: ServiceRequest, id: str) -> views.View:
-        for item in self._items(req, False, ListQuery(filters={"subnet_id": [id]})):
+        for item in self._items_with_subnets(req, ListQuery(filters={"subnet_id": [id]})):
             for view in _subnet_views(item):
                 if view["id"] == id:
                     return view

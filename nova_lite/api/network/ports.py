@@ -72,7 +72,10 @@ class PortResource(Resource):
             tags=requests.tags(fields),
             admin_state_up=requests.state_up(fields),
         )
-        chosen = {policies.PORT_CREATE_MAC: port.mac_address, policies.PORT_CREATE_ADDRESS: port.address}
+        chosen = {
+            policies.PORT_CREATE_MAC: port.mac_address,
+            policies.PORT_CREATE_ADDRESS: port.address.removeprefix(requests.NO_ADDRESS),
+        }
         self._authorize_choice(req, network_id, chosen)
         return port
 
@@ -90,7 +93,9 @@ class PortResource(Resource):
         if (groups := requests.ids(fields, "security_groups")) is not None:
             changes["security_groups"] = groups
         address = requests.fixed_address(fields, port.network_id)
-        if address and address != port.address:
+        if address == requests.NO_ADDRESS:
+            changes["address"] = address
+        elif address is not None and (address or not port.address) and address != (port.address or None):
             self._authorize_choice(req, port.network_id, {policies.PORT_UPDATE_ADDRESS: address})
             changes["address"] = address
         return Response({"port": self._view(req, self.conductor.port_update(req.context, id, changes))})

@@ -15,6 +15,9 @@ _MAC_ADDRESS = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
 _REVISION = re.compile(r"revision_number=([0-9]{1,15})")
 
+#: A port without an address.
+NO_ADDRESS = "none"
+
 #: Number of tags that a resource may have, and characters of a tag.
 MAX_TAGS = 50
 _MAX_TAG = 255
@@ -316,7 +319,8 @@ def project(req: ServiceRequest, fields: dict[str, Any]) -> str:
 
 
 def fixed_address(fields: dict[str, Any], network_id: str | None) -> str | None:
-    """Return the IPv4 address that ``fixed_ips`` requests, "" for any address, or None without ``fixed_ips``.
+    """Return the IPv4 address that ``fixed_ips`` requests, "" for any address, `NO_ADDRESS` for none, or None without
+    ``fixed_ips``.
 
     ``network_id``: network of the port, whose IPv4 subnet has the same id. A request for its IPv6 subnet is accepted
     without effect, since the IPv6 address follows from the MAC address.
@@ -328,6 +332,8 @@ def fixed_address(fields: dict[str, Any], network_id: str | None) -> str | None:
         raise exceptions.ValidationError(detail="Invalid input for fixed_ips. It must be a list of objects.")
     if network_id is not None and {"subnet_id": ipv6.subnet_id(network_id)} in items:
         items = [item for item in items if item != {"subnet_id": ipv6.subnet_id(network_id)}] or [{}]
+    if not items:
+        return NO_ADDRESS
     if len(items) != 1:
         raise exceptions.ValidationError(detail="Invalid input for fixed_ips. A port has one IPv4 address.")
     (item,) = items

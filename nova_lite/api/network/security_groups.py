@@ -152,14 +152,23 @@ def _rule(fields: dict[str, Any], group_id: str) -> SecurityGroupRule:
         direction=direction,
         ethertype=known.get(str(ethertype).lower(), str(ethertype)[:16]),
         protocol=_protocol(fields.get("protocol")),
-        port_range_min=requests.number(fields, "port_range_min", 0, 65535),
-        port_range_max=requests.number(fields, "port_range_max", 0, 65535),
+        port_range_min=_port(fields, "port_range_min"),
+        port_range_max=_port(fields, "port_range_max"),
         remote_ip_prefix=requests.text(fields, "remote_ip_prefix") or None,
-        remote_group_id=requests.an_id(fields, "remote_group_id"),
+        remote_group_id=requests.text(fields, "remote_group_id") or None,
         remote_address_group_id=requests.an_id(fields, "remote_address_group_id"),
         description=requests.text(fields, "description"),
         tags=requests.tags(fields) or None,
     )
+
+
+def _port(fields: dict[str, Any], name: str) -> int | None:
+    try:
+        return requests.number(fields, name, 0, 65535)
+    except exceptions.ValidationError as error:
+        raise exceptions.ValidationError(
+            detail=f"Invalid value for port {str(fields[name])[:16]}: {error.message}"
+        ) from error
 
 
 def _protocol(value: Any) -> str | None:

@@ -197,6 +197,8 @@ def port(shown: Port, for_admin: bool) -> View:
 
 
 def _fixed_ips(shown: Port) -> list[View]:
+    if not shown.address:
+        return []
     fixed_ips = [{"subnet_id": shown.network_id, "ip_address": shown.address}]
     if shown.address6 is not None:
         fixed_ips.append({"subnet_id": ipv6.subnet_id(shown.network_id), "ip_address": shown.address6})

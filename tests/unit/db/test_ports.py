@@ -102,7 +102,7 @@ def test_no_two_subnets_overlap(db: Database, conf: cfg.ConfigOpts) -> None:
 
     _together(*(lambda network=network: give(network.id) for network in made))
     (sentence,) = said
-    assert "overlaps with addresses that are in use" in sentence
+    assert "overlaps with another subnet, as all networks of this cloud are apart" in sentence
     (usable,) = db.read(networks.list_, ME)
     assert (usable.gateway, usable.start, usable.end) == ("10.64.0.1", "10.64.0.2", "10.64.0.254")
     with pytest.raises(exceptions.Conflict):
@@ -115,7 +115,7 @@ def test_no_two_subnets_overlap(db: Database, conf: cfg.ConfigOpts) -> None:
     db.write(ports.delete, ME, port.id)
     db.write(network_records.delete_subnet, ME, usable.id)
     with pytest.raises(exceptions.InvalidInput, match="has no subnet"):
-        db.write(ports.create, conf, ME, port_on(usable.id))
+        db.write(ports.create, conf, ME, port_on(usable.id, address="10.64.1.5"))
     for network in made:
         db.write(network_records.delete, ME, network.id)
     assert db.read(network_records.list_, ADMIN) == []
@@ -139,4 +139,4 @@ def test_quotas(db: Database, conf: cfg.ConfigOpts) -> None:
     db.write(network_quotas.set_limits, conf, "p1", {"port": None})
     assert db.read(network_quotas.get, conf, "p1").quotas["port"].limit == conf.network.fixed_ips_per_project
     with pytest.raises(exceptions.InvalidInput):
-        db.write(network_quotas.set_limits, conf, "p1", {"subnetpool": 1})
+        db.write(network_quotas.set_limits, conf, "p1", {"trunk": 1})

@@ -101,3 +101,20 @@ def test_floating_address_of_a_subnet_is_one_of_its_network(api: Api) -> None:
 def test_stranger_learns_nothing_of_other_quotas(api: Api) -> None:
     assert api("PUT", "/quotas/demo", {"quota": {"network": 7}}, ADMIN).status_code == 200
     assert api.get("/quotas", STRANGER) == {"quotas": []}
+
+
+def test_floating_address_of_a_network_that_is_not_external_is_refused(api: Api) -> None:
+    body = {"floatingip": {"floating_network_id": api.shared.id}}
+    api.refused("POST", "/floatingips", body, 400, "HTTPBadRequest", "is not a valid external network")
+
+
+def test_rule_with_an_invalid_port_or_group_is_refused_in_neutrons_words(api: Api) -> None:
+    group = api.make("/security-groups", "security_group", name="web")["id"]
+    rule = {"security_group_id": group, "direction": "ingress", "protocol": "tcp"}
+    for values, status, kind, text in (
+        ({"port_range_min": -16, "port_range_max": 80}, 400, "HTTPBadRequest", "Invalid value for port -16"),
+        ({"remote_group_id": "no_id"}, 404, "SecurityGroupNotFound", "no_id"),
+        ({"remote_ip_prefix": "2001:db8::/64"}, 400, "SecurityGroupRuleInvalid", "Conflicting value ethertype IPv4"),
+    ):
+        body = {"security_group_rule": rule | values}
+        api.refused("POST", "/security-group-rules", body, status, kind, text)

@@ -33,6 +33,17 @@ OPTS = [
             "less often than token_expiration."
         ),
     ),
+    cfg.IntOpt(
+        "password_hash_cost",
+        default=14,
+        min=14,
+        max=17,
+        help=(
+            "Cost of a password's hash by scrypt. The parameter N is 2 to this power. 14 takes 16 MiB and some 50 ms for "
+            "each log-in, and each step twice of both. A hash with a lower cost is replaced when its user logs in. "
+            "Raise it if stolen hashes worry you more than the load of log-ins. Each process checks four at a time."
+        ),
+    ),
     cfg.StrOpt("region", default="RegionOne", help="Name of the region in the catalog."),
     cfg.URIOpt(
         "compute_endpoint",

@@ -74,7 +74,7 @@ class IdentityAppCredentials:
             name=directory.check_name("application credential", requests.text_field(body, "name")),
             user_id=user_id,
             project_id=req.context.project_id,
-            secret=passwords.hashed(secret),
+            secret=passwords.hashed(secret, self.authority.hash_cost),
             description=_text(body, "description"),
             roles=_roles(body, self.authority.content, req.context.roles),
             expires_at=requests.expiry(body),

@@ -123,6 +123,7 @@ class Authority:
     def __init__(self, conf: cfg.ConfigOpts, replica: Replica) -> None:
         self.conf = conf
         self.replica = replica
+        self.hash_cost: int = conf.identity.password_hash_cost
         self.tokens = Tokens(replica, conf.identity.token_expiration)
         self._secret = os.urandom(32)
         self._valid_digests: dict[bytes, None] = {}
@@ -163,6 +164,7 @@ class Authority:
         is_usable = user is not None and content.is_usable(user)
         self._check_secret(label, address, password, user.password if user is not None else None, is_usable)
         assert user is not None
+        self._strengthen(user, "password", password)
         return user
 
     def _by_directory(
@@ -220,7 +222,8 @@ class Authority:
             identity = self.limited(credential) if credential is not None else None
         stored = credential.secret if credential is not None else None
         self._check_secret(label, address, secret, stored, identity is not None)
-        assert identity is not None
+        assert identity is not None and credential is not None
+        self._strengthen(credential, "secret", secret)
         return identity
 
     def check_methods(self, user: User, methods: list[str]) -> None:
@@ -263,10 +266,27 @@ class Authority:
     def _check_secret(self, label: str, address: str, secret: str, stored: str | None, is_usable: bool) -> None:
         """Raise `Unauthorized` unless the secret is right and ``is_usable``. It takes as long for every cause."""
         self._throttle.check(label, address)
-        matches = passwords.matches(secret, stored)
+        matches = passwords.matches(secret, stored, self.hash_cost)
         if not matches or not is_usable:
             raise self._failed(label, address)
         self._throttle.succeeded(label, address)
+
+    def _strengthen(self, record: User | ApplicationCredential, field: str, secret: str) -> None:
+        """Replace a hash that costs less than new ones do. Tokens stay valid. If it fails, the hash stays."""
+        stored = getattr(record, field)
+        if not passwords.is_weaker(stored, self.hash_cost):
+            return
+        new = passwords.hashed(secret, self.hash_cost)
+
+        def replace(content: Content) -> None:
+            found = content.find(type(record), record.id)
+            if found is not None and getattr(found, field) == stored:
+                setattr(found, field, new)
+
+        try:
+            self.replica.change(replace)
+        except exceptions.NovaLiteException as error:
+            LOG.warning("The hash of a password of %s could not be replaced: %s", record.name[:64], error.message)
 
     def _failed(self, label: str, address: str) -> exceptions.Unauthorized:
         self._throttle.failed(label, address)

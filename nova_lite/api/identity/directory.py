@@ -616,11 +616,11 @@ def _forget_roles(content: Content, target_id: str) -> None:
         user.project_tokens_valid_from.pop(target_id, None)
 
 
-def new_password(password: str | None) -> str:
+def new_password(password: str | None, cost: int = passwords.COST) -> str:
     """Return the hash of a new password. None: a hash with which log-in is impossible."""
     if password == "":
         raise exceptions.InvalidInput(reason="a password cannot be empty.")
-    return passwords.hashed(secrets.token_urlsafe(32) if password is None else password)
+    return passwords.hashed(secrets.token_urlsafe(32) if password is None else password, cost)
 
 
 def add_user(

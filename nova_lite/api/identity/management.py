@@ -80,7 +80,7 @@ class IdentityManagement:
             **_DOMAIN,
         )
         options = requests.user_options(req)
-        password = directory.new_password(fields["password"])
+        password = directory.new_password(fields["password"], self.authority.hash_cost)
 
         def create(content: Content) -> User:
             project_id = fields["default_project_id"]
@@ -100,7 +100,9 @@ class IdentityManagement:
             req, "user", name=str, password=str, enabled=bool, default_project_id=str | None, **_TEXTS, **_DOMAIN
         )
         options = requests.user_options(req)
-        password = directory.new_password(fields["password"]) if "password" in fields else None
+        password = (
+            directory.new_password(fields["password"], self.authority.hash_cost) if "password" in fields else None
+        )
 
         def update(content: Content) -> User:
             user = _user(content, id)
@@ -127,7 +129,7 @@ class IdentityManagement:
         self.authority.by_password(fields["original_password"], req.remote_addr or "", user_id=id)
         content = self.authority.content
         self.authority.check_ours(content, "", _user(content, id))
-        password = directory.new_password(fields["password"])
+        password = directory.new_password(fields["password"], self.authority.hash_cost)
         self._change(lambda content: directory.set_password(_user(content, id), password))
         return Response(status=204)
 

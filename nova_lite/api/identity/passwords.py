@@ -1,4 +1,8 @@
-"""Password hashes by scrypt: ``scrypt$<n>$<r>$<p>$<salt>$<key>``, with salt and key in base64."""
+"""Password hashes by scrypt: ``scrypt$<n>$<r>$<p>$<salt>$<key>``, with salt and key in base64.
+
+The cost of a hash is the logarithm of ``n`` to the base 2. A hash with a lower cost than ``[identity]
+password_hash_cost`` is replaced when its user logs in, because only then the password is known.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +16,36 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from nova_lite.base import concurrency
 
-_N, _R, _P = 2**14, 8, 1
+#: The lowest cost, which is the default.
+COST = 14
+_R, _P = 8, 1
 _SALT_BYTES, _KEY_BYTES = 16, 32
-#: A check takes 16 MiB and some 50 ms of a CPU, so clients that guess must not run too many.
+#: A check takes 16 MiB and some 50 ms of a CPU at the lowest cost, so clients that guess must not run too many.
 _RUNNING = threading.BoundedSemaphore(4)
 
 
-def hashed(password: str) -> str:
-    salt = os.urandom(_SALT_BYTES)
-    key = _kdf(salt, _N, _R, _P).derive(password.encode())
-    return "$".join(("scrypt", str(_N), str(_R), str(_P), _encode(salt), _encode(key)))
+def hashed(password: str, cost: int = COST) -> str:
+    salt, n = os.urandom(_SALT_BYTES), 2**cost
+    with _RUNNING:
+        key = concurrency.call_blocking(_kdf(salt, n, _R, _P).derive, password.encode())
+    return "$".join(("scrypt", str(n), str(_R), str(_P), _encode(salt), _encode(key)))
 
 
-def matches(password: str, stored: str | None) -> bool:
-    """Check a password in constant time. ``stored`` None (an unknown user) takes as long and returns False."""
+def matches(password: str, stored: str | None, cost: int = COST) -> bool:
+    """Check a password in constant time. ``stored`` None (an unknown user) takes as long and returns False.
+
+    ``cost``: of the hashes of known users.
+    """
     scheme = _parse(stored) if stored else None
-    n, r, p, salt, key = scheme or (_N, _R, _P, bytes(_SALT_BYTES), bytes(_KEY_BYTES))
+    n, r, p, salt, key = scheme or (2**cost, _R, _P, bytes(_SALT_BYTES), bytes(_KEY_BYTES))
     with _RUNNING:
         return concurrency.call_blocking(_verify, _kdf(salt, n, r, p), password, key) and scheme is not None
+
+
+def is_weaker(stored: str, cost: int) -> bool:
+    """Check whether a hash costs less than a new one would."""
+    scheme = _parse(stored)
+    return scheme is not None and (scheme[0] < 2**cost or scheme[1] < _R or scheme[2] < _P)
 
 
 def is_hash(stored: object) -> bool:

@@ -74,7 +74,7 @@ def _register_projects(commands: Commands) -> None:
 def init(app: App, args: argparse.Namespace) -> None:
     replica = _replica(app)
     content = replica.content
-    password = None if content.user_named(ADMIN) is not None else directory.new_password(_read_password())
+    password = None if content.user_named(ADMIN) is not None else _new_password(app)
     with replica.changing() as content:
         if not content.keys:
             tokens.add_key(content, app.conf.identity.max_active_keys)
@@ -88,7 +88,7 @@ def init(app: App, args: argparse.Namespace) -> None:
 def create_user(app: App, args: argparse.Namespace) -> None:
     if args.role and not args.project:
         raise exceptions.InvalidInput(reason="--role needs a --project.")
-    password = directory.new_password(_read_password())
+    password = _new_password(app)
     with _replica(app).changing() as content:
         project = _project(content, args.project) if args.project else None
         user = directory.add_user(content, args.name, password, project)
@@ -126,7 +126,7 @@ def delete_user(app: App, args: argparse.Namespace) -> None:
 
 
 def set_password(app: App, args: argparse.Namespace) -> None:
-    password = directory.new_password(_read_password())
+    password = _new_password(app)
     with _replica(app).changing() as content:
         directory.set_password(_user(content, args.name), password)
 
@@ -185,6 +185,11 @@ def _project(content: Content, name: str) -> Project:
     if project is None:
         raise exceptions.NotFound(f"There is no project {name}.")
     return project
+
+
+def _new_password(app: App) -> str:
+    """Read a password, and return its hash."""
+    return directory.new_password(_read_password(), app.conf.identity.password_hash_cost)
 
 
 def _read_password() -> str:

@@ -39,8 +39,8 @@ OPTS = [
         min=14,
         max=17,
         help=(
-            "Cost of a password's hash by scrypt. The parameter N is 2 to this power. 14 takes 16 MiB and some 50 ms for "
-            "each log-in, and each step twice of both. A hash with a lower cost is replaced when its user logs in. "
+            "Cost of a password's hash by scrypt. The parameter N is 2 to this power. 14 takes 16 MiB and some 50 ms "
+            "for each log-in, and each step twice of both. A hash with a lower cost is replaced when its user logs in. "
             "Raise it if stolen hashes worry you more than the load of log-ins. Each process checks four at a time."
         ),
     ),

@@ -199,5 +199,7 @@ def _merged(
         peers=update.peers,
         routers=update.routers,
         networks=update.networks,
+        pairs=update.pairs,
+        unfiltered=update.unfiltered,
         read_at=update.read_at,
     )

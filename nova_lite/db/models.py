@@ -570,6 +570,7 @@ class Network(Tagged, Changed, Base):
     subnet_tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
     subnet_pool_id: Mapped[str | None] = mapped_column(Uuid, index=True)
     admin_state_up: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
+    port_security_enabled: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
     enable_dhcp: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
     pools: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
     host_routes: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
@@ -592,6 +593,8 @@ class Port(Tagged, Changed, Base):
 
     ``project_id``: of a port that a user made, which outlives its instance; None: it comes and goes with its instance.
     ``security_groups``: names; None: those of its instance. ``address`` None: only of a user's port without a server.
+    ``address_pairs``: objects with ``ip_address`` (or a range)
+    and ``mac_address``, from which it may send, too.
     """
 
     __tablename__ = "ports"
@@ -616,6 +619,8 @@ class Port(Tagged, Changed, Base):
     tag: Mapped[str | None] = mapped_column(sa.String(60))
     state: Mapped[str | None] = mapped_column(sa.String(16))
     admin_state_up: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
+    port_security_enabled: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
+    address_pairs: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
 
 
 class Router(Tagged, Changed, Base):

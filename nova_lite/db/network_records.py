@@ -24,7 +24,10 @@ from nova_lite.network import factory
 from nova_lite.objects import ListQuery, NetworkRecord, ipv6
 
 #: Fields that `update` may change: names, and settings of the subnet.
-UPDATABLE = ("name", "description", "subnet_name", "subnet_description", "admin_state_up", "shared")
+UPDATABLE = (
+    *("name", "description", "subnet_name", "subnet_description", "admin_state_up", "port_security_enabled"),
+    "shared",
+)
 SETTINGS = ("gateway", "dns", "pools", "host_routes", "enable_dhcp")
 
 #: Number of routes that DHCP delivers to a guest, as in Neutron.

@@ -50,7 +50,6 @@ def to_vif(values: Sequence[Any]) -> VIF:
         floating_address=values[-1],
         version=version_of(port["address"]),
         more=ipv6.further_addresses(network, values[-2]),
-        port_security_enabled=True,
     )
 
 
@@ -160,6 +159,9 @@ class Store:
             "tag": tag,
             "created_at": self._uow.now,
         }
+        network = self._locked.get(network_id)
+        if network is not None and not network.port_security_enabled:
+            port |= {"port_security_enabled": False, "security_groups": []}
         self._uow.refiltered_instances.add(instance_uuid)
         return str(port["id"]) if insert_unless_taken(self._uow, models.Port, port) else None
 

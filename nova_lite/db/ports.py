@@ -29,6 +29,12 @@ NO_ADDRESS = "none"
 
 _FIELDS = tuple(name for name in rows.shared_fields(Port, Row) if name not in ("project_id", "security_groups"))
 
+#: Number of address pairs of a port, as in Neutron.
+MAX_ADDRESS_PAIRS = 10
+
+#: Fields that decide what a port sends and receives.
+_OF_TRAFFIC = ("security_groups", "admin_state_up", "address_pairs", "port_security_enabled")
+
 #: Filters of a list.
 _FILTERS: Mapping[str, Any] = {
     "id": Row.id,
@@ -118,7 +124,12 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
     if not network.cidr and port.address not in ("", NO_ADDRESS):
         raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet, of which {port.address} could be")
     fixed_ips.check_port(uow, conf, owner)
-    wanted = [DEFAULT] if port.security_groups is None else port.security_groups
+    is_secure = network.port_security_enabled if port.port_security_enabled is None else port.port_security_enabled
+    if not is_secure and port.security_groups:
+        raise exceptions.PortSecurityRequiredForGroups()
+    if not is_secure and port.address_pairs:
+        raise exceptions.AddressPairAndPortSecurityRequired()
+    wanted = ([DEFAULT] if is_secure else []) if port.security_groups is None else port.security_groups
     values = {
         "id": port.id,
         "network_id": network.id,
@@ -128,6 +139,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
         "security_groups": security_groups.names_of(uow, owner, wanted),
         "tags": port.tags,
         "admin_state_up": port.admin_state_up,
+        "port_security_enabled": is_secure,
         "created_at": uow.now,
     }
     _insert(uow, network, port, values)
@@ -145,13 +157,27 @@ def _insert(uow: UnitOfWork, network: Network, port: Port, values: dict[str, Any
         if not has_none:
             free = address or local.free_address(store, network, _RANDOM)
             chosen = Addresses(free, mac_address, ipv6.address_on(network, mac_address))._asdict()
-        if insert_unless_taken(uow, Row, {**values, **chosen}):
+        pairs = _address_pairs(port.address_pairs or [], mac_address)
+        if insert_unless_taken(uow, Row, {**values, **chosen, "address_pairs": pairs}):
             return
         if address and store.taken(network.id, [address]):
             raise exceptions.FixedIpInUse(address=address, network_id=network.id)
         if port.mac_address:
             raise exceptions.MacAddressInUse(mac_address=port.mac_address)
     raise exceptions.NoMoreFixedIps(network_id=network.id)
+
+
+def _address_pairs(wanted: list[dict[str, str]], mac_address: str) -> list[dict[str, str]] | None:
+    """Return valid pairs. A pair without a MAC address has the port's."""
+    if len(wanted) > MAX_ADDRESS_PAIRS:
+        raise exceptions.AllowedAddressPairExhausted(quota=MAX_ADDRESS_PAIRS)
+    found: list[dict[str, str]] = []
+    for pair in wanted:
+        made = {"ip_address": pair["ip_address"], "mac_address": pair.get("mac_address") or mac_address}
+        if made in found:
+            raise exceptions.DuplicateAddressPairInRequest(**made)
+        found.append(made)
+    return found or None
 
 
 def _address(network: Network, text: str, project_id: str | None) -> str:
@@ -165,28 +191,44 @@ def _address(network: Network, text: str, project_id: str | None) -> str:
 
 
 def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
-    """Change ``name``, ``description``, ``admin_state_up``, ``security_groups`` (names or ids, the whole list), and
-    ``address`` of a port without a server. Raises `PortInUse` and the errors of `create`.
+    """Change ``name``, ``description``, ``admin_state_up``, ``security_groups`` (names or ids, the whole list),
+    ``address_pairs``, ``port_security_enabled``, and ``address`` of a port without a server. Raises `PortInUse` and the
+    errors of `create`.
     """
     found = get(uow, context, port_id)
     row = locked(uow, context, port_id)
-    unknown = changes.keys() - {"name", "description", "security_groups", "address", "admin_state_up"}
+    unknown = changes.keys() - {"name", "description", "address", *_OF_TRAFFIC}
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a port cannot be changed")
-    if found.router_id is not None and changes.keys() & {"security_groups", "address", "admin_state_up"}:
+    if found.router_id is not None and changes.keys() & {"address", *_OF_TRAFFIC}:
         raise exceptions.RouterPort(port_id=port_id)
+    _check_security(found, changes)
     if "security_groups" in changes:
         row.security_groups = security_groups.names_of(uow, found.project_id, changes["security_groups"])
-        uow.refiltered_projects.add(found.project_id)
+    if "address_pairs" in changes:
+        row.address_pairs = _address_pairs(changes["address_pairs"], row.mac_address)
+    row.port_security_enabled = changes.get("port_security_enabled", row.port_security_enabled)
     if "address" in changes and changes["address"] != (row.address or NO_ADDRESS):
         _move(uow, row, changes["address"])
-    if "admin_state_up" in changes:
+    if changes.keys() & set(_OF_TRAFFIC):
         uow.refiltered_projects.add(found.project_id)
     for name in changes.keys() & {"name", "description", "admin_state_up"}:
         setattr(row, name, changes[name])
     row.updated_at = uow.now
     uow.session.flush()
     return get(uow, context, port_id)
+
+
+def _check_security(found: Port, changes: dict[str, Any]) -> None:
+    """Raise an error for groups or pairs without port security."""
+    if changes.get("port_security_enabled", found.port_security_enabled):
+        return
+    if changes.get("security_groups"):
+        raise exceptions.PortSecurityRequiredForGroups()
+    if changes.get("security_groups", found.security_groups):
+        raise exceptions.PortSecurityPortHasSecurityGroup()
+    if changes.get("address_pairs", found.address_pairs):
+        raise exceptions.AddressPairAndPortSecurityRequired()
 
 
 def _move(uow: UnitOfWork, row: Row, address: str) -> None:

@@ -529,6 +529,7 @@ _IS_UP = sa.and_(Port.admin_state_up == sa.true(), sa.true() == _NETWORK_IS_UP)
 _REVISED = sa.select(Network.revised).where(Network.id == Port.network_id).scalar_subquery()
 _PORTS = sa.select(
     *(Port.instance_uuid, Port.id, Port.security_groups, _FLOATING, Port.network_id, _ROUTER, _IS_UP, _REVISED),
+    *(Port.port_security_enabled, Port.address_pairs),
 ).where(Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True)))
 #: Names of groups as text of their column: few distinct values occur in many rows.
 _NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
@@ -564,7 +565,7 @@ class _Server(NamedTuple):
 class _Port(NamedTuple):
     """An interface. ``groups``: names, if it has groups of its own; ``floating``: the floating address that leads to
     it; ``router_id``: the router of its network, if any; ``is_up``: it and its network are up; ``is_revised``: its
-    network's settings have changed.
+    network's settings have changed; ``is_secure``: it has port security; ``pairs``: its address pairs.
     """
 
     id: str
@@ -574,6 +575,8 @@ class _Port(NamedTuple):
     router_id: str | None
     is_up: bool
     is_revised: bool
+    is_secure: bool
+    pairs: list[dict[str, str]] | None
 
 
 def filters(
@@ -614,6 +617,9 @@ def filters_together(
         told.peers = peers[question.host]
         told.routers = routed[question.host]
         told.networks = {network_id: known[network_id] for network_id in revised[question.host] if network_id in known}
+        here = [port for uuid in servers[question.host] for port in ports.get(uuid, ())]
+        told.pairs = {port.id: port.pairs for port in here if port.pairs}
+        told.unfiltered = sorted(port.id for port in here if port.is_up and not port.is_secure)
         told.read_at = read_at
     return answers
 

@@ -164,7 +164,8 @@ class LocalNetworks(NetworkBackend):
                     version=version_of(address),
                     more=ipv6.further_addresses(network, address6),
                     tag=request.tag,
-                    port_security_enabled=True,
+                    port_security_enabled=network.port_security_enabled,
+                    security_groups=None if network.port_security_enabled else [],
                     position=position,
                 )
             if request.fixed_ip and store.taken(network.id, [address]):

@@ -34,7 +34,7 @@ class Network(msgspec.Struct, kw_only=True):
     `nova_lite.objects.instance.AddressMode`; "": unknown. ``needs_router``: for its way out; None: hosts give
     it one without a router. ``pools``: objects with ``start`` and ``end``, if there is more than one pool.
     ``host_routes``: objects with ``destination`` and ``nexthop``. ``host_address``: address of the hosts' bridges,
-    if there is no gateway; None: the hosts choose it.
+    if there is no gateway; None: the hosts choose it. ``port_security_enabled``: of its new ports.
     """
 
     id: str
@@ -53,6 +53,7 @@ class Network(msgspec.Struct, kw_only=True):
     address_mode: str = ""
     needs_router: bool | None = None
     enable_dhcp: bool = True
+    port_security_enabled: bool = True
     pools: list[dict[str, str]] | None = None
     host_routes: list[dict[str, str]] | None = None
     host_address: str | None = None
@@ -84,7 +85,8 @@ class Port(msgspec.Struct, kw_only=True):
 
     ``security_groups``: ids; in a request also names, and None for the default group. ``power_state``, ``host`` and
     ``availability_zone`` are those of its instance, None without one. ``router_id``: router whose interface it is.
-    ``admin_state_up`` False: it sends and receives nothing but DHCP.
+    ``admin_state_up`` False: it sends and receives nothing but DHCP. ``port_security_enabled``: None in a request: as
+    its network says. ``address_pairs``: objects with ``ip_address`` (or a range of addresses) and ``mac_address``.
     """
 
     id: str
@@ -106,5 +108,7 @@ class Port(msgspec.Struct, kw_only=True):
     availability_zone: str | None = None
     power_state: int | None = None
     admin_state_up: bool = True
+    port_security_enabled: bool | None = True
+    address_pairs: list[dict[str, str]] | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None

@@ -128,7 +128,9 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     floating address that leads to it, on its own host only. ``peers``: network id to addresses of the other hosts with
     guests on it, for networks with a VNI; None: unknown. ``routers``: all that connect networks of the host's guests;
     None: unknown. ``networks``: by id, networks of the host's guests whose settings have changed since their creation;
-    None: unknown. ``read_at``: the database's time before the read; None from older conductors.
+    None: unknown. ``pairs``: by port id, the address pairs of ports that have some. ``unfiltered``: ids of ports
+    without port security. Both are those of all guests on the host; None: unknown. ``read_at``: the database's time
+    before the read; None from older conductors.
     """
 
     groups: dict[str, SecurityGroup] = msgspec.field(default_factory=dict)
@@ -138,6 +140,8 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     peers: dict[str, list[str]] | None = None
     routers: list[HostRouter] | None = None
     networks: dict[str, Network] | None = None
+    pairs: dict[str, list[dict[str, str]]] | None = None
+    unfiltered: list[str] | None = None
     read_at: datetime.datetime | None = None
 
 

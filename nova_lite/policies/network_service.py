@@ -26,6 +26,15 @@ NETWORK_CREATE = rule("create_network", MEMBER, "Create a network for the caller
 NETWORK_CREATE_SHARED = rule(
     "create_network:shared", ADMIN, "Create a network that all projects share", "POST /v2.0/networks"
 )
+NETWORK_CREATE_SECURITY = rule(
+    "create_network:port_security_enabled", MEMBER, "Create a network without port security", "POST /v2.0/networks"
+)
+NETWORK_UPDATE_SECURITY = rule(
+    "update_network:port_security_enabled",
+    MEMBER,
+    "Change the port security of a network's new ports",
+    f"PUT {_NETWORK}",
+)
 NETWORK_UPDATE = rule("update_network", MEMBER, "Change a network of the caller's project", f"PUT {_NETWORK}")
 NETWORK_DELETE = rule("delete_network", MEMBER, "Delete a network of the caller's project", f"DELETE {_NETWORK}")
 PROVIDER_GET = rule(
@@ -57,6 +66,18 @@ PORT_CREATE_ADDRESS = rule(
 PORT_UPDATE = rule("update_port", MEMBER, "Change a port of the caller's project", f"PUT {_PORT}")
 PORT_UPDATE_ADDRESS = rule(
     "update_port:fixed_ips:ip_address", _NETWORK_OWNER, "Choose another address of a port", f"PUT {_PORT}"
+)
+PORT_CREATE_PAIRS = rule(
+    "create_port:allowed_address_pairs", _NETWORK_OWNER, "Give a new port further addresses", "POST /v2.0/ports"
+)
+PORT_UPDATE_PAIRS = rule(
+    "update_port:allowed_address_pairs", _NETWORK_OWNER, "Change the further addresses of a port", f"PUT {_PORT}"
+)
+PORT_CREATE_SECURITY = rule(
+    "create_port:port_security_enabled", _NETWORK_OWNER, "Create a port without port security", "POST /v2.0/ports"
+)
+PORT_UPDATE_SECURITY = rule(
+    "update_port:port_security_enabled", _NETWORK_OWNER, "Turn off the security of a port", f"PUT {_PORT}"
 )
 PORT_DELETE = rule("delete_port", MEMBER, "Delete a port of the caller's project", f"DELETE {_PORT}")
 GROUP_GET = rule(

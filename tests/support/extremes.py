@@ -350,6 +350,8 @@ BODIES: dict[tuple[str, str, str], Any] = {
             "name": "new", "description": "text", "network_id": "{network}", "project_id": "{project}",
             "fixed_ips": [{"subnet_id": "{network}", "ip_address": "10.65.0.99"}], "mac_address": "fa:16:3e:00:00:01",
             "security_groups": ["{security_group}"], "device_id": "", "device_owner": "", "binding:host_id": "",
+            "port_security_enabled": True,
+            "allowed_address_pairs": [{"ip_address": "10.65.0.98", "mac_address": "fa:16:3e:00:00:02"}],
             "admin_state_up": True,
         }
     },

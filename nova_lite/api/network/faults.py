@@ -10,6 +10,7 @@ from nova_lite.base import exceptions
 
 #: Errors that have another name or status in Neutron than in the other APIs.
 _NAMES: dict[type[exceptions.NovaLiteException], tuple[str, int]] = {
+    exceptions.PortSecurityRequiredForGroups: ("PortSecurityAndIPRequiredForSecurityGroups", 400),
     exceptions.QuotaExceeded: ("OverQuota", 409),
     exceptions.ExternalGatewayMissing: ("ExternalGatewayForFloatingIPNotFound", 404),
     exceptions.FixedIpInUse: ("IpAddressAlreadyAllocated", 409),

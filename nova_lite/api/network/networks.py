@@ -18,10 +18,12 @@ from nova_lite.network import factory
 from nova_lite.objects import FloatingIpPool, ListQuery, NetworkRecord
 from nova_lite.policies import network_service as policies
 
-_NETWORK = ("name", "description", "mtu", "shared", "project_id", "tenant_id", "admin_state_up")
+_NETWORK = (
+    *("name", "description", "mtu", "shared", "project_id", "tenant_id", "admin_state_up", "port_security_enabled"),
+)
 _NEW_NETWORK = (*_NETWORK, "tags")
 _NETWORK_ONLY_DEFAULT = (
-    *("port_security_enabled", "availability_zone_hints", "dns_domain", "qos_policy_id"),
+    *("availability_zone_hints", "dns_domain", "qos_policy_id"),
     *("router:external", "is_default", "vlan_transparent"),
 )
 _SUBNET = (
@@ -94,6 +96,8 @@ class NetworkResource(Resource):
             project_id = None
         elif not project_id:
             raise exceptions.Forbidden("A network belongs to a project; this token has none.")
+        if not (is_secure := requests.flag(fields, "port_security_enabled", default=True)):
+            req.authorize(policies.NETWORK_CREATE_SECURITY)
         return NetworkRecord(
             id=str(uuid.uuid4()),
             name=requests.text(fields, "name") or "",
@@ -103,6 +107,7 @@ class NetworkResource(Resource):
             project_id=project_id,
             tags=requests.tags(fields),
             admin_state_up=requests.state_up(fields),
+            port_security_enabled=is_secure,
         )
 
     def update_network(self, req: ServiceRequest, id: str) -> Response:
@@ -121,6 +126,9 @@ class NetworkResource(Resource):
             raise exceptions.ValidationError(
                 detail="shared cannot be changed. Delete the RBAC policies that share the network, if there are any."
             )
+        if fields.get("port_security_enabled") is not None:
+            changes["port_security_enabled"] = requests.flag(fields, "port_security_enabled")
+            req.authorize(policies.NETWORK_UPDATE_SECURITY)
         updated = self.conductor.network_update(req.context, id, changes)
         return Response({"network": views.network(updated, req.allows(policies.PROVIDER_GET))})
 

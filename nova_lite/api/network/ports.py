@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from nova_lite.api.http.rest import ServiceRequest
@@ -17,10 +18,11 @@ from nova_lite.policies import network_service as policies
 _PORT = (
     *("name", "description", "network_id", "fixed_ips", "mac_address", "security_groups", "project_id", "tenant_id"),
     *("device_id", "device_owner", "binding:host_id", "admin_state_up"),
+    *("port_security_enabled", "allowed_address_pairs"),
 )
 _NEW_PORT = (*_PORT, "tags")
 _PORT_ONLY_DEFAULT = (
-    *("port_security_enabled", "allowed_address_pairs", "extra_dhcp_opts", "binding:profile"),
+    *("extra_dhcp_opts", "binding:profile"),
     *("binding:vnic_type", "dns_name", "dns_domain", "qos_policy_id", "propagate_uplink_status"),
     "numa_affinity_policy",
 )
@@ -71,10 +73,14 @@ class PortResource(Resource):
             security_groups=requests.ids(fields, "security_groups"),
             tags=requests.tags(fields),
             admin_state_up=requests.state_up(fields),
+            port_security_enabled=_port_security(fields),
+            address_pairs=requests.address_pairs(fields),
         )
         chosen = {
             policies.PORT_CREATE_MAC: port.mac_address,
             policies.PORT_CREATE_ADDRESS: port.address.removeprefix(requests.NO_ADDRESS),
+            policies.PORT_CREATE_SECURITY: port.port_security_enabled is False,
+            policies.PORT_CREATE_PAIRS: port.address_pairs,
         }
         self._authorize_choice(req, network_id, chosen)
         return port
@@ -92,16 +98,22 @@ class PortResource(Resource):
             changes["admin_state_up"] = requests.state_up(fields)
         if (groups := requests.ids(fields, "security_groups")) is not None:
             changes["security_groups"] = groups
+        chosen: dict[str, Any] = {}
+        if "allowed_address_pairs" in fields:
+            changes["address_pairs"] = chosen[policies.PORT_UPDATE_PAIRS] = requests.address_pairs(fields) or []
+        if (is_secure := _port_security(fields)) is not None:
+            changes["port_security_enabled"] = is_secure
+            chosen[policies.PORT_UPDATE_SECURITY] = port.port_security_enabled and not is_secure
         address = requests.fixed_address(fields, port.network_id)
         if address == requests.NO_ADDRESS:
             changes["address"] = address
         elif address is not None and (address or not port.address) and address != (port.address or None):
-            self._authorize_choice(req, port.network_id, {policies.PORT_UPDATE_ADDRESS: address})
-            changes["address"] = address
+            changes["address"] = chosen[policies.PORT_UPDATE_ADDRESS] = address
+        self._authorize_choice(req, port.network_id, chosen)
         return Response({"port": self._view(req, self.conductor.port_update(req.context, id, changes))})
 
-    def _authorize_choice(self, req: ServiceRequest, network_id: str, chosen: dict[str, str]) -> None:
-        """Check that the caller may choose these addresses, by rule, on a network that the caller can see."""
+    def _authorize_choice(self, req: ServiceRequest, network_id: str, chosen: Mapping[str, Any]) -> None:
+        """Check that the caller may choose these values, by rule, on a network that the caller can see."""
         rules = [rule for rule, value in chosen.items() if value]
         query = ListQuery(filters={"id": [network_id]})
         networks = self.conductor.network_record_list(req.context, query) if rules else []
@@ -113,6 +125,13 @@ class PortResource(Resource):
     def delete_port(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.port_delete(req.context, id)
         return Response(status=204)
+
+
+def _port_security(fields: dict[str, Any]) -> bool | None:
+    """Return whether a port is to have port security, or None if the request does not say so."""
+    if fields.get("port_security_enabled") is None:
+        return None
+    return requests.flag(fields, "port_security_enabled")
 
 
 def _require_no_device(fields: dict[str, Any], device_id: str, device_owner: str, host: str) -> None:

@@ -29,8 +29,6 @@ _OF_HOSTS = ("fa:16:3f:", "52:54:00:", "fe:")
 
 #: Attributes that this service accepts only with their default, besides null. The values are the allowed ones.
 _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
-    "port_security_enabled": (True,),
-    "allowed_address_pairs": ([],),
     "availability_zone_hints": ([],),
     "extra_dhcp_opts": ([],),
     "binding:profile": ({},),
@@ -58,8 +56,6 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
 
 #: Reasons to refuse other values.
 _WHY = {
-    "port_security_enabled": "This cloud always filters ports by security groups and addresses",
-    "allowed_address_pairs": "A port of this cloud may only use its own address",
     "router:external": "The operator makes networks of floating addresses (nova-lite-manage floating-pool create)",
     "ha": "The hosts of the guests route: the loss of one does not stop the others",
     "routes": "Servers of this cloud send only with their own addresses, so none can be the next hop of a static route",
@@ -272,6 +268,33 @@ def state_up(fields: dict[str, Any]) -> bool:
             detail=f"Invalid input for admin_state_up. '{str(value)[:64]}' is not a boolean: use true or false."
         )
     return value
+
+
+def address_pairs(fields: dict[str, Any]) -> list[dict[str, str]] | None:
+    """Return the pairs of ``allowed_address_pairs``, or None if the request has none. Raises a 400."""
+    value = fields.get("allowed_address_pairs")
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise exceptions.ValidationError(
+            detail="Invalid input for allowed_address_pairs. Reason: Allowed address pairs must be a list."
+        )
+    found = []
+    for item in value:
+        if unknown := sorted(item.keys() - {"ip_address", "mac_address"}):
+            raise exceptions.ValidationError(
+                detail=f"Invalid input for allowed_address_pairs. Unrecognized attribute(s) '{unknown[0][:64]}'"
+            )
+        if "ip_address" not in item:
+            raise exceptions.ValidationError(detail="AllowedAddressPair must contain ip_address")
+        pair = {"ip_address": _address_or_prefix(item["ip_address"])}
+        found.append(pair | ({"mac_address": mac_address(item)} if item.get("mac_address") is not None else {}))
+    return found
+
+
+def _address_or_prefix(value: Any) -> str:
+    name = "allowed_address_pairs"
+    return _prefix(value, name) if isinstance(value, str) and "/" in value else address(value, name)
 
 
 def routes(fields: dict[str, Any], name: str) -> list[dict[str, str]] | None:

@@ -45,6 +45,7 @@ def network(shown: NetworkRecord, for_admin: bool) -> View:
         "subnets": [view["id"] for view in subnets(shown)],
         "mtu": shown.mtu,
         **_network(),
+        "port_security_enabled": shown.port_security_enabled,
         "admin_state_up": shown.admin_state_up,
         **_standard(shown),
     }
@@ -174,8 +175,8 @@ def port(shown: Port, for_admin: bool) -> View:
         "status": _status(shown),
         "admin_state_up": shown.admin_state_up,
         "security_groups": shown.security_groups,
-        "port_security_enabled": True,
-        "allowed_address_pairs": [],
+        "port_security_enabled": shown.port_security_enabled,
+        "allowed_address_pairs": shown.address_pairs or [],
         "extra_dhcp_opts": [],
         "binding:vnic_type": "normal",
         "dns_name": "",

@@ -205,6 +205,29 @@ class GatewayIpInUse(Conflict):
     msg_fmt = "Current gateway ip %(ip_address)s already in use by port %(port_id)s. Unable to update."
 
 
+class AllowedAddressPairExhausted(Invalid):
+    msg_fmt = "The number of allowed address pair exceeds the maximum %(quota)s."
+
+
+class DuplicateAddressPairInRequest(Invalid):
+    msg_fmt = "Request contains duplicate address pair: mac_address %(mac_address)s ip_address %(ip_address)s."
+
+
+class AddressPairAndPortSecurityRequired(Conflict):
+    msg_fmt = "Port Security must be enabled in order to have allowed address pairs on a port."
+
+
+class PortSecurityRequiredForGroups(Invalid):
+    msg_fmt = "Port security must be enabled and port must have an IP address in order to use security groups."
+
+
+class PortSecurityPortHasSecurityGroup(Conflict):
+    msg_fmt = (
+        "Port has security group associated. Cannot disable port security or IP address until security group is "
+        "removed."
+    )
+
+
 class PortInUse(Conflict):
     msg_fmt = "Port %(port_id)s is still in use."
 

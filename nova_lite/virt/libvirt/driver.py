@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import libvirt
@@ -290,8 +290,10 @@ class LibvirtDriver(ComputeDriver):
             self._guest_interfaces.update(filters)
             self._routers.set(filters.routers)
             # Neighbours change with every guest, and do not matter to the filters.
-            bare = [HostRouter(id=router.id, networks=router.networks) for router in self._routers.active]
-            self._port_firewall.set(msgspec.structs.replace(filters, peers=None, routers=bare, networks=None))
+            paired = self._port_firewall.paired_networks()
+            bare = [_without_neighbours(router, paired) for router in self._routers.active]
+            told = msgspec.structs.replace(filters, peers=None, routers=bare)
+            self._port_firewall.set(msgspec.structs.replace(told, networks=None, pairs=None, unfiltered=None))
             self._tunnels.route(self._routers.active)
             self._tunnels.set(filters.peers)
 
@@ -724,3 +726,9 @@ def _warn_about_inaccessible_directories(path: str) -> None:
         if not os.stat(path).st_mode & 0o001:
             LOG.warning("%s cannot be entered by other users, so qemu perhaps cannot open guests' disks below it", path)
         path = os.path.dirname(path)
+
+
+def _without_neighbours(router: HostRouter, paired: Collection[str]) -> HostRouter:
+    """Return a router with the neighbours of these networks only."""
+    known = {network_id: item for network_id, item in router.neighbours.items() if network_id in paired}
+    return HostRouter(id=router.id, networks=router.networks, neighbours=known)

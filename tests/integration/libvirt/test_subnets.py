@@ -239,3 +239,28 @@ def test_network_of_an_older_version_turns_dhcp_off_and_gets_the_rest_with_its_n
     place.change(enable_dhcp=True)
     assert place.guest.offer()["address"] == place.vif.address
     assert "dhcp-optsfile" in found.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE)
+
+
+def test_address_pairs_and_port_security_reach_running_guests(place: Place) -> None:
+    """Also the record, by which a restarted daemon guards its guests."""
+
+    def change(pairs: list[dict[str, str]], unfiltered: list[str]) -> tuple[str, VIF]:
+        filters = PortFilters(pairs={place.vif.id: pairs} if pairs else {}, unfiltered=unfiltered)
+        place.driver.set_port_filters(filters)
+        (recorded,) = place.driver._records.read_interfaces(place.instance.uuid)
+        return run("nft", "list", "ruleset"), recorded
+
+    assert place.address(77) not in run("nft", "list", "ruleset")
+    pairs = [{"ip_address": place.address(77), "mac_address": place.vif.mac_address}]
+    rules, recorded = change(pairs, [])
+    assert rules.count(f"ip saddr {place.address(77)}") >= 2, "forged addresses, and security groups"
+    assert recorded.address_pairs == pairs
+    rules, recorded = change([], [])
+    assert place.address(77) not in rules and recorded.address_pairs is None
+    rules, recorded = change([], [place.vif.id])
+    assert f"port_in_{place.vif.id.replace('-', '_')}" not in rules and not recorded.port_security_enabled
+    rules, recorded = change([], [])
+    assert f"port_in_{place.vif.id.replace('-', '_')}" in rules and recorded.port_security_enabled
+    place.driver.set_port_filters(PortFilters())
+    (unchanged,) = place.driver._records.read_interfaces(place.instance.uuid)
+    assert unchanged == recorded, "an older conductor says nothing about them"

@@ -355,3 +355,78 @@ def test_security_group_is_not_bypassed_through_another_address(link: Link) -> N
     assert room.cut_off("a", OTHER, 80)
     room.in_space(room.host, "nft", "delete", "table", "bridge", "t")
     assert room.reaches("a", OTHER, 80), "control: the security groups alone do not stop it"
+
+
+VIRTUAL, VIRTUAL6, VIRTUAL_MAC = "10.9.0.77", "fd00:9::77", "00:00:5e:00:01:05"
+METADATA = "169.254.169.254"
+#: Frames of a guest with the pairs of the test below.
+PAIRED = {
+    "virtual address": ether(A_MAC, B_MAC, 0x0800, ipv4(VIRTUAL, B, udp(5, 5))),
+    "virtual address in ARP": ether(A_MAC, EVERYBODY, 0x0806, arp(1, A_MAC, VIRTUAL, VIRTUAL)),
+    "virtual MAC": ether(VIRTUAL_MAC, B_MAC, 0x0800, ipv4("10.9.0.78", B, udp(5, 5))),
+    "virtual MAC in ARP": ether(VIRTUAL_MAC, EVERYBODY, 0x0806, arp(2, VIRTUAL_MAC, "10.9.0.78", B)),
+    "address of a range": ether(A_MAC, B_MAC, 0x0800, ipv4("10.244.3.4", B, udp(5, 5))),
+    "IPv6": ether(A_MAC, B_MAC, 0x86DD, ipv6_packet(VIRTUAL6, B6, 17, udp(5, 5))),
+    "advertisement": ether(A_MAC, ALL6_MAC, 0x86DD, ipv6_packet(A6, ALL6, 58, neighbour(136, VIRTUAL6))),
+    "own address": ether(A_MAC, B_MAC, 0x0800, ipv4(A, B, udp(5, 5))),
+}
+FORGED_PAIRS = {
+    "address of another pair's MAC": ether(A_MAC, B_MAC, 0x0800, ipv4("10.9.0.78", B, udp(5, 5))),
+    "own address from another MAC": ether(VIRTUAL_MAC, B_MAC, 0x0800, ipv4(VIRTUAL, B, udp(5, 5))),
+    "ARP of another pair's MAC": ether(A_MAC, EVERYBODY, 0x0806, arp(2, A_MAC, "10.9.0.78", B)),
+    "no pair": ether(A_MAC, B_MAC, 0x0800, ipv4(OTHER, B, udp(5, 5))),
+    "another advertisement": ether(A_MAC, ALL6_MAC, 0x86DD, ipv6_packet(A6, ALL6, 58, neighbour(136, OTHER6))),
+    "DHCP server": ether(A_MAC, B_MAC, 0x0800, ipv4(VIRTUAL, B, udp(67, 68))),
+}
+#: Frames of a guest with a pair of all addresses.
+OF_HOSTS = {
+    "gateway": ether(A_MAC, B_MAC, 0x0800, ipv4(HOST_ADDRESS, B, udp(5, 5))),
+    "gateway in ARP": ether(A_MAC, B_MAC, 0x0806, arp(2, A_MAC, HOST_ADDRESS, B)),
+    "metadata of another guest": ether(A_MAC, B_MAC, 0x0800, ipv4(B, METADATA, udp(5, 80))),
+    "another MAC": ether(OTHER_MAC, B_MAC, 0x0800, ipv4(OTHER, B, udp(5, 5))),
+}
+
+
+def test_address_pairs_are_further_addresses(link: Link) -> None:
+    pairs = [
+        {"ip_address": VIRTUAL, "mac_address": A_MAC},
+        {"ip_address": "10.9.0.78/32", "mac_address": VIRTUAL_MAC},
+        {"ip_address": "10.244.0.0/16", "mac_address": A_MAC},
+        {"ip_address": VIRTUAL6, "mac_address": A_MAC},
+        {"ip_address": "invalid", "mac_address": A_MAC},
+    ]
+    link.guards["a"] = [msgspec.structs.replace(link.vifs["a"], address_pairs=pairs)]
+    link.apply()
+    assert {name: link.arrives(frame) for name, frame in PAIRED.items()} == dict.fromkeys(PAIRED, True)
+    assert {name: link.arrives(frame) for name, frame in FORGED_PAIRS.items()} == dict.fromkeys(FORGED_PAIRS, False)
+    to_pair = {
+        target: ether(B_MAC, A_MAC, 0x0800, ipv4(B, target, udp(5, 5))) for target in (VIRTUAL, "10.244.3.4", OTHER)
+    }
+    assert {name: link.arrives(frame, "b", "a") for name, frame in to_pair.items()} == {
+        VIRTUAL: True,
+        "10.244.3.4": True,
+        OTHER: False,
+    }
+
+
+def test_pair_of_all_addresses_is_not_the_host_and_not_another_guest_to_the_metadata_service(link: Link) -> None:
+    """It still has one MAC address, and no DHCP server."""
+    everything = [{"ip_address": "0.0.0.0/0", "mac_address": A_MAC}, {"ip_address": "::/0", "mac_address": A_MAC}]
+    network = msgspec.structs.replace(DUAL, gateway=HOST_ADDRESS)
+    for name in ("a", "b"):
+        pairs = everything if name == "a" else None
+        link.guards[name] = [msgspec.structs.replace(link.vifs[name], address_pairs=pairs, network=network)]
+    link.apply()
+    for name in ("IPv4", "IPv6", "neighbour advertisement of another"):
+        assert link.arrives(FORGED[name]), name
+    refused = OF_HOSTS | {"DHCP server": FORGED_PAIRS["DHCP server"]}
+    assert {name: link.arrives(frame) for name, frame in refused.items()} == dict.fromkeys(refused, False)
+
+
+def test_guest_without_port_security_sends_and_receives_what_it_wants(link: Link) -> None:
+    link.guards = {name: [msgspec.structs.replace(vif, port_security_enabled=False)] for name, vif in link.vifs.items()}
+    link.apply(served=())
+    names = ("MAC", "IPv4", "ARP of another address", "DHCP server", "router advertisement", "PPPoE")
+    assert {name: link.arrives(FORGED[name]) for name in names} == dict.fromkeys(names, True)
+    assert link.arrives(BESIDE["IPv4"])
+    assert not link.arrives(OF_HOSTS["metadata of another guest"])

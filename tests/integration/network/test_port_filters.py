@@ -6,11 +6,11 @@ import sys
 
 import msgspec
 
-from nova_lite.objects import PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.objects import HostRouter, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import default_group, outward_rules
 from nova_lite.virt.libvirt.net.floating_ips import ruleset as floating_ruleset
 from nova_lite.virt.libvirt.net.security_groups import member_changes, ruleset
-from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, OUTSIDE, Room
+from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, NETWORK, OUTSIDE, Room
 from tests.integration.network.packets import pinged, rule, tcp, unpinged
 
 
@@ -164,3 +164,73 @@ def test_member_that_joins_or_leaves_is_loaded_alone(room: Room) -> None:
     room.in_space(room.host, "nft", "-f", "-", text=changes)
     assert room.reaches("c", a.address, 80)
     assert room.cut_off("b", a.address, 80)
+
+
+VIRTUAL = "10.9.0.77"
+
+
+def give(room: Room, name: str, *ranges: str) -> None:
+    """Give a guest address pairs, and a virtual address."""
+    vif = room.guests[name]
+    pairs = [{"ip_address": item, "mac_address": vif.mac_address} for item in ranges]
+    room.guests[name] = msgspec.structs.replace(vif, address_pairs=pairs)
+    room.in_space(room.space(name), "ip", "address", "replace", f"{VIRTUAL}/32", "dev", "eth0")
+
+
+def test_groups_filter_a_virtual_address(room: Room) -> None:
+    """The attempts come from another guest, from the host, and from outside."""
+    for number, name in enumerate(("a", "b", "c"), 10):
+        room.guest(name, number)
+    room.serve("a", 80, 81)
+    give(room, "a", f"{VIRTUAL}/32")
+    web, shut = group("web", tcp(80, remote_ip_prefix="0.0.0.0/0")), group("shut")
+    apply(room, [web, shut], a=["web"], b=["shut"], c=["shut"])
+    everybody = ("b", "host", "out")
+    assert all(room.reaches(who, VIRTUAL, 80) for who in everybody)
+    assert all(room.cut_off(who, VIRTUAL, 81) for who in everybody)
+    apply(room, [web, shut], a=["shut"], b=["shut"], c=["shut"])
+    assert all(room.cut_off(who, VIRTUAL, 80) for who in everybody)
+    # Another guest with the same pair: what the host sends passes if the groups of either accept it.
+    give(room, "c", "10.9.0.64/26")
+    room.in_space(room.space("c"), "ip", "address", "delete", f"{VIRTUAL}/32", "dev", "eth0")
+    apply(room, [web, shut], a=["web"], b=["shut"], c=["shut"])
+    assert all(room.reaches(who, VIRTUAL, 80) for who in everybody)
+    assert all(room.cut_off(who, VIRTUAL, 81) for who in everybody)
+
+
+def test_pair_of_all_addresses_opens_nothing_to_others(room: Room) -> None:
+    """Packets to another guest's own address are filtered by that guest's groups. Guests of other hosts are reached."""
+    a, b = room.guest("a", 10), room.guest("b", 11)
+    remote = room.guest("remote", 12)
+    room.serve("a", 80)
+    room.serve("b", 80)
+    room.serve("remote", 80)
+    give(room, "a", "0.0.0.0/0")
+    del room.guests["remote"]
+    web, shut = group("web", tcp(80, remote_ip_prefix="0.0.0.0/0")), group("shut")
+    neighbours = {NETWORK.id: {remote.address: remote.mac_address}}
+    filters = PortFilters(
+        groups={"web": web, "shut": shut},
+        instances={"a": ["web"], "b": ["shut"]},
+        routers=[HostRouter(id="r", networks=[NETWORK], neighbours=neighbours)],
+    )
+    ports = {name: [vif] for name, vif in room.guests.items()}
+    room.in_space(room.host, "nft", "-f", "-", text=ruleset("t", ports, filters))
+    assert all(room.cut_off(who, b.address, 80) for who in ("a", "host", "out"))
+    assert all(room.reaches(who, VIRTUAL, 80) for who in ("b", "host", "out"))
+    assert all(room.reaches(who, a.address, 80) for who in ("b", "host", "out"))
+    assert all(room.reaches(who, remote.address, 80) for who in ("b", "host", "out"))
+    filters.routers = []
+    room.in_space(room.host, "nft", "-f", "-", text=ruleset("t", ports, filters))
+    assert room.cut_off("out", "10.9.0.13", 80), "an address of nobody"
+
+
+def test_egress_rules_limit_a_virtual_address(room: Room) -> None:
+    room.guest("a", 10)
+    room.serve("host", 80, 81)
+    give(room, "a", f"{VIRTUAL}/32")
+    room.in_space(room.space("a"), "ip", "route", "replace", f"{HOST_ADDRESS}/32", "dev", "eth0", "src", VIRTUAL)
+    only = SecurityGroup(id="only", name="only", rules=[tcp(80, direction="egress")])
+    apply(room, [only], a=["only"])
+    assert room.reaches("a", HOST_ADDRESS, 80)
+    assert room.cut_off("a", HOST_ADDRESS, 81)

@@ -214,7 +214,9 @@ def send_batch(db: Database, batch: list[FilterQuery]) -> list[PortFilters | Exc
     """Send queries at the same time, soon after a query that is answered at once. Returns their results."""
     limits = LIMITS._replace(quiet_period=DEADLINE, max_delay=DEADLINE, max_batch=len(batch))
     queries = FilterQueries(db, ConductorTiming(filter_query_batches=limits))
-    assert send(queries, FilterQuery("first", [])) == PortFilters(peers={}, routers=[], networks={})
+    assert send(queries, FilterQuery("first", [])) == PortFilters(
+        peers={}, routers=[], networks={}, pairs={}, unfiltered=[]
+    )
     with ThreadPoolExecutor(len(batch)) as pool:
         return list(pool.map(lambda query: send(queries, query), batch))
 

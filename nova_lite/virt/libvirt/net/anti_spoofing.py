@@ -5,6 +5,9 @@ advertisements for them. It is a DHCP client, and no DHCP server and no router. 
 addresses, broadcasts and groups. Otherwise a neighbour could reach another address of the guest that security groups do
 not know. Where this host is the DHCP server, replies and router advertisements come from it alone.
 
+Address pairs are further addresses of a guest (`address_pairs`). A guest without port security sends and receives what
+it wants. Neither may take part in another guest's metadata, which the service finds by the source of a request.
+
 The table has the family ``bridge``, before the IP tables. A verdict map finds the chain of an interface by the name of
 its tap device. A guest is added or removed in one transaction, together with its security groups. An interface with
 invalid values gets no chain: its frames are dropped.
@@ -18,8 +21,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from nova_lite.base import exceptions, ip
-from nova_lite.objects import VIF
-from nova_lite.virt.libvirt.net import dual_stack, nft
+from nova_lite.objects import VIF, ipv6
+from nova_lite.virt.libvirt.net import address_pairs, dual_stack, nft
+from nova_lite.virt.libvirt.net.address_pairs import Pair
+from nova_lite.virt.libvirt.net.firewall import METADATA_ADDRESS
 from nova_lite.virt.libvirt.net.names import tap_name
 
 LOG = logging.getLogger(__name__)
@@ -150,19 +155,29 @@ def rules(vif: VIF) -> tuple[tuple[str, ...], tuple[str, ...]]:
     own = ip.parse4(vif.address)
     broadcast = ip.parse_network4(vif.network.cidr, strict=False)[-1]
     address = nft.address(own)
+    identified = f"ip daddr {METADATA_ADDRESS} ip saddr != {address} drop"
+    if not vif.port_security_enabled:
+        return (identified, "accept"), ("accept",)
+    pairs = address_pairs.of(vif)
+    macs = sorted({mac, *(pair.mac_address for pair in pairs)})
     sent = [
-        f"ether saddr != {mac} drop",
+        f"ether saddr != {{ {', '.join(macs)} }} drop" if pairs else f"ether saddr != {mac} drop",
         _KINDS,
         "arp htype != 1 drop",
+        *(_not_of_hosts(vif) if pairs else []),
         f"arp operation {{ request, reply }} arp saddr ether {mac} arp saddr ip {{ {address}, 0.0.0.0 }} accept",
+        *(_said_by_arp(pair) for pair in pairs if pair.prefix.version == 4),
         "ether type ip udp sport 67 drop",
+        *([identified] if pairs else []),
         f"ip saddr {address} accept",
+        *(_sent(pair) for pair in pairs if pair.prefix.version == 4),
         "ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept",
     ]
     received = [
         _KINDS,
         "ether type arp accept",
         f"ip daddr {{ {address}, {nft.address(broadcast)}, 255.255.255.255, 224.0.0.0/4 }} accept",
+        *(f"{pair.text('daddr')} accept" for pair in pairs),
     ]
     if own6 := [ip.parse6(item) for item in dual_stack.addresses(vif)]:
         text = ", ".join(sorted(map(nft.address, own6)))
@@ -170,15 +185,47 @@ def rules(vif: VIF) -> tuple[tuple[str, ...], tuple[str, ...]]:
         sent += [
             "icmpv6 type { nd-router-advert, nd-redirect } drop",
             "ether type ip6 udp sport 547 drop",
+            *(line for pair in pairs if pair.prefix.version == 6 for line in _said_by_neighbours(pair, text)),
             # The target of an advertisement are the 16 bytes after the first 8 of ICMPv6.
             f"icmpv6 type nd-neighbor-advert @th,64,128 != {{ {targets} }} drop",
             f"ip6 saddr {{ {text} }} accept",
+            *(_sent(pair) for pair in pairs if pair.prefix.version == 6),
             f"ip6 saddr :: icmpv6 type {{ {_UNADDRESSED} }} accept",
         ]
         received.append(f"ip6 daddr {{ {text}, ff00::/8 }} accept")
     # QEMU announces a guest that has arrived by RARP: operation 3, and the guest's MAC address as the sender's.
     sent.append(f"ether type {_RARP} @nh,48,16 3 @nh,64,48 0x{mac.replace(':', '')} accept")
     return (*sent, "drop"), (*received, "drop")
+
+
+def _not_of_hosts(vif: VIF) -> list[str]:
+    """Return rules that no pair includes the addresses of the hosts: guests would send to another one instead."""
+    hosts = [text for text in (vif.network.gateway or vif.network.host_address, ipv6.gateway(vif.network)) if text]
+    lines = []
+    for address in map(ip.parse, hosts):
+        text = nft.address(address)
+        if address.version == 4:
+            lines += [f"arp saddr ip {text} drop", f"ip saddr {text} drop"]
+        else:
+            lines += [f"icmpv6 type nd-neighbor-advert @th,64,128 0x{int(address):032x} drop", f"ip6 saddr {text} drop"]
+    return lines
+
+
+def _said_by_arp(pair: Pair) -> str:
+    mac = pair.mac_address
+    return f"arp operation {{ request, reply }} ether saddr {mac} arp saddr ether {mac} {pair.arp()}accept"
+
+
+def _said_by_neighbours(pair: Pair, own: str) -> list[str]:
+    """Return rules for neighbour advertisements of a pair, from the pair's address or one of ``own``."""
+    return [
+        f"ether saddr {pair.mac_address} {source} {pair.target()} accept"
+        for source in (f"ip6 saddr {{ {own} }}", pair.text("saddr"))
+    ]
+
+
+def _sent(pair: Pair) -> str:
+    return f"ether saddr {pair.mac_address} {pair.text('saddr')} accept"
 
 
 def whole(table: str, wanted: dict[str, Guard]) -> str:

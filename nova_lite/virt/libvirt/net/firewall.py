@@ -196,6 +196,10 @@ def ruleset(
         if ip.parse4(text) in LINK_LOCAL:
             only_led = f'iifname != "lo" ip daddr {address} ct status ! dnat drop'
     lines = "\n    ".join(to_host)
+    # With address pairs, or without port security, a guest may have any address. Replies go to the subnet only.
+    own = f"ip saddr != {{ {nft.network(ip.parse_network4(network.cidr, strict=False))}, 0.0.0.0/32 }} drop"
+    if network.cidr6:
+        own += f"\n    ip6 saddr != {{ {nft.network(ip.parse_network6(network.cidr6))}, fe80::/10, ::/128 }} drop"
     return f"""
 add table {table}
 delete table {table}
@@ -210,6 +214,7 @@ table {table} {{
     {only_led}
     iifname != {bridge} accept
     ct state established,related accept
+    {own}
     {lines}
     reject
   }}

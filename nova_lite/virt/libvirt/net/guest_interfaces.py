@@ -9,6 +9,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -52,9 +53,9 @@ class GuestInterfaces:
         self._followed = None
 
     def update(self, filters: PortFilters) -> None:
-        """Carry out changed settings of networks. A failure is logged, and the next call tries again."""
+        """Carry out changed settings of networks and ports. A failure is logged, and the next call tries again."""
         self._networks.follow_name_servers()
-        wanted = filters.networks
+        wanted = (filters.networks, filters.pairs, filters.unfiltered)
         if wanted == self._followed:
             return
         self._followed = wanted
@@ -73,10 +74,27 @@ class GuestInterfaces:
         vifs = [_current(vif, filters) for vif in before]
         if vifs != before:
             self._records.write_interfaces(instance_uuid, vifs)
-            self._anti_spoofing.plug(instance_uuid, vifs, self._networks.run_by_libvirt(vifs), nft.apply)
+            is_filtered = [_filtering(vif) for vif in vifs] != [_filtering(vif) for vif in before]
+
+            def load(text: str) -> None:
+                self._port_firewall.plug(instance_uuid, vifs, text)
+
+            served = self._networks.run_by_libvirt(vifs)
+            self._anti_spoofing.plug(instance_uuid, vifs, served, load if is_filtered else nft.apply)
 
 
 def _current(vif: VIF, filters: PortFilters) -> VIF:
-    """Return an interface with the settings that the conductor has."""
-    network = (filters.networks or {}).get(vif.network.id)
-    return vif if network is None or vif.vif_type is not None else msgspec.structs.replace(vif, network=network)
+    """Return an interface with the settings that the conductor has. An older one knows none."""
+    if vif.vif_type is not None:
+        return vif
+    settings: dict[str, Any] = {"network": (filters.networks or {}).get(vif.network.id, vif.network)}
+    if filters.pairs is not None:
+        settings["address_pairs"] = filters.pairs.get(vif.id)
+    if filters.unfiltered is not None:
+        settings["port_security_enabled"] = vif.id not in filters.unfiltered
+    return msgspec.structs.replace(vif, **settings)
+
+
+def _filtering(vif: VIF) -> tuple[object, ...]:
+    """Return what the security groups of an interface depend on."""
+    return vif.id, vif.address_pairs, vif.port_security_enabled

@@ -19,7 +19,7 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 from oslo_config import cfg
@@ -38,7 +38,8 @@ from nova_lite.objects.security_group import (
     protocol_number,
 )
 from nova_lite.virt import images
-from nova_lite.virt.libvirt.net import dual_stack, floating_ips, nft
+from nova_lite.virt.libvirt.net import address_pairs, dual_stack, floating_ips, nft
+from nova_lite.virt.libvirt.net.address_pairs import Pair
 from nova_lite.virt.libvirt.net.firewall import connected_bridges
 from nova_lite.virt.libvirt.net.names import bridge_name
 
@@ -144,6 +145,11 @@ class PortFirewall:
             return False
         LOG.warning("The table %s is gone and loaded again", self._table)
         return True
+
+    def paired_networks(self) -> set[str]:
+        """Return the networks on which guests here have address pairs."""
+        with self._lock:
+            return {vif.network.id for vifs in self._ports.values() for vif in vifs if vif.address_pairs}
 
     def instances(self) -> list[str]:
         """Return the instances whose ports are filtered here."""
@@ -269,16 +275,21 @@ def ruleset(table: str, ports: dict[str, list[VIF]], filters: PortFilters) -> st
     ]
     parts = [part for group in groups for part in (*_members(group), *_group(group, filters.groups))]
     parts += [part for vif, mine in vifs for part in _port(vif, mine)]
+    only = [vif for vif, _ in vifs]
+    paired = [(vif, pairs) for vif in only if (pairs := address_pairs.of(vif))]
+    outward = [*_sent_by_pairs(paired), *_verdicts(only, EGRESS)]
+    others = _to_others(paired, filters)
+    inward = [*_broadcast_rules(only), *_bridged_to_pairs(paired), *_verdicts(only, INGRESS)]
     parts += [
-        _hook("egress_forward", "forward", -6, _verdicts([vif for vif, _ in vifs], EGRESS)),
-        _hook("egress_input", "input", -6, _verdicts([vif for vif, _ in vifs], EGRESS)),
+        _hook("egress_forward", "forward", -6, outward),
+        _hook("egress_input", "input", -6, outward),
+        _hook("ingress_forward", "forward", -5, [*inward, *others, *_routed_to_pairs(paired, is_forward=True)]),
         _hook(
-            "ingress_forward",
-            "forward",
+            "ingress_output",
+            "output",
             -5,
-            [*_broadcast_rules([vif for vif, _ in vifs]), *_verdicts([vif for vif, _ in vifs], INGRESS)],
+            [*_verdicts(only, INGRESS), *others, *_routed_to_pairs(paired, is_forward=False)],
         ),
-        _hook("ingress_output", "output", -5, _verdicts([vif for vif, _ in vifs], INGRESS)),
     ]
     body = "\n".join(parts)
     return f"{gone}table inet {table} {{\n{body}\n}}\n"
@@ -410,9 +421,11 @@ def _port(vif: VIF, groups: list[str]) -> list[str]:
     both = ["ct state established,related accept", "ct state invalid drop"]
     own6 = dual_stack.addresses(vif)
     inward = [*(_NEIGHBOURS_IN if own6 else []), "udp sport 67 udp dport 68 accept", *both]
-    outward = [*_neighbour_rules(own6), "udp sport 67 drop", "udp sport 68 udp dport 67 accept", *both]
+    outward = [*_neighbour_rules(vif), "udp sport 67 drop", "udp sport 68 udp dport 67 accept", *both]
+    accepted = [f"jump in_{nft.identifier(group)}" for group in groups]
     return [
-        _chain(f"port_in_{name}", [*inward, *(f"jump in_{nft.identifier(group)}" for group in groups), "drop"]),
+        _chain(f"port_in_{name}", [*inward, *accepted, "drop"]),
+        *([_chain(f"pair_in_{name}", ["ct state established,related accept", *accepted])] if vif.address_pairs else []),
         _chain(f"port_out_{name}", [*outward, *(f"jump out_{nft.identifier(group)}" for group in groups), "drop"]),
     ]
 
@@ -420,17 +433,19 @@ def _port(vif: VIF, groups: list[str]) -> list[str]:
 _NEIGHBOURS_IN = ["icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert } accept"]
 
 
-def _neighbour_rules(own: list[str]) -> list[str]:
-    """Return the rules for outgoing neighbour discovery. ``own``: the port's IPv6 addresses.
+def _neighbour_rules(vif: VIF) -> list[str]:
+    """Return the rules for outgoing neighbour discovery of a port with IPv6.
 
     The target of an advertisement are the 16 bytes after the first 8 of ICMPv6.
     """
+    own = dual_stack.addresses(vif)
     if not own:
         return []
     targets = ", ".join(sorted(f"0x{int(ip.parse6(address)):032x}" for address in own))
     return [
         "icmpv6 type { nd-router-advert, nd-redirect } drop",
         "meta nfproto ipv6 udp sport 547 drop",
+        *(f"{pair.target()} accept" for pair in address_pairs.of(vif) if pair.prefix.version == 6),
         f"icmpv6 type nd-neighbor-advert @th,64,128 != {{ {targets} }} drop",
         "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit } accept",
         "icmpv6 type { mld-listener-report, mld-listener-done, mld2-listener-report } accept",
@@ -456,6 +471,61 @@ def _verdicts(vifs: list[VIF], direction: str) -> list[str]:
         )
         if found:
             lines.append(f"{interface} . {family} {side} vmap {{ {', '.join(found)} }}")
+    return lines
+
+
+_Paired = Sequence[tuple[VIF, list[Pair]]]
+
+
+def _sent_by_pairs(paired: _Paired) -> list[str]:
+    """Return the rules that select the chain of a packet of an address pair, by bridge, MAC address and address."""
+    return [
+        f"iifname {nft.interface(bridge_name(vif.network))} ether saddr {pair.mac_address} {pair.inet('saddr')} "
+        f"goto port_out_{nft.identifier(vif.id)}"
+        for vif, pairs in paired
+        for pair in pairs
+    ]
+
+
+def _bridged_to_pairs(paired: _Paired) -> list[str]:
+    """Return the rules that select the chain of a packet that crosses the bridge to an address pair."""
+    lines = []
+    for vif, pairs in paired:
+        bridge = nft.interface(bridge_name(vif.network))
+        for pair in pairs:
+            lines.append(
+                f"iifname {bridge} oifname {bridge} ether daddr {pair.mac_address} {pair.inet('daddr')} "
+                f"goto port_in_{nft.identifier(vif.id)}"
+            )
+    return lines
+
+
+def _routed_to_pairs(paired: _Paired, is_forward: bool) -> list[str]:
+    """Return the rules for packets that the host sends to addresses of pairs.
+
+    Several guests may have the address, and the host does not know here which of them gets the packet. So it passes if
+    the groups of any of them accept it.
+    """
+    lines, last = [], []
+    for vif, pairs in paired:
+        bridge = nft.interface(bridge_name(vif.network))
+        routed = f"iifname != {bridge} oifname {bridge}" if is_forward else f"oifname {bridge}"
+        for pair in pairs:
+            lines.append(f"{routed} {pair.inet('daddr')} jump pair_in_{nft.identifier(vif.id)}")
+            last.append(f"{routed} {pair.inet('daddr')} drop")
+    return [*lines, *dict.fromkeys(last)]
+
+
+def _to_others(paired: _Paired, filters: PortFilters) -> list[str]:
+    """Return the rules for packets to guests of other hosts, whose addresses a pair may include. Their hosts filter."""
+    bridges = {vif.network.id: nft.interface(bridge_name(vif.network)) for vif, _ in paired}
+    known = {key: item for router in filters.routers or () for key, item in router.neighbours.items()}
+    lines = []
+    for network_id, bridge in sorted(bridges.items()):
+        addresses = nft.usable("neighbour", known.get(network_id, ()), ip.parse, str)
+        for version, family in ((4, "ip"), (6, "ip6")):
+            if found := sorted({nft.address(item) for item in addresses if item.version == version}):
+                lines.append(f"oifname {bridge} {family} daddr {{ {', '.join(found)} }} accept")
     return lines
 
 

@@ -110,7 +110,6 @@ def test_network_and_then_its_subnet(api: Api) -> None:
     [
         ({"admin_state_up": None}, "use true or false"),
         ({"router:external": True}, "floating-pool create"),
-        ({"port_security_enabled": False}, "always filters"),
         ({"provider:network_type": "vlan"}, "Unrecognized attribute(s) 'provider:network_type'"),
         ({"mtu": 10}, "from 68 to 9000"),
         ({"name": "a\nb"}, "printable"),
@@ -234,8 +233,6 @@ def test_subnet_of_reserved_addresses_is_refused_for_admins_too(api: Api, cidr: 
     [
         ({"network_id": None}, 400, "HTTPBadRequest", "'network_id' not specified"),
         ({"network_id": NOBODY}, 404, "NetworkNotFound", NOBODY),
-        ({"allowed_address_pairs": [{"ip_address": "1.2.3.4"}]}, 400, "HTTPBadRequest", "only use its own address"),
-        ({"port_security_enabled": False}, 400, "HTTPBadRequest", "always filters"),
         ({"device_id": NOBODY}, 400, "HTTPBadRequest", "Use the compute API"),
         ({"fixed_ips": [{"subnet_id": NOBODY}]}, 404, "SubnetNotFound", NOBODY),
         ({"fixed_ips": [{}, {}]}, 400, "HTTPBadRequest", "has one IPv4 address"),

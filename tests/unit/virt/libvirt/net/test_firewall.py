@@ -51,6 +51,7 @@ def test_metadata_requests_of_the_bridge_are_redirected_to_the_api() -> None:
         f'iifname != "lo" ip daddr {ADDRESS} ct status ! dnat drop',
         'iifname != "nltest0" accept',
         "ct state established,related accept",
+        "ip saddr != { 10.76.0.0/24, 0.0.0.0/32 } drop",
         "udp dport { 53, 67 } accept",
         "tcp dport 53 accept",
         "meta l4proto { icmp, ipv6-icmp } accept",

@@ -242,7 +242,7 @@ def test_network_of_an_older_version_turns_dhcp_off_and_gets_the_rest_with_its_n
 
 
 def test_address_pairs_and_port_security_reach_running_guests(place: Place) -> None:
-    """Also the record, by which a restarted daemon guards its guests."""
+    """The record follows, too: a restarted daemon guards its guests by it."""
 
     def change(pairs: list[dict[str, str]], unfiltered: list[str]) -> tuple[str, VIF]:
         filters = PortFilters(pairs={place.vif.id: pairs} if pairs else {}, unfiltered=unfiltered)

@@ -410,7 +410,7 @@ def test_address_pairs_are_further_addresses(link: Link) -> None:
 
 
 def test_pair_of_all_addresses_is_not_the_host_and_not_another_guest_to_the_metadata_service(link: Link) -> None:
-    """It still has one MAC address, and no DHCP server."""
+    """The guest still has one MAC address, and is no DHCP server."""
     everything = [{"ip_address": "0.0.0.0/0", "mac_address": A_MAC}, {"ip_address": "::/0", "mac_address": A_MAC}]
     network = msgspec.structs.replace(DUAL, gateway=HOST_ADDRESS)
     for name in ("a", "b"):

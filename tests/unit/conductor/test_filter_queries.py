@@ -34,6 +34,9 @@ ME = make.context()
 STATEMENTS = 9
 LIMITS = ConductorTiming.filter_query_batches
 
+#: Filters of a host without guests.
+EMPTY = PortFilters(peers={}, routers=[], networks={}, pairs={}, unfiltered=[])
+
 
 class Cloud(NamedTuple):
     """Hosts h1 to h8. A server is moving from h3 to h7; h8 has nothing."""
@@ -214,9 +217,7 @@ def send_batch(db: Database, batch: list[FilterQuery]) -> list[PortFilters | Exc
     """Send queries at the same time, soon after a query that is answered at once. Returns their results."""
     limits = LIMITS._replace(quiet_period=DEADLINE, max_delay=DEADLINE, max_batch=len(batch))
     queries = FilterQueries(db, ConductorTiming(filter_query_batches=limits))
-    assert send(queries, FilterQuery("first", [])) == PortFilters(
-        peers={}, routers=[], networks={}, pairs={}, unfiltered=[]
-    )
+    assert send(queries, FilterQuery("first", [])) == EMPTY
     with ThreadPoolExecutor(len(batch)) as pool:
         return list(pool.map(lambda query: send(queries, query), batch))
 

@@ -196,7 +196,7 @@ def ruleset(
         if ip.parse4(text) in LINK_LOCAL:
             only_led = f'iifname != "lo" ip daddr {address} ct status ! dnat drop'
     lines = "\n    ".join(to_host)
-    # With address pairs, or without port security, a guest may have any address. Replies go to the subnet only.
+    # A guest with address pairs, or without port security, may have any address. Replies go to the subnet only.
     own = f"ip saddr != {{ {nft.network(ip.parse_network4(network.cidr, strict=False))}, 0.0.0.0/32 }} drop"
     if network.cidr6:
         own += f"\n    ip6 saddr != {{ {nft.network(ip.parse_network6(network.cidr6))}, fe80::/10, ::/128 }} drop"

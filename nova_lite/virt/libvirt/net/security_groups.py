@@ -146,7 +146,7 @@ class PortFirewall:
         LOG.warning("The table %s is gone and loaded again", self._table)
         return True
 
-    def paired_networks(self) -> set[str]:
+    def paired_networks(self) -> Collection[str]:
         """Return the networks on which guests here have address pairs."""
         with self._lock:
             return {vif.network.id for vifs in self._ports.values() for vif in vifs if vif.address_pairs}

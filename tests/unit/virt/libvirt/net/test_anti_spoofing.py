@@ -15,7 +15,7 @@ from tests.support.guests import make_network, make_vif
 
 
 def make_port(name: str, **values: Any) -> VIF:
-    return msgspec.structs.replace(make_vif(), id=f"{name}-0000-0000", **values)
+    return msgspec.structs.replace(make_vif(port_security_enabled=True), id=f"{name}-0000-0000", **values)
 
 
 class Nft:

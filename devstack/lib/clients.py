@@ -289,7 +289,15 @@ def clouds_file(job: Job) -> Path:
     return file
 
 
+def remove_small_flavors(cloud: Cloud) -> None:
+    """Remove flavors that openstacksdk's tests do not expect: they count those whose names begin with m1."""
+    for flavor in cloud.session.get(f"{cloud.session.compute}/flavors/detail")["flavors"]:
+        if flavor["ram"] < 512:
+            cloud.session.request("DELETE", f"{cloud.session.compute}/flavors/{flavor['id']}")
+
+
 def openstacksdk(job: Job) -> list[dict[str, str]]:
+    remove_small_flavors(job.cloud)
     variables = {
         "OS_CLIENT_CONFIG_FILE": str(clouds_file(job)),
         "OS_CLOUD": "devstack-admin",

@@ -31,6 +31,7 @@ from nova_lite.base.timing import TIMING, DatabaseTiming
 from nova_lite.db import tls_files
 from nova_lite.db.action_changes import ActionChange, Change
 from nova_lite.db.errors import is_away
+from nova_lite.db.resource_events import ResourceEvent
 from nova_lite.objects import HostState
 
 if TYPE_CHECKING:
@@ -133,8 +134,8 @@ class UnitOfWork:
 
     ``hosts``: hosts with claimed resources, locked; None for a host that is not up. ``after_commit``: functions to call
     after the commit. ``refiltered_projects`` and ``refiltered_instances``: changed security groups or interfaces.
-    ``cinder_news``: ids of rows that need a call to Cinder. ``action_changes``: changes that other systems are notified
-    of; None while notifications are off.
+    ``cinder_news``: ids of rows that need a call to Cinder. ``action_changes``, ``resource_events``: changes that
+    other systems are notified of; None while notifications are off.
     """
 
     def __init__(self, session: orm.Session | sa.Connection, conf: cfg.ConfigOpts) -> None:
@@ -152,6 +153,7 @@ class UnitOfWork:
         self.refiltered_instances: set[str] = set()
         self.cinder_news: set[str] = set()
         self.action_changes: list[ActionChange] | None = None
+        self.resource_events: list[ResourceEvent] | None = None
         self._now: datetime.datetime | None = None
         self._known: dict[Hashable, Any] = {}
 
@@ -265,7 +267,7 @@ class Database:
             with self._writer, self.sessions() as session, session.begin():
                 uow = UnitOfWork(session, self.conf)
                 if self.notes_changes:
-                    uow.action_changes = []
+                    uow.action_changes, uow.resource_events = [], []
                 result = func(uow, *args, **kwargs)
                 if self.before_commit is not None:
                     session.flush()

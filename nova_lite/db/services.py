@@ -184,6 +184,11 @@ def delete(uow: UnitOfWork, service_id: str) -> None:
     uow.session.flush()
 
 
+def get(uow: UnitOfWork, service_id: str) -> ServiceObject:
+    """Return a daemon by its number or uuid. Raises `ServiceNotFound`."""
+    return to_object(ServiceObject, _service(uow, service_id))
+
+
 def _service(uow: UnitOfWork, service_id: str) -> Service:
     row = by_reference(uow, Service, service_id, lock=True)
     if row is None:

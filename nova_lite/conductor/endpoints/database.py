@@ -16,6 +16,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.conductor.notifications.resources import noted
 from nova_lite.db import (
     action_log,
     aggregates,
@@ -243,8 +244,8 @@ _BY_NETWORK_SERVICE = (
 def functions(db: Database, conf: cfg.ConfigOpts, without_ports: bool = False) -> dict[str, Function]:
     """Return the functions for `rpc.Endpoint`. ``without_ports``: the network service has the ports."""
 
-    reads = {name: _served(db.read, function, conf) for name, function in READS.items()}
-    every = reads | {name: _served(db.write, function, conf) for name, function in WRITES.items()}
+    reads = {name: _served(name, db.read, function, conf) for name, function in READS.items()}
+    every = reads | {name: _served(name, db.write, function, conf) for name, function in WRITES.items()}
     if not without_ports:
         return every
     left = {name: function for name, function in every.items() if name not in _BY_NETWORK_SERVICE}
@@ -262,14 +263,14 @@ def _elsewhere(function: Function) -> Function:
     return refuse
 
 
-def _served(run: Function, function: Function, conf: cfg.ConfigOpts) -> Function:
+def _served(name: str, run: Function, function: Function, conf: cfg.ConfigOpts) -> Function:
     own, signature, types = _shape(function)
     fixed = {"conf": conf} if "conf" in own else {}
 
     def served(context: RequestContext, **arguments: Any) -> Any:
         if "context" in own:
             arguments["context"] = context
-        return run(function, **fixed, **arguments)
+        return run(noted(name, function, context), **fixed, **arguments)
 
     served.__signature__ = signature  # type: ignore[attr-defined]
     served.__annotations__ = types

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from nova_lite import operations
 from nova_lite.conductor.notifications import legacy
 from nova_lite.conductor.notifications.payloads import VERSIONS
+from nova_lite.conductor.notifications.resources import NOTED, Noted
 from nova_lite.operations import OPERATIONS, SILENT, Notification, Operation, Payload, Phase
 
 _HEAD = """# Notifications
@@ -64,12 +65,36 @@ Passwords, user data and injected files are in no payload. Metadata of servers i
 
 """
 
+_RESOURCES = """
+## Other resources
+
+Changes by the APIs, in the versioned format only. `nova-lite-manage` sends none. The publisher is `nova-api`, with the
+host of the conductor, or the service itself.
+
+| event | phases | payload |
+|---|---|---|
+"""
+
+#: Class of the payload by the first part of the event's type.
+_CLASSES = {
+    "aggregate": "AggregatePayload",
+    "flavor": "FlavorPayload",
+    "keypair": "KeypairPayload",
+    "server_group": "ServerGroupPayload",
+    "service": "ServiceStatusPayload",
+}
+
+_OF_RESOURCES = """
+`keypair.create` is sent for imported keys, too. `report_count` and `version` of services are 0. `projects` of flavors
+is null, except after a change of access.
+"""
+
 _DIFFERENCES = """
 ## Not sent
 
 Nova's `instance.update`, `instance.exists`, `instance.shutdown`, `instance.live_migration_abort`,
-`instance.live_migration_force_complete`, and its notifications about flavors, key pairs, aggregates, server groups,
-services and volume usage. The scheduler sends `scheduler.select_destinations`
+`instance.live_migration_force_complete`, `keypair.import`, `aggregate.cache_images`, `server_group.add_member`,
+`service.create`, and its notifications about volume usage. The scheduler sends `scheduler.select_destinations`
 ([scheduling](../explanation/scheduling.md#notifications)).
 """
 
@@ -82,7 +107,13 @@ def markdown() -> str:
     )
     classes = "".join(f"| `{kind}` | {VERSIONS[kind]} | {_MORE[kind]} |\n" for kind in Payload)
     silent = "".join(f"- {kind}: {reason}.\n" for kind, reason in sorted(SILENT.items()))
-    return f"{_HEAD}\n{table}{_PAYLOADS}{classes}{_TAIL}{silent}{_DIFFERENCES}"
+    others = "".join(dict.fromkeys(_resource_row(item) for item in sorted(NOTED.values(), key=lambda item: item.name)))
+    return f"{_HEAD}\n{table}{_PAYLOADS}{classes}{_TAIL}{silent}{_RESOURCES}{others}{_OF_RESOURCES}{_DIFFERENCES}"
+
+
+def _resource_row(noted: Noted) -> str:
+    phases = "start, end" if noted.phases else "none"
+    return f"| `{noted.name}` | {phases} | `{_CLASSES[noted.name.partition('.')[0]]}` |\n"
 
 
 def _forms() -> Iterable[Operation]:

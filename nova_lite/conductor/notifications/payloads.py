@@ -39,7 +39,7 @@ def payload_of(event: Event, instance: Instance, keypair: KeyPair | None) -> dic
     """Return the payload of an event. ``keypair``: that of the instance, if it still exists and the class has it."""
     kind = event.notification.payload
     data = {**_instance(event, instance), "fault": _fault(event), **_MORE[kind](event, instance, keypair)}
-    return _object(kind.value, VERSIONS[kind], data)
+    return payload_object(kind.value, VERSIONS[kind], data)
 
 
 def _instance(event: Event, instance: Instance) -> dict[str, Any]:
@@ -57,16 +57,16 @@ def _instance(event: Event, instance: Instance) -> dict[str, Any]:
         "os_type": image.get("image_os_type"),
         "architecture": image.get("image_hw_architecture") or image.get("image_architecture"),
         "availability_zone": instance.availability_zone,
-        "flavor": _flavor(instance.flavor),
+        "flavor": flavor_payload(instance.flavor),
         "image_uuid": instance.image_ref,
         "key_name": instance.key_name,
         "kernel_id": instance.kernel_id,
         "ramdisk_id": instance.ramdisk_id,
-        "created_at": _time(instance.created_at),
-        "launched_at": _time(instance.launched_at),
-        "terminated_at": _time(instance.terminated_at),
-        "deleted_at": _time(instance.terminated_at) if instance.deleted else None,
-        "updated_at": _time(instance.updated_at),
+        "created_at": payload_time(instance.created_at),
+        "launched_at": payload_time(instance.launched_at),
+        "terminated_at": payload_time(instance.terminated_at),
+        "deleted_at": payload_time(instance.terminated_at) if instance.deleted else None,
+        "updated_at": payload_time(instance.updated_at),
         "state": instance.vm_state,
         "power_state": _POWER_STATES.get(instance.power_state, "pending"),
         "task_state": instance.task_state,
@@ -90,7 +90,7 @@ def _nothing(event: Event, instance: Instance, keypair: KeyPair | None) -> dict[
 
 def _create(event: Event, instance: Instance, keypair: KeyPair | None) -> dict[str, Any]:
     return {
-        "keypairs": [] if keypair is None else [_keypair(keypair)],
+        "keypairs": [] if keypair is None else [keypair_payload(keypair)],
         "tags": instance.tags,
         "trusted_image_certificates": None,
         "instance_name": instance.name,
@@ -98,7 +98,7 @@ def _create(event: Event, instance: Instance, keypair: KeyPair | None) -> dict[s
 
 
 def _resize_prep(event: Event, instance: Instance, keypair: KeyPair | None) -> dict[str, Any]:
-    return {"new_flavor": _flavor(msgspec.convert(event.change.action.payload["flavor"], Flavor))}
+    return {"new_flavor": flavor_payload(msgspec.convert(event.change.action.payload["flavor"], Flavor))}
 
 
 #: The fields that each class adds.
@@ -130,25 +130,25 @@ def _fault(event: Event) -> dict[str, Any] | None:
         "exception_message": event.change.cause,
         "traceback": "",
     }
-    return _object("ExceptionPayload", "1.1", data)
+    return payload_object("ExceptionPayload", "1.1", data)
 
 
-def _flavor(flavor: Flavor) -> dict[str, Any]:
+def flavor_payload(flavor: Flavor, projects: list[str] | None = None) -> dict[str, Any]:
     data = {
         **{name: getattr(flavor, name) for name in ("flavorid", "name", "vcpus", "memory_mb", "root_gb")},
         **{name: getattr(flavor, name) for name in ("ephemeral_gb", "swap", "rxtx_factor", "is_public", "disabled")},
         "description": flavor.description,
         "extra_specs": flavor.extra_specs,
-        "projects": None,
+        "projects": projects,
         "vcpu_weight": 0,
     }
-    return _object("FlavorPayload", "1.4", data)
+    return payload_object("FlavorPayload", "1.4", data)
 
 
 def _ips(vif: VIF) -> list[dict[str, Any]]:
     addresses = [vif.address, *(ip.address for ip in vif.more)]
     return [
-        _object(
+        payload_object(
             "IpPayload",
             "1.0",
             {
@@ -168,15 +168,15 @@ def _ips(vif: VIF) -> list[dict[str, Any]]:
 
 def _block_device(device: BlockDevice) -> dict[str, Any]:
     names = ("device_name", "boot_index", "delete_on_termination", "volume_id", "tag")
-    return _object("BlockDevicePayload", "1.0", {name: getattr(device, name) for name in names})
+    return payload_object("BlockDevicePayload", "1.0", {name: getattr(device, name) for name in names})
 
 
-def _keypair(keypair: KeyPair) -> dict[str, Any]:
+def keypair_payload(keypair: KeyPair) -> dict[str, Any]:
     names = ("user_id", "name", "fingerprint", "public_key", "type")
-    return _object("KeypairPayload", "1.0", {name: getattr(keypair, name) for name in names})
+    return payload_object("KeypairPayload", "1.0", {name: getattr(keypair, name) for name in names})
 
 
-def _object(name: str, version: str, data: dict[str, Any]) -> dict[str, Any]:
+def payload_object(name: str, version: str, data: dict[str, Any]) -> dict[str, Any]:
     return {
         "nova_object.name": name,
         "nova_object.namespace": "nova",
@@ -185,5 +185,5 @@ def _object(name: str, version: str, data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _time(time: datetime.datetime | None) -> str | None:
+def payload_time(time: datetime.datetime | None) -> str | None:
     return None if time is None else time.replace(microsecond=0).isoformat() + "Z"

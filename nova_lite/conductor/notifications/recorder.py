@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from nova_lite.base import metrics
-from nova_lite.conductor.notifications import legacy, payloads
-from nova_lite.conductor.notifications.events import Event, events_of
+from nova_lite.conductor.notifications import legacy, payloads, resources
+from nova_lite.conductor.notifications.events import INFO, Event, events_of
 from nova_lite.db import instances, keypairs, outbox
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.rows import to_object
@@ -37,12 +37,14 @@ class Recorder:
 
     def record(self, uow: UnitOfWork) -> bool:
         """Write the notifications of a transaction whose changes are flushed. Returns whether there are any."""
+        rows = list(self._resource_rows(uow))
         events = [event for change in uow.action_changes or () for event in events_of(change)]
         if not events:
-            return False
+            if rows:
+                outbox.add(uow, rows)
+            return bool(rows)
         uuids = {event.change.action.instance_uuid for event in events}
         found = {instance.uuid: instance for instance in instances.without_user_data(uow, sorted(uuids))}
-        rows = []
         for event in events:
             instance = found.get(event.change.action.instance_uuid)
             if instance is None:
@@ -57,6 +59,15 @@ class Recorder:
         if rows:
             outbox.add(uow, rows)
         return bool(rows)
+
+    def _resource_rows(self, uow: UnitOfWork) -> Iterator[dict[str, Any]]:
+        """Yield the notifications about other resources than servers, which have the versioned format only."""
+        if not self.versioned:
+            return
+        for event in uow.resource_events or ():
+            publisher, payload = resources.publisher_id(event, self.host), resources.payload_of(event)
+            caller = (event.request_id, event.user_id, event.project_id)
+            yield from _for_each(self.versioned, event.event_type, publisher, INFO, caller, payload)
 
     def _rows(self, event: Event, instance: Instance, keypair: KeyPair | None) -> Iterator[dict[str, Any]]:
         host = event.change.host or self.host
@@ -73,18 +84,26 @@ class Recorder:
 def _addressed(
     event: Event, channels: list[str], event_type: str, publisher_id: str, payload: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Yield a notification for each of the channels. All of them have the same id."""
     action = event.change.action
+    caller = (action.request_id, action.user_id, action.project_id)
+    yield from _for_each(channels, event_type, publisher_id, event.priority, caller, payload)
+
+
+def _for_each(
+    channels: list[str],
+    event_type: str,
+    publisher_id: str,
+    priority: str,
+    caller: tuple[str | None, str | None, str | None],
+    payload: dict[str, Any],
+) -> Iterator[dict[str, Any]]:
+    """Yield a notification for each of the channels. All of them have the same id."""
     fields = {
         "message_id": str(uuid.uuid4()),
         "event_type": event_type,
         "publisher_id": publisher_id,
-        "priority": event.priority,
-        "context": {
-            "request_id": action.request_id,
-            "user_id": action.user_id,
-            "project_id": action.project_id,
-        },
+        "priority": priority,
+        "context": dict(zip(("request_id", "user_id", "project_id"), caller, strict=True)),
         "payload": payload,
     }
     for channel in channels:

@@ -41,7 +41,7 @@ class Notifications:
 
     def record(self, uow: UnitOfWork) -> None:
         """Write the transaction's notifications. They are delivered after its commit."""
-        if uow.action_changes and self._recorder.record(uow):
+        if (uow.action_changes or uow.resource_events) and self._recorder.record(uow):
             uow.after_commit.append(self._wake)
 
     def drop_old(self) -> None:

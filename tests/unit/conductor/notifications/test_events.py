@@ -19,7 +19,6 @@ from nova_lite.conductor.notifications.service import Notifications
 from nova_lite.db import images, keypairs, models, outbox
 from nova_lite.db.action_changes import ActionChange, Change
 from nova_lite.db.engine import Database, UnitOfWork
-from nova_lite.db.outbox import Waiting
 from nova_lite.objects import BuildOutcome
 from nova_lite.operations import OPERATIONS, SILENT, Notification, Payload, Phase
 from tests.support import server_moves
@@ -27,27 +26,9 @@ from tests.support.server_moves import READY, RUNNING, SHUTDOWN, SOURCE, Live
 from tests.support.world_interfaces import attach, detach, report
 from tests.support.world_volumes import Volumes
 from tests.unit.conductor.notifications import nova_facts
+from tests.unit.conductor.notifications.sinks import CHANNELS
 
 SECRETS = ("the-admin-password", "the-user-data", "the-personality")
-
-
-class Sink:
-    """A channel that delivers nothing."""
-
-    max_attempts = None
-
-    def __init__(self, name: str, versioned: bool) -> None:
-        self.name = self.label = name
-        self.versioned = versioned
-
-    def send(self, notification: Waiting) -> None:
-        raise AssertionError("nothing is sent in these tests")
-
-    def close(self) -> None:
-        pass
-
-
-CHANNELS = (Sink("versioned", True), Sink("unversioned", False))
 
 
 def turn_on(db: Database) -> None:

@@ -88,7 +88,12 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("identity", "POST", "/v3/projects"): {
         "project": {"name": "new", "description": "text", "enabled": True, "domain_id": "default"}
     },
-    ("identity", "PATCH", "/v3/projects/{id}"): {"project": {"name": "demo", "description": "text", "enabled": True}},
+    ("identity", "PATCH", "/v3/projects/{id}"): {
+        "project": {"name": "demo", "description": "text", "enabled": True, "tags": ["red"], "parent_id": "default"}
+    },
+    ("identity", "PUT", "/v3/projects/{id}/tags"): {"tags": ["red", "blue"]},
+    ("identity", "PUT", "/v3/projects/{id}/tags/{tag}"): None,
+    ("identity", "PUT", "/v3/regions/{id}"): {"region": {"description": "text", "color": "red"}},
     ("identity", "POST", "/v3/users"): {
         "user": {"name": "new", "password": "word", "default_project_id": "{project}", "enabled": True}
     },

@@ -104,6 +104,7 @@ KINDS_OF_IDENTITY = {
 BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("identity", "POST", "/v3/projects"): [{"project": {"name": "theirs"}}],
     ("identity", "PATCH", "/v3/projects/{id}"): [{"project": {"description": "taken"}}],
+    ("identity", "PUT", "/v3/projects/{id}/tags"): [{"tags": ["taken"]}],
     ("identity", "POST", "/v3/users"): [{"user": {"name": "theirs", "password": "taken"}}],
     ("identity", "PATCH", "/v3/users/{id}"): [{"user": {"password": "taken"}}, {"user": {"enabled": False}}],
     ("identity", "POST", "/v3/users/{id}/password"): [{"user": {"password": "taken", "original_password": "guess"}}],

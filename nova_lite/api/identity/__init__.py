@@ -37,7 +37,8 @@ Service::
 API, with Keystone's v3 endpoints::
 
     api/identity/app.py                log-in, tokens, and lists
-    api/identity/management.py         changes of projects and users
+    api/identity/management.py         changes of users
+    api/identity/projects.py           projects and their tags
     api/identity/domains.py            domains of users, projects and groups
     api/identity/groups.py             groups and their members
     api/identity/assignments.py        roles of users and groups in projects, domains and the system

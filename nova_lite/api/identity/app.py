@@ -10,7 +10,7 @@ from nova_lite.api.audit import notes
 from nova_lite.api.http import deploy, rest, wsgi
 from nova_lite.api.http.rest import PUBLIC, ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.identity import authority, listing, requests, views
+from nova_lite.api.identity import authority, listing, requests, services, views
 from nova_lite.api.identity.app_credentials import IdentityAppCredentials
 from nova_lite.api.identity.assignments import IdentityAssignments
 from nova_lite.api.identity.authority import Authority, Identity, Scope
@@ -22,6 +22,7 @@ from nova_lite.api.identity.faults import fault
 from nova_lite.api.identity.federation import IdentityFederation
 from nova_lite.api.identity.groups import IdentityGroups
 from nova_lite.api.identity.management import IdentityManagement
+from nova_lite.api.identity.projects import IdentityProjects
 from nova_lite.api.identity.roles import IdentityRoles
 from nova_lite.api.identity.services import IdentityCatalog
 from nova_lite.api.identity.tokens import Token
@@ -43,6 +44,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> IdentityApp:
 class IdentityApp(
     IdentityVersions,
     IdentityManagement,
+    IdentityProjects,
     IdentityDomains,
     IdentityGroups,
     IdentityAssignments,
@@ -60,6 +62,7 @@ class IdentityApp(
     routes = (
         *IdentityVersions.routes,
         *IdentityManagement.routes,
+        *IdentityProjects.routes,
         *IdentityDomains.routes,
         *IdentityGroups.routes,
         *IdentityAssignments.routes,
@@ -77,8 +80,6 @@ class IdentityApp(
         ServiceRoute("GET", "/v3/auth/projects", "own_projects", policies.OWN_PROJECTS),
         ServiceRoute("GET", "/v3/auth/domains", "own_domains", policies.OWN_PROJECTS),
         ServiceRoute("GET", "/v3/auth/system", "own_system", policies.OWN_PROJECTS),
-        ServiceRoute("GET", "/v3/projects", "index", policies.PROJECTS_LIST),
-        ServiceRoute("GET", "/v3/projects/{id}", "show", policies.PROJECTS_SHOW, {"project_id": "id"}),
         ServiceRoute("GET", "/v3/users", "index", policies.USERS_LIST),
         ServiceRoute("GET", "/v3/users/{id}", "show", policies.USERS_SHOW, {"user_id": "id"}),
         ServiceRoute("GET", "/v3/users/{id}/projects", "user_projects", policies.USER_PROJECTS, {"user_id": "id"}),
@@ -271,8 +272,6 @@ class IdentityApp(
     def _all(self, req: ServiceRequest, kind: str) -> list[dict[str, Any]]:
         content, url = self.authority.content, req.base_url
         match kind:
-            case "projects":
-                return [views.project(project, url) for project in content.projects]
             case "users":
                 return [views.user(user, url) for user in content.users]
             case "groups":
@@ -280,11 +279,14 @@ class IdentityApp(
             case "domains":
                 return [views.domain(domain, url) for domain in content.all_domains()]
             case "services":
-                return [views.linked(item, url, kind) for item in self.service_catalog.all_services(content)]
+                built_in = [views.linked(item, url, kind) for item in self.service_catalog.services]
+                return [*built_in, *(services.shown_service(item, url) for item in content.services)]
             case "endpoints":
-                return [views.linked(item, url, kind) for item in self.service_catalog.all_endpoints(content)]
+                built_in = [views.linked(item, url, kind) for item in self.service_catalog.endpoints]
+                return [*built_in, *(services.shown_endpoint(item, url) for item in content.endpoints)]
             case _:
-                return [views.linked(item, url, kind) for item in self.service_catalog.all_regions(content)]
+                built_in = [views.linked(item, url, kind) for item in self.service_catalog.regions]
+                return [*built_in, *(services.shown_region(item, url) for item in content.regions)]
 
 
 def _enforces_rules(req: ServiceRequest) -> bool:

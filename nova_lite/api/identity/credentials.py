@@ -73,7 +73,7 @@ class IdentityCredentials:
         project_id, access, secret = requests.text_field(req.json_object(), "tenant_id"), uuid.uuid4().hex, _secret()
 
         def create(content: Content) -> Credential:
-            _check_project(content, user_id, project_id)
+            _check_project(req, content, user_id, project_id)
             return _add_ec2(content, user_id, project_id, access, secret)
 
         return Response({"credential": self._ec2_view(req, self._change(create))}, 201)
@@ -103,7 +103,7 @@ class IdentityCredentials:
         if not isinstance(given, dict):
             raise exceptions.ValidationError(detail="Expecting to find credentials in the request, as an object.")
         signed = ec2_signature.parse(given)
-        found = self.authority.content.find(Credential, _id_of(signed.access))
+        found = _by_access(self.authority.content, signed.access)
         notes.caller(req.environ, found.user_id if found is not None else None)
         user = self.authority.content.user(found.user_id) if found is not None else None
         # An unknown key takes as long as a wrong signature.
@@ -154,7 +154,7 @@ class IdentityCredentials:
         def create(content: Content) -> Credential:
             requests.require("user", user_id, content.user(user_id))
             if project_id is not None:
-                _check_project(content, user_id, project_id)
+                _check_project(req, content, user_id, project_id)
             if kind == EC2:
                 return _add_ec2(content, user_id, str(project_id), access, secret)
             return _add(content, uuid.uuid4().hex, user_id, TOTP, project_id, blob)
@@ -162,7 +162,7 @@ class IdentityCredentials:
         return Response({"credential": self._view(req, self._change(create))}, 201)
 
     def update_secret(self, req: ServiceRequest, id: str) -> Response:
-        """Change the secret. User, type, project and access key stay: a changed one would be another credential."""
+        """Change the secret, or both keys of EC2. User, type and project stay: other ones need another credential."""
         found, body = self._authorized(req, id), requests.body_object(req, "credential")
         for name in ("user_id", "type", "project_id"):
             if body.get(name, getattr(found, name)) != getattr(found, name):
@@ -170,15 +170,17 @@ class IdentityCredentials:
                     detail=f"The {name} of a credential cannot be changed. Create another."
                 )
         blob = requests.text_field(body, "blob")
+        access = found.access
         if found.type == EC2:
             access, blob = _pair(blob)
-            if access != found.access:
-                raise exceptions.ValidationError(detail="The access key of a credential cannot be changed.")
         else:
             one_time_codes.key_of(blob)
 
         def update(content: Content) -> Credential:
             item: Credential = requests.require("credential", id, content.find(Credential, id))
+            if access != item.access:
+                _check_access(content, access)
+                item.access = access
             item.sealed = credential_box.seal(content, blob)
             return item
 
@@ -229,16 +231,31 @@ def _id_of(access: str) -> str:
     return hashlib.sha256(access.encode()).hexdigest()
 
 
+def _by_access(content: Content, access: str) -> Credential | None:
+    """Return the EC2 credential with this access key. A changed key is another one than that of the id."""
+    return next((item for item in content.credentials if item.type == EC2 and item.access == access), None)
+
+
+def _check_access(content: Content, access: str) -> None:
+    """Raise `Conflict` if the access key is in use, or was when its credential was made."""
+    if content.find(Credential, _id_of(access)) is not None or _by_access(content, access) is not None:
+        raise exceptions.Conflict("There is a credential with this access key already.")
+
+
 def _ec2(content: Content, user_id: str, access: str) -> Credential:
-    found = content.find(Credential, _id_of(access))
+    found = _by_access(content, access)
     return requests.require("credential", access, found if found is not None and found.user_id == user_id else None)
 
 
-def _check_project(content: Content, user_id: str, project_id: str) -> None:
-    """Raise `NotFound` unless the user has a role in the project: who has none does not learn whether it exists."""
+def _check_project(req: ServiceRequest, content: Content, user_id: str, project_id: str) -> None:
+    """Raise `NotFound` unless the user has a role in the project: who has none does not learn whether it exists.
+
+    An admin may name any project. The credential gives a token only if the user has a role there.
+    """
     user = requests.require("user", user_id, content.user(user_id))
     known = content.project(project_id)
-    requests.require("project", project_id, known if known is not None and content.roles_of(user, known.id) else None)
+    may_name = known is not None and (req.context.is_admin or bool(content.roles_of(user, known.id)))
+    requests.require("project", project_id, known if may_name else None)
 
 
 def _secret() -> str:
@@ -246,8 +263,7 @@ def _secret() -> str:
 
 
 def _add_ec2(content: Content, user_id: str, project_id: str, access: str, secret: str) -> Credential:
-    if content.find(Credential, _id_of(access)) is not None:
-        raise exceptions.Conflict("There is a credential with this access key already.")
+    _check_access(content, access)
     return _add(content, _id_of(access), user_id, EC2, project_id, secret, access)
 
 

@@ -33,6 +33,8 @@ ROLES = (*_RANKS, "service")
 MAX_DEPTH = 5
 
 _NAME = re.compile(r"[^\s/\x00-\x1f\x7f](?:[^/\x00-\x1f\x7f]{0,253}[^\s/\x00-\x1f\x7f])?")
+#: Characters of names, as in Keystone.
+MAX_NAME, MAX_NAMES = 255, {"project": 64, "domain": 64}
 
 T = TypeVar("T")
 N = TypeVar("N", "Project", "User", "Group")
@@ -83,6 +85,7 @@ class Domain(msgspec.Struct, kw_only=True):
     description: str = ""
     enabled: bool = True
     tokens_valid_from: float = 0.0
+    extra: str = ""
 
 
 #: The domain that is always there. It has no record.
@@ -92,7 +95,7 @@ DEFAULT_DOMAIN = Domain(id=DOMAIN_ID, name=DOMAIN_NAME, description="The default
 class Project(msgspec.Struct, kw_only=True):
     """``tokens_valid_from``: Unix time of the last disabling; earlier tokens for the project are invalid.
 
-    ``parent_id``: the project above it; None directly in the domain.
+    ``parent_id``: the project above it; None directly in the domain. ``extra``: see `Role`.
     """
 
     id: str
@@ -102,6 +105,8 @@ class Project(msgspec.Struct, kw_only=True):
     tokens_valid_from: float = 0.0
     domain_id: str = DOMAIN_ID
     parent_id: str | None = None
+    tags: list[str] = msgspec.field(default_factory=list)
+    extra: str = ""
 
 
 class User(msgspec.Struct, kw_only=True):
@@ -110,7 +115,7 @@ class User(msgspec.Struct, kw_only=True):
     ``password_changed_at``, ``tokens_valid_from``: Unix times of the last password and the last disabling; earlier
     tokens are invalid. ``project_tokens_valid_from``: the time when the user lost the last role, by the same
     ids. ``mfa_enabled``, ``mfa_rules``: Keystone's options of the user for log-ins by several methods.
-    ``inherited_roles``: roles in all projects below a project or domain, by its id.
+    ``inherited_roles``: roles in all projects below a project or domain, by its id. ``extra``: see `Role`.
 
     ``source``: where a user without a password of ours is from (`nova_lite.api.identity.external`), and
     ``external_key``: the id there. ``external_groups``, ``external_roles``: groups and roles by the source, which count
@@ -138,6 +143,7 @@ class User(msgspec.Struct, kw_only=True):
     external_roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
     external_until: float = 0.0
     absent: bool = False
+    extra: str = ""
 
     @property
     def mfa_methods(self) -> list[list[str]]:
@@ -166,7 +172,7 @@ class User(msgspec.Struct, kw_only=True):
 class Group(msgspec.Struct, kw_only=True):
     """Group of users, with roles by the id of a project or domain. ``members``: ids of users, who have the roles.
 
-    ``inherited_roles``: see `User`.
+    ``inherited_roles``, ``extra``: see `User`.
     ``source``: where the group is from, if it is not ours. Its members are in `User.external_groups`.
     """
 
@@ -178,20 +184,25 @@ class Group(msgspec.Struct, kw_only=True):
     domain_id: str = DOMAIN_ID
     inherited_roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
     source: str = ""
+    extra: str = ""
 
 
 class CatalogService(msgspec.Struct, kw_only=True):
-    """Service that operators added to the catalog."""
+    """Service that operators added to the catalog. ``extra``: see `Role`."""
 
     id: str
     type: str
     name: str = ""
     description: str = ""
     enabled: bool = True
+    extra: str = ""
 
 
 class CatalogEndpoint(msgspec.Struct, kw_only=True):
-    """URL of a service, which may be a built-in one. ``interface``: public, internal or admin."""
+    """URL of a service, which may be a built-in one. ``interface``: public, internal or admin.
+
+    ``extra``: see `Role`.
+    """
 
     id: str
     service_id: str
@@ -199,14 +210,16 @@ class CatalogEndpoint(msgspec.Struct, kw_only=True):
     url: str
     region: str | None = None
     enabled: bool = True
+    extra: str = ""
 
 
 class CatalogRegion(msgspec.Struct, kw_only=True):
-    """Region that operators added."""
+    """Region that operators added. ``extra``: see `Role`."""
 
     id: str
     description: str = ""
     parent: str | None = None
+    extra: str = ""
 
 
 class AccessRule(msgspec.Struct, kw_only=True):
@@ -570,17 +583,28 @@ BUILT_IN_ROLES = {role_id(name): Role(id=role_id(name), name=name) for name in R
 
 
 def check_name(kind: str, name: str) -> str:
-    if not _NAME.fullmatch(name):
+    longest = MAX_NAMES.get(kind, MAX_NAME)
+    if not _NAME.fullmatch(name) or len(name) > longest:
         raise exceptions.InvalidInput(
-            reason=f"a {kind}'s name has 1 to 255 printable characters, no slash, and no space at the start or end."
+            reason=f"a {kind}'s name has 1 to {longest} printable characters, no slash, and no space at the start or "
+            "end."
         )
     return name
 
 
-def add_project(content: Content, name: str, description: str = "", domain_id: str = DOMAIN_ID) -> Project:
+def add_project(
+    content: Content, name: str, description: str = "", domain_id: str = DOMAIN_ID, parent: Project | None = None
+) -> Project:
+    """Add a project. ``parent``: the project above it."""
     if content.project_named(check_name("project", name), domain_id) is not None:
         raise exceptions.Conflict(f"Project {name} already exists.")
     project = Project(id=uuid.uuid4().hex, name=name, description=description, domain_id=domain_id)
+    if parent is not None:
+        if not parent.enabled:
+            raise exceptions.Forbidden(f"Project {parent.name} is disabled, so there can be no project below it.")
+        if len(content.above(parent.id)) >= MAX_DEPTH:
+            raise exceptions.Forbidden(f"There are at most {MAX_DEPTH} projects below each other.")
+        project.parent_id = parent.id
     content.projects.append(project)
     return project
 
@@ -603,6 +627,12 @@ def remove_project(content: Content, project: Project) -> None:
     for user in content.users:
         if user.default_project_id == project.id:
             user.default_project_id = None
+
+
+def check_leaf(content: Content, project: Project) -> None:
+    """Raise `Forbidden` if there are projects below a project."""
+    if content.below(project.id):
+        raise exceptions.Forbidden(f"There are projects below project {project.name}. Delete those first.")
 
 
 def _forget_roles(content: Content, target_id: str) -> None:
@@ -667,13 +697,24 @@ def set_password(user: User, password_hash: str) -> None:
 def set_enabled(content: Content, item: User | Project | Domain, enabled: bool) -> None:
     """Enable or disable a user, project or domain. Tokens from before stay invalid, also when it is enabled again.
 
-    A disabled user's application credentials are deleted.
+    A disabled user's application credentials are deleted. A project can be enabled only below enabled ones, and
+    disabled only above disabled ones.
     """
     if item.enabled != enabled:
+        if isinstance(item, Project):
+            _check_neighbours(content, item, enabled)
         item.tokens_valid_from = time.time()
     item.enabled = enabled
     if not enabled and isinstance(item, User):
         _keep_credentials(content, lambda credential: credential.user_id != item.id)
+
+
+def _check_neighbours(content: Content, project: Project, enabled: bool) -> None:
+    parent = content.project(project.parent_id) if project.parent_id is not None else None
+    if enabled and parent is not None and not parent.enabled:
+        raise exceptions.Forbidden(f"Project {parent.name} above is disabled. Enable it first.")
+    if not enabled and any(below.enabled for below in content.below(project.id)):
+        raise exceptions.Forbidden(f"There are enabled projects below project {project.name}. Disable those first.")
 
 
 def grant(holder: User | Group, target: Project | Domain | System, role: str, inherited: bool = False) -> None:

@@ -15,6 +15,8 @@ from nova_lite.policies import identity as policies
 
 T = TypeVar("T")
 
+_FIELDS = ("id", "name", "description", "enabled", "tags", "options", "links")
+
 
 class IdentityDomains:
     """Mixin of `IdentityApp`: the handlers that change domains."""
@@ -28,10 +30,11 @@ class IdentityDomains:
 
     def create_domain(self, req: ServiceRequest) -> Response:
         fields = requests.create_fields(req, "domain", name=str, description=str | None, enabled=bool | None)
+        more = requests.attributes(req, "domain", _FIELDS)
 
         def create(content: Content) -> Domain:
             domain = directory.add_domain(content, fields["name"], fields["description"] or "")
-            domain.enabled = fields["enabled"] is not False
+            domain.enabled, domain.extra = fields["enabled"] is not False, more
             return domain
 
         return Response({"domain": views.domain(self._change(create), req.base_url)}, 201)
@@ -44,6 +47,7 @@ class IdentityDomains:
             if "name" in fields:
                 directory.rename_domain(content, domain, fields["name"])
             domain.description = fields.get("description", domain.description) or ""
+            domain.extra = requests.attributes(req, "domain", _FIELDS, domain.extra)
             directory.set_enabled(content, domain, fields.get("enabled", domain.enabled))
             return domain
 

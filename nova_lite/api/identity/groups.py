@@ -15,6 +15,7 @@ from nova_lite.policies import identity as policies
 
 T = TypeVar("T")
 
+_FIELDS = ("id", "name", "description", "domain_id", "links")
 _MEMBER = "/v3/groups/{group_id}/users/{user_id}"
 
 
@@ -37,11 +38,14 @@ class IdentityGroups:
 
     def create_group(self, req: ServiceRequest) -> Response:
         fields = requests.create_fields(req, "group", name=str, description=str | None, domain_id=str | None)
+        more = requests.attributes(req, "group", _FIELDS)
 
         def create(content: Content) -> Group:
             domain_id = requests.domain_of(content, fields)
             self.authority.check_ours(content, domain_id)
-            return directory.add_group(content, fields["name"], fields["description"] or "", domain_id)
+            group = directory.add_group(content, fields["name"], fields["description"] or "", domain_id)
+            group.extra = more
+            return group
 
         return Response({"group": views.group(self._change(create), req.base_url)}, 201)
 
@@ -55,6 +59,7 @@ class IdentityGroups:
             if "name" in fields:
                 directory.rename(content, "group", group, fields["name"])
             group.description = fields.get("description", group.description) or ""
+            group.extra = requests.attributes(req, "group", _FIELDS, group.extra)
             return group
 
         return Response({"group": views.group(self._change(update), req.base_url)})

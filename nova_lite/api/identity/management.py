@@ -1,7 +1,4 @@
-"""Changes of projects, users and roles over the identity API, by admins.
-
-`nova-lite-manage user` and `nova-lite-manage project` do the same.
-"""
+"""Changes of users over the identity API, by admins. `nova-lite-manage user` does the same."""
 
 from __future__ import annotations
 
@@ -20,53 +17,22 @@ T = TypeVar("T")
 #: Fields of a user that have no meaning for the service.
 _TEXTS: dict[str, Any] = {"email": str | None, "description": str | None}
 _DOMAIN: dict[str, Any] = {"domain_id": str | None}
+_FIELDS = (
+    *("id", "name", "password", "original_password", "enabled", "default_project_id", "domain_id", "options", "links"),
+    *("email", "description", "password_expires_at", "federated"),
+)
 
 
 class IdentityManagement:
-    """Mixin of `IdentityApp`: the handlers that change users, projects and roles."""
+    """Mixin of `IdentityApp`: the handlers that change users."""
 
     authority: Authority
     routes: tuple[ServiceRoute, ...] = (
-        ServiceRoute("POST", "/v3/projects", "create_project", policies.PROJECTS_CREATE),
-        ServiceRoute("PATCH", "/v3/projects/{id}", "update_project", policies.PROJECTS_UPDATE),
-        ServiceRoute("DELETE", "/v3/projects/{id}", "delete_project", policies.PROJECTS_DELETE),
         ServiceRoute("POST", "/v3/users", "create_user", policies.USERS_CREATE),
         ServiceRoute("PATCH", "/v3/users/{id}", "update_user", policies.USERS_UPDATE),
         ServiceRoute("POST", "/v3/users/{id}/password", "change_password", policies.CHANGE_PASSWORD, {"user_id": "id"}),
         ServiceRoute("DELETE", "/v3/users/{id}", "delete_user", policies.USERS_DELETE),
     )
-
-    def create_project(self, req: ServiceRequest) -> Response:
-        fields = requests.create_fields(
-            req, "project", name=str, description=str | None, enabled=bool | None, **_DOMAIN
-        )
-
-        def create(content: Content) -> Project:
-            domain_id = requests.domain_of(content, fields)
-            project = directory.add_project(content, fields["name"], fields["description"] or "", domain_id)
-            project.enabled = fields["enabled"] is not False
-            return project
-
-        return Response({"project": views.project(self._change(create), req.base_url)}, 201)
-
-    def update_project(self, req: ServiceRequest, id: str) -> Response:
-        fields = requests.update_fields(req, "project", name=str, description=str | None, enabled=bool, **_DOMAIN)
-
-        def update(content: Content) -> Project:
-            project = _project(content, id)
-            requests.check_domain(project, fields)
-            if "name" in fields:
-                directory.rename(content, "project", project, fields["name"])
-            project.description = fields.get("description", project.description) or ""
-            directory.set_enabled(content, project, fields.get("enabled", project.enabled))
-            return project
-
-        return Response({"project": views.project(self._change(update), req.base_url)})
-
-    def delete_project(self, req: ServiceRequest, id: str) -> Response:
-        """Delete the project, but not its servers and other resources. An admin deletes those."""
-        self._change(lambda content: directory.remove_project(content, _project(content, id)))
-        return Response(status=204)
 
     def create_user(self, req: ServiceRequest) -> Response:
         fields = requests.create_fields(
@@ -79,7 +45,7 @@ class IdentityManagement:
             **_TEXTS,
             **_DOMAIN,
         )
-        options = requests.user_options(req)
+        options, more = requests.user_options(req), requests.attributes(req, "user", _FIELDS)
         password = directory.new_password(fields["password"], self.authority.hash_cost)
 
         def create(content: Content) -> User:
@@ -89,7 +55,7 @@ class IdentityManagement:
             self.authority.check_ours(content, domain_id)
             user = directory.add_user(content, fields["name"], password, project, domain_id)
             user.enabled = fields["enabled"] is not False
-            user.email, user.description = fields["email"], fields["description"]
+            user.email, user.description, user.extra = fields["email"], fields["description"], more
             _set_options(user, options)
             return user
 
@@ -115,6 +81,7 @@ class IdentityManagement:
                 _project(content, fields["default_project_id"])
             user.default_project_id = fields.get("default_project_id", user.default_project_id)
             user.email, user.description = fields.get("email", user.email), fields.get("description", user.description)
+            user.extra = requests.attributes(req, "user", _FIELDS, user.extra)
             directory.set_enabled(content, user, fields.get("enabled", user.enabled))
             _set_options(user, options)
             if password is not None:

@@ -19,6 +19,10 @@ from nova_lite.policies import identity as policies
 T = TypeVar("T")
 
 MAX_NAME, MAX_TEXT = 255, 4096
+#: Fields of the service itself. Others are kept for clients.
+_SERVICE = ("id", "type", "name", "description", "enabled", "links")
+_ENDPOINT = ("id", "service_id", "interface", "url", "enabled", "region", "region_id", "links")
+_REGION = ("id", "description", "parent_region_id", "links")
 
 
 class IdentityCatalog:
@@ -34,6 +38,7 @@ class IdentityCatalog:
         ServiceRoute("PATCH", "/v3/endpoints/{id}", "update_endpoint", policies.ENDPOINTS_UPDATE),
         ServiceRoute("DELETE", "/v3/endpoints/{id}", "delete_endpoint", policies.ENDPOINTS_DELETE),
         ServiceRoute("POST", "/v3/regions", "create_region", policies.REGIONS_CREATE),
+        ServiceRoute("PUT", "/v3/regions/{id}", "create_region", policies.REGIONS_CREATE),
         ServiceRoute("PATCH", "/v3/regions/{id}", "update_region", policies.REGIONS_UPDATE),
         ServiceRoute("DELETE", "/v3/regions/{id}", "delete_region", policies.REGIONS_DELETE),
     )
@@ -43,20 +48,19 @@ class IdentityCatalog:
     def create_service(self, req: ServiceRequest) -> Response:
         body = requests.body_object(req, "service")
         made = CatalogService(id=uuid.uuid4().hex, type=_name(body, "type"))
-        _set_service(made, body)
+        _set_service(req, made, body)
         self._change(lambda content: content.services.append(made))
-        return Response({"service": views.linked(catalog.service(made), req.base_url, "services")}, 201)
+        return Response({"service": shown_service(made, req.base_url)}, 201)
 
     def update_service(self, req: ServiceRequest, id: str) -> Response:
         body = requests.body_object(req, "service")
 
         def update(content: Content) -> CatalogService:
             found = self._service(content, id)
-            _set_service(found, body)
+            _set_service(req, found, body)
             return found
 
-        changed = catalog.service(self._change(update))
-        return Response({"service": views.linked(changed, req.base_url, "services")})
+        return Response({"service": shown_service(self._change(update), req.base_url)})
 
     def delete_service(self, req: ServiceRequest, id: str) -> Response:
         """Delete the service with its endpoints."""
@@ -80,22 +84,21 @@ class IdentityCatalog:
         made = CatalogEndpoint(id=uuid.uuid4().hex, service_id=service_id, interface=interface, url=url)
 
         def create(content: Content) -> None:
-            self._set_endpoint(content, made, body)
+            self._set_endpoint(req, content, made, body)
             content.endpoints.append(made)
 
         self._change(create)
-        return Response({"endpoint": views.linked(catalog.endpoint(made), req.base_url, "endpoints")}, 201)
+        return Response({"endpoint": shown_endpoint(made, req.base_url)}, 201)
 
     def update_endpoint(self, req: ServiceRequest, id: str) -> Response:
         body = requests.body_object(req, "endpoint")
 
         def update(content: Content) -> CatalogEndpoint:
             found = self._endpoint(content, id)
-            self._set_endpoint(content, found, body)
+            self._set_endpoint(req, content, found, body)
             return found
 
-        changed = catalog.endpoint(self._change(update))
-        return Response({"endpoint": views.linked(changed, req.base_url, "endpoints")})
+        return Response({"endpoint": shown_endpoint(self._change(update), req.base_url)})
 
     def delete_endpoint(self, req: ServiceRequest, id: str) -> Response:
         self._change(lambda content: content.endpoints.remove(self._endpoint(content, id)))
@@ -105,7 +108,10 @@ class IdentityCatalog:
         _refuse_built_in("endpoint", id, self.service_catalog.endpoints)
         return requests.require("endpoint", id, content.find(CatalogEndpoint, id))
 
-    def _set_endpoint(self, content: Content, changed: CatalogEndpoint, body: dict[str, Any]) -> None:
+    def _set_endpoint(
+        self, req: ServiceRequest, content: Content, changed: CatalogEndpoint, body: dict[str, Any]
+    ) -> None:
+        changed.extra = requests.attributes(req, "endpoint", _ENDPOINT, changed.extra)
         for name in {"service_id", "interface", "url"} & body.keys():
             setattr(changed, name, _name(body, name))
         changed.enabled = _flag(body, changed.enabled)
@@ -137,31 +143,33 @@ class IdentityCatalog:
 
     # --- regions
 
-    def create_region(self, req: ServiceRequest) -> Response:
+    def create_region(self, req: ServiceRequest, id: str | None = None) -> Response:
         body = requests.body_object(req, "region")
-        made = CatalogRegion(id=_name(body, "id") if body.get("id") is not None else uuid.uuid4().hex)
+        given = _name(body, "id") if body.get("id") is not None else _name({"id": id}, "id") if id is not None else None
+        if id not in (None, given):
+            raise exceptions.ValidationError(detail="The id of the region is another one in the URL.")
+        made = CatalogRegion(id=given or uuid.uuid4().hex)
         if "/" in made.id:
             raise exceptions.ValidationError(detail="The id of a region has no slash.")
 
         def create(content: Content) -> None:
             if any(item["id"] == made.id for item in self.service_catalog.all_regions(content)):
                 raise exceptions.Conflict(f"Region {made.id} already exists.")
-            self._set_region(content, made, body)
+            self._set_region(req, content, made, body)
             content.regions.append(made)
 
         self._change(create)
-        return Response({"region": views.linked(catalog.region(made), req.base_url, "regions")}, 201)
+        return Response({"region": shown_region(made, req.base_url)}, 201)
 
     def update_region(self, req: ServiceRequest, id: str) -> Response:
         body = requests.body_object(req, "region")
 
         def update(content: Content) -> CatalogRegion:
             found = self._region(content, id)
-            self._set_region(content, found, body)
+            self._set_region(req, content, found, body)
             return found
 
-        changed = catalog.region(self._change(update))
-        return Response({"region": views.linked(changed, req.base_url, "regions")})
+        return Response({"region": shown_region(self._change(update), req.base_url)})
 
     def delete_region(self, req: ServiceRequest, id: str) -> Response:
         def delete(content: Content) -> None:
@@ -178,7 +186,8 @@ class IdentityCatalog:
             raise exceptions.Forbidden("This region is [identity] region of the configuration. It cannot be changed.")
         return requests.require("region", id, content.find(CatalogRegion, id))
 
-    def _set_region(self, content: Content, changed: CatalogRegion, body: dict[str, Any]) -> None:
+    def _set_region(self, req: ServiceRequest, content: Content, changed: CatalogRegion, body: dict[str, Any]) -> None:
+        changed.extra = requests.attributes(req, "region", _REGION, changed.extra)
         changed.description = _text(body, "description", changed.description)
         if "parent_region_id" not in body:
             return
@@ -197,6 +206,18 @@ class IdentityCatalog:
         return self.authority.replica.change(function)
 
 
+def shown_service(item: CatalogService, base_url: str) -> dict[str, Any]:
+    return views.linked(requests.attribute_values(item.extra) | catalog.service(item), base_url, "services")
+
+
+def shown_endpoint(item: CatalogEndpoint, base_url: str) -> dict[str, Any]:
+    return views.linked(requests.attribute_values(item.extra) | catalog.endpoint(item), base_url, "endpoints")
+
+
+def shown_region(item: CatalogRegion, base_url: str) -> dict[str, Any]:
+    return views.linked(requests.attribute_values(item.extra) | catalog.region(item), base_url, "regions")
+
+
 def _refuse_built_in(kind: str, id: str, built_in: list[dict[str, Any]]) -> None:
     if any(item["id"] == id for item in built_in):
         raise exceptions.Forbidden(
@@ -204,10 +225,11 @@ def _refuse_built_in(kind: str, id: str, built_in: list[dict[str, Any]]) -> None
         )
 
 
-def _set_service(changed: CatalogService, body: dict[str, Any]) -> None:
+def _set_service(req: ServiceRequest, changed: CatalogService, body: dict[str, Any]) -> None:
     if "type" in body:
         changed.type = _name(body, "type")
     changed.name = _text(body, "name", changed.name, MAX_NAME)
+    changed.extra = requests.attributes(req, "service", _SERVICE, changed.extra)
     changed.description = _text(body, "description", changed.description)
     changed.enabled = _flag(body, changed.enabled)
 

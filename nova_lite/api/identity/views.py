@@ -157,18 +157,27 @@ def access_rule(shown: AccessRule, base_url: str) -> dict[str, Any]:
 
 
 def project(shown: Project, base_url: str) -> dict[str, Any]:
-    return {
+    return attribute_values(shown.extra) | {
         "id": shown.id,
         "name": shown.name,
         "description": shown.description,
         "enabled": shown.enabled,
         "domain_id": shown.domain_id,
-        "parent_id": shown.domain_id,
+        "parent_id": shown.parent_id or shown.domain_id,
         "is_domain": False,
-        "tags": [],
+        "tags": shown.tags,
         "options": {},
         "links": {"self": f"{base_url}/v3/projects/{shown.id}"},
     }
+
+
+def domain_as_project(shown: Domain, base_url: str) -> dict[str, Any]:
+    named = domain(shown, base_url) | {"domain_id": None, "parent_id": None, "is_domain": True}
+    return named | {"links": {"self": f"{base_url}/v3/projects/{shown.id}"}}
+
+
+def any_project(shown: Project | Domain, base_url: str) -> dict[str, Any]:
+    return project(shown, base_url) if isinstance(shown, Project) else domain_as_project(shown, base_url)
 
 
 def user(shown: User, base_url: str) -> dict[str, Any]:
@@ -182,7 +191,7 @@ def user(shown: User, base_url: str) -> dict[str, Any]:
         "links": {"self": f"{base_url}/v3/users/{shown.id}"},
     }
     more = {name: getattr(shown, name) for name in ("default_project_id", "email", "description")}
-    return body | {name: value for name, value in more.items() if value is not None}
+    return attribute_values(shown.extra) | body | {name: value for name, value in more.items() if value is not None}
 
 
 def _options(shown: User) -> dict[str, Any]:
@@ -195,7 +204,7 @@ def _options(shown: User) -> dict[str, Any]:
 
 
 def group(shown: Group, base_url: str) -> dict[str, Any]:
-    return {
+    return attribute_values(shown.extra) | {
         "id": shown.id,
         "name": shown.name,
         "description": shown.description,
@@ -205,7 +214,7 @@ def group(shown: Group, base_url: str) -> dict[str, Any]:
 
 
 def domain(shown: Domain, base_url: str) -> dict[str, Any]:
-    return {
+    return attribute_values(shown.extra) | {
         "id": shown.id,
         "name": shown.name,
         "description": shown.description,

@@ -165,7 +165,9 @@ def list_projects(app: App, args: argparse.Namespace) -> None:
 
 def delete_project(app: App, args: argparse.Namespace) -> None:
     with _replica(app).changing() as content:
-        directory.remove_project(content, _project(content, args.name))
+        project = _project(content, args.name)
+        directory.check_leaf(content, project)
+        directory.remove_project(content, project)
 
 
 def _replica(app: App) -> Replica:

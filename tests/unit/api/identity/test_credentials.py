@@ -115,12 +115,18 @@ def test_credential_of_type_ec2_is_the_same_over_both_routes(world: World, alice
     path = f"/v3/credentials/{made['id']}"
     assert world("PATCH", path, {"credential": {"blob": changed}}, alice).json["credential"]["blob"] == changed
     other = json.dumps({"access": "b" * 32, "secret": "t" * 32})
-    for fields in ({"blob": other}, {"blob": changed, "user_id": "id-of-admin"}, {"blob": changed, "type": "totp"}):
+    for fields in ({"blob": changed, "user_id": "id-of-admin"}, {"blob": changed, "type": "totp"}):
         assert error(world("PATCH", path, {"credential": fields}, alice), 400), fields
     assert [item["type"] for item in world("GET", "/v3/credentials?type=ec2", token=alice).json["credentials"]] == [
         "ec2"
     ]
     assert world("GET", "/v3/credentials?type=totp", token=alice).json["credentials"] == []
+    assert world("PATCH", path, {"credential": {"blob": other}}, alice).json["credential"]["id"] == made["id"]
+    assert error(world("GET", f"{ALICE}/{'a' * 32}", token=alice), 404)
+    assert world("GET", f"{ALICE}/{'b' * 32}", token=alice).json["credential"]["secret"] == "t" * 32
+    for used in (blob, other):
+        again = {"credential": {"type": "ec2", "blob": used, "project_id": world.demo.id}}
+        assert error(world("POST", "/v3/credentials", again, alice), 409)
     assert world("DELETE", path, token=alice).status_code == 204
     assert error(world("GET", path, token=alice), 404)
 

@@ -1,0 +1,305 @@
+"""Projects, their tags, and projects below others, over the identity API.
+
+A domain is shown as a project with ``is_domain``, too, as in Keystone. `nova-lite-manage project` makes projects
+directly in the default domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
+from nova_lite.api.http.wsgi import Response
+from nova_lite.api.identity import directory, listing, requests, views
+from nova_lite.api.identity.authority import Authority
+from nova_lite.api.identity.directory import DOMAIN_ID, Content, Domain, Project
+from nova_lite.base import exceptions
+from nova_lite.policies import identity as policies
+
+T = TypeVar("T")
+
+#: Tags of one project.
+MAX_TAGS = 80
+MAX_TAG = 255
+
+_PROJECT = {"project_id": "id"}
+_TAGS = "/v3/projects/{id}/tags"
+_FIELDS = (
+    *("id", "name", "description", "enabled", "domain_id", "parent_id", "is_domain", "tags", "options", "links"),
+    *("parents", "subtree"),
+)
+#: Filters of lists by tags.
+_BY_TAGS: dict[str, Callable[[set[str], set[str]], bool]] = {
+    "tags": lambda wanted, tags: wanted <= tags,
+    "tags-any": lambda wanted, tags: bool(wanted & tags),
+    "not-tags": lambda wanted, tags: not wanted <= tags,
+    "not-tags-any": lambda wanted, tags: not wanted & tags,
+}
+
+
+class IdentityProjects:
+    """Mixin of `IdentityApp`: the handlers of projects."""
+
+    authority: Authority
+    routes: tuple[ServiceRoute, ...] = (
+        ServiceRoute("GET", "/v3/projects", "list_projects", policies.PROJECTS_LIST),
+        ServiceRoute("POST", "/v3/projects", "create_project", policies.PROJECTS_CREATE),
+        ServiceRoute("GET", "/v3/projects/{id}", "show_project", policies.PROJECTS_SHOW, _PROJECT),
+        ServiceRoute("PATCH", "/v3/projects/{id}", "update_project", policies.PROJECTS_UPDATE),
+        ServiceRoute("DELETE", "/v3/projects/{id}", "delete_project", policies.PROJECTS_DELETE),
+        ServiceRoute("GET", _TAGS, "list_tags", policies.TAGS_LIST, _PROJECT),
+        ServiceRoute("PUT", _TAGS, "replace_tags", policies.TAGS_UPDATE),
+        ServiceRoute("DELETE", _TAGS, "delete_tags", policies.TAGS_DELETE),
+        ServiceRoute("GET", f"{_TAGS}/{{tag}}", "check_tag", policies.TAG_SHOW, _PROJECT),
+        ServiceRoute("PUT", f"{_TAGS}/{{tag}}", "add_tag", policies.TAG_CREATE),
+        ServiceRoute("DELETE", f"{_TAGS}/{{tag}}", "delete_tag", policies.TAG_DELETE),
+    )
+
+    def list_projects(self, req: ServiceRequest) -> Response:
+        """List the projects, or with the filter ``is_domain`` the domains."""
+        content, url = self.authority.content, req.base_url
+        if listing.is_true(req.GET.get("is_domain", "false")):
+            shown = [views.domain_as_project(domain, url) for domain in content.all_domains()]
+        else:
+            shown = [views.project(project, url) for project in content.projects]
+        return listing.listed(req, "projects", _tagged(req, shown))
+
+    def create_project(self, req: ServiceRequest) -> Response:
+        fields = requests.create_fields(
+            req,
+            "project",
+            name=str,
+            description=str | None,
+            enabled=bool | None,
+            domain_id=str | None,
+            parent_id=str | None,
+            is_domain=bool | None,
+        )
+        tags, more = _tags(requests.body_object(req, "project")), requests.attributes(req, "project", _FIELDS)
+        if fields["is_domain"]:
+            return self._create_domain(req, fields, more)
+
+        def create(content: Content) -> Project:
+            parent, domain_id = _place(content, fields)
+            project = directory.add_project(content, fields["name"], fields["description"] or "", domain_id, parent)
+            project.enabled = fields["enabled"] is not False
+            project.tags, project.extra = tags, more
+            return project
+
+        return Response({"project": views.project(self._change(create), req.base_url)}, 201)
+
+    def _create_domain(self, req: ServiceRequest, fields: dict[str, Any], more: str) -> Response:
+        if fields["domain_id"] is not None or fields["parent_id"] is not None:
+            raise exceptions.ValidationError(detail="A project that is a domain is in no domain and no other project.")
+
+        def create(content: Content) -> Domain:
+            domain = directory.add_domain(content, fields["name"], fields["description"] or "")
+            domain.enabled, domain.extra = fields["enabled"] is not False, more
+            return domain
+
+        return Response({"project": views.domain_as_project(self._change(create), req.base_url)}, 201)
+
+    def show_project(self, req: ServiceRequest, id: str) -> Response:
+        """Show a project or domain. The query may ask for what is above or below."""
+        content = self.authority.content
+        project = content.project(id)
+        if project is None:
+            domain = requests.require("project", id, content.domain(id))
+            return Response({"project": views.domain_as_project(domain, req.base_url)})
+        shown = views.project(project, req.base_url)
+        for name in ("parents", "subtree"):
+            by = {form for form in ("list", "ids") if f"{name}_as_{form}" in req.GET}
+            if len(by) > 1:
+                raise exceptions.ValidationError(detail=f"Specify {name}_as_list or {name}_as_ids, but not both.")
+            if "list" in by:
+                found = content.below(id) if name == "subtree" else _parents(content, project)
+                visible = (item for item in found if self._may_see(req, item))
+                shown[name] = [{"project": views.project(item, req.base_url)} for item in visible]
+            elif by:
+                shown[name] = _ids_below(content, id) if name == "subtree" else _nested(content.above(id))
+        return Response({"project": shown})
+
+    def _may_see(self, req: ServiceRequest, project: Project) -> bool:
+        """Check whether the caller may see a project above or below that of the request."""
+        content = self.authority.content
+        user = content.user(str(req.context.user_id))
+        has_role = user is not None and bool(content.roles_of(user, project.id))
+        return has_role or req.allows(policies.PROJECTS_SHOW, {"project_id": project.id})
+
+    def update_project(self, req: ServiceRequest, id: str) -> Response:
+        fields = requests.update_fields(
+            req,
+            "project",
+            name=str,
+            description=str | None,
+            enabled=bool,
+            domain_id=str | None,
+            parent_id=str | None,
+            is_domain=bool,
+        )
+        body = requests.body_object(req, "project")
+
+        def update(content: Content) -> dict[str, Any]:
+            item = _changeable(content, id)
+            is_domain = isinstance(item, Domain)
+            if fields.get("is_domain", is_domain) != is_domain:
+                raise exceptions.ValidationError(detail="Cannot change is_domain of a project.")
+            if isinstance(item, Domain):
+                if "name" in fields:
+                    directory.rename_domain(content, item, fields["name"])
+            else:
+                requests.check_domain(item, fields)
+                if fields.get("parent_id", item.parent_id) not in (item.parent_id, item.parent_id or item.domain_id):
+                    raise exceptions.Forbidden("Cannot move a project below another one.")
+                if "name" in fields:
+                    directory.rename(content, "project", item, fields["name"])
+                if "tags" in body:
+                    item.tags = _tags(body)
+            item.description = fields.get("description", item.description) or ""
+            item.extra = requests.attributes(req, "project", _FIELDS, item.extra)
+            directory.set_enabled(content, item, fields.get("enabled", item.enabled))
+            return views.any_project(item, req.base_url)
+
+        return Response({"project": self._change(update)})
+
+    def delete_project(self, req: ServiceRequest, id: str) -> Response:
+        """Delete the project, but not its servers and other resources. An admin deletes those."""
+
+        def delete(content: Content) -> None:
+            item = _changeable(content, id)
+            if isinstance(item, Domain):
+                directory.remove_domain(content, item)
+            else:
+                directory.check_leaf(content, item)
+                directory.remove_project(content, item)
+
+        self._change(delete)
+        return Response(status=204)
+
+    # --- tags
+
+    def list_tags(self, req: ServiceRequest, id: str) -> Response:
+        return _shown_tags(req, id, _project(self.authority.content, id).tags)
+
+    def replace_tags(self, req: ServiceRequest, id: str) -> Response:
+        body = req.json_object()
+        if "tags" not in body:
+            raise exceptions.ValidationError(detail="Expecting to find tags in the request, as a list.")
+        tags = _tags(body)
+        self._change_tags(id, lambda project: tags)
+        return _shown_tags(req, id, tags)
+
+    def delete_tags(self, req: ServiceRequest, id: str) -> Response:
+        self._change_tags(id, lambda project: [])
+        return Response(status=204)
+
+    def check_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
+        requests.require("tag", tag, tag if tag in _project(self.authority.content, id).tags else None)
+        return Response(status=204)
+
+    def add_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
+        self._change_tags(id, lambda project: _checked_tags(dict.fromkeys([*project.tags, tag])))
+        location = f"{req.base_url}{_TAGS.format(id=id)}/{tag}"
+        return Response(status=201, headers={"Location": location} if location.isascii() else {})
+
+    def delete_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
+        def without(project: Project) -> list[str]:
+            requests.require("tag", tag, tag if tag in project.tags else None)
+            return [other for other in project.tags if other != tag]
+
+        self._change_tags(id, without)
+        return Response(status=204)
+
+    def _change_tags(self, id: str, function: Callable[[Project], list[str]]) -> None:
+        def change(content: Content) -> None:
+            project = _project(content, id)
+            project.tags = function(project)
+
+        self._change(change)
+
+    def _change(self, function: Callable[[Content], T]) -> T:
+        return self.authority.replica.change(function)
+
+
+def _project(content: Content, id: str) -> Project:
+    return requests.require("project", id, content.project(id))
+
+
+def _changeable(content: Content, id: str) -> Project | Domain:
+    if id == DOMAIN_ID:
+        raise exceptions.Forbidden("The default domain cannot be changed.")
+    project = content.project(id)
+    return project if project is not None else requests.require("project", id, content.find(Domain, id))
+
+
+def _place(content: Content, fields: dict[str, Any]) -> tuple[Project | None, str]:
+    """Return the project above a new one, or None, and the id of its domain."""
+    parent_id, domain_id = fields["parent_id"], fields["domain_id"]
+    if parent_id is None:
+        return None, requests.domain_of(content, fields)
+    parent = content.project(parent_id)
+    found = (
+        parent.domain_id if parent is not None else requests.require("project", parent_id, content.domain(parent_id)).id
+    )
+    if domain_id not in (None, found):
+        raise exceptions.ValidationError(detail="A project is in the domain of the project above it.")
+    return parent, found
+
+
+def _parents(content: Content, project: Project) -> list[Project]:
+    """Return the projects above a project, the nearest first."""
+    return [parent for id in content.above(project.id) if (parent := content.project(id)) is not None]
+
+
+def _nested(ids: list[str]) -> dict[str, Any] | None:
+    """Return ids, the nearest first, as objects in each other."""
+    return {ids[0]: _nested(ids[1:])} if ids else None
+
+
+def _ids_below(content: Content, id: str) -> dict[str, Any] | None:
+    """Return the ids of the projects below a project as objects in each other."""
+    below = [project for project in content.below(id) if project.parent_id is not None]
+    objects: dict[str, dict[str, Any]] = {}
+    for project in below:
+        objects.setdefault(str(project.parent_id), {})[project.id] = None
+    for project in reversed(below):  # the lowest first
+        objects[str(project.parent_id)][project.id] = objects.get(project.id)
+    return objects.get(id)
+
+
+# --- tags
+
+
+def _tags(body: dict[str, Any]) -> list[str]:
+    """Return the tags in the body. Raises `ValidationError` if one is twice there."""
+    tags = body.get("tags")
+    if tags is None:
+        return []
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags) or len(set(tags)) < len(tags):
+        raise exceptions.ValidationError(detail="tags must be a list of different strings.")
+    return _checked_tags(tags)
+
+
+def _checked_tags(tags: Iterable[str]) -> list[str]:
+    checked = list(tags)
+    if len(checked) > MAX_TAGS:
+        raise exceptions.ValidationError(detail=f"A project has at most {MAX_TAGS} tags.")
+    if any(not 0 < len(tag) <= MAX_TAG or "/" in tag or "," in tag or not tag.isprintable() for tag in checked):
+        raise exceptions.ValidationError(
+            detail=f"A tag has 1 to {MAX_TAG} printable characters without slash and comma."
+        )
+    return checked
+
+
+def _tagged(req: ServiceRequest, shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the projects that match the filters by tags in the query."""
+    for name, matches in _BY_TAGS.items():
+        if name in req.GET:
+            wanted = set(req.GET[name].split(","))
+            shown = [item for item in shown if matches(wanted, set(item["tags"]))]
+    return shown
+
+
+def _shown_tags(req: ServiceRequest, id: str, tags: list[str]) -> Response:
+    return Response({"tags": tags, "links": listing.links(req.base_url + _TAGS.format(id=id))})

@@ -177,6 +177,9 @@ EC2_DELETE = _identity("ec2_delete_credential", OWNER, "Delete an EC2 credential
 EC2_TOKENS = _identity(
     "ec2tokens_validate", SERVICE, "Get the token of a user who signed a request to a service", "POST /v3/ec2tokens"
 )
+S3_TOKENS = _identity(
+    "s3tokens_validate", SERVICE, "Get the token of a user who signed a request to an object store", "POST /v3/s3tokens"
+)
 _SECRETS = "/v3/credentials"
 SECRETS_LIST = _identity("list_credentials", OWNER, "List the caller's credentials; admins list all", f"GET {_SECRETS}")
 SECRETS_SHOW = _identity("get_credential", OWNER, "Show a credential", f"GET {_SECRETS}/{{credential_id}}")
@@ -271,3 +274,113 @@ MAPPINGS_SHOW = _identity("get_mapping", READER, "Show a mapping of claims", f"G
 MAPPINGS_CREATE = _identity("create_mapping", ADMIN, "Create a mapping of claims", f"PUT {_MAPPING}")
 MAPPINGS_UPDATE = _identity("update_mapping", ADMIN, "Change a mapping of claims", f"PATCH {_MAPPING}")
 MAPPINGS_DELETE = _identity("delete_mapping", ADMIN, "Delete a mapping of claims", f"DELETE {_MAPPING}")
+_REGISTERED, _LIMIT = "/v3/registered_limits", "/v3/limits"
+REGISTERED_LIST = _identity("list_registered_limits", ANYONE, "List registered limits", f"GET {_REGISTERED}")
+REGISTERED_SHOW = _identity(
+    "get_registered_limit", ANYONE, "Show a registered limit", f"GET {_REGISTERED}/{{registered_limit_id}}"
+)
+REGISTERED_CREATE = _identity("create_registered_limits", ADMIN, "Register limits", f"POST {_REGISTERED}")
+REGISTERED_UPDATE = _identity(
+    "update_registered_limit", ADMIN, "Change a registered limit", f"PATCH {_REGISTERED}/{{registered_limit_id}}"
+)
+REGISTERED_DELETE = _identity(
+    "delete_registered_limit", ADMIN, "Delete a registered limit", f"DELETE {_REGISTERED}/{{registered_limit_id}}"
+)
+LIMIT_MODEL = _identity("get_limit_model", ANYONE, "Show the model of limits", f"GET {_LIMIT}/model")
+LIMITS_LIST = _identity("list_limits", ANYONE, "List the limits that the caller may see", f"GET {_LIMIT}")
+LIMITS_SHOW = _identity(
+    "get_limit",
+    f"{READER} or project_id:%(project_id)s or domain_id:%(domain_id)s",
+    "Show a limit of the project or domain of the caller's token; admins may show any limit",
+    f"GET {_LIMIT}/{{limit_id}}",
+)
+LIMITS_CREATE = _identity("create_limits", ADMIN, "Create limits of projects or domains", f"POST {_LIMIT}")
+LIMITS_UPDATE = _identity("update_limit", ADMIN, "Change a limit", f"PATCH {_LIMIT}/{{limit_id}}")
+LIMITS_DELETE = _identity("delete_limit", ADMIN, "Delete a limit", f"DELETE {_LIMIT}/{{limit_id}}")
+_BLOBS = "/v3/policies"
+BLOBS_LIST = _identity("list_policies", READER, "List policies of other services", f"GET {_BLOBS}")
+BLOBS_SHOW = _identity("get_policy", READER, "Show a policy of another service", f"GET {_BLOBS}/{{policy_id}}")
+BLOBS_CREATE = _identity("create_policy", ADMIN, "Keep a policy of another service", f"POST {_BLOBS}")
+BLOBS_UPDATE = _identity("update_policy", ADMIN, "Change a policy of another service", f"PATCH {_BLOBS}/{{policy_id}}")
+BLOBS_DELETE = _identity("delete_policy", ADMIN, "Delete a policy of another service", f"DELETE {_BLOBS}/{{policy_id}}")
+_CONFIGS = tuple(f"/v3/domains/{{domain_id}}/config{path}" for path in ("", "/{group}", "/{group}/{option}"))
+_CONFIG_DEFAULTS = tuple(
+    f"/v3/domains/config{path}" for path in ("/default", "/{group}/default", "/{group}/{option}/default")
+)
+CONFIG_CREATE = _identity("create_domain_config", ADMIN, "Set the configuration of a domain", f"PUT {_CONFIGS[0]}")
+CONFIG_SHOW = _identity(
+    "get_domain_config", READER, "Show the configuration of a domain", *(f"GET {path}" for path in _CONFIGS)
+)
+CONFIG_UPDATE = _identity(
+    "update_domain_config", ADMIN, "Change the configuration of a domain", *(f"PATCH {path}" for path in _CONFIGS)
+)
+CONFIG_DELETE = _identity(
+    "delete_domain_config", ADMIN, "Delete the configuration of a domain", *(f"DELETE {path}" for path in _CONFIGS)
+)
+CONFIG_DEFAULT = _identity(
+    "get_domain_config_default",
+    READER,
+    "Show the default configuration of domains",
+    *(f"GET {path}" for path in _CONFIG_DEFAULTS),
+)
+_FILTER = "/v3/OS-EP-FILTER"
+_EP_GROUPS, _EP_PROJECT = f"{_FILTER}/endpoint_groups", f"{_FILTER}/projects/{{project_id}}/endpoints"
+_EP_GROUP = f"{_EP_GROUPS}/{{endpoint_group_id}}"
+EP_GROUPS_LIST = _identity("list_endpoint_groups", READER, "List endpoint groups", f"GET {_EP_GROUPS}")
+EP_GROUPS_SHOW = _identity("get_endpoint_group", READER, "Show an endpoint group", f"GET {_EP_GROUP}")
+EP_GROUPS_CREATE = _identity("create_endpoint_group", ADMIN, "Create an endpoint group", f"POST {_EP_GROUPS}")
+EP_GROUPS_UPDATE = _identity("update_endpoint_group", ADMIN, "Change an endpoint group", f"PATCH {_EP_GROUP}")
+EP_GROUPS_DELETE = _identity("delete_endpoint_group", ADMIN, "Delete an endpoint group", f"DELETE {_EP_GROUP}")
+EP_OF_GROUP = _identity(
+    "list_endpoints_associated_with_endpoint_group",
+    READER,
+    "List the endpoints of an endpoint group",
+    f"GET {_EP_GROUP}/endpoints",
+)
+EP_PROJECTS_OF_GROUP = _identity(
+    "list_projects_associated_with_endpoint_group",
+    READER,
+    "List the projects of an endpoint group",
+    f"GET {_EP_GROUP}/projects",
+)
+EP_GROUPS_OF_PROJECT = _identity(
+    "list_endpoint_groups_for_project",
+    READER,
+    "List the endpoint groups of a project",
+    f"GET {_FILTER}/projects/{{project_id}}/endpoint_groups",
+)
+EP_GROUP_CHECK = _identity(
+    "get_endpoint_group_in_project",
+    READER,
+    "Check whether a project has an endpoint group",
+    f"GET {_EP_GROUP}/projects/{{project_id}}",
+)
+EP_GROUP_ADD = _identity(
+    "add_endpoint_group_to_project",
+    ADMIN,
+    "Give a project an endpoint group",
+    f"PUT {_EP_GROUP}/projects/{{project_id}}",
+)
+EP_GROUP_REMOVE = _identity(
+    "remove_endpoint_group_from_project",
+    ADMIN,
+    "Take an endpoint group from a project",
+    f"DELETE {_EP_GROUP}/projects/{{project_id}}",
+)
+EP_OF_PROJECT = _identity("list_endpoints_for_project", READER, "List a project's endpoints", f"GET {_EP_PROJECT}")
+EP_PROJECTS = _identity(
+    "list_projects_for_endpoint",
+    READER,
+    "List the projects of an endpoint",
+    f"GET {_FILTER}/endpoints/{{endpoint_id}}/projects",
+)
+EP_CHECK = _identity(
+    "check_endpoint_in_project",
+    READER,
+    "Check whether a project has an endpoint",
+    f"GET {_EP_PROJECT}/{{endpoint_id}}",
+)
+EP_ADD = _identity("add_endpoint_to_project", ADMIN, "Give a project an endpoint", f"PUT {_EP_PROJECT}/{{endpoint_id}}")
+EP_REMOVE = _identity(
+    "remove_endpoint_from_project", ADMIN, "Take an endpoint from a project", f"DELETE {_EP_PROJECT}/{{endpoint_id}}"
+)

@@ -196,6 +196,16 @@ class EveryApi(InProcessCloud):
         catalog = make("identity", "/v3/services", {"service": {"type": "one"}})["service"]["id"]
         body = {"endpoint": {"service_id": catalog, "interface": "public", "url": "http://cloud", "region_id": "one"}}
         endpoint = make("identity", "/v3/endpoints", body)["endpoint"]["id"]
+        limit = {"service_id": catalog, "resource_name": "things"}
+        body = {"registered_limits": [limit | {"default_limit": 5}]}
+        registered = make("identity", "/v3/registered_limits", body)["registered_limits"][0]["id"]
+        body = {"limits": [limit | {"resource_limit": 5, "domain_id": domain}]}
+        limits = make("identity", "/v3/limits", body)["limits"][0]["id"]
+        policy_id = make("identity", "/v3/policies", {"policy": {"type": "text/plain", "blob": "{}"}})["policy"]["id"]
+        body = {"config": {"ldap": {"url": "ldap://cloud"}}}
+        make("identity", f"/v3/domains/{domain}/config", body, "PUT")
+        body = {"endpoint_group": {"name": "one", "filters": {"interface": "internal"}}}
+        endpoints = make("identity", "/v3/OS-EP-FILTER/endpoint_groups", body)["endpoint_group"]["id"]
         roles = [make("identity", "/v3/roles", {"role": {"name": name}})["role"]["id"] for name in ("one", "two")]
         federation = "/v3/OS-FEDERATION"
         mapped = {"local": [{"user": {"name": "{0}"}}], "remote": [{"type": "OIDC-sub"}]}
@@ -263,6 +273,10 @@ class EveryApi(InProcessCloud):
             "identity_provider": ["one"],
             "protocol": ["one"],
             "mapping": ["one"],
+            "registered_limit": [registered],
+            "limit": [limits],
+            "policy": [policy_id],
+            "endpoint_group": [endpoints],
             "aggregate": [str(aggregate)],
             "service": [service],
             "hypervisor": [hypervisor],

@@ -190,6 +190,52 @@ BODIES: dict[tuple[str, str, str], Any] = {
         }
     },
     ("identity", "POST", "/v3/users/{user_id}/credentials/OS-EC2"): {"tenant_id": "{own_project}"},
+    ("identity", "POST", "/v3/s3tokens"): {
+        "credentials": {"access": "{ec2_credential}", "signature": "c2lnbmF0dXJl", "token": "dGV4dA=="}
+    },
+    ("identity", "POST", "/v3/registered_limits"): {
+        "registered_limits": [
+            {
+                "service_id": "{catalog_service}",
+                "region_id": None,
+                "resource_name": "pictures",
+                "default_limit": 5,
+                "description": "text",
+            }
+        ]
+    },
+    ("identity", "PATCH", "/v3/registered_limits/{id}"): {
+        "registered_limit": {"default_limit": 6, "resource_name": "things", "description": "text"}
+    },
+    ("identity", "POST", "/v3/limits"): {
+        "limits": [
+            {
+                "service_id": "{catalog_service}",
+                "region_id": None,
+                "project_id": "{project}",
+                "resource_name": "things",
+                "resource_limit": 5,
+                "description": "text",
+            }
+        ]
+    },
+    ("identity", "PATCH", "/v3/limits/{id}"): {"limit": {"resource_limit": 6, "description": "text"}},
+    ("identity", "POST", "/v3/policies"): {"policy": {"type": "application/json", "blob": "{}", "color": "red"}},
+    ("identity", "PATCH", "/v3/policies/{id}"): {"policy": {"type": "application/json", "blob": "{}"}},
+    ("identity", "PUT", "/v3/domains/{id}/config"): {
+        "config": {"identity": {"driver": "ldap"}, "ldap": {"url": "ldap://cloud", "page_size": 5}}
+    },
+    ("identity", "PATCH", "/v3/domains/{id}/config"): {"config": {"ldap": {"url": "ldap://cloud"}}},
+    ("identity", "PATCH", "/v3/domains/{id}/config/{group}"): {"config": {"ldap": {"url": "ldap://cloud"}}},
+    ("identity", "PATCH", "/v3/domains/{id}/config/{group}/{option}"): {"config": {"url": "ldap://cloud"}},
+    ("identity", "POST", "/v3/OS-EP-FILTER/endpoint_groups"): {
+        "endpoint_group": {"name": "new", "description": "text", "filters": {"interface": "public"}}
+    },
+    ("identity", "PATCH", "/v3/OS-EP-FILTER/endpoint_groups/{id}"): {
+        "endpoint_group": {"name": "new", "filters": {"service_id": "{catalog_service}"}}
+    },
+    ("identity", "PUT", "/v3/OS-EP-FILTER/endpoint_groups/{id}/projects/{project_id}"): None,
+    ("identity", "PUT", "/v3/OS-EP-FILTER/projects/{project_id}/endpoints/{endpoint_id}"): None,
     ("identity", "POST", "/v3/ec2tokens"): {
         "ec2Credentials": {
             "access": "{ec2_credential}", "signature": "guess", "host": "heat:8000", "verb": "GET", "path": "/v1",
@@ -499,6 +545,10 @@ PLACEMENT_KINDS = {
     "inventories": "resource_class",
     "resource_classes": "resource_class",
     "traits": "trait",
+    "registered_limits": "registered_limit",
+    "limits": "limit",
+    "policies": "policy",
+    "endpoint_groups": "endpoint_group",
 }
 #: Kinds of resources in bodies of the compute API, by the name of the field.
 REAL = {

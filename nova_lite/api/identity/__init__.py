@@ -49,7 +49,10 @@ API, with Keystone's v3 endpoints::
     api/identity/federation.py         identity providers, their protocols, mappings, and log-ins
     api/identity/trusts.py             trusts, as Heat needs them
     api/identity/access_rules.py       requests that application credentials allow
-    api/identity/unserved.py           parts of Keystone that are refused
+    api/identity/limits.py             unified limits of other services
+    api/identity/policy_blobs.py       policies of other services
+    api/identity/domain_config.py      configuration of domains, kept only
+    api/identity/endpoint_filters.py   endpoints of single projects
     api/identity/requests.py           validation of requests
     api/identity/views.py              responses
     api/identity/listing.py            filters of lists

@@ -17,17 +17,20 @@ from nova_lite.api.identity.authority import Authority, Identity, Scope
 from nova_lite.api.identity.catalog import Catalog
 from nova_lite.api.identity.credentials import IdentityCredentials
 from nova_lite.api.identity.directory import SYSTEM_ID, ApplicationCredential, User
+from nova_lite.api.identity.domain_config import IdentityDomainConfig
 from nova_lite.api.identity.domains import IdentityDomains
+from nova_lite.api.identity.endpoint_filters import IdentityEndpointFilters
 from nova_lite.api.identity.faults import fault
 from nova_lite.api.identity.federation import IdentityFederation
 from nova_lite.api.identity.groups import IdentityGroups
+from nova_lite.api.identity.limits import IdentityLimits
 from nova_lite.api.identity.management import IdentityManagement
+from nova_lite.api.identity.policy_blobs import IdentityPolicies
 from nova_lite.api.identity.projects import IdentityProjects
 from nova_lite.api.identity.roles import IdentityRoles
 from nova_lite.api.identity.services import IdentityCatalog
 from nova_lite.api.identity.tokens import Token
 from nova_lite.api.identity.trusts import IdentityTrusts
-from nova_lite.api.identity.unserved import UnservedIdentity
 from nova_lite.api.identity.versions import IdentityVersions
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
@@ -54,7 +57,10 @@ class IdentityApp(
     IdentityCatalog,
     IdentityTrusts,
     IdentityFederation,
-    UnservedIdentity,
+    IdentityLimits,
+    IdentityPolicies,
+    IdentityDomainConfig,
+    IdentityEndpointFilters,
     rest.ServiceApplication,
 ):
     """WSGI application, mounted at ``/``."""
@@ -72,7 +78,10 @@ class IdentityApp(
         *IdentityCatalog.routes,
         *IdentityTrusts.routes,
         *IdentityFederation.routes,
-        *UnservedIdentity.routes,
+        *IdentityLimits.routes,
+        *IdentityPolicies.routes,
+        *IdentityDomainConfig.routes,
+        *IdentityEndpointFilters.routes,
         ServiceRoute("POST", "/v3/auth/tokens", "issue", PUBLIC),
         ServiceRoute("GET", "/v3/auth/tokens", "validate", policies.VALIDATE, authorizes=True),
         ServiceRoute("DELETE", "/v3/auth/tokens", "revoke", policies.REVOKE, authorizes=True),

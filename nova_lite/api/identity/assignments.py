@@ -111,8 +111,11 @@ class IdentityAssignments:
         def grant(content: Content) -> None:
             holder, target = _named(content, **ids)
             role = _role(content, role_id)
-            if role.domain_id not in (None, target.domain_id if isinstance(target, Project) else target.id):
-                raise exceptions.Forbidden(f"Role {role.name} is of a domain. It can be granted in this domain only.")
+            where = None if isinstance(target, System) else target.domain_id if isinstance(target, Project) else ""
+            if role.domain_id is not None and where not in ("", role.domain_id):
+                raise exceptions.Forbidden(
+                    f"Role {role.name} is of a domain. It can be granted in projects of this domain and in domains."
+                )
             directory.grant(holder, target, role.key, inherited)
 
         self._change(grant)

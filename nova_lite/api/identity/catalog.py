@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from oslo_config import cfg
 
-from nova_lite.api.identity.directory import CatalogEndpoint, CatalogRegion, CatalogService, Content
+from nova_lite.api.identity.directory import CatalogEndpoint, CatalogRegion, CatalogService, Content, EndpointGroup
 
 INTERFACES = ("public", "internal", "admin")
 #: Variables of an endpoint's URL, as ``%(project_id)s`` or ``$(project_id)s``.
@@ -89,14 +89,38 @@ class Catalog:
         if project_id is not None:
             values |= {"project_id": project_id, "tenant_id": project_id}
         by_service: dict[str, list[dict[str, Any]]] = {}
+        wanted = self.filtered(content, project_id)
         for item in self.all_endpoints(content):
+            if wanted is not None and item["id"] not in wanted:
+                continue
             if item["enabled"] and all(match["name"] in values for match in _VARIABLE.finditer(item["url"])):
                 shown = {key: value for key, value in item.items() if key not in ("service_id", "enabled")}
                 by_service.setdefault(item["service_id"], []).append(shown | {"url": _filled(item["url"], values)})
         return [
             {"id": item["id"], "type": item["type"], "name": item["name"], "endpoints": by_service.get(item["id"], [])}
             for item in self.all_services(content)
-            if item["enabled"]
+            if item["enabled"] and (wanted is None or item["id"] in by_service)
+        ]
+
+    def filtered(self, content: Content, project_id: str | None) -> set[str] | None:
+        """Return the ids of the endpoints that a project is limited to; None if it has all."""
+        project = content.project(project_id) if project_id is not None else None
+        if project is None:
+            return None
+        groups = [group for group in content.endpoint_groups if project.id in group.project_ids]
+        if not project.endpoint_ids and not groups:
+            return None
+        found = set(project.endpoint_ids)
+        for group in groups:
+            found |= {item["id"] for item in self.in_group(content, group)}
+        return found
+
+    def in_group(self, content: Content, group: EndpointGroup) -> list[dict[str, Any]]:
+        """Return the endpoints of a group."""
+        return [
+            item
+            for item in self.all_endpoints(content)
+            if all(item[name] == value for name, value in group.filters.items())
         ]
 
 

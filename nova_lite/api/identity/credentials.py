@@ -1,4 +1,4 @@
-"""Credentials whose secret the service has to know itself: EC2 key pairs, and keys of one-time codes (TOTP).
+"""Credentials whose secret the service has to know itself: EC2 key pairs, keys of one-time codes (TOTP), and others.
 
 ``/v3/users/{user_id}/credentials/OS-EC2`` and ``/v3/credentials`` show the same EC2 credentials. A service, such as
 Heat, passes a request that was signed with one to ``/v3/ec2tokens``, and gets a token of its user.
@@ -30,7 +30,7 @@ T = TypeVar("T")
 EC2, TOTP = "ec2", "totp"
 #: Credentials of one user. Each API process has all of them in memory.
 MAX_CREDENTIALS = 100
-MIN_SECRET, MAX_TEXT = 16, 255
+MIN_SECRET, MAX_TEXT, MAX_BLOB = 16, 255, 8192
 
 _USER = {"user_id": "user_id"}
 _EC2 = "/v3/users/{user_id}/credentials/OS-EC2"
@@ -47,6 +47,7 @@ class IdentityCredentials:
         ServiceRoute("GET", f"{_EC2}/{{id}}", "show_ec2", policies.EC2_SHOW, _USER),
         ServiceRoute("DELETE", f"{_EC2}/{{id}}", "delete_ec2", policies.EC2_DELETE, _USER),
         ServiceRoute("POST", "/v3/ec2tokens", "issue_for_signature", policies.EC2_TOKENS),
+        ServiceRoute("POST", "/v3/s3tokens", "issue_for_s3", policies.S3_TOKENS),
         ServiceRoute("GET", _ALL, "list_secrets", policies.SECRETS_LIST, authorizes=True),
         ServiceRoute("POST", _ALL, "create_secret", policies.SECRETS_CREATE, authorizes=True),
         ServiceRoute("GET", f"{_ALL}/{{id}}", "show_secret", policies.SECRETS_SHOW, authorizes=True),
@@ -103,13 +104,22 @@ class IdentityCredentials:
         if not isinstance(given, dict):
             raise exceptions.ValidationError(detail="Expecting to find credentials in the request, as an object.")
         signed = ec2_signature.parse(given)
-        found = _by_access(self.authority.content, signed.access)
+        return self._issue(req, signed.access, lambda secret: ec2_signature.is_right(signed, secret, time.time()))
+
+    def issue_for_s3(self, req: ServiceRequest) -> Response:
+        """Return a token of the user who signed a request to an object store. Only services may ask for it."""
+        signed = ec2_signature.parse_s3(requests.object_field(req.json_object(), "credentials"))
+        return self._issue(req, signed.access, lambda secret: ec2_signature.is_right_s3(signed, secret, time.time()))
+
+    def _issue(self, req: ServiceRequest, access: str, is_right: Callable[[str], bool]) -> Response:
+        """Return a token of the user of an access key. ``is_right``: checks the signature by the secret."""
+        found = _by_access(self.authority.content, access)
         notes.caller(req.environ, found.user_id if found is not None else None)
         user = self.authority.content.user(found.user_id) if found is not None else None
         # An unknown key takes as long as a wrong signature.
         secret = self._open(found) if found is not None else _secret()
-        is_right = ec2_signature.is_right(signed, secret, time.time())
-        if found is None or user is None or not is_right or not self.authority.content.is_usable(user):
+        matches = is_right(secret)
+        if found is None or user is None or not matches or not self.authority.content.is_usable(user):
             raise exceptions.Unauthorized()
         identity = self.authority.scoped(user, Scope(project_id=found.project_id))
         text, token = self.authority.issue(identity, methods=["ec2credential"])
@@ -146,10 +156,8 @@ class IdentityCredentials:
             access, secret = _pair(blob)
             if project_id is None:
                 raise exceptions.ValidationError(detail="A credential of type ec2 needs a project_id.")
-        elif kind == TOTP:
-            one_time_codes.key_of(blob)
         else:
-            raise exceptions.ValidationError(detail="The type of a credential is ec2 or totp.")
+            _check_blob(kind, blob)
 
         def create(content: Content) -> Credential:
             requests.require("user", user_id, content.user(user_id))
@@ -157,7 +165,7 @@ class IdentityCredentials:
                 _check_project(req, content, user_id, project_id)
             if kind == EC2:
                 return _add_ec2(content, user_id, str(project_id), access, secret)
-            return _add(content, uuid.uuid4().hex, user_id, TOTP, project_id, blob)
+            return _add(content, uuid.uuid4().hex, user_id, kind, project_id, blob)
 
         return Response({"credential": self._view(req, self._change(create))}, 201)
 
@@ -174,7 +182,7 @@ class IdentityCredentials:
         if found.type == EC2:
             access, blob = _pair(blob)
         else:
-            one_time_codes.key_of(blob)
+            _check_blob(found.type, blob)
 
         def update(content: Content) -> Credential:
             item: Credential = requests.require("credential", id, content.find(Credential, id))
@@ -276,6 +284,17 @@ def _add(
     made = Credential(id=id, user_id=user_id, type=kind, project_id=project_id, sealed=sealed, access=access)
     content.credentials.append(made)
     return made
+
+
+def _check_blob(kind: str, blob: str) -> None:
+    """Raise `ValidationError` if a secret of a type other than ec2 cannot be kept."""
+    if kind == TOTP:
+        one_time_codes.key_of(blob)
+    elif not re.fullmatch(r"[\w.-]{1,64}", kind, re.ASCII) or not 0 < len(blob) <= MAX_BLOB:
+        raise exceptions.ValidationError(
+            detail=f"The type of a credential has 1 to 64 letters, digits and _.-, and its blob has 1 to {MAX_BLOB} "
+            "characters."
+        )
 
 
 def _pair(blob: str) -> tuple[str, str]:

@@ -95,7 +95,8 @@ DEFAULT_DOMAIN = Domain(id=DOMAIN_ID, name=DOMAIN_NAME, description="The default
 class Project(msgspec.Struct, kw_only=True):
     """``tokens_valid_from``: Unix time of the last disabling; earlier tokens for the project are invalid.
 
-    ``parent_id``: the project above it; None directly in the domain. ``extra``: see `Role`.
+    ``parent_id``: the project above it; None directly in the domain. ``extra``: see `Role`. ``endpoint_ids``: the
+    endpoints in its tokens; those of its endpoint groups are there, too, and without any all endpoints.
     """
 
     id: str
@@ -107,6 +108,7 @@ class Project(msgspec.Struct, kw_only=True):
     parent_id: str | None = None
     tags: list[str] = msgspec.field(default_factory=list)
     extra: str = ""
+    endpoint_ids: list[str] = msgspec.field(default_factory=list)
 
 
 class User(msgspec.Struct, kw_only=True):
@@ -116,6 +118,7 @@ class User(msgspec.Struct, kw_only=True):
     tokens are invalid. ``project_tokens_valid_from``: the time when the user lost the last role, by the same
     ids. ``mfa_enabled``, ``mfa_rules``: Keystone's options of the user for log-ins by several methods.
     ``inherited_roles``: roles in all projects below a project or domain, by its id. ``extra``: see `Role`.
+    ``options``: Keystone's other options that were set (`nova_lite.api.identity.requests.OPTIONS`).
 
     ``source``: where a user without a password of ours is from (`nova_lite.api.identity.external`), and
     ``external_key``: the id there. ``external_groups``, ``external_roles``: groups and roles by the source, which count
@@ -137,6 +140,7 @@ class User(msgspec.Struct, kw_only=True):
     mfa_enabled: bool = False
     mfa_rules: list[list[str]] = msgspec.field(default_factory=list)
     inherited_roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    options: dict[str, bool] = msgspec.field(default_factory=dict)
     source: str = ""
     external_key: str = ""
     external_groups: list[str] = msgspec.field(default_factory=list)
@@ -313,6 +317,57 @@ class FederationMapping(msgspec.Struct, kw_only=True):
     schema_version: str = "1.0"
 
 
+class RegisteredLimit(msgspec.Struct, kw_only=True):
+    """Limit of a resource of a service that projects have by default."""
+
+    id: str
+    service_id: str
+    resource_name: str
+    default_limit: int
+    region_id: str | None = None
+    description: str | None = None
+
+
+class Limit(msgspec.Struct, kw_only=True):
+    """Limit of a resource of a service for one project or domain."""
+
+    id: str
+    service_id: str
+    resource_name: str
+    resource_limit: int
+    region_id: str | None = None
+    project_id: str | None = None
+    domain_id: str | None = None
+    description: str | None = None
+
+
+class PolicyBlob(msgspec.Struct, kw_only=True):
+    """Policy of another service, as a text. ``type``: its MIME type. ``extra``: see `Role`."""
+
+    id: str
+    type: str
+    blob: str
+    extra: str = ""
+
+
+class DomainConfig(msgspec.Struct, kw_only=True):
+    """Configuration of a domain, as JSON. ``id``: of the domain."""
+
+    id: str
+    config: str
+
+
+class EndpointGroup(msgspec.Struct, kw_only=True):
+    """Endpoints of the catalog with some values (``filters``), for some projects. ``extra``: see `Role`."""
+
+    id: str
+    name: str
+    description: str | None = None
+    filters: dict[str, str] = msgspec.field(default_factory=dict)
+    project_ids: list[str] = msgspec.field(default_factory=list)
+    extra: str = ""
+
+
 class SecretKey(msgspec.Struct, kw_only=True):
     """Key that encrypts the secrets of credentials."""
 
@@ -357,6 +412,11 @@ class Content(msgspec.Struct, kw_only=True, dict=True):
     identity_providers: list[IdentityProvider] = msgspec.field(default_factory=list)
     federation_protocols: list[FederationProtocol] = msgspec.field(default_factory=list)
     mappings: list[FederationMapping] = msgspec.field(default_factory=list)
+    registered_limits: list[RegisteredLimit] = msgspec.field(default_factory=list)
+    limits: list[Limit] = msgspec.field(default_factory=list)
+    policies: list[PolicyBlob] = msgspec.field(default_factory=list)
+    domain_configs: list[DomainConfig] = msgspec.field(default_factory=list)
+    endpoint_groups: list[EndpointGroup] = msgspec.field(default_factory=list)
 
     def freeze(self) -> Content:
         """Make look-ups by id quick. The content must not be changed any more."""
@@ -476,7 +536,7 @@ class Content(msgspec.Struct, kw_only=True, dict=True):
         return BUILT_IN_ROLES.get(id) or self.find(Role, id)
 
     def role_by_key(self, key: str) -> Role | None:
-        return BUILT_IN_ROLES[role_id(key)] if key in ROLES else self.find(Role, key)
+        return _BUILT_IN_BY_KEY.get(key) or self.find(Role, key)
 
     def all_roles(self) -> list[Role]:
         return [*BUILT_IN_ROLES.values(), *self.roles]
@@ -562,6 +622,11 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
     "identity_provider": ("identity_providers", IdentityProvider),
     "federation_protocol": ("federation_protocols", FederationProtocol),
     "mapping": ("mappings", FederationMapping),
+    "registered_limit": ("registered_limits", RegisteredLimit),
+    "limit": ("limits", Limit),
+    "policy": ("policies", PolicyBlob),
+    "domain_config": ("domain_configs", DomainConfig),
+    "endpoint_group": ("endpoint_groups", EndpointGroup),
 }
 _FIELDS = {type_: field for field, type_ in KINDS.values()}
 
@@ -577,6 +642,7 @@ def comparable(name: str) -> str:
 
 #: The roles that are always there, by id. They have no records.
 BUILT_IN_ROLES = {role_id(name): Role(id=role_id(name), name=name) for name in ROLES}
+_BUILT_IN_BY_KEY = {role.name: role for role in BUILT_IN_ROLES.values()}
 
 
 # --- changes
@@ -621,6 +687,9 @@ def rename(content: Content, kind: str, item: Project | User | Group, name: str)
 def remove_project(content: Content, project: Project) -> None:
     content.projects.remove(project)
     _keep_credentials(content, lambda credential: credential.project_id != project.id)
+    content.limits = [item for item in content.limits if item.project_id != project.id]
+    for group in content.endpoint_groups:
+        group.project_ids = [id for id in group.project_ids if id != project.id]
     content.trusts = [trust for trust in content.trusts if trust.project_id != project.id]
     content.credentials = [item for item in content.credentials if item.project_id != project.id]
     _forget_roles(content, project.id)
@@ -891,6 +960,8 @@ def remove_domain(content: Content, domain: Domain) -> None:
     for provider in [item for item in content.identity_providers if item.domain_id == domain.id]:
         remove_provider(content, provider)
     _forget_roles(content, domain.id)
+    content.limits = [item for item in content.limits if item.domain_id != domain.id]
+    content.domain_configs = [item for item in content.domain_configs if item.id != domain.id]
     content.domains.remove(domain)
 
 

@@ -10,6 +10,7 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, requests, views
 from nova_lite.api.identity.authority import Authority
 from nova_lite.api.identity.directory import Content, Project, User
+from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
 T = TypeVar("T")
@@ -93,6 +94,9 @@ class IdentityManagement:
     def change_password(self, req: ServiceRequest, id: str) -> Response:
         """Change a user's own password. The request contains the old one."""
         fields = requests.create_fields(req, "user", password=str, original_password=str)
+        found = self.authority.content.user(id)
+        if found is not None and found.options.get("lock_password"):
+            raise exceptions.Forbidden("The password of this user is locked. Only an admin can change it.")
         self.authority.by_password(fields["original_password"], req.remote_addr or "", user_id=id)
         content = self.authority.content
         self.authority.check_ours(content, "", _user(content, id))
@@ -109,7 +113,9 @@ class IdentityManagement:
 
 
 def _set_options(user: User, options: dict[str, Any]) -> None:
-    """Set the user's options for log-ins by several methods. None resets an option."""
+    """Set options of a user. None resets an option."""
+    given = {name: options.get(name, user.options.get(name)) for name in requests.OPTIONS}
+    user.options = {name: value for name, value in given.items() if value is not None}
     if "multi_factor_auth_enabled" in options:
         user.mfa_enabled = bool(options["multi_factor_auth_enabled"])
     if "multi_factor_auth_rules" in options:

@@ -147,6 +147,15 @@ def _checked(kind: str, name: str, value: Any, type_: Any) -> Any:
     return value
 
 
+#: Options of users that are kept. Only ``lock_password`` has an effect: passwords do not expire, and lock nobody out.
+OPTIONS = (
+    "lock_password",
+    "ignore_password_expiry",
+    "ignore_change_password_upon_first_use",
+    "ignore_lockout_failure_attempts",
+    "ignore_user_inactivity",
+)
+
 #: Methods of a log-in with a password.
 _METHODS = ("password", "totp")
 
@@ -156,13 +165,14 @@ def user_options(req: ServiceRequest) -> dict[str, Any]:
     options = body_object(req, "user").get("options") or {}
     if not isinstance(options, dict):
         raise exceptions.ValidationError(detail="The options of a user must be an object.")
-    known = "multi_factor_auth_enabled", "multi_factor_auth_rules"
+    known = ("multi_factor_auth_enabled", "multi_factor_auth_rules", *OPTIONS)
     if unknown := [name for name in options if name not in known]:
         raise exceptions.ValidationError(
-            detail=f"This cloud has no option {unknown[0][:64]} of users. There are {' and '.join(known)}."
+            detail=f"This cloud has no option {unknown[0][:64]} of users. There are {', '.join(known)}."
         )
-    if not isinstance(options.get(known[0]), bool | None):
-        raise exceptions.ValidationError(detail=f"{known[0]} must be a boolean.")
+    for name in (known[0], *OPTIONS):
+        if not isinstance(options.get(name), bool | None):
+            raise exceptions.ValidationError(detail=f"{name} must be a boolean.")
     rules = options.get(known[1])
     if rules is not None and not _are_rules(rules):
         raise exceptions.ValidationError(

@@ -67,7 +67,10 @@ class IdentityCatalog:
 
         def delete(content: Content) -> None:
             content.services.remove(self._service(content, id))
-            content.endpoints = [item for item in content.endpoints if item.service_id != id]
+            for endpoint in [item for item in content.endpoints if item.service_id == id]:
+                _remove_endpoint(content, endpoint)
+            content.limits = [item for item in content.limits if item.service_id != id]
+            content.registered_limits = [item for item in content.registered_limits if item.service_id != id]
 
         self._change(delete)
         return Response(status=204)
@@ -101,7 +104,7 @@ class IdentityCatalog:
         return Response({"endpoint": shown_endpoint(self._change(update), req.base_url)})
 
     def delete_endpoint(self, req: ServiceRequest, id: str) -> Response:
-        self._change(lambda content: content.endpoints.remove(self._endpoint(content, id)))
+        self._change(lambda content: _remove_endpoint(content, self._endpoint(content, id)))
         return Response(status=204)
 
     def _endpoint(self, content: Content, id: str) -> CatalogEndpoint:
@@ -174,8 +177,10 @@ class IdentityCatalog:
     def delete_region(self, req: ServiceRequest, id: str) -> Response:
         def delete(content: Content) -> None:
             found = self._region(content, id)
-            if id in [item.region for item in content.endpoints] + [item.parent for item in content.regions]:
-                raise exceptions.Forbidden(f"Region {id} has endpoints or other regions. Delete those first.")
+            used = {item.region for item in content.endpoints} | {item.parent for item in content.regions}
+            used |= {item.region_id for item in content.limits} | {item.region_id for item in content.registered_limits}
+            if id in used:
+                raise exceptions.Forbidden(f"Region {id} has endpoints, limits or other regions. Delete those first.")
             content.regions.remove(found)
 
         self._change(delete)
@@ -204,6 +209,13 @@ class IdentityCatalog:
 
     def _change(self, function: Callable[[Content], T]) -> T:
         return self.authority.replica.change(function)
+
+
+def _remove_endpoint(content: Content, endpoint: CatalogEndpoint) -> None:
+    content.endpoints.remove(endpoint)
+    for project in content.projects:
+        if endpoint.id in project.endpoint_ids:
+            project.endpoint_ids.remove(endpoint.id)
 
 
 def shown_service(item: CatalogService, base_url: str) -> dict[str, Any]:

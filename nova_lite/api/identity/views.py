@@ -195,7 +195,7 @@ def user(shown: User, base_url: str) -> dict[str, Any]:
 
 
 def _options(shown: User) -> dict[str, Any]:
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = dict(shown.options)
     if shown.mfa_enabled:
         options["multi_factor_auth_enabled"] = True
     if shown.mfa_rules:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
+import hmac
 import json
 import time
 from typing import Any
@@ -134,7 +135,11 @@ def test_credential_of_type_ec2_is_the_same_over_both_routes(world: World, alice
 @pytest.mark.parametrize(
     "fields",
     [
-        {"type": "cert", "blob": "x"},
+        {"type": "a cert", "blob": "x"},
+        {"type": "", "blob": "x"},
+        {"type": "a" * 65, "blob": "x"},
+        {"type": "cert", "blob": ""},
+        {"type": "cert", "blob": "x" * 8193},
         {"type": "ec2", "blob": "{}"},
         {"type": "ec2", "blob": "[" * 5000},
         {"type": "ec2", "blob": json.dumps({"access": "a" * 32, "secret": "s" * 32})},
@@ -362,7 +367,7 @@ def test_user_without_rules_may_still_use_a_code(world: World, alice: str) -> No
     "options",
     [
         1,
-        {"ignore_password_expiry": True},
+        {"nobodys_option": True},
         {"multi_factor_auth_enabled": "yes"},
         {"multi_factor_auth_rules": ["password"]},
         {"multi_factor_auth_rules": [["totp"]]},
@@ -373,3 +378,26 @@ def test_user_without_rules_may_still_use_a_code(world: World, alice: str) -> No
 )
 def test_invalid_options_of_a_user_are_refused(world: World, admin: str, options: Any) -> None:
     assert error(world("PATCH", "/v3/users/id-of-alice", {"user": {"options": options}}, admin), 400)
+
+
+def test_credential_of_another_type_is_kept_encrypted(world: World, alice: str) -> None:
+    made = world("POST", "/v3/credentials", {"credential": {"type": "cert", "blob": "a secret text"}}, alice)
+    assert made.status_code == 201, made.text
+    path = f"/v3/credentials/{made.json['credential']['id']}"
+    assert world("GET", path, token=alice).json["credential"]["blob"] == "a secret text"
+    (stored,) = world.users.content.credentials
+    assert "secret" not in stored.sealed
+    assert world("PATCH", path, {"credential": {"blob": "other"}}, alice).json["credential"]["blob"] == "other"
+    assert error(world("PATCH", path, {"credential": {"blob": ""}}, alice), 400)
+
+
+def test_admin_names_a_project_without_roles_and_its_credential_gives_no_token(world: World, alice: str) -> None:
+    blob = json.dumps({"access": "a" * 32, "secret": "s" * 32})
+    fields = {"type": "ec2", "blob": blob, "project_id": world.ops.id, "user_id": "id-of-alice"}
+    assert error(world("POST", "/v3/credentials", {"credential": fields}, alice), 404)
+    admin = world.token("admin")
+    assert world("POST", "/v3/credentials", {"credential": fields}, admin).status_code == 201
+    text = b"a text"
+    signature = base64.b64encode(hmac.digest(b"s" * 32, text, "sha1")).decode()
+    signed = {"access": "a" * 32, "signature": signature, "token": base64.b64encode(text).decode()}
+    assert error(world("POST", "/v3/s3tokens", {"credentials": signed}, admin), 401)

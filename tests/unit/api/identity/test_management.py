@@ -125,19 +125,6 @@ def test_refused_change_is_not_in_memory(world: World, admin: str) -> None:
     assert world.log_in("alice").status_code == 201
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "hint"),
-    [
-        ("POST", "/v3/policies", "nova-lite-manage policy list"),
-        ("GET", "/v3/policies", "nova-lite-manage policy list"),
-    ],
-)
-def test_unserved_parts_of_keystone_are_refused(world: World, admin: str, method: str, path: str, hint: str) -> None:
-    message = error(world(method, path, {}, admin), 501)
-    assert " is not supported by this cloud. " in message
-    assert hint in message
-
-
 def test_unknown_http_method_is_a_405(world: World, admin: str) -> None:
     message = error(world("PUT", "/v3/projects", {}, admin), 405)
     assert message == "PUT is not supported here by this cloud; GET, POST may be used."

@@ -87,6 +87,7 @@ auth_version = v3
 uri_v3 = {url}/identity/v3
 region = RegionOne
 v3_endpoint_type = public
+use_system_token = true
 [identity-feature-enabled]
 security_compliance = false
 [service_available]

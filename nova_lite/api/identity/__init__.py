@@ -1,8 +1,7 @@
 """Identity service: users, projects, roles and tokens. It stands in for Keystone.
 
 ``[api] auth_strategy = standalone`` or ``http_basic`` is the built-in service. Its records are in the database, and
-each process of the API daemon has a copy of them. ``[api] auth_strategy = keystone`` uses a real Keystone, and the
-identity API is not needed.
+each process of the API daemon has a copy of them. ``keystone`` uses a real Keystone, without the identity API.
 
 Service::
 

@@ -116,7 +116,7 @@ def test_huge_request_is_refused(world: World) -> None:
 
 def test_unknown_urls_and_http_methods_are_refused(world: World) -> None:
     body = {"auth": {"identity": {"methods": ["totp"]}}}
-    assert "password, token and application_credential" in error(world("POST", "/v3/auth/tokens", body), 401)
+    assert "password, token, mapped and application_credential" in error(world("POST", "/v3/auth/tokens", body), 401)
     assert error(world("GET", "/v3/nowhere"), 404)
     response = world("PUT", "/v3/projects", {})
     assert error(response, 405)

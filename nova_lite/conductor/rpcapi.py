@@ -629,7 +629,7 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API, since="1.8")
     def port_update(self, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
-        """Set ``name``, ``description``, ``admin_state_up``, ``security_groups``, or ``address`` of a free port."""
+        """Set ``name``, ``description``, ``admin_state_up``, ``security_groups``; addresses while the port is free."""
 
     @rpc.delete(rpc.API, since="1.8")
     def port_delete(self, context: RequestContext, port_id: str) -> None:

@@ -197,14 +197,16 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
     """
     found = get(uow, context, port_id)
     row = locked(uow, context, port_id)
-    unknown = changes.keys() - {"name", "description", "address", *_OF_TRAFFIC}
+    unknown = changes.keys() - {"name", "description", "address", "mac_address", *_OF_TRAFFIC}
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a port cannot be changed")
-    if found.router_id is not None and changes.keys() & {"address", *_OF_TRAFFIC}:
+    if found.router_id is not None and changes.keys() & {"address", "mac_address", *_OF_TRAFFIC}:
         raise exceptions.RouterPort(port_id=port_id)
     _check_security(found, changes)
     if "security_groups" in changes:
         row.security_groups = security_groups.names_of(uow, found.project_id, changes["security_groups"])
+    if changes.get("mac_address", row.mac_address) != row.mac_address:
+        _change_mac_address(uow, row, changes["mac_address"])
     if "address_pairs" in changes:
         row.address_pairs = _address_pairs(changes["address_pairs"], row.mac_address)
     row.port_security_enabled = changes.get("port_security_enabled", row.port_security_enabled)
@@ -229,6 +231,17 @@ def _check_security(found: Port, changes: dict[str, Any]) -> None:
         raise exceptions.PortSecurityPortHasSecurityGroup()
     if changes.get("address_pairs", found.address_pairs):
         raise exceptions.AddressPairAndPortSecurityRequired()
+
+
+def _change_mac_address(uow: UnitOfWork, row: Row, mac_address: str) -> None:
+    """Give a port without a server another MAC address, and the IPv6 address that follows from it."""
+    if row.instance_uuid is not None:
+        raise exceptions.PortInUse(port_id=row.id)
+    network = networks.Store(uow).locked([row.network_id])[row.network_id]
+    row.mac_address = mac_address
+    if row.address is not None:
+        row.address6 = ipv6.address_on(network, mac_address)
+    rows.insert(uow, row, exceptions.MacAddressInUse(mac_address=mac_address))
 
 
 def _move(uow: UnitOfWork, row: Row, address: str) -> None:

@@ -93,7 +93,7 @@ def list_(uow: UnitOfWork, context: RequestContext) -> list[RbacPolicy]:
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, policy: RbacPolicy) -> RbacPolicy:
-    """Create a policy of a resource of the caller's own. Raises a 404 for another's, and a 409 for a repeated one."""
+    """Create a policy of a resource of the caller's own. Raises a 400 for another's, and a 409 for a repeated one."""
     target = _locked_object(uow, context, policy.object_type, policy.object_id)
     check_everybody(context, policy.target)
     quotas.lock(uow, policy.project_id)

@@ -64,6 +64,9 @@ PORT_CREATE_ADDRESS = rule(
     "create_port:fixed_ips:ip_address", _NETWORK_OWNER, "Choose the address of a new port", "POST /v2.0/ports"
 )
 PORT_UPDATE = rule("update_port", MEMBER, "Change a port of the caller's project", f"PUT {_PORT}")
+PORT_UPDATE_MAC = rule(
+    "update_port:mac_address", _NETWORK_OWNER, "Choose another MAC address of a free port", f"PUT {_PORT}"
+)
 PORT_UPDATE_ADDRESS = rule(
     "update_port:fixed_ips:ip_address", _NETWORK_OWNER, "Choose another address of a port", f"PUT {_PORT}"
 )

@@ -90,7 +90,7 @@ class PortResource(Resource):
         port = self.conductor.port_get(req.context, id)
         now = views.port(port, for_admin=True)
         _require_no_device(fields, now["device_id"], now["device_owner"], now["binding:host_id"])
-        for name in fields.keys() & {"network_id", "mac_address", "project_id", "tenant_id"}:
+        for name in fields.keys() & {"network_id", "project_id", "tenant_id"}:
             if fields[name] != now[name]:
                 raise exceptions.ValidationError(detail=f"{name} of a port cannot be changed: make another port.")
         changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
@@ -104,6 +104,10 @@ class PortResource(Resource):
         if (is_secure := _port_security(fields)) is not None:
             changes["port_security_enabled"] = is_secure
             chosen[policies.PORT_UPDATE_SECURITY] = port.port_security_enabled and not is_secure
+        mac_address = requests.mac_address(fields)
+        if mac_address and mac_address != port.mac_address:
+            self._authorize_choice(req, port.network_id, {policies.PORT_UPDATE_MAC: mac_address})
+            changes["mac_address"] = mac_address
         address = requests.fixed_address(fields, port.network_id)
         if address == requests.NO_ADDRESS:
             changes["address"] = address

@@ -260,8 +260,8 @@ class RbacPolicyNotFound(NotFound):
     msg_fmt = "RBAC policy with ID %(policy_id)s not found"
 
 
-class RbacObjectNotFound(NotFound):
-    msg_fmt = "%(object_type)s %(object_id)s could not be found."
+class RbacObjectNotFound(Invalid):
+    msg_fmt = "PolicyInit error: %(object_type)s %(object_id)s could not be found among the own ones."
 
 
 class RbacPolicyExists(Conflict):

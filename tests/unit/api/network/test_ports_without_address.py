@@ -1,4 +1,4 @@
-"""Ports without an address."""
+"""Ports without an address, and with another one."""
 
 from __future__ import annotations
 
@@ -60,3 +60,15 @@ def test_server_cannot_have_a_port_without_an_address(api: Api) -> None:
     with pytest.raises(exceptions.PortRequiresFixedIP):
         api.manager.db.write(lambda uow: backend.resolve(networks.Store(uow), context, request))
     assert api.manager.db.write(lambda uow: networks.Store(uow).bind_port(port_id, "server", 0, None)) is False
+
+
+def test_port_gets_another_mac_address(api: Api) -> None:
+    network = api.make("/networks", "network")["id"]
+    api.make("/subnets", "subnet", network_id=network, ip_version=4, cidr="10.64.1.0/24")
+    one, two = (api.make("/ports", "port", network_id=network) for _ in range(2))
+    url, body = f"/ports/{one['id']}", {"port": {"mac_address": "FA:16:3E:00:00:99"}}
+    assert api("PUT", url, body).json["port"]["mac_address"] == "fa:16:3e:00:00:99"
+    api.refused("PUT", f"/ports/{two['id']}", body, 409, "MacAddressInUse", "fa:16:3e:00:00:99")
+    shared = api.port()["id"]
+    body = {"port": {"mac_address": "fa:16:3e:00:00:98"}}
+    api.refused("PUT", f"/ports/{shared}", body, 403, "PolicyNotAuthorized", "update_port:mac_address")

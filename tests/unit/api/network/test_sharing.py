@@ -174,7 +174,7 @@ NOT_FOUND = {
         ({"action": "access_as_external"}, 400, "access_as_shared"),
         ({"target_tenant": None}, 400, "target_tenant"),
         ({"target_tenant": "x" * 256}, 400, "target_tenant"),
-        ({"object_id": NOBODY}, 404, NOBODY),
+        ({"object_id": NOBODY}, 400, NOBODY),
     ],
 )
 def test_invalid_policy_is_refused(api: Api, values: dict[str, Any], status: int, text: str) -> None:
@@ -183,4 +183,4 @@ def test_invalid_policy_is_refused(api: Api, values: dict[str, Any], status: int
     refused = api("POST", "/rbac-policies", {"rbac_policy": body | values})
     assert refused.status_code == status and text in refused.text
     body = {"rbac_policy": body}
-    api.refused("POST", "/rbac-policies", body, 404, "RbacObjectNotFound", network, STRANGER)
+    api.refused("POST", "/rbac-policies", body, 400, "RbacObjectNotFound", network, STRANGER)

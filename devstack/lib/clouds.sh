@@ -25,7 +25,7 @@ add_clouds() {
 clouds() {
     local verb=$1
     shift
-    "$VENV/bin/python" "$TOP/devstack/lib/clouds.py" "$verb" "$CLOUDS_YAML" "$@"
+    "$VENV/bin/python" "$TOP/nova_lite/cmd/setup/clouds.py" "$verb" "$CLOUDS_YAML" "$@"
 }
 
 # Needs the virtual environment, so it comes before its removal.

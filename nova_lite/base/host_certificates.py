@@ -81,18 +81,20 @@ def read(path: str) -> Found:
 class Authority:
     """The authority in ``directory``.
 
-    It has three roots. Hosts recognise each other by the first. Proxies recognise the consoles of hosts by the second,
-    and hosts the proxies by the third. So no host can pass for a proxy.
+    It has four roots. Hosts recognise each other by the first. Proxies recognise the consoles of hosts by the second,
+    and hosts the proxies by the third. So no host can pass for a proxy. Clients recognise APIs and broker by the
+    fourth.
     """
 
     def __init__(self, directory: str) -> None:
         self._hosts = _Root(directory, CA_KEY, CA_CERTIFICATE, "nova_lite hosts", 0)
         self._consoles = _Root(directory, "consoles-ca-key.pem", "consoles-ca-cert.pem", "nova_lite consoles", 1)
         self._proxies = _Root(directory, "proxies-ca-key.pem", "proxies-ca-cert.pem", "nova_lite console proxies", 0)
+        self._services = _Root(directory, "services-ca-key.pem", "services-ca-cert.pem", "nova_lite services", 0)
 
     def create(self) -> None:
         """Create the roots that do not exist."""
-        for root in (self._hosts, self._consoles, self._proxies):
+        for root in (self._hosts, self._consoles, self._proxies, self._services):
             root.create()
 
     def issue(
@@ -134,6 +136,21 @@ class Authority:
         certificate = _leaf(own, host, names, key.public_key(), lifetime, [ExtendedKeyUsageOID.SERVER_AUTH])
         trusted = [self._proxies.read().certificate, own.certificate]
         _write(directory, trusted, key, (SERVER_KEY,), {SERVER_CERTIFICATE: certificate}, owner, own.certificate)
+        return certificate
+
+    def issue_service(
+        self, name: str, addresses: Sequence[str], directory: str, days: int, owner: tuple[int, int] | None = None
+    ) -> x509.Certificate:
+        """Make a key and a certificate for the APIs or the broker of a machine, and write them to ``directory``.
+
+        ``ca-cert.pem`` there is what clients need.
+        """
+        root = self._services.read()
+        key = ec.generate_private_key(ec.SECP256R1())
+        names = [x509.DNSName(name), *map(_general_name, addresses)]
+        lifetime, purposes = datetime.timedelta(days=days), [ExtendedKeyUsageOID.SERVER_AUTH]
+        certificate = _leaf(root, name, names, key.public_key(), lifetime, purposes)
+        _write(directory, [root.certificate], key, (SERVER_KEY,), {SERVER_CERTIFICATE: certificate}, owner)
         return certificate
 
     def issue_proxy(

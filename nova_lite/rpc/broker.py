@@ -8,7 +8,12 @@ to the default exchange, and so to any queue.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import os
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -99,3 +104,32 @@ def _priorities(*topics: str) -> list[str]:
 
 def _any(*patterns: str) -> str:
     return f"^({'|'.join(patterns)})$"
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """A daemon's account: ``user`` and ``password`` at the broker, of the daemon ``role`` on ``host``."""
+
+    user: str
+    password: str
+    role: str
+    host: str
+
+
+def definitions(vhost: str, accounts: Iterable[Account]) -> dict[str, list[dict[str, Any]]]:
+    """Return the accounts as rabbitmqctl imports them, with salted hashes instead of passwords."""
+    made: dict[str, list[dict[str, Any]]] = {"users": [], "permissions": [], "topic_permissions": []}
+    for account in accounts:
+        found = permissions(account.role, account.host)
+        user = {"name": account.user, "password_hash": _hashed(account.password), "tags": []}
+        made["users"].append(user | {"hashing_algorithm": "rabbit_password_hashing_sha256"})
+        who = {"user": account.user, "vhost": vhost}
+        made["permissions"].append(who | {"configure": found.configure, "write": found.write, "read": found.read})
+        made["topic_permissions"].append(
+            who | {"exchange": EXCHANGE, "write": found.topic_write, "read": found.topic_read}
+        )
+    return made
+
+
+def _hashed(password: str) -> str:
+    salt = os.urandom(4)
+    return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()

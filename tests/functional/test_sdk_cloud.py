@@ -19,7 +19,7 @@ from tests.functional.cloud import PASSWORDS, Cloud
 from tests.functional.sdk import connect
 
 NETWORK = "private"
-CLOUDS = Path(__file__).parents[2] / "devstack/lib/clouds.py"
+CLOUDS = Path(__file__).parents[2] / "nova_lite/cmd/setup/clouds.py"
 
 
 @pytest.fixture(scope="module")

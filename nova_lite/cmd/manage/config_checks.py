@@ -107,6 +107,13 @@ def _schema(conf: cfg.ConfigOpts) -> Problems:
         yield f"[database] connection: {explain(error)}"
 
 
+def _schema_if_named(conf: cfg.ConfigOpts) -> Problems:
+    """Check the schema if a file names the database: only on a conductor's machine one does."""
+    found = conf.get_location("connection", "database")
+    if found is not None and found.location is not cfg.Locations.opt_default:
+        yield from _schema(conf)
+
+
 def _reach_services(conf: cfg.ConfigOpts, health: Health) -> None:
     """Log in at Keystone for each service of OpenStack that provides images, volumes or networks."""
     for group, option, backend in (
@@ -260,7 +267,7 @@ ROLES = {
         Role("compute", "compute", "root", _compute, _reach_from_compute),
         Role("novncproxy", "console", _CONSOLE_USER, _novncproxy),
         Role("serialproxy", "console", _CONSOLE_USER, _proxy),
-        Role("manage", "manage", "root", _schema, _reach_services),
+        Role("manage", "manage", "root", _schema_if_named, _reach_services),
     )
 }
 

@@ -103,8 +103,11 @@ def _of_machine(directory: str) -> Iterator[str]:
         yield f"{directory}: no daemon has a file here; there can be {names}."
         return
     yield from _static([common, *(path for path, _ in own)])
+    conductor = os.path.join(directory, "conductor.conf")
     for path, role in own:
-        for line in _in_own_process([common, path], role):
+        # nova-lite-manage reads the conductor's file, too, where there is one.
+        with_database = [conductor] if role.name == "manage" and os.path.exists(conductor) else []
+        for line in _in_own_process([common, *with_database, path], role):
             yield line if line.startswith(os.path.basename(path)) else f"{os.path.basename(path)}: {line}"
 
 

@@ -79,11 +79,32 @@ def create_key(app: App, args: argparse.Namespace) -> None:
     with _changing(directory) as trusted:
         if os.path.exists(path):
             raise exceptions.InvalidInput(reason=f"{path} is there already; keys rotate replaces it")
-        key = PrivateKey.generate()
-        entry = key.trusted(args.role, args.host, keys.now())
-        _write_private(path, key, args.owner)
+        entry = _new_key(path, args.role, args.host, args.owner)
         trusted.append(entry)
     _show(app, [entry])
+
+
+def provide_key(directory: str, role: str, host: str, owner: str) -> bool:
+    """Create a daemon's key unless it exists, and trust it unless it is trusted. Returns whether that was necessary.
+
+    An interrupted call may have left a key that is not trusted.
+    """
+    path = keys.private_path(directory, role, host)
+    with _changing(directory) as trusted:
+        if not os.path.exists(path):
+            trusted.append(_new_key(path, role, host, owner))
+            return True
+        entry = PrivateKey.read(path).trusted(role, host, keys.now())
+        if any(item.id == entry.id for item in trusted):
+            return False
+        trusted.append(entry)
+        return True
+
+
+def _new_key(path: str, role: str, host: str, owner: str | None) -> TrustedKey:
+    key = PrivateKey.generate()
+    _write_private(path, key, owner)
+    return key.trusted(role, host, keys.now())
 
 
 def list_keys(app: App, args: argparse.Namespace) -> None:

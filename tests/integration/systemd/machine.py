@@ -51,6 +51,11 @@ class Machine:
         finally:
             self._process.kill()
 
+    @property
+    def init(self) -> int:
+        """Return the pid of the container's first process."""
+        return self._init
+
     # --- use
 
     def run(self, *command: str, check: bool = True) -> str:
@@ -100,6 +105,10 @@ class Machine:
         # A tmpfs on /tmp would hide the directories that are bound there.
         (self.tree / "etc/systemd/system/tmp.mount").symlink_to("/dev/null")
         self._make_users()
+        self._make_units_and_programs()
+        self._make_directories()
+
+    def _make_units_and_programs(self) -> None:
         for unit in (TOP / "etc/systemd").glob("*.service"):
             shutil.copy(unit, self.tree / "etc/systemd/system")
         for script in ("api", "compute", "conductor", "novncproxy", "scheduler", "serialproxy"):
@@ -111,7 +120,6 @@ class Machine:
         self.write(
             "/opt/nova-lite/venv/bin/python", f'#!/bin/sh\nPYTHONPATH={SOURCE} exec {sys.executable} "$@"\n', 0o755
         )
-        self._make_directories()
 
     def _make_users(self) -> None:
         """Add the daemons' users and groups. This machine may have the same names with other numbers."""

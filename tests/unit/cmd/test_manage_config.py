@@ -138,6 +138,15 @@ def test_address_of_another_machine_and_port_of_a_silent_program_are_reported(ma
     assert "api.conf: [api] identity_listen = 192.0.2.7: this machine has no such address." in problems
 
 
+def test_tool_of_a_machine_with_a_conductor_uses_the_conductors_database(machine: Machine) -> None:
+    url = f"sqlite:///{machine.path}/none/db.sqlite"
+    machine.add("manage")
+    assert not any("[database]" in line for line in machine.problems())
+    machine.add("conductor", f"[DEFAULT]\n[database]\nconnection = {url}\n")
+    found = {line.partition(":")[0] for line in machine.problems() if "[database] connection" in line}
+    assert found == {"manage.conf", "conductor.conf"}
+
+
 def test_directory_without_a_daemons_file_names_those_there_can_be(machine: Machine) -> None:
     (problem,) = machine.problems()
     assert "no daemon has a file here; there can be api.conf, compute.conf" in problem

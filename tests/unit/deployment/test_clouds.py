@@ -9,7 +9,7 @@ import sys
 import pytest
 import yaml
 
-SCRIPT = pathlib.Path(__file__).parents[3] / "devstack/lib/clouds.py"
+SCRIPT = pathlib.Path(__file__).parents[3] / "nova_lite/cmd/setup/clouds.py"
 URL = "http://127.0.0.1:8774/v2.1"
 
 OTHERS = """\

@@ -1,7 +1,8 @@
 """Write the cloud into, or remove it from, a clouds.yaml that may hold other clouds.
 
     clouds.py add FILE NAME API_URL
-    clouds.py add-user FILE NAME AUTH_URL USER      (in the project of the same name; the password is on standard input)
+    clouds.py add-user FILE NAME AUTH_URL USER [CACERT]
+                                                    (in the project of the same name; the password is on standard input)
     clouds.py remove FILE NAME
 
 A password goes into ``secure.yaml`` beside the file, which clients read as well, and which only its owner may read.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -39,9 +41,10 @@ def cloud(api_url: str) -> dict[str, Any]:
     }
 
 
-def cloud_of_user(auth_url: str, user: str) -> dict[str, Any]:
-    """Return settings of a cloud with an identity service, without the password."""
+def cloud_of_user(auth_url: str, user: str, cacert: str | None = None) -> dict[str, Any]:
+    """Return settings of a cloud with an identity service, without the password. ``cacert``: file of its authority."""
     return {
+        **({"cacert": cacert} if cacert else {}),
         "auth_type": "password",
         "region_name": "RegionOne",
         "auth": {
@@ -127,9 +130,9 @@ def add(path: str, name: str, api_url: str) -> None:
     put(path, name, cloud(api_url))
 
 
-def add_user(path: str, name: str, auth_url: str, user: str) -> None:
+def add_user(path: str, name: str, auth_url: str, user: str, cacert: str | None = None) -> None:
     password = sys.stdin.readline().rstrip("\n")
-    put(path, name, cloud_of_user(auth_url, user))
+    put(path, name, cloud_of_user(auth_url, user, cacert))
     put(secure_file(path), name, {"auth": {"password": password}})
 
 
@@ -158,4 +161,5 @@ def read(path: str) -> str:
 
 
 if __name__ == "__main__":
-    {"add": add, "add-user": add_user, "remove": remove}[sys.argv[1]](*sys.argv[2:])
+    verbs: dict[str, Callable[..., None]] = {"add": add, "add-user": add_user, "remove": remove}
+    verbs[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,84 @@
+"""``nova-lite-setup``: make this machine a controller of a cloud, or remove it, with one command.
+
+It may be interrupted anywhere, and repeated: each step does what is still missing. A file of the configuration that
+exists is never changed, so an operator's changes stay.
+"""
+
+from __future__ import annotations
+
+from nova_lite.base import concurrency
+
+concurrency.setup(concurrency.THREADING)
+
+# isort: split
+import argparse  # noqa: E402
+import contextlib  # noqa: E402
+import fcntl  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+from collections.abc import Iterator  # noqa: E402
+
+from nova_lite.base import exceptions, version  # noqa: E402
+from nova_lite.cmd.setup import controller, removal, settings, steps  # noqa: E402
+
+PROG = "nova-lite-setup"
+
+_LOCK = "/run/nova-lite-setup.lock"
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog=PROG, description="Set up this machine for a nova_lite cloud.")
+    top.add_argument("--version", action="version", version=f"{PROG} {version.VERSION}")
+    commands = top.add_subparsers(metavar="COMMAND", dest="command", required=True)
+    text = (
+        "Set up the API, conductor, scheduler and console proxies on this machine, with message broker, database, "
+        "keys, certificates and the first admin. It can be repeated."
+    )
+    made = commands.add_parser("controller", help=text, description=text)
+    settings.add_arguments(made)
+    made.set_defaults(run=_controller)
+    text = "Stop and remove what the set-up made on this machine."
+    made = commands.add_parser("remove", help=text, description=text)
+    made.add_argument("--yes", action="store_true", help="remove it; without this flag, only say what would go")
+    made.add_argument(
+        "--purge", action="store_true", help="remove the database, images, keys, configuration and users as well"
+    )
+    made.set_defaults(run=_remove)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    try:
+        if os.geteuid() != 0:
+            raise exceptions.ConfigurationError(reason="this needs root.")
+        with _alone():
+            args.run(args)
+    except exceptions.NovaLiteException as error:
+        print(f"{PROG}: {' '.join(error.message.split())}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{PROG}: interrupted; the same command goes on from here.", file=sys.stderr)
+        return 130
+    return 0
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Hold a lock, which the kernel frees with the process. Raises `ConfigurationError` while another one holds it."""
+    with open(_LOCK, "w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise exceptions.ConfigurationError(reason=f"another {PROG} runs on this machine.") from error
+        yield
+
+
+def _controller(args: argparse.Namespace) -> None:
+    wanted = settings.read(args)
+    steps.run(controller.steps(wanted))
+    print(controller.farewell(wanted), flush=True)
+
+
+def _remove(args: argparse.Namespace) -> None:
+    removal.run(args.yes, args.purge)

@@ -1,0 +1,384 @@
+"""The steps that make a controller: broker, database, keys, certificates, configuration, first admin, daemons."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import requests
+import yaml
+
+from nova_lite.base import exceptions
+from nova_lite.base.host_certificates import Authority
+from nova_lite.cmd.manage.keys import provide_key
+from nova_lite.cmd.setup import broker, clouds, machine, settings
+from nova_lite.cmd.setup.machine import CONFIGURATION
+from nova_lite.cmd.setup.settings import MARIADB, SQLITE, Settings
+from nova_lite.cmd.setup.steps import Step
+from nova_lite.db import urls
+from nova_lite.rpc import keys
+
+KEYS = CONFIGURATION / "keys"
+AUTHORITY = KEYS / "hosts"
+API_CERTIFICATES = CONFIGURATION / "tls" / "api"
+CONSOLE_CERTIFICATES = CONFIGURATION / "tls" / "consoles"
+BROKER_CERTIFICATES = Path("/etc/rabbitmq/nova-lite")
+CLOUDS = Path("/etc/openstack/clouds.yaml")
+STATE = Path("/var/lib/nova-lite")
+
+#: APIs with the option of their address and their port.
+APIS = {
+    "osapi_compute": ("listen", 8774),
+    "identity": ("identity_listen", 5000),
+    "image": ("image_listen", 9292),
+    "volume": ("volume_listen", 8776),
+    "network": ("network_listen", 9696),
+}
+#: Units in the order of their start, with the configuration file and the user of each daemon.
+DAEMONS = {
+    "conductor": "nova-lite-conductor",
+    "scheduler": "nova-lite-scheduler",
+    "api": "nova-lite-api",
+    "novncproxy": "nova-lite-console",
+    "serialproxy": "nova-lite-console",
+}
+#: Users of the signing keys by role.
+KEY_OWNERS = {
+    keys.CONDUCTOR: "nova-lite-conductor",
+    keys.SCHEDULER: "nova-lite-scheduler",
+    keys.API: "nova-lite-api",
+    keys.CONSOLE: "nova-lite-console",
+    keys.MANAGE: "root",
+}
+#: The role of each configuration file. The proxies share one account.
+FILE_ROLES = {
+    "conductor": keys.CONDUCTOR,
+    "scheduler": keys.SCHEDULER,
+    "api": keys.API,
+    "novncproxy": keys.CONSOLE,
+    "serialproxy": keys.CONSOLE,
+    "manage": keys.MANAGE,
+}
+
+_CERTIFICATE_DAYS = 825
+_DATABASE = "nova_lite"
+#: MiB that have to be free for broker, database and logs.
+_FREE_MB = 500
+#: Seconds that a daemon may take to start, and that the cloud may take to answer.
+_START_SECONDS = 120
+
+
+def steps(wanted: Settings) -> list[Step]:
+    return [
+        Step("Checking this machine", lambda: _check_machine(wanted)),
+        Step("Installing packages", lambda: _install_packages(wanted)),
+        Step("Creating users and directories", _create_users),
+        Step("Creating keys of the daemons", lambda: _create_keys(wanted)),
+        Step("Creating certificates", lambda: _create_certificates(wanted)),
+        Step("Writing the configuration", lambda: _write_configuration(wanted)),
+        Step("Setting up the message broker", lambda: _set_up_broker(wanted)),
+        Step("Setting up the database", lambda: _set_up_database(wanted)),
+        Step("Creating the first admin", lambda: _create_admin(wanted)),
+        Step("Starting the daemons", _start_daemons),
+        Step("Checking the cloud", lambda: _check_cloud(wanted)),
+    ]
+
+
+def farewell(wanted: Settings) -> str:
+    return "\n".join(
+        [
+            "",
+            f"The cloud answers at {wanted.url(5000)}/v3. Its admin is in {CLOUDS}:",
+            "",
+            f"    openstack --os-cloud {wanted.cloud} service list",
+            "",
+            "Add a compute host next: docs/howto/join-a-host.md.",
+        ]
+    )
+
+
+def _check_machine(wanted: Settings) -> str:
+    if not settings.has_systemd():
+        raise exceptions.ConfigurationError(reason="this machine does not run systemd, which runs the daemons.")
+    if not settings.is_local(wanted.address):
+        raise exceptions.ConfigurationError(reason=f"this machine does not have the address {wanted.address}.")
+    missing = [name for name in DAEMONS if not (Path(sys.executable).parent / f"nova-lite-{name}").exists()]
+    if missing:
+        raise exceptions.ConfigurationError(
+            reason=f"nova-lite-{missing[0]} is not in {Path(sys.executable).parent}: install the package first."
+        )
+    free = os.statvfs("/var/lib")
+    if free.f_bavail * free.f_frsize >> 20 < _FREE_MB:
+        raise exceptions.ConfigurationError(reason=f"/var/lib has less than {_FREE_MB} MiB free.")
+    return f"{wanted.host} at {wanted.address}"
+
+
+def _install_packages(wanted: Settings) -> str:
+    names = ["rabbitmq-server", "novnc"]
+    if wanted.database == MARIADB:
+        names.append("mariadb-server")
+    installed = machine.install_packages(*names)
+    return f"installed {', '.join(installed)}" if installed else "all are there"
+
+
+def _create_users() -> str:
+    for directory, program in (("sysusers.d", "systemd-sysusers"), ("tmpfiles.d", "systemd-tmpfiles")):
+        path = Path("/etc") / directory / "nova-lite.conf"
+        machine.replace(path, (machine.FILES / directory / "nova-lite.conf").read_text())
+        machine.run(program, *(["--create"] if program == "systemd-tmpfiles" else []), str(path))
+    return "done"
+
+
+def _create_keys(wanted: Settings) -> str:
+    made = sum(provide_key(str(KEYS), role, wanted.host, owner) for role, owner in KEY_OWNERS.items())
+    return f"{made} made" if made else "all are there"
+
+
+def _create_certificates(wanted: Settings) -> str:
+    if not wanted.has_tls:
+        return "not needed on loopback"
+    authority = Authority(str(AUTHORITY))
+    authority.create()
+    made = 0
+    owners = (
+        (API_CERTIFICATES, "nova-lite-api"),
+        (CONSOLE_CERTIFICATES, "nova-lite-console"),
+        (BROKER_CERTIFICATES, "rabbitmq"),
+    )
+    for directory, owner in owners:
+        if not (directory / "server-cert.pem").exists():
+            os.makedirs(directory, mode=0o755, exist_ok=True)
+            addresses = [wanted.address, "127.0.0.1"]
+            authority.issue_service(wanted.host, addresses, str(directory), _CERTIFICATE_DAYS, machine.ids(owner))
+            made += 1
+    machine.replace(authority_file(), (API_CERTIFICATES / "ca-cert.pem").read_text())
+    return f"{made} made" if made else "all are there"
+
+
+def authority_file() -> Path:
+    """Return the certificate of the authority, which clients of this machine read."""
+    return CLOUDS.parent / "nova-lite-ca.pem"
+
+
+# --- configuration
+
+
+def _write_configuration(wanted: Settings) -> str:
+    machine.replace(CONFIGURATION / "api-paste.ini", (machine.FILES / "nova-lite" / "api-paste.ini").read_text())
+    written = machine.write_once(CONFIGURATION / "nova-lite.conf", machine.ini(_common(wanted)), "nova-lite")
+    proxy = _console_password()
+    for name, role in FILE_ROLES.items():
+        password = proxy if role == keys.CONSOLE else secrets.token_urlsafe(24)
+        sections = _own(wanted, name)
+        sections["DEFAULT"] = {"transport_url": broker.url(role, password)} | sections.get("DEFAULT", {})
+        group = DAEMONS.get(name, "root")
+        written |= machine.write_once(CONFIGURATION / f"{name}.conf", machine.ini(sections), group)
+    return f"in {CONFIGURATION}" if written else f"what {CONFIGURATION} has, stays"
+
+
+def _console_password() -> str:
+    """Return the password of the proxies' account, which the file of one of them may have already."""
+    for name in ("novncproxy", "serialproxy"):
+        path = CONFIGURATION / f"{name}.conf"
+        found = machine.setting(path, "DEFAULT", "transport_url")
+        if found is not None:
+            return broker.account(keys.CONSOLE, "", found, path).password
+    return secrets.token_urlsafe(24)
+
+
+def _common(wanted: Settings) -> dict[str, dict[str, str]]:
+    scheme = "https" if wanted.has_tls else "http"
+    web = f"{scheme}://{wanted.shown_address}:6080/vnc_lite.html"
+    return {
+        "DEFAULT": {"my_ip": wanted.address, "host": wanted.host, "state_path": str(STATE)},
+        "rpc": {"keys_directory": str(KEYS)},
+        "identity": {"region": wanted.region},
+        "vnc": {"novncproxy_host": wanted.address, "novncproxy_base_url": web},
+        "serial_console": {
+            "enabled": "true",
+            "serialproxy_host": wanted.address,
+            "base_url": f"{'wss' if wanted.has_tls else 'ws'}://{wanted.shown_address}:6083/",
+        },
+    }
+
+
+def _own(wanted: Settings, name: str) -> dict[str, dict[str, str]]:
+    """Return the sections of one daemon's file, besides its account."""
+    if name == "api":
+        api = {"enabled_apis": ", ".join(APIS), "paste_config": str(CONFIGURATION / "api-paste.ini")}
+        api |= {option: wanted.address for option, _ in APIS.values()}
+        api["workers"] = str(min(4, os.cpu_count() or 1))
+        if wanted.has_tls:
+            api["enabled_ssl_apis"] = ", ".join(APIS)
+            api["ssl_cert_file"] = str(API_CERTIFICATES / "server-cert.pem")
+            api["ssl_key_file"] = str(API_CERTIFICATES / "server-key.pem")
+        return {"api": api}
+    if name == "conductor":
+        return {
+            "database": {"connection": _database_url(wanted)},
+            "network": {"project_ranges": wanted.project_ranges},
+        }
+    if name.endswith("proxy") and wanted.has_tls:
+        directory = CONSOLE_CERTIFICATES
+        return {"DEFAULT": {"cert": str(directory / "server-cert.pem"), "key": str(directory / "server-key.pem")}}
+    return {}
+
+
+def _database_url(wanted: Settings) -> str:
+    if wanted.database == SQLITE:
+        return f"sqlite:///{STATE}/conductor/nova-lite.sqlite"
+    if wanted.database == MARIADB:
+        return f"mysql+pymysql://{_DATABASE}:{secrets.token_hex(24)}@127.0.0.1/{_DATABASE}"
+    return wanted.database
+
+
+# --- broker, database, admin
+
+
+def _set_up_broker(wanted: Settings) -> str:
+    accounts = {}
+    for name, role in FILE_ROLES.items():
+        path = CONFIGURATION / f"{name}.conf"
+        accounts[role] = broker.account(role, wanted.host, machine.setting(path, "DEFAULT", "transport_url"), path)
+    return broker.set_up(wanted, BROKER_CERTIFICATES, list(accounts.values()))
+
+
+def _set_up_database(wanted: Settings) -> str:
+    if wanted.database == MARIADB:
+        _set_up_mariadb()
+    return _as_conductor("db", "sync").strip().rstrip(".")
+
+
+def _set_up_mariadb() -> None:
+    """Create the database and the user that the conductor's file names, unless an operator has changed it."""
+    url = urls.parse(machine.setting(CONFIGURATION / "conductor.conf", "database", "connection") or "")
+    if url.user == _DATABASE:
+        machine.run("systemctl", "enable", "--now", "mariadb")
+        name, password = _sql_word(url.database), _sql_word(url.password)
+        machine.run(
+            "mariadb",
+            given=f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4;\n"
+            f"CREATE USER IF NOT EXISTS '{name}'@'localhost' IDENTIFIED BY '{password}';\n"
+            f"ALTER USER '{name}'@'localhost' IDENTIFIED BY '{password}';\n"
+            f"GRANT ALL PRIVILEGES ON `{name}`.* TO '{name}'@'localhost';\n",
+        )
+
+
+def _sql_word(text: object) -> str:
+    """Return a text that needs no quoting in SQL. Raises `ConfigurationError` for any other."""
+    word = str(text)
+    if not word.replace("_", "").isalnum() or not word.isascii():
+        raise exceptions.ConfigurationError(
+            reason=f"{CONFIGURATION}/conductor.conf: [database] connection was changed; name its URL by --database."
+        )
+    return word
+
+
+def _as_conductor(*arguments: str, given: str = "") -> str:
+    """Run ``nova-lite-manage`` as the conductor's user, who owns the files of SQLite."""
+    files = [CONFIGURATION / "nova-lite.conf", CONFIGURATION / "conductor.conf"]
+    options = [word for path in files for word in ("--config-file", str(path))]
+    return machine.manage(*options, *arguments, given=given, user="nova-lite-conductor")
+
+
+def _create_admin(wanted: Settings) -> str:
+    """Create the admin. The password is stored first, so that an interrupted set-up finds it again."""
+    password = _admin_password(wanted.cloud)
+    known = password is not None
+    if password is None:
+        password = secrets.token_urlsafe(18)
+        _store_cloud(wanted, password)
+    _as_conductor("user", "init", given=f"{password}\n")
+    return f"admin, in {CLOUDS}" if not known else "admin is there"
+
+
+def _admin_password(cloud: str) -> str | None:
+    path = clouds.secure_file(str(CLOUDS))
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = yaml.safe_load(file) or {}
+        return str(found["clouds"][cloud]["auth"]["password"])
+    except (FileNotFoundError, KeyError, TypeError):
+        return None
+    except yaml.YAMLError as error:
+        raise exceptions.ConfigurationError(reason=f"{path} is not YAML.") from error
+
+
+def _store_cloud(wanted: Settings, password: str) -> None:
+    program = Path(__file__).parent / "clouds.py"
+    cacert = [str(authority_file())] if wanted.has_tls else []
+    machine.run(
+        *(sys.executable, str(program), "add-user", str(CLOUDS), wanted.cloud, f"{wanted.url(5000)}/v3", "admin"),
+        *cacert,
+        given=f"{password}\n",
+    )
+
+
+# --- daemons
+
+
+def _start_daemons() -> str:
+    names = [f"nova-lite-{name}" for name in DAEMONS]
+    changed = machine.install_units(names)
+    machine.run("systemctl", "enable", *names)
+    started = []
+    for name in names:
+        active = machine.succeeds("systemctl", "is-active", "--quiet", name)
+        if active and name not in changed:
+            continue
+        machine.run("systemctl", "restart" if active else "start", "--no-block", name)
+        _wait_until_active(name)
+        started.append(name)
+    return f"{len(started)} started" if started else "all run"
+
+
+def _wait_until_active(name: str) -> None:
+    """Wait until a unit has reported that it is ready. Raises `ConfigurationError` with its last line."""
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        values = machine.run("systemctl", "show", "--property=ActiveState,SubState,NRestarts", name)
+        state = dict(line.split("=", 1) for line in values.splitlines())
+        if state["ActiveState"] == "active":
+            return
+        if time.monotonic() > deadline or state["ActiveState"] == "failed" or int(state["NRestarts"]) > 3:
+            log = machine.run("journalctl", "--unit", name, "--lines=20", "--no-pager", "--output=cat").splitlines()
+            said = next((line for line in reversed(log) if line.strip() and "systemd" not in line), "it wrote nothing")
+            raise exceptions.ConfigurationError(reason=f"{name} does not start: {said}")
+        time.sleep(0.2)
+
+
+def _check_cloud(wanted: Settings) -> str:
+    """Log in as the admin, and list the hosts by the compute API. Then check the configuration of each daemon."""
+    password = _admin_password(wanted.cloud)
+    verify = str(authority_file()) if wanted.has_tls else True
+    user = {"name": "admin", "domain": {"id": "default"}, "password": password}
+    auth: dict[str, Any] = {
+        "identity": {"methods": ["password"], "password": {"user": user}},
+        "scope": {"project": {"name": "admin", "domain": {"id": "default"}}},
+    }
+    try:
+        answer = requests.post(
+            f"{wanted.url(5000)}/v3/auth/tokens", json={"auth": auth}, verify=verify, timeout=_START_SECONDS
+        )
+        if answer.status_code == 401:
+            raise exceptions.ConfigurationError(
+                reason=f"the password in {clouds.secure_file(str(CLOUDS))} is not the admin's; correct it there."
+            )
+        answer.raise_for_status()
+        listed = requests.get(
+            f"{wanted.url(8774)}/v2.1/os-services",
+            headers={"X-Auth-Token": answer.headers["X-Subject-Token"]},
+            verify=verify,
+            timeout=_START_SECONDS,
+        )
+        listed.raise_for_status()
+    except requests.RequestException as error:
+        raise exceptions.ConfigurationError(reason=f"the cloud does not answer: {error}") from error
+    services = listed.json()["services"]
+    machine.manage("config", "check")
+    up = sum(service["state"] == "up" for service in services)
+    return f"login works, {up} of {len(services)} daemons with a heartbeat are up"

@@ -1,0 +1,160 @@
+"""Programs, packages, files and units of the machine. Their users validate every argument before."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nova_lite.base import exceptions, files
+
+#: Files of the installed package: units, users, directories, and the paste file.
+FILES = Path(__file__).parent / "etc"
+
+CONFIGURATION = Path("/etc/nova-lite")
+UNITS = Path("/etc/systemd/system")
+
+#: Seconds that a package manager, and any other program, may take.
+_APT_SECONDS, _SECONDS = 1800, 300
+
+
+def run(*command: str, given: str = "", user: str | None = None, seconds: float = _SECONDS) -> str:
+    """Run a program with ``given`` as its input, and return its output.
+
+    Raises `ConfigurationError` with the last line of its errors.
+    """
+    extra: dict[str, Any] = {}
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+    if user is not None:
+        user_id, group_id = ids(user)
+        extra = {"user": user_id, "group": group_id, "extra_groups": os.getgrouplist(user, group_id)}
+        environment["HOME"] = pwd.getpwnam(user).pw_dir
+    try:
+        done = subprocess.run(
+            command,
+            input=given,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=environment,
+            cwd="/",
+            timeout=seconds,
+            check=False,
+            **extra,
+        )
+    except FileNotFoundError as error:
+        raise exceptions.ConfigurationError(reason=f"the program {command[0]} is missing.") from error
+    except subprocess.TimeoutExpired as error:
+        raise exceptions.ConfigurationError(reason=f"{command[0]} did not end within {seconds:.0f} s.") from error
+    if done.returncode:
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise exceptions.ConfigurationError(reason=f"{command[0]}: {lines[-1] if lines else done.returncode}")
+    return str(done.stdout)
+
+
+def succeeds(*command: str) -> bool:
+    """Check whether a program ends with status 0."""
+    try:
+        run(*command)
+    except exceptions.ConfigurationError:
+        return False
+    return True
+
+
+def manage(*arguments: str, given: str = "", user: str | None = None) -> str:
+    """Run ``nova-lite-manage`` of this installation."""
+    return run(sys.executable, "-m", "nova_lite.cmd.manage", *arguments, given=given, user=user)
+
+
+def install_packages(*names: str) -> list[str]:
+    """Install Debian packages that are missing, and return their names."""
+    missing = [name for name in names if not _is_installed(name)]
+    if missing:
+        if shutil.which("apt-get") is None:
+            raise exceptions.ConfigurationError(reason=f"apt-get is missing: install {', '.join(missing)} yourself.")
+        run("apt-get", "update", "--quiet", seconds=_APT_SECONDS)
+        run("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *missing, seconds=_APT_SECONDS)
+    return missing
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return run("dpkg-query", "--show", "--showformat=${db:Status-Status}", name) == "installed"
+    except exceptions.ConfigurationError:
+        return False
+
+
+def write_once(path: Path, text: str, group: str = "root", mode: int = 0o640) -> bool:
+    """Write a file unless it exists. Returns whether it was written."""
+    if path.exists():
+        return False
+    files.write_atomically(str(path), text.encode(), mode=mode, owner=(0, _group_id(group)))
+    return True
+
+
+def replace(path: Path, text: str, mode: int = 0o644) -> bool:
+    """Write a file whose content is not the operator's. Returns whether it changed."""
+    if path.exists() and path.read_text() == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write_atomically(str(path), text.encode(), mode=mode)
+    return True
+
+
+def _group_id(name: str) -> int:
+    import grp
+
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise exceptions.ConfigurationError(reason=f"there is no group {name}.") from error
+
+
+def ini(sections: dict[str, dict[str, str]]) -> str:
+    """Return the text of a configuration file. Raises `ValueError` for a value that would become more than one line."""
+    lines = ["# Written by nova-lite-setup. It never changes this file again."]
+    for section, values in sections.items():
+        lines += ["", f"[{section}]"]
+        for name, value in values.items():
+            if any(character in value for character in "\r\n\0"):
+                raise ValueError(f"[{section}] {name} has several lines")
+            lines.append(f"{name} = {value}")
+    return "\n".join([*lines, ""])
+
+
+def setting(path: Path, section: str, name: str) -> str | None:
+    """Return a value of a configuration file, or None if it has none."""
+    parser = configparser.RawConfigParser(strict=False, default_section="")
+    try:
+        parser.read(path, encoding="utf-8")
+    except configparser.Error as error:
+        raise exceptions.ConfigurationError(reason=f"{path}: {' '.join(str(error).split())}") from error
+    return parser.get(section, name, fallback=None)
+
+
+def install_units(names: Sequence[str]) -> list[str]:
+    """Write units with this installation's programs, and return the names of changed ones."""
+    directory = Path(sys.executable).parent
+    changed = []
+    for name in names:
+        text = (FILES / "systemd" / f"{name}.service").read_text()
+        if replace(UNITS / f"{name}.service", text.replace("/opt/nova-lite/venv/bin/", f"{directory}/")):
+            changed.append(name)
+    if changed:
+        run("systemctl", "daemon-reload")
+    return changed
+
+
+def ids(user: str) -> tuple[int, int]:
+    """Return the numbers of a user and its group. Raises `ConfigurationError`."""
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError as error:
+        raise exceptions.ConfigurationError(reason=f"there is no user {user}.") from error
+    return entry.pw_uid, entry.pw_gid

@@ -1,0 +1,60 @@
+"""Removal of what the set-up made."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from nova_lite.base import exceptions
+from nova_lite.cmd.setup import broker, clouds, controller, machine
+
+_FILES = ("/etc/sysusers.d/nova-lite.conf", "/etc/tmpfiles.d/nova-lite.conf")
+_USERS = ("nova-lite-api", "nova-lite-conductor", "nova-lite-scheduler", "nova-lite-console")
+
+
+def run(is_confirmed: bool, purge: bool) -> None:
+    """Remove daemons, accounts and files. Without confirmation, print what would go."""
+    units = [f"nova-lite-{name}" for name in controller.DAEMONS]
+    lines = [f"units {', '.join(units)}", f"virtual host {broker.VHOST} and its accounts at the broker"]
+    if purge:
+        lines.append(f"{machine.CONFIGURATION}, {controller.STATE}, and the users of the daemons")
+        lines.append("images and volumes of this machine, and all records of the cloud in SQLite")
+    if not is_confirmed:
+        print("This would remove:", *(f"  {line}" for line in lines), "Run it again with --yes.", sep="\n")
+        return
+    for unit in units:
+        if (machine.UNITS / f"{unit}.service").exists():
+            machine.run("systemctl", "disable", "--now", unit)
+            (machine.UNITS / f"{unit}.service").unlink()
+    machine.run("systemctl", "daemon-reload")
+    if shutil.which("rabbitmqctl") is not None:
+        broker.remove()
+    if purge:
+        _purge()
+    print("Removed:", *(f"  {line}" for line in lines), sep="\n")
+
+
+def _purge() -> None:
+    path = controller.CLOUDS
+    for name in _clouds(path):
+        clouds.remove(str(path), name)
+    shutil.rmtree(machine.CONFIGURATION, ignore_errors=True)
+    shutil.rmtree(controller.STATE, ignore_errors=True)
+    shutil.rmtree(controller.BROKER_CERTIFICATES, ignore_errors=True)
+    for file in _FILES:
+        Path(file).unlink(missing_ok=True)
+    controller.authority_file().unlink(missing_ok=True)
+    for user in _USERS:
+        if machine.succeeds("getent", "passwd", user):
+            machine.run("userdel", user)
+    if machine.succeeds("getent", "group", "nova-lite"):
+        machine.run("groupdel", "nova-lite")
+
+
+def _clouds(path: Path) -> list[str]:
+    """Return the names of the clouds that were written by this program."""
+    try:
+        text = clouds.read(str(path))
+        return [name for name in clouds.clouds_of(text) if clouds.marks(name)[0] in text]
+    except ValueError as error:
+        raise exceptions.ConfigurationError(reason=f"{path} is not YAML.") from error

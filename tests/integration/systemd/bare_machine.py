@@ -1,0 +1,82 @@
+"""A container with systemd on which nothing of a cloud is set up, with the package in a virtual environment."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+
+from tests.integration.systemd.machine import DEADLINE, SOURCE, USERS, Machine
+
+VENV = "/opt/nova-lite/venv"
+PROGRAMS = ("api", "conductor", "manage", "novncproxy", "scheduler", "serialproxy", "setup")
+
+
+class BareMachine(Machine):
+    """A machine with Debian's packages, but without users, directories, units and settings of ours."""
+
+    def _make_units_and_programs(self) -> None:
+        """Make a virtual environment whose libraries are those of the tests, and whose code is this checkout's."""
+        python = pathlib.Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+        self.write(f"{VENV}/pyvenv.cfg", f"home = {python.parent}\ninclude-system-site-packages = false\n")
+        (self.tree / f"{VENV}/bin".lstrip("/")).mkdir(parents=True)
+        (self.tree / f"{VENV}/bin/python".lstrip("/")).symlink_to(python)
+        libraries = f"{VENV}/lib/{python.name}/site-packages"
+        self.write(f"{libraries}/here.pth", f"{SOURCE}\n{sysconfig.get_path('purelib')}\n")
+        for name in PROGRAMS:
+            text = f"#!{VENV}/bin/python\nimport sys\nfrom nova_lite.cmd.{name} import main\nsys.exit(main())\n"
+            self.write(f"{VENV}/bin/nova-lite-{name}", text, 0o755)
+
+    def _make_users(self) -> None:
+        """Leave out users of a cloud on this machine, and keep those of Debian's packages."""
+        for name in ("group", "passwd", "shadow"):
+            lines = (self.tree / "etc" / name).read_text().splitlines()
+            kept = [line for line in lines if line.partition(":")[0] not in USERS]
+            self.write(f"/etc/{name}", "\n".join([*kept, ""]))
+
+    def _make_directories(self) -> None:
+        """Make what Debian's packages have, and a name for the machine."""
+        shutil.copytree("/var/lib/dpkg", self.tree / "var/lib/dpkg", ignore=shutil.ignore_patterns("info"))
+        self.write("/etc/hostname", "controller\n")
+        self.write("/etc/hosts", "127.0.0.1 localhost controller\n")
+        for path in ("var/lib/rabbitmq", "var/log/rabbitmq", "etc/rabbitmq"):
+            (self.tree / path).mkdir(parents=True)
+            shutil.chown(self.tree / path, "rabbitmq", "rabbitmq")
+
+    def stop(self) -> None:
+        """End the container at once: the broker would take long to stop."""
+        os.kill(self.init, signal.SIGKILL)
+        super().stop()
+
+    def add_address(self, address: str) -> None:
+        self.run("ip", "link", "add", "lan", "type", "bridge")
+        self.run("ip", "address", "add", f"{address}/24", "dev", "lan")
+        self.run("ip", "link", "set", "lan", "up")
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        """Start a command, whose output can be read while it runs, and which `kill` of the result ends."""
+        enter = ["nsenter", "--no-fork", "--target", str(self.init), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
+        return subprocess.Popen(
+            enter + list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """Read what a process prints, until it has printed a text or has ended."""
+    assert process.stdout is not None
+    said, deadline = "", time.monotonic() + DEADLINE
+    while text not in said and time.monotonic() < deadline:
+        piece = process.stdout.read(1)
+        if not piece:
+            break
+        said += piece
+    return said

@@ -114,9 +114,12 @@ snapshot = true
 shelve = true
 rescue = true
 volume_multiattach = false
+[image]
+# Some tests upload random bytes in the first six formats. These need no header.
+disk_formats = raw,ami,ari,aki,iso,raw,qcow2
+container_formats = bare
 [image-feature-enabled]
-os_glance_reserved = false
-# Some tests upload text as a disk.
+os_glance_reserved = true
 image_format_enforcement = false
 [network-feature-enabled]
 # The tests of other extensions are skipped.
@@ -137,7 +140,7 @@ build_timeout = 60
 snapshot = true
 clone = true
 extend_attached_volume = true
-backup = false
+backup = true
 """
 
 

@@ -34,6 +34,15 @@ OPTS = [
             "the disk."
         ),
     ),
+    cfg.ListOpt(
+        "import_hosts",
+        default=[],
+        help=(
+            "Hosts, as NAME or NAME:PORT, from which users may have images loaded by URL (web-download). Empty: none. "
+            "List mirrors that you trust: this machine connects to them. A name must not have an address of this "
+            "machine or its link; list such an address itself."
+        ),
+    ),
     cfg.IntOpt(
         "uploads_per_project",
         default=4,

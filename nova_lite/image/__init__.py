@@ -13,13 +13,14 @@ Backend::
     image/formats.py        checks of image files before anything uses them
     image/qcow2.py          headers of qcow2 files
     image/verified.py       copies with checks of size and checksum
+    image/download.py       downloads from hosts that the operator allows
     image/snapshots.py      metadata of images made from servers
     conf/image.py           options ``[image]``
     conf/glance.py          options ``[glance]``
 
 API, with Glance's v2 endpoints::
 
-    api/image/                   app, metadefs, requests, views, listing, versions
+    api/image/                   app, imports, metadefs, uploads, requests, views, listing, versions
     api/compute/images.py        ``/images`` of the compute API, until 2.35
     policies/image_service.py    rules
     cmd/manage/images.py         ``nova-lite-manage image``

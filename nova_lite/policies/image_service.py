@@ -12,7 +12,14 @@ SHOW = _image("get_image", ANYONE, "Show a visible image", f"GET {_ONE}")
 CREATE = _image("add_image", MEMBER, "Create an image", "POST /v2/images")
 UPDATE = _image("modify_image", MEMBER, "Change an image of the caller's project", f"PATCH {_ONE}")
 DELETE = _image("delete_image", MEMBER, "Delete an image of the caller's project", f"DELETE {_ONE}")
-UPLOAD = _image("upload_image", MEMBER, "Upload the data of an image of the caller's project", f"PUT {_ONE}/file")
+UPLOAD = _image(
+    "upload_image",
+    MEMBER,
+    "Upload or import the data of an image of the caller's project",
+    f"PUT {_ONE}/file",
+    f"PUT {_ONE}/stage",
+    f"POST {_ONE}/import",
+)
 DOWNLOAD = _image("download_image", ANYONE, "Download the data of a visible image", f"GET {_ONE}/file")
 DEACTIVATE = _image(
     "deactivate",

@@ -270,6 +270,9 @@ BODIES: dict[tuple[str, str, str], Any] = {
     },
     ("image", "POST", "/images/{id}/actions/deactivate"): None,
     ("image", "POST", "/images/{id}/actions/reactivate"): None,
+    ("image", "POST", "/images/{id}/import"): {
+        "method": {"name": "glance-direct", "uri": "http://cloud/one"}, "stores": ["local"], "all_stores": False,
+    },
     ("image", "PATCH", "/images/{id}"): [{"op": "add", "path": "/key", "value": "text"}],
     ("image", "PUT", "/images/{id}/tags/{tag}"): None,
     ("image", "POST", "/images/{id}/members"): {"member": "{project}"},

@@ -135,6 +135,7 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
         [{"op": "replace", "path": "/name", "value": "taken"}],
         [{"op": "replace", "path": "/visibility", "value": "private"}],
     ],
+    ("image", "POST", "/images/{id}/import"): [{"method": {"name": "glance-direct"}}],
     ("image", "POST", "/images/{id}/members"): [{"member": "taken"}],
     ("image", "PUT", "/images/{id}/members/{member_id}"): [{"status": "accepted"}],
     ("image", "PUT", "/metadefs/namespaces/{namespace}"): [{"description": "taken", "visibility": "public"}],

@@ -18,7 +18,7 @@ from webob.static import FileIter
 from nova_lite.api.http import deploy, transfers, wsgi
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.image import listing, metadefs, requests, uploads, views
+from nova_lite.api.image import imports, listing, metadefs, requests, uploads, views
 from nova_lite.base import exceptions
 from nova_lite.image import store
 from nova_lite.image.store import file_path
@@ -44,6 +44,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageApp:
         )
     try:
         store.sweep(services.conf.image.store_path)
+        imports.sweep(services.conf.image.store_path)
     except OSError as error:
         raise exceptions.ConfigurationError(
             reason=f"[image] store_path = {services.conf.image.store_path}: {error.strerror}."
@@ -51,7 +52,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageApp:
     return ImageApp(services)
 
 
-class ImageApp(metadefs.Metadefs):
+class ImageApp(imports.Imports, metadefs.Metadefs):
     """WSGI application, mounted at ``/v2``."""
 
     strict_slashes = True
@@ -66,6 +67,8 @@ class ImageApp(metadefs.Metadefs):
         ServiceRoute("DELETE", "/images/{id}/tags/{tag}", "remove_tag", policies.UPDATE, authorizes=True),
         ServiceRoute("PUT", "/images/{id}/file", "upload", policies.UPLOAD, authorizes=True, streams=True),
         ServiceRoute("GET", "/images/{id}/file", "download", policies.DOWNLOAD),
+        ServiceRoute("PUT", "/images/{id}/stage", "stage", policies.UPLOAD, authorizes=True, streams=True),
+        ServiceRoute("POST", "/images/{id}/import", "start_import", policies.UPLOAD, authorizes=True),
         ServiceRoute("POST", "/images/{id}/actions/deactivate", "deactivate", policies.DEACTIVATE, authorizes=True),
         ServiceRoute("POST", "/images/{id}/actions/reactivate", "reactivate", policies.REACTIVATE, authorizes=True),
         ServiceRoute("GET", "/images/{id}/tasks", "tasks", policies.SHOW),
@@ -106,7 +109,7 @@ class ImageApp(metadefs.Metadefs):
         return Response(views.show(self.conductor.image_get(req.context, id)))
 
     def tasks(self, req: ServiceRequest, id: str) -> Response:
-        """List the tasks of an image: none, since this service has no imports."""
+        """List the tasks of an image: none. An import shows in the status of its image."""
         self.conductor.image_get(req.context, id)
         return Response({"tasks": []})
 
@@ -114,7 +117,12 @@ class ImageApp(metadefs.Metadefs):
         image = self._new(req, req.json_object())
         self._authorize_visibility(req, image.visibility, image.owner)
         created = self.conductor.image_create(req.context, image)
-        return Response(views.show(created), 201, {"Location": f"{req.base_url}/images/{created.id}"})
+        headers = {
+            "Location": f"{req.base_url}/images/{created.id}",
+            "OpenStack-image-import-methods": ",".join(self.methods()),
+            "OpenStack-image-store-ids": imports.STORE,
+        }
+        return Response(views.show(created), 201, headers)
 
     def _new(self, req: ServiceRequest, body: dict[str, Any]) -> Image:
         fields = {name: requests.field(name, value) for name, value in body.items() if name in views.FIELDS}
@@ -153,6 +161,7 @@ class ImageApp(metadefs.Metadefs):
         image = self._changeable(req, id)
         self.conductor.image_delete(req.context, image.id)
         store.remove(self.store_path, image.id)
+        store.remove(imports.staging_path(self.store_path), image.id)
         return Response(status=204)
 
     def add_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
@@ -205,7 +214,22 @@ class ImageApp(metadefs.Metadefs):
         ``queued`` again. Its size is reserved in the quota meanwhile: the announced length, or growing steps. A large
         body arrives after this method has returned (`nova_lite.api.http.transfers`).
         """
+        return self._receive(req, self._changeable(req, id), uploads.Upload, self.store_path)
+
+    def stage(self, req: ServiceRequest, id: str) -> webob.Response:
+        """Receive data that wait for their import. It goes on like an upload, but the image is ``uploading`` then."""
         image = self._changeable(req, id)
+        try:
+            directory = store.prepare_below(self.store_path, imports.STAGING)
+        except OSError as error:
+            LOG.error("Data cannot be staged: %s", error)
+            raise exceptions.ServiceUnavailable("The image's data cannot be stored now.") from error
+        return self._receive(req, image, imports.StagedUpload, directory)
+
+    def start_import(self, req: ServiceRequest, id: str) -> Response:
+        return self.import_data(req, self._changeable(req, id))
+
+    def _receive(self, req: ServiceRequest, image: Image, kind: type[uploads.Upload], directory: str) -> webob.Response:
         if req.content_type != DATA_TYPE:
             raise webob.exc.HTTPUnsupportedMediaType(explanation=f"Content-Type must be {DATA_TYPE}.")
         if not image.disk_format or not image.container_format:
@@ -217,7 +241,7 @@ class ImageApp(metadefs.Metadefs):
         uploads.check_length(length, limit)
         self._require_room(length or 0, floor)
         fault_of = self._fault_of_upload(req)
-        upload = uploads.Upload(self.conductor, req.context, self.store_path, image, limit, floor, fault_of)
+        upload = kind(self.conductor, req.context, directory, image, limit, floor, fault_of)
         if receive is not None:
             receive(upload, req.context.project_id)
         # Its formats cannot change while it is saving.
@@ -283,18 +307,13 @@ class ImageApp(metadefs.Metadefs):
 
     # --- what this service does not have
 
-    def import_info(self, req: ServiceRequest) -> Response:
-        """List the methods of imports: none."""
-        methods = {"description": "Import methods available.", "type": "array", "value": []}
-        return Response({"import-methods": methods})
-
     def stores(self, req: ServiceRequest) -> Response:
         """List the stores of data: the one directory."""
-        store_of_all = {"id": "local", "description": "Files on the image service's machine", "default": "true"}
+        store_of_all = {"id": imports.STORE, "description": "Files on the image service's machine", "default": "true"}
         return Response({"stores": [store_of_all]})
 
     def all_tasks(self, req: ServiceRequest) -> Response:
-        """List the tasks: none. Requests to import an image end before their response, or are images themselves."""
+        """List the tasks: none. An import shows in the status of its image."""
         return Response({"tasks": [], "first": "/v2/tasks", "schema": "/v2/schemas/tasks"})
 
     def task(self, req: ServiceRequest, id: str) -> Response:

@@ -49,6 +49,9 @@ class Upload:
     stay free. ``fault_of`` returns the response to an error.
     """
 
+    #: Status of the image when its data are complete.
+    final_status = "active"
+
     def __init__(
         self,
         conductor: ConductorRPC,
@@ -86,13 +89,16 @@ class Upload:
 
     def complete(self) -> None:
         file = self._file or self._on_disk(self._open)
-        check = functools.partial(formats.check, disk_format=self.image.disk_format, image_id=self.image.id)
         self._file = file
-        self._result = self._on_disk(lambda: self._publish(file, check))
+        self._result = self._on_disk(lambda: self._publish(file))
 
-    def _publish(self, file: store.IncompleteFile, check: Callable[[str], None]) -> dict[str, Any]:
+    def check(self, path: str) -> None:
+        """Check complete data. Raises `ImageUnacceptable`."""
+        formats.check(path, self.image.disk_format, self.image.id)
+
+    def _publish(self, file: store.IncompleteFile) -> dict[str, Any]:
         """Return what the image's row has to name about the data."""
-        sums = file.publish(check)
+        sums = file.publish(self.check)
         path = store.file_path(self._store_path, self.image.id)
         return {**sums._asdict(), "virtual_size": formats.virtual_size(path, self.image.disk_format)}
 
@@ -133,7 +139,7 @@ class Upload:
 
     def _activate(self) -> None:
         try:
-            changes = {"status": "active", **self._result}
+            changes = {"status": self.final_status, **self._result}
             self._conductor.image_update(self._context, self.image.id, changes, "saving")
         except exceptions.ImageQuotaExceeded:
             store.remove(self._store_path, self.image.id)

@@ -17,7 +17,11 @@ _READ_ONLY = {"readOnly": True}
 FIELDS: dict[str, dict[str, Any]] = {
     "id": {"type": "string", "description": "An identifier for the image"},
     "name": {**_TEXT, "description": "Descriptive name for the image"},
-    "status": {"type": "string", "enum": ["queued", "saving", "active", "deactivated", "deleted"], **_READ_ONLY},
+    "status": {
+        "type": "string",
+        "enum": ["queued", "saving", "uploading", "active", "deactivated", "deleted"],
+        **_READ_ONLY,
+    },
     "visibility": {"type": "string", "enum": list(VISIBILITIES)},
     "protected": {"type": "boolean", "description": "If true, image will not be deletable."},
     "os_hidden": {"type": "boolean", "description": "If true, image will not appear in default image list response."},

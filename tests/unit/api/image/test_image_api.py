@@ -335,8 +335,8 @@ def test_reserved_names_of_properties_are_refused(images: Images, name: str) -> 
     assert fault(images.patch(images.add(), ("add", f"/{name}", "x")), "forbidden", 403) == message
 
 
-def test_import_methods_are_empty(images: Images) -> None:
-    assert images("GET", "/v2/info/import").json["import-methods"]["value"] == []
+def test_images_are_imported_from_nowhere_by_default(images: Images) -> None:
+    assert images("GET", "/v2/info/import").json["import-methods"]["value"] == ["glance-direct"]
 
 
 def test_chunked_upload(images: Images) -> None:

@@ -1,0 +1,167 @@
+"""Imports of image data: staged first (``glance-direct``), or loaded from an allowed host (``web-download``).
+
+Staged data wait in a directory of the store, with their sums in the image's row, which is ``uploading``. Their import
+moves the file, so it ends before its response. A download is an upload by this service: its image is ``saving``.
+"""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import os
+import threading
+import time
+from typing import Any
+
+import webob
+
+from nova_lite.api.http import rest
+from nova_lite.api.http.rest import ServiceRequest
+from nova_lite.api.http.wsgi import Response
+from nova_lite.api.image import uploads
+from nova_lite.base import exceptions, files
+from nova_lite.base.context import RequestContext
+from nova_lite.image import download, formats, store
+from nova_lite.objects import Image
+
+LOG = logging.getLogger(__name__)
+
+STAGED = "uploading"
+#: Property of an image whose import has failed, and its value: the store.
+FAILED, STORE = "os_glance_failed_import", "local"
+#: Name of the directory of staged data below the store, and seconds after which they are abandoned.
+STAGING = "staging"
+STAGED_SECONDS = 86400.0
+
+DIRECT, WEB = "glance-direct", "web-download"
+
+
+class StagedUpload(uploads.Upload):
+    """Data that wait for their import. ``store_path`` is the directory of staged data."""
+
+    final_status = STAGED
+
+    def check(self, path: str) -> None:
+        """Accept all data: the import checks them."""
+
+
+def staging_path(store_path: str) -> str:
+    return os.path.join(store_path, STAGING)
+
+
+def sweep(store_path: str) -> None:
+    """Remove staged data that nobody has imported."""
+    directory = staging_path(store_path)
+    if not os.path.isdir(directory):
+        return
+    store.sweep(directory)
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        if not name.startswith(".") and os.path.getmtime(path) < time.time() - STAGED_SECONDS:
+            files.remove(path)
+
+
+class Imports(rest.ServiceApplication):
+    """Handlers of `ImageApp`."""
+
+    def methods(self) -> list[str]:
+        return [DIRECT, WEB] if self.conf.image.import_hosts else [DIRECT]
+
+    def import_info(self, req: ServiceRequest) -> Response:
+        """List the methods of imports."""
+        methods = {"description": "Import methods available.", "type": "array", "value": self.methods()}
+        return Response({"import-methods": methods})
+
+    def import_data(self, req: ServiceRequest, image: Image) -> Response:
+        """Import the data of an image that the caller may change."""
+        body = req.json_object()
+        method = body.get("method")
+        name = method.get("name") if isinstance(method, dict) else None
+        if name not in self.methods():
+            raise exceptions.ValidationError(detail=f"The method of an import is one of {', '.join(self.methods())}.")
+        stores = body.get("stores", [STORE])
+        if stores != [STORE]:
+            raise exceptions.ValidationError(detail=f"The only store is {STORE}.")
+        if not image.disk_format or not image.container_format:
+            raise exceptions.Conflict("Properties disk_format, container_format must be set prior to saving data.")
+        if name == DIRECT:
+            self._import_staged(req.context, image)
+        else:
+            self._load(req.context, image, (method or {}).get("uri"))
+        return Response(status=202)
+
+    # --- staged data
+
+    def _import_staged(self, context: RequestContext, image: Image) -> None:
+        """Move staged data into the store. A repeated request goes on where an earlier one has died."""
+        if image.status != STAGED:
+            raise exceptions.Conflict(f"Image {image.id} is {image.status}: stage its data first.")
+        store_path = self.conf.image.store_path
+        staged, target = store.file_path(staging_path(store_path), image.id), store.file_path(store_path, image.id)
+        try:
+            if os.path.exists(staged):
+                self._check(context, image, staged)
+                os.rename(staged, target)
+                files.sync_directory(store_path)
+            if not os.path.exists(target) or os.path.getsize(target) != image.size:
+                self._requeue(context, image)
+                raise exceptions.Conflict(f"The staged data of image {image.id} are gone: stage them again.")
+            size = formats.virtual_size(target, image.disk_format)
+        except OSError as error:
+            LOG.error("The staged data of image %s cannot be imported: %s", image.id, error)
+            raise exceptions.ServiceUnavailable("The image's data cannot be stored now.") from error
+        changes = {"status": "active", "virtual_size": size, "properties": {FAILED: None}}
+        self.conductor.image_update(context, image.id, changes, STAGED)
+
+    def _check(self, context: RequestContext, image: Image, path: str) -> None:
+        try:
+            formats.check(path, image.disk_format, image.id)
+        except exceptions.ImageUnacceptable:
+            files.remove(path)
+            self._requeue(context, image)
+            raise
+
+    def _requeue(self, context: RequestContext, image: Image) -> None:
+        changes = {"status": "queued", "size": 0, "checksum": "", "md5": "", "properties": {FAILED: STORE}}
+        self.conductor.image_update(context, image.id, changes, STAGED)
+
+    # --- downloads
+
+    def _load(self, context: RequestContext, image: Image, url: Any) -> None:
+        """Accept a download, which goes on after the response."""
+        allowed = list(self.conf.image.import_hosts)
+        download.target_of(url, allowed)
+        limit, floor = self.conf.image.max_upload_mb * 1024**2, self.conf.image.min_free_mb * 1024**2
+        upload = uploads.Upload(self.conductor, context, self.conf.image.store_path, image, limit, floor, _refused)
+        reserved = {
+            "status": "saving",
+            "size": uploads.first_reservation(None, limit),
+            "properties": {FAILED: None},
+        }
+        upload.image = self.conductor.image_update(context, image.id, reserved, "queued")
+        deadline = time.monotonic() + self.conf.api.upload_deadline
+        threading.Thread(
+            target=self._download, args=(context, upload, str(url), allowed, deadline), name="import", daemon=True
+        ).start()
+
+    def _download(
+        self, context: RequestContext, upload: uploads.Upload, url: str, allowed: list[str], deadline: float
+    ) -> None:
+        image_id = upload.image.id
+        try:
+            with download.opened(url, allowed, deadline) as (body, length):
+                result = uploads.receive_now(upload, body, length)
+        except (OSError, http.client.HTTPException, exceptions.NovaLiteException) as error:
+            result = upload.respond(OSError(str(error)))
+            LOG.warning("Image %s cannot be imported: %s", image_id, error)
+        if result.status_code >= 400:
+            LOG.warning("The import of image %s has failed: %s", image_id, result.text)
+            try:
+                self.conductor.image_update(context, image_id, {"properties": {FAILED: STORE}}, "queued")
+            except exceptions.NovaLiteException as error:
+                LOG.warning("Image %s does not show that its import has failed: %s", image_id, error)
+
+
+def _refused(error: Exception) -> webob.Response:
+    code = error.code if isinstance(error, exceptions.NovaLiteException) else 500
+    return webob.Response(status=code, text=str(error))

@@ -1,0 +1,222 @@
+"""Imports of images: staged data, and downloads from allowed hosts alone."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite.base import exceptions
+from nova_lite.image import download
+from tests.support.api_client import STRANGER, fault
+from tests.support.image_service import ImageService
+
+DATA = b"the data of an image" * 100
+BODY = {"name": "i", "disk_format": "raw", "container_format": "bare"}
+DIRECT = {"method": {"name": "glance-direct"}}
+
+
+class Mirror(http.server.BaseHTTPRequestHandler):
+    """A web server of images and redirections."""
+
+    places: dict[str, str] = {}
+
+    def do_GET(self) -> None:
+        if self.path in self.places:
+            self.send_response(302)
+            self.send_header("Location", self.places[self.path])
+            self.end_headers()
+            return
+        data = {"/image": DATA, "/large": b"x" * (2 * 1024**2)}.get(self.path)
+        self.send_response(404 if data is None else 200)
+        if self.path == "/large":  # of unknown size
+            self.end_headers()
+        else:
+            self.send_header("Content-Length", str(len(data or b"")))
+            self.end_headers()
+        self.wfile.write(data or b"")
+
+    def log_message(self, *arguments: Any) -> None:
+        """Write no log."""
+
+
+@pytest.fixture
+def mirror() -> Iterator[str]:
+    """Run a mirror, and yield its address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Mirror)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    address = f"127.0.0.1:{server.server_address[1]}"
+    Mirror.places = {
+        "/moved": "/image",
+        "/elsewhere": "http://169.254.169.254/latest/",
+        "/loop": "/loop",
+    }
+    yield address
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def images(tmp_path: Path, mirror: str) -> Iterator[ImageService]:
+    port = mirror.rpartition(":")[2]
+    made = ImageService(tmp_path, f"import_hosts = {mirror}, localhost:{port}")
+    yield made
+    made.manager.close()
+
+
+def stage(images: ImageService, data: bytes = DATA, **changes: Any) -> str:
+    image_id = str(images.made("/images", BODY | changes)["id"])
+    response = images("PUT", f"/images/{image_id}/stage", data)
+    assert response.status_code == 204, response.text
+    return image_id
+
+
+def load(images: ImageService, url: str, **changes: Any) -> dict[str, Any]:
+    """Import from a URL, and return the image at the end."""
+    image_id = images.made("/images", BODY | changes)["id"]
+    body = {"method": {"name": "web-download", "uri": url}}
+    response = images("POST", f"/images/{image_id}/import", body)
+    assert response.status_code == 202, response.text
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        shown: dict[str, Any] = images("GET", f"/images/{image_id}").json
+        if shown["status"] == "active" or "os_glance_failed_import" in shown:
+            return shown
+        time.sleep(0.02)
+    raise AssertionError(f"the import has no end: {shown}")
+
+
+def files_of(images: ImageService) -> list[str]:
+    return sorted(path.name for path in images.store.rglob("*") if path.is_file())
+
+
+def test_staged_data_are_imported(images: ImageService) -> None:
+    image_id = stage(images)
+    shown = images("GET", f"/images/{image_id}").json
+    assert (shown["status"], shown["checksum"], shown["size"]) == ("uploading", None, None)
+    assert images("GET", f"/images/{image_id}/file").status_code == 204
+    assert images("POST", f"/images/{image_id}/import", DIRECT).status_code == 202
+    shown = images("GET", f"/images/{image_id}").json
+    assert (shown["status"], shown["size"], shown["virtual_size"]) == ("active", len(DATA), len(DATA))
+    assert shown["os_hash_value"] and shown["checksum"]
+    assert images("GET", f"/images/{image_id}/file").body == DATA
+    assert files_of(images) == [image_id]
+    assert images("POST", f"/images/{image_id}/import", DIRECT).status_code == 409
+    assert images("PUT", f"/images/{image_id}/stage", DATA).status_code == 409
+
+
+def test_import_goes_on_where_an_earlier_one_has_died(images: ImageService) -> None:
+    image_id = stage(images)
+    (images.store / "staging" / image_id).rename(images.store / image_id)
+    assert images("POST", f"/images/{image_id}/import", DIRECT).status_code == 202
+    assert images("GET", f"/images/{image_id}").json["status"] == "active"
+
+
+def test_lost_staged_data_are_staged_again(images: ImageService) -> None:
+    image_id = stage(images)
+    (images.store / "staging" / image_id).unlink()
+    assert "stage them again" in fault(images("POST", f"/images/{image_id}/import", DIRECT), "conflictingRequest", 409)
+    assert images("GET", f"/images/{image_id}").json["status"] == "queued"
+    assert images("PUT", f"/images/{image_id}/stage", DATA).status_code == 204
+    assert images("POST", f"/images/{image_id}/import", DIRECT).status_code == 202
+
+
+def test_staged_data_of_another_format_are_refused(images: ImageService) -> None:
+    image_id = stage(images, disk_format="qcow2")
+    assert "declared as qcow2" in fault(images("POST", f"/images/{image_id}/import", DIRECT), "badRequest", 400)
+    shown = images("GET", f"/images/{image_id}").json
+    assert (shown["status"], shown["os_glance_failed_import"]) == ("queued", "local")
+    assert files_of(images) == []
+
+
+def test_staged_data_are_deleted_with_their_image(images: ImageService) -> None:
+    image_id = stage(images)
+    assert images("DELETE", f"/images/{image_id}").status_code == 204
+    assert files_of(images) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 400),
+        ({"method": "glance-direct"}, 400),
+        ({"method": {"name": "copy-image"}}, 400),
+        ({**DIRECT, "stores": ["elsewhere"]}, 400),
+        (DIRECT, 409),
+        ({"method": {"name": "web-download"}}, 400),
+        ({"method": {"name": "web-download", "uri": "http://does-not.exist/no"}}, 400),
+    ],
+)
+def test_impossible_import_is_refused(images: ImageService, body: dict[str, Any], status: int) -> None:
+    image_id = images.made("/images", BODY)["id"]
+    assert images("POST", f"/images/{image_id}/import", body).status_code == status
+    assert images("GET", f"/images/{image_id}").json["status"] == "queued"
+    assert images("POST", f"/images/{image_id}/import", body, token=STRANGER).status_code == 404
+    assert images("PUT", f"/images/{image_id}/stage", DATA, token=STRANGER).status_code == 404
+
+
+def test_image_is_loaded_from_an_allowed_host(images: ImageService, mirror: str) -> None:
+    for path in ("image", "moved"):
+        shown = load(images, f"http://{mirror}/{path}")
+        assert (shown["status"], shown["size"]) == ("active", len(DATA))
+        assert images("GET", f"/images/{shown['id']}/file").body == DATA
+    assert images("GET", "/info/import").json["import-methods"]["value"] == ["glance-direct", "web-download"]
+
+
+@pytest.mark.parametrize("path", ["missing", "elsewhere", "loop", "large"])
+def test_failed_download_leaves_a_queued_image(images: ImageService, mirror: str, path: str) -> None:
+    shown = load(images, f"http://{mirror}/{path}")
+    assert (shown["status"], shown["size"]) == ("queued", None)
+    assert files_of(images) == []
+
+
+def test_name_with_an_address_of_this_machine_is_not_loaded(images: ImageService, mirror: str) -> None:
+    shown = load(images, f"http://localhost:{mirror.rpartition(':')[2]}/image")
+    assert shown["status"] == "queued"
+
+
+def test_download_of_another_format_is_refused(images: ImageService, mirror: str) -> None:
+    assert load(images, f"http://{mirror}/image", disk_format="qcow2")["status"] == "queued"
+    assert files_of(images) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(None, "", "x" * 3000, "mirror/image", "ftp://mirror/image", "file:///etc/passwd", "http:///image"),
+        *("http://user@mirror/image", "http://mirror:99/image", "http://mirror.evil/image", "http://evil/@mirror"),
+        *("http://mirror:port/image", "http://mirror/\r\nHost: x", "http://mirror /", "http://[::1/", "https://other/"),
+    ],
+)
+def test_url_of_another_host_is_refused(url: object) -> None:
+    with pytest.raises(exceptions.ValidationError):
+        download.target_of(url, ["mirror", "other:8443"])
+
+
+def test_allowed_urls() -> None:
+    allowed = ["Mirror", "other:8443", "[2001:db8::1]"]
+    found = download.target_of("https://MIRROR/a/b?c=d#e", allowed)
+    assert (found.scheme, found.host, found.port, found.path) == ("https", "mirror", 443, "/a/b?c=d")
+    assert download.target_of("http://mirror", allowed).path == "/"
+    assert download.target_of("https://other:8443/", allowed).port == 8443
+    assert download.target_of("http://[2001:db8::1]/", allowed).is_listed_address
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        *(("192.0.2.1", True), ("10.1.2.3", True), ("2001:db8::1", True)),
+        *(("127.0.0.1", False), ("169.254.169.254", False), ("0.0.0.0", False), ("224.0.0.1", False)),
+        *(("::1", False), ("fe80::1%eth0", False), ("::ffff:127.0.0.1", False), ("::ffff:169.254.169.254", False)),
+        *(("::", False), ("nonsense", False)),
+    ],
+)
+def test_addresses_of_this_machine_are_known(address: str, expected: bool) -> None:
+    assert download._is_elsewhere(address) is expected

@@ -73,6 +73,7 @@ from nova_lite.objects import (
     Service,
     SettledRecords,
     Volume,
+    VolumeAttachment,
     VolumeBackup,
     VolumeConnection,
     VolumeFilters,
@@ -969,6 +970,18 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API, since="1.21")
     def volume_type_project_remove(self, context: RequestContext, type_id: str, project_id: str) -> VolumeType: ...
+
+    @rpc.change(rpc.API, since="1.25")
+    def volume_attachment_set(
+        self, context: RequestContext, volume_id: str, attachment: VolumeAttachment | None, expected: str | None
+    ) -> Volume:
+        """Set, change or remove (None) the attachment that the volume API makes. ``expected``: the id of the present
+        one, None for a free volume. Raises a 400, 404 or 409.
+        """
+
+    @rpc.change(rpc.API, since="1.25")
+    def volume_reserve(self, context: RequestContext, volume_id: str, reserved: bool) -> None:
+        """Reserve a free volume, or end that. Raises `VolumeNotFound` or `InvalidVolume`."""
 
     @rpc.list_(rpc.API, since="1.25")
     def backup_list(

@@ -768,6 +768,7 @@ class Volume(Changed, Base):
     """A volume of the built-in backend; its bytes are a file of ``[volume] store_path``, which hosts create.
 
     ``instance_uuid``: the one server that has it, or is to have it. Only a conditional update sets it, from none.
+    ``attachment``: made by the volume API; no host knows it.
     """
 
     __tablename__ = "volumes"
@@ -792,6 +793,7 @@ class Volume(Changed, Base):
     device: Mapped[str | None] = mapped_column(sa.String(64))
     attached_at: Mapped[datetime.datetime | None] = mapped_column(Time)
     image_metadata: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    attachment: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
 
 
 class VolumeSnapshot(Changed, Base):

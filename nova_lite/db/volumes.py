@@ -16,7 +16,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db import models, paging, quotas, rows
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import Image, Volume, VolumeFilters, VolumeSnapshot, VolumeUse
+from nova_lite.objects import Image, Volume, VolumeAttachment, VolumeFilters, VolumeSnapshot, VolumeUse
 
 T = TypeVar("T", models.Volume, models.VolumeSnapshot)
 
@@ -33,7 +33,8 @@ _SORT_KEYS = ("created_at", "updated_at", "name", "size", "status", "id", "boota
 
 def to_object(row: models.Volume, host: str | None = None) -> Volume:
     metadata = {name: str(value) for name, value in row.metadata_.items()}
-    return rows.to_object(Volume, row, metadata=metadata, image=_image(row.image), host=host)
+    attachment = None if row.attachment is None else msgspec.convert(row.attachment, VolumeAttachment)
+    return rows.to_object(Volume, row, metadata=metadata, image=_image(row.image), host=host, attachment=attachment)
 
 
 def snapshot_object(row: models.VolumeSnapshot) -> VolumeSnapshot:
@@ -182,6 +183,7 @@ def insert_snapshot(uow: UnitOfWork, snapshot: VolumeSnapshot) -> models.VolumeS
 def _insert(uow: UnitOfWork, model: type[T], made: Volume | VolumeSnapshot) -> T:
     values = rows.values_of(made, model)
     values.pop("metadata", None)
+    values.pop("attachment", None)
     image = None if made.image is None else msgspec.to_builtins(made.image)
     times = {"created_at": uow.now, "updated_at": None}
     row = model(**{**values, "metadata_": made.metadata, "image": image, **times})
@@ -241,6 +243,60 @@ def reserve(
         )
     uow.session.refresh(row)
     return to_object(row)
+
+
+#: Statuses of a volume by that of an attachment that the volume API has made.
+_ATTACHED = {"reserved": "reserved", "attaching": ATTACHING, "attached": IN_USE}
+
+
+def set_attachment(
+    uow: UnitOfWork, context: RequestContext, volume_id: str, attachment: VolumeAttachment | None, expected: str | None
+) -> Volume:
+    """Set, change or remove (None) the attachment that the volume API makes.
+
+    ``expected``: the id of the present one; None: the volume must be free. Raises `VolumeNotFound`, `InstanceNotFound`,
+    `InvalidVolume`, or `Conflict` if a server has the volume.
+    """
+    row = locked(uow, context, volume_id)
+    if row.instance_uuid is not None:
+        raise exceptions.Conflict(f"Detach volume from instance {row.instance_uuid} using the Compute API.")
+    if (row.attachment or {}).get("id") != expected:
+        raise exceptions.InvalidVolume(reason=f"volume {volume_id} has another attachment")
+    if expected is None and (row.status not in (AVAILABLE, ATTACHING) or is_read(uow, row.id)):
+        raise exceptions.InvalidVolume(
+            reason=f"volume {volume_id} status must be 'available' or reserved. Currently in '{row.status}'"
+        )
+    if attachment is None:
+        change(row, uow, {"status": AVAILABLE, "attachment": None})
+        return to_object(row)
+    if attachment.instance_uuid is not None:
+        require_server(uow, context, attachment.instance_uuid)
+    if attachment.status == "attached" and attachment.attached_at is None:
+        attachment = msgspec.structs.replace(attachment, attached_at=uow.now)
+    kept = msgspec.to_builtins(attachment)
+    change(row, uow, {"status": _ATTACHED[attachment.status], "attachment": kept})
+    return to_object(row)
+
+
+def require_server(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> None:
+    """Raise `InstanceNotFound` unless the context's project has this server."""
+    table = models.Instance
+    project = uow.session.scalar(
+        sa.select(table.project_id).where(table.uuid == instance_uuid, table.deleted.is_(False))
+    )
+    if project is None or not (context.is_admin or project == context.project_id):
+        raise exceptions.InstanceNotFound(instance_id=instance_uuid)
+
+
+def set_reserved(uow: UnitOfWork, context: RequestContext, volume_id: str, reserved: bool) -> None:
+    """Reserve a free volume, or end that. Raises `InvalidVolume`."""
+    row = locked(uow, context, volume_id)
+    before, after = (AVAILABLE, ATTACHING) if reserved else (ATTACHING, AVAILABLE)
+    if row.status != before or row.instance_uuid is not None or row.attachment is not None or is_read(uow, row.id):
+        raise exceptions.InvalidVolume(
+            reason=f"volume {volume_id} status must be '{before}' and it must be free. Currently in '{row.status}'"
+        )
+    change(row, uow, {"status": after})
 
 
 def snapshots_for(uow: UnitOfWork, instance_uuid: str) -> list[models.VolumeSnapshot]:

@@ -13,6 +13,18 @@ import msgspec
 from nova_lite.objects.image import Image
 
 
+class VolumeAttachment(msgspec.Struct, kw_only=True):
+    """Attachment that the volume API makes, for a server or a host. ``status``: reserved, attaching or attached."""
+
+    id: str
+    instance_uuid: str | None = None
+    host: str | None = None
+    device: str | None = None
+    mode: str = "rw"
+    status: str = "reserved"
+    attached_at: datetime.datetime | None = None
+
+
 class Volume(msgspec.Struct, kw_only=True):
     """Volume. ``size``: GB. ``image``: the image that it was made of. ``image_metadata``: what users made of its
     metadata, None for unchanged. ``instance_uuid``, ``attachment_id`` and
@@ -40,6 +52,7 @@ class Volume(msgspec.Struct, kw_only=True):
     host: str | None = None
     attached_at: datetime.datetime | None = None
     image_metadata: dict[str, str] | None = None
+    attachment: VolumeAttachment | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 

@@ -54,6 +54,18 @@ SNAPSHOT_FORCE_DELETE = _extension(
 ATTACHMENTS = _volume(
     "attachment_list", READER, "List the volume attachments of the caller's project", "GET /v3/attachments"
 )
+_ATTACHMENT = "/v3/attachments"
+CREATE_ATTACHMENT = _volume("attachment_create", MEMBER, "Record an attachment", f"POST {_ATTACHMENT}")
+UPDATE_ATTACHMENT = _volume(
+    "attachment_update",
+    MEMBER,
+    "Change an attachment",
+    f"PUT {_ATTACHMENT}/{{attachment_id}}",
+    f"POST {_ATTACHMENT}/{{attachment_id}}/action",
+)
+DELETE_ATTACHMENT = _volume(
+    "attachment_delete", MEMBER, "End a recorded attachment", f"DELETE {_ATTACHMENT}/{{attachment_id}}"
+)
 TYPES = _volume("get_all_types", ANYONE, "List volume types", "GET /v3/types", "GET /v3/types/{type_id}")
 _TYPE = "/v3/types/{type_id}"
 CHANGE_TYPES = _extension(

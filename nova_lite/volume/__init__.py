@@ -15,8 +15,8 @@ Backend::
 
 API, with Cinder's v3 endpoints::
 
-    api/volume/                            app, backups, types, qos, transfers, backends, absent, requests, views,
-                                           listing, versions
+    api/volume/                            app, attachments, backups, types, qos, transfers, backends, absent,
+                                           requests, views, listing, versions
     api/compute/volume_attachments.py      volumes of a server
     api/compute/volumes.py                 ``/os-volumes`` of the compute API, until 2.35
     policies/volume_service.py             rules

@@ -511,6 +511,8 @@ def borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, int | None, str]]:
     yield create(networks=[{"uuid": theirs["network"]}])
     for which in cast.things["port"]:
         yield create(networks=[{"port": which}])
+    action = {"os-attach": {"instance_uuid": theirs["server"], "mountpoint": "/dev/vdz"}}
+    yield "volume", f"/volumes/{cast.own['volume'][0]}/action", action, None, "POST"
     yield volume(snapshot_id=theirs["snapshot"])
     yield volume(backup_id=theirs["backup"])
     snapshot = {"volume_id": cast.own["volume"][0], "snapshot_id": theirs["snapshot"], "name": "mine"}
@@ -520,6 +522,7 @@ def borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, int | None, str]]:
         yield "volume", path, {"restore": {"volume_id": which}}, None, "POST"
     for which in cast.things["volume"]:
         yield volume(source_volid=which)
+        yield "volume", "/attachments", {"attachment": {"volume_uuid": which}}, None, "POST"
         yield "volume", "/backups", {"backup": {"volume_id": which, "name": "mine", "force": True}}, None, "POST"
         yield "volume", "/snapshots", {"snapshot": {"volume_id": which, "name": "mine", "force": True}}, None, "POST"
     yield volume(imageRef=theirs["image"])

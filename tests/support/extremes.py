@@ -345,6 +345,14 @@ BODIES: dict[tuple[str, str, str], Any] = {
         "transfer": {"volume_id": "{volume}", "name": "new", "no_snapshots": False}
     },
     ("volume", "POST", "/volume-transfers/{id}/accept"): {"accept": {"auth_key": "0123456789abcdef"}},
+    ("volume", "POST", "/attachments"): {
+        "attachment": {
+            "volume_uuid": "{volume}", "instance_uuid": "{server}", "mode": "rw",
+            "connector": {"host": "host1", "mountpoint": "/dev/vdb"},
+        }
+    },
+    ("volume", "PUT", "/attachments/{id}"): {"attachment": {"connector": {"host": "host1", "mountpoint": "/dev/vdb"}}},
+    ("volume", "POST", "/attachments/{id}/action"): {"os-complete": {}},
     ("volume", "POST", "/backups"): {
         "backup": {
             "volume_id": "{volume}", "name": "new", "description": "text", "metadata": {"key": "value"},

@@ -141,6 +141,8 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("image", "PUT", "/metadefs/namespaces/{namespace}"): [{"description": "taken", "visibility": "public"}],
     ("image", "POST", "/metadefs/namespaces/{namespace}/objects"): [{"name": "taken"}],
     ("image", "POST", "/metadefs/namespaces/{namespace}/tags"): [{"tags": [{"name": "taken"}]}],
+    ("volume", "PUT", "/attachments/{id}"): [{"attachment": {"connector": {"host": "taken"}}}],
+    ("volume", "POST", "/attachments/{id}/action"): [{"os-complete": {}}],
     ("volume", "PUT", "/backups/{id}"): [{"backup": {"name": "taken"}}],
     ("volume", "POST", "/backups/{id}/restore"): [{"restore": {"name": "taken"}}],
     ("volume", "POST", "/backups/{id}/action"): [
@@ -165,6 +167,9 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
         {"os-set_image_metadata": {"metadata": {"key": "taken"}}},
         {"os-unset_image_metadata": {"key": "key"}},
         {"os-unmanage": {}},
+        {"os-reserve": {}},
+        {"os-unreserve": {}},
+        {"os-attach": {"host_name": "taken", "mountpoint": "/dev/vdz"}},
         {"os-detach": {}},
     ],
     ("volume", "POST", "/volumes/{id}/metadata"): [{"metadata": {"taken": "yes"}}],

@@ -16,7 +16,19 @@ from nova_lite.api.audit import notes
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.volume import absent, backends, backups, listing, qos, requests, transfers, types, versions, views
+from nova_lite.api.volume import (
+    absent,
+    attachments,
+    backends,
+    backups,
+    listing,
+    qos,
+    requests,
+    transfers,
+    types,
+    versions,
+    views,
+)
 from nova_lite.base import exceptions
 from nova_lite.objects import Image, Volume, VolumeSnapshot
 from nova_lite.policies import volume_service as policies
@@ -40,12 +52,12 @@ _ACTIONS = {
     "os-unset_image_metadata": "_unset_image_metadata",
     "os-unmanage": "_unmanage",
     "os-update_readonly_flag": "_update_readonly_flag",
+    "os-attach": "_attach",
+    "os-reserve": "_reserve",
+    "os-unreserve": "_unreserve",
     **dict.fromkeys(("os-detach", "os-force_detach"), "_detach"),
     **dict.fromkeys(
-        (
-            *("os-attach", "os-reserve", "os-unreserve", "os-begin_detaching", "os-roll_detaching"),
-            *("os-initialize_connection", "os-terminate_connection"),
-        ),
+        (*("os-begin_detaching", "os-roll_detaching", "os-initialize_connection", "os-terminate_connection"),),
         "_refuse_connection",
     ),
 }
@@ -71,7 +83,9 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeApp:
     return VolumeApp(services)
 
 
-class VolumeApp(absent.AbsentResources, backends.Backends, backups.Backups, qos.Qos, transfers.Transfers):
+class VolumeApp(
+    absent.AbsentResources, attachments.Attachments, backends.Backends, backups.Backups, qos.Qos, transfers.Transfers
+):
     """WSGI application, mounted at ``/v3``. The rest of the path may start with the caller's project id."""
 
     strict_slashes = True
@@ -104,9 +118,7 @@ class VolumeApp(absent.AbsentResources, backends.Backends, backups.Backups, qos.
         ServiceRoute("GET", f"{_SNAPSHOT}/metadata/{{key}}", "snapshot_metadata_item", policies.SNAPSHOT_SHOW),
         ServiceRoute("PUT", f"{_SNAPSHOT}/metadata/{{key}}", "set_snapshot_metadata_item", policies.SNAPSHOT_UPDATE),
         ServiceRoute("DELETE", f"{_SNAPSHOT}/metadata/{{key}}", "remove_snapshot_metadata", policies.SNAPSHOT_UPDATE),
-        ServiceRoute("GET", "/attachments", "attachments", policies.ATTACHMENTS),
-        ServiceRoute("GET", "/attachments/detail", "attachments_detail", policies.ATTACHMENTS),
-        ServiceRoute("GET", "/attachments/{id}", "attachment", policies.ATTACHMENTS),
+        *attachments.Attachments.attachment_routes,
         *types.Types.type_routes,
         *qos.Qos.qos_routes,
         ServiceRoute("GET", "/limits", "limits", policies.LIMITS),
@@ -356,13 +368,6 @@ class VolumeApp(absent.AbsentResources, backends.Backends, backups.Backups, qos.
             raise exceptions.ValidationError(detail="This cloud has no read-only volumes. Use a snapshot to keep data.")
         return Response(status=202)
 
-    def _detach(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
-        """Refuse to detach, as Cinder does for volumes of servers: only the host knows when the guest has let go."""
-        volume = self.conductor.volume_get(req.context, id)
-        if volume.instance_uuid is None:
-            raise exceptions.InvalidVolume(reason=f"volume {id} is not attached.")
-        raise exceptions.Conflict(f"Detach volume from instance {volume.instance_uuid} using the Compute API.")
-
     def _refuse_connection(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
         self.conductor.volume_get(req.context, id)
         raise exceptions.ValidationError(
@@ -501,28 +506,6 @@ class VolumeApp(absent.AbsentResources, backends.Backends, backups.Backups, qos.
 
     def _store_snapshot_metadata(self, req: ServiceRequest, id: str, metadata: dict[str, str]) -> Response:
         return Response({"metadata": self.conductor.snapshot_update(req.context, id, {"metadata": metadata}).metadata})
-
-    # --- attachments, which the compute API makes and removes
-
-    def attachments(self, req: ServiceRequest) -> Response:
-        return Response({"attachments": [views.attachment(volume, whole=False) for volume in self._attached(req)]})
-
-    def attachments_detail(self, req: ServiceRequest) -> Response:
-        return Response({"attachments": [views.attachment(volume, whole=True) for volume in self._attached(req)]})
-
-    def attachment(self, req: ServiceRequest, id: str) -> Response:
-        for volume in self._attached(req):
-            if volume.attachment_id == id:
-                return Response({"attachment": views.attachment(volume, whole=True)})
-        raise exceptions.NotFound(f"Volume attachment could not be found with filter: attachment_id = {id[:64]}.")
-
-    def _attached(self, req: ServiceRequest) -> list[Volume]:
-        if versions.minor_of(req.headers) < versions.ATTACHMENTS:
-            raise wsgi.UnknownUrl()
-        query = listing.query_of(req, self.conf.api.max_limit)
-        return [
-            volume for volume in self.conductor.volume_list(req.context, **query) if volume.attachment_id is not None
-        ]
 
     # --- limits, quotas, zones
 

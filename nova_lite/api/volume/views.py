@@ -81,9 +81,7 @@ def changed(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
         "availability_zone": shown.availability_zone,
         "created_at": time(shown.created_at),
         "updated_at": time(shown.updated_at),
-        "attachments": [attached(shown)]
-        if shown.status in ("in-use", "detaching", "extending", "backing-up") and _is_attached(shown)
-        else [],
+        "attachments": [attached(shown)] if _is_attached(shown) else [],
         "description": shown.description,
         "volume_type": shown.volume_type,
         "snapshot_id": shown.snapshot_id,
@@ -106,34 +104,44 @@ def changed(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
     return view
 
 
+def attachment_id(shown: Volume) -> str | None:
+    """Return the id of a volume's attachment, None if it has none."""
+    return shown.attachment_id if shown.attachment is None else shown.attachment.id
+
+
 def _is_attached(shown: Volume) -> bool:
-    return shown.instance_uuid is not None
+    if shown.attachment is not None:
+        return shown.attachment.status == "attached"
+    return shown.instance_uuid is not None and shown.status in ("in-use", "detaching", "extending", "backing-up")
 
 
 def attached(shown: Volume) -> dict[str, Any]:
+    own = shown.attachment
     return {
         "id": shown.id,
-        "attachment_id": shown.attachment_id,
+        "attachment_id": attachment_id(shown),
         "volume_id": shown.id,
-        "server_id": shown.instance_uuid,
-        "host_name": shown.host,
-        "device": shown.device,
-        "attached_at": time(shown.attached_at),
+        "server_id": shown.instance_uuid if own is None else own.instance_uuid,
+        "host_name": shown.host if own is None else own.host,
+        "device": shown.device if own is None else own.device,
+        "attached_at": time(shown.attached_at if own is None else own.attached_at),
     }
 
 
 def attachment(shown: Volume, whole: bool) -> dict[str, Any]:
+    own = shown.attachment
+    status = "attached" if shown.status == "in-use" else shown.status
     view: dict[str, Any] = {
-        "id": shown.attachment_id,
-        "status": "attached" if shown.status == "in-use" else shown.status,
-        "instance": shown.instance_uuid,
+        "id": attachment_id(shown),
+        "status": status if own is None else own.status,
+        "instance": shown.instance_uuid if own is None else own.instance_uuid,
         "volume_id": shown.id,
     }
     if whole:
         view |= {
-            "attached_at": time(shown.attached_at),
+            "attached_at": time(shown.attached_at if own is None else own.attached_at),
             "detached_at": None,
-            "attach_mode": "rw",
+            "attach_mode": "rw" if own is None else own.mode,
             "connection_info": {},
         }
     return view

@@ -232,7 +232,8 @@ def end(uow: UnitOfWork, task: models.VolumeTask, volume: models.Volume | None, 
     verb = VolumeVerb(task.verb)
     row = volume_backups.by_id(uow, task.payload["backup_id"], lock=True)
     if verb is VolumeVerb.BACKUP and volume is not None and volume.status == BACKING_UP:
-        status = volumes.AVAILABLE if volume.instance_uuid is None else volumes.IN_USE
+        is_free = volume.instance_uuid is None and volume.attachment is None
+        status = volumes.AVAILABLE if is_free else volumes.IN_USE
         volumes.change(volume, uow, {"status": status})
     if verb is VolumeVerb.RESTORE and volume is not None and volume.status == RESTORING:
         failed = volumes.ERROR if task.payload["is_new"] else ERROR_RESTORING

@@ -82,6 +82,8 @@ class VolumeEndpoints:
             raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a volume cannot be changed")
         if "status" in changes and row.instance_uuid is not None and changes["status"] == volumes.AVAILABLE:
             raise exceptions.InvalidVolume(reason=f"server {row.instance_uuid} has it: detach it there")
+        if changes.get("status") == volumes.AVAILABLE:
+            changes = {**changes, "attachment": None}
         if "volume_type" in changes:
             changes = {**changes, "volume_type": volume_types.name_of(uow, context, changes["volume_type"])}
         volumes.change(row, uow, changes)
@@ -94,7 +96,11 @@ class VolumeEndpoints:
         row = volumes.locked(uow, context, volume_id)
         if row.status == volumes.DELETING and volume_tasks.deletes(uow, row.id):
             return
-        busy = row.instance_uuid is not None or row.status not in (*_DELETABLE, volumes.DELETING)
+        busy = (
+            row.instance_uuid is not None
+            or row.attachment is not None
+            or row.status not in (*_DELETABLE, volumes.DELETING)
+        )
         snapshots = volumes.snapshots_of(uow, row.id)
         if busy or (snapshots and not cascade) or volumes.is_read(uow, row.id):
             raise exceptions.InvalidVolume(
@@ -139,7 +145,7 @@ class VolumeEndpoints:
     ) -> None:
         row = volumes.locked(uow, context, volume_id)
         allowed = (volumes.AVAILABLE, volumes.IN_USE) if attached else (volumes.AVAILABLE,)
-        if row.status not in allowed or volumes.is_read(uow, row.id):
+        if row.status not in allowed or row.attachment is not None or volumes.is_read(uow, row.id):
             raise exceptions.InvalidVolume(
                 reason=f"Volume {volume_id} status must be {' or '.join(allowed)} to extend, it is {row.status}."
             )

@@ -229,7 +229,7 @@ def test_actions_of_the_compute_api_are_refused_with_advice(api: Volumes) -> Non
     volume_id = api.make()
     action = f"/volumes/{volume_id}/action"
     assert "is not attached" in fault(api("POST", action, {"os-detach": {}}), "badRequest", 400)
-    for name in ("os-attach", "os-reserve", "os-initialize_connection"):
+    for name in ("os-begin_detaching", "os-initialize_connection", "os-terminate_connection"):
         assert "with the compute API" in fault(api("POST", action, {name: {}}), "badRequest", 400)
     attach(api)
     for name in ("os-detach", "os-force_detach"):

@@ -43,6 +43,8 @@ OPTIONS = """\
 [network]
 networks_per_project = -1
 fixed_ips_per_project = -1
+[image]
+import_hosts = download.cirros-cloud.net
 [quota]
 instances = -1
 cores = -1

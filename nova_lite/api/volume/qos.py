@@ -207,20 +207,18 @@ def _consumer(value: Any) -> str:
 
 
 def _encryption(body: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a type's encryption that a request sets."""
+    """Return the fields of a type's encryption that a request sets. Clients send empty values for others."""
     fields = dict(defaults)
     for name in ("provider", "cipher"):
-        if name in body:
-            fields[name] = requests.text(body, name)
-    if body.get("key_size") is not None:
+        if text := requests.text(body, name):
+            fields[name] = text
+    if body.get("key_size"):
         size = body["key_size"]
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= requests.MAX_LIMIT:
             raise exceptions.ValidationError(detail="key_size must be a number of bits.")
         fields["key_size"] = size
-    if "control_location" in body:
+    if body.get("control_location"):
         if body["control_location"] not in _LOCATIONS:
             raise exceptions.ValidationError(detail=f"control_location must be {' or '.join(_LOCATIONS)}.")
         fields["control_location"] = body["control_location"]
-    if "provider" in body and not fields.get("provider"):
-        raise exceptions.ValidationError(detail="provider must be the name of an encryptor.")
     return fields

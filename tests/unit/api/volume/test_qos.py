@@ -109,7 +109,10 @@ def test_encryption_of_a_type_is_set_changed_and_removed(api: Volumes) -> None:
     assert api("PUT", one, {"encryption": changed}, token=ADMIN).json == {"encryption": changed}
     assert api("GET", f"{path}/key_size", token=ADMIN).json == {"key_size": 128}
     assert api("PUT", f"{path}/{NOBODY}", {"encryption": changed}, token=ADMIN).status_code == 404
-    for bad in ({"key_size": -1}, {"control_location": "moon"}, {"provider": ""}):
+    empty = {"provider": "", "cipher": "", "key_size": 0, "control_location": "front-end"}
+    assert api("PUT", one, {"encryption": empty}, token=ADMIN).json["encryption"] == {"control_location": "front-end"}
+    assert api("GET", f"{path}/provider", token=ADMIN).json == {"provider": "luks"}
+    for bad in ({"key_size": -1}, {"control_location": "moon"}, {"provider": 1}):
         assert api("PUT", one, {"encryption": bad}, token=ADMIN).status_code == 400
     assert api("DELETE", one, token=ADMIN).status_code == 202
     assert api("GET", path, token=ADMIN).json == {}

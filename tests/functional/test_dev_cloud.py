@@ -218,6 +218,12 @@ def test_sdk_finds_every_service_on_one_port() -> None:
         assert {project.name for project in admin.identity.projects()} == {"admin", "demo"}
         demo = cloud.connect("nova-lite-dev-demo")
         server = demo.create_server("one", image="nova-lite-guest", flavor="m1.nano", auto_ip=False, wait=True)
+        providers = {provider.name: provider for provider in admin.placement.resource_providers()}
+        assert providers.keys() == {"host1", "host2"}
+        found = admin.placement.resource_provider_inventories(providers["host1"])
+        assert {inventory.resource_class: inventory.total for inventory in found}["VCPU"] == 64
+        assert "VCPU" in {resource_class.name for resource_class in admin.placement.resource_classes()}
+        assert "COMPUTE_NODE" in {trait.name for trait in admin.placement.traits()}
         metadata = requests.get(
             f"{cloud.ready['url']}/metadata/openstack/latest/meta_data.json",
             headers={"X-Forwarded-For": server.private_v4},

@@ -650,7 +650,11 @@ class ConductorRPC(Protocol):
 
     @rpc.change(rpc.API, since="1.23")
     def router_update(self, context: RequestContext, router_id: str, changes: dict[str, Any]) -> Router:
-        """Set ``name``, ``description``, ``admin_state_up``, ``pool_id`` (None: no gateway), ``enable_snat``."""
+        """Set ``name``, ``description``, ``admin_state_up``, ``pool_id`` (None: no gateway), ``enable_snat``.
+
+        ``routes`` replaces the static routes, ``add_routes`` and ``remove_routes`` change some. An older conductor
+        refuses these three.
+        """
 
     @rpc.delete(rpc.API, since="1.23")
     def router_delete(self, context: RequestContext, router_id: str) -> None:

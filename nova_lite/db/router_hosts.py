@@ -8,16 +8,20 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from nova_lite.base import ip
 from nova_lite.db import rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Network as NetworkRow
 from nova_lite.db.models import Port, Router, RouterInterface
-from nova_lite.objects import HostRouter, Network
+from nova_lite.objects import HostRouter, Network, StaticRoute
 
 _NETWORK_FIELDS = rows.shared_fields(Network, NetworkRow)
 #: Routers that are up, with the networks that they connect.
 _INTERFACES = (
-    sa.select(Router.id, Router.pool_id, Router.enable_snat, *(getattr(NetworkRow, name) for name in _NETWORK_FIELDS))
+    sa.select(
+        *(Router.id, Router.pool_id, Router.enable_snat, Router.routes),
+        *(getattr(NetworkRow, name) for name in _NETWORK_FIELDS),
+    )
     .join(RouterInterface, RouterInterface.router_id == Router.id)
     .join(NetworkRow, NetworkRow.id == RouterInterface.network_id)
     .where(Router.id.in_(sa.bindparam("routers", expanding=True)), Router.admin_state_up == sa.true())
@@ -42,8 +46,9 @@ def for_hosts(uow: UnitOfWork, here: Mapping[str, Mapping[str, Collection[str]]]
     if not wanted:
         return {host: [] for host in here}
     complete: dict[str, HostRouter] = {}
-    for router_id, pool_id, snat, *values in uow.rows(_INTERFACES, {"routers": wanted}).all():
-        router = HostRouter(id=router_id, external=pool_id is not None, snat=snat)
+    for router_id, pool_id, snat, routes, *values in uow.rows(_INTERFACES, {"routers": wanted}).all():
+        static = [StaticRoute(**route) for route in routes]
+        router = HostRouter(id=router_id, external=pool_id is not None, snat=snat, routes=static)
         complete.setdefault(router_id, router).networks.append(_network(values))
     spanning = {item.id for router in complete.values() for item in router.networks if item.vni is not None}
     neighbours = _neighbours(uow, spanning)
@@ -78,4 +83,6 @@ def _on_host(router: HostRouter, here: Collection[str], neighbours: Mapping[str,
     spans = any(item.vni is not None and item.id in here for item in router.networks)
     shown = [item for item in router.networks if item.id in here or (spans and item.vni is not None)]
     known = {item.id: neighbours[item.id] for item in shown if item.id in neighbours}
-    return msgspec.structs.replace(router, networks=shown, neighbours=known)
+    ranges = [ip.parse_network4(item.cidr) for item in shown]
+    static = [route for route in router.routes if any(ip.parse4(route.nexthop) in item for item in ranges)]
+    return msgspec.structs.replace(router, networks=shown, neighbours=known, routes=static)

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db import fixed_ips, networks, ports, quotas, revisions, rows
 from nova_lite.db.engine import UnitOfWork
@@ -22,7 +22,7 @@ from nova_lite.db.models import FloatingIp, FloatingIpPool, Port, RouterInterfac
 from nova_lite.db.models import Network as NetworkRow
 from nova_lite.db.models import Router as Row
 from nova_lite.db.statements import insert_unless_taken
-from nova_lite.network import local
+from nova_lite.network import factory, local
 from nova_lite.objects import Network, Router, StaticRoute, ipv6
 from nova_lite.objects import Port as PortObject
 
@@ -30,6 +30,12 @@ from nova_lite.objects import Port as PortObject
 RESOURCE = "routers"
 
 _RANDOM = random.SystemRandom()
+
+#: Number of static routes of a router, as in Neutron.
+MAX_ROUTES = 30
+
+#: Changes of routes: the whole list, and some of it.
+_OF_ROUTES = ("routes", "add_routes", "remove_routes")
 
 #: Fields that `update` may change.
 _UPDATABLE = ("name", "description", "pool_id", "enable_snat", "admin_state_up")
@@ -67,6 +73,9 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, route
     if 0 <= limit <= has:
         raise exceptions.QuotaExceeded(overs="router", requested=1, used=has, allowed=limit)
     _check_pool(uow, router.pool_id)
+    for route in router.routes:
+        shown = {"destination": route.destination, "nexthop": route.nexthop}
+        raise exceptions.InvalidRoutes(route=shown, reason="the nexthop is not connected with router")
     row = Row(**(rows.values_of(router, Row) | {"routes": [], "created_at": uow.now, "updated_at": None}))
     uow.session.add(row)
     uow.session.flush()
@@ -80,19 +89,42 @@ def used(uow: UnitOfWork, project_id: str) -> int:
 def update(uow: UnitOfWork, context: RequestContext, router_id: str, changes: dict[str, Any]) -> Router:
     """Change some of `_UPDATABLE`. Raises `RouterGatewayInUseByFloatingIp` if floating addresses need the gateway."""
     row = locked(uow, context, router_id)
-    unknown = changes.keys() - set(_UPDATABLE)
+    unknown = changes.keys() - {*_UPDATABLE, *_OF_ROUTES}
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a router cannot be changed")
     if changes.get("pool_id", row.pool_id) != row.pool_id:
         _check_pool(uow, changes["pool_id"])
         if row.pool_id is not None and _floating(uow, [item.id for item in _connected(uow, row.id)]):
             raise exceptions.RouterGatewayInUseByFloatingIp(router_id=row.id, network_id=row.pool_id)
-    for name, value in changes.items():
-        setattr(row, name, value)
+    for name in changes.keys() & set(_UPDATABLE):
+        setattr(row, name, changes[name])
+    if changes.keys() & set(_OF_ROUTES):
+        row.routes = _changed_routes(uow, row, changes)
     row.updated_at = uow.now
     uow.session.flush()
     uow.refiltered_projects.add(row.project_id)
     return _to_object(row)
+
+
+def _changed_routes(uow: UnitOfWork, row: Row, changes: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the routes after a change, checked as Neutron does: a machine on a network of the router is next."""
+    wanted = list(changes.get("routes", row.routes))
+    wanted += [route for route in changes.get("add_routes", ()) if route not in wanted]
+    wanted = [route for route in wanted if route not in changes.get("remove_routes", ())]
+    if len(wanted) > MAX_ROUTES:
+        raise exceptions.RoutesExhausted(router_id=row.id, quota=MAX_ROUTES)
+    networks_of = _connected(uow, row.id)
+    ranges = [ip.parse_network4(network.cidr) for network in networks_of]
+    for route in wanted:
+        factory.host_route(route["destination"], route["nexthop"])
+        nexthop = ip.parse4(route["nexthop"])
+        if not any(nexthop in item for item in ranges):
+            raise exceptions.InvalidRoutes(route=route, reason="the nexthop is not connected with router")
+        if route["nexthop"] in [network.gateway for network in networks_of]:
+            raise exceptions.InvalidRoutes(route=route, reason="the nexthop is used by router")
+        if ip.parse_network4(route["destination"]) in ranges:
+            raise exceptions.InvalidRoutes(route=route, reason="the destination is a network of the router")
+    return [{"destination": route["destination"], "nexthop": route["nexthop"]} for route in wanted]
 
 
 def delete(uow: UnitOfWork, context: RequestContext, router_id: str) -> None:
@@ -219,7 +251,9 @@ def remove_interface(
         found = uow.session.scalars(mine.where(RouterInterface.network_id == subnet_id)).first()
         if found is None:
             raise exceptions.RouterInterfaceNotFoundForSubnet(router_id=row.id, subnet_id=(subnet_id or "")[:64])
-    networks.Store(uow).locked([found.network_id])
+    (network,) = networks.Store(uow).locked([found.network_id]).values()
+    if any(ip.parse4(route["nexthop"]) in ip.parse_network4(network.cidr) for route in row.routes):
+        raise exceptions.RouterInterfaceInUseByRoute(router_id=row.id, subnet_id=found.network_id)
     if _floating(uow, [found.network_id]):
         raise exceptions.RouterInterfaceInUseByFloatingIp(router_id=row.id, subnet_id=found.network_id)
     port = ports.get(uow, context, found.port_id)

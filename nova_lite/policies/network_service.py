@@ -128,6 +128,10 @@ ROUTER_DELETE = rule("delete_router", MEMBER, "Delete a router of the caller's p
 ROUTER_ADD = rule(
     "add_router_interface", MEMBER, "Connect a network to a router", f"PUT {_ROUTER}/add_router_interface"
 )
+ROUTER_ADD_ROUTES = rule("add_extraroutes", MEMBER, "Add static routes to a router", f"PUT {_ROUTER}/add_extraroutes")
+ROUTER_REMOVE_ROUTES = rule(
+    "remove_extraroutes", MEMBER, "Remove static routes from a router", f"PUT {_ROUTER}/remove_extraroutes"
+)
 ROUTER_REMOVE = rule(
     "remove_router_interface",
     MEMBER,

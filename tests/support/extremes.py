@@ -446,7 +446,13 @@ BODIES: dict[tuple[str, str, str], Any] = {
         }
     },
     ("network", "PUT", "/routers/{id}"): {
-        "router": {"name": "one", "description": "text", "external_gateway_info": None}
+        "router": {"name": "one", "description": "text", "external_gateway_info": None, "routes": []}
+    },
+    ("network", "PUT", "/routers/{id}/add_extraroutes"): {
+        "router": {"routes": [{"destination": "10.70.0.0/16", "nexthop": "10.65.0.9"}]}
+    },
+    ("network", "PUT", "/routers/{id}/remove_extraroutes"): {
+        "router": {"routes": [{"destination": "10.70.0.0/16", "nexthop": "10.65.0.9"}]}
     },
     ("network", "PUT", "/routers/{id}/add_router_interface"): {"subnet_id": "{network}"},
     ("network", "PUT", "/routers/{id}/remove_router_interface"): {"subnet_id": "{network}"},

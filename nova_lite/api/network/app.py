@@ -113,6 +113,8 @@ class NetworkApp(
         ServiceRoute("GET", "/routers/{id}", "router", policies.ROUTER_GET),
         ServiceRoute("PUT", "/routers/{id}", "update_router", policies.ROUTER_UPDATE),
         ServiceRoute("DELETE", "/routers/{id}", "delete_router", policies.ROUTER_DELETE),
+        ServiceRoute("PUT", "/routers/{id}/add_extraroutes", "add_extraroutes", policies.ROUTER_ADD_ROUTES),
+        ServiceRoute("PUT", "/routers/{id}/remove_extraroutes", "remove_extraroutes", policies.ROUTER_REMOVE_ROUTES),
         ServiceRoute("PUT", "/routers/{id}/add_router_interface", "add_router_interface", policies.ROUTER_ADD),
         ServiceRoute("PUT", "/routers/{id}/remove_router_interface", "remove_router_interface", policies.ROUTER_REMOVE),
         *(route for kind in PATHS for route in _tag_routes(kind)),

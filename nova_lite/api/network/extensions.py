@@ -20,6 +20,8 @@ _KNOWN = {
     "ext-gw-mode": ("Neutron L3 Configurable external gateway mode", "Gateways of routers with and without SNAT"),
     "external-net": ("Neutron external network", "Pools of floating addresses are external networks"),
     "filter-validation": ("Filter parameters validation", "A filter that is not known is refused"),
+    "extraroute": ("Neutron Extra Route", "Routers have static routes"),
+    "extraroute-atomic": ("Atomically add/remove extra routes", "Routes are added and removed one by one"),
     "fip-port-details": ("Floating IP Port Details Extension", "Floating addresses show the port they lead to"),
     "net-mtu": ("Network MTU", "Networks have an MTU"),
     "network_availability_zone": ("Network Availability Zone", "Networks are in all zones"),

@@ -41,7 +41,6 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
     "vlan_transparent": (False,),
     "ha": (False,),
     "distributed": (False, True),
-    "routes": ([],),
     "flavor_id": (),
     "service_type_id": (),
     "ip_version": (4,),
@@ -58,7 +57,6 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
 _WHY = {
     "router:external": "The operator makes networks of floating addresses (nova-lite-manage floating-pool create)",
     "ha": "The hosts of the guests route: the loss of one does not stop the others",
-    "routes": "Servers of this cloud send only with their own addresses, so none can be the next hop of a static route",
     "ip_version": "The operator makes networks with IPv6 (nova-lite-manage network create --cidr6)",
     "stateful": "Security groups of this cloud are always stateful",
 }

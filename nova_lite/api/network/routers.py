@@ -14,13 +14,13 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
-from nova_lite.objects import Port, Router
+from nova_lite.objects import Port, Router, StaticRoute
 from nova_lite.policies import network_service as policies
 
-_ROUTER = ("name", "description", "external_gateway_info", "project_id", "tenant_id", "admin_state_up")
+_ROUTER = ("name", "description", "external_gateway_info", "project_id", "tenant_id", "admin_state_up", "routes")
 _NEW_ROUTER = (*_ROUTER, "tags")
 _ROUTER_ONLY_DEFAULT = (
-    *("ha", "distributed", "routes", "availability_zone_hints", "flavor_id"),
+    *("ha", "distributed", "availability_zone_hints", "flavor_id"),
     "service_type_id",
 )
 _GATEWAY = ("network_id", "enable_snat", "external_fixed_ips", "qos_policy_id")
@@ -47,6 +47,7 @@ class RouterResource(Resource):
                 description=requests.text(fields, "description") or "",
                 tags=requests.tags(fields),
                 admin_state_up=requests.state_up(fields),
+                routes=[StaticRoute(**route) for route in requests.routes(fields, "routes") or []],
                 **_gateway(req, fields, policies.ROUTER_CREATE_SNAT),
             )
             for fields in bodies
@@ -63,12 +64,26 @@ class RouterResource(Resource):
         changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
         if "admin_state_up" in fields:
             changes["admin_state_up"] = requests.state_up(fields)
+        if "routes" in fields:
+            changes["routes"] = requests.routes(fields, "routes") or []
         changes |= _gateway(req, fields, policies.ROUTER_UPDATE_SNAT)
         return Response({"router": views.router(self.conductor.router_update(req.context, id, changes))})
 
     def delete_router(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.router_delete(req.context, id)
         return Response(status=204)
+
+    def add_extraroutes(self, req: ServiceRequest, id: str) -> Response:
+        return self._change_routes(req, id, "add_routes")
+
+    def remove_extraroutes(self, req: ServiceRequest, id: str) -> Response:
+        return self._change_routes(req, id, "remove_routes")
+
+    def _change_routes(self, req: ServiceRequest, id: str, kind: str) -> Response:
+        routes = requests.routes(requests.body(req, "router", ("routes",), ()), "routes")
+        if routes is None:
+            raise exceptions.ValidationError(detail="Invalid input for routes. The request needs a list of routes.")
+        return Response({"router": views.router(self.conductor.router_update(req.context, id, {kind: routes}))})
 
     def add_router_interface(self, req: ServiceRequest, id: str) -> Response:
         subnet_id, port_id = _interface(req, only_one=True)

@@ -228,6 +228,21 @@ class PortSecurityPortHasSecurityGroup(Conflict):
     )
 
 
+class InvalidRoutes(Invalid):
+    msg_fmt = "Invalid format for routes: %(route)s, %(reason)s"
+
+
+class RoutesExhausted(Invalid):
+    msg_fmt = "Unable to complete operation for %(router_id)s. The number of routes exceeds the maximum %(quota)s."
+
+
+class RouterInterfaceInUseByRoute(Conflict):
+    msg_fmt = (
+        "Router interface for subnet %(subnet_id)s on router %(router_id)s cannot be deleted, as it is required by one "
+        "or more routes."
+    )
+
+
 class PortInUse(Conflict):
     msg_fmt = "Port %(port_id)s is still in use."
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nova_lite.objects import VIF, HostRouter, Network
+from nova_lite.objects import VIF, HostRouter, Network, StaticRoute
 from nova_lite.virt.libvirt.net.names import bridge_mac, bridge_name, tap_name
 from tests.integration.network.conftest import OUTSIDE, Room
 
@@ -318,3 +318,36 @@ def test_host_that_is_lost_takes_only_its_guests(hosts: tuple[RoutedHost, Routed
     one.serve("b", 80)
     one.drive(through, peers=False)
     assert one.reaches("a", b.address, 80) and one.reaches("b", OUTSIDE, 80)
+
+
+BEHIND = "10.77.0.5"
+
+
+def test_static_route_leads_through_a_guest(hosts: tuple[RoutedHost, RoutedHost]) -> None:
+    """The guest has the addresses behind it by an address pair. Another router's guests do not use the route."""
+    one, _ = hosts
+    a, b, c = one.guest_on(A, "a", 10), one.guest_on(B, "b", 10), one.guest_on(C, "c", 10)
+    pairs = [{"ip_address": "10.77.0.0/24", "mac_address": b.mac_address}]
+    one.guests["b"] = msgspec.structs.replace(b, address_pairs=pairs)
+    one.in_space(one.space("b"), "ip", "address", "add", f"{BEHIND}/32", "dev", "eth0")
+    one.serve("b", 80)
+    one.in_space(one.host, "ip", "route", "delete", "default")
+    plain = router(A, B, guests=[a, b])
+    one.drive(plain)
+    assert one.cut_off("a", BEHIND, 80)
+    route = StaticRoute(destination="10.77.0.0/24", nexthop=b.address)
+    one.drive(msgspec.structs.replace(plain, routes=[route]))
+    one.in_space(one.host, "ip", "route", "add", "default", "via", OUTSIDE)
+    assert one.reaches("a", BEHIND, 80)
+    assert one.reaches("a", b.address, 80), "networks of the router are reached as before"
+    assert one.cut_off("c", BEHIND, 80)
+    assert one.source(one.space("b"), "a", BEHIND) == a.address
+    narrow = StaticRoute(destination=f"{BEHIND}/32", nexthop="10.2.0.99")
+    one.drive(msgspec.structs.replace(plain, routes=[route, narrow]))
+    assert one.cut_off("a", BEHIND, 80), "the longest prefix decides"
+    one.drive(msgspec.structs.replace(plain, routes=[route]))
+    assert one.reaches("a", BEHIND, 80)
+    one.drive(plain)
+    assert one.cut_off("a", BEHIND, 80)
+    rules = one.in_space(one.host, "ip", "rule", "show")
+    assert "iif" not in rules and c.address not in rules

@@ -10,7 +10,7 @@ from nova_lite.db import network_records, networks, ports, routers, security_gro
 from nova_lite.db.engine import Database
 from nova_lite.db.security_groups import FilterQuery
 from nova_lite.network.local import LocalNetworks
-from nova_lite.objects import HostRouter, Network, NetworkRecord, NetworkRequest, Port, PortFilters, Router
+from nova_lite.objects import HostRouter, Network, NetworkRecord, NetworkRequest, Port, PortFilters, Router, StaticRoute
 from tests.support import make
 from tests.support.spanning import guest, host
 
@@ -155,3 +155,17 @@ def test_subnet_with_the_address_of_a_host_is_refused(db: Database, conf: cfg.Co
 
 def test_peers_of_hosts_without_routers_are_unchanged() -> None:
     assert spanning._connected({"h1": [HostRouter(id="r")]}) == {}
+
+
+def test_host_has_static_routes_through_networks_that_it_has(db: Database, conf: cfg.ConfigOpts) -> None:
+    node = host(db, "h1", "10.9.9.1")
+    one, two = network(db, conf, 1, spans=False), network(db, conf, 2, spans=False)
+    made = router(db, conf, one, two)
+    routes = [{"destination": f"10.9.{number}.0/24", "nexthop": f"10.64.{number}.9"} for number in (1, 2)]
+    db.write(routers.update, ME, made.id, {"routes": routes})
+    guest(db, one, 5, node, host="h1", project_id="p1")
+    (shown,) = filters(db, "h1").routers or ()
+    assert shown.routes == [StaticRoute(destination="10.9.1.0/24", nexthop="10.64.1.9")]
+    guest(db, two, 6, node, host="h1", project_id="p1")
+    (shown,) = filters(db, "h1").routers or ()
+    assert [route.nexthop for route in shown.routes] == ["10.64.1.9", "10.64.2.9"]

@@ -35,6 +35,7 @@ LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
 
 class Routing(NamedTuple):
     """Routing of a network. ``connected``: bridges of networks on the same router. ``external``: it has a way out.
+    ``static``: its router has static routes, perhaps through machines on this network.
 
     ``snat``: without it others may open connections from outside, since guests show their own addresses there.
     """
@@ -42,6 +43,7 @@ class Routing(NamedTuple):
     connected: tuple[str, ...] = ()
     external: bool = True
     snat: bool = True
+    static: bool = False
 
 
 def default_routing(network: Network) -> Routing:
@@ -55,7 +57,7 @@ def routings(routers: Iterable[HostRouter]) -> dict[str, Routing]:
     for router in routers:
         for network in router.networks:
             others = sorted(bridge_name(other) for other in router.networks if other.id != network.id)
-            found[network.id] = Routing(tuple(others), router.external, router.snat)
+            found[network.id] = Routing(tuple(others), router.external, router.snat, bool(router.routes))
     return found
 
 

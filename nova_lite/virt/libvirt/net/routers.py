@@ -30,6 +30,7 @@ from nova_lite.virt.libvirt.net import nft
 from nova_lite.virt.libvirt.net.firewall import Routing, routings
 from nova_lite.virt.libvirt.net.names import bridge_name
 from nova_lite.virt.libvirt.net.networks import HostNetworks
+from nova_lite.virt.libvirt.net.static_routes import StaticRoutes
 
 LOG = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class HostRouters:
         self._active: list[HostRouter] = []
         self._accepted: dict[int, str] = {}
         self._checked = float("-inf")
+        self._static_routes = StaticRoutes()
 
     @property
     def active(self) -> list[HostRouter]:
@@ -96,6 +98,7 @@ class HostRouters:
         self._accept()
         now = {network.id: network for router in usable for network in router.networks}
         neighbours = {network_id: known for router in usable for network_id, known in router.neighbours.items()}
+        self._static_routes.set(usable, [network for network, _ in self._networks.routed()])
         for network in (former | now).values():
             if network.vni is not None:
                 set_neighbours(bridge_name(network), neighbours.get(network.id, {}) if network.id in now else {})
@@ -164,6 +167,8 @@ def accepting(
         if not cidr:
             continue
         bridge, source = bridge_name(network), nft.network(ip.parse_network(cidr, strict=False))
+        if routing.static:
+            leaving.append(f"-s {source} -o {bridge} -j ACCEPT")
         for other in routing.connected:
             forward.append(f"-i {bridge} -o {other} -j ACCEPT")
             leaving.append(f"-s {source} -o {other} -j ACCEPT")
@@ -172,7 +177,7 @@ def accepting(
         if routing.external and not routing.snat:
             forward.append(f"-o {bridge} -j ACCEPT")
             leaving.append(f"-s {source} -j ACCEPT")
-    if not forward and not even_empty:
+    if not (forward or leaving) and not even_empty:
         return ""
     parts = []
     for table, rules in (("filter", forward), ("nat", leaving)):

@@ -15,15 +15,8 @@ def test_member_gets_no_agents(api: Api) -> None:
 def test_extensions_are_those_that_are_served(api: Api) -> None:
     known = {item["alias"] for item in api.get("/extensions")["extensions"]}
     assert known == {
-        *(
-            "address-group",
-            "address-scope",
-            "agent",
-            "allowed-address-pairs",
-            "availability_zone",
-            "binding",
-            "default-subnetpools",
-        ),
+        *("address-group", "address-scope", "agent", "allowed-address-pairs", "availability_zone", "binding"),
+        *("default-subnetpools", "extraroute", "extraroute-atomic"),
         *("ext-gw-mode", "external-net", "filter-validation", "fip-port-details", "net-mtu"),
         *("network-ip-availability", "network_availability_zone", "pagination", "port-security", "project-id"),
         *("quota-check-limit", "quota_details", "quotas", "rbac-address-group", "rbac-address-scope"),

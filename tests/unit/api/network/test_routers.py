@@ -108,7 +108,7 @@ def test_router_is_made_changed_and_deleted(api: Api) -> None:
         ({"external_gateway_info": {"network_id": NOBODY, "x": 1}}, "not 'x'"),
         ({"admin_state_up": "down"}, "use true or false"),
         ({"ha": True}, "the loss of one"),
-        ({"routes": [{"destination": "10.9.0.0/24", "nexthop": "10.64.0.9"}]}, "next hop of a static route"),
+        ({"routes": [{"destination": "10.9.0.0/24"}]}, "destination and nexthop"),
         ({"flavour": "x"}, "Unrecognized"),
         ({"name": 1}, "a text"),
     ],
@@ -284,3 +284,69 @@ def test_pool_with_a_gateway_of_a_router_is_kept(api: Api, cloud: Cloud) -> None
         api.manager.db.write(floating_ips.delete_pool, "public")
     cloud.set(external_gateway_info=None)
     api.manager.db.write(floating_ips.delete_pool, "public")
+
+
+def route(number: int, nexthop: str = "10.64.0.9") -> dict[str, str]:
+    return {"destination": f"10.9.{number}.0/24", "nexthop": nexthop}
+
+
+def test_static_routes_are_set_added_and_removed(api: Api, cloud: Cloud) -> None:
+    cloud.connect(subnet_id=cloud.subnet()["id"])
+
+    def routes(path: str = "", **values: Any) -> Any:
+        response = api("PUT", cloud.path + path, {"router": values})
+        assert response.status_code == 200, response.text
+        assert response.json == api.get(cloud.path)
+        return response.json["router"]["routes"]
+
+    assert routes(routes=[route(1), route(2)]) == [route(1), route(2)]
+    assert routes(name="x") == [route(1), route(2)]
+    assert routes("/add_extraroutes", routes=[route(3), route(2)]) == [route(1), route(2), route(3)]
+    assert routes("/remove_extraroutes", routes=[route(1), route(4)]) == [route(2), route(3)]
+    everything = {"destination": "0.0.0.0/0", "nexthop": "10.64.0.9"}
+    assert routes(routes=[everything]) == [everything]
+    assert routes(routes=[]) == []
+    assert routes(routes=None) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kind", "text"),
+    [
+        ([route(1, "10.65.0.9")], "InvalidRoutes", "the nexthop is not connected with router"),
+        ([route(1, "10.64.0.1")], "InvalidRoutes", "the nexthop is used by router"),
+        ([{"destination": "10.64.0.0/24", "nexthop": "10.64.0.9"}], "InvalidRoutes", "a network of the router"),
+        ([{"destination": "fd00::/64", "nexthop": "fd00::1"}], "InvalidInput", "fd00::/64"),
+        ([route(1), route(1)], "HTTPBadRequest", "Duplicate hostroute"),
+        ([{"destination": "10.9.1.1/24", "nexthop": "10.64.0.9"}], "HTTPBadRequest", "'10.9.1.0/24' is recommended"),
+        ([{"destination": "x", "nexthop": "10.64.0.9"}], "HTTPBadRequest", "not a valid range"),
+        ([{"destination": "10.9.1.0/24", "nexthop": "x"}], "HTTPBadRequest", "not a valid IP address"),
+        ("x", "HTTPBadRequest", "destination and nexthop"),
+        ([route(number) for number in range(31)], "RoutesExhausted", "exceeds the maximum 30"),
+    ],
+)
+def test_wrong_static_route_is_refused(api: Api, cloud: Cloud, wanted: Any, kind: str, text: str) -> None:
+    cloud.connect(subnet_id=cloud.subnet()["id"])
+    body = {"router": {"routes": wanted}}
+    api.refused("PUT", cloud.path, body, 400, kind, text)
+    api.refused("PUT", f"{cloud.path}/add_extraroutes", body, 400, kind, text)
+    assert api.get(cloud.path)["router"]["routes"] == []
+
+
+def test_static_routes_need_a_list_and_no_other_field(api: Api, cloud: Cloud) -> None:
+    for path in ("/add_extraroutes", "/remove_extraroutes"):
+        api.refused("PUT", cloud.path + path, {"router": {}}, 400, "HTTPBadRequest", "needs a list of routes")
+        api.refused("PUT", cloud.path + path, {"router": {"name": "x"}}, 400, "HTTPBadRequest", "Unrecognized")
+    body = {"router": {"routes": [route(1)]}}
+    api.refused("POST", "/routers", body, 400, "InvalidRoutes", "not connected with router")
+
+
+def test_interface_that_a_static_route_needs_is_kept(api: Api, cloud: Cloud) -> None:
+    subnet, other = cloud.subnet(), cloud.subnet(1)
+    cloud.connect(subnet_id=subnet["id"])
+    cloud.connect(subnet_id=other["id"])
+    assert api("PUT", cloud.path, {"router": {"routes": [route(1)]}}).status_code == 200
+    path, body = f"{cloud.path}/remove_router_interface", {"subnet_id": subnet["id"]}
+    api.refused("PUT", path, body, 409, "RouterInterfaceInUseByRoute", "required by one or more routes")
+    assert api("PUT", path, {"subnet_id": other["id"]}).status_code == 200
+    assert api("PUT", cloud.path, {"router": {"routes": []}}).status_code == 200
+    assert api("PUT", path, body).status_code == 200

@@ -1,0 +1,142 @@
+"""Static routes of routers: a routing table for each router, for packets from the bridges of its networks only.
+
+All routers of a host share its routing table, so a route of a project may not be there. The table of a router has its
+networks and its static routes. What it does not know is routed as without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import subprocess
+import time
+from collections.abc import Iterable
+
+from nova_lite.base import exceptions, ip
+from nova_lite.objects import HostRouter, Network, StaticRoute
+from nova_lite.virt import images
+from nova_lite.virt.libvirt.net import nft
+from nova_lite.virt.libvirt.net.names import bridge_name
+
+LOG = logging.getLogger(__name__)
+
+#: Priority of the rules that lead to the tables: after the machine's own addresses, and before its main table.
+PRIORITY = 29290
+#: Seconds after which rules and tables are checked again.
+CHECK_SECONDS = 30.0
+
+#: Routes of a table by destination, and the table of a bridge.
+Tables = dict[int, dict[str, str]]
+Leads = dict[str, int]
+
+
+class StaticRoutes:
+    """Loads the tables. A failure is logged, and the next call tries again."""
+
+    def __init__(self) -> None:
+        self._loaded: tuple[Tables, Leads] | None = None
+        self._checked = float("-inf")
+
+    def set(self, routers: Iterable[HostRouter], networks: Iterable[Network]) -> None:
+        """Replace the routes. ``networks``: all of this host, which may have routes of former routers."""
+        wanted = tables(routers)
+        if wanted == self._loaded and (not wanted[0] or time.monotonic() < self._checked + CHECK_SECONDS):
+            return
+        former = {} if self._loaded is None else self._loaded[1]
+        bridges = {bridge_name(network) for network in networks} | former.keys() | wanted[1].keys()
+        try:
+            lines = [*_routes(wanted[0]), *_rules(wanted[1], bridges)]
+            if lines:
+                _batch(lines)
+        except exceptions.VirtDriverError as error:
+            LOG.error("Static routes of routers do not hold: %s", error.message)
+            self._loaded = None
+            return
+        for bridge in wanted[1]:
+            # A packet may come from addresses behind a machine, to which the main table has no route there.
+            with contextlib.suppress(OSError), open(f"/proc/sys/net/ipv4/conf/{bridge}/rp_filter", "w") as file:
+                file.write("2")
+        self._loaded, self._checked = wanted, time.monotonic()
+
+
+def tables(routers: Iterable[HostRouter]) -> tuple[Tables, Leads]:
+    """Return the tables of routers with static routes, and the bridges that use them."""
+    found: Tables = {}
+    leads: Leads = {}
+    for router in routers:
+        routes = nft.usable("static route", router.routes, _valid, lambda route: route.destination)
+        ways = [(bridge_name(network), ip.parse_network4(network.cidr, strict=False)) for network in router.networks]
+        table: dict[str, str] = {}
+        for target, nexthop in routes:
+            for bridge, cidr in ways:
+                if nexthop in cidr:
+                    table[nft.network(target)] = f"via {nft.address(nexthop)} dev {bridge}"
+        if not table:
+            continue
+        number = table_number(router.id)
+        found[number] = table | {nft.network(cidr): f"dev {bridge} scope link" for bridge, cidr in ways}
+        leads |= {bridge: number for bridge, _ in ways}
+    return found, leads
+
+
+def table_number(router_id: str) -> int:
+    """Return the number of a router's table, far from numbers that people choose."""
+    digest = hashlib.sha256(router_id.encode("utf-8", "surrogatepass")).digest()
+    return 2**30 + int.from_bytes(digest[:3], "big")
+
+
+def _valid(route: StaticRoute) -> tuple[ip.Network, ip.Address]:
+    return ip.parse_network4(route.destination), ip.parse4(route.nexthop)
+
+
+def _routes(wanted: Tables) -> list[str]:
+    lines = []
+    loaded = _shown("route", "show", "table", "all") if wanted else []
+    for number, table in sorted(wanted.items()):
+        lines += [f"route replace {destination} {way} table {number:d}" for destination, way in sorted(table.items())]
+        for shown in (item for item in loaded if item.get("table") == str(number)):
+            destination = "0.0.0.0/0" if shown.get("dst") == "default" else str(shown.get("dst"))
+            destination = destination if "/" in destination else f"{destination}/32"
+            if destination not in table:
+                lines.append(f"route del {nft.network(ip.parse_network4(destination))} table {number:d}")
+    return lines
+
+
+def _rules(wanted: Leads, bridges: Iterable[str]) -> list[str]:
+    """Return the changes of rules of these bridges, and the removal of tables that no bridge uses any more."""
+    known: dict[str, set[str]] = {}
+    for shown in _shown("rule", "show"):
+        if shown.get("priority") == PRIORITY and shown.get("iif") in set(bridges):
+            known.setdefault(str(shown["iif"]), set()).add(str(shown.get("table")))
+    lines = []
+    gone = set()
+    for bridge, numbers in sorted(known.items()):
+        for number in sorted(numbers):
+            if number != str(wanted.get(bridge)) and number.isdecimal():
+                lines.append(f"rule del priority {PRIORITY} iif {bridge} lookup {int(number):d}")
+                gone.add(int(number))
+    for bridge, target in sorted(wanted.items()):
+        if str(target) not in known.get(bridge, set()) and os.path.exists(f"/sys/class/net/{bridge}"):
+            lines.append(f"rule add priority {PRIORITY} iif {bridge} lookup {target:d}")
+    lines += [f"route flush table {number:d}" for number in sorted(gone - set(wanted.values()))]
+    return lines
+
+
+def _shown(*words: str) -> list[dict[str, object]]:
+    """Return what ``ip`` shows."""
+    found: list[dict[str, object]] = json.loads(images.run("ip", "-json", "-4", *words) or b"[]")
+    return found
+
+
+def _batch(lines: list[str]) -> None:
+    text = "\n".join([*lines, ""])
+    command = ("ip", "-4", "-force", "-batch", "-")
+    try:
+        result = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise exceptions.VirtDriverError(reason=f"ip cannot be run: {error.strerror}") from error
+    if result.returncode:
+        raise exceptions.VirtDriverError(reason=f"ip: {' '.join(result.stderr.split())}")

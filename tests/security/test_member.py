@@ -41,7 +41,13 @@ TRACES = ("taken_messages", "audit_events")
 #: Documents of a guest at the metadata service.
 DOCUMENTS = ("meta_data.json", "user_data", "network_data.json", "password")
 #: Routes that anybody may ask about any project, and why.
-PUBLIC = {("compute", "/os-quota-sets/{id}/defaults"): "all projects have the same defaults"}
+PUBLIC = {
+    ("compute", "/os-quota-sets/{id}/defaults"): "all projects have the same defaults",
+    (
+        "identity",
+        "/v3/OS-FEDERATION/identity_providers/{idp_id}/protocols/{protocol_id}/auth",
+    ): "a log-in, which is a 401 without a token of the provider",
+}
 #: Names that users choose freely, so that the attacker may use the victim's.
 WORDS = {"key", "tag", "label", "role"}
 
@@ -277,6 +283,11 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
     group = admin.made("identity", "/v3/groups", {"group": {"name": f"group-{mark}"}})["group"]
     admin.made("identity", f"/v3/groups/{group['id']}/users/{user.id}", None, method="PUT")
     domain = admin.made("identity", "/v3/domains", {"domain": {"name": f"domain-{mark}"}})["domain"]
+    federation, rule = "/v3/OS-FEDERATION", {"local": [{"user": {"name": mark}}], "remote": [{"type": "OIDC-sub"}]}
+    admin.made("identity", f"{federation}/mappings/{mark}", {"mapping": {"rules": [rule]}}, method="PUT")
+    provider = f"{federation}/identity_providers/{mark}"
+    admin.made("identity", provider, {"identity_provider": {"enabled": True}}, method="PUT")
+    admin.made("identity", f"{provider}/protocols/{mark}", {"protocol": {"mapping_id": mark}}, method="PUT")
     return {
         "server": [server_id],
         "flavor": [flavor_id],
@@ -307,6 +318,9 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         "trust": [trust["id"]],
         "group": [group["id"]],
         "domain": [domain["id"]],
+        "identity_provider": [mark],
+        "protocol": [mark],
+        "mapping": [mark],
         "project": [user.project],
         "port": [ports[0]["port_id"], port_id],
         "migration": [str(migration["id"]), migration["uuid"]],
@@ -349,7 +363,7 @@ project_ranges = 10.98.0.0/16
 #: Kinds that no list contains, except as part of another resource.
 HIDDEN = (
     *("user", "application_credential", "access_rule", "trust", "group", "domain", "ec2_credential", "credential"),
-    *("migration", "request", "label", "role", "qos"),
+    *("migration", "request", "label", "role", "qos", "identity_provider", "protocol", "mapping"),
 )
 
 

@@ -552,9 +552,6 @@ IDENTITY_KINDS = {
     "endpoints": "catalog_endpoint",
     "regions": "catalog_region",
     "implies": "other_role",
-    "identity_providers": "identity_provider",
-    "protocols": "protocol",
-    "mappings": "mapping",
 }
 #: The same, of the Placement API.
 PLACEMENT_KINDS = {

@@ -54,6 +54,9 @@ KINDS = {
     "trusts": "trust",
     "domains": "domain",
     "roles": "role",
+    "identity_providers": "identity_provider",
+    "protocols": "protocol",
+    "mappings": "mapping",
     "implies": "role",
     "projects": "project",
     "os-quota-sets": "project",
@@ -100,6 +103,8 @@ KINDS_OF_IDENTITY = {
     "credentials": "credential",
     "implies": "role",
 }
+#: Rule of a mapping that makes everybody an admin.
+TAKEN = {"local": [{"user": {"name": "admin", "type": "local"}}], "remote": [{"type": "OIDC-sub"}]}
 #: Bodies of the services that declare no schemas, by service, method and path.
 BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("identity", "POST", "/v3/projects"): [{"project": {"name": "theirs"}}],
@@ -126,6 +131,15 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("identity", "PATCH", "/v3/domains/{id}/config"): [{"config": {"ldap": {"url": "ldap://taken"}}}],
     ("identity", "POST", "/v3/roles"): [{"role": {"name": "theirs"}}],
     ("identity", "PATCH", "/v3/roles/{id}"): [{"role": {"name": "taken"}}],
+    **{
+        ("identity", method, f"/v3/OS-FEDERATION/{path}"): [body]
+        for method in ("PUT", "PATCH")
+        for path, body in (
+            ("identity_providers/{idp_id}", {"identity_provider": {"remote_ids": ["https://taken.example"]}}),
+            ("identity_providers/{idp_id}/protocols/{protocol_id}", {"protocol": {"mapping_id": "taken"}}),
+            ("mappings/{mapping_id}", {"mapping": {"rules": [TAKEN]}}),
+        )
+    },
     ("identity", "POST", "/v3/services"): [{"service": {"type": "theirs"}}],
     ("identity", "PATCH", "/v3/services/{id}"): [{"service": {"type": "theirs"}}],
     ("identity", "PATCH", "/v3/endpoints/{id}"): [{"endpoint": {"url": "http://127.0.0.1:1/taken"}}],

@@ -40,12 +40,16 @@ class DomainDirectory:
                 reason="[ldap] domain: set the name of a domain for the users, other than the default domain."
             )
         self._server = LdapDirectory(conf)
+        self._is_missed = False
         self._lock = threading.Lock()
         self._checked: cachetools.TTLCache[str, bool] = cachetools.TTLCache(_MAX_CHECKED, RECHECK, timer=clock)
 
     def serves(self, content: Content, domain_id: str | None) -> bool:
         """Check whether a domain is that of the directory."""
         domain = content.domain_named(self.domain_name)
+        if domain is None and content.users and not self._is_missed:
+            self._is_missed = True
+            LOG.warning("There is no domain %s, [ldap] domain: create it for the directory's users", self.domain_name)
         return domain is not None and domain.id == domain_id
 
     @staticmethod

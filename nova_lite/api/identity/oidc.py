@@ -72,6 +72,9 @@ class Provider:
             raise RefusedTokenError("its key is none of the provider's, or not named")
         return found[0]
 
+    def reach(self) -> None:
+        self._read_keys(KEYS_AGE)
+
     def introspect(self, token: str, client: tuple[str, str]) -> Claims:
         """Return the provider's description of a token."""
         with self._gate.call():
@@ -162,6 +165,11 @@ class OidcTokens:
         self._options, self._algorithms = options, frozenset(options.algorithms)
         self._client = (options.introspection_client_id, _read_secret(options)) if _introspects(options) else None
         self._providers = {issuer: Provider(issuer, options, clock) for issuer in options.issuers}
+
+    def reach(self) -> None:
+        """Read the keys of all providers. Raises `ServiceUnavailable` if one of them does not answer."""
+        for provider in self._providers.values():
+            provider.reach()
 
     def claims(self, issuers: Collection[str], token: str) -> Claims:
         """Return the claims of a valid token of one of the issuers.

@@ -179,6 +179,36 @@ def _reach_from_api(conf: cfg.ConfigOpts, health: Health) -> None:
     _reach_services(conf, health)
     if conf.api.auth_strategy == "keystone" and "keystone_authtoken" in conf:
         health.add("[keystone_authtoken]", lambda: _log_in_at_keystone(conf))
+    if conf.ldap.urls:
+        health.add("[ldap] urls", lambda: _reach_directory(conf))
+    if conf.oidc.issuers:
+        health.add("[oidc] issuers", lambda: _reach_providers(conf))
+
+
+def _reach_directory(conf: cfg.ConfigOpts) -> None:
+    """Look for a user in the directory. Raises `ServiceUnavailable` with the cause."""
+    from nova_lite.api.identity.ldap import LdapDirectory
+
+    directory = LdapDirectory(conf)
+    with _causes():
+        directory.entries(directory.users, 1)
+
+
+def _reach_providers(conf: cfg.ConfigOpts) -> None:
+    """Read the keys of all OpenID Connect providers. Raises `ServiceUnavailable` with the cause."""
+    from nova_lite.api.identity.oidc import OidcTokens
+
+    with _causes():
+        OidcTokens(conf).reach()
+
+
+@contextlib.contextmanager
+def _causes() -> Iterator[None]:
+    """Replace the message of a `ServiceUnavailable`, which is for users, by its cause."""
+    try:
+        yield
+    except exceptions.ServiceUnavailable as error:
+        raise exceptions.ServiceUnavailable(str(error.__cause__ or error.message)) from error
 
 
 def _log_in_at_keystone(conf: cfg.ConfigOpts) -> None:

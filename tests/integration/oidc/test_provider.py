@@ -190,6 +190,14 @@ def test_client_credentials_log_in(options: dict[str, Any]) -> None:
     assert project_of(v3.OidcClientCredentials(**options)) == ("cloud@example.org", {"member", "reader"})
 
 
+def test_password_at_the_provider_logs_in(options: dict[str, Any]) -> None:
+    plugin = v3.OidcPassword(**options, username="alice", password="alice's")
+    assert project_of(plugin) == ("alice@example.org", {"member", "reader"})
+    wrong = v3.OidcPassword(**options, username="alice", password="wrong")
+    with pytest.raises(errors.BadRequest):
+        wrong.get_access(Session(auth=wrong))
+
+
 def test_token_that_is_no_jwt_logs_in(provider: str, options: dict[str, Any]) -> None:
     """The tokens of the client "opaque" are none, so the provider itself checks them."""
     options["client_id"] = "opaque"

@@ -150,3 +150,12 @@ def test_tool_of_a_machine_with_a_conductor_uses_the_conductors_database(machine
 def test_directory_without_a_daemons_file_names_those_there_can_be(machine: Machine) -> None:
     (problem,) = machine.problems()
     assert "no daemon has a file here; there can be api.conf, compute.conf" in problem
+
+
+def test_directory_and_identity_provider_that_do_not_answer_are_reported(machine: Machine) -> None:
+    ports = f"[DEFAULT]\n[api]\nport = {free_port()}\npaste_config = {PASTE}\nenabled_apis = osapi_compute\n"
+    directory = "[ldap]\nurls = ldaps://127.0.0.1:1\ndomain = corp\nuser_tree = ou=people\n"
+    machine.add("api", f"{ports}{directory}[oidc]\nissuers = http://127.0.0.1:1\naudiences = cloud\n")
+    problems = machine.problems()
+    for option in ("[ldap] urls", "[oidc] issuers"):
+        assert [line for line in problems if line.startswith(f"api.conf: {option}: ")], problems

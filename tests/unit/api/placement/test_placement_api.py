@@ -87,9 +87,10 @@ def _claim(uow: UnitOfWork, uuid: str) -> None:
     assert claims.claim(uow, row, Selection(host="h1", node="node-h1"))
 
 
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[Api]:
-    made = Api(tmp_path)
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """Return an API that no test changes."""
+    made = Api(tmp_path_factory.mktemp("placement"))
     yield made
     made.manager.db.close()
 
@@ -364,11 +365,13 @@ def test_candidate_is_what_the_request_asked(api: Api) -> None:
     assert {tuple(item["resources"]) for item in older["provider_summaries"].values()} == {("VCPU",)}
 
 
-def test_host_that_is_down_is_no_candidate(api: Api) -> None:
+def test_host_that_is_down_is_no_candidate(tmp_path: Path) -> None:
+    api = Api(tmp_path)
     (service,) = [item for item in api.manager.db.read(services.list_) if item.host == "h2"]
     api.manager.db.write(services.update, service.uuid, {"forced_down": True})
     assert api.candidates("resources=VCPU:1") == ["h1", "h3"]
     assert api.names("resources=VCPU:1") == ["h1", "h2", "h3"]
+    api.manager.db.close()
 
 
 def test_traits_are_listed_and_found(api: Api) -> None:

@@ -99,7 +99,7 @@ class EveryApi(InProcessCloud):
             patch = (service, method) == ("image", "PATCH")
             request.content_type = PATCH if patch else "application/json"
             request.body = body if isinstance(body, bytes) else json.dumps(body).encode()
-        elif (service, method) == ("image", "PUT") and path.endswith("/file"):
+        elif (service, method) == ("image", "PUT") and path.endswith(("/file", "/stage")):
             request.content_type = "application/octet-stream"
         for header, value in (headers or {}).items():
             request.environ[header] = value

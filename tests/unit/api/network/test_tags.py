@@ -151,7 +151,9 @@ def test_revision_grows_with_each_change(api: Api, kind: str) -> None:
 
 def test_pool_has_the_time_of_its_creation(api: Api) -> None:
     shown = api.get(f"/networks/{api.pool.id}")["network"]
-    assert shown["created_at"] == shown["updated_at"] == api.get(f"/subnets/{api.pool.id}")["subnet"]["created_at"]
+    assert (
+        shown["created_at"] == shown["updated_at"] == api.get(f"/subnets/{api.pool.id}", ADMIN)["subnet"]["created_at"]
+    )
     assert shown["created_at"].endswith("Z") and shown["revision_number"] == 1
 
 

@@ -80,6 +80,7 @@ class RouterResource(Resource):
         return self._change_routes(req, id, "remove_routes")
 
     def _change_routes(self, req: ServiceRequest, id: str, kind: str) -> Response:
+        self.conductor.router_get(req.context, id)
         routes = requests.routes(requests.body(req, "router", ("routes",), ()), "routes")
         if routes is None:
             raise exceptions.ValidationError(detail="Invalid input for routes. The request needs a list of routes.")

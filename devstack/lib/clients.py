@@ -628,7 +628,8 @@ intended difference, and is no measure of compatibility by itself.
 - The tests of networks ran last, on a machine that was busy with other suites. Tempest's ran with all changes of that
   day, and Neutron's own (`neutron-tempest-plugin`) before ports without port security and changes of MAC addresses.
 - Tempest's network tests know which extensions of Neutron there are, and skip those of others.
-- Tempest's volume tests ran twice, its image tests three times, with corrections in between. The last run is stored.
+- Tests of images and volumes ran several times, with corrections in between. Tests that a correction was about ran
+  again alone, and their last result is stored.
 - `TestImageStage` of gophercloud is left out after its first run, because it loads an image from the internet.
 - The clients' `openstack` tests and Tempest's compute tests have not been run in this way. The latter ran on real
   guests ([Tempest results](tempest.md)).

@@ -627,6 +627,7 @@ intended difference, and is no measure of compatibility by itself.
 - The suites ran on one day against different revisions, while the network and identity APIs changed.
 - The tests of networks ran last, on a machine that was busy with other suites. Tempest's ran with all changes of that
   day, and Neutron's own (`neutron-tempest-plugin`) before ports without port security and changes of MAC addresses.
+- The networking tests of gophercloud ran after its other tests, with the same changes as Tempest's.
 - Tempest's network tests know which extensions of Neutron there are, and skip those of others.
 - Tests of images and volumes ran several times, with corrections in between. Tests that a correction was about ran
   again alone, and their last result is stored.

@@ -274,6 +274,8 @@ class EveryApi(InProcessCloud):
             "protocol": ["one"],
             "mapping": ["one"],
             "registered_limit": [registered],
+            "config_group": ["ldap"],
+            "config_option": ["url"],
             "limit": [limits],
             "policy": [policy_id],
             "endpoint_group": [endpoints],

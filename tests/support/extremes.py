@@ -560,9 +560,6 @@ PLACEMENT_KINDS = {
     "resource_classes": "resource_class",
     "traits": "trait",
     "registered_limits": "registered_limit",
-    "limits": "limit",
-    "policies": "policy",
-    "endpoint_groups": "endpoint_group",
 }
 #: Kinds of resources in bodies of the compute API, by the name of the field.
 REAL = {

@@ -102,6 +102,13 @@ KINDS_OF_IDENTITY = {
     "OS-EC2": "ec2_credential",
     "credentials": "credential",
     "implies": "role",
+    "limits": "limit",
+    "policies": "policy",
+    "endpoint_groups": "endpoint_group",
+    "endpoint_id": "catalog_endpoint",
+    "group": "config_group",
+    "option": "config_option",
+    "identity_providers": "identity_provider",
 }
 #: Rule of a mapping that makes everybody an admin.
 TAKEN = {"local": [{"user": {"name": "admin", "type": "local"}}], "remote": [{"type": "OIDC-sub"}]}
@@ -342,7 +349,7 @@ def kind_of(path: str, name: str) -> str | None:
     """Return the kind of resource that a variable of a path names, None if it is not known."""
     before = path.split("{" + name + "}")[0].rstrip("/").rpartition("/")[2]
     own = KINDS_OF_IDENTITY if path.startswith("/v3/") else {}
-    return KINDS.get(name) or KINDS.get(before) or own.get(before)
+    return KINDS.get(name) or KINDS.get(before) or own.get(before) or own.get(name)
 
 
 def _combined(choices: list[list[tuple[str, str]]], kinds: list[str | None]) -> Iterator[tuple[tuple[str, str], ...]]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import copy
+import errno
+import hashlib
 import json
 import os
 import sqlite3
@@ -94,6 +96,28 @@ class User:
         return answer.json() if answer.content else {}
 
 
+def digest(path: Path) -> str:
+    """Return a digest of a file's data and their places. Holes, which are most of a volume, are not read."""
+    found, end = hashlib.sha256(), 0
+    with open(path, "rb") as file:
+        while (start := next_data(file.fileno(), end)) is not None:
+            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            found.update(f"{start} {end} ".encode())
+            for place in range(start, end, 2**20):
+                found.update(os.pread(file.fileno(), min(2**20, end - place), place))
+    return found.hexdigest()
+
+
+def next_data(file: int, place: int) -> int | None:
+    """Return where the next data of a file begin, None if there are no more."""
+    try:
+        return os.lseek(file, place, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return None
+
+
 class Cast(SimpleNamespace):
     """``victim`` and ``attacker``, members of two projects; ``things``: the victim's, by kind; ``own``: the
     attacker's; ``pool``: where floating addresses come from."""
@@ -136,11 +160,11 @@ class Cast(SimpleNamespace):
             if (found := [row for row in rows if any(word in str(value) for value in row.values() for word in words)])
         }
 
-    def files(self) -> dict[str, bytes]:
-        """Images and volumes as they are kept."""
+    def files(self) -> dict[str, tuple[int, str]]:
+        """Sizes and digests of the data of images, volumes and backups."""
         shared = Path(self.cloud.path / "shared")
         wanted = [path for path in shared.rglob("*") if path.is_file() and path.name in self.secrets]
-        return {str(path): path.read_bytes() for path in wanted}
+        return {str(path): (path.stat().st_size, digest(path)) for path in wanted}
 
     @contextmanager
     def untouched(self, everything: bool = False) -> Iterator[None]:

@@ -631,6 +631,8 @@ intended difference, and is no measure of compatibility by itself.
 - Tempest's network tests know which extensions of Neutron there are, and skip those of others.
 - Tests of images and volumes ran several times, with corrections in between. Tests that a correction was about ran
   again alone, and their last result is stored.
+- The identity tests of gophercloud and openstacksdk ran again after the others. Each of their failures, and of those
+  of Tempest's identity tests, was examined.
 - `TestImageStage` of gophercloud is left out after its first run, because it loads an image from the internet.
 - The clients' `openstack` tests and Tempest's compute tests have not been run in this way. The latter ran on real
   guests ([Tempest results](tempest.md)).

@@ -108,7 +108,6 @@ KINDS_OF_IDENTITY = {
     "endpoint_id": "catalog_endpoint",
     "group": "config_group",
     "option": "config_option",
-    "identity_providers": "identity_provider",
 }
 #: Rule of a mapping that makes everybody an admin.
 TAKEN = {"local": [{"user": {"name": "admin", "type": "local"}}], "remote": [{"type": "OIDC-sub"}]}

@@ -313,18 +313,21 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
     admin.made("identity", provider, {"identity_provider": {"enabled": True}}, method="PUT")
     admin.made("identity", f"{provider}/protocols/{mark}", {"protocol": {"mapping_id": mark}}, method="PUT")
     service = admin("identity", "GET", "/v3/services").json()["services"][0]["id"]
-    limit = {"service_id": service, "resource_name": mark}
+    admin.made("identity", f"/v3/projects/{user.project}/tags/{mark}", None, method="PUT")
+    # Everybody sees registered limits, and enabled endpoints in the catalog.
+    limit = {"service_id": service, "resource_name": uuid.uuid4().hex}
     registered = {"registered_limits": [limit | {"default_limit": 5}]}
     admin.made("identity", "/v3/registered_limits", registered)
     limits = {"limits": [limit | {"resource_limit": 5, "project_id": user.project, "description": mark}]}
     limit_id = admin.made("identity", "/v3/limits", limits)["limits"][0]["id"]
     policy = {"policy": {"type": "text/plain", "blob": mark}}
-    policy_id = admin.made("identity", "/v3/policies", policy)["policy"]["id"]
+    blob_id = admin.made("identity", "/v3/policies", policy)["policy"]["id"]
     config = {"config": {"ldap": {"url": f"ldap://{mark}"}}}
     admin.made("identity", f"/v3/domains/{domain['id']}/config", config, method="PUT")
     selected = {"endpoint_group": {"name": mark, "filters": {"service_id": service}}}
     endpoints = admin.made("identity", "/v3/OS-EP-FILTER/endpoint_groups", selected)["endpoint_group"]["id"]
-    endpoint = admin("identity", "GET", "/v3/endpoints").json()["endpoints"][0]["id"]
+    described = {"service_id": service, "interface": "public", "url": f"http://{mark}", "enabled": False}
+    endpoint = admin.made("identity", "/v3/endpoints", {"endpoint": described})["endpoint"]["id"]
     return {
         "server": [server_id],
         "flavor": [flavor_id],
@@ -359,7 +362,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         "protocol": [mark],
         "mapping": [mark],
         "limit": [limit_id],
-        "policy": [policy_id],
+        "policy": [blob_id],
         "endpoint_group": [endpoints],
         "catalog_endpoint": [endpoint],
         "config_group": ["ldap"],

@@ -2,14 +2,14 @@
 # Choose the versions of all Python packages that devstack installs, and write them, with the hashes of their files, into
 # devstack/requirements/*.txt: from the *.in beside them and from setup.cfg. Nothing else changes them.
 #
-#   lock.sh [NAME]...      build, stack, tests, openstack, neutron, tempest, fuzz, clients; without names all
+#   lock.sh [NAME]...      build, stack, tests, openstack, neutron, tempest, fuzz, clients, heat, programs; without names all
 #
 # Versions stay as they are where they still fit; UPGRADE=1 takes the newest.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 source "$TOP/devstack/lib/python.sh"
 
 names=("$@")
-((${#names[@]})) || names=(build stack tests openstack neutron tempest fuzz clients)
+((${#names[@]})) || names=(build stack tests openstack neutron tempest fuzz clients heat programs)
 LOG=$(mktemp /tmp/nova-lite-lock.XXXXXX.log)
 tools=$(mktemp -d)
 trap 'rm -rf "$tools"' EXIT

@@ -1,0 +1,278 @@
+"""Programs of others against clouds of ``nova-lite dev``. Run by devstack/consumers.sh::
+
+    consumers.py PROGRAM --directory DIRECTORY --nova-lite COMMAND [--provider FILE]
+
+PROGRAM is terraform, heat or libcloud. Exits with an error at the first step that fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import secrets
+import shlex
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from clients import Cloud, running_cloud
+
+FILES = Path(__file__).resolve().parents[1] / "consumers"
+BIN = Path(sys.executable).parent
+
+
+class Job(NamedTuple):
+    """A program to run. ``directory`` is its own. ``clouds``: a file with the clouds of the users."""
+
+    cloud: Cloud
+    directory: Path
+    clouds: Path
+    provider: Path | None
+
+    def run(self, *command: str | Path, statuses: tuple[int, ...] = (0,), **variables: str) -> str:
+        """Run a command with the cloud of the user demo, and return its output. Log it."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("OS_", "PYTHON"))}
+        variables = {"OS_CLIENT_CONFIG_FILE": str(self.clouds), "OS_CLOUD": "demo", **variables}
+        environment = kept | {"PATH": f"{BIN}:{os.environ['PATH']}"} | variables
+        began = time.monotonic()
+        done = subprocess.run(
+            [str(word) for word in command], cwd=self.directory, env=environment, capture_output=True, text=True
+        )
+        line = shlex.join(str(word) for word in command)[:110]
+        with open(self.directory / "commands.log", "a") as log:
+            log.write(f"$ {line}\n{done.stdout}{done.stderr}\n")
+        print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
+        if done.returncode not in statuses:
+            sys.exit(f"{line} failed ({self.directory}/commands.log):\n{(done.stdout + done.stderr)[-3000:]}")
+        return done.stdout
+
+    def openstack(self, *arguments: str, user: str = "demo") -> str:
+        return self.run(BIN / "openstack", *arguments, OS_CLOUD=user)
+
+
+# --- Terraform
+
+
+def terraform(job: Job) -> None:
+    """Make a usual module, see no change in a second plan, change it, and destroy it; then all of it once more."""
+    if job.provider is None:
+        sys.exit("terraform: --provider must name the program terraform-provider-openstack.")
+    module = (FILES / "terraform.tf").read_text()
+    overrides = {"terraform-provider-openstack/openstack": str(job.provider.resolve().parent)}
+    lines = "".join(f'    "{name}" = "{path}"\n' for name, path in overrides.items())
+    settings = job.directory / "settings.tfrc"
+    settings.write_text(f"provider_installation {{\n  dev_overrides {{\n{lines}  }}\n}}\n")
+
+    def run(*arguments: str) -> str:
+        variables = {"TF_CLI_CONFIG_FILE": str(settings), "CHECKPOINT_DISABLE": "1"}
+        return job.run("terraform", *arguments, "-no-color", **variables)
+
+    for _ in range(2):
+        for text in (module, module.replace('role = "web"', 'role = "db"').replace("size  = 1", "size  = 2")):
+            (job.directory / "main.tf").write_text(text)
+            run("apply", "-auto-approve")
+            run("plan", "-detailed-exitcode")  # 2 means that there are changes
+        run("destroy", "-auto-approve")
+
+
+# --- Heat
+
+
+HEAT_PORT = 8004
+
+
+def heat(job: Job) -> None:
+    """Make a stack, change it, and delete it, with an engine that finds the cloud by the catalog."""
+    password = secrets.token_urlsafe(16)
+    heat_accounts(job, password)
+    with heat_storage(password):
+        config = job.directory / "heat.conf"
+        config.write_text(heat_config(job, password))
+        job.run(BIN / "heat-manage", "--config-file", config, "db_sync")
+        engine = [BIN / "heat-engine", "--config-file", config]
+        api = [BIN / "heat-wsgi-api", "--host", "127.0.0.1", "--port", str(HEAT_PORT), "--", "--config-file", config]
+        with daemon(job, "engine", engine), daemon(job, "api", api):
+            wait_for_http(f"http://127.0.0.1:{HEAT_PORT}/")
+            template = yaml.safe_load((FILES / "heat.yaml").read_text())
+            job.openstack("stack", "create", "--wait", "-t", str(FILES / "heat.yaml"), "one")
+            template["resources"]["server"]["properties"]["metadata"] = {"made-by": "heat, changed"}
+            template["resources"]["volume"]["properties"]["size"] = 2
+            changed = job.directory / "changed.yaml"
+            changed.write_text(yaml.safe_dump(template))
+            job.openstack("stack", "update", "--wait", "-t", str(changed), "one")
+            stack = json.loads(job.openstack("stack", "show", "-f", "json", "one"))
+            print(f"{stack['stack_status']}: {len(template['resources'])} resources")
+            job.openstack("stack", "delete", "--yes", "--wait", "one")
+    for noun in ("server", "volume", "router"):
+        if left := json.loads(job.openstack(noun, "list", "-f", "json")):
+            sys.exit(f"The stack has left {noun}: {left}")
+
+
+def heat_accounts(job: Job, password: str) -> None:
+    """Make Heat's entry in the catalog, its user, and the domain for users of stacks."""
+    identity = f"{job.cloud.url}/identity/v3"
+
+    def send(method: str, path: str, body: Any = None) -> Any:
+        response = job.cloud.session.request(method, f"{identity}/{path}", json=body)
+        return next(iter(response.json().values())) if response.content else None
+
+    service = send("POST", "services", {"service": {"type": "orchestration", "name": "heat"}})
+    endpoint = {"service_id": service["id"], "interface": "public", "region_id": "RegionOne", "url": heat_url()}
+    send("POST", "endpoints", {"endpoint": endpoint})
+    send("POST", "roles", {"role": {"name": "heat_stack_user"}})
+    admin = send("GET", "roles?name=admin")[0]["id"]
+    domain = send("POST", "domains", {"domain": {"name": "heat"}})["id"]
+    project = send("GET", "projects?name=admin")[0]["id"]
+    for name, home, target in (
+        ("heat_domain_admin", domain, f"domains/{domain}"),
+        ("heat", "default", f"projects/{project}"),
+    ):
+        user = send("POST", "users", {"user": {"name": name, "password": password, "domain_id": home}})
+        send("PUT", f"{target}/users/{user['id']}/roles/{admin}")
+
+
+def heat_url() -> str:
+    return f"http://127.0.0.1:{HEAT_PORT}/v1/%(tenant_id)s"
+
+
+@contextlib.contextmanager
+def heat_storage(password: str) -> Iterator[None]:
+    """Make a database, and a virtual host of the broker, while the context lasts. Needs root."""
+    broker = ["rabbitmqctl", "--quiet"]
+    remove: list[list[str]] = [
+        ["mysql", "-e", "DROP DATABASE IF EXISTS consumers_heat; DROP USER IF EXISTS 'consumers_heat'@'127.0.0.1'"],
+    ]
+    subprocess.run(remove[0], check=True)
+    make = (
+        f"CREATE DATABASE consumers_heat; CREATE USER 'consumers_heat'@'127.0.0.1' IDENTIFIED BY '{password}'; "
+        "GRANT ALL ON consumers_heat.* TO 'consumers_heat'@'127.0.0.1'"
+    )
+    try:
+        subprocess.run(["mysql", "-e", make], check=True)
+        for arguments, undo in (
+            (["add_vhost", "consumers-heat"], ["delete_vhost", "consumers-heat"]),
+            (["add_user", "consumers-heat", password], ["delete_user", "consumers-heat"]),
+            (["set_permissions", "-p", "consumers-heat", "consumers-heat", ".*", ".*", ".*"], []),
+        ):
+            subprocess.run([*broker, *arguments], check=True, stdout=subprocess.DEVNULL)
+            remove += [[*broker, *undo]] if undo else []
+        yield
+    finally:
+        for command in reversed(remove):
+            subprocess.run(command, check=False)
+
+
+def heat_config(job: Job, password: str) -> str:
+    identity = f"{job.cloud.url}/identity"
+    paste = next(Path(sys.prefix).glob("**/heat/api-paste.ini"))
+    account = f"auth_url = {identity}\nauth_type = password\nusername = heat\npassword = {password}\n"
+    account += "user_domain_id = default\n"
+    return f"""\
+[DEFAULT]
+transport_url = rabbit://consumers-heat:{password}@127.0.0.1:5672/consumers-heat
+auth_encryption_key = {secrets.token_hex(16)}
+stack_user_domain_name = heat
+stack_domain_admin = heat_domain_admin
+stack_domain_admin_password = {password}
+num_engine_workers = 1
+rpc_response_timeout = 600
+[database]
+connection = mysql+pymysql://consumers_heat:{password}@127.0.0.1/consumers_heat
+[keystone_authtoken]
+www_authenticate_uri = {identity}
+project_name = admin
+project_domain_id = default
+{account}
+[trustee]
+{account}
+[clients_keystone]
+auth_uri = {identity}
+[paste_deploy]
+api_paste_config = {paste}
+"""
+
+
+@contextlib.contextmanager
+def daemon(job: Job, name: str, command: list[Any]) -> Iterator[None]:
+    with open(job.directory / f"{name}.log", "wb") as log:
+        process = subprocess.Popen([str(word) for word in command], stdout=log, stderr=log, cwd=job.directory)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def wait_for_http(url: str) -> None:
+    """Wait until a server answers, with an error or not."""
+    for _ in range(240):
+        try:
+            urllib.request.urlopen(url, timeout=5)  # noqa: S310 our own
+            return
+        except urllib.error.HTTPError:
+            return
+        except OSError:
+            time.sleep(0.5)
+    sys.exit(f"Nothing answers at {url}.")
+
+
+# --- Libcloud
+
+
+def libcloud(job: Job) -> None:
+    """Make and remove a server with a volume and a floating address."""
+    job.run(sys.executable, FILES / "libcloud_flow.py", job.cloud.url, job.cloud.password)
+
+
+PROGRAMS: dict[str, Callable[[Job], None]] = {
+    "terraform": terraform,
+    "heat": heat,
+    "libcloud": libcloud,
+}
+
+
+def clouds_of(cloud: Cloud) -> dict[str, Any]:
+    common = {"user_domain_id": "default", "project_domain_id": "default", "password": cloud.password}
+    return {
+        "clouds": {
+            name: {
+                "auth": {
+                    "auth_url": f"{cloud.url}/identity/v3",
+                    "username": name,
+                    "project_name": name,
+                    **common,
+                },
+                "region_name": "RegionOne",
+            }
+            for name in ("admin", "demo")
+        }
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program", choices=PROGRAMS)
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--nova-lite", required=True)
+    parser.add_argument("--provider", type=Path)
+    arguments = parser.parse_args()
+    directory = arguments.directory / arguments.program
+    subprocess.run(["rm", "-rf", str(directory)], check=True)
+    directory.mkdir(parents=True)
+    with running_cloud(shlex.split(arguments.nova_lite), directory) as cloud:
+        clouds = directory / "clouds.yaml"
+        clouds.write_text(yaml.safe_dump(clouds_of(cloud)))
+        PROGRAMS[arguments.program](Job(cloud, directory, clouds, arguments.provider))
+    print(f"{arguments.program}: passed with nova_lite {cloud.nova_lite}")
+
+
+if __name__ == "__main__":
+    main()

@@ -408,6 +408,7 @@ project_ranges = 10.98.0.0/16
 
 #: Kinds that no list contains, except as part of another resource.
 HIDDEN = (
+    *("policy", "endpoint_group", "catalog_endpoint"),
     *("user", "application_credential", "access_rule", "trust", "group", "domain", "ec2_credential", "credential"),
     *("migration", "request", "label", "role", "qos", "identity_provider", "protocol", "mapping"),
 )

@@ -4,7 +4,7 @@
 #   test.sh [--fast] [--once] [lint|unit|functional|security|faults|integration]...
 #
 # Without names all stages run, each to its end, and any failure is told again in the last lines and by the status.
-# Integration runs beside functional, security and faults, if any of them is named before it; its output comes last.
+# Integration runs beside unit, functional, security and faults, if any of them is named before it; its output comes last.
 # Up to three tests of a run that failed are tried once more, by themselves, and named in the last lines if they pass then;
 # with --once they are not. --fast is lint and unit. What the tests need is installed and started; broker, databases and
 # libvirt are left running.
@@ -94,7 +94,7 @@ follow_beside() {
 for index in "${!stages[@]}"; do
     stage=${stages[index]}
     later=" ${stages[*]:index+1} "
-    if [[ $stage =~ ^(functional|security|faults)$ && $later == *" integration "* && -z $beside_pid ]]; then
+    if [[ $stage =~ ^(unit|functional|security|faults)$ && $later == *" integration "* && -z $beside_pid ]]; then
         run_beside integration
     fi
     if [[ $stage == integration && -n $beside_pid ]]; then

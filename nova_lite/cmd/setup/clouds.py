@@ -131,7 +131,12 @@ def add(path: str, name: str, api_url: str) -> None:
 
 
 def add_user(path: str, name: str, auth_url: str, user: str, cacert: str | None = None) -> None:
-    password = sys.stdin.readline().rstrip("\n")
+    put_user(path, name, auth_url, user, sys.stdin.readline().rstrip("\n"), cacert)
+
+
+def put_user(path: str, name: str, auth_url: str, user: str, password: str, cacert: str | None = None) -> None:
+    if not password:  # Whoever was to say it may have been killed.
+        sys.exit(f"{path} is left as it is: there is no password for {user}.")
     put(path, name, cloud_of_user(auth_url, user, cacert))
     put(secure_file(path), name, {"auth": {"password": password}})
 

@@ -309,13 +309,11 @@ def _admin_password(cloud: str) -> str | None:
 
 
 def _store_cloud(wanted: Settings, password: str) -> None:
-    program = Path(__file__).parent / "clouds.py"
-    cacert = [str(authority_file())] if wanted.has_tls else []
-    machine.run(
-        *(sys.executable, str(program), "add-user", str(CLOUDS), wanted.cloud, f"{wanted.url(5000)}/v3", "admin"),
-        *cacert,
-        given=f"{password}\n",
-    )
+    cacert = str(authority_file()) if wanted.has_tls else None
+    try:
+        clouds.put_user(str(CLOUDS), wanted.cloud, f"{wanted.url(5000)}/v3", "admin", password, cacert)
+    except SystemExit as error:
+        raise exceptions.ConfigurationError(reason=str(error)) from error
 
 
 # --- daemons

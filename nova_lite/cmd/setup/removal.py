@@ -47,8 +47,9 @@ def _purge() -> None:
     for user in _USERS:
         if machine.succeeds("getent", "passwd", user):
             machine.run("userdel", user)
-    if machine.succeeds("getent", "group", "nova-lite"):
-        machine.run("groupdel", "nova-lite")
+    for group in (*_USERS, "nova-lite"):
+        if machine.succeeds("getent", "group", group):  # A user's own group may have gone with the user.
+            machine.run("groupdel", group)
 
 
 def _clouds(path: Path) -> list[str]:

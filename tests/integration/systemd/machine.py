@@ -5,6 +5,7 @@ It has a network of its own, so that nothing in it reaches this machine's interf
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -41,8 +42,12 @@ class Machine:
                 stdout=log,
                 stderr=log,
             )
-        self._init = self._find_init()
-        self._wait_until_up()
+        try:
+            self._init = self._find_init()
+            self._wait_until_up()
+        except BaseException:
+            self._process.kill()
+            raise
 
     def stop(self) -> None:
         self._process.terminate()
@@ -58,7 +63,7 @@ class Machine:
 
     # --- use
 
-    def run(self, *command: str, check: bool = True) -> str:
+    def run(self, *command: str, check: bool = True, seconds: float = DEADLINE) -> str:
         """Run a command in the container and return its output. With ``check``, fail if its status is not 0."""
         enter = ["nsenter", "--target", str(self._init), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
         done = subprocess.run(
@@ -67,7 +72,7 @@ class Machine:
             capture_output=True,
             text=True,
             check=False,
-            timeout=DEADLINE,
+            timeout=seconds,
         )
         assert not check or done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout + done.stderr
@@ -156,9 +161,11 @@ class Machine:
         deadline = time.monotonic() + DEADLINE
         children = pathlib.Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
         while time.monotonic() < deadline:
-            found = children.read_text().split() if children.exists() else []
-            if found:
-                return int(found[0])
+            for pid in children.read_text().split() if children.exists() else []:
+                # Before systemd, a child of systemd-nspawn makes the container, and ends.
+                with contextlib.suppress(OSError):
+                    if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "systemd":
+                        return int(pid)
             assert self._process.poll() is None, self._log()
             time.sleep(0.1)
         raise AssertionError(f"the container does not start: {self._log()}")

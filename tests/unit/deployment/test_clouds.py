@@ -159,3 +159,10 @@ def test_without_users_no_password_is_left(tmp_path: pathlib.Path) -> None:
     add(path)
     assert [file.name for file in tmp_path.iterdir()] == ["clouds.yaml"]
     assert yaml.safe_load(path.read_text())["clouds"]["nova-lite"]["auth_type"] == "admin_token"
+
+
+def test_password_that_nobody_said_is_not_stored(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "clouds.yaml"
+    result = run("add-user", path, "http://127.0.0.1:5000/v3", "admin", stdin="")
+    assert result.returncode == 1 and "there is no password for admin" in result.stderr
+    assert not path.exists() and not (tmp_path / "secure.yaml").exists()

@@ -314,7 +314,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
     admin.made("identity", f"{provider}/protocols/{mark}", {"protocol": {"mapping_id": mark}}, method="PUT")
     service = admin("identity", "GET", "/v3/services").json()["services"][0]["id"]
     admin.made("identity", f"/v3/projects/{user.project}/tags/{mark}", None, method="PUT")
-    # Everybody sees registered limits, and enabled endpoints in the catalog.
+    # Registered limits, and enabled endpoints in the catalog, are shown to every user.
     limit = {"service_id": service, "resource_name": uuid.uuid4().hex}
     registered = {"registered_limits": [limit | {"default_limit": 5}]}
     admin.made("identity", "/v3/registered_limits", registered)

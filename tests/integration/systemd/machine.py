@@ -162,7 +162,7 @@ class Machine:
         children = pathlib.Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
         while time.monotonic() < deadline:
             for pid in children.read_text().split() if children.exists() else []:
-                # Before systemd, a child of systemd-nspawn makes the container, and ends.
+                # The first child of systemd-nspawn only makes the container, and ends.
                 with contextlib.suppress(OSError):
                     if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "systemd":
                         return int(pid)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import ipaddress
 import socket
 import ssl
 import time
 import urllib.parse
 from collections.abc import Iterator, Sequence
+from ipaddress import IPv6Address
 from typing import NamedTuple
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 
 #: Redirections that are followed, and seconds that a connection may be silent.
 MAX_REDIRECTS = 3
@@ -118,7 +118,7 @@ def _connect(target: Target) -> http.client.HTTPConnection:
 def _is_elsewhere(text: str) -> bool:
     """Check whether an address is neither this machine's nor its link's. Private addresses may be those of a mirror."""
     address = _address(text)
-    if isinstance(address, ipaddress.IPv6Address):
+    if isinstance(address, IPv6Address):
         address = address.ipv4_mapped or address.sixtofour or address
     return address is not None and not (
         address.is_loopback
@@ -129,8 +129,8 @@ def _is_elsewhere(text: str) -> bool:
     )
 
 
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _address(text: str) -> ip.Address | None:
     try:
-        return ipaddress.ip_address(text.partition("%")[0])
+        return ip.parse(text.partition("%")[0])
     except ValueError:
         return None

@@ -29,6 +29,7 @@ POINTS = {
     "create_backup_in_use": "volume/backup_in_use",
     "restore_backup": "volume/restore",
     "delete_backup": "volume/delete_backup",
+    "verify_backup": "volume/verify_backup",
 }
 
 #: Writes an image's data to a file: `nova_lite.image.driver.ImageBackend.fetch`.

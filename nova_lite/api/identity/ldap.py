@@ -7,7 +7,6 @@ only as the directory gave them.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import ssl
 import uuid
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from urllib.parse import urlsplit
 from oslo_config import cfg
 
 from nova_lite.api.identity.gate import Gate, UnreachableError
-from nova_lite.base import exceptions, key_files
+from nova_lite.base import exceptions, ip, key_files
 
 #: Result codes of a bind (RFC 4511): success, and the codes that are about the user rather than the directory.
 _SUCCESS, _SIZE_LIMIT_EXCEEDED = 0, 4
@@ -207,7 +206,7 @@ class LdapDirectory:
         if parts.scheme not in ("ldap", "ldaps") or not host or parts.path.strip("/"):
             raise _mistake("urls", f"{url} is not of the form ldaps://HOST or ldap://HOST:PORT")
         is_tls = parts.scheme == "ldaps"
-        if not is_tls and not options.start_tls and not _is_loopback(host):
+        if not is_tls and not options.start_tls and not ip.is_loopback(host):
             raise _mistake("urls", f"{url} would send passwords unencrypted; use ldaps:// or start_tls = true")
         try:
             port = parts.port or (636 if is_tls else 389)
@@ -278,13 +277,6 @@ def _read_password(path: str) -> str:
     if not password:
         raise _mistake("password_file", f"{path} is empty")
     return password
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _one_line(error: object) -> str:

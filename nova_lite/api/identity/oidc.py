@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import ipaddress
 import json
 import logging
 import threading
@@ -20,7 +19,7 @@ import requests
 from oslo_config import cfg
 
 from nova_lite.api.identity.gate import Gate, UnreachableError
-from nova_lite.base import exceptions, key_files
+from nova_lite.base import exceptions, ip, key_files
 
 LOG = logging.getLogger(__name__)
 
@@ -255,9 +254,7 @@ def is_safe(url: str) -> bool:
         return False
     if parts.scheme == "https":
         return True
-    with contextlib.suppress(ValueError):
-        return parts.scheme == "http" and ipaddress.ip_address(host).is_loopback
-    return parts.scheme == "http" and host == "localhost"
+    return parts.scheme == "http" and ip.is_loopback(host)
 
 
 def _fitting(keys: list[Any], kid: str | None, algorithm: str) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import os
 import re
 import socket
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.db import urls
 
 SQLITE, MARIADB = "sqlite", "mariadb"
@@ -49,7 +48,7 @@ class Settings(NamedTuple):
 
     @property
     def has_tls(self) -> bool:
-        return not ipaddress.ip_address(self.address).is_loopback
+        return not ip.is_loopback(self.address)
 
     @property
     def shown_address(self) -> str:
@@ -105,7 +104,7 @@ def _answers(path: str) -> dict[str, str]:
 
 def _check(wanted: Settings) -> None:
     try:
-        address = ipaddress.ip_address(wanted.address)
+        address = ip.parse(wanted.address)
     except ValueError as error:
         raise exceptions.ConfigurationError(reason=f"address: {wanted.address} is not an IP address.") from error
     if address.is_unspecified or address.is_multicast:
@@ -117,7 +116,7 @@ def _check(wanted: Settings) -> None:
             )
     for text in wanted.project_ranges.split(","):
         try:
-            ipaddress.IPv4Network(text.strip())
+            ip.parse_network4(text.strip())
         except ValueError as error:
             raise exceptions.ConfigurationError(reason=f"project_ranges: {text}: {error}.") from error
     if wanted.database not in DATABASES:

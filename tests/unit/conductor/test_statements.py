@@ -168,7 +168,6 @@ def fill(uow: UnitOfWork, count: int) -> None:
         lambda conductor: conductor.flavor_get(ME, "1"),
         lambda conductor: conductor.flavor_list(ME, True, None, None, 50, None, "flavorid", "asc"),
         lambda conductor: conductor.keypair_list(ME, "u1", 50, None),
-        lambda conductor: conductor.network_list(ME),
         lambda conductor: conductor.service_list(ME, None, None),
         lambda conductor: conductor.image_list(ME, None, None, 50, None),
     ],
@@ -179,6 +178,12 @@ def test_other_resources_are_read_by_one_statement(
     with counting() as counted:
         read(conductor)
     assert len(counted.statements) == 1, counted.statements
+
+
+def test_networks_and_who_shares_them_are_two_statements(conductor: ConductorRPC, cloud: Cloud) -> None:
+    with counting() as counted:
+        conductor.network_list(ME)
+    assert len(counted.statements) == 2, counted.statements
 
 
 def test_statements_of_a_boot_and_a_delete(

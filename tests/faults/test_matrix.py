@@ -14,7 +14,7 @@ from tests.faults.arena import Arena, Site
 from tests.functional import cloud
 
 #: Sampling interval of the cases with a fault, besides one of each kind and one for each daemon.
-EVERY = 96
+EVERY = 160
 #: The sample's parts, which may run beside each other, each in a cloud of its own.
 PARTS = 6
 

@@ -70,6 +70,7 @@ ELSEWHERE = (
     *("renew_hosts", "retry_later", "progress", "expire", "instances", "actions", "migrations", "put_off"),
     *("plugged", "plan_back", "remember", "settled", "note_unsure", "note_error"),
     "record_events",  # the audit log: an API sends events again until they are stored, and each is stored once
+    "drop_old",  # notifications that are too old, every few minutes
     "messages_taken",  # before a message is looked at: whoever dies there has not heard it
 )
 

@@ -46,6 +46,7 @@ def to_vif(values: Sequence[Any]) -> VIF:
     network = Network(**dict(zip(_NETWORK, values[len(_PORT) : -2], strict=True)))
     return VIF(
         **port,
+        unguarded=not port["port_security_enabled"],
         network=network,
         floating_address=values[-1],
         version=version_of(port["address"]),

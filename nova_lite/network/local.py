@@ -165,6 +165,7 @@ class LocalNetworks(NetworkBackend):
                     more=ipv6.further_addresses(network, address6),
                     tag=request.tag,
                     port_security_enabled=network.port_security_enabled,
+                    unguarded=not network.port_security_enabled,
                     security_groups=None if network.port_security_enabled else [],
                     position=position,
                 )

@@ -424,7 +424,7 @@ def test_pair_of_all_addresses_is_not_the_host_and_not_another_guest_to_the_meta
 
 
 def test_guest_without_port_security_sends_and_receives_what_it_wants(link: Link) -> None:
-    link.guards = {name: [msgspec.structs.replace(vif, port_security_enabled=False)] for name, vif in link.vifs.items()}
+    link.guards = {name: [msgspec.structs.replace(vif, unguarded=True)] for name, vif in link.vifs.items()}
     link.apply(served=())
     names = ("MAC", "IPv4", "ARP of another address", "DHCP server", "router advertisement", "PPPoE")
     assert {name: link.arrives(FORGED[name]) for name in names} == dict.fromkeys(names, True)

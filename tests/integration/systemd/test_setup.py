@@ -17,7 +17,7 @@ UNITS = [f"nova-lite-{name}" for name in ("conductor", "scheduler", "api", "novn
 #: Steps at which the set-up is killed: with ``NOVA_LITE_LONG=1`` at each, otherwise where a password is stored last.
 KILLED_AT = range(2, 12) if os.environ.get("NOVA_LITE_LONG") == "1" else (6, 9)
 #: Files and directories of ours outside of the package.
-FIND = "find /etc /root /run /usr/local /var -xdev -name '*nova*lite*' ! -path '/run/nova-lite-setup.lock'"
+FIND = "find /etc /root /run /var -xdev -name '*nova*lite*' ! -path '/run/nova-lite-setup.lock'"
 
 
 @pytest.fixture(scope="module")

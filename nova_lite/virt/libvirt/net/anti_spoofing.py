@@ -156,7 +156,7 @@ def rules(vif: VIF) -> tuple[tuple[str, ...], tuple[str, ...]]:
     broadcast = ip.parse_network4(vif.network.cidr, strict=False)[-1]
     address = nft.address(own)
     identified = f"ip daddr {METADATA_ADDRESS} ip saddr != {address} drop"
-    if not vif.port_security_enabled:
+    if vif.unguarded:
         return (identified, "accept"), ("accept",)
     pairs = address_pairs.of(vif)
     macs = sorted({mac, *(pair.mac_address for pair in pairs)})

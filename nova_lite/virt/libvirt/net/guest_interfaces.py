@@ -91,7 +91,8 @@ def _current(vif: VIF, filters: PortFilters) -> VIF:
     if filters.pairs is not None:
         settings["address_pairs"] = filters.pairs.get(vif.id)
     if filters.unfiltered is not None:
-        settings["port_security_enabled"] = vif.id not in filters.unfiltered
+        settings["unguarded"] = vif.id in filters.unfiltered
+        settings["port_security_enabled"] = not settings["unguarded"]
     return msgspec.structs.replace(vif, **settings)
 
 

@@ -155,3 +155,17 @@ def test_old_filter_is_removed_from_a_domain(name: str) -> None:
 
 def test_filter_of_an_operator_stays() -> None:
     assert dual_stack.without_filters(OLD.format("no-other-l2-traffic")) is None
+
+
+def test_interface_of_a_record_without_settings_is_guarded() -> None:
+    """An older version wrote no port security into its records: such a guest forges nothing."""
+    old = msgspec.json.decode(
+        b'{"id": "aaaaaaaa-0000-0000", "mac_address": "fa:16:3e:00:00:01", "address": "10.0.0.2", '
+        b'"network": {"id": "n", "name": "n", "cidr": "10.0.0.0/24"}}',
+        type=VIF,
+    )
+    for vif in (old, msgspec.structs.replace(old, port_security_enabled=True)):
+        sent, _ = anti_spoofing.rules(vif)
+        assert sent[-1] == "drop" and f"ip saddr != {vif.address}" not in sent[0]
+    sent, received = anti_spoofing.rules(msgspec.structs.replace(old, unguarded=True))
+    assert (sent[-1], received) == ("accept", ("accept",))

@@ -118,7 +118,8 @@ def _changed_routes(uow: UnitOfWork, row: Row, changes: dict[str, Any]) -> list[
     for route in wanted:
         factory.host_route(route["destination"], route["nexthop"])
         nexthop = ip.parse4(route["nexthop"])
-        if not any(nexthop in item for item in ranges):
+        # Linux refuses a route through a broadcast address.
+        if not any(nexthop in item and nexthop not in (item[0], item[-1]) for item in ranges):
             raise exceptions.InvalidRoutes(route=route, reason="the nexthop is not connected with router")
         if route["nexthop"] in [network.gateway for network in networks_of]:
             raise exceptions.InvalidRoutes(route=route, reason="the nexthop is used by router")

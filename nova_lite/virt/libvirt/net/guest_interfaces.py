@@ -53,21 +53,29 @@ class GuestInterfaces:
         self._followed = None
 
     def update(self, filters: PortFilters) -> None:
-        """Carry out changed settings of networks and ports. A failure is logged, and the next call tries again."""
+        """Carry out changed settings of networks and ports.
+
+        A failure is logged, keeps no other guest or network from its changes, and the next call tries again.
+        """
         self._networks.follow_name_servers()
         wanted = (filters.networks, filters.pairs, filters.unfiltered)
         if wanted == self._followed:
             return
         self._followed = wanted
-        try:
-            for instance_uuid in self._anti_spoofing.instances():
-                with self.lock(instance_uuid):
-                    self._update_one(instance_uuid, filters)
-            for network in (filters.networks or {}).values():
+        for instance_uuid in self._anti_spoofing.instances():
+            with self._trying(f"instance {instance_uuid}"), self.lock(instance_uuid):
+                self._update_one(instance_uuid, filters)
+        for network in (filters.networks or {}).values():
+            with self._trying(f"network {network.id}"):
                 self._networks.update(network)
+
+    @contextlib.contextmanager
+    def _trying(self, what: str) -> Iterator[None]:
+        try:
+            yield
         except exceptions.VirtDriverError as error:
             self._followed = None
-            LOG.error("Changes of networks do not reach the guests of this host: %s", error.message)
+            LOG.error("Changes of networks do not reach %s on this host: %s", what, error.message)
 
     def _update_one(self, instance_uuid: str, filters: PortFilters) -> None:
         before = self._records.read_interfaces(instance_uuid)

@@ -47,6 +47,10 @@ class StaticRoutes:
             return
         former = {} if self._loaded is None else self._loaded[1]
         bridges = {bridge_name(network) for network in networks} | former.keys() | wanted[1].keys()
+        for bridge in wanted[1]:
+            # A packet may come from addresses behind a machine, to which the main table has no route there.
+            with contextlib.suppress(OSError), open(f"/proc/sys/net/ipv4/conf/{bridge}/rp_filter", "w") as file:
+                file.write("2")
         try:
             lines = [*_routes(wanted[0]), *_rules(wanted[1], bridges)]
             if lines:
@@ -55,10 +59,6 @@ class StaticRoutes:
             LOG.error("Static routes of routers do not hold: %s", error.message)
             self._loaded = None
             return
-        for bridge in wanted[1]:
-            # A packet may come from addresses behind a machine, to which the main table has no route there.
-            with contextlib.suppress(OSError), open(f"/proc/sys/net/ipv4/conf/{bridge}/rp_filter", "w") as file:
-                file.write("2")
         self._loaded, self._checked = wanted, time.monotonic()
 
 
@@ -72,7 +72,7 @@ def tables(routers: Iterable[HostRouter]) -> tuple[Tables, Leads]:
         table: dict[str, str] = {}
         for target, nexthop in routes:
             for bridge, cidr in ways:
-                if nexthop in cidr:
+                if nexthop in cidr and nexthop not in (cidr[0], cidr[-1]):  # an older conductor accepts these
                     table[nft.network(target)] = f"via {nft.address(nexthop)} dev {bridge}"
         if not table:
             continue

@@ -313,6 +313,8 @@ def test_static_routes_are_set_added_and_removed(api: Api, cloud: Cloud) -> None
     ("wanted", "kind", "text"),
     [
         ([route(1, "10.65.0.9")], "InvalidRoutes", "the nexthop is not connected with router"),
+        ([route(1, "10.64.0.255")], "InvalidRoutes", "the nexthop is not connected with router"),
+        ([route(1, "10.64.0.0")], "InvalidRoutes", "the nexthop is not connected with router"),
         ([route(1, "10.64.0.1")], "InvalidRoutes", "the nexthop is used by router"),
         ([{"destination": "10.64.0.0/24", "nexthop": "10.64.0.9"}], "InvalidRoutes", "a network of the router"),
         ([{"destination": "fd00::/64", "nexthop": "fd00::1"}], "InvalidInput", "fd00::/64"),

@@ -1,0 +1,50 @@
+"""Static routes of routers on a host: what one project asks for keeps no other project from its routes."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from nova_lite.base import exceptions
+from nova_lite.objects import HostRouter, StaticRoute
+from nova_lite.virt.libvirt.net import static_routes
+from nova_lite.virt.libvirt.net.static_routes import StaticRoutes, table_number, tables
+from tests.support.guests import make_network
+
+NETWORK = make_network(id="net-1", bridge="br1", cidr="10.1.0.0/24", gateway="10.1.0.1")
+
+
+def router(*nexthops: str) -> HostRouter:
+    routes = [StaticRoute(destination=f"10.9.{i}.0/24", nexthop=nexthop) for i, nexthop in enumerate(nexthops)]
+    return HostRouter(id="router", external=False, networks=[NETWORK], routes=routes)
+
+
+def test_route_that_linux_refuses_is_left_out() -> None:
+    found, leads = tables([router("10.1.0.255", "10.1.0.9", "10.1.0.0")])
+    assert found == {
+        table_number("router"): {"10.9.1.0/24": "via 10.1.0.9 dev br1", "10.1.0.0/24": "dev br1 scope link"}
+    }
+    assert leads == {"br1": table_number("router")}
+    assert tables([router("10.1.0.255")]) == ({}, {})
+
+
+def test_failed_command_leaves_packets_of_other_routers_accepted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened: list[str] = []
+
+    def fake_open(path: str, mode: str) -> Any:
+        opened.append(path)
+        return io.StringIO()
+
+    def fail(lines: list[str]) -> None:
+        raise exceptions.VirtDriverError(reason="ip: Nexthop has invalid gateway")
+
+    monkeypatch.setattr(static_routes, "open", fake_open, raising=False)
+    monkeypatch.setattr(static_routes, "_shown", lambda *words: [])
+    monkeypatch.setattr(static_routes, "_batch", fail)
+    StaticRoutes().set([router("10.1.0.9")], [NETWORK])
+    assert "Nexthop has invalid gateway" in caplog.text
+    assert opened == ["/proc/sys/net/ipv4/conf/br1/rp_filter"]

@@ -195,8 +195,8 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
     ``address_pairs``, ``port_security_enabled``, and ``address`` of a port without a server. Raises `PortInUse` and the
     errors of `create`.
     """
-    found = get(uow, context, port_id)
     row = locked(uow, context, port_id)
+    found = get(uow, context, port_id)
     unknown = changes.keys() - {"name", "description", "address", "mac_address", *_OF_TRAFFIC}
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a port cannot be changed")

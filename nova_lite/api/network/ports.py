@@ -82,7 +82,7 @@ class PortResource(Resource):
             policies.PORT_CREATE_SECURITY: port.port_security_enabled is False,
             policies.PORT_CREATE_PAIRS: port.address_pairs,
         }
-        self._authorize_choice(req, network_id, chosen)
+        self._authorize_choice(req, network_id, chosen, is_new=True)
         return port
 
     def update_port(self, req: ServiceRequest, id: str) -> Response:
@@ -116,15 +116,20 @@ class PortResource(Resource):
         self._authorize_choice(req, port.network_id, chosen)
         return Response({"port": self._view(req, self.conductor.port_update(req.context, id, changes))})
 
-    def _authorize_choice(self, req: ServiceRequest, network_id: str, chosen: Mapping[str, Any]) -> None:
-        """Check that the caller may choose these values, by rule, on a network that the caller can see."""
+    def _authorize_choice(
+        self, req: ServiceRequest, network_id: str, chosen: Mapping[str, Any], is_new: bool = False
+    ) -> None:
+        """Check that the caller may choose these values, by rule. On a network that the caller cannot see, as one of
+        another project on which an admin has made the port, only an admin may.
+        """
         rules = [rule for rule, value in chosen.items() if value]
         query = ListQuery(filters={"id": [network_id]})
         networks = self.conductor.network_record_list(req.context, query) if rules else []
-        for network in networks:
-            if network.id == network_id:
-                for rule in rules:
-                    req.authorize(rule, {"network_project_id": network.project_id or ""})
+        owners = [network.project_id for network in networks if network.id == network_id]
+        if rules and is_new and not owners:
+            raise exceptions.NetworkNotFound(network_id=network_id)
+        for rule in rules:
+            req.authorize(rule, {"network_project_id": (owners[0] if owners else None) or ""})
 
     def delete_port(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.port_delete(req.context, id)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.db import network_quotas, network_records, networks, ports
+from nova_lite.db import models, network_quotas, network_records, networks, ports
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.network.local import LocalNetworks
 from nova_lite.objects import NetworkRecord, NetworkRequest, Port
@@ -140,3 +142,21 @@ def test_quotas(db: Database, conf: cfg.ConfigOpts) -> None:
     assert db.read(network_quotas.get, conf, "p1").quotas["port"].limit == conf.network.fixed_ips_per_project
     with pytest.raises(exceptions.InvalidInput):
         db.write(network_quotas.set_limits, conf, "p1", {"trunk": 1})
+
+
+def test_change_is_checked_against_the_port_as_it_is_locked(
+    db: Database, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another request turns off the port's security right before this one gets the lock."""
+    network = db.write(networks.create, make.network())
+    made = db.write(ports.create, conf, ME, port_on(network.id))
+    original = ports.locked
+
+    def locked(uow: UnitOfWork, *args: Any) -> Any:
+        values = {"port_security_enabled": False, "security_groups": []}
+        uow.change(sa.update(models.Port).where(models.Port.id == made.id).values(values))
+        return original(uow, *args)
+
+    monkeypatch.setattr(ports, "locked", locked)
+    with pytest.raises(exceptions.PortSecurityRequiredForGroups):
+        db.write(ports.update, ME, made.id, {"security_groups": ["default"]})

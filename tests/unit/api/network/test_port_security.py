@@ -11,7 +11,7 @@ from nova_lite.db.engine import Database
 from nova_lite.db.security_groups import FilterQuery
 from nova_lite.objects import PortFilters
 from tests.support import make
-from tests.support.api_client import ADMIN
+from tests.support.api_client import ADMIN, STRANGER
 from tests.support.spanning import guest, host
 from tests.unit.api.network.conftest import Api
 
@@ -157,3 +157,26 @@ def test_host_learns_of_pairs_and_of_ports_without_security(api: Api) -> None:
     assert (vif.port_security_enabled, vif.security_groups) == (False, [])
     db.write(ports.update, context, port.id, {"admin_state_up": False})
     assert told(db).unfiltered == []
+
+
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [
+        ({"allowed_address_pairs": [{"ip_address": "0.0.0.0/0"}]}, "update_port:allowed_address_pairs"),
+        ({"port_security_enabled": False, "security_groups": []}, "update_port:port_security_enabled"),
+        ({"mac_address": MAC}, "update_port:mac_address"),
+        ({"fixed_ips": [{"ip_address": "10.64.0.77"}]}, "update_port:fixed_ips:ip_address"),
+    ],
+)
+def test_port_on_a_network_that_its_project_cannot_see_gets_no_further_rights(
+    api: Api, values: dict[str, Any], rule: str
+) -> None:
+    """An admin made the port on a network of another project."""
+    theirs = api.make("/networks", "network", STRANGER)["id"]
+    api.make("/subnets", "subnet", STRANGER, network_id=theirs, cidr="10.64.0.0/24", ip_version=4)
+    port = api.make("/ports", "port", ADMIN, network_id=theirs)
+    assert port["project_id"] == "demo"
+    api.refused("PUT", f"/ports/{port['id']}", {"port": values}, 403, "PolicyNotAuthorized", rule)
+    assert api.get(f"/ports/{port['id']}")["port"]["allowed_address_pairs"] == []
+    new = {"port": {"network_id": theirs, "fixed_ips": [{"ip_address": "10.64.0.78"}]}}
+    api.refused("POST", "/ports", new, 404, "NetworkNotFound", theirs)

@@ -173,17 +173,29 @@ def _fill(app: App, args: argparse.Namespace, writer: _Writer, archive: tarfile.
 def _files(included: list[str]) -> Iterator[str]:
     for path in dict.fromkeys(os.path.abspath(path) for path in included):
         if os.path.isdir(path):
-            for directory, names, found in os.walk(path):
-                names.sort()
-                yield from (os.path.join(directory, name) for name in sorted(found))
+            yield from _files_below(path, frozenset())
         elif os.path.exists(path):
             yield path
         else:
             raise exceptions.ConfigurationError(reason=f"{path} does not exist.")
 
 
+def _files_below(path: str, around: frozenset[str]) -> Iterator[str]:
+    """Yield the files below a directory, also those of linked directories. ``around``: the directories above it."""
+    here = os.path.realpath(path)
+    if here in around:
+        return  # a link to a directory that contains it
+    for entry in sorted(os.scandir(path), key=lambda item: item.name):
+        if entry.is_dir():
+            yield from _files_below(entry.path, around | {here})
+        elif not entry.name.startswith(files.TEMPORARY):  # somebody is writing that
+            yield entry.path
+
+
 def _add_file(writer: _Writer, path: str) -> None:
     """Add a file with its mode and the names of its owner. A link becomes the file that it names."""
+    if not os.path.isfile(path):
+        raise exceptions.ConfigurationError(reason=f"{path} is no file: it is a broken link, a socket or the like.")
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
         if status.st_size > _MAX_FILE:
@@ -396,7 +408,7 @@ def _restore_database(app: App, backup: _Reader, overwrite: bool) -> None:
                 raise exceptions.ConfigurationError(
                     reason="the database has rows. Name an empty one, or replace all of them with --overwrite."
                 )
-            _refuse_running(connection)
+            _refuse_running(connection, app.conf.service_down_time)
         dump.set_counters(connection, backup.manifest["counters"])
     rows = 0
     with dump.writing(app.conf) as connection:
@@ -408,17 +420,16 @@ def _restore_database(app: App, backup: _Reader, overwrite: bool) -> None:
     app.say(f"Database: {rows} rows are restored. Restart all daemons, then run nova-lite-manage audit.")
 
 
-def _refuse_running(connection: Any) -> None:
-    """Refuse to replace rows while a conductor reports, which would write its old state into them."""
-    host = dump.reporting_conductor(connection, _CONDUCTOR_SECONDS)
+def _refuse_running(connection: Any, seconds: int) -> None:
+    """Refuse to replace rows while a conductor reports, which would write its old state into them.
+
+    ``seconds``: without a report, after which it counts as stopped.
+    """
+    host = dump.reporting_conductor(connection, seconds)
     if host is not None:
         raise exceptions.ConfigurationError(
-            reason=f"the conductor of {host} has reported in the last {_CONDUCTOR_SECONDS} s. Stop all conductors."
+            reason=f"the conductor of {host} has reported in the last {seconds} s. Stop all conductors."
         )
-
-
-#: Seconds without a report after which a conductor counts as stopped.
-_CONDUCTOR_SECONDS = 30
 
 
 # --- other programs
@@ -441,6 +452,8 @@ def _run(*command: str, seconds: float | None = _BROKER_SECONDS, given: str = ""
         done = subprocess.run(
             command, input=given, capture_output=True, text=True, errors="replace", timeout=seconds, check=False
         )
+    except FileNotFoundError as error:
+        raise exceptions.ConfigurationError(reason=f"the program {command[0]} is missing on this machine.") from error
     except subprocess.TimeoutExpired as error:
         raise exceptions.ConfigurationError(reason=f"{command[0]} did not end within {seconds:.0f} s.") from error
     if done.returncode:

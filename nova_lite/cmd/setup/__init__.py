@@ -41,7 +41,9 @@ def parser() -> argparse.ArgumentParser:
     made = commands.add_parser("remove", help=text, description=text)
     made.add_argument("--yes", action="store_true", help="remove it; without this flag, only say what would go")
     made.add_argument(
-        "--purge", action="store_true", help="remove the database, images, keys, configuration and users as well"
+        "--purge",
+        action="store_true",
+        help="remove images, keys, configuration, users and a database of SQLite as well",
     )
     made.set_defaults(run=_remove)
     return top

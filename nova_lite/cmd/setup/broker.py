@@ -62,9 +62,11 @@ def _listen(wanted: Settings, certificates: Path) -> str:
             "ssl_options.versions.1 = tlsv1.3",
             "ssl_options.versions.2 = tlsv1.2",
         ]
-    changed = machine.replace(_OURS, "\n".join(["# Written by nova-lite-setup.", *lines, ""]))
-    if changed and machine.succeeds("systemctl", "is-active", "--quiet", "rabbitmq-server"):
-        machine.run("systemctl", "restart", "rabbitmq-server")
+    text = "\n".join(["# Written by nova-lite-setup.", *lines, ""])
+    if not _OURS.exists() or _OURS.read_text() != text:
+        # Stopped first: after an interruption, the broker starts with the new file.
+        machine.run("systemctl", "stop", "rabbitmq-server")
+        machine.replace(_OURS, text)
     _start()
     return f"; TLS at {wanted.shown_address}:{TLS_PORT}" if wanted.has_tls else ""
 

@@ -1,7 +1,7 @@
 """Write the cloud into, or remove it from, a clouds.yaml that may hold other clouds.
 
     clouds.py add FILE NAME API_URL
-    clouds.py add-user FILE NAME AUTH_URL USER [CACERT]
+    clouds.py add-user FILE NAME AUTH_URL USER [CACERT [REGION]]
                                                     (in the project of the same name; the password is on standard input)
     clouds.py remove FILE NAME
 
@@ -22,6 +22,9 @@ import yaml
 
 SECURE = "secure.yaml"
 
+#: Region of a cloud whose operator has chosen none.
+REGION = "RegionOne"
+
 #: Setting for clouds without a catalog. Clients find no network API there, so openstacksdk's create_server must not
 #: wait for a floating address.
 NETWORKING = {"floating_ip_source": "none"}
@@ -41,12 +44,12 @@ def cloud(api_url: str) -> dict[str, Any]:
     }
 
 
-def cloud_of_user(auth_url: str, user: str, cacert: str | None = None) -> dict[str, Any]:
+def cloud_of_user(auth_url: str, user: str, cacert: str | None = None, region: str = REGION) -> dict[str, Any]:
     """Return settings of a cloud with an identity service, without the password. ``cacert``: file of its authority."""
     return {
         **({"cacert": cacert} if cacert else {}),
         "auth_type": "password",
-        "region_name": "RegionOne",
+        "region_name": region,
         "auth": {
             "auth_url": auth_url,
             "username": user,
@@ -130,14 +133,14 @@ def add(path: str, name: str, api_url: str) -> None:
     put(path, name, cloud(api_url))
 
 
-def add_user(path: str, name: str, auth_url: str, user: str, cacert: str | None = None) -> None:
-    put_user(path, name, auth_url, user, sys.stdin.readline().rstrip("\n"), cacert)
+def add_user(path: str, name: str, *of_cloud: str) -> None:
+    put_user(path, name, cloud_of_user(*of_cloud), sys.stdin.readline().rstrip("\n"))
 
 
-def put_user(path: str, name: str, auth_url: str, user: str, password: str, cacert: str | None = None) -> None:
+def put_user(path: str, name: str, settings: dict[str, Any], password: str) -> None:
     if not password:  # Whoever was to say it may have been killed.
-        sys.exit(f"{path} is left as it is: there is no password for {user}.")
-    put(path, name, cloud_of_user(auth_url, user, cacert))
+        sys.exit(f"{path} is left as it is: there is no password for {settings['auth']['username']}.")
+    put(path, name, settings)
     put(secure_file(path), name, {"auth": {"password": password}})
 
 

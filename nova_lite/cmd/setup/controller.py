@@ -168,8 +168,9 @@ def authority_file() -> Path:
 
 
 def _write_configuration(wanted: Settings) -> str:
-    machine.replace(CONFIGURATION / "api-paste.ini", (machine.FILES / "nova-lite" / "api-paste.ini").read_text())
-    written = machine.write_once(CONFIGURATION / "nova-lite.conf", machine.ini(_common(wanted)), "nova-lite")
+    paste = (machine.FILES / "nova-lite" / "api-paste.ini").read_text()
+    written = machine.write_once(CONFIGURATION / "api-paste.ini", paste, mode=0o644)
+    written |= machine.write_once(CONFIGURATION / "nova-lite.conf", machine.ini(_common(wanted)), "nova-lite")
     proxy = _console_password()
     for name, role in FILE_ROLES.items():
         password = proxy if role == keys.CONSOLE else secrets.token_urlsafe(24)
@@ -310,10 +311,13 @@ def _admin_password(cloud: str) -> str | None:
 
 def _store_cloud(wanted: Settings, password: str) -> None:
     cacert = str(authority_file()) if wanted.has_tls else None
+    settings_of = clouds.cloud_of_user(f"{wanted.url(5000)}/v3", "admin", cacert, wanted.region)
     try:
-        clouds.put_user(str(CLOUDS), wanted.cloud, f"{wanted.url(5000)}/v3", "admin", password, cacert)
+        clouds.put_user(str(CLOUDS), wanted.cloud, settings_of, password)
     except SystemExit as error:
         raise exceptions.ConfigurationError(reason=str(error)) from error
+    except yaml.YAMLError as error:
+        raise exceptions.ConfigurationError(reason=f"{CLOUDS} is not YAML.") from error
 
 
 # --- daemons

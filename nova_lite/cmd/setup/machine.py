@@ -117,25 +117,29 @@ def _group_id(name: str) -> int:
 
 
 def ini(sections: dict[str, dict[str, str]]) -> str:
-    """Return the text of a configuration file. Raises `ValueError` for a value that would become more than one line."""
+    """Return the text of a configuration file, in which ``$`` stands for itself.
+
+    Raises `ValueError` for a value that would become more than one line.
+    """
     lines = ["# Written by nova-lite-setup. It never changes this file again."]
     for section, values in sections.items():
         lines += ["", f"[{section}]"]
         for name, value in values.items():
             if any(character in value for character in "\r\n\0"):
                 raise ValueError(f"[{section}] {name} has several lines")
-            lines.append(f"{name} = {value}")
+            lines.append(f"{name} = {value.replace('$', '$$')}")
     return "\n".join([*lines, ""])
 
 
 def setting(path: Path, section: str, name: str) -> str | None:
-    """Return a value of a configuration file, or None if it has none."""
+    """Return a value of a configuration file as `ini` takes it, or None if it has none."""
     parser = configparser.RawConfigParser(strict=False, default_section="")
     try:
         parser.read(path, encoding="utf-8")
     except configparser.Error as error:
         raise exceptions.ConfigurationError(reason=f"{path}: {' '.join(str(error).split())}") from error
-    return parser.get(section, name, fallback=None)
+    value = parser.get(section, name, fallback=None)
+    return None if value is None else value.replace("$$", "$")
 
 
 def install_units(names: Sequence[str]) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import yaml
+
 from nova_lite.base import exceptions
 from nova_lite.cmd.setup import broker, clouds, controller, machine
 
@@ -38,9 +40,7 @@ def _purge() -> None:
     path = controller.CLOUDS
     for name in _clouds(path):
         clouds.remove(str(path), name)
-    shutil.rmtree(machine.CONFIGURATION, ignore_errors=True)
-    shutil.rmtree(controller.STATE, ignore_errors=True)
-    shutil.rmtree(controller.BROKER_CERTIFICATES, ignore_errors=True)
+    left = _remove_trees(machine.CONFIGURATION, controller.STATE, controller.BROKER_CERTIFICATES)
     for file in _FILES:
         Path(file).unlink(missing_ok=True)
     controller.authority_file().unlink(missing_ok=True)
@@ -50,6 +50,17 @@ def _purge() -> None:
     for group in (*_USERS, "nova-lite"):
         if machine.succeeds("getent", "group", group):  # A user's own group may have gone with the user.
             machine.run("groupdel", group)
+    if left:
+        raise exceptions.ConfigurationError(reason=f"not everything could be removed: {left[0]}.")
+
+
+def _remove_trees(*paths: Path) -> list[str]:
+    """Remove directories as far as possible. Returns what stays, such as a mounted file system, with the reasons."""
+    left: list[str] = []
+    for path in paths:
+        if path.exists():
+            shutil.rmtree(path, onerror=lambda _function, name, info: left.append(f"{name}: {info[1]}"))
+    return left
 
 
 def _clouds(path: Path) -> list[str]:
@@ -57,5 +68,5 @@ def _clouds(path: Path) -> list[str]:
     try:
         text = clouds.read(str(path))
         return [name for name in clouds.clouds_of(text) if clouds.marks(name)[0] in text]
-    except ValueError as error:
+    except yaml.YAMLError as error:
         raise exceptions.ConfigurationError(reason=f"{path} is not YAML.") from error

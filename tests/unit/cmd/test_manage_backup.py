@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import io
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from nova_lite.base.exceptions import ConfigurationError
 from nova_lite.cmd.manage import backup
 from nova_lite.db import dump, migration
 from nova_lite.db.engine import utcnow
@@ -168,3 +170,35 @@ def test_killed_backup_leaves_no_file_under_its_name(tool: Tool, settings: Path)
     assert not file.exists()
     create(tool, settings)
     tool("backup", "check", str(file))
+
+
+def test_linked_directory_is_in_the_backup(tool: Tool, settings: Path) -> None:
+    linked = tool.path / "elsewhere"
+    linked.mkdir()
+    (linked / "server-key.pem").write_text("secret\n")
+    (linked / "back").symlink_to(settings)
+    (settings / "tls").symlink_to(linked)
+    (settings / ".new-unfinished").write_text("half")
+    file = create(tool, settings)
+    with tarfile.open(file) as archive:
+        names = sorted(name for name in archive.getnames() if name.startswith("files"))
+    assert names == [f"files{settings}/{name}" for name in ("keys/api.h.key", "nova-lite.conf", "tls/server-key.pem")]
+    (settings / "lost").symlink_to(tool.path / "nowhere")
+    said = tool.fails("backup", "create", f"{file}-2")
+    assert f"{settings}/lost is no file: it is a broken link" in said
+
+
+def test_conductor_that_reports_seldom_is_not_overwritten(tool: Tool, settings: Path) -> None:
+    file = create(tool, settings)
+    tool.configure("report_interval = 100\nservice_down_time = 300")
+    with dump.writing(make.conf(tool.database)) as connection:
+        row = {"uuid": "u", "host": "c9", "binary": "nova-lite-conductor", "topic": "conductor"}
+        seen = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(seconds=90)
+        connection.execute(sa.insert(Service).values(**row, created_at=seen, last_seen_up=seen))
+    said = tool.fails("backup", "restore", str(file), "--only", "database", "--overwrite")
+    assert "the conductor of c9 has reported in the last 300 s" in said
+
+
+def test_accounts_cannot_be_restored_without_the_broker(tool: Tool, settings: Path) -> None:
+    with pytest.raises(ConfigurationError, match="the program rabbitmqctl-of-nobody is missing"):
+        backup._run("rabbitmqctl-of-nobody")

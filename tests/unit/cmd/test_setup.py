@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import configparser
+import os
 from pathlib import Path
 
 import pytest
+import yaml
+from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.cmd import setup
-from nova_lite.cmd.setup import broker, controller, machine, settings, steps
+from nova_lite.cmd.setup import broker, controller, machine, removal, settings, steps
 from nova_lite.rpc.broker import definitions
 
 
@@ -140,3 +143,107 @@ def test_help_shows_each_setting_with_its_default() -> None:
     text = " ".join(made.format_help().split())
     for default in ("127.0.0.1", "sqlite", "RegionOne", "nova-lite", "10.64.0.0/10"):
         assert f"default: {default}" in text
+
+
+@pytest.fixture
+def machine_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Directories of a machine, and groups that exist."""
+    monkeypatch.setattr(controller, "CONFIGURATION", tmp_path)
+    monkeypatch.setattr(controller, "CLOUDS", tmp_path / "openstack" / "clouds.yaml")
+    monkeypatch.setattr(machine, "_group_id", lambda name: os.getgid())
+    return tmp_path
+
+
+def test_changed_configuration_stays(machine_files: Path) -> None:
+    paste = machine_files / "api-paste.ini"
+    controller._write_configuration(read())
+    assert paste.read_text() == (machine.FILES / "nova-lite" / "api-paste.ini").read_text()
+    files = sorted(machine_files.iterdir())
+    assert paste in files and machine_files / "api.conf" in files
+    for file in files:
+        file.write_text(f"{file.read_text()}\n# changed\n")
+    before = {file: file.read_text() for file in files}
+    controller._write_configuration(read())
+    assert {file: file.read_text() for file in files} == before
+
+
+def test_cloud_of_the_admin_is_in_the_chosen_region(machine_files: Path) -> None:
+    controller._store_cloud(read("--region", "north"), "secret")
+    (cloud,) = yaml.safe_load(controller.CLOUDS.read_text())["clouds"].values()
+    assert cloud["region_name"] == "north"
+    secure = controller.CLOUDS.parent / "secure.yaml"
+    assert controller._admin_password("nova-lite") == "secret"
+    assert secure.stat().st_mode & 0o777 == 0o600
+
+
+def test_clouds_that_are_not_yaml_are_named(machine_files: Path) -> None:
+    controller.CLOUDS.parent.mkdir()
+    controller.CLOUDS.write_text("clouds: [")
+    with pytest.raises(exceptions.ConfigurationError, match="is not YAML"):
+        controller._store_cloud(read(), "secret")
+    with pytest.raises(exceptions.ConfigurationError, match="is not YAML"):
+        removal._clouds(controller.CLOUDS)
+
+
+def test_dollar_of_a_password_is_read_as_it_is(tmp_path: Path) -> None:
+    file, url = tmp_path / "conductor.conf", "mysql+pymysql://u:p$$w$host@h/d"
+    file.write_text(machine.ini({"database": {"connection": url}}))
+    conf = cfg.ConfigOpts()
+    conf.register_opt(cfg.StrOpt("connection"), "database")
+    conf(["--config-file", str(file)])
+    assert conf.database.connection == url
+    assert machine.setting(file, "database", "connection") == url
+
+
+class Broker:
+    """The broker's service. ``running``: the configuration that it has started with."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.file = directory / "conf.d" / "nova-lite.conf"
+        self.running: str | None = "of the package"
+        monkeypatch.setattr(broker, "_ETC", directory)
+        monkeypatch.setattr(broker, "_OURS", self.file)
+        monkeypatch.setattr(machine, "run", self.run)
+
+    def run(self, *command: str, **_: object) -> str:
+        if command[:2] == ("systemctl", "is-active") and self.running is None:
+            raise exceptions.ConfigurationError(reason="inactive")
+        if command[:2] in (("systemctl", "stop"), ("systemctl", "restart")):
+            self.running = None
+        if command[:2] in (("systemctl", "enable"), ("systemctl", "restart")) and self.running is None:
+            self.running = self.file.read_text()
+        return ""
+
+
+def test_broker_listens_as_written_after_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service, original = Broker(tmp_path, monkeypatch), machine.replace
+
+    def interrupted(path: Path, text: str) -> bool:
+        original(path, text)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(machine, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        broker._listen(read(), tmp_path)
+    monkeypatch.setattr(machine, "replace", original)
+    broker._listen(read(), tmp_path)
+    assert "listeners.tcp.1 = 127.0.0.1:5672" in service.file.read_text()
+    assert service.running == service.file.read_text()
+
+
+def test_directory_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, free = tmp_path / "busy", tmp_path / "free"
+    for path in (busy, free):
+        (path / "below").mkdir(parents=True)
+    original = os.rmdir
+
+    def rmdir(path: str, **options: object) -> None:
+        if path == "below" or path == str(busy):
+            raise OSError(16, "Device or resource busy")
+        original(path, **options)  # type: ignore[arg-type]
+
+    assert removal._remove_trees(free, tmp_path / "missing") == []
+    (free / "below").mkdir(parents=True)
+    monkeypatch.setattr(removal.shutil.os, "rmdir", rmdir)
+    (first, *_) = removal._remove_trees(busy)
+    assert first.startswith(str(busy)) and "Device or resource busy" in first

@@ -579,10 +579,13 @@ class ConductorRPC(Protocol):
         """Create networks, subnets, ports, routers, security groups and rules in one transaction. Return them."""
 
     @rpc.list_(rpc.API, since="1.25")
-    def network_object_list(self, context: RequestContext, kind: str) -> list[NetworkObject]:
+    def network_object_list(
+        self, context: RequestContext, kind: str, ids: list[str] | None = None
+    ) -> list[NetworkObject]:
         """Return the ``subnetpools``, ``address_scopes``, ``address_groups`` or ``rbac_policies`` of a project.
 
-        The list includes resources that other projects share with it, but only own policies. Admins get all.
+        ``ids``: only of these, if they are there. The list includes resources that other projects share with it, but
+        only own policies. Admins get all.
         """
 
     @rpc.change(rpc.API, since="1.25")

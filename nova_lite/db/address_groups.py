@@ -5,7 +5,7 @@ Hosts know no address groups. They get a rule for each prefix (`expanded`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import rbac, revisions, rows
+from nova_lite.db import quotas, rbac, revisions, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import AddressGroup as Row
 from nova_lite.db.models import SecurityGroup, SecurityGroupRule
@@ -24,15 +24,24 @@ from nova_lite.objects.security_group import IPV4, IPV6
 
 _TYPE = "address_group"
 
+#: Number of groups of a project, and of addresses of a group: a list has all of them.
+MAX_GROUPS, MAX_ADDRESSES = 100, 1000
 
-def list_(uow: UnitOfWork, context: RequestContext) -> list[AddressGroup]:
-    """Return the groups that the caller may see."""
+
+def list_(uow: UnitOfWork, context: RequestContext, ids: Collection[str] | None = None) -> list[AddressGroup]:
+    """Return the groups that the caller may see. ``ids``: only of these."""
     query = sa.select(Row).where(rbac.visible(context, _TYPE)).order_by(Row.id)
+    query = query if ids is None else query.where(Row.id.in_(ids))
     shared = rbac.shared_ids(uow, context, _TYPE)
     return [rows.to_object(AddressGroup, row, shared=row.id in shared) for row in uow.session.scalars(query)]
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, group: AddressGroup) -> AddressGroup:
+    """Create a group. Raises `QuotaExceeded`."""
+    quotas.lock(uow, group.project_id)
+    has = uow.session.scalar(sa.select(sa.func.count(Row.id)).where(Row.project_id == group.project_id)) or 0
+    if has >= MAX_GROUPS:
+        raise exceptions.QuotaExceeded(overs="address_group", requested=1, used=has, allowed=MAX_GROUPS)
     uow.session.add(Row(**(rows.values_of(group, Row) | {"created_at": uow.now, "updated_at": None})))
     uow.session.flush()
     return _shown(uow, context, group.id)
@@ -50,6 +59,8 @@ def update(uow: UnitOfWork, context: RequestContext, group_id: str, changes: dic
         raise exceptions.AddressesNotFound(addresses=missing, address_group_id=row.id)
     if changes.keys() & {"add", "remove"}:
         row.addresses = [item for item in [*present, *changes.get("add", ())] if item not in changes.get("remove", ())]
+        if len(row.addresses) > MAX_ADDRESSES:
+            raise exceptions.InvalidInput(reason=f"an address group has at most {MAX_ADDRESSES} addresses")
         uow.refiltered_projects.update(_users(uow, row.id))
     row.updated_at = uow.now
     uow.session.flush()
@@ -80,15 +91,17 @@ def expanded(uow: UnitOfWork, rules: Collection[Rule]) -> list[Rule]:
     if not named:
         return list(rules)
     query = sa.select(Row.id, Row.addresses).where(Row.id.in_(named))
-    addresses: dict[str | None, list[str]] = {row[0]: row[1] for row in uow.session.execute(query)}
+    addresses: dict[tuple[str | None, int], list[str]] = {}
+    for group_id, prefixes in uow.session.execute(query):
+        for prefix in prefixes:
+            addresses.setdefault((group_id, ip.parse_network(prefix).version), []).append(prefix)
     return [made for rule in rules for made in _with_prefixes(rule, addresses)]
 
 
-def _with_prefixes(rule: Rule, addresses: dict[str | None, list[str]]) -> Iterable[Rule]:
+def _with_prefixes(rule: Rule, addresses: Mapping[tuple[str | None, int], list[str]]) -> Iterable[Rule]:
     if rule.remote_address_group_id is None:
         return [rule]
-    version = {IPV4: 4, IPV6: 6}[rule.ethertype]
-    prefixes = [item for item in addresses[rule.remote_address_group_id] if ip.parse_network(item).version == version]
+    prefixes = addresses.get((rule.remote_address_group_id, {IPV4: 4, IPV6: 6}[rule.ethertype]), [])
     return [msgspec.structs.replace(rule, remote_ip_prefix=prefix, remote_address_group_id=None) for prefix in prefixes]
 
 

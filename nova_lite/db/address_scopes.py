@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import rbac, revisions, rows
+from nova_lite.db import quotas, rbac, revisions, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import AddressScope as Row
 from nova_lite.db.models import SubnetPool
@@ -18,16 +18,24 @@ from nova_lite.objects import AddressScope
 
 _TYPE = "address_scope"
 
+#: Number of scopes of a project: a list has all of them.
+MAX_SCOPES = 100
 
-def list_(uow: UnitOfWork, context: RequestContext) -> list[AddressScope]:
-    """Return the scopes that the caller may see."""
+
+def list_(uow: UnitOfWork, context: RequestContext, ids: Collection[str] | None = None) -> list[AddressScope]:
+    """Return the scopes that the caller may see. ``ids``: only of these."""
     query = sa.select(Row).where(rbac.visible(context, _TYPE)).order_by(Row.id)
+    query = query if ids is None else query.where(Row.id.in_(ids))
     shared = rbac.shared_ids(uow, context, _TYPE)
     return [rows.to_object(AddressScope, row, shared=row.id in shared) for row in uow.session.scalars(query)]
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, scope: AddressScope) -> AddressScope:
-    """Create a scope. ``scope.shared``: for all projects."""
+    """Create a scope. ``scope.shared``: for all projects. Raises `QuotaExceeded`."""
+    quotas.lock(uow, scope.project_id)
+    has = uow.session.scalar(sa.select(sa.func.count(Row.id)).where(Row.project_id == scope.project_id)) or 0
+    if has >= MAX_SCOPES:
+        raise exceptions.QuotaExceeded(overs="address_scope", requested=1, used=has, allowed=MAX_SCOPES)
     uow.session.add(Row(**(rows.values_of(scope, Row) | {"created_at": uow.now, "updated_at": None})))
     uow.session.flush()
     if scope.shared:
@@ -75,9 +83,19 @@ def check_pool(uow: UnitOfWork, context: RequestContext, scope_id: str, pool: An
             f"{scope_id} because subnetpool ip_version is not {row.ip_version}."
         )
     query = sa.select(SubnetPool.prefixes).where(SubnetPool.address_scope_id == scope_id, SubnetPool.id != pool.id)
-    others = [ip.parse_network(prefix) for theirs in uow.session.scalars(query) for prefix in theirs]
-    if any(ip.parse_network(prefix).overlaps(other) for prefix in prefixes for other in others):
+    if _overlap(prefixes, (prefix for theirs in uow.session.scalars(query) for prefix in theirs)):
         raise exceptions.AddressScopePrefixConflict()
+
+
+def _overlap(prefixes: Iterable[str], others: Iterable[str]) -> bool:
+    """Check whether a prefix overlaps one of the others, in one pass over all of them. They have the same version."""
+    networks = ((side, ip.parse_network(text)) for side, texts in enumerate((prefixes, others)) for text in texts)
+    ends = [-1, -1]
+    for first, last, side in sorted((int(network[0]), int(network[-1]), side) for side, network in networks):
+        if first <= ends[1 - side]:
+            return True
+        ends[side] = max(ends[side], last)
+    return False
 
 
 def _shown(uow: UnitOfWork, context: RequestContext, scope_id: str) -> AddressScope:

@@ -22,9 +22,9 @@ _KINDS: Mapping[str, Any] = {
 }
 
 
-def list_(uow: UnitOfWork, context: RequestContext, kind: str) -> list[NetworkObject]:
-    """Return the resources of a kind that the caller may see, by id."""
-    found: list[NetworkObject] = _module(kind).list_(uow, context)
+def list_(uow: UnitOfWork, context: RequestContext, kind: str, ids: list[str] | None = None) -> list[NetworkObject]:
+    """Return the resources of a kind that the caller may see, by id. ``ids``: only of these."""
+    found: list[NetworkObject] = _module(kind).list_(uow, context, ids)
     return found
 
 
@@ -33,9 +33,8 @@ def create_object(
 ) -> NetworkObject:
     """Create a resource under the id that the caller chose: a repeated request returns the same resource."""
     module = _module(str(type(wanted).__struct_config__.tag))
-    for known in module.list_(uow, context):
-        if known.id == wanted.id:
-            return known  # type: ignore[no-any-return]
+    for known in module.list_(uow, context, [wanted.id]):
+        return known  # type: ignore[no-any-return]
     created: NetworkObject = module.create(uow, conf, context, wanted)
     return created
 

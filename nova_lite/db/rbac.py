@@ -86,10 +86,12 @@ def forget(uow: UnitOfWork, object_type: str, object_id: str) -> None:
 # --- policies
 
 
-def list_(uow: UnitOfWork, context: RequestContext) -> list[RbacPolicy]:
-    """Return the policies that the caller's project has made; for an admin, all."""
+def list_(uow: UnitOfWork, context: RequestContext, ids: Collection[str] | None = None) -> list[RbacPolicy]:
+    """Return the policies that the caller's project has made; for an admin, all. ``ids``: only of these."""
     mine = sa.true() if context.is_admin else Row.project_id == (context.project_id or "")
-    return [rows.to_object(RbacPolicy, row) for row in uow.session.scalars(sa.select(Row).where(mine).order_by(Row.id))]
+    query = sa.select(Row).where(mine).order_by(Row.id)
+    query = query if ids is None else query.where(Row.id.in_(ids))
+    return [rows.to_object(RbacPolicy, row) for row in uow.session.scalars(query)]
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, policy: RbacPolicy) -> RbacPolicy:

@@ -276,7 +276,9 @@ def add_rule(
     (group,) = _to_objects(uow, [row])
     if _meaning(rule) in map(_meaning, group.rules):
         raise exceptions.SecurityGroupRuleExists(group_id=row.id)
-    _check_quota(uow, conf, context, row.project_id, [item for item in group.rules if item.direction == INGRESS])
+    given = {_meaning(item) for item in outward_rules(row.id)}
+    same = [item for item in group.rules if item.direction == rule.direction and _meaning(item) not in given]
+    _check_quota(uow, conf, context, row.project_id, same)
     _insert_rules(uow, [rule])
     uow.refiltered_projects.add(row.project_id)
     return rule

@@ -6,7 +6,8 @@ the cloud has yet, and members only such within ``[network] project_ranges``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 from typing import Any
 
@@ -24,13 +25,17 @@ from nova_lite.objects import NetworkRecord, SubnetPool
 #: Name under which a project's own limit is stored.
 RESOURCE = "subnet_pools"
 
+#: Number of prefixes of a pool.
+MAX_PREFIXES = 1000
+
 _TYPE = "subnetpool"
 _LENGTHS = ("min_prefixlen", "max_prefixlen", "default_prefixlen")
 
 
-def list_(uow: UnitOfWork, context: RequestContext) -> list[SubnetPool]:
-    """Return the pools that the caller may see."""
+def list_(uow: UnitOfWork, context: RequestContext, ids: Collection[str] | None = None) -> list[SubnetPool]:
+    """Return the pools that the caller may see. ``ids``: only of these."""
     query = sa.select(Row).where(rbac.visible(context, _TYPE)).order_by(Row.id)
+    query = query if ids is None else query.where(Row.id.in_(ids))
     shared = rbac.shared_ids(uow, context, _TYPE)
     return [rows.to_object(SubnetPool, row, shared=row.id in shared) for row in uow.session.scalars(query)]
 
@@ -105,6 +110,7 @@ def _check(uow: UnitOfWork, context: RequestContext, row: Row, is_shared: bool) 
     prefixes = [ip.parse_network(prefix) for prefix in row.prefixes]
     if len({prefix.version for prefix in prefixes}) > 1 or any(item.version != row.ip_version for item in prefixes):
         raise exceptions.SubnetPoolInvalid(reason="Cannot mix IPv4 and IPv6 prefixes in a subnet pool.")
+    _check_number(len(prefixes))
     widest = 32 if row.ip_version == 4 else 128
     lowest, highest, default = (getattr(row, name) for name in _LENGTHS)
     for name, value, limit_name, limit, is_wrong in (
@@ -131,6 +137,11 @@ def _check(uow: UnitOfWork, context: RequestContext, row: Row, is_shared: bool) 
             )
 
 
+def _check_number(number: int) -> None:
+    if number > MAX_PREFIXES:
+        raise exceptions.SubnetPoolInvalid(reason=f"A subnet pool has at most {MAX_PREFIXES} prefixes, not {number}.")
+
+
 def joined(prefixes: Iterable[str]) -> list[str]:
     """Return prefixes without host bits, in order, joined where they overlap or touch."""
     networks = [ip.parse_network(prefix, strict=False) for prefix in prefixes]
@@ -142,19 +153,22 @@ def joined(prefixes: Iterable[str]) -> list[str]:
 def _without(uow: UnitOfWork, row: Row, removed: list[str]) -> list[str]:
     """Return the prefixes of a pool without parts that no subnet has."""
     left: list[Any] = [ip.parse_network(prefix) for prefix in row.prefixes]
+    subnets = sorted((ip.parse_network4(cidr) for _, cidr in _subnets(uow, row.id)), key=lambda item: item[0])
+    lasts = [item[-1] for item in subnets]
     for text in removed:
         gone = ip.parse_network(text, strict=False)
-        for _, cidr in _subnets(uow, row.id):
-            if ip.parse_network(cidr).overlaps(gone):
-                raise exceptions.SubnetPoolInvalid(
-                    reason=f"Illegal subnetpool update : prefix {gone} has addresses of subnet {cidr}."
-                )
+        nearest = bisect_left(lasts, gone[0]) if isinstance(gone, IPv4Network) else len(subnets)
+        if nearest < len(subnets) and subnets[nearest].overlaps(gone):
+            raise exceptions.SubnetPoolInvalid(
+                reason=f"Illegal subnetpool update : prefix {gone} has addresses of subnet {subnets[nearest]}."
+            )
         holder = next((item for item in left if item.version == gone.version and gone.subnet_of(item)), None)
         if holder is None:
             raise exceptions.SubnetPoolInvalid(
                 reason=f"Illegal subnetpool update : prefix {gone} is not within the prefixes of the pool."
             )
         left = [item for item in left if item != holder] + list(holder.address_exclude(gone))
+        _check_number(len(left))
     if not left:
         raise exceptions.SubnetPoolInvalid(reason="Illegal subnetpool update : a pool has a prefix at least.")
     return joined(map(str, left))
@@ -234,25 +248,36 @@ def _size(network: IPv4Network) -> int:
 
 
 def _taken(uow: UnitOfWork, context: RequestContext) -> list[tuple[int, int]]:
-    """Return first and last address of ranges that a new subnet must not have, in order."""
+    """Return first and last address of ranges that a new subnet must not have, in order and apart."""
     query = sa.union_all(sa.select(Network.cidr).where(Network.cidr != ""), sa.select(FloatingIpPool.cidr))
     networks = [ip.parse_network(cidr, strict=False) for cidr in uow.session.scalars(query) if cidr]
     found = [(int(item[0]), int(item[-1])) for item in networks if item.version == 4]
     if not context.is_admin:
         hosts = [ip.parse(address) for address in compute_nodes.addresses(uow) if ip.is_address(address)]
         found += [(int(host), int(host)) for host in hosts if host.version == 4]
-    return sorted(found)
+    apart: list[tuple[int, int]] = []
+    for first, last in sorted(found):
+        if apart and first <= apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(last, apart[-1][1]))
+        else:
+            apart.append((first, last))
+    return apart
 
 
 def _first_free(prefixes: list[IPv4Network], taken: list[tuple[int, int]], length: int) -> IPv4Network | None:
-    """Return the first network of this length within the prefixes that overlaps no range of ``taken``."""
+    """Return the first network of this length within the prefixes that overlaps no range of ``taken``.
+
+    It looks only at the ranges within each prefix: both may be many.
+    """
     size = 1 << (32 - length)
+    lasts = [last for _, last in taken]
     for prefix in prefixes:
         start, end = int(prefix[0]), int(prefix[-1])
         place = -(-start // size) * size
-        for first, last in taken:
-            if last >= place and first < place + size:
-                place = (last // size + 1) * size
+        index = bisect_left(lasts, place)
+        while index < len(taken) and taken[index][0] < place + size <= end + 1:
+            place = (taken[index][1] // size + 1) * size
+            index = bisect_left(lasts, place, index)
         if place + size - 1 <= end:
             return IPv4Network((place, length))
     return None
@@ -260,9 +285,11 @@ def _first_free(prefixes: list[IPv4Network], taken: list[tuple[int, int]], lengt
 
 def _check_quota(uow: UnitOfWork, row: Row, project_id: str | None, wanted: IPv4Network) -> None:
     """Check the addresses that the pool gives to one project."""
+    if row.default_quota is None:
+        return
     theirs = [cidr for owner, cidr in _subnets(uow, row.id) if owner == project_id]
     has = sum(ip.parse_network4(cidr).num_addresses for cidr in theirs)
-    if row.default_quota is not None and has + wanted.num_addresses > row.default_quota:
+    if has + wanted.num_addresses > row.default_quota:
         raise exceptions.SubnetPoolQuotaExceeded()
 
 

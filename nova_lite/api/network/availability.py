@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import functools
+
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, views
 from nova_lite.api.network.networks import NetworkResource
 from nova_lite.objects import ListQuery
 
+_FILTERS = {"network_id": "id", "network_name": "name", "project_id": "project_id", "tenant_id": "project_id"}
+
 
 class AvailabilityResource(NetworkResource):
     """Handlers of ``/network-ip-availabilities`` and ``/service-providers``."""
 
     def ip_availabilities(self, req: ServiceRequest) -> Response:
-        items = self._items(req, False, ListQuery())
-        used = self.conductor.network_address_counts_get(req.context, [item.id for item in items])
-        shown = [views.ip_availability(item, used.get(item.id, 0)) for item in items]
-        versions = set(req.GET.getall("ip_version"))
-        if versions:
-            shown = [_of_versions(view, versions) for view in shown]
-        response = self.listed(req, "network_ip_availabilities", listing.constant(shown, id_name="network_id"))
+        fetch = functools.partial(self._counted, req, set(req.GET.getall("ip_version")))
+        source = listing.Source(fetch, lambda shown: [shown.view], _FILTERS, id_name="network_id")
+        response = self.listed(req, "network_ip_availabilities", source)
         for view in response.body["network_ip_availabilities"]:
             view.pop("ip_version", None)
         return response
+
+    def _counted(self, req: ServiceRequest, versions: set[str], query: ListQuery) -> list[listing.Shown]:
+        """Return the counts of a page of networks. ``versions``: of IP, if only these count."""
+        items = self._items(req, False, query)
+        used = self.conductor.network_address_counts_get(req.context, [item.id for item in items])
+        shown = [listing.Shown(item.id, views.ip_availability(item, used.get(item.id, 0))) for item in items]
+        return [item._replace(view=_of_versions(item.view, versions)) for item in shown] if versions else shown
 
     def ip_availability(self, req: ServiceRequest, id: str) -> Response:
         item = self._find(req, id)

@@ -27,7 +27,7 @@ class ObjectResource(Resource):
     ) -> T:
         """Return the resource ``which``, a kind and an id, that the caller may see. Raises ``missing``."""
         name, object_id = which
-        for item in self.conductor.network_object_list(req.context, name):
+        for item in self.conductor.network_object_list(req.context, name, [object_id]):
             if item.id == object_id and isinstance(item, kind):
                 return item
         raise missing

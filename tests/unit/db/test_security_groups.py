@@ -374,3 +374,12 @@ def test_group_changes_are_marked_for_hosts(db: Database, conf: cfg.ConfigOpts) 
         assert marked.pop() == ({"p1"}, set())
     db.write(lambda uow: networks.Store(uow).remove_ports(uuid))
     assert marked.pop() == (set(), {uuid})
+
+
+def test_quota_of_rules_counts_each_direction_without_what_a_new_group_has(db: Database, conf: cfg.ConfigOpts) -> None:
+    conf.set_override("security_group_rules", 1, "quota")
+    group = made(db, conf)
+    for direction in ("ingress", "egress"):
+        db.write(security_groups.add_rule, conf, ME, tcp(group.id, direction=direction))
+        with pytest.raises(exceptions.QuotaExceeded, match="security_group_rules"):
+            db.write(security_groups.add_rule, conf, ME, tcp(group.id, 81, direction=direction))

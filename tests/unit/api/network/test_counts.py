@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from nova_lite.api.network import availability
 from tests.support.api_client import ADMIN, STRANGER
 from tests.unit.api.network.conftest import Api
 
@@ -118,3 +123,23 @@ def test_rule_with_an_invalid_port_or_group_is_refused_in_neutrons_words(api: Ap
     ):
         body = {"security_group_rule": rule | values}
         api.refused("POST", "/security-group-rules", body, status, kind, text)
+
+
+def test_page_of_counts_reads_no_other_networks(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two", "three"):
+        api.make("/networks", "network", name=name)
+    everything = [item["network_id"] for item in api.get(PATH, ADMIN)[KEY]]
+    assert len(everything) == 5 and everything == sorted(everything)
+    counted: list[str] = []
+    original = availability.views.ip_availability
+
+    def count(item: Any, used: int) -> Any:
+        counted.append(item.id)
+        return original(item, used)
+
+    monkeypatch.setattr(availability.views, "ip_availability", count)
+    page = api.get(f"{PATH}?limit=1", ADMIN)
+    assert [item["network_id"] for item in page[KEY]] == everything[:1]
+    assert len(counted) == 3, "the page, the next network, and the pool"
+    rest = api.get(f"{PATH}?marker={everything[0]}", ADMIN)[KEY]
+    assert [item["network_id"] for item in rest] == everything[1:]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite.db import security_groups
+from nova_lite.db import address_groups, address_scopes, security_groups
 from tests.support.api_client import ADMIN, STRANGER
 from tests.unit.api.network.conftest import Api
 
@@ -184,3 +184,46 @@ def test_invalid_policy_is_refused(api: Api, values: dict[str, Any], status: int
     assert refused.status_code == status and text in refused.text
     body = {"rbac_policy": body}
     api.refused("POST", "/rbac-policies", body, 400, "RbacObjectNotFound", network, STRANGER)
+
+
+def test_project_has_a_limited_number_of_groups_and_scopes(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists have all of them, so that a conductor would need memory for any number."""
+    monkeypatch.setattr(address_groups, "MAX_GROUPS", 2)
+    monkeypatch.setattr(address_scopes, "MAX_SCOPES", 2)
+    for path, key, values in (
+        ("/address-groups", "address_group", {}),
+        ("/address-scopes", "address_scope", {"ip_version": 4}),
+    ):
+        for _ in range(2):
+            api.make(path, key, **values)
+        api.refused("POST", path, {key: values}, 409, "OverQuota", key)
+        api.make(path, key, STRANGER, **values)
+
+
+def test_address_group_does_not_grow_beyond_its_limit_by_requests_at_the_same_time(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = api.make("/address-groups", "address_group", addresses=["10.0.0.1"])
+    monkeypatch.setattr(address_groups, "MAX_ADDRESSES", 2)
+    url = f"/address-groups/{made['id']}/add_addresses"
+    api.refused("PUT", url, {"addresses": ["10.0.0.2", "10.0.0.3"]}, 400, "InvalidInput", "at most 2 addresses")
+    assert api("PUT", url, {"addresses": ["10.0.0.2"]}).status_code == 200
+
+
+def test_request_for_one_resource_reads_no_others(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.make("/address-groups", "address_group")
+    original, numbers = address_groups.list_, []
+
+    def count(*args: Any) -> Any:
+        found = original(*args)
+        numbers.append(len(found))
+        return found
+
+    monkeypatch.setattr(address_groups, "list_", count)
+    made = api.make("/address-groups", "address_group", addresses=["10.0.0.1"])
+    url = f"/address-groups/{made['id']}"
+    assert api.get(url)["address_group"] == made
+    assert api("PUT", url, {"address_group": {"name": "x"}}).status_code == 200
+    assert api("DELETE", url).status_code == 204
+    assert set(numbers) == {0, 1}
+    api.refused("GET", url, None, 404, "AddressGroupNotFound", made["id"])

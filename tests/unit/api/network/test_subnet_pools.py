@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from nova_lite.base import ip
+from nova_lite.db import address_scopes, subnet_pools
 from tests.support.api_client import ADMIN, STRANGER
 from tests.unit.api.network.conftest import Api
 
@@ -208,3 +211,76 @@ def test_pool_of_another_project_gives_no_prefix(api: Api) -> None:
     api.refused("DELETE", used, None, 409, "RbacPolicyInUse", theirs["id"], STRANGER)
     assert api("DELETE", f"/networks/{given['network_id']}").status_code == 204
     assert api("DELETE", used, token=STRANGER).status_code == 204
+
+
+def apart(number: int, first: str = "10.64.0.0") -> list[str]:
+    """Return prefixes that do not touch."""
+    return [f"{ip.parse4(first) + 2 * item}/32" for item in range(number)]
+
+
+def test_prefixes_of_a_scope_are_compared_in_one_pass(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pool may have 1,000 prefixes, and a scope many pools: the conductor has no time for all pairs."""
+    scope = api.make("/address-scopes", "address_scope", name="all", ip_version=4)["id"]
+    pool(api, *apart(100), address_scope_id=scope)
+    parsed: list[str] = []
+    original = ip.parse_network
+
+    def parse(text: str, strict: bool = True) -> Any:
+        parsed.append(text)
+        return original(text, strict)
+
+    monkeypatch.setattr(address_scopes.ip, "parse_network", parse)
+    pool(api, *apart(100, "10.65.0.0"), address_scope_id=scope)
+    assert len(parsed) < 1000
+    body = {"subnetpool": {"prefixes": ["10.65.0.128/25"], "address_scope_id": scope}}
+    api.refused("POST", "/subnetpools", body, 409, "AddressScopePrefixConflict", "")
+
+
+def test_pool_gets_no_more_prefixes_than_a_new_one_may_have(api: Api) -> None:
+    made = pool(api, *apart(900))
+    url = f"/subnetpools/{made['id']}"
+    api.refused(
+        "PUT", f"{url}/add_prefixes", {"prefixes": apart(900, "10.66.0.0")}, 400, "SubnetPoolInvalid", "at most 1000"
+    )
+    assert api("PUT", f"{url}/add_prefixes", {"prefixes": apart(100, "10.66.0.0")}).status_code == 200
+    whole = pool(api, "2001:db8::/32")
+    gone = {"prefixes": [f"2001:db8:{item:x}::1/128" for item in range(0, 100, 2)]}
+    api.refused("PUT", f"/subnetpools/{whole['id']}/remove_prefixes", gone, 400, "SubnetPoolInvalid", "at most 1000")
+
+
+def test_prefixes_without_subnets_are_removed(api: Api) -> None:
+    made = pool(api, "10.64.0.0/16", min_prefixlen=24, default_prefixlen=24)
+    for cidr in ("10.64.1.0/24", "10.64.9.0/24"):
+        subnet(api, made["id"], cidr=cidr)
+    url = f"/subnetpools/{made['id']}/remove_prefixes"
+    for prefix in ("10.64.0.0/21", "10.64.9.128/25", "10.64.9.0/24", "10.64.0.0/16"):
+        api.refused("PUT", url, {"prefixes": [prefix]}, 400, "SubnetPoolInvalid", "has addresses of subnet 10.64.")
+    left = api("PUT", url, {"prefixes": ["10.64.128.0/17", "10.64.8.0/24", "10.64.10.0/23"]})
+    assert left.status_code == 200, left.text
+    assert "10.64.9.0/24" in left.json["prefixes"] and "10.64.128.0/17" not in left.json["prefixes"]
+
+
+class Counted(list[tuple[int, int]]):
+    """Ranges that count how often one is read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        for item in super().__iter__():
+            self.reads += 1
+            yield item
+
+    def __getitem__(self, index: Any) -> Any:
+        self.reads += 1
+        return super().__getitem__(index)
+
+
+def test_free_prefix_is_found_without_all_ranges_for_each_prefix() -> None:
+    start = int(ip.parse4("10.64.0.0"))
+    taken = Counted((start + 256 * item, start + 256 * item + 255) for item in range(1000))
+    prefixes = [ip.parse_network4(f"{ip.parse4('10.64.0.0') + 256 * item}/24") for item in range(1000)]
+    assert subnet_pools._first_free(prefixes, taken, 24) is None
+    assert taken.reads < 10_000
+    free = ip.parse_network4("10.67.232.0/21")
+    assert str(subnet_pools._first_free([*prefixes, free], taken, 24)) == "10.67.232.0/24"
+    assert str(subnet_pools._first_free([ip.parse_network4("10.67.224.0/20")], taken, 22)) == "10.67.232.0/22"

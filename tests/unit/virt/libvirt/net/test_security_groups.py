@@ -423,3 +423,19 @@ def test_floating_addresses_on_disk_may_be_anything(
 def test_identifiers_are_plain_and_differ(one: str, other: str) -> None:
     assert (security_groups.nft.identifier(one) == security_groups.nft.identifier(other)) == (one == other)
     assert re.fullmatch("[A-Za-z0-9_]{1,200}", security_groups.nft.identifier(one))
+
+
+def test_prefixes_of_an_address_group_are_one_rule() -> None:
+    values: dict[str, Any] = {"security_group_id": "g", "protocol": "tcp", "port_range_min": 80, "port_range_max": 80}
+    prefixes = ("10.1.0.0/16", "192.0.2.7/32", "10.0.0.0/8")
+    rules = [SecurityGroupRule(id="r1", remote_ip_prefix=prefix, **values) for prefix in prefixes]
+    rules.append(SecurityGroupRule(id="r2", remote_ip_prefix="198.51.100.0/24", **values))
+    rules.append(SecurityGroupRule(id="r3", **values))
+    rules += [SecurityGroupRule(id="r4", remote_ip_prefix=prefix, **values) for prefix in ("0.0.0.0/0", "10.2.0.0/16")]
+    inward, _ = security_groups._group(SecurityGroup(id="g", name="g", rules=rules), ())
+    assert [line.strip() for line in inward.splitlines() if "accept" in line] == [
+        "meta nfproto ipv4 ip saddr { 10.0.0.0/8, 192.0.2.7/32 } tcp dport 80-80 accept",
+        "meta nfproto ipv4 ip saddr 198.51.100.0/24 tcp dport 80-80 accept",
+        "meta nfproto ipv4 tcp dport 80-80 accept",
+        "meta nfproto ipv4 tcp dport 80-80 accept",
+    ]

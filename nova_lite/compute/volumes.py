@@ -4,6 +4,7 @@ it.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import logging
 import threading
@@ -22,6 +23,8 @@ GIB = 1024**3
 
 #: Number of files that are copied concurrently.
 MAX_CONCURRENT = 2
+#: Number of finished restorations that are remembered.
+MAX_RESTORED = 1000
 
 
 class VolumeWorker:
@@ -30,12 +33,15 @@ class VolumeWorker:
         self._slots = threading.BoundedSemaphore(MAX_CONCURRENT)
         self._mutex = threading.Lock()
         self._in_progress: set[int] = set()
+        #: Ids of restorations into existing volumes that the conductor knows to have ended.
+        self._restored: collections.deque[int] = collections.deque(maxlen=MAX_RESTORED)
 
     def start(self, work: VolumeWork) -> None:
         """Start the work in a separate thread. Duplicates of work in progress are ignored: the conductor repeats its
-        casts."""
+        casts. A late duplicate of a restoration is ignored, too: a server may have the volume by then.
+        """
         with self._mutex:
-            if work.id in self._in_progress:
+            if work.id in self._in_progress or work.id in self._restored:
                 return
             self._in_progress.add(work.id)
         threading.Thread(target=self._run, args=(work,), name=f"volume-{work.volume_id}", daemon=True).start()
@@ -46,6 +52,9 @@ class VolumeWorker:
                 error = self._do(work)
             with contextlib.suppress(Stopping):
                 self._report(work, error)
+                if work.verb is VolumeVerb.RESTORE and not work.is_new:
+                    with self._mutex:
+                        self._restored.append(work.id)
         finally:
             with self._mutex:
                 self._in_progress.discard(work.id)

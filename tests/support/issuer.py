@@ -18,7 +18,9 @@ AUDIENCE = "cloud"
 
 
 class Issuer:
-    """The provider. ``requests``: paths of the requests so far. ``documents``: responses by path, which may change."""
+    """The provider. ``requests``: paths of the requests so far. ``documents``: responses by path, which may change.
+    ``malformed``: a token that it refuses to look at.
+    """
 
     def __init__(self) -> None:
         self.requests: list[str] = []
@@ -32,6 +34,7 @@ class Issuer:
             "introspection_endpoint": f"{self.url}/introspect",
         }
         self.raw: bytes | None = None
+        self.malformed = "malformed"
 
     def stop(self) -> None:
         self.site.stop()
@@ -51,6 +54,8 @@ class Issuer:
         self.requests.append(request.path)
         if request.path == "/introspect":
             assert request.authorization == ("Basic", base64.b64encode(b"nova:hidden").decode())
+            if request.POST["token"] == self.malformed:
+                return webob.Response('{"error": "invalid_request"}', status=400)(environ, start_response)
             found: Any = self.tokens.get(request.POST["token"], {"active": False})
         elif request.path == "/keys":
             found = {"keys": [key.as_dict(private=False) for key in self.keys]}
@@ -73,7 +78,7 @@ def signed_by_secret(claims: dict[str, Any], secret: bytes) -> str:
     return f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
 
 
-def unsigned(claims: dict[str, Any], algorithm: str = "none", **header: str) -> str:
+def unsigned(claims: dict[str, Any], algorithm: Any = "none", **header: str) -> str:
     parts = [{"alg": algorithm, **header}, claims]
     return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts) + "."
 

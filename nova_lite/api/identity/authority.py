@@ -155,7 +155,8 @@ class Authority:
         found = domain.find(content)
         named = content.user_named(name or "", found.id) if found is not None else None
         user = content.user(user_id) if user_id is not None else named
-        if self.directory is not None and (user.source if user is not None else user_id is None):
+        is_elsewhere = user.source == domain_directory.SOURCE if user is not None else user_id is None
+        if self.directory is not None and is_elsewhere:
             domain_id = user.domain_id if user is not None else found.id if found is not None else None
             if domain_id is not None and self.directory.serves(content, domain_id):
                 known = user if user_id is not None else None

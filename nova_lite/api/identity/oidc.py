@@ -59,6 +59,7 @@ class Provider:
         self._gate = Gate(f"The identity provider {issuer}", options.max_connections)
         self._lock = threading.Lock()
         self._keys = Keys([], float("-inf"))
+        self._failures = 0
         self._metadata: Claims = {}
 
     def key(self, kid: str | None, algorithm: str) -> Any:
@@ -75,22 +76,34 @@ class Provider:
         self._read_keys(KEYS_AGE)
 
     def introspect(self, token: str, client: tuple[str, str]) -> Claims:
-        """Return the provider's description of a token."""
+        """Return the provider's description of a token. Raises `RefusedTokenError` if it calls the token malformed."""
         with self._gate.call():
             url = self._url("introspection_endpoint")
             return self._request("POST", url, data={"token": token}, auth=client)
 
     def _read_keys(self, max_age: float) -> Keys:
-        with self._lock:
-            age = self._clock() - self._keys.read_at
-            if age > max_age:
-                try:
-                    with self._gate.call():
-                        self._keys = Keys(self._fetch_keys(), self._clock())
-                except exceptions.ServiceUnavailable:
-                    if age > KEYS_STALE:
-                        raise
-            return self._keys
+        """Return the keys, which are read again if they are older. Only threads that the gate admits wait for that."""
+        age, failures = self._clock() - self._keys.read_at, self._failures
+        if age > max_age:
+            try:
+                with self._gate.call(), self._lock:
+                    self._read_again(max_age, failures)
+            except exceptions.ServiceUnavailable:
+                if age > KEYS_STALE:
+                    raise
+        return self._keys
+
+    def _read_again(self, max_age: float, failures: int) -> None:
+        """Read the keys, unless another thread has read them meanwhile, or has failed to."""
+        if self._failures != failures:
+            raise UnreachableError("it did not answer another request just now")
+        if self._clock() - self._keys.read_at <= max_age:
+            return
+        try:
+            self._keys = Keys(self._fetch_keys(), self._clock())
+        except UnreachableError:
+            self._failures += 1
+            raise
 
     def _fetch_keys(self) -> list[Any]:
         from joserfc import jwk
@@ -108,12 +121,13 @@ class Provider:
         return keys
 
     def _url(self, name: str) -> str:
-        if not self._metadata:
-            found = self._request("GET", self.issuer.rstrip("/") + "/.well-known/openid-configuration")
-            if found.get("issuer") != self.issuer:
-                raise UnreachableError(f"its configuration is of the issuer {str(found.get('issuer'))[:200]}")
-            self._metadata = found
-        url = self._metadata.get(name)
+        known = self._metadata  # another thread may forget it
+        if not known:
+            known = self._request("GET", self.issuer.rstrip("/") + "/.well-known/openid-configuration")
+            if known.get("issuer") != self.issuer:
+                raise UnreachableError(f"its configuration is of the issuer {str(known.get('issuer'))[:200]}")
+            self._metadata = known
+        url = known.get(name)
         if not isinstance(url, str) or not is_safe(url):
             raise UnreachableError(f"its configuration has no usable {name}")
         return url
@@ -128,6 +142,8 @@ class Provider:
                 response = session.request(
                     method, url, timeout=self._options.timeout, allow_redirects=False, stream=True, **options
                 )
+                if response.status_code == 400 and method == "POST":
+                    raise RefusedTokenError("the provider calls it malformed, with the status 400")
                 if response.status_code != 200:
                     raise UnreachableError(f"{url} responds with the status {response.status_code}")
                 data = b""
@@ -190,7 +206,7 @@ class OidcTokens:
 
         header, payload = (_json(part) for part in token.split(".")[:2])
         algorithm = header.get("alg")
-        if algorithm not in self._algorithms or "crit" in header:
+        if not isinstance(algorithm, str) or algorithm not in self._algorithms or "crit" in header:
             raise RefusedTokenError(f"its algorithm is {str(algorithm)[:20]!r}, which [oidc] algorithms does not have")
         if header.get("typ") is not None and str(header["typ"]).lower() not in _TYPES:
             raise RefusedTokenError("it is a token of another type")
@@ -198,9 +214,9 @@ class OidcTokens:
         if issuer not in issuers:
             raise RefusedTokenError(f"its issuer is {str(issuer)[:200]!r}, not one of the identity provider's")
         kid = header.get("kid")
-        key = self._providers[issuer].key(kid if isinstance(kid, str) else None, str(algorithm))
+        key = self._providers[issuer].key(kid if isinstance(kid, str) else None, algorithm)
         try:
-            verified = jws.deserialize_compact(token, key, algorithms=[str(algorithm)])
+            verified = jws.deserialize_compact(token, key, algorithms=[algorithm])
         except (JoseError, ValueError) as error:
             raise RefusedTokenError("its signature is wrong") from error
         claims = json.loads(verified.payload)

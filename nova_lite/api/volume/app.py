@@ -323,10 +323,10 @@ class VolumeApp(
         return Response({"os-volume_upload_image": views.upload(changed, kinds.get(changed.volume_type), image)}, 202)
 
     def _force_delete(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
-        """Delete a volume in any state but one: the volume that a server has."""
+        """Delete a volume in any state but one: the volume that is attached."""
         req.authorize(policies.FORCE_DELETE)
         volume = self.conductor.volume_get(req.context, id)
-        if volume.instance_uuid is None and volume.status != "deleting":
+        if views.attachment_id(volume) is None and volume.instance_uuid is None and volume.status != "deleting":
             self.conductor.volume_update(req.context, id, {"status": "error"})
         self.conductor.volume_delete(req.context, id)
         return Response(status=202)

@@ -16,7 +16,7 @@ from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import listing, requests, versions, views
 from nova_lite.base import exceptions
-from nova_lite.objects import Volume, VolumeAttachment
+from nova_lite.objects import Volume, VolumeAttachment, VolumeFilters
 from nova_lite.policies import volume_service as policies
 
 _ONE = "/attachments/{id}"
@@ -46,17 +46,30 @@ class Attachments(rest.ServiceApplication):
         return Response({"attachment": views.attachment(self._with_attachment(req, id), whole=True)})
 
     def _attached(self, req: ServiceRequest) -> list[Volume]:
-        if versions.minor_of(req.headers) < versions.ATTACHMENTS:
-            raise wsgi.UnknownUrl()
+        """Return the volumes of a page of attachments. ``marker`` is the id of an attachment, as in Cinder."""
         query = listing.query_of(req, self.conf.api.max_limit)
-        found = [volume for volume in self.conductor.volume_list(req.context, **query) if views.attachment_id(volume)]
+        found = self._all_attached(req, query)
         for name, key in (("volume_id", "volume_id"), ("instance_id", "instance")):
             if name in req.GET:
                 found = [item for item in found if views.attachment(item, whole=False)[key] == req.GET[name]]
-        return found
+        start = query["offset"]
+        if query["marker"] is not None:
+            ids = [views.attachment_id(volume) for volume in found]
+            if query["marker"] not in ids:
+                raise exceptions.MarkerNotFound(marker=query["marker"][:64])
+            start += ids.index(query["marker"]) + 1
+        return found[start:][: query["limit"]]
+
+    def _all_attached(self, req: ServiceRequest, query: dict[str, Any]) -> list[Volume]:
+        """Return all volumes with an attachment. No page of volumes has all of them, so all volumes are read."""
+        if versions.minor_of(req.headers) < versions.ATTACHMENTS:
+            raise wsgi.UnknownUrl()
+        whole = {**query, "limit": None, "marker": None, "offset": 0}
+        return [volume for volume in self.conductor.volume_list(req.context, **whole) if views.attachment_id(volume)]
 
     def _with_attachment(self, req: ServiceRequest, id: str) -> Volume:
-        for volume in self._attached(req):
+        query: dict[str, Any] = {"filters": VolumeFilters(), "sort_keys": [], "sort_dirs": []}
+        for volume in self._all_attached(req, query):
             if views.attachment_id(volume) == id:
                 return volume
         raise exceptions.NotFound(f"Volume attachment could not be found with filter: attachment_id = {id[:64]}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -172,3 +173,23 @@ def test_work_on_backups_is_done_and_reported(host: Host) -> None:
     assert "its file is missing" in reported[-1][1]
     assert os.listdir(host.conf.volume.backup_path) == [used]
     assert os.path.getsize(host.manager.host.volumes.require(restored)) == 3 * GIB
+
+
+def test_late_duplicate_of_a_restoration_leaves_the_volume_alone(host: Host) -> None:
+    """A server may have the volume by then, and its guest may have written to it."""
+    host.conf.set_override("backup_path", os.path.join(host.conf.state_path, "backups"), "volume")
+    reported: list[Any] = []
+    host.conductor.finish_volume_work = lambda *arguments: reported.append(arguments[2:])  # type: ignore[attr-defined]
+    worker, data_id = VolumeWorker(host.manager.host), str(uuid.uuid4())
+    worker._run(VolumeWork(id=1, verb=VolumeVerb.BACKUP, volume_id=OLD, backup_id=data_id))
+    restoration = VolumeWork(id=2, verb=VolumeVerb.RESTORE, volume_id=NEW, data_id=data_id, size=2)
+    worker._run(restoration)
+    written = Path(host.manager.host.volumes.require(NEW))
+    with written.open("r+b") as file:
+        file.write(b"what the guest has written")
+    worker.start(restoration)
+    for thread in [thread for thread in threading.enumerate() if thread.name == f"volume-{NEW}"]:
+        thread.join()
+    with written.open("rb") as file:
+        assert file.read(26) == b"what the guest has written"
+    assert reported == [(1, None), (2, None)]

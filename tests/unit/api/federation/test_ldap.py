@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ldap3.operation.search import AND, MATCH_EQUAL, parse_filter
 from ldap3.protocol.convert import prepare_filter_for_sending
 
-from nova_lite.api.identity import external
+from nova_lite.api.identity import directory as directory_records
+from nova_lite.api.identity import external, passwords
 from nova_lite.api.identity.directory import Content, Group, Project, User
 from nova_lite.api.identity.domain_directory import DomainDirectory
 from nova_lite.api.identity.external import ExternalGroup, ExternalUser
@@ -20,6 +21,7 @@ from nova_lite.api.identity.ldap import LdapDirectory, equals
 from nova_lite.base import exceptions
 from tests.support.api_client import make_conf
 from tests.support.http_site import make_certificate
+from tests.support.identity_api import World, error
 from tests.support.identity_records import keyed_replica
 
 CAROL = ExternalUser("u1", "ldap", "01", "carol", "d1", "carol@example.org", ("g1",))
@@ -163,6 +165,17 @@ def test_two_entries_of_a_list_with_one_name_replace_nobody(tmp_path: Path, capl
     directory._put([CAROL, CAROL._replace(id="u2", key="02"), CAROL._replace(id="u3", name="dave")])
     assert [user.name for user in replica.content.users] == ["dave"]
     assert "two entries have this name" in caplog.text
+
+
+def test_user_of_a_provider_in_the_domain_of_the_directory_has_no_password(tmp_path: Path) -> None:
+    options = "auth_strategy = standalone\n[ldap]\nurls = ldaps://directory\nuser_tree = ou=people\ndomain = corp\n"
+    world = World(tmp_path, dict.fromkeys(("admin", "alice"), passwords.hashed("word")), options)
+    with world.users.changing() as content:
+        domain = directory_records.add_domain(content, "corp")
+        external.put_user(content, ExternalUser("u1", "idp/google/openid", "a@b.org", "carol", domain.id))
+    for named in ({"id": "u1"}, {"name": "carol", "domain": {"name": "corp"}}):
+        identity = {"methods": ["password"], "password": {"user": {**named, "password": "word"}}}
+        assert error(world("POST", "/v3/auth/tokens", {"auth": {"identity": identity}}), 401)
 
 
 def test_groups_of_a_source_count_until_their_time_has_passed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +123,12 @@ def test_token_without_a_signature_is_refused(tokens: OidcTokens, issuer: Issuer
         tokens.claims([issuer.url], unsigned(issuer.claims(), algorithm))
 
 
+@pytest.mark.parametrize("algorithm", [["RS256"], {"RS256": 1}, 1, None, True])
+def test_token_whose_algorithm_is_no_text_is_refused(tokens: OidcTokens, issuer: Issuer, algorithm: Any) -> None:
+    with pytest.raises(RefusedTokenError, match="its algorithm is"):
+        tokens.claims([issuer.url], unsigned(issuer.claims(), algorithm))
+
+
 @pytest.mark.parametrize("token", ["", "a", "a.b.c", "..", "e30.e30.e30", "W10.W10.", "\xe9.b.c", "a" * 20000])
 def test_text_that_is_no_token_is_refused(tokens: OidcTokens, issuer: Issuer, token: str) -> None:
     with pytest.raises(RefusedTokenError):
@@ -188,6 +195,37 @@ def test_silent_provider_is_given_up(tmp_path: Path, issuer: Issuer) -> None:
             tokens.claims([url], issuer.token(iss=url))
 
 
+def test_threads_beyond_the_limit_do_not_wait_for_keys_that_another_one_reads(
+    tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tokens_of(tmp_path, issuer.url, max_connections=1)
+    (provider,) = tokens._providers.values()
+    fetch, reading, go_on, refused = provider._fetch_keys, threading.Event(), threading.Event(), threading.Event()
+
+    def fetch_slowly() -> list[Any]:
+        reading.set()
+        assert go_on.wait(60)
+        return fetch()
+
+    def log_in() -> None:
+        with pytest.raises(exceptions.ServiceUnavailable):
+            tokens.claims([issuer.url], issuer.token())
+        refused.set()
+
+    monkeypatch.setattr(provider, "_fetch_keys", fetch_slowly)
+    first, second = threading.Thread(target=tokens.reach), threading.Thread(target=log_in)
+    try:
+        first.start()
+        assert reading.wait(30)
+        second.start()
+        assert refused.wait(30)
+    finally:
+        go_on.set()
+        for thread in (first, second):
+            thread.join()
+    assert tokens.claims([issuer.url], issuer.token())["sub"] == "s-1"
+
+
 # --- tokens that are no JWT
 
 
@@ -213,6 +251,13 @@ def test_opaque_token_is_checked_by_the_provider(introspecting: OidcTokens, issu
     for token in (*(set(issuer.tokens) - {"good"}), "unknown"):
         with pytest.raises(RefusedTokenError):
             introspecting.claims([issuer.url], token)
+
+
+def test_token_that_the_provider_calls_malformed_locks_nobody_out(introspecting: OidcTokens, issuer: Issuer) -> None:
+    issuer.tokens = {"good": {"active": True, "sub": "s-1", "client_id": AUDIENCE}}
+    with pytest.raises(RefusedTokenError, match="malformed"):
+        introspecting.claims([issuer.url], issuer.malformed)
+    assert introspecting.claims([issuer.url], "good")["sub"] == "s-1"
 
 
 def test_opaque_token_is_refused_without_a_client(tokens: OidcTokens, issuer: Issuer) -> None:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from nova_lite.db import models
 from tests.support import make
-from tests.support.api_client import ADMIN, STRANGER, fault
+from tests.support.api_client import ADMIN, MEMBER, STRANGER, fault
 from tests.support.volume_api import NOBODY, Volumes
 
 AT = "3.44"
@@ -95,6 +95,34 @@ def test_volume_that_is_attached_is_kept(api: Volumes, server: str) -> None:
     assert api("POST", "/backups", {"backup": {"volume_id": volume, "force": True}}).status_code == 202
     api.done()
     assert shown(api, volume)["status"] == "in-use"
+
+
+def test_volume_with_an_attachment_keeps_its_status_when_an_admin_cannot_delete_it(api: Volumes, server: str) -> None:
+    volume = api.make()
+    made = attach(api, volume, server, connector={"host": "h"})
+    api("POST", f"/attachments/{made['id']}/action", {"os-complete": {}}, version=AT)
+    force = {"os-force_delete": {}}
+    assert api("POST", f"/volumes/{volume}/action", force, token=ADMIN).status_code == 400
+    assert shown(api, volume)["status"] == "in-use"
+
+
+def test_attachment_of_an_old_volume_is_found_among_many_volumes(api: Volumes, server: str) -> None:
+    made = [attach(api, api.make(), server)["id"] for _ in range(2)]
+    for _ in range(2):
+        api.make()
+
+    def listed(query: str) -> list[str]:
+        return [item["id"] for item in api("GET", f"/attachments{query}", version=AT).json["attachments"]]
+
+    first, last = listed("")
+    assert {first, last} == set(made)
+    api.services.conf.set_override("max_limit", 1, "api")
+    assert (listed(""), listed(f"?marker={first}")) == ([first], [last])
+    assert (listed(f"?marker={last}"), listed("?offset=1")) == ([], [last])
+    assert api("GET", f"/attachments?marker={NOBODY}", version=AT).status_code == 400
+    for token in (MEMBER, ADMIN):
+        assert api("GET", f"/attachments/{last}?limit=1", token=token, version=AT).status_code == 200
+    assert api("DELETE", f"/attachments/{last}", version=AT).status_code == 200
 
 
 def test_attachment_of_another_project_is_not_found(api: Volumes, server: str) -> None:

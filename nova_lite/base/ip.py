@@ -64,6 +64,27 @@ def is_loopback(text: str) -> bool:
         return False
 
 
+def own_networks(ipv4: str = "/proc/self/net/fib_trie", ipv6: str = "/proc/self/net/if_inet6") -> list[Network]:
+    """Return the addresses of this machine, as networks. ``ipv4``, ``ipv6``: files of the kernel."""
+    found: list[Network] = []
+    leaf = ""
+    for line in _lines(ipv4):
+        if "|--" in line:
+            leaf = line.split()[-1]
+        elif line.endswith(" host LOCAL"):
+            found.append(IPv4Network(leaf + line.split()[0]))
+    found += [IPv6Network(int(line.split()[0], 16)) for line in _lines(ipv6)]
+    return found
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().splitlines()
+    except FileNotFoundError:  # there is no such protocol
+        return []
+
+
 def _without_zone(text: str) -> str:
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is not a text")

@@ -13,11 +13,12 @@ import socket
 import ssl
 import time
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv6Address
 from typing import NamedTuple
 
 from nova_lite.base import exceptions, ip
+from nova_lite.base.timed_socket import TimedSocket
 
 #: Redirections that are followed, and seconds that a connection may be silent.
 MAX_REDIRECTS = 3
@@ -68,7 +69,7 @@ def opened(url: str, allowed: Sequence[str], deadline: float) -> Iterator[tuple[
     with contextlib.ExitStack() as stack:
         for _ in range(MAX_REDIRECTS + 1):
             target = target_of(url, allowed)
-            connection = stack.enter_context(contextlib.closing(_connect(target)))
+            connection = stack.enter_context(contextlib.closing(_connect(target, deadline)))
             connection.request("GET", target.path, headers={"Accept-Encoding": "identity", "User-Agent": "nova-lite"})
             response = connection.getresponse()
             if response.status not in _REDIRECTS:
@@ -96,31 +97,38 @@ class Body:
             raise OSError(None, f"the download is broken: {type(error).__name__}") from error
 
 
-def _connect(target: Target) -> http.client.HTTPConnection:
-    """Connect to an address that was checked. Raises OSError."""
+def _connect(target: Target, deadline: float) -> http.client.HTTPConnection:
+    """Connect to an address that was checked. Raises OSError, also for what arrives after the deadline."""
     found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     addresses = [str(item[4][0]) for item in found]
+    own = ip.own_networks()
     for address in addresses:
-        if not target.is_listed_address and not _is_elsewhere(address):
+        if not target.is_listed_address and not _is_elsewhere(address, own):
             raise OSError(None, f"{target.host} has an address of this machine or its link")
     connection = http.client.HTTPConnection(target.host, target.port, timeout=TIMEOUT)
     plain = socket.create_connection((addresses[0], target.port), timeout=TIMEOUT)
     try:
         is_plain = target.scheme == "http"
         context = None if is_plain else ssl.create_default_context()
-        connection.sock = plain if context is None else context.wrap_socket(plain, server_hostname=target.host)
+        sock = plain if context is None else context.wrap_socket(plain, server_hostname=target.host)
+        connection.sock = TimedSocket(sock, deadline, TIMEOUT)
     except BaseException:
         plain.close()
         raise
     return connection
 
 
-def _is_elsewhere(text: str) -> bool:
-    """Check whether an address is neither this machine's nor its link's. Private addresses may be those of a mirror."""
+def _is_elsewhere(text: str, own: Iterable[ip.Network] = ()) -> bool:
+    """Check whether an address is neither this machine's nor its link's. Private addresses may be those of a mirror.
+
+    ``own``: of `ip.own_networks`.
+    """
     address = _address(text)
     if isinstance(address, IPv6Address):
         address = address.ipv4_mapped or address.sixtofour or address
-    return address is not None and not (
+    if address is None or any(address in network for network in own):
+        return False
+    return not (
         address.is_loopback
         or address.is_link_local
         or address.is_multicast

@@ -34,12 +34,18 @@ def hashed(password: str, cost: int = COST) -> str:
 def matches(password: str, stored: str | None, cost: int = COST) -> bool:
     """Check a password in constant time. ``stored`` None (an unknown user) takes as long and returns False.
 
-    ``cost``: of the hashes of known users.
+    ``cost``: of the hashes of known users. A wrong password takes as long with a cheaper hash, so that guessers do not
+    see which users exist.
     """
     scheme = _parse(stored) if stored else None
     n, r, p, salt, key = scheme or (2**cost, _R, _P, bytes(_SALT_BYTES), bytes(_KEY_BYTES))
     with _RUNNING:
-        return concurrency.call_blocking(_verify, _kdf(salt, n, r, p), password, key) and scheme is not None
+        is_right = concurrency.call_blocking(_verify, _kdf(salt, n, r, p), password, key)
+        if not is_right:
+            # These have 2**cost - n together.
+            for missing in range(n.bit_length() - 1, cost):
+                concurrency.call_blocking(_verify, _kdf(salt, 2**missing, r, p), password, key)
+        return is_right and scheme is not None
 
 
 def is_weaker(stored: str, cost: int) -> bool:

@@ -160,8 +160,9 @@ class ImageApp(imports.Imports, metadefs.Metadefs):
     def delete(self, req: ServiceRequest, id: str) -> Response:
         image = self._changeable(req, id)
         self.conductor.image_delete(req.context, image.id)
-        store.remove(self.store_path, image.id)
+        # An import that runs just now moves the staged data into the store, so these are removed first.
         store.remove(imports.staging_path(self.store_path), image.id)
+        store.remove(self.store_path, image.id)
         return Response(status=204)
 
     def add_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:

@@ -6,6 +6,7 @@ moves the file, so it ends before its response. A download is an upload by this 
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import logging
 import os
@@ -57,8 +58,9 @@ def sweep(store_path: str) -> None:
     store.sweep(directory)
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
-        if not name.startswith(".") and os.path.getmtime(path) < time.time() - STAGED_SECONDS:
-            files.remove(path)
+        with contextlib.suppress(FileNotFoundError):  # another daemon has imported or removed it meanwhile
+            if not name.startswith(".") and os.path.getmtime(path) < time.time() - STAGED_SECONDS:
+                files.remove(path)
 
 
 class Imports(rest.ServiceApplication):

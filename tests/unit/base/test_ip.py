@@ -80,3 +80,15 @@ def test_other_modules_parse_no_address_themselves() -> None:
                 if name in CONSTRUCTORS or name in ("inet_pton", "inet_aton"):
                     found.add(str(path.relative_to(ROOT.parent)))
     assert found <= ALLOWED
+
+
+def test_own_addresses_are_read_from_the_kernel(tmp_path: Path) -> None:
+    ipv4, ipv6 = tmp_path / "ipv4", tmp_path / "ipv6"
+    ipv4.write_text(
+        "Local:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 127.0.0.0\n        /8 host LOCAL\n     |-- 192.0.2.7\n"
+        "        /32 host LOCAL\n     |-- 192.0.2.255\n        /32 link BROADCAST\n"
+    )
+    ipv6.write_text("20010db8000000000000000000000007 02 40 00 80     eth0\n")
+    found = ip.own_networks(str(ipv4), str(ipv6))
+    assert [str(network) for network in found] == ["127.0.0.0/8", "192.0.2.7/32", "2001:db8::7/128"]
+    assert ip.own_networks(str(tmp_path / "none"), str(tmp_path / "none")) == []

@@ -45,6 +45,23 @@ def test_cheap_hash_stays_if_the_password_is_wrong_or_the_user_disabled(costly: 
     assert [stored_of(costly, name) for name in ("alice", "bob")] == [hashes["alice"], hashes["bob"]]
 
 
+def test_wrong_password_costs_as_much_with_a_cheap_hash_as_that_of_an_unknown_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stored, kdf = passwords.hashed("word"), passwords._kdf
+    costs: list[int] = []
+
+    def counting(salt: bytes, n: int, r: int, p: int) -> Any:
+        costs.append(n)
+        return kdf(salt, n, r, p)
+
+    monkeypatch.setattr(passwords, "_kdf", counting)
+    for known in (stored, None):
+        costs.clear()
+        assert not passwords.matches("wrong", known, 16)
+        assert sum(costs) == 2**16
+
+
 def test_expensive_hash_is_not_replaced_by_a_cheaper_one(world: World) -> None:
     with world.users.changing() as content:
         content.users[1].password = expensive = passwords.hashed("alice's", 15)

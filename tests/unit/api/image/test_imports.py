@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
+import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -11,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from nova_lite.base import exceptions
-from nova_lite.image import download
+from nova_lite.api.image import imports
+from nova_lite.base import exceptions, ip
+from nova_lite.image import download, store
 from tests.support.api_client import STRANGER, fault
 from tests.support.image_service import ImageService
 
@@ -142,6 +146,31 @@ def test_staged_data_are_deleted_with_their_image(images: ImageService) -> None:
     assert files_of(images) == []
 
 
+def test_import_of_an_image_that_is_deleted_meanwhile_leaves_no_file(
+    images: ImageService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image_id, remove = stage(images), store.remove
+    staged = images.store / "staging" / image_id
+
+    def remove_while_an_import_moves_the_data(store_path: str, image_id: str) -> None:
+        remove(store_path, image_id)
+        if staged.exists():
+            staged.rename(images.store / image_id)
+
+    monkeypatch.setattr(store, "remove", remove_while_an_import_moves_the_data)
+    assert images("DELETE", f"/images/{image_id}").status_code == 204
+    assert files_of(images) == []
+
+
+def test_abandoned_staged_data_are_removed_while_another_daemon_removes_them(images: ImageService) -> None:
+    kept, old = stage(images), stage(images)
+    directory = images.store / "staging"
+    os.utime(directory / old, (1, 1))
+    (directory / "gone").symlink_to("nowhere")
+    imports.sweep(str(images.store))
+    assert files_of(images) == [kept]
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -220,3 +249,35 @@ def test_allowed_urls() -> None:
 )
 def test_addresses_of_this_machine_are_known(address: str, expected: bool) -> None:
     assert download._is_elsewhere(address) is expected
+
+
+def test_own_addresses_are_not_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = ip.own_networks()
+    assert own and not any(download._is_elsewhere(str(network.network_address), own) for network in own)
+    monkeypatch.setattr(ip, "own_networks", lambda: [ip.parse_network("203.0.113.9")])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("203.0.113.9", 80))])
+    with pytest.raises(OSError, match="an address of this machine"):
+        download._connect(download.target_of("http://mirror/", ["mirror"]), time.monotonic() + 1)
+
+
+def test_host_that_sends_its_response_byte_by_byte_is_given_up_at_the_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+
+        def respond() -> None:
+            accepted = listening.accept()[0]
+            with accepted, contextlib.suppress(OSError):
+                accepted.sendall(b"HTTP/1.0 200 OK\r\nX-Slow: ")
+                for _ in range(100):
+                    accepted.sendall(b"x")
+                    time.sleep(0.05)
+                accepted.sendall(b"\r\n\r\ndata")
+
+        thread = threading.Thread(target=respond)
+        thread.start()
+        try:
+            deadline = time.monotonic() + 0.3
+            with pytest.raises(TimeoutError), download.opened(f"http://{address}/image", [address], deadline):
+                pass
+        finally:
+            thread.join()

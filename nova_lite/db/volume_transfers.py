@@ -91,7 +91,8 @@ def accept(uow: UnitOfWork, context: RequestContext, transfer_id: str, key: str)
     )
     if volume.project_id != context.project_id:
         size = volume.size + sum(snapshot.size for snapshot in snapshots)
-        volumes.check_quota(uow, context.project_id, volumes=1, gigabytes=size, snapshots=len(snapshots))
+        more: dict[str, Any] = {"volumes": 1, "gigabytes": size, "snapshots": len(snapshots)}
+        volumes.check_quota(uow, context.project_id, **more, kind=volume.volume_type)
     owner = {"project_id": context.project_id, "user_id": context.user_id or ""}
     for snapshot in snapshots:
         volumes.change(snapshot, uow, owner)

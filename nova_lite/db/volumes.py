@@ -384,12 +384,24 @@ def check_quota(
     use = usage(uow, uow.conf, project_id)
     wanted = {"volumes": volumes, "snapshots": snapshots, "gigabytes": gigabytes}
     wanted |= {"backups": backups, "backup_gigabytes": backup_gigabytes}
-    for name, more in wanted.items():
-        for key in (name, f"{name}_{kind}"):
-            if more and 0 <= use.limits.get(key, -1) < use.used[key] + more:
-                raise exceptions.VolumeQuotaExceeded(
-                    name=key, requested=more, used=use.used[key], allowed=use.limits[key]
-                )
+    _require_room(use, {key: more for name, more in wanted.items() for key in (name, f"{name}_{kind}")})
     most = use.limits["per_volume_gigabytes"]
     if 0 <= most < size:
         raise exceptions.VolumeQuotaExceeded(name="per_volume_gigabytes", requested=size, used=0, allowed=most)
+
+
+def check_retype(uow: UnitOfWork, volume: models.Volume, kind: str) -> None:
+    """Raise `VolumeQuotaExceeded` unless the project may have this volume, with its snapshots, of another type."""
+    quotas.lock(uow, volume.project_id)
+    snapshots = snapshots_of(uow, volume.id)
+    size = volume.size + sum(snapshot.size for snapshot in snapshots)
+    wanted = {f"volumes_{kind}": 1, f"gigabytes_{kind}": size, f"snapshots_{kind}": len(snapshots)}
+    _require_room(usage(uow, uow.conf, volume.project_id), wanted)
+
+
+def _require_room(use: VolumeUse, wanted: dict[str, int]) -> None:
+    for name, more in wanted.items():
+        if more and 0 <= use.limits.get(name, -1) < use.used[name] + more:
+            raise exceptions.VolumeQuotaExceeded(
+                name=name, requested=more, used=use.used[name], allowed=use.limits[name]
+            )

@@ -85,7 +85,10 @@ class VolumeEndpoints:
         if changes.get("status") == volumes.AVAILABLE:
             changes = {**changes, "attachment": None}
         if "volume_type" in changes:
-            changes = {**changes, "volume_type": volume_types.name_of(uow, context, changes["volume_type"])}
+            kind = volume_types.name_of(uow, context, changes["volume_type"])
+            if kind != row.volume_type:
+                volumes.check_retype(uow, row, kind)
+            changes = {**changes, "volume_type": kind}
         volumes.change(row, uow, changes)
         return volumes.to_object(row)
 

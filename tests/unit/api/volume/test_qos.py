@@ -222,6 +222,25 @@ def test_types_have_quotas_of_their_own(api: Volumes) -> None:
     assert api("PUT", "/os-quota-sets/demo", {"quota_set": {"volumes_slow": 1}}, token=ADMIN).status_code == 400
 
 
+def test_quota_of_a_type_counts_for_changes_of_the_type_and_for_transfers(api: Volumes) -> None:
+    new_type(api, "fast")
+    limits = {"quota_set": {"volumes_fast": 1, "gigabytes_fast": 2}}
+    for project in ("demo", "other"):
+        assert api("PUT", f"/os-quota-sets/{project}", limits, token=ADMIN).status_code == 200
+    retype = {"os-retype": {"new_type": "fast", "migration_policy": "never"}}
+    large, volume = api.make(size=3), api.make(size=2)
+    assert "gigabytes_fast" in fault(api("POST", f"/volumes/{large}/action", retype), "overLimit", 413)
+    assert [api("POST", f"/volumes/{volume}/action", retype).status_code for _ in range(2)] == [202, 202]
+    assert "volumes_fast" in fault(api("POST", f"/volumes/{api.make()}/action", retype), "overLimit", 413)
+
+    body = {"volume": {"size": 1, "volume_type": "fast"}}
+    assert api("POST", "/volumes", body, token=STRANGER).status_code == 202
+    offer = api("POST", "/os-volume-transfer", {"transfer": {"volume_id": volume}}).json["transfer"]
+    accept = {"accept": {"auth_key": offer["auth_key"]}}
+    refused = api("POST", f"/os-volume-transfer/{offer['id']}/accept", accept, token=STRANGER)
+    assert "volumes_fast" in fault(refused, "overLimit", 413)
+
+
 def test_size_of_one_volume_is_limited(api: Volumes) -> None:
     limits = {"per_volume_gigabytes": 2}
     assert api("PUT", "/os-quota-sets/demo", {"quota_set": limits}, token=ADMIN).status_code == 200

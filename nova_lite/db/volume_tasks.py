@@ -48,8 +48,17 @@ def deletes(uow: UnitOfWork, volume_id: str) -> bool:
 
 def deletes_snapshot(uow: UnitOfWork, volume_id: str, snapshot_id: str) -> bool:
     """Check whether the deletion of this snapshot of the volume was accepted and has not ended."""
+    return _is_under_way(uow, VolumeVerb.DELETE_SNAPSHOT, volume_id, snapshot_id)
+
+
+def makes_snapshot(uow: UnitOfWork, volume_id: str, snapshot_id: str) -> bool:
+    """Check whether this snapshot of the volume was accepted and has not ended, whatever its status is."""
+    return _is_under_way(uow, VolumeVerb.SNAPSHOT, volume_id, snapshot_id)
+
+
+def _is_under_way(uow: UnitOfWork, verb: VolumeVerb, volume_id: str, snapshot_id: str) -> bool:
     row = models.VolumeTask
-    query = sa.select(row.payload).where(row.volume_id == volume_id, row.verb == str(VolumeVerb.DELETE_SNAPSHOT))
+    query = sa.select(row.payload).where(row.volume_id == volume_id, row.verb == str(verb))
     return any(payload.get("snapshot_id") == snapshot_id for payload in uow.session.scalars(query))
 
 

@@ -6,6 +6,7 @@ The key itself is known to users only. Its digest is stored.
 from __future__ import annotations
 
 import hmac
+from typing import Any
 
 import sqlalchemy as sa
 

@@ -211,10 +211,12 @@ class VolumeEndpoints:
         self, uow: UnitOfWork, context: RequestContext, row: models.VolumeSnapshot, **payload: Any
     ) -> None:
         deletable = (volumes.AVAILABLE, volumes.ERROR, volumes.DELETING)
-        if row.status not in deletable or volumes.is_read(uow, row.id):
+        # A host would make the file after its deletion, and nobody would ever delete it.
+        is_made = row.instance_uuid is not None or volume_tasks.makes_snapshot(uow, row.volume_id, row.id)
+        if row.status not in deletable or is_made or volumes.is_read(uow, row.id):
             raise exceptions.InvalidSnapshot(
-                reason=f"Snapshot status must be available or error, and no volume be made of it just now. It is "
-                f"{row.status}."
+                reason=f"Snapshot status must be available or error, and neither it nor a volume of it be made just "
+                f"now. It is {row.status}."
             )
         volumes.change(row, uow, {"status": volumes.DELETING})
         self.accept(uow, context, VolumeVerb.DELETE_SNAPSHOT, row.volume_id, snapshot_id=row.id, **payload)

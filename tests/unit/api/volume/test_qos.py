@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
-from nova_lite.db import services
+from nova_lite.db import models, services
 from tests.support.api_client import ADMIN, MEMBER, STRANGER, fault
 from tests.support.volume_api import NOBODY, Volumes
 
@@ -332,6 +333,32 @@ def test_status_and_progress_of_a_snapshot_are_updated(api: Volumes) -> None:
     assert ask(status="available") == 400
     changed = {"os-update_snapshot_status": {"status": "error"}}
     assert api("POST", action, changed, token=STRANGER).status_code == 404
+
+
+def test_snapshot_that_a_host_makes_is_kept_whatever_status_a_user_sets(api: Volumes) -> None:
+    snapshot = api("POST", "/snapshots", {"snapshot": {"volume_id": api.make()}}).json["snapshot"]["id"]
+    path = f"/snapshots/{snapshot}"
+    assert api("POST", f"{path}/action", {"os-update_snapshot_status": {"status": "error"}}).status_code == 202
+    assert "be made just now" in fault(api("DELETE", path), "badRequest", 400)
+    assert api("POST", f"{path}/action", {"os-force_delete": {}}, token=ADMIN).status_code == 400
+    api.done()
+    assert api("DELETE", path).status_code == 202
+    api.done()
+    assert api("GET", path).status_code == 404
+
+
+def test_snapshot_that_an_image_of_a_server_makes_is_kept_whatever_status_a_user_sets(api: Volumes) -> None:
+    snapshot = api("POST", "/snapshots", {"snapshot": {"volume_id": api.make()}}).json["snapshot"]["id"]
+    api.done()
+
+    def make(uow: Any) -> None:
+        values = {"status": "creating", "instance_uuid": NOBODY}
+        uow.change(sa.update(models.VolumeSnapshot).where(models.VolumeSnapshot.id == snapshot).values(**values))
+
+    api.manager.db.write(make)
+    path = f"/snapshots/{snapshot}"
+    assert api("POST", f"{path}/action", {"os-update_snapshot_status": {"status": "available"}}).status_code == 202
+    assert "be made just now" in fault(api("DELETE", path), "badRequest", 400)
 
 
 def test_newer_versions_have_more_fields(api: Volumes) -> None:

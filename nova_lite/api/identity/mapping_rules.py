@@ -67,7 +67,12 @@ def _flat(prefix: str, claims: Mapping[str, Any]) -> Iterable[tuple[str, Values]
             continue
         items = value if isinstance(value, list) else [value]
         texts = (_text_of(item) for item in items[:MAX_VALUES] if isinstance(item, str | int | float))
-        yield prefix + name, [text for text in texts if len(text) <= MAX_VALUE]
+        yield prefix + name, [text for text in texts if len(text) <= MAX_VALUE and _is_text(text)]
+
+
+def _is_text(value: str) -> bool:
+    """Check whether a value can be stored: JSON may also have NUL, and halves of characters (surrogates)."""
+    return not re.search("[\0\ud800-\udfff]", value)
 
 
 def _text_of(value: str | float | bool) -> str:

@@ -116,6 +116,8 @@ class BackupEndpoints:
         unknown = changes.keys() - {"name", "description", "metadata", "status"}
         if unknown:
             raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a backup cannot be changed")
+        if "status" in changes and volume_backups.is_worked_on(uow, row.id):
+            raise exceptions.InvalidInput(reason=f"backup {row.id} is {row.status}; wait until that is done")
         volume_backups.change(uow, row, changes)
         return volume_backups.to_object(row)
 

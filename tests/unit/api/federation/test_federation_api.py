@@ -193,6 +193,12 @@ def test_token_of_a_provider_with_a_wrong_claim_is_a_401_without_the_reason(
     assert not [user for user in corp.world.users.content.users if user.source]
 
 
+@pytest.mark.parametrize("email", ["a\ud800@b.org", "a\0@b.org"])
+def test_claim_that_is_no_text_does_not_stop_later_log_ins(corp: Federation, email: str) -> None:
+    assert error(corp.log_in(email=email), 401)
+    assert corp.log_in(sub="s-2").status_code == 201
+
+
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic YTpi", "Bearer a.b.c", "Bearer " + "a" * 20000])
 def test_log_in_by_a_provider_without_a_token_is_a_401(corp: Federation, header: str) -> None:
     assert error(corp.world("POST", AUTH, None, Authorization=header), 401)

@@ -238,6 +238,20 @@ def test_status_of_a_backup_is_reset_by_admins(api: Volumes) -> None:
     assert api("POST", action, {"os-other": {}}, token=ADMIN).status_code == 400
 
 
+def test_status_of_a_backup_that_a_host_works_on_is_not_reset(api: Volumes) -> None:
+    volume = api.make()
+    backup = back_up(api, volume)
+    action, reset = f"/backups/{backup}/action", {"os-reset_status": {"status": "available"}}
+    assert "wait until that is done" in fault(api("POST", action, reset, token=ADMIN), "badRequest", 400)
+    api.done()
+    restore = {"restore": {"volume_id": volume}}
+    assert api("POST", f"/backups/{backup}/restore", restore).status_code == 202
+    assert api("POST", action, reset, token=ADMIN).status_code == 400
+    assert api("PUT", f"/backups/{backup}", {"backup": {"name": "n"}}).status_code == 200
+    api.done()
+    assert api("POST", action, reset, token=ADMIN).status_code == 202
+
+
 def test_record_of_a_backup_is_imported(api: Volumes) -> None:
     backup = back_up(api, api.make(metadata={"a": "b"}))
     api.done()

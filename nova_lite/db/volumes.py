@@ -392,8 +392,8 @@ def check_quota(
 
 def check_retype(uow: UnitOfWork, volume: models.Volume, kind: str) -> None:
     """Raise `VolumeQuotaExceeded` unless the project may have this volume, with its snapshots, of another type."""
-    quotas.lock(uow, volume.project_id)
     snapshots = snapshots_of(uow, volume.id)
+    quotas.lock(uow, volume.project_id)
     size = volume.size + sum(snapshot.size for snapshot in snapshots)
     wanted = {f"volumes_{kind}": 1, f"gigabytes_{kind}": size, f"snapshots_{kind}": len(snapshots)}
     _require_room(usage(uow, uow.conf, volume.project_id), wanted)

@@ -56,7 +56,7 @@ class Attachments(rest.ServiceApplication):
         if query["marker"] is not None:
             ids = [views.attachment_id(volume) for volume in found]
             if query["marker"] not in ids:
-                raise exceptions.MarkerNotFound(marker=query["marker"][:64])
+                raise _not_found(query["marker"])
             start += ids.index(query["marker"]) + 1
         return found[start:][: query["limit"]]
 
@@ -72,7 +72,7 @@ class Attachments(rest.ServiceApplication):
         for volume in self._all_attached(req, query):
             if views.attachment_id(volume) == id:
                 return volume
-        raise exceptions.NotFound(f"Volume attachment could not be found with filter: attachment_id = {id[:64]}.")
+        raise _not_found(id)
 
     def create_attachment(self, req: ServiceRequest) -> Response:
         """Reserve a volume, or attach it if the connector of a host is known."""
@@ -151,6 +151,10 @@ class Attachments(rest.ServiceApplication):
         if volume.instance_uuid is None:
             raise exceptions.InvalidVolume(reason=f"volume {id} is not attached.")
         raise exceptions.Conflict(f"Detach volume from instance {volume.instance_uuid} using the Compute API.")
+
+
+def _not_found(id: str) -> exceptions.NotFound:
+    return exceptions.NotFound(f"Volume attachment could not be found with filter: attachment_id = {id[:64]}.")
 
 
 def _mode(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import requests
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, response_body
 from nova_lite.objects import Instance
 
 LOG = logging.getLogger(__name__)
@@ -19,7 +19,6 @@ LOG = logging.getLogger(__name__)
 STATIC = "static"
 
 MAX_RESPONSE_BYTES = 1024 * 1024
-_PIECE = 65536
 
 
 class VendorData:
@@ -60,22 +59,10 @@ class VendorData:
             with requests.post(url, json=body, timeout=self._timeouts, allow_redirects=False, stream=True) as response:
                 if response.status_code != 200:
                     raise ValueError(f"it returned {response.status_code}")
-                return _object(_body_of(response, started + sum(self._timeouts)))
+                return _object(response_body.read(response, MAX_RESPONSE_BYTES, started + sum(self._timeouts)))
         except (requests.RequestException, ValueError, OSError) as error:
             LOG.error("Vendor data %s of instance %s are left out: %s", name, instance.uuid, error)
             return {}
-
-
-def _body_of(response: requests.Response, deadline: float) -> bytes:
-    """Read a body that may come in small pieces, until the deadline."""
-    data = b""
-    while piece := response.raw.read1(_PIECE, decode_content=True):
-        data += piece
-        if len(data) > MAX_RESPONSE_BYTES:
-            raise ValueError(f"it returned more than {MAX_RESPONSE_BYTES} bytes")
-        if time.monotonic() > deadline:
-            raise TimeoutError("its response did not end in time")
-    return data
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import requests
 from oslo_config import cfg
 
 from nova_lite.api.identity.gate import Gate, UnreachableError
-from nova_lite.base import exceptions, ip, key_files
+from nova_lite.base import exceptions, ip, key_files, response_body
 
 LOG = logging.getLogger(__name__)
 
@@ -146,11 +146,7 @@ class Provider:
                     raise RefusedTokenError("the provider calls it malformed, with the status 400")
                 if response.status_code != 200:
                     raise UnreachableError(f"{url} responds with the status {response.status_code}")
-                data = b""
-                for chunk in response.iter_content(8192):
-                    data += chunk
-                    if len(data) > MAX_RESPONSE or time.monotonic() > deadline:
-                        raise UnreachableError(f"the response of {url} is too long or too slow")
+                data = response_body.read(response, MAX_RESPONSE, deadline)
             found = json.loads(data)
         except (requests.RequestException, OSError, ValueError, RecursionError) as error:
             raise UnreachableError(f"{url}: {' '.join(str(error).split())[:300]}") from error

@@ -33,12 +33,13 @@ class VendorService(http.server.BaseHTTPRequestHandler):
     requests: list[dict[str, Any]] = []
     body = b"{}"
     status = 200
+    missing = 0
     patience: threading.Event | None = None
 
     def do_POST(self) -> None:
         self.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(self.status)
-        self.send_header("Content-Length", str(len(self.body)))
+        self.send_header("Content-Length", str(len(self.body) + self.missing))
         self.end_headers()
         with contextlib.suppress(ConnectionError):
             if self.patience is None:
@@ -72,6 +73,14 @@ def test_service_whose_response_trickles_is_left_out(target: str, caplog: pytest
         VendorService.patience = None
     assert made == {"static": {}, "roles": {}}
     assert "did not end in time" in caplog.text
+
+
+def test_service_whose_response_ends_early_is_left_out(
+    target: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(VendorService, "missing", 10)
+    assert vendor(vendordata_dynamic_targets=[target]).all(make_instance()) == {"static": {}, "roles": {}}
+    assert "its response is broken" in caplog.text
 
 
 def test_vendor_file_is_for_all_guests(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -193,6 +194,35 @@ def test_silent_provider_is_given_up(tmp_path: Path, issuer: Issuer) -> None:
         tokens = tokens_of(tmp_path, url, timeout=0.1)
         with pytest.raises(exceptions.ServiceUnavailable):
             tokens.claims([url], issuer.token(iss=url))
+
+
+def test_provider_whose_response_trickles_is_given_up(tmp_path: Path, issuer: Issuer) -> None:
+    given_up, refused = threading.Event(), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        tokens = tokens_of(tmp_path, url, timeout=0.5)
+
+        def trickle() -> None:
+            accepted = listening.accept()[0]
+            with accepted, contextlib.suppress(OSError):
+                accepted.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                while not given_up.wait(0.05):
+                    accepted.sendall(b" ")
+
+        def log_in() -> None:
+            with pytest.raises(exceptions.ServiceUnavailable):
+                tokens.claims([url], issuer.token(iss=url))
+            refused.set()
+
+        threads = [threading.Thread(target=work) for work in (trickle, log_in)]
+        for thread in threads:
+            thread.start()
+        try:
+            assert refused.wait(30)
+        finally:
+            given_up.set()
+            for thread in threads:
+                thread.join()
 
 
 def test_threads_beyond_the_limit_do_not_wait_for_keys_that_another_one_reads(

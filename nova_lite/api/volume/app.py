@@ -385,12 +385,12 @@ class VolumeApp(
 
     def set_metadata_item(self, req: ServiceRequest, id: str, key: str) -> Response:
         metadata = self.conductor.volume_get(req.context, id).metadata
-        self._store_metadata(req, id, {**metadata, **_one_item(req, key)})
+        self._store_metadata(req, id, _merged(metadata, _one_item(req, key)))
         return Response({"meta": _one_item(req, key)})
 
     def add_metadata(self, req: ServiceRequest, id: str) -> Response:
         metadata = self.conductor.volume_get(req.context, id).metadata
-        return self._store_metadata(req, id, {**metadata, **requests.metadata(requests.body(req, "metadata"))})
+        return self._store_metadata(req, id, _merged(metadata, requests.metadata(requests.body(req, "metadata"))))
 
     def set_metadata(self, req: ServiceRequest, id: str) -> Response:
         return self._store_metadata(req, id, requests.metadata(requests.body(req, "metadata")))
@@ -490,12 +490,12 @@ class VolumeApp(
 
     def set_snapshot_metadata_item(self, req: ServiceRequest, id: str, key: str) -> Response:
         metadata = self.conductor.snapshot_get(req.context, id).metadata
-        self._store_snapshot_metadata(req, id, {**metadata, **_one_item(req, key)})
+        self._store_snapshot_metadata(req, id, _merged(metadata, _one_item(req, key)))
         return Response({"meta": _one_item(req, key)})
 
     def add_snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
         metadata = self.conductor.snapshot_get(req.context, id).metadata
-        return self._store_snapshot_metadata(req, id, {**metadata, **requests.metadata(requests.body(req, "metadata"))})
+        return self._store_snapshot_metadata(req, id, _merged(metadata, requests.metadata(requests.body(req, "metadata"))))
 
     def set_snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
         return self._store_snapshot_metadata(req, id, requests.metadata(requests.body(req, "metadata")))
@@ -605,6 +605,11 @@ def _one_item(req: ServiceRequest, key: str) -> dict[str, str]:
     if item.keys() != {key}:
         raise exceptions.ValidationError(detail="Request body and URI mismatch")
     return item
+
+
+def _merged(metadata: dict[str, str], more: dict[str, str]) -> dict[str, str]:
+    """Return both. Raises `ValidationError` if there are too many items together."""
+    return requests.metadata({**metadata, **more})
 
 
 def _without(metadata: dict[str, str], key: str) -> dict[str, str]:

@@ -279,6 +279,17 @@ def test_items_of_metadata_are_read_and_set_by_key(api: Volumes) -> None:
         assert api("GET", f"{path}/c").status_code == 404
 
 
+def test_items_of_metadata_are_limited_together(api: Volumes) -> None:
+    volume_id = api.make()
+    snapshot_id = api("POST", "/snapshots", {"snapshot": {"volume_id": volume_id}}).json["snapshot"]["id"]
+    for path in (f"/volumes/{volume_id}/metadata", f"/snapshots/{snapshot_id}/metadata"):
+        for start, status in ((0, 200), (100, 400), (28, 200)):
+            items = {str(number): "v" for number in range(start, start + 100)}
+            assert api("POST", path, {"metadata": items}).status_code == status
+        assert api("PUT", f"{path}/more", {"meta": {"more": "v"}}).status_code == 400
+        assert len(api("GET", path).json["metadata"]) == 128
+
+
 def test_summary_services_filters_and_image_metadata(api: Volumes) -> None:
     volume_id = api.make(size=2, metadata={"a": "1"})
     api.make(metadata={"a": "2"})

@@ -390,7 +390,8 @@ class VolumeApp(
 
     def add_metadata(self, req: ServiceRequest, id: str) -> Response:
         metadata = self.conductor.volume_get(req.context, id).metadata
-        return self._store_metadata(req, id, _merged(metadata, requests.metadata(requests.body(req, "metadata"))))
+        more = requests.metadata(requests.body(req, "metadata"))
+        return self._store_metadata(req, id, _merged(metadata, more))
 
     def set_metadata(self, req: ServiceRequest, id: str) -> Response:
         return self._store_metadata(req, id, requests.metadata(requests.body(req, "metadata")))
@@ -495,7 +496,8 @@ class VolumeApp(
 
     def add_snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
         metadata = self.conductor.snapshot_get(req.context, id).metadata
-        return self._store_snapshot_metadata(req, id, _merged(metadata, requests.metadata(requests.body(req, "metadata"))))
+        more = requests.metadata(requests.body(req, "metadata"))
+        return self._store_snapshot_metadata(req, id, _merged(metadata, more))
 
     def set_snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
         return self._store_snapshot_metadata(req, id, requests.metadata(requests.body(req, "metadata")))

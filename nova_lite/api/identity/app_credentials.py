@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 #: Application credentials of one user. Each API process has all of them in memory.
 MAX_CREDENTIALS = 1000
-#: Access rules of one application credential.
-MAX_RULES = 100
+#: Access rules of one application credential, and of one user. Rules outlive their credentials.
+MAX_RULES, MAX_USER_RULES = 100, 1000
 MAX_TEXT = 4096
 
 _USER = {"user_id": "user_id"}
@@ -156,9 +156,12 @@ def _shared_rule(content: Content, user: User, rule: AccessRule) -> AccessRule:
     if not rule.path:
         return _access_rule(content, user.id, rule.id)
     rule.user_id = user.id
-    for item in content.access_rules:
-        if (item.user_id, item.service, item.method, item.path) == (user.id, rule.service, rule.method, rule.path):
+    mine = [item for item in content.access_rules if item.user_id == user.id]
+    for item in mine:
+        if (item.service, item.method, item.path) == (rule.service, rule.method, rule.path):
             return item
+    if len(mine) >= MAX_USER_RULES:
+        raise exceptions.Forbidden(f"A user has at most {MAX_USER_RULES} access rules. Delete the unused ones.")
     content.access_rules.append(rule)
     return rule
 

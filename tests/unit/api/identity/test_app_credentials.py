@@ -343,6 +343,17 @@ def test_token_with_access_rules_is_shown_only_to_services_that_enforce_them(wor
     assert shown.json["token"]["application_credential"]["access_rules"] == made["access_rules"]
 
 
+def test_access_rules_of_one_user_are_limited(world: World, alice: str) -> None:
+    """Rules outlive their credentials, so a user could make ever more of them."""
+    with world.users.changing() as content:
+        for number in range(app_credentials.MAX_USER_RULES):
+            path = f"/v2.1/{number}"
+            content.access_rules.append(AccessRule(id=str(number), user_id="id-of-alice", service="compute", method="GET", path=path))
+    rule = {"service": "compute", "method": "GET", "path": "/v2.1/new"}
+    assert "at most 1000 access rules" in refused(world, alice, 403, access_rules=[rule])
+    create(world, alice, access_rules=[rule | {"path": "/v2.1/7"}])
+
+
 def test_access_rules_are_shared_listed_and_deleted_when_unused(world: World, alice: str) -> None:
     rule = {"service": "compute", "method": "GET", "path": "/v2.1/servers"}
     first = create(world, alice, access_rules=[rule])

@@ -347,8 +347,8 @@ def test_access_rules_of_one_user_are_limited(world: World, alice: str) -> None:
     """Rules outlive their credentials, so a user could make ever more of them."""
     with world.users.changing() as content:
         for number in range(app_credentials.MAX_USER_RULES):
-            path = f"/v2.1/{number}"
-            content.access_rules.append(AccessRule(id=str(number), user_id="id-of-alice", service="compute", method="GET", path=path))
+            fields = {"service": "compute", "method": "GET", "path": f"/v2.1/{number}"}
+            content.access_rules.append(AccessRule(id=str(number), user_id="id-of-alice", **fields))
     rule = {"service": "compute", "method": "GET", "path": "/v2.1/new"}
     assert "at most 1000 access rules" in refused(world, alice, 403, access_rules=[rule])
     create(world, alice, access_rules=[rule | {"path": "/v2.1/7"}])

@@ -44,7 +44,7 @@ class TimedSocket:
 
 
 class _Reader(io.RawIOBase):
-    """What a timed socket receives, which the file ``raw`` reads."""
+    """Data that a timed socket receives. The file ``raw`` reads them."""
 
     def __init__(self, sock: TimedSocket, raw: io.RawIOBase) -> None:
         self._sock = sock

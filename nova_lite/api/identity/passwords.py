@@ -42,7 +42,7 @@ def matches(password: str, stored: str | None, cost: int = COST) -> bool:
     with _RUNNING:
         is_right = concurrency.call_blocking(_verify, _kdf(salt, n, r, p), password, key)
         if not is_right:
-            # These have 2**cost - n together.
+            # The missing costs are 2**cost - n together.
             for missing in range(n.bit_length() - 1, cost):
                 concurrency.call_blocking(_verify, _kdf(salt, 2**missing, r, p), password, key)
         return is_right and scheme is not None

@@ -150,16 +150,18 @@ def test_import_of_an_image_that_is_deleted_meanwhile_leaves_no_file(
     images: ImageService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image_id, remove = stage(images), store.remove
-    staged = images.store / "staging" / image_id
+    staged, removed = images.store / "staging" / image_id, []
 
     def remove_while_an_import_moves_the_data(store_path: str, image_id: str) -> None:
+        """Remove a file. The first call is the conductor's, and an import moves the data after the second one."""
         remove(store_path, image_id)
-        if staged.exists():
+        removed.append(store_path)
+        if len(removed) == 2 and staged.exists():
             staged.rename(images.store / image_id)
 
     monkeypatch.setattr(store, "remove", remove_while_an_import_moves_the_data)
     assert images("DELETE", f"/images/{image_id}").status_code == 204
-    assert files_of(images) == []
+    assert (files_of(images), len(removed)) == ([], 3)
 
 
 def test_abandoned_staged_data_are_removed_while_another_daemon_removes_them(images: ImageService) -> None:

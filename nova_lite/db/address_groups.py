@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import quotas, rbac, revisions, rows
+from nova_lite.db import rbac, revisions, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import AddressGroup as Row
 from nova_lite.db.models import SecurityGroup, SecurityGroupRule
@@ -30,18 +30,12 @@ MAX_GROUPS, MAX_ADDRESSES = 100, 1000
 
 def list_(uow: UnitOfWork, context: RequestContext, ids: Collection[str] | None = None) -> list[AddressGroup]:
     """Return the groups that the caller may see. ``ids``: only of these."""
-    query = sa.select(Row).where(rbac.visible(context, _TYPE)).order_by(Row.id)
-    query = query if ids is None else query.where(Row.id.in_(ids))
-    shared = rbac.shared_ids(uow, context, _TYPE)
-    return [rows.to_object(AddressGroup, row, shared=row.id in shared) for row in uow.session.scalars(query)]
+    return rbac.visible_rows(uow, context, _TYPE, AddressGroup, ids)
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, group: AddressGroup) -> AddressGroup:
     """Create a group. Raises `QuotaExceeded`."""
-    quotas.lock(uow, group.project_id)
-    has = uow.session.scalar(sa.select(sa.func.count(Row.id)).where(Row.project_id == group.project_id)) or 0
-    if has >= MAX_GROUPS:
-        raise exceptions.QuotaExceeded(overs="address_group", requested=1, used=has, allowed=MAX_GROUPS)
+    rbac.require_room(uow, _TYPE, group.project_id, MAX_GROUPS)
     uow.session.add(Row(**(rows.values_of(group, Row) | {"created_at": uow.now, "updated_at": None})))
     uow.session.flush()
     return _shown(uow, context, group.id)

@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import quotas, rbac, revisions, rows
+from nova_lite.db import rbac, revisions, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import AddressScope as Row
 from nova_lite.db.models import SubnetPool
@@ -24,18 +24,12 @@ MAX_SCOPES = 100
 
 def list_(uow: UnitOfWork, context: RequestContext, ids: Collection[str] | None = None) -> list[AddressScope]:
     """Return the scopes that the caller may see. ``ids``: only of these."""
-    query = sa.select(Row).where(rbac.visible(context, _TYPE)).order_by(Row.id)
-    query = query if ids is None else query.where(Row.id.in_(ids))
-    shared = rbac.shared_ids(uow, context, _TYPE)
-    return [rows.to_object(AddressScope, row, shared=row.id in shared) for row in uow.session.scalars(query)]
+    return rbac.visible_rows(uow, context, _TYPE, AddressScope, ids)
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, scope: AddressScope) -> AddressScope:
     """Create a scope. ``scope.shared``: for all projects. Raises `QuotaExceeded`."""
-    quotas.lock(uow, scope.project_id)
-    has = uow.session.scalar(sa.select(sa.func.count(Row.id)).where(Row.project_id == scope.project_id)) or 0
-    if has >= MAX_SCOPES:
-        raise exceptions.QuotaExceeded(overs="address_scope", requested=1, used=has, allowed=MAX_SCOPES)
+    rbac.require_room(uow, _TYPE, scope.project_id, MAX_SCOPES)
     uow.session.add(Row(**(rows.values_of(scope, Row) | {"created_at": uow.now, "updated_at": None})))
     uow.session.flush()
     if scope.shared:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
 
@@ -29,6 +30,8 @@ from nova_lite.db.models import (
 from nova_lite.db.models import RbacPolicy as Row
 from nova_lite.objects import RbacPolicy
 from nova_lite.objects.network_objects import EVERYBODY, SHARED
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 #: Name under which a project's own limit is stored, and the default.
 RESOURCE = "rbac_policies"
@@ -67,6 +70,26 @@ def visible(context: RequestContext, object_type: str) -> sa.ColumnElement[bool]
 def shared_ids(uow: UnitOfWork, context: RequestContext, object_type: str) -> set[str]:
     """Return the ids of the resources that are shared with the caller's project."""
     return set(uow.session.scalars(shared_with(object_type, [context.project_id or ""])))
+
+
+def visible_rows(
+    uow: UnitOfWork, context: RequestContext, object_type: str, made: type[T], ids: Collection[str] | None
+) -> list[T]:
+    """Return the resources that the caller may see, as objects of the class ``made``. ``ids``: only of these."""
+    model = MODELS[object_type]
+    query = sa.select(model).where(visible(context, object_type)).order_by(model.id)
+    query = query if ids is None else query.where(model.id.in_(ids))
+    shared = shared_ids(uow, context, object_type)
+    return [rows.to_object(made, row, shared=row.id in shared) for row in uow.session.scalars(query)]
+
+
+def require_room(uow: UnitOfWork, object_type: str, project_id: str, maximum: int) -> None:
+    """Lock the project's quotas. Raises `QuotaExceeded` if it has so many resources already."""
+    model = MODELS[object_type]
+    quotas.lock(uow, project_id)
+    has = uow.session.scalar(sa.select(sa.func.count(model.id)).where(model.project_id == project_id)) or 0
+    if has >= maximum:
+        raise exceptions.QuotaExceeded(overs=object_type, requested=1, used=has, allowed=maximum)
 
 
 def share(uow: UnitOfWork, object_type: str, object_id: str, project_id: str) -> None:

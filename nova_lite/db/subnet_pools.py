@@ -34,10 +34,7 @@ _LENGTHS = ("min_prefixlen", "max_prefixlen", "default_prefixlen")
 
 def list_(uow: UnitOfWork, context: RequestContext, ids: Collection[str] | None = None) -> list[SubnetPool]:
     """Return the pools that the caller may see. ``ids``: only of these."""
-    query = sa.select(Row).where(rbac.visible(context, _TYPE)).order_by(Row.id)
-    query = query if ids is None else query.where(Row.id.in_(ids))
-    shared = rbac.shared_ids(uow, context, _TYPE)
-    return [rows.to_object(SubnetPool, row, shared=row.id in shared) for row in uow.session.scalars(query)]
+    return rbac.visible_rows(uow, context, _TYPE, SubnetPool, ids)
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, pool: SubnetPool) -> SubnetPool:

@@ -28,7 +28,7 @@ moduleload back_mdb
 pidfile {path}/slapd.pid
 TLSCertificateFile {certificate}
 TLSCertificateKeyFile {key}
-# What Active Directory does: a bind without a password succeeds, as an anonymous one.
+# As in Active Directory, a bind without a password succeeds, as an anonymous one.
 allow bind_anon_cred
 database mdb
 suffix "{suffix}"

@@ -6,7 +6,6 @@ Only issuers of ``[oidc] issuers`` are ever contacted, whatever a token or a rec
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import logging
 import threading
@@ -113,9 +112,11 @@ class Provider:
         keys = []
         for item in found[:MAX_KEYS] if isinstance(found, list) else []:
             # A key that cannot be read, such as one of an unknown kind, is no reason to refuse the others.
-            with contextlib.suppress(Exception):
+            try:
                 if item.get("use", "sig") == "sig" and item.get("kty") in ("RSA", "EC", "OKP"):
                     keys.append(jwk.import_key(item))
+            except Exception as error:
+                LOG.warning("A key of %s is left out: %s", self.issuer, type(error).__name__)
         if not keys:
             raise UnreachableError("it publishes no key of signatures")
         return keys

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 from nova_lite.base import exceptions, files, version
+from nova_lite.cmd.manage import programs
 from nova_lite.cmd.manage.app import App, Commands
 from nova_lite.db import dump, migration
 
@@ -227,7 +228,7 @@ def _broker_definitions(app: App) -> dict[str, Any] | None:
         app.say("Broker: not included; run this as root on the broker's machine to include its accounts.")
         return None
     try:
-        found = json.loads(_run("rabbitmqctl", "--quiet", "export_definitions", "-"))
+        found = json.loads(programs.run("rabbitmqctl", "--quiet", "export_definitions", "-", seconds=_BROKER_SECONDS))
     except exceptions.ConfigurationError as error:
         app.say(f"Broker: not included; {error.message}")
         return None
@@ -257,7 +258,8 @@ def _restore_broker(app: App, archive: _Reader) -> None:
     if BROKER not in archive.manifest["parts"]:
         app.say("Broker: the backup has no accounts.")
         return
-    _run("rabbitmqctl", "--quiet", "import_definitions", given=archive.read(BROKER).decode())
+    given = archive.read(BROKER).decode()
+    programs.run("rabbitmqctl", "--quiet", "import_definitions", given=given, seconds=_BROKER_SECONDS)
     app.say("Broker: its accounts are restored.")
 
 
@@ -440,23 +442,4 @@ def _gpg(passphrase_file: str, *arguments: str) -> None:
         raise exceptions.ConfigurationError(reason="encryption needs the program gpg: install gnupg.")
     with tempfile.TemporaryDirectory() as home:
         options = ("--homedir", home, "--batch", "--yes", "--quiet", "--no-tty", "--pinentry-mode", "loopback")
-        _run("gpg", *options, "--passphrase-file", passphrase_file, *arguments, seconds=None)
-
-
-def _run(*command: str, seconds: float | None = _BROKER_SECONDS, given: str = "") -> str:
-    """Run a program with ``given`` as its input, and return what it wrote.
-
-    Raises `ConfigurationError` with the last line of its errors.
-    """
-    try:
-        done = subprocess.run(
-            command, input=given, capture_output=True, text=True, errors="replace", timeout=seconds, check=False
-        )
-    except FileNotFoundError as error:
-        raise exceptions.ConfigurationError(reason=f"the program {command[0]} is missing on this machine.") from error
-    except subprocess.TimeoutExpired as error:
-        raise exceptions.ConfigurationError(reason=f"{command[0]} did not end within {seconds:.0f} s.") from error
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise exceptions.ConfigurationError(reason=f"{command[0]} failed: {lines[-1] if lines else done.returncode}")
-    return done.stdout
+        programs.run("gpg", *options, "--passphrase-file", passphrase_file, *arguments, seconds=None)

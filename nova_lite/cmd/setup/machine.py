@@ -6,13 +6,13 @@ import configparser
 import os
 import pwd
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nova_lite.base import exceptions, files
+from nova_lite.cmd.manage import programs
 
 #: Files of the installed package: units, users, directories, and the paste file.
 FILES = Path(__file__).parent / "etc"
@@ -35,27 +35,7 @@ def run(*command: str, given: str = "", user: str | None = None, seconds: float 
         user_id, group_id = ids(user)
         extra = {"user": user_id, "group": group_id, "extra_groups": os.getgrouplist(user, group_id)}
         environment["HOME"] = pwd.getpwnam(user).pw_dir
-    try:
-        done = subprocess.run(
-            command,
-            input=given,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=environment,
-            cwd="/",
-            timeout=seconds,
-            check=False,
-            **extra,
-        )
-    except FileNotFoundError as error:
-        raise exceptions.ConfigurationError(reason=f"the program {command[0]} is missing.") from error
-    except subprocess.TimeoutExpired as error:
-        raise exceptions.ConfigurationError(reason=f"{command[0]} did not end within {seconds:.0f} s.") from error
-    if done.returncode:
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise exceptions.ConfigurationError(reason=f"{command[0]}: {lines[-1] if lines else done.returncode}")
-    return str(done.stdout)
+    return programs.run(*command, given=given, seconds=seconds, env=environment, cwd="/", **extra)
 
 
 def succeeds(*command: str) -> bool:

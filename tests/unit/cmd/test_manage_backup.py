@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite.base.exceptions import ConfigurationError
-from nova_lite.cmd.manage import backup
+from nova_lite.cmd.manage import backup, programs
 from nova_lite.db import dump, migration
 from nova_lite.db.engine import utcnow
 from nova_lite.db.models import Service
@@ -201,4 +201,4 @@ def test_conductor_that_reports_seldom_is_not_overwritten(tool: Tool, settings: 
 
 def test_accounts_cannot_be_restored_without_the_broker(tool: Tool, settings: Path) -> None:
     with pytest.raises(ConfigurationError, match="the program rabbitmqctl-of-nobody is missing"):
-        backup._run("rabbitmqctl-of-nobody")
+        programs.run("rabbitmqctl-of-nobody", seconds=1)

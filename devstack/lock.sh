@@ -22,8 +22,8 @@ cd "$TOP" || die "no checkout at $TOP"
 for name in "${names[@]}"; do
     [[ -f devstack/requirements/$name.in ]] || die "$name: there is no devstack/requirements/$name.in."
     options=()
-    [[ $name != stack ]] || options=(setup.cfg --extra ldap --extra oidc)
-    [[ $name != tests ]] || options=(setup.cfg --extra test --extra ldap --extra oidc)
+    [[ $name != stack ]] || options=(setup.cfg --extra libvirt --extra ldap --extra oidc)
+    [[ $name != tests ]] || options=(setup.cfg --extra test --extra libvirt --extra ldap --extra oidc)
     [[ ${UPGRADE:-} != 1 ]] || options+=(--upgrade)
     step "Choosing versions: $name" "$tools/venv/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
         --no-annotate --custom-compile-command devstack/lock.sh \

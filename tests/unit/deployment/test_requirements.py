@@ -35,13 +35,19 @@ def wanted(section: str, option: str) -> list[Requirement]:
 @pytest.mark.parametrize("name", ["stack", "tests"])
 def test_a_lock_has_what_the_package_needs(name: str) -> None:
     needed = wanted("options", "install_requires")
-    for extra in ("ldap", "oidc", *(["test"] if name == "tests" else [])):
+    for extra in ("libvirt", "ldap", "oidc", *(["test"] if name == "tests" else [])):
         needed += wanted("options.extras_require", extra)
     versions = locked(name)
     for requirement in needed:
         found = versions.get(canonicalize_name(requirement.name), [])
         fits = found and all(requirement.specifier.contains(version) for version in found)
         assert fits, f"{requirement}: {name}.txt has {found}; run devstack/lock.sh {name}"
+
+
+def test_libvirt_binding_is_an_extra_because_it_is_compiled() -> None:
+    names = [requirement.name for requirement in wanted("options", "install_requires")]
+    assert "libvirt-python" not in names
+    assert [requirement.name for requirement in wanted("options.extras_require", "libvirt")] == ["libvirt-python"]
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.stem)

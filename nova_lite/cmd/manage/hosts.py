@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage import moves, scheduler
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.db import hosts, services
 
+_REASON_LENGTH = 255
+
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("service", "List services and their heartbeats.")
+    noun = commands.noun("service", "List, enable and disable services.")
     commands.verb(noun, "list", "List all services with their state and last heartbeat.", service_list)
+    _register_switches(commands, noun)
     noun = commands.noun("host", "List, drain, rebalance, and retire hypervisors.")
     commands.verb(noun, "list", "List hypervisors with their capacity and usage.", host_list)
     drain = commands.verb(
@@ -41,6 +45,25 @@ def register(commands: Commands) -> None:
     )
 
 
+def _register_switches(commands: Commands, noun: Any) -> None:
+    for name, disabled, text in (
+        ("enable", False, "Enable a service, so that its host gets new servers again."),
+        ("disable", True, "Disable a service. Its host gets no new servers; those on it stay."),
+    ):
+        verb = commands.verb(noun, name, text, service_switch)
+        verb.add_argument("host", metavar="HOST")
+        verb.add_argument("--binary", default=services.COMPUTE, metavar="NAME", help="default: %(default)s")
+        verb.set_defaults(disabled=disabled, reason=None)
+        if disabled:
+            verb.add_argument("--reason", type=_reason, metavar="TEXT", help="shown to admins in lists of services")
+
+
+def _reason(text: str) -> str:
+    if not 1 <= len(text) <= _REASON_LENGTH or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"a reason is one line of 1 to {_REASON_LENGTH} printable characters")
+    return text
+
+
 def _add_move_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the plan, but move nothing")
     way = parser.add_mutually_exclusive_group()
@@ -55,7 +78,7 @@ def _add_move_options(parser: argparse.ArgumentParser) -> None:
 
 def service_list(app: App, args: argparse.Namespace) -> None:
     app.show(
-        ("ID", "Binary", "Host", "Zone", "Status", "State", "Last Seen", "Version"),
+        ("ID", "Binary", "Host", "Zone", "Status", "State", "Last Seen", "Version", "Reason"),
         (
             (
                 service.id,
@@ -66,10 +89,23 @@ def service_list(app: App, args: argparse.Namespace) -> None:
                 "up" if service.up else "down",
                 service.last_seen_up,
                 service.version,
+                service.disabled_reason,
             )
             for service in app.db.read(services.list_)
         ),
     )
+
+
+def service_switch(app: App, args: argparse.Namespace) -> None:
+    """Carry out ``service enable`` and ``disable``, by a conductor, so that schedulers know it at once."""
+    conductor = app.servers.conductor
+    binary = args.binary.replace("nova-lite-", "nova-", 1)
+    found = conductor.service_list(app.context, args.host, binary)
+    if not found:
+        raise exceptions.HostBinaryNotFound(host=args.host, binary=binary)
+    changes = {"disabled": args.disabled, "disabled_reason": args.reason}
+    conductor.service_update(app.context, found[0].uuid, changes)
+    app.say(f"{binary} of {args.host} is {'disabled' if args.disabled else 'enabled'}.")
 
 
 def host_list(app: App, args: argparse.Namespace) -> None:

@@ -176,14 +176,14 @@ def _replica(app: App) -> Replica:
 
 
 def _user(content: Content, name: str) -> User:
-    user = content.user_named(name) or content.user(name)
+    user = content.user(name) or content.user_named(name)
     if user is None:
         raise exceptions.NotFound(f"There is no user {name}.")
     return user
 
 
 def _project(content: Content, name: str) -> Project:
-    project = content.project_named(name) or content.project(name)
+    project = content.project(name) or content.project_named(name)
     if project is None:
         raise exceptions.NotFound(f"There is no project {name}.")
     return project

@@ -9,6 +9,7 @@ import uuid
 from operator import attrgetter
 
 from nova_lite.base import exceptions
+from nova_lite.cmd.manage import accounts
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
 from nova_lite.db import images
 from nova_lite.image import formats, store
@@ -34,7 +35,7 @@ def register(commands: Commands) -> None:
     import_.add_argument("--min-disk", type=at_least(0), default=0, metavar="GB")
     import_.add_argument("--min-ram", type=at_least(0), default=0, metavar="MB")
     import_.add_argument("--visibility", choices=("public", "private", "shared", "community"), default="public")
-    import_.add_argument("--project", help="project that owns it")
+    import_.add_argument("--project", help="id or name of the project that owns it")
     import_.add_argument("--property", type=key_value, action="append", default=[], metavar="KEY=VALUE")
     commands.verb(noun, "list", "List all images.", list_)
     delete_ = commands.verb(noun, "delete", "Delete images and their files; existing servers keep their disks.", delete)
@@ -84,7 +85,7 @@ def _wanted(app: App, args: argparse.Namespace) -> Image:
         min_disk=args.min_disk,
         min_ram=args.min_ram,
         visibility=args.visibility,
-        owner=args.project,
+        owner=None if args.project is None else accounts.project_id(app, args.project),
         properties=properties,
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from nova_lite.base import exceptions, ip
+from nova_lite.cmd.manage import accounts
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.db import floating_ips, network_records, networks
 from nova_lite.network import factory
@@ -39,7 +40,7 @@ def register(commands: Commands) -> None:
         help="VNI that connects guests of all hosts; default: the network connects guests of one host",
     )
     create_.add_argument("--default", action="store_true", help="network of servers that request no other")
-    create_.add_argument("--project", help="only project that may use it; default: all projects")
+    create_.add_argument("--project", help="id or name of the only project that may use it; default: all projects")
     commands.verb(noun, "list", "List all networks.", list_)
     delete_ = commands.verb(noun, "delete", "Delete a network without ports.", delete)
     delete_.add_argument("network", metavar="NAME-OR-ID")
@@ -56,7 +57,7 @@ def create(app: App, args: argparse.Namespace) -> None:
         end=args.end,
         mtu=args.mtu,
         is_default=args.default,
-        project_id=args.project,
+        project_id=None if args.project is None else accounts.project_id(app, args.project),
         vni=args.vxlan,
         cidr6=args.cidr6,
     )

@@ -11,7 +11,7 @@ import uuid
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.cmd.manage import moves
+from nova_lite.cmd.manage import accounts, moves
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
 from nova_lite.conductor.engine.placement_request import request_spec
 from nova_lite.db import action_log, flavors, hosts, images, instances, server_groups
@@ -32,7 +32,7 @@ def register(commands: Commands) -> None:
     explain_.add_argument("--host", help="request this host; it still has to pass the filters")
     explain_.add_argument("--node", help="request this hypervisor")
     explain_.add_argument("--hint", type=key_value, action="append", default=[], metavar="KEY=VALUE")
-    explain_.add_argument("--project", default="", metavar="ID", help="project of the hypothetical server")
+    explain_.add_argument("--project", default="", help="id or name of the hypothetical server's project")
     explain_.add_argument("--count", type=at_least(1), default=1)
 
 
@@ -40,6 +40,7 @@ def explain(app: App, args: argparse.Namespace) -> int:
     if (args.server is None) == (args.flavor is None):
         raise exceptions.InvalidInput(reason="name either a server, or a flavor with --flavor.")
     if args.server is None:
+        args.project = args.project and accounts.project_id(app, args.project)
         states, spec = app.db.read(_imagined, app, args)
     else:
         states, spec, server = app.db.read(_of_server, app, args.server)

@@ -3,7 +3,7 @@
 #
 #   test.sh [--fast] [--once] [lint|unit|functional|security|faults|integration]...
 #
-# Without names all stages run, each to its end, and any failure is told again in the last lines and by the status.
+# Without names all stages run, each to its end. What failed is shown again in the last lines, and told by the status.
 # Integration runs beside unit, functional, security and faults, if any of them is named before it; its output comes last.
 # Up to three tests of a run that failed are tried once more, by themselves, and named in the last lines if they pass then;
 # with --once they are not. --fast is lint and unit. What the tests need is installed and started; broker, databases and
@@ -34,6 +34,7 @@ LOG=$(mktemp /tmp/nova-lite-test.XXXXXX.log)
 results=$(mktemp)
 beside=$(mktemp)
 UNSTEADY=$(mktemp)
+FAILURES=$(mktemp)
 beside_pid=
 databases=
 trap leave EXIT
@@ -42,7 +43,7 @@ trap leave EXIT
 leave() {
     [[ -z $beside_pid ]] || kill -- "-$beside_pid" 2>/dev/null || true
     [[ -z $databases ]] || drop_test_databases >>"$LOG" 2>&1 || say "The test databases could not be dropped: see $LOG"
-    rm -f "$results" "$beside" "$UNSTEADY"
+    rm -f "$results" "$beside" "$UNSTEADY" "$FAILURES"
 }
 
 say "Testing $TOP (preparations are logged in $LOG)"
@@ -105,6 +106,7 @@ for index in "${!stages[@]}"; do
 done
 
 echo
+cat "$FAILURES"
 failed=()
 for stage in "${stages[@]}"; do
     line=$(grep "^$stage " "$results") || line="$stage FAILED (it ended without a result)"

@@ -52,21 +52,32 @@ drop_test_databases() {
 
 # run_tests DIRECTORY [OPTION]...: fewer lines than pytest's default, but its closing line. Up to $MAX_AGAIN tests that failed
 # are run once more, by themselves: on a busy machine a deadline may be missed. Those that pass then are named in $UNSTEADY, if
-# that is set.
+# that is set. What pytest says of the others is added to $FAILURES, if that is set.
 run_tests() {
     local status=0 cache
     cache=$(mktemp --directory)
-    pytest_quietly --override-ini "cache_dir=$cache" "$@" || status=$?
+    pytest_quietly --override-ini "cache_dir=$cache" "$@" | tee "$cache/said" || status=$?
     if ((status == 1 && MAX_AGAIN > 0)); then
         status=0
-        run_again "$cache/v/cache/lastfailed" "$@" || status=$?
+        run_again "$cache/v/cache/lastfailed" "$@" | tee --append "$cache/said" || status=$?
     fi
+    ((status == 0)) || [[ -z ${FAILURES:-} ]] || what_failed "$1" "$cache/said" >>"$FAILURES"
     rm -r "$cache"
     return $status
 }
 
 pytest_quietly() {
-    pytest --quiet --no-header --tb=short --durations=5 "$@"
+    pytest --quiet --no-header --tb=short --durations=5 --disable-warnings "$@"
+}
+
+# what_failed DIRECTORY FILE: the end of what pytest said of failures, without its list of slow tests. Without such a part,
+# the last lines.
+what_failed() {
+    local found
+    found=$(awk '/^=+ (FAILURES|ERRORS) =+$/ {shown = 1} /^=+ slowest / {shown = 0} shown' "$2" | tail --lines=100)
+    echo "--- what failed in $1:"
+    echo "${found:-$(tail --lines=40 "$2")}"
+    grep --extended-regexp '^(FAILED|ERROR) ' "$2" | sort --unique || true
 }
 
 # run_again FILE DIRECTORY [OPTION]...: FILE is what pytest has kept of its failures.

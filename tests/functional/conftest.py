@@ -63,9 +63,26 @@ def database_url(kind: str) -> Iterator[str | None]:
         yield sa.make_url(server).set(database=name).render_as_string(hide_password=False)
     finally:
         with engine.connect() as connection:
-            forced = " WITH (FORCE)" if kind == "postgresql" else ""
-            connection.exec_driver_sql(f"DROP DATABASE {name}{forced}")
+            if kind == "postgresql":
+                _disconnect_all(connection, name)
+            connection.exec_driver_sql(f"DROP DATABASE {name}")
         engine.dispose()
+
+
+def _disconnect_all(connection: sa.Connection, database: str) -> None:
+    """End what PostgreSQL's DROP DATABASE would wait for in vain: connections, and allow no new ones.
+
+    DROP DATABASE WITH (FORCE) fails while autovacuum works in the database, as that is not this user's process.
+    Without FORCE it ends autovacuum itself.
+    """
+    connection.exec_driver_sql(f"ALTER DATABASE {database} WITH ALLOW_CONNECTIONS false")
+    connection.execute(
+        sa.text(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = :name AND backend_type = 'client backend'"
+        ),
+        {"name": database},
+    )
 
 
 @pytest.fixture(scope="module")

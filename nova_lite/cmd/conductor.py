@@ -8,6 +8,7 @@ concurrency.setup(switch_interval=concurrency.SWITCH_INTERVAL)
 
 # isort: split
 
+import logging  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 
@@ -23,6 +24,8 @@ from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.daemon import cpu_affinity, service  # noqa: E402
 from nova_lite.db import console_tokens, engine, migration, services  # noqa: E402
 from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
+
+LOG = logging.getLogger(__name__)
 
 BINARY = "nova-lite-conductor"
 
@@ -51,7 +54,9 @@ class Conductor(service.Daemon):
         self.serve_health(self.transport, database=manager.db.ping)
         metrics.add_gauges(self, manager.states)
         manager.db.ping()
-        migration.check(self.conf)
+        schema = migration.check(self.conf)
+        if schema.version != migration.head():
+            LOG.info("The schema %s is newer than this program's %s, and serves it", schema.version, migration.head())
         if self.conf.conductor.single_cpu:
             self.add_periodic("single_cpu", cpu_affinity.INTERVAL, cpu_affinity.CpuAffinity(), at_once=True)
         manager.start()

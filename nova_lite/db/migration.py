@@ -1,14 +1,19 @@
-"""The schema's version: migrate the database, or report that a migration is needed."""
+"""The schema's version: migrate the database, or report that a migration is needed.
+
+A migration after `BASE` only expands the schema, so older code still runs on it. What no code needs any more is removed
+later, by the scripts of `nova_lite.db.migrations.contracts` (ADR 23).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import pkgutil
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -16,42 +21,82 @@ from sqlalchemy import exc
 
 from nova_lite.base import exceptions
 from nova_lite.db import engine
-from nova_lite.db.migrations import versions
+from nova_lite.db.migrations import contracts, versions
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from alembic.config import Config
 
 SCRIPTS = "nova_lite.db:migrations"
 
+#: The last migration that older code does not run on.
+BASE = "0048b"
+
 _FOLLOWS = re.compile(r'^down_revision = "(\w+)"$', re.MULTILINE)
 
-#: Table in which Alembic keeps the schema's version.
-_VERSION = sa.table("alembic_version", sa.column("version_num"))
+#: Table with the schema's version, in which Alembic counts from `BASE` on.
+CURRENT = "schema_version"
 
-#: Query of the schema's version, for a database that has one.
-SELECT_VERSION = sa.select(_VERSION.c.version_num)
+#: Table with the newest migration of the oldest code that runs on the schema. Alembic counts in it up to `BASE`. Code
+#: of `BASE` and older runs on exactly the schema that this table names.
+OLDEST = "alembic_version"
 
 
-def sync(conf: cfg.ConfigOpts) -> str:
-    """Migrate the database to this program's schema and return its version. Repeating it is harmless.
+class Schema(NamedTuple):
+    """State of a schema. ``oldest``: the newest migration of the oldest code that runs on it."""
 
-    A missing SQLite file is created, readable by its owner only: it holds keys and user data.
+    version: str
+    oldest: str
+
+
+class Sync(NamedTuple):
+    """Result of a migration. ``before``: the version until now; None if the database was empty."""
+
+    before: str | None
+    schema: Schema
+
+
+def sync(conf: cfg.ConfigOpts) -> Sync:
+    """Expand the database's schema to this program's. Repeating it is harmless.
+
+    A missing SQLite file is created, readable by its owner only: it holds keys and user data. An empty database gets
+    the schema without what is to be removed. A newer schema that serves this program stays as it is.
     """
-    from alembic import command
-
     _prepare_sqlite(conf)
     database = engine.create_engine(conf)
-    config = _config()
     try:
-        with database.connect() as connection, _tables_may_be_replaced(connection), connection.begin():
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-            _check_references(connection)
+        with database.connect() as connection:
+            before = _read(connection)
+            connection.rollback()
+            if before is None or before.version in _known():
+                with _tables_may_be_replaced(connection), connection.begin():
+                    _upgrade(connection, before)
+                    _check_references(connection)
+            else:
+                _require_served(before)
+            after = _read(connection)
+            assert after is not None
+            return Sync(before and before.version, after)
     except exc.OperationalError as error:
         raise engine.unavailable(error) from error
     finally:
         database.dispose()
-    return head()
+
+
+def _upgrade(connection: sa.Connection, before: Schema | None) -> None:
+    from alembic import command
+
+    config = _config()
+    config.attributes["connection"] = connection
+    if not _has_row(connection, CURRENT):
+        config.attributes["version_table"] = OLDEST
+        command.upgrade(config, BASE)
+        _set(connection, CURRENT, BASE)
+    config.attributes["version_table"] = CURRENT
+    command.upgrade(config, "head")
+    if before is None:
+        _contract(connection, BASE)
 
 
 def create(conf: cfg.ConfigOpts) -> None:
@@ -66,10 +111,71 @@ def create(conf: cfg.ConfigOpts) -> None:
     try:
         with database.connect() as connection, connection.begin():
             Base.metadata.create_all(connection)
-            connection.execute(sa.text(f"CREATE TABLE {_VERSION.name} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
-            connection.execute(sa.insert(_VERSION).values(version_num=head()))
+            _set(connection, CURRENT, head())
+            _set(connection, OLDEST, [BASE, *(script.serves_from for script in _contracts())][-1])
     finally:
         database.dispose()
+
+
+def contract(conf: cfg.ConfigOpts) -> list[str]:
+    """Remove what only code before this program needs, and return a line for each change.
+
+    Raises `ConfigurationError` on another schema than this program's, or while a daemon has another version.
+    """
+    check_current(conf)
+    database = engine.create_engine(conf)
+    try:
+        with database.connect() as connection, _tables_may_be_replaced(connection), connection.begin():
+            found = _read(connection)
+            assert found is not None
+            done = _contract(connection, found.oldest)
+            _check_references(connection)
+            return done
+    except exc.OperationalError as error:
+        raise engine.unavailable(error) from error
+    finally:
+        database.dispose()
+
+
+def _contract(connection: sa.Connection, oldest: str) -> list[str]:
+    """Run what is pending. MariaDB commits each change at once, so a script has to bear being run again."""
+    from alembic.operations import Operations
+    from alembic.runtime.migration import MigrationContext
+
+    done = []
+    for script in _pending(oldest):
+        with Operations.context(MigrationContext.configure(connection)):
+            script.upgrade()
+        _set(connection, OLDEST, script.serves_from)
+        done.append(_title(script))
+    return done
+
+
+def pending(schema: Schema) -> list[str]:
+    """Return a line for each change that `contract` would make."""
+    return [_title(script) for script in _pending(schema.oldest)]
+
+
+def _pending(oldest: str) -> list[ModuleType]:
+    """Return the contracting scripts that were not run. A newer program may have run all that this one knows."""
+    order = _order()
+    if oldest not in order:
+        return []
+    return [script for script in _contracts() if order.index(script.serves_from) > order.index(oldest)]
+
+
+def _title(script: ModuleType) -> str:
+    return (script.__doc__ or script.__name__).strip().splitlines()[0]
+
+
+def _contracts() -> list[ModuleType]:
+    """Return the contracting scripts, the first first. ``serves_from`` of each is the oldest code that it leaves."""
+    order = _order()
+    modules = [
+        importlib.import_module(f"{contracts.__name__}.{found.name}")
+        for found in pkgutil.iter_modules(contracts.__path__)
+    ]
+    return sorted(modules, key=lambda module: order.index(module.serves_from))
 
 
 @contextlib.contextmanager
@@ -105,55 +211,109 @@ def _check_references(connection: sa.Connection) -> None:
 
 def head() -> str:
     """Return the version that this program needs: no script follows it."""
-    before = _before()
-    (last,) = before.keys() - set(before.values())
-    return last
+    return _order()[-1]
 
 
 def _known() -> set[str]:
     """Return the versions that this program knows."""
-    return set(_before())
+    return set(_order())
 
 
 @functools.cache
-def _before() -> dict[str, str | None]:
-    """Return each script's version with the version that it follows. Numbers need not be in the order of scripts."""
-    found: dict[str, str | None] = {}
+def _order() -> Sequence[str]:
+    """Return the versions that this program knows, oldest first. Their numbers need not be in order."""
+    next_of: dict[str | None, str] = {}
     for module in pkgutil.iter_modules(versions.__path__):
         text = pkgutil.get_data(versions.__name__, f"{module.name}.py") or b""
         follows = _FOLLOWS.search(text.decode())
-        found[module.name.partition("_")[0]] = follows and follows[1]
-    return found
+        next_of[follows and follows[1]] = module.name.partition("_")[0]
+    order, last = [], next_of.get(None)
+    while last is not None:
+        order.append(last)
+        last = next_of.get(last)
+    return order
 
 
-def version(conf: cfg.ConfigOpts) -> str | None:
-    """Return the database's version; None without our tables."""
+def state(conf: cfg.ConfigOpts) -> Schema | None:
+    """Return the state of the database's schema; None without our tables."""
     path = _sqlite_path(conf)
     if path is not None and not os.path.exists(path):
         return None
     database = engine.create_engine(conf)
     try:
         with database.connect() as connection:
-            if not sa.inspect(connection).has_table(_VERSION.name):
-                return None
-            return connection.scalar(SELECT_VERSION)
+            return _read(connection)
     except exc.OperationalError as error:
         raise engine.unavailable(error) from error
     finally:
         database.dispose()
 
 
-def check(conf: cfg.ConfigOpts) -> None:
-    """Raise `ConfigurationError` unless the schema is exactly the version that this program needs."""
-    found, needed = version(conf), head()
-    if found == needed:
-        return
-    if found is not None and found not in _known():
+def version(conf: cfg.ConfigOpts) -> str | None:
+    """Return the database's version; None without our tables."""
+    found = state(conf)
+    return found and found.version
+
+
+def check(conf: cfg.ConfigOpts) -> Schema:
+    """Return the schema's state. Raises `ConfigurationError` unless this program runs on it.
+
+    A newer schema may still serve this program.
+    """
+    found, needed = state(conf), head()
+    if found is None or (found.version in _known() and found.version != needed):
+        text = "is empty" if found is None else f"has the old schema {found.version}"
+        raise exceptions.ConfigurationError(reason=f"the database {text}: run nova-lite-manage db sync")
+    _require_served(found)
+    return found
+
+
+def check_current(conf: cfg.ConfigOpts) -> Schema:
+    """Return the schema's state. Raises `ConfigurationError` unless its version is this program's."""
+    found = check(conf)
+    if found.version != head():
         raise exceptions.ConfigurationError(
-            reason=f"the database's schema ({found}) is newer than this program's ({needed}): upgrade the program."
+            reason=f"the database's schema ({found.version}) is newer than this program's ({head()}): use the program "
+            "of the newer version."
         )
-    state = "is empty" if found is None else f"has the old schema {found}"
-    raise exceptions.ConfigurationError(reason=f"the database {state}: run nova-lite-manage db sync")
+    return found
+
+
+def _require_served(found: Schema) -> None:
+    if found.oldest not in _known():
+        raise exceptions.ConfigurationError(
+            reason=f"the database's schema ({found.version}) is newer than this program's ({head()}), and serves "
+            f"programs from {found.oldest} on: upgrade the program."
+        )
+
+
+def _read(connection: sa.Connection) -> Schema | None:
+    oldest = _value(connection, OLDEST)
+    current = _value(connection, CURRENT) or oldest
+    return None if current is None else Schema(current, oldest or current)
+
+
+def _value(connection: sa.Connection, name: str) -> str | None:
+    if not sa.inspect(connection).has_table(name):
+        return None
+    table = _table(name)
+    return connection.scalar(sa.select(table.c.version_num))
+
+
+def _has_row(connection: sa.Connection, name: str) -> bool:
+    return _value(connection, name) is not None
+
+
+def _set(connection: sa.Connection, name: str, value: str) -> None:
+    """Make a table's only row."""
+    table = _table(name)
+    table.create(connection, checkfirst=True)
+    if not connection.execute(sa.update(table).values(version_num=value)).rowcount:
+        connection.execute(sa.insert(table).values(version_num=value))
+
+
+def _table(name: str) -> sa.Table:
+    return sa.Table(name, sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
 
 
 def _config() -> Config:

@@ -62,7 +62,7 @@ class Tagged:
 class Service(Numbered, Changed, Base):
     """A daemon. ``up`` is the host lease; the conductor clears it when ``last_seen_up`` is too old. ``identity``: of
     the machine that registered, since ``identity_epoch``. ``report_count``: the number of the newest report of the
-    daemon that was started as ``boot_id``.
+    daemon that was started as ``boot_id``. ``version_since``: when it first reported its version.
     """
 
     __tablename__ = "services"
@@ -73,6 +73,7 @@ class Service(Numbered, Changed, Base):
     binary: Mapped[str] = mapped_column(sa.String(64))
     topic: Mapped[str] = mapped_column(sa.String(64))
     version: Mapped[str] = mapped_column(sa.String(32), default="")
+    version_since: Mapped[datetime.datetime | None] = mapped_column(Time)
     up: Mapped[bool] = mapped_column(default=True)
     disabled: Mapped[bool] = mapped_column(default=False)
     disabled_reason: Mapped[str | None] = mapped_column(Name)

@@ -58,6 +58,7 @@ def report_alive(
                 "binary": binary,
                 "topic": topic,
                 "version": version,
+                "version_since": uow.now,
                 "up": serving and able,
                 "availability_zone": zone,
                 "last_seen_up": uow.now,
@@ -67,6 +68,8 @@ def report_alive(
         service = locked(uow, host, binary)
         assert service is not None
     service.last_seen_up = uow.now
+    if service.version != version:
+        service.version_since = uow.now
     if (service.topic, service.version, service.availability_zone) != (topic, version, zone):
         service.topic, service.version, service.availability_zone = topic, version, zone
         compute_nodes.touch_all(uow, service)

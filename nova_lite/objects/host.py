@@ -28,6 +28,7 @@ class Service(msgspec.Struct, kw_only=True):
     updated_at: datetime.datetime | None = None
     created_at: datetime.datetime | None = None
     version: str = ""
+    version_since: datetime.datetime | None = None
 
 
 def admission(epoch: int, identity: str | None) -> str:

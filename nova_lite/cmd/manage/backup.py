@@ -142,7 +142,6 @@ def create(app: App, args: argparse.Namespace) -> None:
 def _fill(app: App, args: argparse.Namespace, writer: _Writer, archive: tarfile.TarFile) -> None:
     rows = {}
     with dump.snapshot(app.conf) as connection:
-        schema = connection.scalar(migration.SELECT_VERSION)
         for table in dump.tables():
             rows[table.name] = writer.add_lines(f"database/{table.name}.jsonl", dump.lines(connection, table)) - 1
         counters = dump.counters(connection)
@@ -157,7 +156,7 @@ def _fill(app: App, args: argparse.Namespace, writer: _Writer, archive: tarfile.
         app.say(f"Broker: {len(accounts['users'])} accounts.")
     manifest = {
         "format": FORMAT,
-        "schema": schema,
+        "schema": migration.head(),
         "program": version.VERSION,
         "written_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "host": app.conf.host,

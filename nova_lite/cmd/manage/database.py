@@ -6,9 +6,9 @@ import argparse
 import time
 from collections.abc import Callable
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, version
 from nova_lite.cmd.manage.app import App, Commands, at_least, utc_time
-from nova_lite.db import migration, purge
+from nova_lite.db import migration, purge, services
 
 #: Seconds between two lines of progress.
 TELL = 5.0
@@ -16,7 +16,19 @@ TELL = 5.0
 
 def register(commands: Commands) -> None:
     noun = commands.noun("db", "Migrate, check, and purge the database.")
-    commands.verb(noun, "sync", "Create or upgrade the schema; the daemons may run meanwhile.", sync)
+    commands.verb(
+        noun,
+        "sync",
+        "Create or expand the schema. The daemons may run meanwhile, and older conductors still start afterwards.",
+        sync,
+    )
+    commands.verb(
+        noun,
+        "contract",
+        "Remove from the schema what only older versions need, once all daemons have this version. There is no way "
+        "back to older versions afterwards.",
+        run_contract,
+    ).add_argument("--dry-run", action="store_true", help="only print what would be removed")
     commands.verb(noun, "version", "Print the schema's version.", show_version)
     _register_purge(
         commands.verb(
@@ -27,7 +39,7 @@ def register(commands: Commands) -> None:
             run_purge,
         )
     )
-    commands.verb(noun, "check", "Exit with 1 unless the schema has the version that this program needs.", check)
+    commands.verb(noun, "check", "Exit with 1 unless this program runs on the schema.", check)
 
 
 def _register_purge(parser: argparse.ArgumentParser) -> None:
@@ -85,9 +97,32 @@ def _progress(app: App) -> Callable[[purge.Rows], None]:
 
 
 def sync(app: App, args: argparse.Namespace) -> None:
-    before = migration.version(app.conf)
-    after = migration.sync(app.conf)
-    print(f"The schema is {after} already." if before == after else f"The schema is {after} now.")
+    done = migration.sync(app.conf)
+    found = done.schema
+    print(f"The schema is {found.version} {'already' if done.before == found.version else 'now'}.")
+    if done.before not in (None, found.version):
+        print(f"Conductors from schema {found.oldest} on run on it.")
+    if waiting := migration.pending(found):
+        print(f"{len(waiting)} change(s) wait for nova-lite-manage db contract, when all daemons are upgraded.")
+
+
+def run_contract(app: App, args: argparse.Namespace) -> None:
+    waiting = migration.pending(migration.check_current(app.conf))
+    if args.dry_run:
+        app.show(("Change",), [(line,) for line in waiting])
+        return
+    others = [service for service in app.db.read(services.list_) if service.version != version.VERSION]
+    if waiting and others:
+        raise exceptions.ConfigurationError(
+            reason=f"{len(others)} daemon(s) have another version than this program's {version.VERSION}, such as "
+            f"{others[0].binary} on {others[0].host} ({others[0].version or 'unknown'}). Upgrade it, or delete its "
+            "service if it is gone for good."
+        )
+    done = migration.contract(app.conf)
+    app.has_written = bool(done)
+    for line in done:
+        app.say(line)
+    app.say(f"{len(done)} change(s) made." if done else "There is nothing to contract.")
 
 
 def show_version(app: App, args: argparse.Namespace) -> None:
@@ -95,5 +130,6 @@ def show_version(app: App, args: argparse.Namespace) -> None:
 
 
 def check(app: App, args: argparse.Namespace) -> None:
-    migration.check(app.conf)
-    print(f"The schema is {migration.head()}, as it has to be.")
+    found = migration.check(app.conf)
+    fits = "as it has to be" if found.version == migration.head() else "newer than this program, which it still serves"
+    print(f"The schema is {found.version}, {fits}.")

@@ -251,7 +251,7 @@ def _set_up_broker(wanted: Settings) -> str:
 def _set_up_database(wanted: Settings) -> str:
     if wanted.database == MARIADB:
         _set_up_mariadb()
-    return _as_conductor("db", "sync").strip().rstrip(".")
+    return _as_conductor("db", "sync").splitlines()[0].rstrip(".")
 
 
 def _set_up_mariadb() -> None:

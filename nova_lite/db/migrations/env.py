@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from alembic import context
 
+from nova_lite.db.migration import OLDEST
 from nova_lite.db.models import Base
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=Base.metadata)
+context.configure(
+    connection=context.config.attributes["connection"],
+    version_table=context.config.attributes.get("version_table", OLDEST),
+    target_metadata=Base.metadata,
+)
 with context.begin_transaction():
     context.run_migrations()

@@ -13,12 +13,15 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
+from nova_lite.base import version
 from nova_lite.cmd import manage
 from nova_lite.db import images as db_images
 from nova_lite.db import migration
+from nova_lite.db import services as db_services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import ComputeNode, Instance, InstanceAction, PurgedInstance
 from tests.support import make
+from tests.support.contracts import set_versions
 from tests.support.manage import Tool, placed, report
 
 
@@ -113,7 +116,41 @@ def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool("db", "sync") == f"The schema is {migration.head()} now."
     assert tool("db", "sync") == f"The schema is {migration.head()} already."
     assert tool("db", "version") == migration.head()
-    tool("db", "check")
+    assert tool("db", "check") == f"The schema is {migration.head()}, as it has to be."
+
+
+def test_sync_of_an_older_database_says_which_conductors_still_run_on_it(tool: Tool) -> None:
+    set_versions(make.conf(tool.database), migration.BASE, migration.BASE)
+    database = tool.database_of()
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE services DROP COLUMN version_since")
+    database.close()
+    assert tool("db", "sync").splitlines() == [
+        f"The schema is {migration.head()} now.",
+        f"Conductors from schema {migration.BASE} on run on it.",
+    ]
+
+
+def test_check_of_a_newer_schema_that_serves_this_program_succeeds(tool: Tool) -> None:
+    set_versions(make.conf(tool.database), "9999", migration.BASE)
+    assert tool("db", "check") == "The schema is 9999, newer than this program, which it still serves."
+    assert tool("flavor", "list")
+
+
+def test_contract_waits_for_daemons_of_other_versions(tool: Tool, contracts: Path) -> None:
+    title = "Remove key_pairs, which code before 0051 reads."
+    database = tool.database_of()
+    database.write(db_services.report, "h1", "nova-conductor", "conductor", version.VERSION)
+    database.write(db_services.report, "h2", "nova-conductor", "conductor", "0.0.9")
+    assert tool("db", "sync").splitlines()[-1].startswith("1 change(s) wait for nova-lite-manage db contract")
+    assert "such as nova-conductor on h2 (0.0.9). Upgrade it, or delete its service" in tool.fails("db", "contract")
+    assert title in tool("db", "contract", "--dry-run")
+    assert sa.inspect(database.engine).has_table("key_pairs")
+    database.write(db_services.report, "h2", "nova-conductor", "conductor", version.VERSION)
+    assert tool("db", "contract").splitlines() == [title, "1 change(s) made."]
+    assert not sa.inspect(database.engine).has_table("key_pairs")
+    assert tool("db", "contract") == "There is nothing to contract."
+    database.close()
 
 
 def test_purge(tool: Tool) -> None:

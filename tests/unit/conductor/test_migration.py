@@ -22,7 +22,8 @@ from nova_lite.base import exceptions
 from nova_lite.db import action_log, migration, migrations, models
 from nova_lite.db.engine import Database
 from nova_lite.db.models import Base
-from tests.support import make
+from tests.support import make, schema_shape
+from tests.support.contracts import set_versions
 
 
 def differs(context: Any, shown: Any, column: Any, default: str | None, *_: Any) -> bool | None:
@@ -33,24 +34,33 @@ def differs(context: Any, shown: Any, column: Any, default: str | None, *_: Any)
     return None
 
 
+def is_ours(_object: Any, name: str | None, kind: str, *_: Any) -> bool:
+    """Leave out the tables with the schema's version, which are no models."""
+    return not (kind == "table" and name in (migration.CURRENT, migration.OLDEST))
+
+
+def differences_of(connection: sa.Connection) -> Any:
+    options = {"compare_type": True, "compare_server_default": differs, "include_object": is_ours}
+    return compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata)
+
+
 def test_migrations_make_the_models(db: Database) -> None:
-    options = {"compare_type": True, "compare_server_default": differs}
     with db.engine.connect() as connection:
-        differences = compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata)
-    assert differences == []
+        assert differences_of(connection) == []
 
 
 def test_comparison_finds_a_missing_column(db: Database) -> None:
     with db.engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE flavors DROP COLUMN description"))
-        differences = compare_metadata(MigrationContext.configure(connection), Base.metadata)
+        differences = differences_of(connection)
         connection.rollback()
         assert [difference[0] for difference in differences] == ["add_column"]
 
 
 def test_second_sync_changes_nothing(conf: cfg.ConfigOpts, db: Database) -> None:
-    assert migration.sync(conf) == migration.sync(conf) == migration.version(conf) == migration.head()
-    migration.check(conf)
+    synced = migration.sync(conf)
+    assert synced == migration.sync(conf) == (migration.head(), migration.check(conf))
+    assert synced.schema.version == migration.version(conf) == migration.head()
 
 
 def test_missing_schema_is_reported(tmp_path: Path) -> None:
@@ -70,16 +80,156 @@ def test_version_without_alembic_is_that_of_alembic() -> None:
     assert migration._known() == {script.revision for script in scripts.walk_revisions()}
 
 
-@pytest.mark.parametrize(("version", "message"), [("0000", "newer"), (None, "db sync")])
-def test_unknown_schema_is_reported(conf: cfg.ConfigOpts, version: str | None, message: str) -> None:
-    database = Database(conf)
-    with database.engine.begin() as connection:
-        connection.execute(sa.text("DELETE FROM alembic_version"))
-        if version is not None:
-            connection.execute(sa.text("INSERT INTO alembic_version VALUES (:version)"), {"version": version})
-    database.close()
+@pytest.mark.parametrize(
+    ("current", "oldest", "message"),
+    [
+        ("9999", "9998", "is newer than this program's .*, and serves programs from 9998 on: upgrade the program"),
+        ("0000", None, "is newer"),
+        (migration.BASE, migration.BASE, f"has the old schema {migration.BASE}: run nova-lite-manage db sync"),
+        (None, migration.BASE, f"has the old schema {migration.BASE}: run nova-lite-manage db sync"),
+        (None, None, "is empty: run nova-lite-manage db sync"),
+    ],
+)
+def test_schema_that_does_not_serve_this_program_is_reported(
+    conf: cfg.ConfigOpts, current: str | None, oldest: str | None, message: str
+) -> None:
+    set_versions(conf, current, oldest)
     with pytest.raises(exceptions.ConfigurationError, match=message):
         migration.check(conf)
+
+
+@pytest.mark.parametrize("oldest", [migration.BASE, migration.head()])
+def test_newer_schema_that_serves_this_program_is_accepted_and_kept(conf: cfg.ConfigOpts, oldest: str) -> None:
+    """A conductor starts on it, `db sync` leaves it alone, and `db contract` is left to the newer program."""
+    set_versions(conf, "9999", oldest)
+    newer = migration.Schema("9999", oldest)
+    assert migration.check(conf) == newer
+    assert migration.sync(conf) == ("9999", newer)
+    with pytest.raises(exceptions.ConfigurationError, match="is newer than this program's"):
+        migration.contract(conf)
+
+
+def test_newer_schema_that_does_not_serve_this_program_is_not_synced(conf: cfg.ConfigOpts) -> None:
+    set_versions(conf, "9999", "9998")
+    with pytest.raises(exceptions.ConfigurationError, match="upgrade the program"):
+        migration.sync(conf)
+
+
+def test_expanded_schema_still_has_the_version_that_older_code_compares(conf: cfg.ConfigOpts, db: Database) -> None:
+    """Code of `BASE` starts only if ``alembic_version`` has exactly its own version."""
+    assert migration.head() != migration.BASE
+    with db.engine.connect() as connection:
+        assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == migration.BASE
+        assert connection.scalar(sa.text("SELECT version_num FROM schema_version")) == migration.head()
+
+
+# --- what may follow BASE
+
+
+def shape_after(path: Path, revision: str) -> Any:
+    conf = make.conf(f"sqlite:///{path}/{revision}.sqlite")
+    migrate(conf, revision)
+    database = Database(conf)
+    with database.engine.connect() as connection:
+        found = schema_shape.of(connection)
+    database.close()
+    return found
+
+
+def test_migrations_only_expand_the_schema(tmp_path: Path) -> None:
+    """Each of them: a program of the step before runs on the schema after it."""
+    order = migration._order()
+    steps = order[order.index(migration.BASE) :]
+    shapes = [shape_after(tmp_path, revision) for revision in steps]
+    found = {
+        after: problems
+        for (after, before, now) in zip(steps[1:], shapes, shapes[1:], strict=False)
+        if (problems := schema_shape.contractions(before, now))
+    }
+    assert found == {}, "leave this to a script of nova_lite/db/migrations/contracts"
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("DROP TABLE key_pairs", "key_pairs is gone"),
+        ("ALTER TABLE flavors DROP COLUMN description", "flavors.description is gone"),
+        ("ALTER TABLE flavors RENAME COLUMN description TO text", "flavors.description is gone"),
+        ("ALTER TABLE flavors ADD COLUMN x VARCHAR(9) NOT NULL DEFAULT 'a'", None),
+        ("ALTER TABLE flavors ADD COLUMN x VARCHAR(9)", None),
+        ("CREATE TABLE x (y INTEGER NOT NULL PRIMARY KEY)", None),
+        ("CREATE INDEX x ON flavors (description)", None),
+        ("CREATE UNIQUE INDEX x ON flavors (description)", "flavors has a new unique index: description"),
+    ],
+)
+def test_contraction_is_found(db: Database, statement: str, problem: str | None) -> None:
+    with db.engine.connect() as connection:
+        before = schema_shape.of(connection)
+        connection.exec_driver_sql(statement)
+        after = schema_shape.of(connection)
+        connection.rollback()
+    assert schema_shape.contractions(before, after) == ([problem] if problem else [])
+
+
+def test_column_that_older_code_leaves_out_is_found(db: Database) -> None:
+    """SQLite adds no such column to a table."""
+    with db.engine.connect() as connection:
+        connection.exec_driver_sql("CREATE TABLE x (y INTEGER, z INTEGER DEFAULT 1)")
+        before = schema_shape.of(connection)
+        connection.exec_driver_sql("DROP TABLE x")
+        connection.exec_driver_sql("CREATE TABLE x (y INTEGER NOT NULL, z VARCHAR, w INTEGER NOT NULL)")
+        after = schema_shape.of(connection)
+        connection.rollback()
+    assert schema_shape.contractions(before, after) == [
+        "x.y takes no NULL any more",
+        "x.z was INTEGER and is VARCHAR",
+        "x.z has no default any more",
+        "x.w is new, and takes neither NULL nor a default",
+    ]
+
+
+# --- contracting scripts
+
+
+def test_contract_removes_what_older_code_needs(contracts: Path, conf: cfg.ConfigOpts) -> None:
+    title = "Remove key_pairs, which code before 0051 reads."
+    synced = migration.sync(conf)
+    assert synced.schema == (migration.head(), migration.BASE), "it is left to db contract"
+    assert migration.pending(synced.schema) == [title]
+    assert migration.contract(conf) == [title]
+    assert migration.check(conf) == (migration.head(), "0051")
+    assert migration.contract(conf) == migration.pending(migration.check(conf)) == []
+    database = Database(conf)
+    with database.engine.connect() as connection:
+        assert not sa.inspect(connection).has_table("key_pairs")
+    database.close()
+
+
+def test_contract_that_was_interrupted_is_repeated(contracts: Path, conf: cfg.ConfigOpts) -> None:
+    """MariaDB commits each change at once: the table is gone, and nothing says so yet."""
+    database = Database(conf)
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE key_pairs")
+    database.close()
+    assert len(migration.contract(conf)) == 1
+    assert migration.check(conf).oldest == "0051"
+
+
+def test_new_database_is_contracted_at_once(contracts: Path, tmp_path: Path) -> None:
+    conf = make.conf(f"sqlite:///{tmp_path}/new.sqlite")
+    assert migration.sync(conf).schema == (migration.head(), "0051")
+    database = Database(conf)
+    with database.engine.connect() as connection:
+        assert not sa.inspect(connection).has_table("key_pairs")
+    database.close()
+
+
+def test_contracts_are_in_the_order_of_the_code_that_they_leave() -> None:
+    order = migration._order()
+    numbers = [order.index(script.serves_from) for script in migration._contracts()]
+    assert numbers == sorted(set(numbers))
+    assert all(number > order.index(migration.BASE) for number in numbers)
+    assert all(script.__doc__ for script in migration._contracts())
 
 
 @pytest.mark.parametrize(
@@ -209,7 +359,6 @@ def test_created_schema_is_the_migrated_one(tmp_path: Path) -> None:
         make_tables(conf)
         migration.check(conf)
         with Database(conf).engine.connect() as connection:
-            options = {"compare_type": True, "compare_server_default": differs}
-            assert compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata) == []
+            assert differences_of(connection) == []
             found.append(sorted(sa.inspect(connection).get_table_names()))
     assert found[0] == found[1]

@@ -325,3 +325,15 @@ def test_hypervisors(db: Database, conf: cfg.ConfigOpts) -> None:
     assert db.read(compute_nodes.get, nodes[1].uuid) == db.read(compute_nodes.get, str(nodes[1].id)) == nodes[1]
     with pytest.raises(exceptions.MarkerNotFound):
         db.read(compute_nodes.list_, None, None, "nope")
+
+
+def test_time_of_a_version_is_that_of_its_first_report(db: Database) -> None:
+    """Code before migration 0051 reports without it."""
+
+    def reported(version: str) -> Any:
+        db.write(services.report, "ctl", "nova-conductor", "conductor", version)
+        return db.read(services.list_, "ctl")[0].version_since
+
+    first = reported("1")
+    assert first is not None and reported("1") == first
+    assert reported("2") > first

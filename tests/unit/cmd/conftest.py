@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import make
+from tests.support.contracts import contracts
 from tests.support.manage import Tool
 from tests.support.migrated import migrate
+
+__all__ = ["contracts", "tool"]
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def test_builds_that_move_unasked_are_found(tmp_path: Path) -> None:
     """The first build resumes after the second has started. The checker sees both guests, or a guest left after the
     delete.
 
-    A pause meets a build by chance, and less often on a slow machine. One of several histories suffices.
+    A pause meets a build by chance: builds take two seconds, so that most pauses do. One of several histories suffices.
     """
     plan = run.Plan(
         seconds=18,
@@ -45,6 +45,7 @@ def test_builds_that_move_unasked_are_found(tmp_path: Path) -> None:
         lasts=(7.0, 9.0),
         nemesis_rest=1.0,
         bound=15.0,
+        build_seconds=2.0,
         without="confirmation",
     )
     longer = [(7.0, 9.0), (9.0, 12.0), (12.0, 16.0), (16.0, 24.0)]

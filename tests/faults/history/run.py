@@ -28,7 +28,8 @@ from tests.faults.private import PrivateDatabase
 class Plan:
     """``deadline``: of actions, in seconds; all has to settle within ``bound`` after the nemesis stopped. ``mix``,
     ``effects``: weights of requests and faults, if not all of them; ``targets``: a shell pattern of the daemons that
-    are hit; ``lasts``: seconds that faults last, if not each its own; ``without``: a protection to switch off."""
+    are hit; ``lasts``: seconds that faults last, if not each its own; ``build_seconds``: at least, before a guest is
+    there; ``without``: a protection to switch off."""
 
     seconds: float
     seed: int
@@ -45,6 +46,7 @@ class Plan:
     effects: dict[str, int] | None = None
     targets: str = "*"
     lasts: tuple[float, float] | None = None
+    build_seconds: float = 0.0
     without: str = ""
 
 
@@ -85,6 +87,8 @@ class _Run:
     def run(self) -> None:
         body = {"flavor": {"name": "bigger", "id": BIGGER, "vcpus": 2, "ram": 128, "disk": 2}}
         assert self.cloud.request("POST", "/flavors", body).status_code == 200
+        for host in self.cloud.computes if self.plan.build_seconds else ():
+            self.cloud.control_host(host, spawn_delay=self.plan.build_seconds)
         volumes = [self._make_volume() for _ in range(self.plan.volumes)]
         watch = observers.Watch(self.cloud, self.recorder)
         with self._threads(threading.Event(), [watch.run, *self._daemons_watch()]):

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import prometheus_client
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 LOG = logging.getLogger(__name__)
@@ -123,10 +123,11 @@ IMAGES = _histogram("compute", "nova_lite_image_fetch_seconds", "Images that wer
 
 
 class Gauge(NamedTuple):
-    """Help text and labels of a gauge."""
+    """Help text and labels of a metric that is read. ``is_counter``: it is a counter that somebody else keeps."""
 
     text: str
     labels: tuple[str, ...] = ()
+    is_counter: bool = False
 
 
 GAUGES: dict[str, Gauge] = {}
@@ -136,6 +137,12 @@ def _gauge(daemons: str, name: str, text: str, *labels: str) -> str:
     DAEMONS_OF[name] = daemons
     GAUGES[name] = Gauge(text, labels)
     return name
+
+
+def _read_counter(daemons: str, name: str, text: str, *labels: str) -> str:
+    DAEMONS_OF[f"{name}_total"] = daemons
+    GAUGES[f"{name}_total"] = Gauge(text, labels, is_counter=True)
+    return f"{name}_total"
 
 
 READY = _gauge("all", "nova_lite_ready", "1 if this part of /readyz is ok.", "part")
@@ -180,6 +187,38 @@ CERTIFICATE_END = _gauge(
 )
 SCHEDULER_HOSTS = _gauge("scheduler", "nova_lite_scheduler_hosts", "Hosts that this scheduler knows.")
 
+_SERVER = ("server", "project")
+SERVER_CPU = _read_counter("compute", "nova_lite_server_cpu_seconds", "CPU time of a server's guest.", *_SERVER)
+SERVER_MEMORY = _gauge(
+    "compute", "nova_lite_server_memory_bytes", "Memory of the host that a server's guest occupies.", *_SERVER
+)
+SERVER_MEMORY_LIMIT = _gauge(
+    "compute", "nova_lite_server_memory_limit_bytes", "Memory that a server's guest may use.", *_SERVER
+)
+SERVER_DISK_READ = _read_counter(
+    "compute", "nova_lite_server_disk_read_bytes", "Data that a server read from its disks.", *_SERVER
+)
+SERVER_DISK_WRITTEN = _read_counter(
+    "compute", "nova_lite_server_disk_written_bytes", "Data that a server wrote to its disks.", *_SERVER
+)
+SERVER_DISK_READS = _read_counter("compute", "nova_lite_server_disk_reads", "Reads of a server's disks.", *_SERVER)
+SERVER_DISK_WRITES = _read_counter("compute", "nova_lite_server_disk_writes", "Writes to a server's disks.", *_SERVER)
+SERVER_RECEIVED = _read_counter(
+    "compute", "nova_lite_server_network_received_bytes", "Data that a server received.", *_SERVER
+)
+SERVER_SENT = _read_counter("compute", "nova_lite_server_network_sent_bytes", "Data that a server sent.", *_SERVER)
+SERVER_DROPPED = _read_counter(
+    "compute", "nova_lite_server_network_dropped", "Packets to and from a server that were dropped.", *_SERVER
+)
+SERVERS_LEFT_OUT = _gauge(
+    "compute",
+    "nova_lite_servers_left_out",
+    "Running servers without metrics, because the host has more than [metrics] servers.",
+)
+SERVERS_AGE = _gauge(
+    "compute", "nova_lite_server_metrics_age_seconds", "Age of the metrics of servers; above 60 s they are left out."
+)
+
 #: The values of a gauge's labels, and its value.
 Sample = tuple[tuple[str, ...], float]
 
@@ -214,7 +253,9 @@ class _Gauges(Collector):
             except Exception as error:
                 LOG.info("Some metrics cannot be read: %s", " ".join(str(error).split()))
         for name, values in sums.items():
-            family = GaugeMetricFamily(name, GAUGES[name].text, labels=GAUGES[name].labels)
+            gauge = GAUGES[name]
+            kind = CounterMetricFamily if gauge.is_counter else GaugeMetricFamily
+            family = kind(name, gauge.text, labels=gauge.labels)
             for labels, value in values.items():
                 family.add_metric(labels, value)
             yield family
@@ -258,7 +299,8 @@ def markdown_table() -> str:
     families = {family.name: family for family in REGISTRY.collect()}
     for name in sorted(DAEMONS_OF):
         if name in GAUGES:
-            kind, labels, text = "gauge", GAUGES[name].labels, GAUGES[name].text
+            kind = "counter" if GAUGES[name].is_counter else "gauge"
+            labels, text = GAUGES[name].labels, GAUGES[name].text
         else:
             base = name.removesuffix("_total")
             kind, text = families[base].type, families[base].documentation

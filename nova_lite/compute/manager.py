@@ -31,6 +31,7 @@ from nova_lite.compute.port_filters import PortFilterSync
 from nova_lite.compute.reconciler import DomainReconciler
 from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Retrier
+from nova_lite.compute.server_metrics import ServerMetrics
 from nova_lite.compute.volumes import VolumeWorker
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import ImageBackend
@@ -68,6 +69,7 @@ class ComputeManager:
         self._stopping = threading.Event()
         self.jobs = Jobs()
         self.build_slots = BuildSlots(conf.compute.max_concurrent_builds)
+        self._server_metrics = ServerMetrics(driver, conf.metrics.servers, timing)
         self.heartbeat = Heartbeat(conf, host, driver, self.jobs, self.build_slots.answered)
         fencing = FencingTokenStore(fencing_path(conf, host), faults.call("fence", files.write_atomically))
         self.registration = Registration(conf, self.heartbeat, conductor, fencing.identity())
@@ -106,6 +108,7 @@ class ComputeManager:
         yield metrics.sample(metrics.JOBS, len(self.jobs.acting()), "action")
         yield metrics.sample(metrics.BUILD_SLOTS, self.build_slots.limit)
         yield metrics.sample(metrics.HYPERVISOR_UP, float(self.heartbeat.is_hypervisor_up()))
+        yield from self._server_metrics.samples()
 
     def require_hypervisor(self) -> None:
         """Raise `HypervisorUnavailable` while the hypervisor does not answer."""

@@ -22,7 +22,7 @@ OPTS = [
         default=[],
         help=(
             "Steps that fail: init_host, inventory, list_domains, get_info, plug_vifs, unplug_vifs, image, "
-            "spawn_before_domain, spawn_after_domain, destroy, power_on, power_off, reboot, console."
+            "spawn_before_domain, spawn_after_domain, destroy, power_on, power_off, reboot, console, statistics."
         ),
     ),
     cfg.IntOpt("fail_count", default=-1, min=-1, help="Number of failures of these steps in all; -1: always."),

@@ -23,6 +23,17 @@ OPTS = [
         default="127.0.0.1",
         help=("Address of these endpoints. Set it to an address that Prometheus reaches, and restrict access to it."),
     ),
+    cfg.IntOpt(
+        "servers",
+        default=0,
+        min=0,
+        max=100_000,
+        help=(
+            "Number of running servers whose CPU, memory, disks and network a compute host adds to its metrics at "
+            "most, with ten series each. Their labels are the ids of server and project. Set it on the hosts if you "
+            "watch single servers and only Prometheus reaches these endpoints; 0 shows no server."
+        ),
+    ),
     *(cfg.PortOpt(name, default=port, help=f"Port of {binary}.") for binary, (name, port) in PORTS.items()),
 ]
 

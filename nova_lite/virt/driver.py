@@ -56,6 +56,26 @@ class DomainInfo(msgspec.Struct, kw_only=True, frozen=True):
     power_state: PowerState
 
 
+class GuestStatistics(msgspec.Struct, kw_only=True, frozen=True):
+    """Activity of a running guest since it was started, summed over its devices. None: unknown at this moment.
+
+    ``memory_bytes``: resident memory of the guest's process. ``memory_limit_bytes``: memory that the guest has.
+    """
+
+    uuid: str
+    project_id: str
+    cpu_seconds: float | None = None
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    disk_read_bytes: int | None = None
+    disk_written_bytes: int | None = None
+    disk_reads: int | None = None
+    disk_writes: int | None = None
+    network_received_bytes: int | None = None
+    network_sent_bytes: int | None = None
+    network_dropped: int | None = None
+
+
 class SpawnSpec(msgspec.Struct, kw_only=True):
     """All data that a driver needs to create a domain.
 
@@ -382,6 +402,18 @@ class InstanceDiagnostics(Protocol):
 
     def get_instance_diagnostics(self, instance_uuid: str) -> Diagnostics:
         """Return the counters of a running guest. Raises `DomainNotFound`."""
+        ...
+
+
+@runtime_checkable
+class BulkStatistics(Protocol):
+    """A driver that can return counters of all running guests of this host at once."""
+
+    def get_all_statistics(self) -> list[GuestStatistics]:
+        """Return the counters of all running guests. The number of calls to the hypervisor does not grow with them.
+
+        Guests that are busy are not waited for.
+        """
         ...
 
 

@@ -72,6 +72,7 @@ class Domain(msgspec.Struct, kw_only=True):
     generation: int
     power_state: PowerState
     hostname: str
+    project_id: str = ""
     address: str = ""
     vcpus: int = 0
     memory_mb: int = 0
@@ -113,6 +114,17 @@ prepare_decoders(Domain, Control)
 
 #: Version 3, clusters of 64 KiB, a header of 104 bytes, and an empty disk.
 QCOW2_HEADER = struct.pack(">4sIQII", b"QFI\xfb", 3, 0, 0, 16).ljust(100, b"\0") + (104).to_bytes(4, "big") + bytes(408)
+
+_MIB = 1024 * 1024
+
+#: Counters of a guest that does nothing.
+_IDLE = dict.fromkeys(
+    (
+        *("disk_read_bytes", "disk_written_bytes", "disk_reads", "disk_writes"),
+        *("network_received_bytes", "network_sent_bytes", "network_dropped"),
+    ),
+    0,
+)
 
 #: Seconds between two checks whether a hanging step may continue.
 HANG_POLL = 0.05
@@ -580,6 +592,22 @@ class FakeDriver(driver.ComputeDriver):
             with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
                 yield msgspec.json.decode(file.read(), type=Domain)
 
+    def get_all_statistics(self) -> list[driver.GuestStatistics]:
+        """Return counters with zeros for all activity."""
+        self._step("statistics")
+        return [
+            driver.GuestStatistics(
+                uuid=domain.uuid,
+                project_id=domain.project_id,
+                cpu_seconds=0.0,
+                memory_bytes=0,
+                memory_limit_bytes=domain.memory_mb * _MIB,
+                **_IDLE,
+            )
+            for domain in self._domains()
+            if domain.power_state == PowerState.RUNNING
+        ]
+
     def get_instance_diagnostics(self, instance_uuid: str) -> Diagnostics:
         """Return the counters of the domain as it was created, with zeros for all activity."""
         self._step("diagnostics")
@@ -769,6 +797,7 @@ def _domain(spec: driver.SpawnSpec) -> Domain:
         generation=spec.generation,
         power_state=PowerState.SHUTDOWN,
         hostname=instance.hostname,
+        project_id=instance.project_id,
         address=spec.vifs[0].address if spec.vifs else "",
         vcpus=flavor.vcpus,
         memory_mb=flavor.memory_mb,

@@ -48,7 +48,7 @@ TRANSFERS = frozenset(("managedSave", "migrateToURI3"))
 #: Other methods whose repetition has no further effect, or an error that every caller expects.
 REPEATABLE = QUERIES | {
     *("baselineHypervisorCPU", "blockInfo", "blockJobInfo", "domainListGetStats", "getCapabilities"),
-    *("getDomainCapabilities", "jobStats", "managedSaveGetXMLDesc"),
+    *("getAllDomainStats", "getDomainCapabilities", "jobStats", "managedSaveGetXMLDesc"),
     *("defineXMLFlags", "managedSaveDefineXML", "networkDefineXML", "nwfilterDefineXML", "create", "setAutostart"),
     *("abortJob", "blockResize", "destroyFlags", "fsThaw", "migrateSetMaxDowntime", "setUserPassword", "shutdownFlags"),
     *("suspend", "undefineFlags", "updateDeviceFlags"),

@@ -46,6 +46,7 @@ from nova_lite.virt.driver import (
     ConsoleAddress,
     DomainInfo,
     FetchImage,
+    GuestStatistics,
     SpawnSpec,
     instances_path,
     snapshots_path,
@@ -63,6 +64,7 @@ from nova_lite.virt.libvirt.domain.consoles import Consoles
 from nova_lite.virt.libvirt.domain.domains import Domains
 from nova_lite.virt.libvirt.domain.events import EventRelay
 from nova_lite.virt.libvirt.domain.rescue import RescueBoot
+from nova_lite.virt.libvirt.domain.statistics import AllStatistics
 from nova_lite.virt.libvirt.host import cpu_model, cpu_monitor, host_topology, host_traits, inventory, kvm
 from nova_lite.virt.libvirt.net import dual_stack
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
@@ -98,7 +100,9 @@ class LibvirtDriver(ComputeDriver):
         # Events and the inventory have a connection of their own, which does not wait for other calls.
         self._reports = Connection(uri, host, self._events.register, timing, queries_only=True)
         self._domains = Domains(self._connection, host, timing)
-        self._running = inventory.RunningCount(Domains(self._reports, host, timing).all, timing)
+        reported = Domains(self._reports, host, timing)
+        self._running = inventory.RunningCount(reported.all, timing)
+        self._statistics = AllStatistics(self._reports, reported)
         self._networks = HostNetworks(conf, self._connection, host)
         self._interfaces = InterfaceDevices(self._connection, conf.libvirt.device_detach_timeout)
         self._port_firewall = PortFirewall(conf, host, self._records.instances_path)
@@ -703,6 +707,9 @@ class LibvirtDriver(ComputeDriver):
         xml = self._connection.call(domain.XMLDesc, 0)
         config_drive = os.path.exists(os.path.join(self._records.directory(instance_uuid), CONFIG_DRIVE))
         return diagnostics.diagnostics(statistics[0][1], xml, self._virt_type, config_drive)
+
+    def get_all_statistics(self) -> list[GuestStatistics]:
+        return self._statistics.read()
 
 
 def _hardware(spec: SpawnSpec) -> hardware.Hardware:

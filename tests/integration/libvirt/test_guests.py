@@ -56,6 +56,10 @@ def test_guest_boots_stops_starts_and_leaves_nothing(
     assert [nic.mac_address for nic in found.nics] == [vif.mac_address]
     assert found.nics[0].tx_packets
     assert found.disks[0].read_bytes
+    (counters,) = driver.get_all_statistics()
+    assert (counters.uuid, counters.project_id) == (instance_uuid, spec.instance.project_id)
+    assert counters.cpu_seconds and counters.disk_read_bytes and counters.network_sent_bytes
+    assert counters.memory_bytes and counters.memory_limit_bytes == 128 << 20
 
     driver.spawn(spec)
     assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
@@ -64,6 +68,7 @@ def test_guest_boots_stops_starts_and_leaves_nothing(
     driver.power_off(instance_uuid, 60)
     assert time.monotonic() - started < 30, "the guest did not receive the power button"
     assert driver.get_info(instance_uuid).power_state == PowerState.SHUTDOWN
+    assert driver.get_all_statistics() == []
     driver.power_off(instance_uuid, 60)
 
     driver.power_on(instance_uuid)

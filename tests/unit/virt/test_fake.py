@@ -256,6 +256,7 @@ def test_domain_file_has_the_expected_format(fake_driver: fake.FakeDriver, tmp_p
         "generations": {},
         "power_state": 1,
         "hostname": "one",
+        "project_id": "p",
         "address": "10.0.0.5",
         "vcpus": 1,
         "memory_mb": 512,
@@ -305,6 +306,15 @@ def test_diagnostics_describe_the_domain(fake_driver: fake.FakeDriver) -> None:
     assert [nic.mac_address for nic in found.nics] == [vif.mac_address for vif in VIFS]
     fake_driver.unplug_vifs(UUID)
     assert fake_driver.get_instance_diagnostics(UUID).nics == []
+
+
+def test_statistics_have_the_running_guests_with_their_projects(fake_driver: fake.FakeDriver) -> None:
+    fake_driver.spawn(spec())
+    (found,) = fake_driver.get_all_statistics()
+    assert (found.uuid, found.project_id) == (UUID, make_instance().project_id)
+    assert (found.memory_limit_bytes, found.cpu_seconds) == (512 << 20, 0.0)
+    fake_driver.power_off(UUID, 0)
+    assert fake_driver.get_all_statistics() == []
 
 
 @pytest.mark.parametrize(

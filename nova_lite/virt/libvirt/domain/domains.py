@@ -90,8 +90,8 @@ class Domains:
     def _lookup(self, instance_uuid: str) -> Any:
         return self._connection.call_unless(_GONE, self._connection.get().lookupByUUIDString, instance_uuid)
 
-    def _info(self, domain: Any) -> DomainInfo | None:
-        """Describe a domain. Return None if it is not ours, or has vanished meanwhile."""
+    def owner(self, domain: Any) -> guest_xml.Owner | None:
+        """Return to whom a domain belongs. None if it is not ours, or has vanished meanwhile."""
         metadata = self._connection.call_unless(
             (*_GONE, libvirt.VIR_ERR_NO_DOMAIN_METADATA),
             domain.metadata,
@@ -100,7 +100,12 @@ class Domains:
             0,
         )
         owner = guest_xml.parse_owner(metadata) if metadata else None
-        if owner is None or owner.host != self._host:
+        return owner if owner is not None and owner.host == self._host else None
+
+    def _info(self, domain: Any) -> DomainInfo | None:
+        """Describe a domain. Return None if it is not ours, or has vanished meanwhile."""
+        owner = self.owner(domain)
+        if owner is None:
             return None
         state = self._connection.call_unless(_GONE, domain.state, 0)
         if state is None:

@@ -54,10 +54,11 @@ class Host(msgspec.Struct, frozen=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Host, instance and build attempt that a domain belongs to."""
+    """Host, build attempt and project that a domain belongs to."""
 
     host: str
     generation: int
+    project_id: str = ""
 
 
 def guest_xml(
@@ -145,7 +146,7 @@ def parse_owner(metadata: str) -> Owner | None:
     try:
         root = ET.fromstring(metadata)  # noqa: S314 our own element, out of libvirt's parsed tree
         values = {child.tag.rpartition("}")[2]: child.text or "" for child in root}
-        return Owner(host=values["host"], generation=int(values["generation"]))
+        return Owner(values["host"], int(values["generation"]), values.get("project", ""))
     except (ET.ParseError, KeyError, ValueError):
         return None
 

@@ -40,7 +40,7 @@ def test_guest_has_the_instances_size_and_names() -> None:
 
 def test_metadata_survives_special_characters() -> None:
     domain = build(generation=7, instance=make_instance(project_id=NASTY))
-    assert guest_xml.parse_owner(metadata(domain)) == guest_xml.Owner(host=NASTY, generation=7)
+    assert guest_xml.parse_owner(metadata(domain)) == guest_xml.Owner(host=NASTY, generation=7, project_id=NASTY)
     assert domain.findtext(f"./metadata/{{{guest_xml.NAMESPACE}}}instance/{{{guest_xml.NAMESPACE}}}project") == NASTY
 
 

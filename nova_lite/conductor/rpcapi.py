@@ -479,9 +479,15 @@ class ConductorRPC(Protocol):
 
     @rpc.report(rpc.API, rpc.COMPUTE)
     def image_update(
-        self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
+        self,
+        context: RequestContext,
+        image_id: str,
+        changes: dict[str, Any],
+        expected_status: str | None,
+        tags: Annotated[dict[str, bool] | None, rpc.Since("1.25")] = None,
     ) -> Image:
-        """Set the fields in ``changes``. Properties are merged; a property of None is deleted.
+        """Set the fields in ``changes``. Properties are merged; a property of None is deleted. ``tags``: those to add
+        (true) and to remove, beside which all others stay.
 
         Only the owner or an admin may do this. With ``expected_status``, an image in another status raises
         `ImageStatusConflict`.
@@ -871,9 +877,17 @@ class ConductorRPC(Protocol):
         """
 
     @rpc.change(rpc.API, since="1.6")
-    def volume_update(self, context: RequestContext, volume_id: str, changes: dict[str, Any]) -> Volume:
+    def volume_update(
+        self,
+        context: RequestContext,
+        volume_id: str,
+        changes: dict[str, Any],
+        merge: Annotated[bool, rpc.Since("1.25")] = False,
+    ) -> Volume:
         """Set ``name``, ``description``, ``metadata`` (all of it), ``bootable``, ``volume_type`` (its name or id; since
         1.21), ``image_metadata`` (all of it; since 1.25) or, for an admin, ``status``.
+
+        ``merge``: metadata are added to the stored ones, and an item of None is removed. Raises a 4xx for too many.
         """
 
     @rpc.change(rpc.API, since="1.21")
@@ -916,8 +930,14 @@ class ConductorRPC(Protocol):
         ...
 
     @rpc.change(rpc.API, since="1.6")
-    def snapshot_update(self, context: RequestContext, snapshot_id: str, changes: dict[str, Any]) -> VolumeSnapshot:
-        """Set ``name``, ``description``, ``metadata`` or, for an admin, ``status``."""
+    def snapshot_update(
+        self,
+        context: RequestContext,
+        snapshot_id: str,
+        changes: dict[str, Any],
+        merge: Annotated[bool, rpc.Since("1.25")] = False,
+    ) -> VolumeSnapshot:
+        """Set ``name``, ``description``, ``metadata`` or, for an admin, ``status``. ``merge``: as `volume_update`."""
 
     @rpc.delete(rpc.API, since="1.6")
     def snapshot_delete(self, context: RequestContext, snapshot_id: str) -> None: ...

@@ -17,6 +17,8 @@ from nova_lite.db.engine import Time, UnitOfWork
 from nova_lite.objects import Image, ImageQuery
 
 _MIB = 1024**2
+#: Most properties of an image, and most tags.
+MAX_ITEMS = 128
 #: Seconds after the deadline of an upload in which the API still records its end.
 UPLOAD_MARGIN = 600.0
 
@@ -132,12 +134,13 @@ def update(
     image_id: str,
     changes: dict[str, Any],
     expected_status: str | None = None,
+    tags: Mapping[str, bool] | None = None,
 ) -> Image:
-    """Set the fields in ``changes``. ``properties`` are merged; None removes one.
+    """Set the fields in ``changes``. ``properties`` are merged; None removes one. ``tags``: to add (true) or to remove.
 
     Raises `Forbidden` for a caller without the right, `ImageStatusConflict` when the image is not in the expected
-    status, `ImageQuotaExceeded` for a size above the owner's quota, and `TooManyUploads`. A size with the status
-    ``saving`` is a reservation for an upload.
+    status, `ImageQuotaExceeded` for a size above the owner's quota, `TooManyUploads`, and `InvalidInput` for too many
+    properties or tags. A size with the status ``saving`` is a reservation for an upload.
     """
     row = _get_row(uow, context, image_id, to="change")
     if expected_status is not None and row.status != expected_status:
@@ -146,10 +149,17 @@ def update(
         _check_quota(uow, row.owner, size=changes["size"], without=row.id)
         if changes.get("status") == "saving" and row.status == "queued":
             _check_uploads(uow, row.owner)
+    before = {"properties": len(row.properties), "tags": len(row.tags or [])}
     properties = {**row.properties, **changes.get("properties", {})}
     row.properties = {name: value for name, value in properties.items() if value is not None}
     for name in _CHANGEABLE & changes.keys():
         setattr(row, name, changes[name])
+    if tags:
+        known = dict.fromkeys(row.tags or [], True) | dict(tags)
+        row.tags = [tag for tag, is_wanted in known.items() if is_wanted]
+    for what, items in (("properties", row.properties), ("tags", row.tags or [])):
+        if len(items) > max(MAX_ITEMS, before[what]):
+            raise exceptions.InvalidInput(reason=f"an image has at most {MAX_ITEMS} {what}")
     row.updated_at = uow.now
     uow.session.flush()
     return to_object(row)

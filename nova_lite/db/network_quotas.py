@@ -71,6 +71,7 @@ def _limits(conf: cfg.ConfigOpts, own: dict[str, int]) -> dict[str, int]:
         fixed_ips.RESOURCE: conf.network.fixed_ips_per_project,
         routers.RESOURCE: conf.network.routers_per_project,
         rbac.RESOURCE: rbac.DEFAULT_LIMIT,
+        subnet_pools.RESOURCE: subnet_pools.DEFAULT_LIMIT,
     }
     return {name: own.get(behind, configured.get(behind, -1)) for name, behind in RESOURCES.items()}
 

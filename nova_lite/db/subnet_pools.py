@@ -29,6 +29,8 @@ RESOURCE = "subnet_pools"
 MAX_PREFIXES = 1000
 
 _TYPE = "subnetpool"
+#: Pools of a project without a quota of its own.
+DEFAULT_LIMIT = 50
 _LENGTHS = ("min_prefixlen", "max_prefixlen", "default_prefixlen")
 
 
@@ -40,7 +42,7 @@ def list_(uow: UnitOfWork, context: RequestContext, ids: Collection[str] | None 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, pool: SubnetPool) -> SubnetPool:
     """Create a pool. Its prefixes are joined where they touch. ``pool.shared``: for all projects."""
     quotas.lock(uow, pool.project_id)
-    limit = quotas.limits_of(uow, conf, pool.project_id, None).of_project.get(RESOURCE, quotas.UNLIMITED)
+    limit = quotas.limits_of(uow, conf, pool.project_id, None).of_project.get(RESOURCE, DEFAULT_LIMIT)
     has = used(uow, pool.project_id)
     if 0 <= limit <= has:
         raise exceptions.QuotaExceeded(overs="subnetpool", requested=1, used=has, allowed=limit)

@@ -82,8 +82,13 @@ def change(uow: UnitOfWork, row: Row, changes: dict[str, Any]) -> None:
     row.updated_at = uow.now
 
 
-def is_shared(uow: UnitOfWork, row: Row) -> bool:
-    """Check whether another backup has the same file."""
+def lock_sharing(uow: UnitOfWork, data_id: str) -> None:
+    """Lock all backups that have the same file. Otherwise two that are deleted at once would leave it behind."""
+    uow.session.scalars(sa.select(Row.id).where(Row.data_id == data_id).order_by(Row.id).with_for_update()).all()
+
+
+def has_data_of_others(uow: UnitOfWork, row: Row) -> bool:
+    """Check whether another backup has the same file. `lock_sharing` has locked them."""
     query = sa.select(Row.id).where(Row.data_id == row.data_id, Row.id != row.id).limit(1)
     return uow.session.scalar(query) is not None
 

@@ -28,6 +28,9 @@ TYPE_QUOTAS = ("volumes", "gigabytes", "snapshots")
 QUOTAS = (*TYPE_QUOTAS, "per_volume_gigabytes", "backups", "backup_gigabytes", "groups")
 _LONGEST_RESOURCE = 64
 
+#: Most items of metadata of a volume or snapshot.
+MAX_METADATA = 128
+
 _SORT_KEYS = ("created_at", "updated_at", "name", "size", "status", "id", "bootable")
 
 
@@ -197,6 +200,23 @@ def change(row: models.Volume | models.VolumeSnapshot, uow: UnitOfWork, changes:
     for name, value in changes.items():
         setattr(row, "metadata_" if name == "metadata" else name, value)
     row.updated_at = uow.now
+
+
+def merged_changes(known: Volume | VolumeSnapshot, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes with all items of ``metadata`` and ``image_metadata``, stored ones included.
+
+    An item of None is removed. Raises `InvalidInput` for too many items.
+    """
+    stored = {"metadata": known.metadata}
+    if isinstance(known, Volume):
+        stored["image_metadata"] = known.shown_image_metadata()
+    merged = {}
+    for name in stored.keys() & changes.keys():
+        items = {**stored[name], **changes[name]}
+        merged[name] = {key: value for key, value in items.items() if value is not None}
+        if len(merged[name]) > MAX_METADATA:
+            raise exceptions.InvalidInput(reason=f"metadata have at most {MAX_METADATA} items")
+    return changes | merged
 
 
 def has_snapshots(uow: UnitOfWork, volume_id: str) -> bool:

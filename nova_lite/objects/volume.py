@@ -56,6 +56,25 @@ class Volume(msgspec.Struct, kw_only=True):
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 
+    def shown_image_metadata(self) -> dict[str, str]:
+        """Return the image that the volume was made of, as it was then, or what users made of it."""
+        if self.image_metadata is not None:
+            return self.image_metadata
+        image = self.image
+        if image is None:
+            return {}
+        known: dict[str, object] = {
+            "image_id": image.id,
+            "image_name": image.name,
+            "disk_format": image.disk_format,
+            "container_format": image.container_format,
+            "min_disk": image.min_disk,
+            "min_ram": image.min_ram,
+            "size": image.size,
+            "checksum": image.md5 or image.checksum,
+        }
+        return {**{name: str(value) for name, value in known.items()}, **image.properties}
+
 
 class VolumeSnapshot(msgspec.Struct, kw_only=True):
     id: str

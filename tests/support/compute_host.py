@@ -167,7 +167,12 @@ class FakeConductor:
         return self.images[image_id]
 
     def image_update(
-        self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
+        self,
+        context: RequestContext,
+        image_id: str,
+        changes: dict[str, Any],
+        expected_status: str | None,
+        tags: dict[str, bool] | None = None,
     ) -> Image:
         self._called("image_update", (image_id, changes))
         self.images[image_id] = msgspec.structs.replace(self.image_get(context, image_id), **changes)

@@ -372,7 +372,12 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
         return self.images[image.id]
 
     def image_update(
-        self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
+        self,
+        context: RequestContext,
+        image_id: str,
+        changes: dict[str, Any],
+        expected_status: str | None,
+        tags: dict[str, bool] | None = None,
     ) -> Image:
         if image_id not in self.images:
             raise exceptions.ImageNotFound(image_id=image_id)
@@ -381,6 +386,9 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
             raise exceptions.ImageStatusConflict(image_id=image_id, status=image.status, expected=expected_status)
         own = {**image.properties, **changes.get("properties", {})}
         properties = {name: value for name, value in own.items() if value is not None}
+        if tags:
+            known = dict.fromkeys(image.tags, True) | tags
+            changes = {**changes, "tags": [tag for tag, is_wanted in known.items() if is_wanted]}
         self.images[image_id] = msgspec.structs.replace(image, **{**changes, "properties": properties})
         return self.images[image_id]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,33 @@ class Volumes:
         made = self.create(**values)["id"]
         self.done()
         return str(made)
+
+    @contextlib.contextmanager
+    def after_the_next_read(self, work: Callable[[], None]) -> Iterator[None]:
+        """Do something right after the API's next read of a volume or snapshot, as another client may."""
+        compute = self.services.compute
+        conductor, left = compute.conductor, [work]
+
+        class Spy:
+            def __getattr__(self, name: str) -> Any:
+                method = getattr(conductor, name)
+                if name not in ("volume_get", "snapshot_get"):
+                    return method
+
+                def read(*args: Any) -> Any:
+                    found = method(*args)
+                    if left:
+                        left.pop()()
+                    return found
+
+                return read
+
+        compute.conductor = Spy()  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            compute.conductor = conductor
+        assert not left
 
     def done(self) -> None:
         """Finish all open work, as hosts would."""

@@ -167,17 +167,16 @@ class ImageApp(imports.Imports, metadefs.Metadefs):
 
     def add_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
         image = self._changeable(req, id)
-        tags = requests.tags([*image.tags, tag])
-        if tags != image.tags:
-            self.conductor.image_update(req.context, image.id, {"tags": tags}, None)
+        requests.tags([*image.tags, tag])
+        if tag not in image.tags:
+            self.conductor.image_update(req.context, image.id, {}, None, tags={tag: True})
         return Response(status=204)
 
     def remove_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
         image = self._changeable(req, id)
         if tag not in image.tags:
             raise exceptions.NotFound(f"Image {image.id} has no tag {tag[:64]}.")
-        tags = [other for other in image.tags if other != tag]
-        self.conductor.image_update(req.context, image.id, {"tags": tags}, None)
+        self.conductor.image_update(req.context, image.id, {}, None, tags={tag: False})
         return Response(status=204)
 
     def deactivate(self, req: ServiceRequest, id: str) -> Response:
@@ -240,6 +239,7 @@ class ImageApp(imports.Imports, metadefs.Metadefs):
         is_chunked = req.content_length is None and (receive is not None or req.headers.get("Transfer-Encoding"))
         length = None if is_chunked else req.content_length or 0
         uploads.check_length(length, limit)
+        self.sweep_if_due()
         self._require_room(length or 0, floor)
         fault_of = self._fault_of_upload(req)
         upload = kind(self.conductor, req.context, directory, image, limit, floor, fault_of)

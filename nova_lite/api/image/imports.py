@@ -16,7 +16,7 @@ from typing import Any
 
 import webob
 
-from nova_lite.api.http import rest
+from nova_lite.api.http import rest, wsgi
 from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.image import uploads
@@ -33,6 +33,8 @@ FAILED, STORE = "os_glance_failed_import", "local"
 #: Name of the directory of staged data below the store, and seconds after which they are abandoned.
 STAGING = "staging"
 STAGED_SECONDS = 86400.0
+#: Seconds after which the next request with data removes abandoned ones.
+SWEEP_SECONDS = 600.0
 
 DIRECT, WEB = "glance-direct", "web-download"
 
@@ -65,6 +67,23 @@ def sweep(store_path: str) -> None:
 
 class Imports(rest.ServiceApplication):
     """Handlers of `ImageApp`."""
+
+    def __init__(self, services: wsgi.ApiServices) -> None:
+        super().__init__(services)
+        self._downloads = threading.BoundedSemaphore(self.conf.image.max_downloads)
+        self._next_sweep = time.monotonic() + SWEEP_SECONDS
+
+    def sweep_if_due(self) -> None:
+        """Remove abandoned data before others arrive, which need the room."""
+        if time.monotonic() < self._next_sweep:
+            return
+        self._next_sweep = time.monotonic() + SWEEP_SECONDS
+        store_path = self.conf.image.store_path
+        try:
+            store.sweep(store_path)
+            sweep(store_path)
+        except OSError as error:
+            LOG.warning("Abandoned data of images below %s cannot be removed: %s", store_path, error)
 
     def methods(self) -> list[str]:
         return [DIRECT, WEB] if self.conf.image.import_hosts else [DIRECT]
@@ -140,13 +159,27 @@ class Imports(rest.ServiceApplication):
             "size": uploads.first_reservation(None, limit),
             "properties": {FAILED: None},
         }
-        upload.image = self.conductor.image_update(context, image.id, reserved, "queued")
         deadline = time.monotonic() + self.conf.api.upload_deadline
-        threading.Thread(
-            target=self._download, args=(context, upload, str(url), allowed, deadline), name="import", daemon=True
-        ).start()
+        if not self._downloads.acquire(blocking=False):
+            raise exceptions.ServiceUnavailable("As many images as possible are being imported. Try again later.")
+        try:
+            upload.image = self.conductor.image_update(context, image.id, reserved, "queued")
+            threading.Thread(
+                target=self._download, args=(context, upload, str(url), allowed, deadline), name="import", daemon=True
+            ).start()
+        except BaseException:
+            self._downloads.release()
+            raise
 
     def _download(
+        self, context: RequestContext, upload: uploads.Upload, url: str, allowed: list[str], deadline: float
+    ) -> None:
+        try:
+            self._receive_download(context, upload, url, allowed, deadline)
+        finally:
+            self._downloads.release()
+
+    def _receive_download(
         self, context: RequestContext, upload: uploads.Upload, url: str, allowed: list[str], deadline: float
     ) -> None:
         image_id = upload.image.id

@@ -332,29 +332,26 @@ class VolumeApp(
         return Response(status=202)
 
     def _show_image_metadata(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
-        return Response({"metadata": views.image_metadata(self.conductor.volume_get(req.context, id))})
+        return Response({"metadata": self.conductor.volume_get(req.context, id).shown_image_metadata()})
 
     def _set_image_metadata(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
         req.authorize(policies.IMAGE_METADATA)
         if "metadata" not in fields:
             raise exceptions.ValidationError(detail="'metadata' must be specified")
-        known = views.image_metadata(self.conductor.volume_get(req.context, id))
-        return self._store_image_metadata(req, id, {**known, **requests.metadata(fields["metadata"])})
+        return self._merge_image_metadata(req, id, dict(requests.metadata(fields["metadata"])))
 
     def _unset_image_metadata(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
         req.authorize(policies.IMAGE_METADATA)
         key = requests.text(fields, "key")
         if not key:
             raise exceptions.ValidationError(detail="The key of an item is needed.")
-        known = views.image_metadata(self.conductor.volume_get(req.context, id))
-        self._store_image_metadata(req, id, _without(known, key))
+        _item(self.conductor.volume_get(req.context, id).shown_image_metadata(), key)
+        self._merge_image_metadata(req, id, {key: None})
         return Response(status=200)
 
-    def _store_image_metadata(self, req: ServiceRequest, id: str, metadata: dict[str, str]) -> Response:
-        if len(metadata) > requests.MAX_ITEMS:
-            raise exceptions.ValidationError(detail=f"Image metadata have at most {requests.MAX_ITEMS} items.")
-        self.conductor.volume_update(req.context, id, {"image_metadata": metadata})
-        return Response({"metadata": metadata})
+    def _merge_image_metadata(self, req: ServiceRequest, id: str, items: dict[str, str | None]) -> Response:
+        changed = self.conductor.volume_update(req.context, id, {"image_metadata": items}, merge=True)
+        return Response({"metadata": changed.shown_image_metadata()})
 
     def _unmanage(self, req: ServiceRequest, id: str, fields: dict[str, Any]) -> Response:
         self.conductor.volume_get(req.context, id)
@@ -384,24 +381,25 @@ class VolumeApp(
         return Response({"meta": {key: _item(metadata, key)}})
 
     def set_metadata_item(self, req: ServiceRequest, id: str, key: str) -> Response:
-        metadata = self.conductor.volume_get(req.context, id).metadata
-        self._store_metadata(req, id, _merged(metadata, _one_item(req, key)))
-        return Response({"meta": _one_item(req, key)})
+        item = _one_item(req, key)
+        self._merge_metadata(req, id, dict(item))
+        return Response({"meta": item})
 
     def add_metadata(self, req: ServiceRequest, id: str) -> Response:
-        metadata = self.conductor.volume_get(req.context, id).metadata
-        more = requests.metadata(requests.body(req, "metadata"))
-        return self._store_metadata(req, id, _merged(metadata, more))
+        return self._merge_metadata(req, id, dict(requests.metadata(requests.body(req, "metadata"))))
 
     def set_metadata(self, req: ServiceRequest, id: str) -> Response:
-        return self._store_metadata(req, id, requests.metadata(requests.body(req, "metadata")))
+        metadata = requests.metadata(requests.body(req, "metadata"))
+        return Response({"metadata": self.conductor.volume_update(req.context, id, {"metadata": metadata}).metadata})
 
     def remove_metadata(self, req: ServiceRequest, id: str, key: str) -> Response:
-        self._store_metadata(req, id, _without(self.conductor.volume_get(req.context, id).metadata, key))
+        _item(self.conductor.volume_get(req.context, id).metadata, key)
+        self._merge_metadata(req, id, {key: None})
         return Response(status=200)
 
-    def _store_metadata(self, req: ServiceRequest, id: str, metadata: dict[str, str]) -> Response:
-        return Response({"metadata": self.conductor.volume_update(req.context, id, {"metadata": metadata}).metadata})
+    def _merge_metadata(self, req: ServiceRequest, id: str, items: dict[str, str | None]) -> Response:
+        changed = self.conductor.volume_update(req.context, id, {"metadata": items}, merge=True)
+        return Response({"metadata": changed.metadata})
 
     # --- snapshots
 
@@ -490,24 +488,25 @@ class VolumeApp(
         return Response({"meta": {key: _item(self.conductor.snapshot_get(req.context, id).metadata, key)}})
 
     def set_snapshot_metadata_item(self, req: ServiceRequest, id: str, key: str) -> Response:
-        metadata = self.conductor.snapshot_get(req.context, id).metadata
-        self._store_snapshot_metadata(req, id, _merged(metadata, _one_item(req, key)))
-        return Response({"meta": _one_item(req, key)})
+        item = _one_item(req, key)
+        self._merge_snapshot_metadata(req, id, dict(item))
+        return Response({"meta": item})
 
     def add_snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
-        metadata = self.conductor.snapshot_get(req.context, id).metadata
-        more = requests.metadata(requests.body(req, "metadata"))
-        return self._store_snapshot_metadata(req, id, _merged(metadata, more))
+        return self._merge_snapshot_metadata(req, id, dict(requests.metadata(requests.body(req, "metadata"))))
 
     def set_snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
-        return self._store_snapshot_metadata(req, id, requests.metadata(requests.body(req, "metadata")))
+        metadata = requests.metadata(requests.body(req, "metadata"))
+        return Response({"metadata": self.conductor.snapshot_update(req.context, id, {"metadata": metadata}).metadata})
 
     def remove_snapshot_metadata(self, req: ServiceRequest, id: str, key: str) -> Response:
-        self._store_snapshot_metadata(req, id, _without(self.conductor.snapshot_get(req.context, id).metadata, key))
+        _item(self.conductor.snapshot_get(req.context, id).metadata, key)
+        self._merge_snapshot_metadata(req, id, {key: None})
         return Response(status=200)
 
-    def _store_snapshot_metadata(self, req: ServiceRequest, id: str, metadata: dict[str, str]) -> Response:
-        return Response({"metadata": self.conductor.snapshot_update(req.context, id, {"metadata": metadata}).metadata})
+    def _merge_snapshot_metadata(self, req: ServiceRequest, id: str, items: dict[str, str | None]) -> Response:
+        changed = self.conductor.snapshot_update(req.context, id, {"metadata": items}, merge=True)
+        return Response({"metadata": changed.metadata})
 
     # --- limits, quotas, zones
 
@@ -607,13 +606,3 @@ def _one_item(req: ServiceRequest, key: str) -> dict[str, str]:
     if item.keys() != {key}:
         raise exceptions.ValidationError(detail="Request body and URI mismatch")
     return item
-
-
-def _merged(metadata: dict[str, str], more: dict[str, str]) -> dict[str, str]:
-    """Return both. Raises `ValidationError` if there are too many items together."""
-    return requests.metadata({**metadata, **more})
-
-
-def _without(metadata: dict[str, str], key: str) -> dict[str, str]:
-    _item(metadata, key)
-    return {name: value for name, value in metadata.items() if name != key}

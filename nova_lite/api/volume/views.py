@@ -62,7 +62,7 @@ def summary(req: ServiceRequest, volume: Volume) -> dict[str, Any]:
 def volume(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
     """Return the complete view of a volume. ``minor``: minor part of the microversion."""
     view = changed(req, shown, minor) | {"os-vol-tenant-attr:tenant_id": shown.project_id}
-    if found := image_metadata(shown):
+    if found := shown.shown_image_metadata():
         view["volume_image_metadata"] = found
     if req.allows(policies.SHOW_HOST):
         view["os-vol-host-attr:host"] = None
@@ -289,26 +289,6 @@ def backup(req: ServiceRequest, shown: VolumeBackup, minor: int) -> dict[str, An
     if minor >= versions.BACKUP_USER:
         view["user_id"] = shown.user_id
     return view
-
-
-def image_metadata(shown: Volume) -> dict[str, str]:
-    """Return the image that the volume was made of, as it was then, or what users made of it."""
-    if shown.image_metadata is not None:
-        return shown.image_metadata
-    image = shown.image
-    if image is None:
-        return {}
-    known: dict[str, Any] = {
-        "image_id": image.id,
-        "image_name": image.name,
-        "disk_format": image.disk_format,
-        "container_format": image.container_format,
-        "min_disk": image.min_disk,
-        "min_ram": image.min_ram,
-        "size": image.size,
-        "checksum": image.md5 or image.checksum,
-    }
-    return {**{name: str(value) for name, value in known.items()}, **image.properties}
 
 
 def links(req: ServiceRequest, thing_id: str, collection: str = "volumes") -> list[dict[str, str]]:

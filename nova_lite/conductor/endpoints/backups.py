@@ -125,6 +125,8 @@ class BackupEndpoints:
         self.db.write(self._delete_backup, context, backup_id, force)
 
     def _delete_backup(self, uow: UnitOfWork, context: RequestContext, backup_id: str, force: bool) -> None:
+        row = volume_backups.found(uow, context, backup_id)
+        volume_backups.lock_sharing(uow, row.data_id)
         row = volume_backups.found(uow, context, backup_id, lock=True)
         if volume_backups.is_worked_on(uow, row.id):
             if row.status == volume_backups.DELETING:
@@ -132,7 +134,7 @@ class BackupEndpoints:
             raise exceptions.InvalidInput(reason=f"backup {row.id} is {row.status}; wait until that is done")
         if row.status not in _DELETABLE and not force:
             raise exceptions.InvalidInput(reason=f"Backup status must be available or error, it is {row.status}")
-        if volume_backups.is_shared(uow, row):
+        if volume_backups.has_data_of_others(uow, row):
             uow.session.delete(row)
             return
         volume_backups.change(uow, row, {"status": volume_backups.DELETING})
@@ -155,12 +157,16 @@ class BackupEndpoints:
             raise exceptions.InvalidInput(reason=f"Backup status must be available, it is {backup.status}")
         volume = self._new_volume(uow, context, backup, new_id, name) if volume_id is None else None
         target = volume or self._existing_volume(uow, context, backup, str(volume_id))
+        old = backup.volume
+        image = None if old.image is None else msgspec.to_builtins(old.image)
+        becomes = {"bootable": old.bootable, "image": image, "image_metadata": old.image_metadata}
         volume_backups.change(uow, row, {"status": volume_backups.RESTORING})
         payload: dict[str, Any] = {
             "backup_id": backup.id,
             "data_id": backup.data_id,
             "size": target.size,
             "is_new": volume_id is None,
+            "becomes": {} if volume_id is None else becomes,
         }
         self._accept(uow, context, VolumeVerb.RESTORE, target.id, **payload)
         return volumes.to_object(target)
@@ -205,10 +211,7 @@ class BackupEndpoints:
             raise exceptions.InvalidInput(
                 reason=f"volume size {row.size} GB is too small to restore a backup of {backup.size} GB"
             )
-        old = backup.volume
-        image = None if old.image is None else msgspec.to_builtins(old.image)
-        kept = {"status": RESTORING, "bootable": old.bootable, "image": image, "image_metadata": old.image_metadata}
-        volumes.change(row, uow, kept)
+        volumes.change(row, uow, {"status": RESTORING})
         return row
 
     def backup_import(self, context: RequestContext, backup: VolumeBackup) -> VolumeBackup:
@@ -239,7 +242,9 @@ def end(uow: UnitOfWork, task: models.VolumeTask, volume: models.Volume | None, 
         volumes.change(volume, uow, {"status": status})
     if verb is VolumeVerb.RESTORE and volume is not None and volume.status == RESTORING:
         failed = volumes.ERROR if task.payload["is_new"] else ERROR_RESTORING
-        volumes.change(volume, uow, {"status": volumes.AVAILABLE if error is None else failed})
+        # Work that an older conductor has accepted names nothing: the volume has become it already.
+        becomes = task.payload.get("becomes", {})
+        volumes.change(volume, uow, {"status": failed} if error else {"status": volumes.AVAILABLE, **becomes})
     if row is None:
         return
     if verb is VolumeVerb.DELETE_BACKUP and error is None:

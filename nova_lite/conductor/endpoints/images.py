@@ -31,11 +31,16 @@ class ImageEndpoints:
         return self.db.read(images.get, context, image_id)
 
     def image_update(
-        self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
+        self,
+        context: RequestContext,
+        image_id: str,
+        changes: dict[str, Any],
+        expected_status: str | None,
+        tags: dict[str, bool] | None = None,
     ) -> Image:
         if (host := _compute_host(context)) is not None:
             return self.db.write(host_images.update, host, image_id, changes, expected_status)
-        return self.db.write(images.update, context, image_id, changes, expected_status)
+        return self.db.write(images.update, context, image_id, changes, expected_status, tags)
 
     def image_delete(self, context: RequestContext, image_id: str) -> None:
         """Delete the row, then the file. Without its row nobody requests the file; instances have copies."""

@@ -68,13 +68,17 @@ class VolumeEndpoints:
         self.accept(uow, context, VolumeVerb.CREATE, row.id, reads, **volume_sources.work_of(volume))
         return volumes.to_object(row)
 
-    def volume_update(self, context: RequestContext, volume_id: str, changes: dict[str, Any]) -> Volume:
-        return self.db.write(self._update_volume, context, volume_id, changes)
+    def volume_update(
+        self, context: RequestContext, volume_id: str, changes: dict[str, Any], merge: bool = False
+    ) -> Volume:
+        return self.db.write(self._update_volume, context, volume_id, changes, merge)
 
     def _update_volume(
-        self, uow: UnitOfWork, context: RequestContext, volume_id: str, changes: dict[str, Any]
+        self, uow: UnitOfWork, context: RequestContext, volume_id: str, changes: dict[str, Any], merge: bool
     ) -> Volume:
         row = volumes.locked(uow, context, volume_id)
+        if merge:
+            changes = volumes.merged_changes(volumes.to_object(row), changes)
         unknown = changes.keys() - {
             *("name", "description", "metadata", "bootable", "status", "volume_type", "image_metadata")
         }
@@ -185,13 +189,17 @@ class VolumeEndpoints:
         self.accept(uow, context, VolumeVerb.SNAPSHOT, row.id, row.id, **known)
         return volumes.snapshot_object(made)
 
-    def snapshot_update(self, context: RequestContext, snapshot_id: str, changes: dict[str, Any]) -> VolumeSnapshot:
-        return self.db.write(self._update_snapshot, context, snapshot_id, changes)
+    def snapshot_update(
+        self, context: RequestContext, snapshot_id: str, changes: dict[str, Any], merge: bool = False
+    ) -> VolumeSnapshot:
+        return self.db.write(self._update_snapshot, context, snapshot_id, changes, merge)
 
     def _update_snapshot(
-        self, uow: UnitOfWork, context: RequestContext, snapshot_id: str, changes: dict[str, Any]
+        self, uow: UnitOfWork, context: RequestContext, snapshot_id: str, changes: dict[str, Any], merge: bool
     ) -> VolumeSnapshot:
         row = volumes.locked_snapshot(uow, context, snapshot_id)
+        if merge:
+            changes = volumes.merged_changes(volumes.snapshot_object(row), changes)
         unknown = changes.keys() - {"name", "description", "metadata", "status", "progress"}
         if unknown:
             raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a snapshot cannot be changed")

@@ -265,3 +265,16 @@ def test_image_update_is_for_its_owner(db: Database) -> None:
     with pytest.raises(exceptions.ImageNotFound):
         db.write(images.update, ME, private.id, {"name": "mine"})
     assert db.write(images.update, make.ADMIN, private.id, {"name": "ours"}).name == "ours"
+
+
+def test_tags_and_properties_of_images_are_merged_and_limited(db: Database) -> None:
+    image = db.write(images.create, make.image(owner=make.context().project_id, tags=["a", "b"], properties={"p": "1"}))
+    changed = db.write(images.update, make.context(), image.id, {}, None, {"a": False, "c": True, "b": True})
+    assert (changed.tags, changed.properties) == (["b", "c"], {"p": "1"})
+    for changes, tags in (
+        ({"properties": {str(number): "v" for number in range(128)}}, None),
+        ({}, {str(number): True for number in range(127)}),
+    ):
+        with pytest.raises(exceptions.InvalidInput, match="at most 128"):
+            db.write(images.update, make.context(), image.id, changes, None, tags)
+    assert db.read(images.get, make.context(), image.id).tags == ["b", "c"]

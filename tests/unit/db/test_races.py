@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.endpoints.backups import BackupEndpoints
 from nova_lite.conductor.engine.context import lock_action
 from nova_lite.conductor.hosts import domains
-from nova_lite.db import actions, claims, hosts, instances, models, services
+from nova_lite.db import actions, claims, hosts, instances, models, services, volume_backups
 from nova_lite.db.engine import Database, UnitOfWork
-from nova_lite.objects import DomainReport, Selection
+from nova_lite.objects import DomainReport, Selection, VolumeBackup, VolumeVerb
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 from tests.support import make
@@ -126,3 +131,20 @@ def test_a_task_that_began_meanwhile_is_not_overwritten(db: Database) -> None:
     overlap(db, accept, lambda uow: domains.reconcile_domains(uow, "h1", [report], [], []))
     (row,) = db.read(lambda uow: uow.session.query(models.Instance).all())
     assert (row.vm_state, row.task_state, row.power_state) == (states.ACTIVE, "deleting", 1)
+
+
+def test_backups_of_the_same_data_that_are_deleted_at_once_take_the_data(db: Database) -> None:
+    """An import makes a second backup of the same data."""
+    ids = [str(uuid.uuid4()) for _ in range(2)]
+    for backup_id in ids:
+        values = {"project_id": "p1", "volume_id": ids[0], "data_id": ids[0], "size": 1, "status": "available"}
+        db.write(volume_backups.insert, VolumeBackup(id=backup_id, **values))
+    accepted: list[tuple[VolumeVerb, str]] = []
+
+    def accept(uow: UnitOfWork, context: RequestContext, verb: VolumeVerb, *_: Any, **payload: Any) -> None:
+        accepted.append((verb, payload["data_id"]))
+
+    endpoints = BackupEndpoints(SimpleNamespace(db=db), accept)  # type: ignore[arg-type]
+    first, second = ((lambda uow, one=one: endpoints._delete_backup(uow, make.context(), one, False)) for one in ids)
+    overlap(db, first, second)
+    assert accepted == [(VolumeVerb.DELETE_BACKUP, ids[0])]

@@ -365,10 +365,10 @@ def test_upload_over_the_quota_is_refused(images: Images) -> None:
     made = images.create()
     real = images.conductor.own_answer("image_update")
 
-    def update(context: Any, image_id: str, changes: dict[str, Any], expected: str | None) -> Image:
+    def update(context: Any, image_id: str, changes: dict[str, Any], *more: Any) -> Image:
         if changes.get("size"):
             raise exceptions.ImageQuotaExceeded(allowed=1, unit="MiB", used=1)
-        return real(context, image_id, changes, expected)
+        return real(context, image_id, changes, *more)
 
     images.conductor.script("image_update", update)
     response = images("PUT", f"/v2/images/{made['id']}/file", b"x" * 100)
@@ -404,11 +404,11 @@ def limit_quota(images: Images, limit: int) -> list[int]:
     real = images.conductor.own_answer("image_update")
     sizes: list[int] = []
 
-    def update(context: Any, image_id: str, changes: dict[str, Any], expected: str | None) -> Image:
+    def update(context: Any, image_id: str, changes: dict[str, Any], *more: Any) -> Image:
         sizes.extend([changes["size"]] if changes.get("size") else [])
         if changes.get("size", 0) > limit:
             raise exceptions.ImageQuotaExceeded(allowed=1, unit="MiB", used=1)
-        return real(context, image_id, changes, expected)
+        return real(context, image_id, changes, *more)
 
     images.conductor.script("image_update", update)
     return sizes
@@ -570,3 +570,21 @@ def test_image_id_cannot_leave_the_store(images: Images, tmp_path: Path) -> None
 def test_request_body_is_limited(images: Images) -> None:
     fault(images("POST", "/v2/images", {"name": "x" * 200_000}), "overLimit", 413)
     fault(images("POST", "/v2/images", {}, Transfer_Encoding="chunked"), "computeFault", 411)
+
+
+def test_tags_that_two_clients_change_at_once_are_both_changed(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = images.add(tags=["a", "b"])
+    path = f"/v2/images/{image.id}/tags"
+    get = images.conductor.image_get
+
+    def while_another_adds(*args: Any) -> Image:
+        found = get(*args)
+        monkeypatch.setattr(images.conductor, "image_get", get)
+        assert images("PUT", f"{path}/of-another").status_code == 204
+        return found
+
+    monkeypatch.setattr(images.conductor, "image_get", while_another_adds)
+    assert images("DELETE", f"{path}/a").status_code == 204
+    assert images.conductor.images[image.id].tags == ["b", "of-another"]
+    assert images("PUT", f"{path}/c").status_code == 204
+    assert images.conductor.images[image.id].tags == ["b", "of-another", "c"]

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,7 +71,7 @@ def mirror() -> Iterator[str]:
 @pytest.fixture
 def images(tmp_path: Path, mirror: str) -> Iterator[ImageService]:
     port = mirror.rpartition(":")[2]
-    made = ImageService(tmp_path, f"import_hosts = {mirror}, localhost:{port}")
+    made = ImageService(tmp_path, f"import_hosts = {mirror}, localhost:{port}\nmax_downloads = 2")
     yield made
     made.manager.close()
 
@@ -88,6 +89,11 @@ def load(images: ImageService, url: str, **changes: Any) -> dict[str, Any]:
     body = {"method": {"name": "web-download", "uri": url}}
     response = images("POST", f"/images/{image_id}/import", body)
     assert response.status_code == 202, response.text
+    return ended(images, image_id)
+
+
+def ended(images: ImageService, image_id: str) -> dict[str, Any]:
+    """Return an image at the end of its import."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         shown: dict[str, Any] = images("GET", f"/images/{image_id}").json
@@ -173,6 +179,19 @@ def test_abandoned_staged_data_are_removed_while_another_daemon_removes_them(ima
     assert files_of(images) == [kept]
 
 
+def test_abandoned_staged_data_are_removed_when_others_arrive(
+    images: ImageService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = stage(images)
+    os.utime(images.store / "staging" / old, (1, 1))
+    kept = stage(images)
+    assert files_of(images) == sorted([old, kept]), "the last time was just now"
+    later = time.monotonic() + imports.SWEEP_SECONDS
+    monkeypatch.setattr(imports, "time", SimpleNamespace(monotonic=lambda: later, time=time.time))
+    last = stage(images)
+    assert files_of(images) == sorted([kept, last])
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -206,6 +225,32 @@ def test_failed_download_leaves_a_queued_image(images: ImageService, mirror: str
     shown = load(images, f"http://{mirror}/{path}")
     assert (shown["status"], shown["size"]) == ("queued", None)
     assert files_of(images) == []
+
+
+def test_images_are_loaded_by_few_threads_at_a_time(
+    images: ImageService, mirror: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    opened = download.opened
+
+    @contextlib.contextmanager
+    def wait(*arguments: Any) -> Iterator[Any]:
+        assert go_on.wait(30)
+        with opened(*arguments) as found:
+            yield found
+
+    monkeypatch.setattr(download, "opened", wait)
+    body = {"method": {"name": "web-download", "uri": f"http://{mirror}/image"}}
+    ids = [str(images.made("/images", BODY)["id"]) for _ in range(3)]
+    codes = [images("POST", f"/images/{image_id}/import", body).status_code for image_id in ids]
+    assert codes == [202, 202, 503]
+    go_on.set()
+    assert [ended(images, image_id)["status"] for image_id in ids[:2]] == ["active", "active"]
+    assert images("GET", f"/images/{ids[2]}").json["status"] == "queued"
+    deadline = time.monotonic() + 30  # a thread ends a moment after its image is active
+    while images("POST", f"/images/{ids[2]}/import", body).status_code == 503 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert ended(images, ids[2])["status"] == "active"
 
 
 def test_name_with_an_address_of_this_machine_is_not_loaded(images: ImageService, mirror: str) -> None:

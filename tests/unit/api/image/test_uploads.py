@@ -82,11 +82,11 @@ def test_chunked_upload_reserves_its_quota_in_growing_steps(
     monkeypatch.setattr(uploads, "FIRST_RESERVATION", 100_000)
     made, sizes, update = images.create(), [], images.conductor.own_answer("image_update")
 
-    def reserve(context: Any, image_id: str, changes: dict[str, Any], expected: str | None) -> Image:
+    def reserve(context: Any, image_id: str, changes: dict[str, Any], *more: Any) -> Image:
         sizes.extend([changes["size"]] if changes.get("size") else [])
         if changes.get("size", 0) > quota:
             raise exceptions.ImageQuotaExceeded(allowed=0, unit="MiB", used=0)
-        image: Image = update(context, image_id, changes, expected)
+        image: Image = update(context, image_id, changes, *more)
         return image
 
     images.conductor.script("image_update", reserve)

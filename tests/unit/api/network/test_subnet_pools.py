@@ -161,6 +161,13 @@ def test_quota_limits_pools(api: Api) -> None:
     assert api.get("/quotas/demo/details", ADMIN)["quota"]["subnetpool"]["used"] == 1
 
 
+def test_project_without_a_quota_has_few_pools(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert api.get("/quotas/demo")["quota"]["subnetpool"] == 50
+    monkeypatch.setattr(subnet_pools, "DEFAULT_LIMIT", 1)
+    pool(api)
+    api.refused("POST", "/subnetpools", {"subnetpool": {"prefixes": ["10.1.0.0/16"]}}, 409, "OverQuota", "subnetpool")
+
+
 def test_pools_of_a_scope_do_not_overlap(api: Api) -> None:
     scope = api.make("/address-scopes", "address_scope", name="one", ip_version=4)
     assert scope == {

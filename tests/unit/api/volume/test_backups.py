@@ -204,6 +204,27 @@ def test_backup_is_restored_into_a_volume(api: Volumes) -> None:
     assert api("DELETE", f"/volumes/{target}").status_code == 202
 
 
+def test_volume_becomes_what_was_backed_up_only_if_the_restoration_succeeds(api: Volumes) -> None:
+    def shown(volume: str) -> tuple[str, str]:
+        found = api("GET", f"/volumes/{volume}").json["volume"]
+        return found["status"], found["bootable"]
+
+    source, target = api.make(), api.make()
+    bootable = {"os-set_bootable": {"bootable": True}}
+    assert api("POST", f"/volumes/{source}/action", bootable).status_code == 200
+    backup = back_up(api, source)
+    api.done()
+    restore = {"restore": {"volume_id": target}}
+    assert api("POST", f"/backups/{backup}/restore", restore).status_code == 202
+    fail(api)
+    assert shown(target) == ("error_restoring", "false")
+    reset = {"os-reset_status": {"status": "available"}}
+    assert api("POST", f"/volumes/{target}/action", reset, ADMIN).status_code == 202
+    assert api("POST", f"/backups/{backup}/restore", restore).status_code == 202
+    api.done()
+    assert shown(target) == ("available", "true")
+
+
 def test_volume_is_created_from_a_backup(api: Volumes) -> None:
     backup = back_up(api, api.make())
     api.done()

@@ -290,6 +290,40 @@ def test_items_of_metadata_are_limited_together(api: Volumes) -> None:
         assert len(api("GET", path).json["metadata"]) == 128
 
 
+@pytest.mark.parametrize("kind", ["volumes", "snapshots", "image"])
+def test_metadata_that_two_clients_change_at_once_have_both_changes(api: Volumes, kind: str) -> None:
+    volume_id = api.make(metadata={"a": "1", "b": "2"})
+    made = api("POST", "/snapshots", {"snapshot": {"volume_id": volume_id, "metadata": {"a": "1", "b": "2"}}})
+    thing = {"snapshots": made.json["snapshot"]["id"]}.get(kind, volume_id)
+    action = f"/volumes/{volume_id}/action"
+    api("POST", action, {"os-set_image_metadata": {"metadata": {"a": "1", "b": "2"}}}, ADMIN)
+
+    def items() -> dict[str, str]:
+        response = api("GET", f"/{kind}/{thing}/metadata") if kind != "image" else api("POST", action, SHOW)
+        found: dict[str, str] = response.json["metadata"]
+        return found
+
+    def add(name: str) -> None:
+        more = {"metadata": {name: "3"}}
+        if kind == "image":
+            assert api("POST", action, {"os-set_image_metadata": more}, ADMIN).status_code == 200
+        else:
+            assert api("POST", f"/{kind}/{thing}/metadata", more).status_code == 200
+
+    def remove(name: str) -> None:
+        if kind == "image":
+            assert api("POST", action, {"os-unset_image_metadata": {"key": name}}, ADMIN).status_code == 200
+        else:
+            assert api("DELETE", f"/{kind}/{thing}/metadata/{name}").status_code == 200
+
+    with api.after_the_next_read(lambda: add("c")):
+        remove("a")
+    assert items() == {"b": "2", "c": "3"}
+
+
+SHOW: dict[str, Any] = {"os-show_image_metadata": {}}
+
+
 def test_summary_services_filters_and_image_metadata(api: Volumes) -> None:
     volume_id = api.make(size=2, metadata={"a": "1"})
     api.make(metadata={"a": "2"})

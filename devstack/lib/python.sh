@@ -33,24 +33,37 @@ install_locked() {
     echo "$wanted" >"$directory/.dependencies"
 }
 
+# checkout_version DIRECTORY: the checkout's version by its tags, found with the tools of a virtual environment. The checkout may
+# be another user's.
+checkout_version() {
+    (
+        cd "$TOP" || exit
+        GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0="$TOP" "$1/bin/python" -m setuptools_scm
+    )
+}
+
 # install_checkout DIRECTORY: a copy of the checkout and all it depends on, and the command line client. Where that is
 # there, only the copy is replaced, which takes seconds.
 install_checkout() {
-    local directory=$1
+    local directory=$1 version
     install_locked "$directory" stack
+    version=$(checkout_version "$directory")
     sources=$(mktemp -d) # not local: the trap outlives this function
     trap 'rm -rf "$sources"' EXIT
     # The package has a link to a file of etc/.
     tar -C "$TOP" --dereference --exclude=__pycache__ -cf - setup.cfg pyproject.toml README.md LICENSE nova_lite | tar -C "$sources" -xf -
-    "$directory/bin/pip" install --quiet --no-deps --no-build-isolation --force-reinstall "$sources"
+    SETUPTOOLS_SCM_PRETEND_VERSION_FOR_NOVA_LITE=$version "$directory/bin/pip" install --quiet --no-deps --no-build-isolation \
+        --force-reinstall "$sources"
 }
 
 # install_for_tests DIRECTORY: the checkout itself (editable) with what its tests need. Writes into the checkout.
 install_for_tests() {
-    local directory=$1 wanted
+    local directory=$1 wanted version
     install_locked "$directory" tests
-    wanted=$(sha256sum <"$TOP/setup.cfg")
+    wanted=$(cat "$TOP/setup.cfg" "$TOP/pyproject.toml" | sha256sum)
     [[ $(cat "$directory/.checkout" 2>/dev/null) != "$wanted" ]] || return 0
-    "$directory/bin/pip" install --quiet --no-deps --no-build-isolation --editable "$TOP"
+    version=$(checkout_version "$directory")
+    SETUPTOOLS_SCM_PRETEND_VERSION_FOR_NOVA_LITE=$version "$directory/bin/pip" install --quiet --no-deps --no-build-isolation \
+        --editable "$TOP"
     echo "$wanted" >"$directory/.checkout"
 }

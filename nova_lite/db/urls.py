@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import sqlalchemy as sa
-from sqlalchemy import exc
-
 
 class DatabaseUrl(NamedTuple):
     """Parts of a URL. ``kind`` is sqlite, mysql, mariadb or postgresql; other parts may be missing."""
@@ -18,9 +15,14 @@ class DatabaseUrl(NamedTuple):
 
 
 def parse(text: str) -> DatabaseUrl:
-    """Split a URL. Raises `ValueError` if it is none."""
+    """Split a URL. Raises `ValueError` if it is none.
+
+    SQLAlchemy is imported here only: set-ups of compute hosts, which do not have it, load this module.
+    """
+    from sqlalchemy import engine, exc
+
     try:
-        url = sa.make_url(text)
+        url = engine.make_url(text)
     except exc.ArgumentError as error:
         raise ValueError("it is not a database URL") from error
     return DatabaseUrl(url.get_backend_name(), url.username, url.password, url.database)

@@ -14,35 +14,33 @@ import argparse  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
+from types import ModuleType  # noqa: E402
 
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite.base import version  # noqa: E402
 from nova_lite.base.timing import TIMING, ManageTiming  # noqa: E402
-from nova_lite.cmd.manage import (  # noqa: E402
-    aggregates,
-    api,
-    audit,
-    audit_log,
-    backup,
-    broker,
-    certificates,
-    configuration,
-    database,
-    flavors,
-    floating_pools,
-    hosts,
-    identity,
-    images,
-    keys,
-    networks,
-    policy,
-    quotas,
-    scheduler,
-    server_groups,
-)
-from nova_lite.cmd.manage.app import App, Commands, Parser, explain  # noqa: E402
+from nova_lite.cmd.manage import api, broker, certificates, configuration, keys, policy  # noqa: E402
+from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL, App, Commands, Parser, explain  # noqa: E402
+
+if HAS_SQL:
+    from nova_lite.cmd.manage import (
+        aggregates,
+        audit,
+        audit_log,
+        backup,
+        database,
+        flavors,
+        floating_pools,
+        hosts,
+        identity,
+        images,
+        networks,
+        quotas,
+        scheduler,
+        server_groups,
+    )
 
 PROG = "nova-lite-manage"
 
@@ -54,10 +52,13 @@ CONFIG_FILES = (
     "/etc/nova-lite/manage.conf",
 )
 
-NOUNS = (
-    *(database, flavors, images, networks, floating_pools, hosts, aggregates, server_groups, scheduler),
-    *(quotas, identity, keys, certificates, broker, policy, api, audit, audit_log, backup, configuration),
-)
+if HAS_SQL:
+    NOUNS: tuple[ModuleType, ...] = (
+        *(database, flavors, images, networks, floating_pools, hosts, aggregates, server_groups, scheduler),
+        *(quotas, identity, keys, certificates, broker, policy, api, audit, audit_log, backup, configuration),
+    )
+else:
+    NOUNS = (keys, certificates, broker, policy, api, configuration)
 
 
 def main(argv: list[str] | None = None, timing: ManageTiming = TIMING.manage) -> int:
@@ -115,6 +116,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=f"'{PROG} NOUN --help' shows what can be done with each noun.",
         parents=[_common_options([], "table")],
     )
+    top.hint_on_nouns = "" if HAS_SQL else NO_SQL
     top.add_argument("--version", action="version", version=f"{PROG} {version.VERSION}")
     nouns = top.add_subparsers(metavar="NOUN", required=True)
     for noun in NOUNS:

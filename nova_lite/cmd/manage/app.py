@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib.util
 import json
 import re
 import sys
@@ -17,12 +18,19 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import TIMING, ManageTiming
-from nova_lite.db import engine, migration
-from nova_lite.db.engine import Database, UnitOfWork
 
 if TYPE_CHECKING:
     from nova_lite.compute.api import API
+    from nova_lite.db.engine import Database, UnitOfWork
     from nova_lite.rpc import Sender, Transport
+
+#: Presence of SQLAlchemy, which compute hosts do not have (docs/adr/0022-packages.md).
+HAS_SQL = importlib.util.find_spec("sqlalchemy") is not None
+#: Error of a command on the database without SQL.
+NO_SQL = (
+    "this installation has no SQLAlchemy, so it cannot use the database; run this on a conductor's machine, or install "
+    "nova_lite[conductor]"
+)
 
 #: Function of a command. It returns the exit status, or None for 0.
 Run = Callable[["App", argparse.Namespace], int | None]
@@ -46,6 +54,9 @@ class App:
     def db(self) -> Database:
         """Open the database at first use. Raises `ConfigurationError` when its schema is not this program's."""
         if self._database is None:
+            from nova_lite.db import migration
+            from nova_lite.db.engine import Database
+
             migration.check(self.conf)
             self._database = Database(self.conf, self._note_write)
         return self._database
@@ -98,8 +109,12 @@ class App:
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser that names an unknown option before anything that is missing, such as the noun."""
+    """Parser that names an unknown option before anything that is missing, such as the noun.
 
+    ``hint_on_nouns`` ends the error about an unknown noun.
+    """
+
+    hint_on_nouns = ""
     _given: Sequence[str] = ()
 
     def parse_known_args(  # type: ignore[override]
@@ -109,6 +124,8 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
+        if self.hint_on_nouns and message.startswith("argument NOUN:"):
+            message = f"{message}. Nouns that are missing here use the database: {self.hint_on_nouns}."
         unknown = self._unknown_options()
         super().error(f"unrecognized arguments: {' '.join(unknown)}" if unknown else message)
 
@@ -158,13 +175,22 @@ class Commands:
 
 def explain(error: Exception) -> str | None:
     """Return an operator's explanation of an error; None for a bug."""
-    ours = engine.translate(error)
+    ours = _translated(error)
     if isinstance(ours, exceptions.DatabaseUnavailable):
         cause = error.__cause__ or error
         return f"the database is unavailable: {getattr(cause, 'orig', None) or cause}"
     if isinstance(ours, OSError) and ours.filename is not None:
         return f"{ours.filename}: {ours.strerror}"
     return str(ours) if isinstance(ours, exceptions.NovaLiteException | OSError) else None
+
+
+def _translated(error: Exception) -> Exception:
+    """Translate an error of the database. Without SQL, no error is one."""
+    if not HAS_SQL:
+        return error
+    from nova_lite.db import engine
+
+    return engine.translate(error)
 
 
 def at_least(minimum: int) -> Callable[[str], int]:

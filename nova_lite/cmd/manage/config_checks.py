@@ -21,9 +21,8 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.timing import HealthTiming
-from nova_lite.cmd.manage.app import explain
+from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL, explain
 from nova_lite.daemon.health import Health
-from nova_lite.db import migration
 
 Problems = Iterator[str]
 
@@ -101,6 +100,11 @@ def _transport(conf: cfg.ConfigOpts, role: Role, health: Health) -> Problems:
 
 
 def _schema(conf: cfg.ConfigOpts) -> Problems:
+    if not HAS_SQL:
+        yield f"[database] connection: {NO_SQL}."
+        return
+    from nova_lite.db import migration
+
     try:
         migration.check(conf)
     except exceptions.NovaLiteException as error:

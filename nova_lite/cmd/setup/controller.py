@@ -14,6 +14,7 @@ import yaml
 
 from nova_lite.base import exceptions
 from nova_lite.base.host_certificates import Authority
+from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL
 from nova_lite.cmd.manage.keys import provide_key
 from nova_lite.cmd.setup import broker, clouds, machine, settings
 from nova_lite.cmd.setup.machine import CONFIGURATION
@@ -111,6 +112,8 @@ def _check_machine(wanted: Settings) -> str:
         raise exceptions.ConfigurationError(
             reason=f"nova-lite-{missing[0]} is not in {Path(sys.executable).parent}: install the package first."
         )
+    if not HAS_SQL:
+        raise exceptions.ConfigurationError(reason=f"a controller has a conductor, and {NO_SQL}.")
     free = os.statvfs("/var/lib")
     if free.f_bavail * free.f_frsize >> 20 < _FREE_MB:
         raise exceptions.ConfigurationError(reason=f"/var/lib has less than {_FREE_MB} MiB free.")

@@ -29,14 +29,29 @@ def text(name: str) -> str:
 def wanted(section: str, option: str) -> list[Requirement]:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
-    return [Requirement(line) for line in config[section][option].split("\n") if line]
+    found: list[Requirement] = []
+    for requirement in map(Requirement, filter(None, config[section][option].split("\n"))):
+        extras = sorted(requirement.extras) if requirement.name == "nova_lite" else None
+        found += [requirement] if extras is None else of_extras(*extras)
+    return found
 
 
-@pytest.mark.parametrize("name", ["stack", "tests"])
+def of_extras(*names: str) -> list[Requirement]:
+    return [requirement for name in names for requirement in wanted("options.extras_require", name)]
+
+
+#: Extras by lock.
+EXTRAS = {
+    "stack": ["all", "libvirt", "ldap", "oidc"],
+    "tests": ["test", "libvirt", "ldap", "oidc"],
+    "compute": ["compute", "libvirt"],
+    "controller": ["api", "conductor", "scheduler", "console", "ldap", "oidc"],
+}
+
+
+@pytest.mark.parametrize("name", EXTRAS)
 def test_a_lock_has_what_the_package_needs(name: str) -> None:
-    needed = wanted("options", "install_requires")
-    for extra in ("libvirt", "ldap", "oidc", *(["test"] if name == "tests" else [])):
-        needed += wanted("options.extras_require", extra)
+    needed = [*wanted("options", "install_requires"), *of_extras(*EXTRAS[name])]
     versions = locked(name)
     for requirement in needed:
         found = versions.get(canonicalize_name(requirement.name), [])
@@ -48,6 +63,22 @@ def test_libvirt_binding_is_an_extra_because_it_is_compiled() -> None:
     names = [requirement.name for requirement in wanted("options", "install_requires")]
     assert "libvirt-python" not in names
     assert [requirement.name for requirement in wanted("options.extras_require", "libvirt")] == ["libvirt-python"]
+
+
+def test_lock_of_compute_hosts_has_no_sql() -> None:
+    """Nor has any other extra than that of conductors."""
+    sql = {"sqlalchemy", "alembic", "psycopg", "psycopg-binary", "pymysql"}
+    assert sql - {"psycopg-binary"} == {canonicalize_name(item.name) for item in of_extras("conductor")}
+    assert sql <= set(locked("controller"))
+    assert sql.isdisjoint(locked("compute"))
+    others = [*wanted("options", "install_requires"), *of_extras("api", "scheduler", "compute", "console", "libvirt")]
+    assert sql.isdisjoint(canonicalize_name(item.name) for item in others)
+
+
+@pytest.mark.parametrize("name", ["compute", "controller"])
+def test_lock_of_a_debian_package_has_the_versions_of_the_stack(name: str) -> None:
+    stack = locked("stack")
+    assert {package: stack.get(package) for package in locked(name)} == locked(name)
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.stem)

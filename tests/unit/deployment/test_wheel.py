@@ -1,0 +1,127 @@
+"""Versions come from tags, a wheel has everything that a machine needs, and a newer one replaces an older one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+TOP = Path(__file__).resolve().parents[3]
+#: Parts of the checkout from which a package is built.
+SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "nova_lite")
+PRETEND = "SETUPTOOLS_SCM_PRETEND_VERSION_FOR_NOVA_LITE"
+AUTHOR = ("-c", "user.name=Author", "-c", "user.email=author@example.org")
+
+
+def run(*command: str, where: Path = TOP, **environment: str) -> str:
+    done = subprocess.run(
+        command, cwd=where, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def git(where: Path, *arguments: str) -> str:
+    return run("git", *AUTHOR, *arguments, where=where)
+
+
+def version_of(where: Path) -> str:
+    return run(sys.executable, "-m", "setuptools_scm", where=where)
+
+
+def commit(where: Path, text: str) -> None:
+    (where / "file").write_text(text)
+    git(where, "add", ".")
+    git(where, "commit", "--quiet", "--message", text)
+
+
+def test_version_comes_from_the_last_tag_and_the_commits_after_it(tmp_path: Path) -> None:
+    shutil.copy(TOP / "pyproject.toml", tmp_path)
+    git(tmp_path, "init", "--quiet", "--initial-branch", "main")
+    versions = [Version("0.1.0")]
+    commit(tmp_path, "before the first tag")
+    versions.append(Version(version_of(tmp_path)))
+    assert versions[-1].base_version == "0.2.0" and versions[-1].dev == 1
+    assert f"+g{git(tmp_path, 'rev-parse', 'HEAD')[:7]}" in str(versions[-1])
+    git(tmp_path, "tag", "v0.2.0")
+    versions.append(Version(version_of(tmp_path)))
+    assert str(versions[-1]) == "0.2.0"
+    for text in ("one", "two"):
+        commit(tmp_path, text)
+        versions.append(Version(version_of(tmp_path)))
+    assert versions[-1].base_version == "0.3.0" and versions[-1].dev == 2
+    assert versions == sorted(versions)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the sources as a source archive has them: without a repository, and without links."""
+    copy = tmp_path_factory.mktemp("sources")
+    for name in SOURCES:
+        if (TOP / name).is_dir():
+            shutil.copytree(TOP / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(TOP / name, copy)
+    return copy
+
+
+def build(sources: Path, where: Path, environment: Mapping[str, str]) -> Path:
+    """Build a wheel."""
+    shutil.rmtree(sources / "build", ignore_errors=True)
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir")
+    run(*pip, str(where), str(sources), **environment)
+    (made,) = where.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(sources, tmp_path_factory.mktemp("wheel"), {PRETEND: "0.2.0.dev57"})
+
+
+def test_wheel_has_units_users_directories_and_settings(wheel: Path) -> None:
+    tracked = git(TOP, "ls-files", "nova_lite", "etc").splitlines()
+    wanted = {name for name in tracked if name.startswith("nova_lite/") and not (TOP / name).is_dir()}
+    wanted |= {f"nova_lite/cmd/setup/{name}" for name in tracked if name.startswith("etc/")}
+    with zipfile.ZipFile(wheel) as archive:
+        assert wanted - set(archive.namelist()) == set()
+
+
+def test_wheel_has_an_extra_for_each_role_and_sql_in_one_alone(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        metadata = message_from_bytes(archive.read(name))
+    assert {"api", "conductor", "scheduler", "compute", "console", "all"} <= set(metadata.get_all("Provides-Extra", []))
+    found = [line for line in metadata.get_all("Requires-Dist", []) if line.lower().startswith("sqlalchemy")]
+    assert len(found) == 1 and found[0].replace("'", '"').endswith('; extra == "conductor"')
+
+
+def test_newer_wheel_replaces_an_older_one(sources: Path, wheel: Path, tmp_path: Path) -> None:
+    newer = build(sources, tmp_path / "newer", {PRETEND: "0.2.0.dev58+gabc"})
+    run(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv"))
+    python = str(tmp_path / "venv/bin/python")
+    versions = []
+    for path in (wheel, newer):
+        run(
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            python,
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-compile",
+            str(path),
+        )
+        code = "from nova_lite.base import version; print(version.VERSION)"
+        versions.append(run(python, "-c", code, where=tmp_path, PYTHONPATH=""))
+    assert versions == ["0.2.0.dev57", "0.2.0.dev58+gabc"]

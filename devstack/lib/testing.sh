@@ -2,8 +2,8 @@
 
 TEST_VENV=$TOP/.venv
 TEST_DATABASE=nova_lite_test
-TEST_PACKAGES=(chromium dbus gnupg iputils-ping ldap-utils mariadb-server openssl openssh-client openssh-server postgresql rsync shellcheck
-    slapd systemd-container systemd-sysv)
+TEST_PACKAGES=(chromium dbus gnupg iputils-ping ldap-utils mariadb-server openssl openssh-client openssh-server postgresql
+    prometheus rsync shellcheck slapd systemd-container systemd-sysv)
 # Tests of one run of pytest that are tried again if they fail.
 MAX_AGAIN=3
 ALL_STAGES=(lint unit functional security faults integration)

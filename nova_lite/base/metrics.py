@@ -163,6 +163,9 @@ OLDEST_DUE = _gauge(
 )
 PAST_DEADLINE = _gauge("conductor", "nova_lite_actions_past_deadline", "Open actions whose deadline has passed.")
 HOSTS = _gauge("conductor", "nova_lite_hosts", "Compute hosts: up, down, disabled, forced_down.", "state")
+HOST_DOWN = _gauge(
+    "conductor", "nova_lite_host_down", "1 for each compute host that counts as down; others are left out.", "host"
+)
 HEARTBEAT_AGE = _gauge(
     "conductor",
     "nova_lite_heartbeat_oldest_seconds",

@@ -51,6 +51,7 @@ class Conductor(service.Daemon):
         manager = self.manager = self.manager or ConductorManager(
             self.conf, rpc.proxy(SchedulerRPC, self.transport), rpc.proxy(ComputeRPC, self.transport), self.client
         )
+        self.health.add_page("/targets", manager.scrape_targets)
         self.serve_health(self.transport, database=manager.db.ping)
         metrics.add_gauges(self, manager.states)
         manager.db.ping()

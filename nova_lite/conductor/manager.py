@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from oslo_config import cfg
 
 from nova_lite import rpc
-from nova_lite.base import metrics
+from nova_lite.base import ip, metrics
 from nova_lite.base.timing import TIMING, Timing
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.endpoints import database
@@ -38,7 +38,7 @@ from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.conductor.replay_cache import SharedReplayCache
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.db import audit_events, backlog, engine, member_versions, purge, services
+from nova_lite.db import audit_events, backlog, compute_nodes, engine, member_versions, purge, services
 from nova_lite.db.cinder import BACKEND as CINDER
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.image.driver import load_backend as load_images
@@ -120,10 +120,21 @@ class ConductorManager:
         yield metrics.sample(metrics.PAST_DEADLINE, state.past_deadline)
         for host_state, count in state.hosts.items():
             yield metrics.sample(metrics.HOSTS, count, host_state)
+        for name in state.down:
+            yield metrics.sample(metrics.HOST_DOWN, 1, name)
         for binary, age in state.heartbeats.items():
             yield metrics.sample(metrics.HEARTBEAT_AGE, age, binary)
 
         yield from self.notifications.samples()
+
+    def scrape_targets(self) -> list[dict[str, Any]]:
+        """Return the metrics endpoints of all compute hosts, in the format of Prometheus' discovery over HTTP."""
+        port = self.conf.metrics.compute_port
+        return [
+            {"targets": [_endpoint(address, port)], "labels": {"daemon": "compute", "machine": host}}
+            for host, address in self.db.read(compute_nodes.addresses_by_host).items()
+            if ip.is_address(address)
+        ]
 
     def purge(self) -> None:
         """Delete old rows, if this is the first conductor. If two conductors do it, they share the work."""
@@ -179,3 +190,7 @@ def _cinder_client(conf: cfg.ConfigOpts) -> CinderClient | None:
     from nova_lite.volume.cinder_client import CinderClient  # loads keystoneauth, which only Cinder needs
 
     return CinderClient(conf)
+
+
+def _endpoint(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

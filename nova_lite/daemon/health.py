@@ -1,4 +1,7 @@
-"""HTTP server of each daemon: ``/metrics``, ``/healthz`` (its main loop runs), ``/readyz`` (it can do its work)."""
+"""HTTP server of each daemon: ``/metrics``, ``/healthz`` (its main loop runs), ``/readyz`` (it can do its work).
+
+A daemon may add pages of its own.
+"""
 
 from __future__ import annotations
 
@@ -66,11 +69,26 @@ class Health:
     def __init__(self, timing: HealthTiming = TIMING.health) -> None:
         self._timing = timing
         self._parts: dict[str, _Part] = {}
+        self._pages: dict[str, Callable[[], object]] = {}
         self._last_turn = time.monotonic()
         self._server: http.server.ThreadingHTTPServer | None = None
 
     def add(self, name: str, check: Check) -> None:
         self._parts.setdefault(name, _Part(name, check, self._timing))
+
+    def add_page(self, path: str, read: Callable[[], object]) -> None:
+        """Serve at ``path`` what ``read`` returns, as JSON."""
+        self._pages[path] = read
+
+    def page(self, path: str) -> tuple[int, object] | None:
+        """Return status and content of a page, or None if there is none."""
+        read = self._pages.get(path)
+        if read is None:
+            return None
+        try:
+            return 200, read()
+        except exceptions.NovaLiteException as error:
+            return 503, {"error": " ".join(error.message.split())}
 
     def mark_alive(self) -> None:
         """Record a turn of the daemon's main loop."""
@@ -182,6 +200,8 @@ def _handler(health: Health) -> type[http.server.BaseHTTPRequestHandler]:
                 self._send_problems({"alive": problem})
             elif path == "/readyz":
                 self._send_problems(health.readiness_problems())
+            elif (page := health.page(path)) is not None:
+                self._send(page[0], json.dumps(page[1]).encode() + b"\n", "application/json")
             else:
                 self._send(404, b"There are /metrics, /healthz and /readyz.\n", "text/plain")
 

@@ -320,6 +320,12 @@ def addresses(uow: UnitOfWork) -> set[str]:
     return {address for row in uow.session.execute(sa.select(*columns)) for address in row if address}
 
 
+def addresses_by_host(uow: UnitOfWork) -> dict[str, str]:
+    """Return the address that each host reported."""
+    query = sa.select(ComputeNode.host, ComputeNode.inventory["host_ip"].as_string()).order_by(ComputeNode.host)
+    return {host: address for host, address in uow.session.execute(query) if address}
+
+
 def list_(
     uow: UnitOfWork, hostname_pattern: str | None = None, limit: int | None = None, marker: str | None = None
 ) -> list[ComputeNodeObject]:

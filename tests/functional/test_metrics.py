@@ -37,7 +37,9 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     ports = {name: free_port() for name in DAEMONS}
     lines = [f"{name}_port = {port}" for name, port in ports.items()]
-    config = "\n".join(["", "[metrics]", "enabled = true", *lines, "[compute]", "hypervisor_timeout = 2", ""])
+    config = "\n".join(
+        ["", "[metrics]", "enabled = true", "servers = 10", *lines, "[compute]", "hypervisor_timeout = 2", ""]
+    )
     path: Path = tmp_path_factory.mktemp("metrics")
     with cloud.running(path, extra_config=config, quota=-1) as running:
         yield Site(running, ports)
@@ -78,6 +80,11 @@ def test_metrics_count_completed_work(site: Site) -> None:
     )
     (uuid,) = site.cloud.create()
     site.cloud.wait_active([uuid])
+    name = metrics.SERVER_MEMORY_LIMIT
+    cloud.wait_for(
+        "the server has metrics",
+        lambda: any(line.startswith(name) and f'server="{uuid}"' in line for line in site.metrics("compute")),
+    )
     site.cloud.delete_all()
     for daemon, wanted in DONE.items():
         cloud.wait_for_none(f"what the {daemon} tells otherwise", lambda: differences(site.metrics(daemon), wanted))  # noqa: B023
@@ -95,7 +102,8 @@ def test_every_state_is_told_by_a_daemon_that_it_is_said_of(site: Site) -> None:
     told = {daemon: {name.partition("{")[0] for name in site.metrics(daemon)} for daemon in DAEMONS}
     for name in metrics.GAUGES.keys() - {metrics.ACTIONS}:
         wanted = DAEMONS if metrics.DAEMONS_OF[name] == "all" else metrics.DAEMONS_OF[name].split(", ")
-        if name in (metrics.CERTIFICATE_END, metrics.NOTIFICATIONS_WAITING):  # no certificates, no notifications
+        # No certificates, notifications, hosts that are down, or servers.
+        if name in (metrics.CERTIFICATE_END, metrics.NOTIFICATIONS_WAITING, metrics.HOST_DOWN) or "_server_" in name:
             continue
         assert [daemon for daemon in wanted if name not in told[daemon]] == [], name
 
@@ -106,6 +114,13 @@ def test_all_live_and_are_ready(site: Site) -> None:
         cloud.wait_for(f"{daemon} is ready", lambda: site.get(daemon, "/readyz").status_code == 200)  # noqa: B023
     assert site.reasons("compute").keys() == {"started", "broker", "hypervisor", "registration"}
     assert site.reasons("conductor").keys() == {"started", "broker", "database"}
+
+
+def test_conductor_lists_the_pages_of_hosts(site: Site) -> None:
+    (target,) = site.get("conductor", "/targets").json()
+    assert target["labels"] == {"daemon": "compute", "machine": "compute-1"}
+    assert target["targets"] == [f"127.0.0.1:{site.ports['compute']}"]
+    assert site.get("compute", "/targets").status_code == 404
 
 
 def test_a_host_that_was_forced_down_says_so(site: Site) -> None:

@@ -16,7 +16,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.host_certificates import Authority
 from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL
 from nova_lite.cmd.manage.keys import provide_key
-from nova_lite.cmd.setup import broker, clouds, machine, settings
+from nova_lite.cmd.setup import broker, clouds, machine, monitoring, settings
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.settings import MARIADB, SQLITE, Settings
 from nova_lite.cmd.setup.steps import Step
@@ -181,6 +181,7 @@ def _write_configuration(wanted: Settings) -> str:
         sections["DEFAULT"] = {"transport_url": broker.url(role, password)} | sections.get("DEFAULT", {})
         group = DAEMONS.get(name, "root")
         written |= machine.write_once(CONFIGURATION / f"{name}.conf", machine.ini(sections), group)
+    written |= monitoring.write(wanted)
     return f"in {CONFIGURATION}" if written else f"what {CONFIGURATION} has, stays"
 
 

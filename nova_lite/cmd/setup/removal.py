@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from nova_lite.base import exceptions
-from nova_lite.cmd.setup import broker, clouds, controller, machine
+from nova_lite.cmd.setup import broker, clouds, controller, machine, monitoring
 
 _FILES = ("/etc/sysusers.d/nova-lite.conf", "/etc/tmpfiles.d/nova-lite.conf")
 _USERS = ("nova-lite-api", "nova-lite-conductor", "nova-lite-scheduler", "nova-lite-console")
@@ -44,6 +44,7 @@ def _purge() -> None:
     for file in _FILES:
         Path(file).unlink(missing_ok=True)
     controller.authority_file().unlink(missing_ok=True)
+    monitoring.remove()
     for user in _USERS:
         if machine.succeeds("getent", "passwd", user):
             machine.run("userdel", user)

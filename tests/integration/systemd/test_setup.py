@@ -49,6 +49,8 @@ def test_setup_that_is_killed_at_a_step_is_completed_by_the_next(bare: BareMachi
         process.kill()
         process.wait(30)
     assert "login works, 2 of 2 daemons with a heartbeat are up" in bare.run(*CONTROLLER, seconds=SET_UP_SECONDS)
+    scraped = bare.run("cat", "/etc/prometheus/nova-lite/prometheus.yml")
+    assert "http://127.0.0.1:9770/targets" in scraped and "127.0.0.1:9780" in scraped
     client = bare.run(f"{VENV}/bin/python", "-m", "openstackclient.shell", "--os-cloud", "nova-lite", "catalog", "list")
     assert f"https://{ADDRESS}:8774/v2.1" in client
 

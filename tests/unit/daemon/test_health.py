@@ -109,3 +109,17 @@ def test_health_on_a_taken_port_is_logged_and_not_served(caplog: pytest.LogCaptu
 def test_health_other_paths_and_methods_are_refused(served: Health) -> None:
     assert get(served, "/").status_code == 404
     assert requests.post(f"http://127.0.0.1:{served.port}/metrics", timeout=5).status_code == 501
+
+
+def test_health_page_of_a_daemon_is_json_and_an_error_of_it_is_503(served: Health) -> None:
+    served.add_page("/targets", lambda: [{"targets": ["192.0.2.1:9772"]}])
+    reply = get(served, "/targets")
+    assert (reply.status_code, reply.json()) == (200, [{"targets": ["192.0.2.1:9772"]}])
+
+    def fail() -> object:
+        raise exceptions.DatabaseUnavailable()
+
+    served.add_page("/targets", fail)
+    reply = get(served, "/targets")
+    assert reply.status_code == 503
+    assert "database" in reply.json()["error"]

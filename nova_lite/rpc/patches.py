@@ -192,6 +192,48 @@ def _reset(used: Any) -> None:
     used.connection.collect()
 
 
+# --- stop-consuming: a server that stops takes no further message
+
+#: Longest wait in seconds for the broker to confirm that it sends nothing more.
+_CANCEL_SECONDS = 5
+
+
+def _cancel_consumers_at_stop() -> None:
+    """Cancel a server's consumers at the broker when it stops.
+
+    oslo.messaging only stops reading. The broker goes on to send messages, which wait until the server has finished the
+    running ones. When its connection closes, messages that arrive before the reply to the last command are acknowledged
+    and lost. The thread that reads cancels the consumers, because a connection is for one thread. Messages that the
+    broker has sent before are served.
+    """
+    poll = amqpdriver.AMQPListener.poll
+
+    def poll_until_cancelled(listener: Any, *arguments: Any, **options: Any) -> Any:
+        if listener._shutdown.is_set():
+            _cancel_consumers(listener.conn)
+        found = poll(listener, *arguments, **options)
+        if not found and listener._shutdown.is_set() and _cancel_consumers(listener.conn):
+            found = poll(listener, *arguments, **options)
+        return found
+
+    amqpdriver.AMQPListener.poll = poll_until_cancelled
+
+
+def _cancel_consumers(used: Any) -> bool:
+    """Cancel a connection's consumers once. Returns whether they were cancelled now."""
+    if getattr(used, "nova_lite_cancelled", False):
+        return False
+    used.nova_lite_cancelled = True
+    try:
+        with used._transport_socket_timeout(_CANCEL_SECONDS):
+            for consumer, tag in list(used._consumers.items()):
+                consumer.cancel(tag)
+    except (*used.connection.connection_errors, *used.connection.channel_errors) as error:
+        # The broker returns the messages of a lost connection to their queues.
+        LOG.info("The consumers of a server that stops were not cancelled: %s", error)
+    return True
+
+
 # --- later-replies and host-replies
 
 
@@ -472,6 +514,17 @@ PATCHES = (
             Target(_RABBIT, "_on_connection_blocked", ("reason",)),
         ),
         _give_up_during_alarms,
+        essential=True,
+    ),
+    Patch(
+        "stop-consuming",
+        "a server that stops takes no further message, and loses none",
+        (
+            Target(amqpdriver.AMQPListener, "poll", ("in_self", "timeout", "batch_size", "batch_timeout")),
+            Target(impl_rabbit.Consumer, "cancel", ("self", "tag")),
+            Target(_RABBIT, "_transport_socket_timeout", ("self", "timeout")),
+        ),
+        _cancel_consumers_at_stop,
         essential=True,
     ),
     Patch(

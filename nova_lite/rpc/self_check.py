@@ -115,7 +115,7 @@ class SelfCheckingServer:
         LOG.warning("%s.%s is served over new connections", self._topic, self._name)
 
     def _retire(self, old: Server) -> None:
-        """Stop the old server. Messages that were just sent to it may be lost, as when a daemon stops."""
+        """Stop the old server, and wait until it has served the messages that it has."""
         old.stop()
         old.wait()
         LOG.info("The old server of %s.%s has ended", self._topic, self._name)

@@ -48,8 +48,10 @@ class Slow:
 class Site:
     def __init__(self, transport: rpc.Transport) -> None:
         self.slow = Slow()
-        endpoint = rpc.Endpoint(ConductorRPC, self.slow, partial=True, classify=rpc.contract_of(ConductorRPC).priority)
-        self.server = RpcServer(transport, "c1", endpoint)
+        self.transport = transport
+        classify = rpc.contract_of(ConductorRPC).priority
+        self.endpoint = rpc.Endpoint(ConductorRPC, self.slow, partial=True, classify=classify)
+        self.server = RpcServer(transport, "c1", self.endpoint)
         self.server.start()
         self.conductor = rpc.proxy(ConductorRPC, transport)
         self.pool = futures.ThreadPoolExecutor(20)
@@ -90,6 +92,22 @@ def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
         transport.cleanup()
         conf.reset()
         rabbitmqctl("delete_vhost", vhost)
+
+
+def test_calls_that_arrive_while_a_server_stops_are_left_to_the_next_one(site: Site) -> None:
+    """The first server has a call to finish. It takes no further calls, and loses none when it closes."""
+    running = site.ask("running")
+    wait_for("it is begun", lambda: site.workers.queue.running == 1)
+    site.server.stop()
+    later = [site.ask(f"later-{number}") for number in range(3)]
+    next_server = RpcServer(site.transport, "c1", site.endpoint)
+    wait_for("they wait in the broker", lambda: site.transport.depth("conductor") == 3, timeout=20)
+    site.slow.may_end.set()
+    site.server.wait()
+    site.server = next_server
+    next_server.start()
+    assert [call.result(30).flavorid for call in (running, *later)] == ["running", "later-0", "later-1", "later-2"]
+    assert sorted(site.slow.done) == ["later-0", "later-1", "later-2", "running"], "each is done once"
 
 
 @pytest.mark.parametrize("site", [2], indirect=True)

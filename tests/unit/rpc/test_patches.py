@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
+import errno
 import importlib.metadata
 import logging
 import subprocess
 import sys
+import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -109,3 +113,33 @@ def test_patches_fit_the_installed_libraries() -> None:
         [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == str([None] * len(patches.PATCHES))
+
+
+class LostConsumer:
+    """Consumer on a connection that is lost."""
+
+    def cancel(self, tag: str) -> None:
+        raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+
+
+class LostConnection:
+    """Broker connection of oslo.messaging as far as `_cancel_consumers` uses it."""
+
+    connection = types.SimpleNamespace(connection_errors=(OSError,), channel_errors=())
+
+    def __init__(self) -> None:
+        self._consumers = {LostConsumer(): "1"}
+        self.timeouts: list[float] = []
+
+    @contextlib.contextmanager
+    def _transport_socket_timeout(self, timeout: float) -> Iterator[None]:
+        self.timeouts.append(timeout)
+        yield
+
+
+def test_server_stops_although_its_connection_is_lost() -> None:
+    """Consumers are cancelled once, within a bounded time."""
+    lost = LostConnection()
+    assert patches._cancel_consumers(lost)
+    assert not patches._cancel_consumers(lost)
+    assert lost.timeouts == [patches._CANCEL_SECONDS]

@@ -760,6 +760,26 @@ class ConductorRPC(Protocol):
     @rpc.list_(rpc.API, since="1.5")
     def floating_ip_pool_list(self, context: RequestContext) -> list[FloatingIpPool]: ...
 
+    @rpc.change(rpc.API, since="1.25")
+    def external_network_create(self, context: RequestContext, pool: FloatingIpPool) -> FloatingIpPool:
+        """Create an external network without a subnet, or make the network with this id one. Raises a 4xx."""
+
+    @rpc.change(rpc.API, since="1.25")
+    def external_network_update(self, context: RequestContext, pool_id: str, changes: dict[str, Any]) -> FloatingIpPool:
+        """Set ``name``, ``description`` or ``subnet_name``."""
+
+    @rpc.delete(rpc.API, since="1.25")
+    def external_network_delete(self, context: RequestContext, pool_id: str) -> None:
+        """Delete an external network, and its floating addresses without a port. Raises `NetworkInUse`."""
+
+    @rpc.change(rpc.API, since="1.25")
+    def external_subnet_create(self, context: RequestContext, subnet: NetworkRecord) -> FloatingIpPool:
+        """Give the external network ``subnet.id`` its range. Raises a 400, or `Conflict` if it has one."""
+
+    @rpc.delete(rpc.API, since="1.25")
+    def external_subnet_delete(self, context: RequestContext, pool_id: str) -> None:
+        """Take the range from an external network. Raises `Conflict` while projects have addresses of it."""
+
     @rpc.list_(rpc.API, since="1.5")
     def floating_ip_list(
         self, context: RequestContext, all_projects: Annotated[bool, rpc.Since("1.8")] = False, query: Page = None

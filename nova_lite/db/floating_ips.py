@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import itertools
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,7 +13,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import instances, networks, paging, quotas, revisions, routers, rows
+from nova_lite.db import instances, networks, paging, quotas, rbac, revisions, routers, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import FloatingIp as Row
 from nova_lite.db.models import FloatingIpPool as PoolRow
@@ -20,6 +21,7 @@ from nova_lite.db.models import Instance, Port, Router, RouterInterface
 from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network import factory
 from nova_lite.objects import FloatingIp, FloatingIpPool, ListQuery
+from nova_lite.objects.network_objects import EXTERNAL
 
 #: Addresses that `allocate` looks up at a time.
 STEP = 256
@@ -27,11 +29,18 @@ STEP = 256
 # --- pools
 
 
-def pools(uow: UnitOfWork) -> list[FloatingIpPool]:
-    """Return all pools by name. Everybody may see them."""
-    return [
-        rows.to_object(FloatingIpPool, row) for row in uow.session.scalars(sa.select(PoolRow).order_by(PoolRow.name))
-    ]
+def pools(uow: UnitOfWork, context: RequestContext | None = None) -> list[FloatingIpPool]:
+    """Return the pools that the caller may use, by name; without a context, all.
+
+    Everybody may use those of the operator. A policy names the projects that may use another one.
+    """
+    query = sa.select(PoolRow).order_by(PoolRow.name)
+    if context is not None and not context.is_admin:
+        project_id = context.project_id or ""
+        external = rbac.shared_with("network", [project_id], EXTERNAL)
+        mine = sa.or_(PoolRow.project_id.is_(None), PoolRow.project_id == project_id, PoolRow.id.in_(external))
+        query = query.where(mine)
+    return [rows.to_object(FloatingIpPool, row) for row in uow.session.scalars(query)]
 
 
 def create_pool(uow: UnitOfWork, name: str, cidr: str) -> FloatingIpPool:
@@ -39,14 +48,19 @@ def create_pool(uow: UnitOfWork, name: str, cidr: str) -> FloatingIpPool:
     pool or network.
     """
     wanted = factory.pool_range(cidr)
-    others = [(pool.name, pool.cidr) for pool in pools(uow)]
-    others += [(network.name, network.cidr) for network in networks.Store(uow).networks() if network.cidr]
-    for other, theirs in others:
-        if wanted.overlaps(ip.parse_network4(theirs)):
-            raise exceptions.InvalidInput(reason=f"{cidr} overlaps with {other} ({theirs})")
+    check_overlap(uow, wanted)
     row = PoolRow(id=str(uuid.uuid4()), name=name, cidr=str(wanted), created_at=uow.now)
     rows.insert(uow, row, exceptions.InvalidInput(reason=f"there is a pool {name} already"))
     return rows.to_object(FloatingIpPool, row)
+
+
+def check_overlap(uow: UnitOfWork, wanted: ipaddress.IPv4Network) -> None:
+    """Raise `InvalidInput` if the range overlaps with a pool or network."""
+    others = [(pool.name, pool.cidr) for pool in pools(uow)]
+    others += [(network.name, network.cidr) for network in networks.Store(uow).networks()]
+    for other, theirs in others:
+        if theirs and wanted.overlaps(ip.parse_network4(theirs)):
+            raise exceptions.InvalidInput(reason=f"{wanted} overlaps with {other} ({theirs})")
 
 
 def delete_pool(uow: UnitOfWork, name: str) -> None:
@@ -115,10 +129,12 @@ def allocate(
     if not project_id:
         raise exceptions.Forbidden("A floating address belongs to a project; this token is for none.")
     pool_id = request.pool_id if request is not None else ""
-    found = [item for item in pools(uow) if pool in (None, item.name, item.id) and pool_id in ("", item.id)]
+    found = [item for item in pools(uow, context) if pool in (None, item.name, item.id) and pool_id in ("", item.id)]
     if not found:
         raise exceptions.FloatingIpPoolNotFound(pool=(pool or pool_id)[:64])
     quotas.take(uow, conf, project_id, {"floating_ips": 1}, context.user_id)
+    if not found[0].cidr:
+        raise exceptions.NoMoreFloatingIps(pool=found[0].name)
     of_pool = ip.parse_network4(found[0].cidr)
     floating_id = str(uuid.uuid4())
     values = {
@@ -131,7 +147,7 @@ def allocate(
         "created_at": uow.now,
     }
     if request is not None and request.address:
-        if ip.parse(request.address) not in of_pool:
+        if ip.parse(request.address) not in of_pool or request.address == found[0].gateway:
             raise exceptions.InvalidInput(reason=f"{request.address} is not an address of {found[0].name}")
         if not insert_unless_taken(uow, Row, {**values, "address": request.address}):
             raise exceptions.Conflict(f"Floating IP {request.address} is in use.")
@@ -146,13 +162,23 @@ def _insert_free(
     uow: UnitOfWork, pool: FloatingIpPool, addresses: ipaddress.IPv4Network, values: dict[str, Any]
 ) -> None:
     """Take the first free address. It is looked up in steps, so that a pool is read no further than it is used."""
-    hosts = map(str, addresses.hosts())  # they know the first and the last one as their network's own
+    hosts = _addresses(pool, addresses)
     while step := list(itertools.islice(hosts, STEP)):
         taken = set(uow.session.scalars(sa.select(Row.address).where(Row.address.in_(step))))
         for address in step:
             if address not in taken and insert_unless_taken(uow, Row, {**values, "address": address}):
                 return
     raise exceptions.NoMoreFloatingIps(pool=pool.name)
+
+
+def _addresses(pool: FloatingIpPool, addresses: ipaddress.IPv4Network) -> Iterator[str]:
+    """Yield the addresses of a pool that may be taken, lowest first."""
+    for item in pool.ranges or ():
+        first, last = (int(ip.parse4(item[end])) for end in ("start", "end"))
+        yield from (str(ipaddress.IPv4Address(number)) for number in range(first, last + 1))
+    if not pool.ranges:
+        # Python leaves out the first and the last address, which are those of the network itself.
+        yield from (text for text in map(str, addresses.hosts()) if text != pool.gateway)
 
 
 def update(uow: UnitOfWork, context: RequestContext, reference: str, changes: dict[str, Any]) -> FloatingIp:

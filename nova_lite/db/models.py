@@ -652,11 +652,21 @@ class RouterInterface(Base):
 
 
 class FloatingIpPool(Created, Base):
+    """A pool of floating addresses: an external network, of this id. ``project_id`` None: `nova-lite-manage` made it.
+
+    ``cidr`` "": the network has no subnet yet. ``ranges``: addresses to allocate; None: all but the gateway.
+    """
+
     __tablename__ = "floating_ip_pools"
 
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)
     name: Mapped[str] = mapped_column(Name, unique=True)
     cidr: Mapped[str] = mapped_column(sa.String(64))
+    project_id: Mapped[str | None] = mapped_column(Name)
+    description: Mapped[str | None] = mapped_column(Name)
+    subnet_name: Mapped[str | None] = mapped_column(Name)
+    gateway: Mapped[str | None] = mapped_column(sa.String(45))
+    ranges: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
 
 
 class FloatingIp(Tagged, Changed, Base):

@@ -345,7 +345,7 @@ def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr:
     wanted = ip.parse_network4(cidr)
     query = sa.select(Network.name, Network.cidr).where(_may_overlap(wanted), Network.id != row.id)
     others = [(name, theirs) for name, theirs in uow.session.execute(query)]
-    others += uow.session.execute(sa.select(FloatingIpPool.name, FloatingIpPool.cidr))
+    others += uow.session.execute(sa.select(FloatingIpPool.name, FloatingIpPool.cidr).where(FloatingIpPool.cidr != ""))
     for name, theirs in others:
         if wanted.overlaps(ip.parse_network(theirs, strict=False)):
             whose = f"of {name} ({theirs})" if context.is_admin else "as all networks of this cloud are apart"

@@ -20,16 +20,19 @@ from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import (
     AddressGroup,
     AddressScope,
+    FloatingIp,
+    FloatingIpPool,
     Instance,
     Network,
     Port,
+    Router,
     SecurityGroup,
     SecurityGroupRule,
     SubnetPool,
 )
 from nova_lite.db.models import RbacPolicy as Row
 from nova_lite.objects import RbacPolicy
-from nova_lite.objects.network_objects import EVERYBODY, SHARED
+from nova_lite.objects.network_objects import EVERYBODY, EXTERNAL, SHARED
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -46,10 +49,10 @@ MODELS: Mapping[str, Any] = {
 }
 
 
-def shared_with(object_type: str, projects: Collection[str]) -> sa.Select[Any]:
+def shared_with(object_type: str, projects: Collection[str], action: str = SHARED) -> sa.Select[Any]:
     """Select the ids of resources of a kind that these projects may use by a policy."""
     targets = [EVERYBODY, *projects]
-    return sa.select(Row.object_id).where(Row.target.in_(targets), Row.object_type == object_type, Row.action == SHARED)
+    return sa.select(Row.object_id).where(Row.target.in_(targets), Row.object_type == object_type, Row.action == action)
 
 
 def is_shared(uow: UnitOfWork, object_type: str, object_id: str, project_id: str | None) -> bool:
@@ -92,11 +95,11 @@ def require_room(uow: UnitOfWork, object_type: str, project_id: str, maximum: in
         raise exceptions.QuotaExceeded(overs=object_type, requested=1, used=has, allowed=maximum)
 
 
-def share(uow: UnitOfWork, object_type: str, object_id: str, project_id: str) -> None:
+def share(uow: UnitOfWork, object_type: str, object_id: str, project_id: str, action: str = SHARED) -> None:
     """Share a resource with everybody, as its owner. A shared one stays so."""
-    if is_shared(uow, object_type, object_id, None):
+    if action == SHARED and is_shared(uow, object_type, object_id, None):
         return
-    values = {"object_type": object_type, "object_id": object_id, "target": EVERYBODY, "action": SHARED}
+    values = {"object_type": object_type, "object_id": object_id, "target": EVERYBODY, "action": action}
     uow.session.add(Row(id=str(uuid.uuid4()), project_id=project_id, created_at=uow.now, **values))
     uow.session.flush()
 
@@ -119,7 +122,7 @@ def list_(uow: UnitOfWork, context: RequestContext, ids: Collection[str] | None 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, policy: RbacPolicy) -> RbacPolicy:
     """Create a policy of a resource of the caller's own. Raises a 400 for another's, and a 409 for a repeated one."""
-    target = _locked_object(uow, context, policy.object_type, policy.object_id)
+    target = _locked_object(uow, context, policy)
     check_everybody(context, policy.target)
     quotas.lock(uow, policy.project_id)
     limit = quotas.limits_of(uow, conf, policy.project_id, None).of_project.get(RESOURCE, DEFAULT_LIMIT)
@@ -168,12 +171,17 @@ def _locked(uow: UnitOfWork, context: RequestContext, policy_id: str) -> Row:
     return row
 
 
-def _locked_object(uow: UnitOfWork, context: RequestContext, object_type: str, object_id: str) -> Any:
+def _locked_object(uow: UnitOfWork, context: RequestContext, policy: RbacPolicy) -> Any:
     """Return a resource of the caller's own, locked. Users of it lock it, too."""
+    object_type, object_id = policy.object_type, policy.object_id
     model = MODELS.get(object_type)
     if model is None:
         raise exceptions.InvalidInput(reason=f"object_type is one of {', '.join(MODELS)}, not {object_type[:64]}")
+    if policy.action == EXTERNAL:
+        model = FloatingIpPool
     row = uow.session.get(model, object_id, with_for_update=True, populate_existing=True)
+    if row is None and policy.action == EXTERNAL and uow.session.get(Network, object_id) is not None:
+        raise exceptions.InvalidInput(reason=f"network {object_id} is not external: set router:external first")
     if row is None or not (context.is_admin or row.project_id == context.project_id):
         raise exceptions.RbacObjectNotFound(object_type=object_type, object_id=object_id[:64])
     if row.project_id is None:
@@ -183,20 +191,23 @@ def _locked_object(uow: UnitOfWork, context: RequestContext, object_type: str, o
 
 def _check_unused(uow: UnitOfWork, row: Row) -> None:
     """Raise `RbacPolicyInUse` if a project uses the resource that may do so by this policy only."""
-    owner = uow.session.get(MODELS[row.object_type], row.object_id, with_for_update=True)
+    is_external = row.action == EXTERNAL
+    model = FloatingIpPool if is_external else MODELS[row.object_type]
+    owner = uow.session.get(model, row.object_id, with_for_update=True)
     if owner is None:
         return
     others = set(
         uow.session.scalars(
             sa.select(Row.target).where(
                 *(Row.object_type == row.object_type, Row.object_id == row.object_id, Row.id != row.id),
-                Row.action == SHARED,
+                Row.action == row.action,
             )
         )
     )
     if EVERYBODY in others:
         return
-    users = _USERS[row.object_type](uow, row.object_id) - others - {owner.project_id}
+    find = _users_of_external if is_external else _USERS[row.object_type]
+    users = find(uow, row.object_id) - others - {owner.project_id}
     if users if row.target == EVERYBODY else row.target in users:
         raise exceptions.RbacPolicyInUse(object_id=row.object_id)
 
@@ -205,6 +216,11 @@ def _users_of_network(uow: UnitOfWork, network_id: str) -> set[str]:
     owner = sa.func.coalesce(Port.project_id, Instance.project_id)
     query = sa.select(owner).outerjoin(Instance, Instance.uuid == Port.instance_uuid)
     return set(uow.session.scalars(query.where(Port.network_id == network_id).distinct()))
+
+
+def _users_of_external(uow: UnitOfWork, pool_id: str) -> set[str]:
+    found = set(uow.session.scalars(sa.select(FloatingIp.project_id).where(FloatingIp.pool_id == pool_id)))
+    return found | set(uow.session.scalars(sa.select(Router.project_id).where(Router.pool_id == pool_id)))
 
 
 def _users_of_pool(uow: UnitOfWork, pool_id: str) -> set[str]:

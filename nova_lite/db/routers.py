@@ -16,15 +16,16 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db import fixed_ips, networks, ports, quotas, revisions, rows
+from nova_lite.db import fixed_ips, networks, ports, quotas, rbac, revisions, rows
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import FloatingIp, FloatingIpPool, Port, RouterInterface
+from nova_lite.db.models import FloatingIp, FloatingIpPool, Port, RbacPolicy, RouterInterface
 from nova_lite.db.models import Network as NetworkRow
 from nova_lite.db.models import Router as Row
 from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network import factory, local
 from nova_lite.objects import Network, Router, StaticRoute, ipv6
 from nova_lite.objects import Port as PortObject
+from nova_lite.objects.network_objects import EXTERNAL
 
 #: Name under which a project's own limit is stored.
 RESOURCE = "routers"
@@ -72,7 +73,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, route
     has, limit = used(uow, router.project_id), own.get(RESOURCE, conf.network.routers_per_project)
     if 0 <= limit <= has:
         raise exceptions.QuotaExceeded(overs="router", requested=1, used=has, allowed=limit)
-    _check_pool(uow, router.pool_id)
+    _check_pool(uow, context, router.pool_id)
     for route in router.routes:
         shown = {"destination": route.destination, "nexthop": route.nexthop}
         raise exceptions.InvalidRoutes(route=shown, reason="the nexthop is not connected with router")
@@ -93,7 +94,7 @@ def update(uow: UnitOfWork, context: RequestContext, router_id: str, changes: di
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a router cannot be changed")
     if changes.get("pool_id", row.pool_id) != row.pool_id:
-        _check_pool(uow, changes["pool_id"])
+        _check_pool(uow, context, changes["pool_id"])
         if row.pool_id is not None and _floating(uow, [item.id for item in _connected(uow, row.id)]):
             raise exceptions.RouterGatewayInUseByFloatingIp(router_id=row.id, network_id=row.pool_id)
     for name in changes.keys() & set(_UPDATABLE):
@@ -137,8 +138,17 @@ def delete(uow: UnitOfWork, context: RequestContext, router_id: str) -> None:
     uow.session.flush()
 
 
-def _check_pool(uow: UnitOfWork, pool_id: str | None) -> None:
-    if pool_id is not None and uow.session.get(FloatingIpPool, pool_id, with_for_update={"read": True}) is None:
+def _check_pool(uow: UnitOfWork, context: RequestContext, pool_id: str | None) -> None:
+    """Raise `NetworkNotFound` unless the caller may use the pool, which stays until the transaction ends."""
+    if pool_id is None:
+        return
+    row = uow.session.get(FloatingIpPool, pool_id, with_for_update={"read": True})
+    if row is None:
+        raise exceptions.NetworkNotFound(network_id=pool_id[:64])
+    if context.is_admin or row.project_id in (None, context.project_id):
+        return
+    external = rbac.shared_with("network", [context.project_id or ""], EXTERNAL).where(RbacPolicy.object_id == pool_id)
+    if uow.session.scalars(external.limit(1)).first() is None:
         raise exceptions.NetworkNotFound(network_id=pool_id[:64])
 
 

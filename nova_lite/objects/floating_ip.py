@@ -8,11 +8,20 @@ import msgspec
 
 
 class FloatingIpPool(msgspec.Struct, kw_only=True):
-    """Pool of floating addresses: all addresses of ``cidr``, which is routed to this cloud's hosts."""
+    """Pool of floating addresses: an external network whose ``cidr`` is routed to this cloud's hosts.
+
+    ``project_id``: admin's project that made it by the network API; None: the operator's. ``cidr`` "": it has no subnet
+    yet. ``ranges``: objects with ``start`` and ``end``, the addresses to allocate; None: all but the ``gateway``.
+    """
 
     id: str
     name: str
     cidr: str
+    project_id: str | None = None
+    description: str | None = None
+    subnet_name: str | None = None
+    gateway: str | None = None
+    ranges: list[dict[str, str]] | None = None
     created_at: datetime.datetime | None = None
 
 

@@ -10,6 +10,8 @@ import msgspec
 #: Target of a policy that is for all projects.
 EVERYBODY = "*"
 SHARED = "access_as_shared"
+#: Action of policies of external networks: routers and floating addresses of the target may use one.
+EXTERNAL = "access_as_external"
 
 
 class SubnetPool(msgspec.Struct, kw_only=True, tag="subnetpools"):

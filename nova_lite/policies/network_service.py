@@ -26,6 +26,12 @@ NETWORK_CREATE = rule("create_network", MEMBER, "Create a network for the caller
 NETWORK_CREATE_SHARED = rule(
     "create_network:shared", ADMIN, "Create a network that all projects share", "POST /v2.0/networks"
 )
+NETWORK_CREATE_EXTERNAL = rule(
+    "create_network:router:external", ADMIN, "Create an external network", "POST /v2.0/networks"
+)
+NETWORK_UPDATE_EXTERNAL = rule(
+    "update_network:router:external", ADMIN, "Make a network an external one", f"PUT {_NETWORK}"
+)
 NETWORK_CREATE_SECURITY = rule(
     "create_network:port_security_enabled", MEMBER, "Create a network without port security", "POST /v2.0/networks"
 )

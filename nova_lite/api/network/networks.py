@@ -20,11 +20,12 @@ from nova_lite.policies import network_service as policies
 
 _NETWORK = (
     *("name", "description", "mtu", "shared", "project_id", "tenant_id", "admin_state_up", "port_security_enabled"),
+    "router:external",
 )
 _NEW_NETWORK = (*_NETWORK, "tags")
 _NETWORK_ONLY_DEFAULT = (
     *("availability_zone_hints", "dns_domain", "qos_policy_id"),
-    *("router:external", "is_default", "vlan_transparent"),
+    *("is_default", "vlan_transparent"),
 )
 _SUBNET = (
     *("name", "description", "network_id", "cidr", "gateway_ip", "allocation_pools", "dns_nameservers"),
@@ -35,6 +36,8 @@ _SUBNET_ONLY_DEFAULT = (
     *("ip_version", "service_types", "segment_id"),
     *("ipv6_ra_mode", "ipv6_address_mode"),
 )
+#: Attributes that an external network does not have, because it has no ports, with the only value.
+_OF_PORTS = {"shared": False, "admin_state_up": True, "port_security_enabled": True, "mtu": 1500, "tags": []}
 _Item: TypeAlias = NetworkRecord | FloatingIpPool
 #: Number of allocation pools of a subnet.
 MAX_POOLS = 100
@@ -78,6 +81,10 @@ class NetworkResource(Resource):
 
     def create_network(self, req: ServiceRequest) -> Response:
         bodies, is_bulk = requests.bodies(req, "network", _NEW_NETWORK, _NETWORK_ONLY_DEFAULT)
+        if any(requests.flag(fields, "router:external") for fields in bodies):
+            if is_bulk:
+                raise exceptions.ValidationError(detail="Create external networks in a request each.")
+            return self._create_external(req, bodies[0])
         wanted = [self._new_network(req, fields) for fields in bodies]
         for_admin = req.allows(policies.PROVIDER_GET)
         return self.created(
@@ -87,6 +94,38 @@ class NetworkResource(Resource):
             functools.partial(self.conductor.network_create, req.context),
             lambda network: views.network(network, for_admin),
         )
+
+    def _create_external(self, req: ServiceRequest, fields: dict[str, Any]) -> Response:
+        req.authorize(policies.NETWORK_CREATE_EXTERNAL)
+        _check_external(fields)
+        project_id = requests.project(req, fields)
+        if not project_id:
+            raise exceptions.Forbidden("A network belongs to a project; this token has none.")
+        pool = FloatingIpPool(
+            id=str(uuid.uuid4()),
+            name=requests.text(fields, "name") or "",
+            cidr="",
+            project_id=project_id,
+            description=requests.text(fields, "description") or "",
+        )
+        created = self.conductor.external_network_create(req.context, pool)
+        return Response({"network": views.pool(created, req.allows(policies.PROVIDER_GET))}, 201)
+
+    def _update_external(self, req: ServiceRequest, pool: FloatingIpPool, fields: dict[str, Any]) -> Response:
+        _require_same(fields, dict.fromkeys(("project_id", "tenant_id"), pool.project_id))
+        _check_external(fields)
+        if not requests.flag(fields, "router:external", default=True):
+            raise exceptions.ValidationError(
+                detail="Invalid input for router:external. An external network stays one: delete it instead."
+            )
+        changes = dict(requests.texts(fields, "name", "description"))
+        updated = self.conductor.external_network_update(req.context, pool.id, changes)
+        return Response({"network": views.pool(updated, req.allows(policies.PROVIDER_GET))})
+
+    def _owned_pool(self, req: ServiceRequest, id: str) -> FloatingIpPool | None:
+        """Return an external network that this API has made, or None."""
+        item = self._find(req, id)
+        return item if isinstance(item, FloatingIpPool) and item.project_id is not None else None
 
     @staticmethod
     def _new_network(req: ServiceRequest, fields: dict[str, Any]) -> NetworkRecord:
@@ -112,7 +151,14 @@ class NetworkResource(Resource):
 
     def update_network(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.body(req, "network", _NETWORK, _NETWORK_ONLY_DEFAULT)
+        if (pool := self._owned_pool(req, id)) is not None:
+            return self._update_external(req, pool, fields)
         network = self._changeable(req, id)
+        if requests.flag(fields, "router:external"):
+            req.authorize(policies.NETWORK_UPDATE_EXTERNAL)
+            _check_external(fields)
+            pool = FloatingIpPool(id=network.id, name=network.name, cidr="", project_id=network.project_id)
+            return self._update_external(req, self.conductor.external_network_create(req.context, pool), fields)
         now: dict[str, Any] = {"mtu": network.mtu}
         _require_same(fields, now | dict.fromkeys(("project_id", "tenant_id"), network.project_id or ""))
         changes: dict[str, Any] = dict(requests.texts(fields, "name", "description"))
@@ -133,6 +179,9 @@ class NetworkResource(Resource):
         return Response({"network": views.network(updated, req.allows(policies.PROVIDER_GET))})
 
     def delete_network(self, req: ServiceRequest, id: str) -> Response:
+        if self._owned_pool(req, id) is not None:
+            self.conductor.external_network_delete(req.context, id)
+            return Response(status=204)
         self._changeable(req, id)
         self.conductor.network_delete(req.context, id)
         return Response(status=204)
@@ -174,12 +223,27 @@ class NetworkResource(Resource):
 
     def create_subnet(self, req: ServiceRequest) -> Response:
         bodies, is_bulk = requests.bodies(req, "subnet", _NEW_SUBNET, _SUBNET_ONLY_DEFAULT)
+        if not is_bulk and self._owned_pool(req, requests.required_id(bodies[0], "network_id")) is not None:
+            return self._create_external_subnet(req, bodies[0])
         wanted = [self._new_subnet(req, fields) for fields in bodies]
         create = functools.partial(self.conductor.subnet_create, req.context)
         return self.created(req, "subnet", (wanted, is_bulk), create, views.subnet)
 
+    def _create_external_subnet(self, req: ServiceRequest, fields: dict[str, Any]) -> Response:
+        unknown = ("dns_nameservers", "host_routes", "tags", "description", "subnetpool_id", "use_default_subnetpool")
+        if found := [name for name in (*unknown, "prefixlen") if fields.get(name)]:
+            raise exceptions.ValidationError(
+                detail=f"Invalid input for {found[0]}. Addresses of an external network are floating addresses only."
+            )
+        subnet = self._subnet_of(fields, requests.required_id(fields, "network_id"))
+        created = self.conductor.external_subnet_create(req.context, subnet)
+        return Response({"subnet": views.subnet_of_pool(created)}, 201)
+
     def _new_subnet(self, req: ServiceRequest, fields: dict[str, Any]) -> NetworkRecord:
-        network = self._changeable(req, requests.required_id(fields, "network_id"))
+        return self._subnet_of(fields, self._changeable(req, requests.required_id(fields, "network_id")).id)
+
+    @staticmethod
+    def _subnet_of(fields: dict[str, Any], network_id: str) -> NetworkRecord:
         cidr = requests.text(fields, "cidr")
         pool_id = requests.an_id(fields, "subnetpool_id")
         if pool_id is None and requests.flag(fields, "use_default_subnetpool"):
@@ -194,7 +258,7 @@ class NetworkResource(Resource):
         pools = _pools(fields)
         only = pools[0] if len(pools) == 1 else {}
         return NetworkRecord(
-            id=network.id,
+            id=network_id,
             name="",
             cidr=_network_of(cidr) if cidr else "",
             subnet_pool_id=pool_id,
@@ -215,6 +279,8 @@ class NetworkResource(Resource):
         fields = requests.body(req, "subnet", _SUBNET, _SUBNET_ONLY_DEFAULT)
         network = self._find_subnet(req, id)
         if isinstance(network, FloatingIpPool):
+            if network.project_id is not None:
+                return self._update_external_subnet(req, network, fields)
             network = self._changeable(req, id)
         _require_same({name: fields[name] for name in fields.keys() - _SETTINGS}, views.subnet(network))
         changes: dict[str, Any] = {
@@ -222,6 +288,12 @@ class NetworkResource(Resource):
         }
         changes |= _settings(fields)
         return Response({"subnet": views.subnet(self.conductor.network_update(req.context, id, changes))})
+
+    def _update_external_subnet(self, req: ServiceRequest, pool: FloatingIpPool, fields: dict[str, Any]) -> Response:
+        _require_same(fields, views.subnet_of_pool(pool))
+        changes = {f"subnet_{name}": value for name, value in requests.texts(fields, "name").items()}
+        updated = self.conductor.external_network_update(req.context, pool.id, changes)
+        return Response({"subnet": views.subnet_of_pool(updated)})
 
     def require_changeable_network(self, req: ServiceRequest, id: str) -> None:
         """Raise an error for a network that is not there or that users do not change."""
@@ -233,6 +305,10 @@ class NetworkResource(Resource):
             self._changeable(req, id)
 
     def delete_subnet(self, req: ServiceRequest, id: str) -> Response:
+        network = self._find_subnet(req, id)
+        if isinstance(network, FloatingIpPool) and network.project_id is not None:
+            self.conductor.external_subnet_delete(req.context, id)
+            return Response(status=204)
         self.require_changeable_subnet(req, id)
         self.conductor.subnet_delete(req.context, id)
         return Response(status=204)
@@ -243,7 +319,16 @@ def _view(item: _Item, for_admin: bool) -> views.View:
 
 
 def _subnet_views(item: _Item) -> list[views.View]:
-    return [views.subnet_of_pool(item)] if isinstance(item, FloatingIpPool) else views.subnets(item)
+    return views.subnets_of_pool(item) if isinstance(item, FloatingIpPool) else views.subnets(item)
+
+
+def _check_external(fields: dict[str, Any]) -> None:
+    """Check that a request sets nothing of an external network that only ports have."""
+    for name, only in _OF_PORTS.items():
+        if fields.get(name) not in (None, only):
+            raise exceptions.ValidationError(
+                detail=f"Invalid input for {name}. An external network has no ports here, only floating addresses."
+            )
 
 
 def _require_same(fields: dict[str, Any], now: dict[str, Any]) -> None:

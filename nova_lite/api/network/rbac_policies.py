@@ -11,7 +11,7 @@ from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.objects import ObjectResource
 from nova_lite.base import exceptions
 from nova_lite.objects import RbacPolicy
-from nova_lite.objects.network_objects import EVERYBODY, SHARED
+from nova_lite.objects.network_objects import EVERYBODY, EXTERNAL, SHARED
 from nova_lite.policies import network_service as policies
 
 _TYPES = ("network", "subnetpool", "address_scope", "address_group")
@@ -39,9 +39,10 @@ class RbacPolicyResource(ObjectResource):
             raise exceptions.ValidationError(
                 detail=f"Invalid input for object_type. It must be one of {', '.join(_TYPES)}."
             )
-        if action != SHARED:
+        actions = (SHARED, EXTERNAL) if kind == "network" else (SHARED,)
+        if action is None or action not in actions:
             raise exceptions.ValidationError(
-                detail=f"Invalid input for action. It must be {SHARED}. All projects may use external networks anyway."
+                detail=f"Invalid input for action. It must be {' or '.join(actions)} for a {kind}."
             )
         policy = RbacPolicy(
             id=str(uuid.uuid4()),

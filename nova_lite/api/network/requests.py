@@ -36,7 +36,6 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
     "dns_name": ("",),
     "dns_domain": ("",),
     "qos_policy_id": (),
-    "router:external": (False,),
     "is_default": (False,),
     "vlan_transparent": (False,),
     "ha": (False,),
@@ -55,7 +54,6 @@ _ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {
 
 #: Reasons to refuse other values.
 _WHY = {
-    "router:external": "The operator makes networks of floating addresses (nova-lite-manage floating-pool create)",
     "ha": "The hosts of the guests route: the loss of one does not stop the others",
     "ip_version": "The operator makes networks with IPv6 (nova-lite-manage network create --cidr6)",
     "stateful": "Security groups of this cloud are always stateful",

@@ -56,12 +56,12 @@ def pool(shown: FloatingIpPool, for_admin: bool) -> View:
     """Return a pool of floating addresses as an external network."""
     view = {
         "id": shown.id,
-        "name": shown.name,
-        "description": "Floating addresses",
-        **_project(None),
+        "name": "" if shown.name == shown.id else shown.name,
+        "description": "Floating addresses" if shown.description is None else shown.description,
+        **_project(shown.project_id),
         "shared": False,
         "router:external": True,
-        "subnets": [shown.id],
+        "subnets": [shown.id] if shown.cidr else [],
         "mtu": 1500,
         **_network(),
         **_untagged(shown.created_at),
@@ -129,12 +129,17 @@ def subnet6(shown: NetworkRecord) -> View:
     }
 
 
+def subnets_of_pool(shown: FloatingIpPool) -> list[View]:
+    return [subnet_of_pool(shown)] if shown.cidr else []
+
+
 def subnet_of_pool(shown: FloatingIpPool) -> View:
     addresses = ip.parse_network4(shown.cidr)
-    return _subnet(shown.id, shown.name, "", None, shown.cidr, None) | {
+    name = shown.name if shown.project_id is None else shown.subnet_name or ""
+    return _subnet(shown.id, name, "", shown.project_id, shown.cidr, shown.gateway) | {
         "enable_dhcp": False,
         "dns_nameservers": [],
-        "allocation_pools": [{"start": str(addresses[0]), "end": str(addresses[-1])}],
+        "allocation_pools": shown.ranges or [{"start": str(addresses[0]), "end": str(addresses[-1])}],
         **_untagged(shown.created_at),
     }
 
@@ -402,7 +407,7 @@ def project_quota(limits: ProjectLimits) -> View:
 
 def ip_availability(shown: NetworkRecord | FloatingIpPool, used: int) -> View:
     """Return the number of addresses of a network that can be allocated, and of those in use."""
-    shown_subnets = [subnet_of_pool(shown)] if isinstance(shown, FloatingIpPool) else subnets(shown)
+    shown_subnets = subnets_of_pool(shown) if isinstance(shown, FloatingIpPool) else subnets(shown)
     counted = [
         {
             "subnet_id": view["id"],
@@ -414,11 +419,10 @@ def ip_availability(shown: NetworkRecord | FloatingIpPool, used: int) -> View:
         }
         for view in shown_subnets
     ]
-    project_id = None if isinstance(shown, FloatingIpPool) else shown.project_id
     return {
         "network_id": shown.id,
         "network_name": shown.name,
-        **_project(project_id),
+        **_project(shown.project_id),
         "total_ips": sum(item["total_ips"] for item in counted),
         "used_ips": sum(item["used_ips"] for item in counted),
         "subnet_ip_availability": counted,

@@ -109,7 +109,7 @@ def test_network_and_then_its_subnet(api: Api) -> None:
     ("values", "text"),
     [
         ({"admin_state_up": None}, "use true or false"),
-        ({"router:external": True}, "floating-pool create"),
+        ({"router:external": "yes"}, "true or false"),
         ({"provider:network_type": "vlan"}, "Unrecognized attribute(s) 'provider:network_type'"),
         ({"mtu": 10}, "from 68 to 9000"),
         ({"name": "a\nb"}, "printable"),
@@ -431,7 +431,7 @@ def test_quotas_are_shown_and_changed(api: Api) -> None:
         "security_group_rule": 20,
         "router": 3,
         "rbac_policy": 10,
-        "subnetpool": -1,
+        "subnetpool": 50,
     }
     assert api("GET", "/quotas/other").status_code == 403
     assert api("PUT", "/quotas/demo", {"quota": {"port": 9}}).status_code == 403

@@ -171,7 +171,8 @@ NOT_FOUND = {
     ("values", "status", "text"),
     [
         ({"object_type": "qos_policy"}, 400, "object_type"),
-        ({"action": "access_as_external"}, 400, "access_as_shared"),
+        ({"action": "access_as_external"}, 400, "is not external"),
+        ({"action": "access_as_external", "object_type": "address_scope"}, 400, "access_as_shared"),
         ({"target_tenant": None}, 400, "target_tenant"),
         ({"target_tenant": "x" * 256}, 400, "target_tenant"),
         ({"object_id": NOBODY}, 400, NOBODY),

@@ -5,13 +5,9 @@
 
 from __future__ import annotations
 
-import configparser
 import contextlib
 import functools
-import importlib.metadata
 import os
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,13 +16,13 @@ from typing import Any, Protocol
 
 import pytest
 from oslo_config import cfg
-from packaging.requirements import Requirement
 
 from nova_lite import conf as configuration
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.rpcapi import ConductorRPC
+from tests.functional import older_code
 from tests.functional.cloud import IMAGE_BYTES, NETWORK, ROOT, Cloud, wait_for
 
 #: The newest commit of the previous version.
@@ -42,30 +38,7 @@ AT_ONCE = 8
 @pytest.fixture(scope="session")
 def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Provide the code of `BASE`, with the metadata by which its plugins are found."""
-    tree = tmp_path_factory.mktemp("old")
-    archive = subprocess.run(["git", "-C", ROOT, "archive", BASE], capture_output=True, timeout=60)
-    assert archive.returncode == 0, f"this checkout has no commit {BASE}: {archive.stderr.decode()}"
-    subprocess.run(["tar", "-x", "-C", tree], input=archive.stdout, check=True, timeout=60)
-    command = "import setuptools; setuptools.setup()"
-    subprocess.run([sys.executable, "-W", "ignore", "-c", command, "-q", "egg_info"], cwd=tree, check=True, timeout=120)
-    missing = [name for name in libraries_of(tree) if not is_installed(name)]
-    assert not missing, f'setup.cfg\'s extra "test" lacks what {BASE} needs: {", ".join(missing)}'
-    return tree
-
-
-def libraries_of(tree: Path) -> list[str]:
-    """Return the names of the distributions that the tree's setup.cfg asks for."""
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.read(tree / "setup.cfg")
-    return [Requirement(line).name for line in parser["options"]["install_requires"].split("\n") if line]
-
-
-def is_installed(name: str) -> bool:
-    try:
-        importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+    return older_code.extract(BASE, tmp_path_factory.mktemp("old"))
 
 
 class MixedCloud(Cloud):
@@ -83,7 +56,7 @@ class MixedCloud(Cloud):
         self.tree = tree
         self.old = old
         self.pinned = pinned
-        self.prefixes = {name: ["env", "-C", str(tree), f"PYTHONPATH={tree}"] for name in old}
+        self.prefixes = {name: older_code.prefix(tree) for name in old}
 
     def _write_config(self, name: str) -> None:
         super()._write_config(name)

@@ -40,6 +40,8 @@ if HAS_SQL:
         quotas,
         scheduler,
         server_groups,
+        top,
+        trace,
     )
 
 PROG = "nova-lite-manage"
@@ -56,6 +58,7 @@ if HAS_SQL:
     NOUNS: tuple[ModuleType, ...] = (
         *(database, flavors, images, networks, floating_pools, hosts, aggregates, server_groups, scheduler),
         *(quotas, identity, keys, certificates, broker, policy, api, audit, audit_log, backup, configuration),
+        *(trace, top),
     )
 else:
     NOUNS = (keys, certificates, broker, policy, api, configuration)

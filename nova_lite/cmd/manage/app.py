@@ -81,9 +81,15 @@ class App:
         return self._servers
 
     def _bus(self) -> Sender:
-        from nova_lite.rpc import MANAGE, Transport
+        return self.transport
 
-        self._transport = Transport(self.conf, MANAGE)
+    @property
+    def transport(self) -> Transport:
+        """Connect to the message broker, with the account of this tool."""
+        if self._transport is None:
+            with warnings.catch_warnings(action="ignore"):
+                from nova_lite.rpc import MANAGE, Transport
+            self._transport = Transport(self.conf, MANAGE)
         return self._transport
 
     def close(self) -> None:

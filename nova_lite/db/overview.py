@@ -43,8 +43,8 @@ class Operation(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """The state of the cloud at one moment. ``slowest``: open operations, the oldest first, then those that ended
-    lately, the slowest first.
+    """The state of the cloud at one moment. ``slowest``: open operations, the oldest first, then recently ended
+    ones, the slowest first.
     """
 
     time: datetime.datetime

@@ -22,6 +22,13 @@ def list_(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> list[
     return [to_object(InstanceAction, row, events=[]) for row in found]
 
 
+def count_open(uow: UnitOfWork) -> dict[str, int]:
+    """Return the number of open actions of each kind."""
+    action = models.InstanceAction
+    query = sa.select(action.action, sa.func.count()).where(action.finish_time.is_(None)).group_by(action.action)
+    return dict(uow.session.execute(query).tuples().all())
+
+
 def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str, request_id: str) -> InstanceAction:
     """Return one action with its events, first to last."""
     instances.get_row(uow, context, instance_uuid, deleted=True)

@@ -236,7 +236,7 @@ def _order() -> Sequence[str]:
 
 def state(conf: cfg.ConfigOpts) -> Schema | None:
     """Return the state of the database's schema; None without our tables."""
-    path = _sqlite_path(conf)
+    path = sqlite_path(conf)
     if path is not None and not os.path.exists(path):
         return None
     database = engine.create_engine(conf)
@@ -260,12 +260,17 @@ def check(conf: cfg.ConfigOpts) -> Schema:
 
     A newer schema may still serve this program.
     """
-    found, needed = state(conf), head()
-    if found is None or (found.version in _known() and found.version != needed):
+    found = state(conf)
+    if found is None or is_older(found):
         text = "is empty" if found is None else f"has the old schema {found.version}"
         raise exceptions.ConfigurationError(reason=f"the database {text}: run nova-lite-manage db sync")
     _require_served(found)
     return found
+
+
+def is_older(found: Schema) -> bool:
+    """Check whether `sync` has to expand the schema for this program."""
+    return found.version in _known() and found.version != head()
 
 
 def check_current(conf: cfg.ConfigOpts) -> Schema:
@@ -326,7 +331,8 @@ def _config() -> Config:
     return config
 
 
-def _sqlite_path(conf: cfg.ConfigOpts) -> str | None:
+def sqlite_path(conf: cfg.ConfigOpts) -> str | None:
+    """Return the file of the database, if it is of SQLite."""
     try:
         url = sa.make_url(conf.database.connection)
     except exc.ArgumentError:
@@ -335,7 +341,7 @@ def _sqlite_path(conf: cfg.ConfigOpts) -> str | None:
 
 
 def _prepare_sqlite(conf: cfg.ConfigOpts) -> None:
-    path = _sqlite_path(conf)
+    path = sqlite_path(conf)
     if not path or os.path.exists(path):
         return
     try:

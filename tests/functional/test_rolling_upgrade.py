@@ -27,7 +27,7 @@ from nova_lite.api.http.server import listen_per_worker
 from nova_lite.base import memory
 from nova_lite.db import migration
 from tests.functional import older_code
-from tests.functional.cloud import IMAGE_BYTES, NETWORK, ROOT, Cloud, daemon_of, wait_for
+from tests.functional.cloud import DEADLINE, IMAGE_BYTES, NETWORK, ROOT, Cloud, daemon_of, wait_for
 from tests.functional.conftest import database_url
 
 #: The last landed version. It knows nothing of newer schemas.
@@ -35,7 +35,7 @@ BASE = "39a23e23"
 
 LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 
-REQUESTS = 5000 if LONG else 1000
+REQUESTS = 2000 if LONG else 1000
 WORKERS = 2
 #: Seconds in which conductors take all messages of an API that sends no further ones.
 HOLD_SECONDS = 0.5
@@ -217,7 +217,7 @@ class Clients:
     def wait_for_more(self, count: int) -> None:
         """Wait until so many further requests have been answered."""
         goal = self.total() + count
-        wait_for(f"{goal} requests are answered", lambda: self.total() >= goal)
+        wait_for(f"{goal} requests are answered", lambda: self.total() >= goal, timeout=DEADLINE * (5 if LONG else 1))
 
     def stop(self) -> None:
         self._stop.set()

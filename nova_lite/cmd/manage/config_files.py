@@ -101,6 +101,20 @@ def read(path: str) -> dict[str, dict[str, list[str]]]:
     return sections
 
 
+def renamed(path: str, sections: Mapping[str, Mapping[str, list[str]]], known: Known) -> Iterator[str]:
+    """Return a sentence for each option that has its former name, or that goes with a later version."""
+    for group, values in sections.items():
+        for name in values:
+            option = known.option(Setting(path, group, name))
+            if option is None:
+                continue
+            if name not in (option.name, option.dest):
+                yield f"{path}: [{group}] {name} is called {option.name} now."
+            elif option.deprecated_for_removal:
+                reason = option.deprecated_reason or "remove it"
+                yield f"{path}: [{group}] {name} has no effect any more, or soon: {reason}"
+
+
 def unknown(path: str, sections: Mapping[str, Mapping[str, list[str]]], known: Known) -> Iterator[str]:
     """Return a sentence for each group and option that no daemon has."""
     _add_plugins(sections, known)

@@ -56,12 +56,17 @@ def reference(app: App, args: argparse.Namespace) -> None:
 
 def check(app: App, args: argparse.Namespace) -> int:
     """Check the given files as one daemon, or else each daemon's files in a process of its own."""
-    found = list(_of_files(app.conf, args) if args.config_file else _of_machine(args.directory))
+    found = list(_of_files(app.conf, args)) if args.config_file else problems_of_machine(args.directory)
     for problem in found:
         print(problem)
     if not found:
         print("The configuration can work.")
     return 1 if found else 0
+
+
+def problems_of_machine(directory: str) -> list[str]:
+    """Check each daemon's files in a process of its own, as that daemon's user if this is root."""
+    return list(_of_machine(directory))
 
 
 def _of_files(conf: cfg.ConfigOpts, args: argparse.Namespace) -> Iterator[str]:

@@ -167,7 +167,7 @@ def test_every_daemon_has_a_unit() -> None:
     setup = configparser.ConfigParser()
     setup.read(TOP / "setup.cfg")
     scripts = [line.split("=")[0].strip() for line in setup["options.entry_points"]["console_scripts"].split("\n")]
-    tools = {"nova-lite", "nova-lite-manage", "nova-lite-send-disks", "nova-lite-setup"}
+    tools = {"nova-lite", "nova-lite-manage", "nova-lite-send-disks", "nova-lite-setup", "nova-lite-status"}
     daemons = {name for name in scripts if name} - tools
     assert daemons == {path.stem.rstrip("@") for path in UNITS}
 

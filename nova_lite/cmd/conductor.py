@@ -38,6 +38,7 @@ FILTER_PUBLISH_INTERVAL = 0.5
 
 #: Seconds between two removals of notifications that nobody has taken.
 DROP_NOTIFICATIONS_INTERVAL = 600.0
+AUDIT_USAGE_INTERVAL = 60.0
 
 
 class Conductor(service.Daemon):
@@ -68,6 +69,7 @@ class Conductor(service.Daemon):
         self.add_periodic("reconcile", self.conf.conductor.reconcile_interval, self._sweep)
         self.add_periodic("filter_publisher", FILTER_PUBLISH_INTERVAL, self._publish_filters)
         self.add_periodic("drop_old_notifications", DROP_NOTIFICATIONS_INTERVAL, self._drop_notifications, jitter=True)
+        self.add_periodic("audit_usage", AUDIT_USAGE_INTERVAL, self._audit_usage, jitter=True)
         self.add_periodic("purge", self.conf.conductor.purge_interval, self._purge, jitter=True)
 
     def cleanup(self) -> None:
@@ -90,6 +92,10 @@ class Conductor(service.Daemon):
     def _drop_notifications(self) -> None:
         assert self.manager is not None
         self._translated(self.manager.notifications.drop_old)
+
+    def _audit_usage(self) -> None:
+        assert self.manager is not None
+        self._translated(self.manager.notifications.audit_usage)
 
     @staticmethod
     def _translated(work: Callable[[], object]) -> None:

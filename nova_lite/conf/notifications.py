@@ -18,6 +18,12 @@ VERSIONED = "versioned"
 UNVERSIONED = "unversioned"
 BOTH = "both"
 
+VM_STATE = "vm_state"
+VM_AND_TASK_STATE = "vm_and_task_state"
+
+#: Periods of usage audits, with the offsets that each unit has.
+PERIOD = r"^(hour(@[1-5]?[0-9])?|day(@(1?[0-9]|2[0-3]))?|month(@([1-9]|1[0-9]|2[0-8]))?|year(@([1-9]|1[0-2]))?)$"
+
 
 class WebhookUrl(types.String):
     """URL of a webhook: https, or http on this machine."""
@@ -64,6 +70,31 @@ OPTS = [
         default="nova",
         regex=r"^[A-Za-z0-9._-]{1,255}$",
         help="Exchange of notifications at the broker. Consumers of Nova's notifications expect Nova's own.",
+    ),
+    cfg.StrOpt(
+        "notify_on_state_change",
+        choices=[VM_STATE, VM_AND_TASK_STATE],
+        help=(
+            "Send instance.update for each change of a server's vm_state, or of its task_state, too. Unset: never. Set "
+            "it for consumers that follow states and not operations. With task states it is several per operation."
+        ),
+    ),
+    cfg.BoolOpt(
+        "instance_usage_audit",
+        default=False,
+        help=(
+            "Send instance.exists for each server that ran in a period, once the period has ended. Turn it on for "
+            "accounting that counts from notifications, such as Ceilometer's."
+        ),
+    ),
+    cfg.StrOpt(
+        "instance_usage_audit_period",
+        default="month",
+        regex=PERIOD,
+        help=(
+            "Period of instance_usage_audit, and of audit_period in instance.update: hour, day, month or year. An "
+            "offset is its beginning: hour@MINUTE, day@HOUR, month@DAY (1 to 28), year@MONTH. All times are UTC."
+        ),
     ),
     cfg.ListOpt(
         "webhooks",

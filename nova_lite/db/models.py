@@ -427,6 +427,19 @@ class Notification(Numbered, Created, Base):
     attempts: Mapped[int] = mapped_column(default=0)
 
 
+class UsageAudit(Numbered, Base):
+    """Audit of a period: ``instance.exists`` was sent for ``servers``, up to the row ``position`` of `Instance`."""
+
+    __tablename__ = "usage_audits"
+    __table_args__ = (sa.UniqueConstraint("beginning", "ending"),)
+
+    beginning: Mapped[datetime.datetime] = mapped_column(Time)
+    ending: Mapped[datetime.datetime] = mapped_column(Time)
+    position: Mapped[int] = mapped_column(sa.BigInteger, default=0)
+    servers: Mapped[int] = mapped_column(default=0)
+    finished_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+
 class InstanceActionEvent(Numbered, Base):
     """Event of an action that is older than `InstanceAction.events`. No new ones are written."""
 

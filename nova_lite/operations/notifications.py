@@ -64,5 +64,5 @@ OF_STEP = (Phase.START, Phase.END)
 #: Operations without notifications, and why.
 SILENT = {
     "changePassword": "Nova has no notification about passwords",
-    "reset_state": "Nova only has instance.update for it, which is not sent",
+    "reset_state": "Nova only has instance.update for it",
 }

@@ -71,6 +71,7 @@ ELSEWHERE = (
     *("plugged", "plan_back", "remember", "settled", "note_unsure", "note_error"),
     "record_events",  # the audit log: an API sends events again until they are stored, and each is stored once
     "drop_old",  # notifications that are too old, every few minutes
+    "audit_usage",  # servers of a period: the place that was reached is stored with their notifications
     "messages_taken",  # before a message is looked at: whoever dies there has not heard it
 )
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+from nova_lite.conductor.notifications import states
 from nova_lite.conductor.notifications.events import Event
+from nova_lite.conductor.notifications.periods import Period
 from nova_lite.objects import VIF, Instance
 from nova_lite.operations import Phase
 
@@ -51,11 +53,44 @@ def publisher_id(event: Event, host: str) -> str:
     return f"{event.source().removeprefix('nova-')}.{host}"
 
 
+def update_payload(change: states.StateChange, period: Period) -> dict[str, Any]:
+    """Return the older payload of ``compute.instance.update``."""
+    return {
+        **_instance(change.instance),
+        **states.fields(change),
+        "audit_period_beginning": _zoned(period.beginning),
+        "audit_period_ending": _zoned(period.ending),
+    }
+
+
+def exists_payload(instance: Instance, period: Period) -> dict[str, Any]:
+    """Return the older payload of ``compute.instance.exists``."""
+    return {
+        **_instance(instance),
+        "audit_period_beginning": str(period.beginning),
+        "audit_period_ending": str(period.ending),
+    }
+
+
 def payload_of(event: Event, instance: Instance) -> dict[str, Any]:
     """Return the older payload of an event."""
-    flavor, action = instance.flavor, event.change.action
+    payload, action = _instance(instance), event.change.action
+    if event.phase is Phase.ERROR:
+        payload |= {"message": event.change.cause, "exception": event.exception, "code": 500}
+    elif event.notification.name == "create" and event.phase is Phase.END:
+        payload["message"] = "Success"
+    if event.notification.name in AT_END:
+        payload["volume_id"] = action.payload["volume_id"]
+    if event.notification.name == "resize_prep" and event.phase is Phase.END:
+        new = action.payload["flavor"]
+        payload |= {"new_instance_type": new["name"], "new_instance_type_id": new.get("id", 0)}
+    return payload
+
+
+def _instance(instance: Instance) -> dict[str, Any]:
+    flavor = instance.flavor
     image = {key[6:]: value for key, value in instance.system_metadata.items() if key.startswith("image_")}
-    payload = {
+    return {
         "tenant_id": instance.project_id,
         "user_id": instance.user_id,
         "instance_id": instance.uuid,
@@ -92,16 +127,10 @@ def payload_of(event: Event, instance: Instance) -> dict[str, Any]:
         "image_meta": image,
         "metadata": instance.metadata,
     }
-    if event.phase is Phase.ERROR:
-        payload |= {"message": event.change.cause, "exception": event.exception, "code": 500}
-    elif event.notification.name == "create" and event.phase is Phase.END:
-        payload["message"] = "Success"
-    if event.notification.name in AT_END:
-        payload["volume_id"] = action.payload["volume_id"]
-    if event.notification.name == "resize_prep" and event.phase is Phase.END:
-        new = action.payload["flavor"]
-        payload |= {"new_instance_type": new["name"], "new_instance_type_id": new.get("id", 0)}
-    return payload
+
+
+def _zoned(time: datetime.datetime) -> str:
+    return time.replace(microsecond=0).isoformat() + "Z"
 
 
 def _fixed_ips(vif: VIF) -> list[dict[str, Any]]:

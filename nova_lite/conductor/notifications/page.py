@@ -89,10 +89,25 @@ _OF_RESOURCES = """
 is null, except after a change of access.
 """
 
+_STATES = """
+## States and use
+
+| event | option of `[notifications]` | sent for | payload |
+|---|---|---|---|
+| `instance.update` | `notify_on_state_change` | a transaction that changes a state | `InstanceUpdatePayload` 2.1 |
+| `instance.exists` | `instance_usage_audit` | a server that ran in a past period | `InstanceExistsPayload` 2.1 |
+
+The older names are `compute.instance.update` and `compute.instance.exists`.
+`old_display_name` is null: a new name alone sends nothing. `audit_period` of `instance.update` is the current period
+until now. `instance.exists` is sent by a conductor, after `instance_usage_audit_period`, for deleted servers of the
+period, too. Conductors share an audit, and send each event once to the outbox. An audit waits while more than half of
+`[notifications] max_waiting` notifications do. `/os-instance_usage_audit_log` does not show these audits.
+"""
+
 _DIFFERENCES = """
 ## Not sent
 
-Nova's `instance.update`, `instance.exists`, `instance.shutdown`, `instance.live_migration_abort`,
+Nova's `instance.shutdown`, `instance.live_migration_abort`,
 `instance.live_migration_force_complete`, `keypair.import`, `aggregate.cache_images`, `server_group.add_member`,
 `service.create`, and its notifications about volume usage. The scheduler sends `scheduler.select_destinations`
 ([scheduling](../explanation/scheduling.md#notifications)).
@@ -108,7 +123,9 @@ def markdown() -> str:
     classes = "".join(f"| `{kind}` | {VERSIONS[kind]} | {_MORE[kind]} |\n" for kind in Payload)
     silent = "".join(f"- {kind}: {reason}.\n" for kind, reason in sorted(SILENT.items()))
     others = "".join(dict.fromkeys(_resource_row(item) for item in sorted(NOTED.values(), key=lambda item: item.name)))
-    return f"{_HEAD}\n{table}{_PAYLOADS}{classes}{_TAIL}{silent}{_RESOURCES}{others}{_OF_RESOURCES}{_DIFFERENCES}"
+    return (
+        f"{_HEAD}\n{table}{_PAYLOADS}{classes}{_TAIL}{silent}{_RESOURCES}{others}{_OF_RESOURCES}{_STATES}{_DIFFERENCES}"
+    )
 
 
 def _resource_row(noted: Noted) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from nova_lite.conductor.notifications import periods, states
 from nova_lite.conductor.notifications.events import Event
 from nova_lite.objects import VIF, BlockDevice, Flavor, Instance, KeyPair
 from nova_lite.operations import Payload, Phase
@@ -29,6 +30,18 @@ VERSIONS = {
     Payload.VOLUME_SWAP: "1.9",
 }
 
+
+class Caller(NamedTuple):
+    """User and project of the request that a notification is about."""
+
+    request_id: str | None
+    user_id: str | None
+    project_id: str | None
+
+
+#: Caller of what no request has caused.
+NOBODY = Caller(None, None, None)
+
 #: Nova's names of power states.
 _POWER_STATES: dict[int, str] = {
     int(state): "pending" if state is PowerState.NOSTATE else state.name.lower() for state in PowerState
@@ -38,12 +51,40 @@ _POWER_STATES: dict[int, str] = {
 def payload_of(event: Event, instance: Instance, keypair: KeyPair | None) -> dict[str, Any]:
     """Return the payload of an event. ``keypair``: that of the instance, if it still exists and the class has it."""
     kind = event.notification.payload
-    data = {**_instance(event, instance), "fault": _fault(event), **_MORE[kind](event, instance, keypair)}
+    action = event.change.action
+    caller = Caller(action.request_id, action.user_id, action.project_id)
+    data = {**_instance(instance, caller), "fault": _fault(event), **_MORE[kind](event, instance, keypair)}
     return payload_object(kind.value, VERSIONS[kind], data)
 
 
-def _instance(event: Event, instance: Instance) -> dict[str, Any]:
-    action, image = event.change.action, instance.system_metadata
+def update_payload(change: states.StateChange, caller: Caller, period: periods.Period) -> dict[str, Any]:
+    """Return the payload of ``instance.update``."""
+    data = {
+        **_instance(change.instance, caller),
+        "state_update": payload_object("InstanceStateUpdatePayload", "1.0", states.fields(change)),
+        "audit_period": _audit_period(period),
+        "old_display_name": None,
+        "tags": change.instance.tags,
+    }
+    return payload_object("InstanceUpdatePayload", "2.1", data)
+
+
+def exists_payload(instance: Instance, period: periods.Period) -> dict[str, Any]:
+    """Return the payload of ``instance.exists``."""
+    data = {**_instance(instance, NOBODY), "audit_period": _audit_period(period)}
+    return payload_object("InstanceExistsPayload", "2.1", data)
+
+
+def _audit_period(period: periods.Period) -> dict[str, Any]:
+    data = {
+        "audit_period_beginning": payload_time(period.beginning),
+        "audit_period_ending": payload_time(period.ending),
+    }
+    return payload_object("AuditPeriodPayload", "1.0", data)
+
+
+def _instance(instance: Instance, caller: Caller) -> dict[str, Any]:
+    image = instance.system_metadata
     return {
         "uuid": instance.uuid,
         "user_id": instance.user_id,
@@ -77,9 +118,9 @@ def _instance(event: Event, instance: Instance) -> dict[str, Any]:
         "locked": instance.locked,
         "locked_reason": instance.locked_reason,
         "auto_disk_config": "AUTO" if instance.auto_disk_config else "MANUAL",
-        "request_id": action.request_id if action.user_id and action.project_id else None,
-        "action_initiator_user": action.user_id,
-        "action_initiator_project": action.project_id,
+        "request_id": caller.request_id if caller.user_id and caller.project_id else None,
+        "action_initiator_user": caller.user_id,
+        "action_initiator_project": caller.project_id,
         "shares": [],
     }
 

@@ -8,15 +8,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from nova_lite.base import metrics
-from nova_lite.conductor.notifications import legacy, payloads, resources
+from nova_lite.conductor.notifications import legacy, payloads, resources, states
 from nova_lite.conductor.notifications.events import INFO, Event, events_of
-from nova_lite.db import instances, keypairs, outbox
+from nova_lite.conductor.notifications.payloads import NOBODY, Caller
+from nova_lite.conductor.notifications.periods import Period, current_period
+from nova_lite.db import instances, keypairs, outbox, usage_audits
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.rows import to_object
 from nova_lite.objects import Instance, KeyPair
 from nova_lite.operations import Payload
 
 LOG = logging.getLogger(__name__)
+
+#: Servers that one transaction of a usage audit reads and notifies others of.
+AUDIT_BATCH = 100
 
 
 class Recipient(Protocol):
@@ -39,11 +44,12 @@ class Recorder:
         """Write the notifications of a transaction whose changes are flushed. Returns whether there are any."""
         rows = list(self._resource_rows(uow))
         events = [event for change in uow.action_changes or () for event in events_of(change)]
-        if not events:
+        before = states.noted(uow) if uow.conf.notifications.notify_on_state_change else {}
+        uuids = {event.change.action.instance_uuid for event in events} | before.keys()
+        if not uuids:
             if rows:
                 outbox.add(uow, rows)
             return bool(rows)
-        uuids = {event.change.action.instance_uuid for event in events}
         found = {instance.uuid: instance for instance in instances.without_user_data(uow, sorted(uuids))}
         for event in events:
             instance = found.get(event.change.action.instance_uuid)
@@ -56,9 +62,49 @@ class Recorder:
                 # The operation matters more than its notification.
                 metrics.NOTIFICATIONS_DROPPED.labels("all", "broken").inc()
                 LOG.exception("No notification %s about instance %s", event.event_type, instance.uuid)
+        for instance_uuid in sorted(before.keys() & found.keys()):
+            change = states.StateChange(found[instance_uuid], before[instance_uuid])
+            if not states.is_changed(change, uow.conf.notifications.notify_on_state_change):
+                continue
+            try:
+                rows += list(self._update_rows(uow, change))
+            except Exception:
+                metrics.NOTIFICATIONS_DROPPED.labels("all", "broken").inc()
+                LOG.exception("No notification instance.update about instance %s", instance_uuid)
         if rows:
             outbox.add(uow, rows)
         return bool(rows)
+
+    def record_audit(self, uow: UnitOfWork, period: Period) -> int:
+        """Write ``instance.exists`` for the next servers of a period, and return their number."""
+        uuids = usage_audits.next_servers(uow, period.beginning, period.ending, AUDIT_BATCH)
+        rows: list[dict[str, Any]] = []
+        for instance in instances.without_user_data(uow, uuids) if uuids else ():
+            host, event_type = instance.host or self.host, "instance.exists"
+            if self.versioned:
+                payload = payloads.exists_payload(instance, period)
+                rows += _for_each(self.versioned, event_type, f"nova-compute:{host}", INFO, payloads.NOBODY, payload)
+            if self.unversioned:
+                payload = legacy.exists_payload(instance, period)
+                older = f"compute.{event_type}"
+                rows += _for_each(self.unversioned, older, f"compute.{host}", INFO, payloads.NOBODY, payload)
+        if rows:
+            outbox.add(uow, rows)
+        return len(uuids)
+
+    def _update_rows(self, uow: UnitOfWork, change: states.StateChange) -> Iterator[dict[str, Any]]:
+        instance, event_type = change.instance, "instance.update"
+        period = current_period(uow.conf.notifications.instance_usage_audit_period, uow.now)
+        causes = [item.action for item in uow.action_changes or () if item.action.instance_uuid == instance.uuid]
+        caller = NOBODY if not causes else Caller(causes[-1].request_id, causes[-1].user_id, causes[-1].project_id)
+        source = "conductor" if instance.host is None else "compute"
+        host = instance.host or self.host
+        if self.versioned:
+            payload = payloads.update_payload(change, caller, period)
+            yield from _for_each(self.versioned, event_type, f"nova-{source}:{host}", INFO, caller, payload)
+        if self.unversioned:
+            payload = legacy.update_payload(change, period)
+            yield from _for_each(self.unversioned, f"compute.{event_type}", f"{source}.{host}", INFO, caller, payload)
 
     def _resource_rows(self, uow: UnitOfWork) -> Iterator[dict[str, Any]]:
         """Yield the notifications about other resources than servers, which have the versioned format only."""

@@ -10,10 +10,11 @@ from oslo_config import cfg
 
 from nova_lite.base import metrics
 from nova_lite.base.timing import ConductorTiming
-from nova_lite.conductor.notifications import webhook
+from nova_lite.conductor.notifications import states, webhook
 from nova_lite.conductor.notifications.bus import ENVELOPES, BusChannel
 from nova_lite.conductor.notifications.courier import Channel, Courier
-from nova_lite.conductor.notifications.recorder import Recorder
+from nova_lite.conductor.notifications.periods import Period, last_period
+from nova_lite.conductor.notifications.recorder import AUDIT_BATCH, Recorder
 from nova_lite.conf import notifications as options
 from nova_lite.db import outbox
 from nova_lite.db.engine import Database, UnitOfWork
@@ -34,6 +35,9 @@ class Notifications:
         self._recorder = Recorder(conf.host, self.channels)
         self._couriers = [Courier(db, conf, channel, timing) for channel in self.channels]
         db.notes_changes = bool(self.channels)
+        if self.channels and conf.notifications.notify_on_state_change:
+            states.watch(db)
+        self._audited: Period | None = None
 
     def start(self) -> None:
         for courier in self._couriers:
@@ -41,8 +45,27 @@ class Notifications:
 
     def record(self, uow: UnitOfWork) -> None:
         """Write the transaction's notifications. They are delivered after its commit."""
-        if (uow.action_changes or uow.resource_events) and self._recorder.record(uow):
+        if self.channels and self._recorder.record(uow):
             uow.after_commit.append(self._wake)
+
+    def audit_usage(self) -> None:
+        """Send ``instance.exists`` for the servers of the last period. A later call goes on where this one stops.
+
+        It stops while half of the notifications that may wait do, so that none of them is dropped.
+        """
+        if not self.channels or not self.conf.notifications.instance_usage_audit:
+            return
+        now = self.db.read(lambda uow: uow.now)
+        period = last_period(self.conf.notifications.instance_usage_audit_period, now)
+        while period != self._audited:
+            if max(self.db.read(outbox.count).values(), default=0) > self.conf.notifications.max_waiting // 2:
+                return
+            if self.db.write(self._audit_usage, period) < AUDIT_BATCH:
+                self._audited = period
+
+    def _audit_usage(self, uow: UnitOfWork, period: Period) -> int:
+        uow.after_commit.append(self._wake)
+        return self._recorder.record_audit(uow, period)
 
     def drop_old(self) -> None:
         """Drop notifications that have waited too long, those of channels that exist no more, too."""

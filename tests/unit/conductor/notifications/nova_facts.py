@@ -50,6 +50,14 @@ CLASSES: dict[str, tuple[str, frozenset[str]]] = {
     "KeypairPayload": ("1.0", frozenset({"fingerprint", "name", "public_key", "type", "user_id"})),
 }
 
+_INSTANCE = _ACTION - {"fault"}
+CLASSES |= {
+    "InstanceUpdatePayload": ("2.1", _INSTANCE | {"state_update", "audit_period", "old_display_name", "tags"}),
+    "InstanceExistsPayload": ("2.1", _INSTANCE | {"audit_period"}),
+    "InstanceStateUpdatePayload": ("1.0", frozenset({"old_state", "state", "old_task_state", "new_task_state"})),
+    "AuditPeriodPayload": ("1.0", frozenset({"audit_period_beginning", "audit_period_ending"})),
+}
+
 _CLASS_OF = {
     "create": "InstanceCreatePayload",
     "rebuild": "InstanceActionRebuildPayload",

@@ -138,12 +138,23 @@ def delete(uow: UnitOfWork, context: RequestContext, router_id: str) -> None:
     uow.session.flush()
 
 
+def _seen(context: RequestContext) -> sa.ColumnElement[bool]:
+    """Build the condition of a network that the caller sees: an operator's, its own or a shared one; admins see all."""
+    if context.is_admin:
+        return sa.true()
+    project_id = context.project_id or ""
+    shared = NetworkRow.id.in_(rbac.shared_with("network", [project_id]))
+    return sa.or_(NetworkRow.project_id.is_(None), NetworkRow.project_id == project_id, shared)
+
+
 def _check_pool(uow: UnitOfWork, context: RequestContext, pool_id: str | None) -> None:
     """Raise `NetworkNotFound` unless the caller may use the pool, which stays until the transaction ends."""
     if pool_id is None:
         return
     row = uow.session.get(FloatingIpPool, pool_id, with_for_update={"read": True})
     if row is None:
+        if uow.session.scalars(sa.select(NetworkRow.id).where(NetworkRow.id == pool_id, _seen(context))).first():
+            raise exceptions.InvalidInput(reason=f"network {pool_id} is not an external network")
         raise exceptions.NetworkNotFound(network_id=pool_id[:64])
     if context.is_admin or row.project_id in (None, context.project_id):
         return

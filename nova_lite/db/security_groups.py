@@ -331,9 +331,13 @@ def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
         raise refused("Ports are a protocol's: the rule names none.")
     if number in (ICMP, ICMPV6):
         if high is not None and low is None:
-            raise refused("For ICMP, a code needs a type.")
-        if any(item is not None and not 0 <= item <= 255 for item in (low, high)):
-            raise refused("For ICMP, the type:code must be valid: each is a number from 0 to 255.")
+            raise refused("ICMP type (port-range-min) is missing: for ICMP, a code needs a type.")
+        for name, item in (("type", low), ("code", high)):
+            if item is not None and not 0 <= item <= 255:
+                raise refused(
+                    f"Invalid value for ICMP {name} {item}. For ICMP, the type:code must be valid: each is a number "
+                    "from 0 to 255."
+                )
     elif number is not None and number not in WITH_PORTS and (low is not None or high is not None):
         names = ", ".join(name.upper() for name in WITH_PORTS.values())
         raise refused(f"Invalid protocol {rule.protocol} for port range, only supported for {names} and ICMP.")
@@ -343,7 +347,10 @@ def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
         if not (1 <= low <= 65535 and 1 <= high <= 65535):
             raise refused(f"Valid {str(rule.protocol).upper()} ports should be between 1-65535.")
         if low > high:
-            raise refused(f"Invalid port range {low}:{high}. The former value cannot be greater than the later.")
+            raise refused(
+                f"Invalid port range {low}:{high}: port_range_min must be <= port_range_max. The former value cannot "
+                "be greater than the later."
+            )
     if [rule.remote_ip_prefix, rule.remote_group_id, rule.remote_address_group_id].count(None) < 2:
         raise refused("Only one of remote_ip_prefix, remote_group_id and remote_address_group_id may be provided.")
     if rule.remote_ip_prefix is not None:

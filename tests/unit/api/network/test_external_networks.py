@@ -166,3 +166,10 @@ def test_external_subnet_is_one_range_that_nobody_else_has(api: Api) -> None:
 def test_several_networks_at_once_are_not_external(api: Api) -> None:
     body = {"networks": [{"name": "a"}, {"name": "b", NAME: True}]}
     api.refused("POST", "/networks", body, 400, "HTTPBadRequest", "in a request each", ADMIN)
+
+
+def test_gateway_to_a_network_that_is_not_external_is_a_400(api: Api) -> None:
+    mine = api.make("/networks", "network", name="mine")
+    body = {"router": {"external_gateway_info": {"network_id": mine["id"]}}}
+    api.refused("POST", "/routers", body, 400, "InvalidInput", "is not an external network")
+    assert api("POST", "/routers", body, STRANGER).status_code == 404, "others do not see the network"

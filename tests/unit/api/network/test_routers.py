@@ -121,10 +121,10 @@ def test_invalid_router_is_refused(api: Api, values: dict[str, Any], text: str |
 
 
 def test_gateway_to_a_network_that_is_not_external_is_refused(api: Api, cloud: Cloud) -> None:
-    for network_id in (NOBODY, api.shared.id):
+    for network_id, status, kind in ((NOBODY, 404, "NetworkNotFound"), (api.shared.id, 400, "InvalidInput")):
         wrong = {"router": {"external_gateway_info": {"network_id": network_id}}}
-        api.refused("POST", "/routers", wrong, 404, "NetworkNotFound", network_id)
-        api.refused("PUT", cloud.path, wrong, 404, "NetworkNotFound", network_id)
+        api.refused("POST", "/routers", wrong, status, kind, network_id)
+        api.refused("PUT", cloud.path, wrong, status, kind, network_id)
 
 
 def test_snat_is_turned_off_by_admins_only(api: Api, cloud: Cloud) -> None:

@@ -190,7 +190,7 @@ CLOUD = Dashboard(
     ),
 )
 
-_HOST = '{machine=~"$machine"}'
+_HOST = '{daemon="compute", machine=~"$machine"}'
 
 HOSTS = Dashboard(
     "nova-lite-hosts",

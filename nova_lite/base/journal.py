@@ -26,10 +26,14 @@ def leads_there(stream: Any) -> bool:
     return (device, inode) == (str(status.st_dev), str(status.st_ino))
 
 
+def priority(level: int) -> int:
+    """Return syslog's number of a level of Python."""
+    return next((number for lowest, number in _PRIORITIES.items() if level >= lowest), _DEBUG)
+
+
 def with_priority(text: str, level: int) -> str:
     """Return the text with the priority of ``level`` before each of its lines."""
-    priority = next((number for lowest, number in _PRIORITIES.items() if level >= lowest), _DEBUG)
-    return "\n".join(f"<{priority}>{line}" for line in text.split("\n"))
+    return "\n".join(f"<{priority(level)}>{line}" for line in text.split("\n"))
 
 
 def error(text: str) -> str:

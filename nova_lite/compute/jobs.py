@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, structured_logs
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.reports import Stopping
 
@@ -142,7 +142,8 @@ class Jobs:
     def _run(self, jobs: set[Key], key: Key, context: RequestContext, work: Callable[[], None]) -> None:
         context.update_store()
         try:
-            disk_error = self._do(key, work)
+            with structured_logs.about(key[0]):
+                disk_error = self._do(key, work)
             if disk_error:  # Outside of the except block: oslo.log would append the exception to the line.
                 LOG.warning(
                     "Instance %s: this host's disk fails, so the conductor has to repeat the command: %s",

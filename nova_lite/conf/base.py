@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from nova_lite.base import structured_logs
+
 OPTS = [
     cfg.HostAddressOpt(
         "my_ip",
@@ -44,6 +46,16 @@ OPTS = [
         help=(
             "Seconds without a heartbeat after which a daemon counts as down (the host lease). Use at least "
             "twice report_interval."
+        ),
+    ),
+    cfg.StrOpt(
+        "log_format",
+        default=structured_logs.TEXT,
+        choices=structured_logs.FORMATS,
+        help=(
+            "Format of the log. Use journal where systemd runs, for entries of its journal with the fields "
+            "NOVA_LITE_REQUEST_ID and NOVA_LITE_INSTANCE, or json for one JSON object a line, which other programs "
+            "collect."
         ),
     ),
     cfg.IntOpt(

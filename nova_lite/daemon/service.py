@@ -21,7 +21,7 @@ from oslo_log import log
 from oslo_reports import opts as report_opts
 
 from nova_lite import rpc
-from nova_lite.base import exceptions, journal, memory, version
+from nova_lite.base import exceptions, journal, memory, structured_logs, version
 from nova_lite.base.timing import TIMING
 from nova_lite.conf.metrics import PORTS
 from nova_lite.daemon.health import Check, Health
@@ -237,6 +237,7 @@ def setup_logging(conf: cfg.ConfigOpts, binary: str) -> None:
     the stacks of its threads to stderr.
     """
     log.setup(conf, "nova_lite")
+    structured_logs.set_up(logging.getLogger(), conf.log_format, binary, conf.host)
     journal.add_priorities(logging.getLogger())
     faulthandler.enable()
     logging.captureWarnings(True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import oslo_messaging as messaging
 
-from nova_lite.base import exceptions, faults, metrics
+from nova_lite.base import exceptions, faults, metrics, structured_logs
 from nova_lite.base.context import DaemonIdentity, RequestContext
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.rpc.admission import Priority
@@ -153,7 +153,8 @@ def _typed(name: str, method: Method, function: Function, translate: Translate |
             if key in hints:
                 argument, hint = hints[key]
                 arguments[argument] = to_typed(value, hint)
-        return function(ctxt, **arguments)
+        with structured_logs.about(arguments.get("instance_uuid") or _instance_of(arguments.get("command"))):
+            return function(ctxt, **arguments)
 
     def finish(ctxt: RequestContext, get: Callable[[], Any]) -> Any:
         try:
@@ -172,6 +173,11 @@ def _typed(name: str, method: Method, function: Function, translate: Translate |
                 raise messaging.ExpectedException() from None
 
     return dispatch
+
+
+def _instance_of(command: Any) -> str | None:
+    """Return the instance of a command to a host."""
+    return getattr(getattr(command, "instance", None), "uuid", None)
 
 
 def _is_future(result: Any) -> bool:

@@ -32,7 +32,7 @@ from oslo_config import cfg
 from nova_lite.api.audit import notes
 from nova_lite.api.http import json_text, microversions, validation
 from nova_lite.api.http.microversions import Change, Version, Versioned
-from nova_lite.base import exceptions, metrics
+from nova_lite.base import exceptions, metrics, structured_logs
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.api import API
 from nova_lite.conductor.rpcapi import ConductorRPC
@@ -541,7 +541,8 @@ class ResourceDispatcher:
         req.authorize_and_validate(chosen.declared, match.variables)
         if chosen.declared.query is None and req.method == "GET" and req.has(Change.NO_UNKNOWN_QUERIES):
             validation.validate_query(_NO_PARAMETERS, {name: [] for name in req.GET})
-        response = chosen.respond(req, match.variables)
+        with structured_logs.about(_server_of(chosen.route, match.variables)):
+            response = chosen.respond(req, match.variables)
         if not req.authorized:
             raise RuntimeError(f"No rule authorized {req.method} {req.path}; its response is withheld")
         if req.method == "POST":
@@ -566,6 +567,11 @@ class ResourceDispatcher:
             if bound.route.serves(req.version):
                 return bound
         raise webob.exc.HTTPNotFound()
+
+
+def _server_of(route: Route, variables: Mapping[str, str]) -> str | None:
+    """Return the server that a URL names."""
+    return variables.get("server_id") or (variables.get("id") if route.path.startswith("/servers/{id}") else None)
 
 
 def _metric_labels(method: str, route: Route | None) -> tuple[str, str]:

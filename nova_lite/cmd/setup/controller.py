@@ -181,7 +181,7 @@ def _write_configuration(wanted: Settings) -> str:
         sections["DEFAULT"] = {"transport_url": broker.url(role, password)} | sections.get("DEFAULT", {})
         group = DAEMONS.get(name, "root")
         written |= machine.write_once(CONFIGURATION / f"{name}.conf", machine.ini(sections), group)
-    written |= monitoring.write(wanted)
+    written |= monitoring.write(wanted, CONFIGURATION, monitoring.DIRECTORY)
     return f"in {CONFIGURATION}" if written else f"what {CONFIGURATION} has, stays"
 
 

@@ -25,7 +25,7 @@ _HEADER = "# {text}\n# Written by nova-lite-setup, which never changes this file
 _MODE = 0o644
 
 
-def write(wanted: Settings, configuration: Path = machine.CONFIGURATION, directory: Path = DIRECTORY) -> bool:
+def write(wanted: Settings, configuration: Path, directory: Path) -> bool:
     """Write what is missing, and replace the rules and dashboards by those of this version.
 
     Returns whether a file was missing.

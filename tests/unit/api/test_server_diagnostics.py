@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, structured_logs
+from nova_lite.base.context import RequestContext
 from tests.support.api_client import ADMIN, Client, fault
 
 
@@ -80,3 +82,21 @@ def test_diagnostics_are_for_admins_only(api: Client) -> None:
     fault(api("GET", path(api)), "forbidden", 403)
     fault(api("GET", "/servers/nosuch/diagnostics", token=ADMIN), "itemNotFound", 404)
     fault(api("GET", path(api) + "?a=b", version="2.102", token=ADMIN), "badRequest", 400)
+
+
+@pytest.mark.parametrize("path", ["/servers/{}", "/servers/{}/diagnostics"])
+def test_records_of_a_request_name_the_server_of_its_url(
+    api: Client, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    found: list[str | None] = []
+    instance_get = api.conductor.instance_get
+
+    def look(context: RequestContext, instance_uuid: str) -> Any:
+        record = logging.LogRecord("x", logging.INFO, "", 0, "text", None, None)
+        found.append(structured_logs.fields(record).get("instance"))
+        return instance_get(context, instance_uuid)
+
+    monkeypatch.setattr(api.conductor, "instance_get", look)
+    server = api.conductor.add().uuid
+    api.json("GET", path.format(server), version="2.48", token=ADMIN)
+    assert set(found) == {server}

@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.cmd import setup
-from nova_lite.cmd.setup import broker, controller, machine, removal, settings, steps
+from nova_lite.cmd.setup import broker, controller, machine, monitoring, removal, settings, steps
 from nova_lite.rpc.broker import definitions
 
 
@@ -150,6 +150,7 @@ def machine_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Directories of a machine, and groups that exist."""
     monkeypatch.setattr(controller, "CONFIGURATION", tmp_path)
     monkeypatch.setattr(controller, "CLOUDS", tmp_path / "openstack" / "clouds.yaml")
+    monkeypatch.setattr(monitoring, "DIRECTORY", tmp_path.parent / f"{tmp_path.name}-prometheus")
     monkeypatch.setattr(machine, "_group_id", lambda name: os.getgid())
     return tmp_path
 

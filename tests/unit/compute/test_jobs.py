@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from nova_lite.base import structured_logs
 from nova_lite.base.context import get_admin_context
 from nova_lite.compute.jobs import Jobs
 
@@ -36,3 +37,16 @@ def test_disk_failure_is_logged_in_one_line(number: int, caplog: pytest.LogCaptu
 @pytest.mark.parametrize("error", [OSError(errno.EBADF, "no such descriptor"), KeyError("a bug")])
 def test_unexpected_error_is_logged_with_its_traceback(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     assert ended_by(error, caplog).exc_info
+
+
+def test_records_of_a_job_name_its_instance(caplog: pytest.LogCaptureFixture) -> None:
+    found: list[str | None] = []
+
+    def work() -> None:
+        record = logging.LogRecord("x", logging.INFO, "", 0, "text", None, None)
+        found.append(structured_logs.fields(record).get("instance"))
+
+    jobs = Jobs()
+    jobs.start_build(get_admin_context(), SERVER, 1, work)
+    assert jobs.wait_idle(10)
+    assert found == [SERVER]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any, Protocol
 
 import pytest
 
 from nova_lite import operations, rpc
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, structured_logs
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
@@ -15,6 +16,7 @@ from nova_lite.objects import ActionCommand
 from nova_lite.rpc.admission import Priority
 from nova_lite.scheduler.manager import SchedulerManager
 from nova_lite.scheduler.rpcapi import SchedulerRPC
+from tests.support.guests import make_instance
 
 
 @rpc.service("thing", version="1.2")
@@ -47,6 +49,36 @@ def test_endpoint_serves_fitting_functions() -> None:
     assert endpoint.get(RequestContext(), name="four") == 4
     assert endpoint.turn(RequestContext(), ticket="t") is None
     assert not hasattr(endpoint, "helper")
+
+
+SERVER = "11111111-2222-3333-4444-555555555555"
+
+
+@rpc.service("guest", version="1.0")
+class GuestRPC(Protocol):
+    def look(self, context: RequestContext, instance_uuid: str) -> str: ...
+
+    def command(self, context: RequestContext, command: ActionCommand) -> str: ...
+
+
+class Guests:
+    """Return the instance that a line of the log would name now."""
+
+    def look(self, context: RequestContext, instance_uuid: str) -> str:
+        record = logging.LogRecord("x", logging.INFO, "", 0, "text", None, None)
+        return structured_logs.fields(record).get("instance", "")
+
+    def command(self, context: RequestContext, command: ActionCommand) -> str:
+        return self.look(context, command.instance.uuid)
+
+
+def test_records_of_a_method_name_the_instance_of_its_message() -> None:
+    endpoint: Any = rpc.Endpoint(GuestRPC, Guests())
+    assert endpoint.look(RequestContext(), instance_uuid=SERVER) == SERVER
+    assert endpoint.look(RequestContext(), instance_uuid="no uuid") == ""
+    instance = make_instance(uuid=SERVER)
+    command = ActionCommand(action_id=1, action="stop", instance=instance, generation=1, host="h", request_id="req-1")
+    assert endpoint.command(RequestContext(), command=rpc.to_plain(command)) == SERVER
 
 
 class Misses:

@@ -91,7 +91,7 @@ service_command() {
 # have its tools run by sudo otherwise.
 service_user() {
     case $1 in
-    compute* | cinder-volume | neutron-*) echo root ;;
+    compute* | registrar | cinder-volume | neutron-*) echo root ;;
     cinder*) echo "$GROUP-cinder" ;;
     *proxy) echo "$GROUP-console" ;;
     *) echo "$GROUP-$1" ;;

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any, NamedTuple
 
 from oslo_context import context
+
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+
+
+def is_host_name(text: str) -> bool:
+    """Check whether a daemon's host can have this name."""
+    return _HOST.fullmatch(text) is not None
 
 
 class DaemonIdentity(NamedTuple):

@@ -7,6 +7,8 @@ Server and client have the same key. A certificate names the host and its addres
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
 import datetime
 import os
@@ -14,13 +16,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
+    PublicFormat,
     load_pem_private_key,
+    load_pem_public_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -33,6 +38,11 @@ SERVER_KEY, CLIENT_KEY = KEYS = ("server-key.pem", "client-key.pem")
 #: Directory of the consoles' files in the directory of a host.
 CONSOLES = "consoles"
 CONSOLE_FILES = (CA_CERTIFICATE, SERVER_CERTIFICATE, SERVER_KEY)
+#: Files of a host that `Authority.certify` makes.
+HOST_FILES = (
+    *(CA_CERTIFICATE, *CERTIFICATES),
+    *(f"{CONSOLES}/{name}" for name in (CA_CERTIFICATE, SERVER_CERTIFICATE)),
+)
 
 CA_LIFETIME = datetime.timedelta(days=3650)
 #: The clock of a host may be behind by this time.
@@ -78,6 +88,26 @@ def read(path: str) -> Found:
     return Found(path, names, certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
 
+def fingerprint(pem: str) -> bytes:
+    """Return the SHA-256 of a certificate. Raises `InvalidInput` if it is none."""
+    try:
+        return x509.load_pem_x509_certificate(pem.encode()).fingerprint(hashes.SHA256())
+    except ValueError as error:
+        raise exceptions.InvalidInput(reason="this is no certificate in PEM") from error
+
+
+def verifies(pem: str, signature: str, content: bytes) -> bool:
+    """Check a signature of `Authority.sign`. ``pem``: the certificate of `Authority.services_certificate`."""
+    try:
+        key = x509.load_pem_x509_certificate(pem.encode()).public_key()
+        if not isinstance(key, ec.EllipticCurvePublicKey):
+            return False
+        key.verify(base64.b64decode(signature, validate=True), content, ec.ECDSA(hashes.SHA256()))
+    except (InvalidSignature, binascii.Error, ValueError):
+        return False
+    return True
+
+
 class Authority:
     """The authority in ``directory``.
 
@@ -109,15 +139,20 @@ class Authority:
 
         ``addresses``: IP addresses and names by which others reach the host. ``owner``: user and group of the keys.
         """
-        issuer = self._hosts.read()
         key = ec.generate_private_key(ec.SECP256R1())
-        names = [x509.DNSName(host), *map(_general_name, addresses)]
-        lifetime = datetime.timedelta(days=days)
-        purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        certificate = _leaf(issuer, host, names, key.public_key(), lifetime, purposes)
+        issuer, certificate = self._certify_host(host, addresses, key.public_key(), days)
         content = dict.fromkeys(CERTIFICATES, certificate)
-        _write(directory, [issuer.certificate], key, KEYS, content, owner)
+        _write(directory, [issuer], key, KEYS, content, owner)
         return certificate
+
+    def _certify_host(
+        self, host: str, addresses: Sequence[str], public: ec.EllipticCurvePublicKey, days: int
+    ) -> tuple[x509.Certificate, x509.Certificate]:
+        """Return the certificate of the root, and one for a host's key."""
+        issuer = self._hosts.read()
+        purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        lifetime = datetime.timedelta(days=days)
+        return issuer.certificate, _leaf(issuer, host, _names(host, addresses), public, lifetime, purposes)
 
     def issue_console(
         self, host: str, addresses: Sequence[str], directory: str, owner: tuple[int, int] | None = None
@@ -128,15 +163,44 @@ class Authority:
         intermediate authority, which signs one certificate and whose key is dropped. A guest reads the files only at
         its start, so the certificate lasts as long as the root.
         """
+        key = ec.generate_private_key(ec.SECP256R1())
+        trusted, certificate, own = self._certify_console(host, addresses, key.public_key())
+        _write(directory, trusted, key, (SERVER_KEY,), {SERVER_CERTIFICATE: certificate}, owner, own)
+        return certificate
+
+    def _certify_console(
+        self, host: str, addresses: Sequence[str], public: ec.EllipticCurvePublicKey
+    ) -> tuple[list[x509.Certificate], x509.Certificate, x509.Certificate]:
+        """Return the certificates that the consoles trust, one for their key, and that of their own authority."""
         root = self._consoles.read()
-        own_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+        own_key = ec.generate_private_key(ec.SECP256R1())
         lifetime = root.certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
         own = _Issuer(own_key, _authority(root, f"nova_lite consoles of {host}", own_key, 0, lifetime))
-        names = [x509.DNSName(host), *map(_general_name, addresses)]
-        certificate = _leaf(own, host, names, key.public_key(), lifetime, [ExtendedKeyUsageOID.SERVER_AUTH])
-        trusted = [self._proxies.read().certificate, own.certificate]
-        _write(directory, trusted, key, (SERVER_KEY,), {SERVER_CERTIFICATE: certificate}, owner, own.certificate)
-        return certificate
+        purposes = [ExtendedKeyUsageOID.SERVER_AUTH]
+        certificate = _leaf(own, host, _names(host, addresses), public, lifetime, purposes)
+        return [self._proxies.read().certificate, own.certificate], certificate, own.certificate
+
+    def certify(
+        self, host: str, addresses: Sequence[str], host_key: str, console_key: str, days: int
+    ) -> dict[str, str]:
+        """Return the files of a host, except keys, whose keys were made there: PEM by file name.
+
+        ``host_key``, ``console_key``: PEM of the public keys. Raises `InvalidInput` for any other kind of key.
+        """
+        root, certificate = self._certify_host(host, addresses, _public(host_key), days)
+        trusted, console, own = self._certify_console(host, addresses, _public(console_key))
+        made = {CA_CERTIFICATE: [root], SERVER_CERTIFICATE: [certificate], CLIENT_CERTIFICATE: [certificate]}
+        made |= {f"{CONSOLES}/{CA_CERTIFICATE}": trusted, f"{CONSOLES}/{SERVER_CERTIFICATE}": [console, own]}
+        return {name: _pems(*certificates).decode() for name, certificates in made.items()}
+
+    def sign(self, content: bytes) -> str:
+        """Sign what clients of APIs and broker are to believe. `verifies` checks it."""
+        signature = self._services.read().key.sign(content, ec.ECDSA(hashes.SHA256()))
+        return base64.b64encode(signature).decode()
+
+    def services_certificate(self) -> str:
+        """Return the certificate, in PEM, by which clients recognise APIs and broker."""
+        return _pems(self._services.read().certificate).decode()
 
     def issue_service(
         self, name: str, addresses: Sequence[str], directory: str, days: int, owner: tuple[int, int] | None = None
@@ -147,7 +211,7 @@ class Authority:
         """
         root = self._services.read()
         key = ec.generate_private_key(ec.SECP256R1())
-        names = [x509.DNSName(name), *map(_general_name, addresses)]
+        names = _names(name, addresses)
         lifetime, purposes = datetime.timedelta(days=days), [ExtendedKeyUsageOID.SERVER_AUTH]
         certificate = _leaf(root, name, names, key.public_key(), lifetime, purposes)
         _write(directory, [root.certificate], key, (SERVER_KEY,), {SERVER_CERTIFICATE: certificate}, owner)
@@ -262,6 +326,34 @@ def _write(
 
 def _pems(*certificates: x509.Certificate) -> bytes:
     return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
+
+
+def _names(host: str, addresses: Sequence[str]) -> list[x509.GeneralName]:
+    return [x509.DNSName(host), *map(_general_name, addresses)]
+
+
+def new_key() -> bytes:
+    """Return a new private key for a certificate, in PEM."""
+    return _pem(ec.generate_private_key(ec.SECP256R1()))
+
+
+def public_pem(key: ec.EllipticCurvePrivateKey) -> str:
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def check_public(pem: str) -> None:
+    """Raise `InvalidInput` unless a text is a public key, in PEM, that a certificate can have."""
+    _public(pem)
+
+
+def _public(pem: str) -> ec.EllipticCurvePublicKey:
+    try:
+        key = load_pem_public_key(pem.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise exceptions.InvalidInput(reason="the key of a certificate has to be of the curve P-256")
+    return key
 
 
 def _general_name(address: str) -> x509.GeneralName:

@@ -143,6 +143,12 @@ class ManageTiming:
     #: Interval between two reads of a moving server, and between two lines about its progress.
     move_poll: float = 1.0
     move_progress: float = 10.0
+    #: Time that the removal of a host waits for the registrar, and the interval between two looks.
+    removal_wait: float = 30.0
+    removal_poll: float = 0.3
+    #: Time after which no conductor believes a revoked key any more (`nova_lite.rpc.keys.LOOK_INTERVAL`), so that no
+    #: heartbeat makes the service of a removed host again.
+    last_report: float = 1.5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -49,6 +49,7 @@ ADDRESSES = {
     "volume": ("volume_listen", "volume_port"),
     "network": ("network_listen", "network_port"),
     "placement": ("placement_listen", "placement_port"),
+    "join": ("join_listen", "join_port"),
 }
 
 PARENT_CHECK_SECONDS = 1.0

@@ -24,6 +24,7 @@ from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
 from nova_lite.daemon.certificates import CertificateWatch  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
+from nova_lite.rpc import trust  # noqa: E402
 from nova_lite.virt.driver import load_compute_driver  # noqa: E402
 
 BINARY = "nova-lite-compute"
@@ -35,6 +36,8 @@ WATCH_TICK = 1.0
 #: Seconds between two queries for filter rules, and between two checks whether one is needed.
 FILTERS_TICK = 0.25
 PRUNE_INTERVAL = 3600.0
+#: Seconds between two queries for the list of trusted keys.
+TRUST_INTERVAL = 10.0
 
 
 class ComputeDaemon(service.Daemon):
@@ -52,6 +55,8 @@ class ComputeDaemon(service.Daemon):
 
     def prepare(self) -> None:
         self._lock_host()
+        if (update_trust := trust.updater(self.conf)) is not None:  # First: it may be what is missing.
+            self.add_periodic("Trusted keys", TRUST_INTERVAL, update_trust, at_once=True)
         transport = self._transport = self._transport or self._connect(self.conf, rpc.COMPUTE)
         manager = self._manager = self._manager or self._make_manager(
             conductor_client.connect(rpc.proxy(ConductorRPC, transport), self.conf.host)

@@ -48,6 +48,8 @@ from nova_lite.objects import (
     InstanceFilters,
     InstanceQuery,
     InstanceUsage,
+    JoinRequest,
+    JoinState,
     KeyPair,
     ListQuery,
     MetadefNamespace,
@@ -58,6 +60,7 @@ from nova_lite.objects import (
     NetworkObject,
     NetworkRecord,
     NetworkResources,
+    PendingJoin,
     Port,
     PortFilters,
     ProjectLimits,
@@ -72,6 +75,7 @@ from nova_lite.objects import (
     ServerMigration,
     Service,
     SettledRecords,
+    TrustList,
     Volume,
     VolumeAttachment,
     VolumeBackup,
@@ -164,7 +168,7 @@ def _security_group_rule_list(
     return [msgspec.structs.replace(rule, project_id=group.project_id) for group in groups for rule in group.rules]
 
 
-@rpc.service("conductor", version="1.25")
+@rpc.service("conductor", version="1.26")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -1142,7 +1146,7 @@ class ConductorRPC(Protocol):
     def service_update(self, context: RequestContext, service_id: str, changes: dict[str, Any]) -> Service:
         """Change ``disabled``, ``disabled_reason`` or ``forced_down``. ``service_id``: uuid or numeric id."""
 
-    @rpc.delete(rpc.API)
+    @rpc.delete(rpc.API, rpc.MANAGE)
     def service_delete(self, context: RequestContext, service_id: str) -> None: ...
 
     @rpc.change(rpc.MANAGE, since="1.3")
@@ -1223,6 +1227,31 @@ class ConductorRPC(Protocol):
 
     @rpc.delete(rpc.API)
     def server_group_delete(self, context: RequestContext, group_id: str) -> None: ...
+
+    # --- hosts that join
+
+    @rpc.change(rpc.API, since="1.26", replay_safe=True)
+    def host_join(self, context: RequestContext, request: JoinRequest) -> JoinState:
+        """Accept the request of a machine with a token, or return what became of it. May be repeated.
+
+        Raises `JoinTokenInvalid`, `JoinRefused`, `JoinedHostExists`, `InvalidInput`.
+        """
+
+    @rpc.read(rpc.API, rpc.MANAGE, since="1.26")
+    def trust_get(self, context: RequestContext) -> TrustList | None:
+        """Return the signed list of trusted keys. None: the registrar has published none yet."""
+
+    @rpc.read(rpc.MANAGE, since="1.26")
+    def join_list(self, context: RequestContext) -> list[PendingJoin]:
+        """Return the hosts that the registrar has to admit or to remove."""
+
+    @rpc.change(rpc.MANAGE, since="1.26", replay_safe=True)
+    def join_finish(self, context: RequestContext, work: PendingJoin, reply: str, signature: str, problem: str) -> None:
+        """Record what the registrar did, or why it cannot. Nothing is recorded for work that has changed since."""
+
+    @rpc.change(rpc.MANAGE, since="1.26", replay_safe=True)
+    def trust_publish(self, context: RequestContext, trust: TrustList) -> None:
+        """Store the signed list of trusted keys, unless a newer one is there."""
 
     # --- for every daemon
 

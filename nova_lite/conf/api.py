@@ -12,8 +12,9 @@ OPTS = [
         default=["osapi_compute"],
         help=(
             "Paste applications to serve: osapi_compute, identity (users and tokens without Keystone), image "
-            "(images without Glance), volume (volumes without Cinder), network (networks without Neutron), "
-            "metadata (for guests), placement (to read). Leave out a service that the real OpenStack service provides."
+            "(images without Glance), volume (volumes without Cinder), network (networks without Neutron). "
+            "Further ones are metadata (for guests), placement (to read), and join (for new hosts). "
+            "Leave out a service that the real OpenStack service provides."
         ),
     ),
     cfg.HostAddressOpt(
@@ -95,6 +96,8 @@ OPTS = [
     cfg.PortOpt("network_port", default=9696, help="Port the network API listens on."),
     cfg.HostAddressOpt("placement_listen", default="127.0.0.1", help="Address the Placement API listens on."),
     cfg.PortOpt("placement_port", default=8778, help="Port the Placement API listens on."),
+    cfg.HostAddressOpt("join_listen", default="127.0.0.1", help="Address the join API listens on."),
+    cfg.PortOpt("join_port", default=8780, help="Port the join API listens on. Hosts fetch the list of keys there."),
     cfg.ListOpt(
         "enabled_ssl_apis",
         default=[],

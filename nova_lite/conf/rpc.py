@@ -26,6 +26,17 @@ OPTS = [
             "(trusted.json, the same everywhere). nova-lite-manage keys creates both."
         ),
     ),
+    cfg.StrOpt(
+        "trust_address",
+        help=(
+            "HOST:PORT of a join API, from which a compute host fetches the list of trusted public keys. "
+            "nova-lite-setup compute sets it. Unset: the operator distributes the list."
+        ),
+    ),
+    cfg.StrOpt(
+        "trust_ca_file",
+        help="PEM file with the certificate of the authority that signs the list of trust_address and its server.",
+    ),
     cfg.IntOpt(
         "signature_lifetime",
         default=300,

@@ -161,6 +161,53 @@ class AggregateHost(Base):
     host: Mapped[str] = mapped_column(Name, primary_key=True, index=True)
 
 
+# --- hosts that join
+
+
+class JoinToken(Created, Base):
+    """A join token (`nova_lite.base.join_requests`). ``public_key``: in base64. ``host``: the host that used it."""
+
+    __tablename__ = "join_tokens"
+
+    id: Mapped[str] = mapped_column(sa.String(16), primary_key=True)
+    public_key: Mapped[str] = mapped_column(sa.String(64))
+    expires_at: Mapped[datetime.datetime] = mapped_column(Time)
+    used_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    revoked_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    host: Mapped[str | None] = mapped_column(Name)
+
+
+class JoinedHost(Changed, Base):
+    """A host that joined with a token, or joins. ``body``: its last request. ``reply``: what the registrar answered.
+
+    ``previous_key``: the key that ``public_key`` replaces, or replaced.
+    """
+
+    __tablename__ = "joined_hosts"
+
+    host: Mapped[str] = mapped_column(Name, primary_key=True)
+    token_id: Mapped[str] = mapped_column(sa.String(16))
+    public_key: Mapped[str] = mapped_column(sa.String(64))
+    previous_key: Mapped[str | None] = mapped_column(sa.String(64))
+    state: Mapped[str] = mapped_column(sa.String(16))
+    body: Mapped[str] = mapped_column(LongText)
+    reply: Mapped[str] = mapped_column(LongText, default="")
+    signature: Mapped[str] = mapped_column(sa.Text, default="")
+    problem: Mapped[str] = mapped_column(sa.Text, default="")
+
+
+class PublishedTrust(Base):
+    """The signed list of trusted keys: one row."""
+
+    __tablename__ = "published_trust"
+
+    id: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    serial: Mapped[int] = mapped_column(sa.BigInteger)
+    content: Mapped[str] = mapped_column(LongText)
+    signature: Mapped[str] = mapped_column(sa.Text)
+    authority: Mapped[str] = mapped_column(sa.Text)
+
+
 # --- instances
 
 

@@ -5,6 +5,7 @@ They have no I/O, and no behaviour beyond what follows from their own fields. Th
 - servers: `instance`, `flavor`, `image`, `keypair`, `block_device`, `server_group`, `usage`, `diagnostics`, `console`
 - operations: `build` (create requests and builds), `action`, `migration`, `live_migration`
 - placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`, `placement` (their views)
+- hosts that join: `join`
 - other services: `identity`, `network`, `router`, `floating_ip`, `security_group`, `volume`, `quota`
 - lists: `listing`
 
@@ -55,6 +56,14 @@ from nova_lite.objects.host import (
 from nova_lite.objects.identity import IdentityRecord, IdentityRecords, SealedIdentityRecords
 from nova_lite.objects.image import Image, ImageMember
 from nova_lite.objects.instance import VIF, FixedIp, Instance, InstanceFault, InstanceFilters, InstanceQuery
+from nova_lite.objects.join import (
+    JoinReply,
+    JoinRequest,
+    JoinState,
+    JoinTokenInfo,
+    PendingJoin,
+    TrustList,
+)
 from nova_lite.objects.keypair import KeyPair
 from nova_lite.objects.listing import ImageQuery, ListQuery
 from nova_lite.objects.live_migration import LiveDestination, LiveSource, MigrationControl, MigrationProgress
@@ -161,6 +170,10 @@ __all__ = [
     "InstanceQuery",
     "InstanceUsage",
     "Inventory",
+    "JoinReply",
+    "JoinRequest",
+    "JoinState",
+    "JoinTokenInfo",
     "KeyPair",
     "ListQuery",
     "LiveDestination",
@@ -180,6 +193,7 @@ __all__ = [
     "NetworkRequest",
     "NetworkResources",
     "NicDiagnostics",
+    "PendingJoin",
     "Placement",
     "Port",
     "PortFilters",
@@ -204,6 +218,7 @@ __all__ = [
     "SettledRecords",
     "StaticRoute",
     "SubnetPool",
+    "TrustList",
     "Verdict",
     "Volume",
     "VolumeAttachment",

@@ -107,12 +107,16 @@ def _any(*patterns: str) -> str:
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """A daemon's account: ``user`` and ``password`` at the broker, of the daemon ``role`` on ``host``."""
+    """A daemon's account: ``user`` and ``password`` at the broker, of the daemon ``role`` on ``host``.
+
+    ``password_hash``: what `hashed` made of the password, if only the daemon knows that.
+    """
 
     user: str
-    password: str
+    password: str = ""
     role: str
     host: str
+    password_hash: str = ""
 
 
 def definitions(vhost: str, accounts: Iterable[Account]) -> dict[str, list[dict[str, Any]]]:
@@ -120,7 +124,7 @@ def definitions(vhost: str, accounts: Iterable[Account]) -> dict[str, list[dict[
     made: dict[str, list[dict[str, Any]]] = {"users": [], "permissions": [], "topic_permissions": []}
     for account in accounts:
         found = permissions(account.role, account.host)
-        user = {"name": account.user, "password_hash": _hashed(account.password), "tags": []}
+        user = {"name": account.user, "password_hash": account.password_hash or hashed(account.password), "tags": []}
         made["users"].append(user | {"hashing_algorithm": "rabbit_password_hashing_sha256"})
         who = {"user": account.user, "vhost": vhost}
         made["permissions"].append(who | {"configure": found.configure, "write": found.write, "read": found.read})
@@ -130,6 +134,7 @@ def definitions(vhost: str, accounts: Iterable[Account]) -> dict[str, list[dict[
     return made
 
 
-def _hashed(password: str) -> str:
+def hashed(password: str) -> str:
+    """Return a salted hash of a password, as RabbitMQ stores it."""
     salt = os.urandom(4)
     return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()

@@ -12,7 +12,6 @@ import datetime
 import errno
 import hashlib
 import os
-import re
 import stat
 import threading
 import time
@@ -31,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from nova_lite.base import exceptions, files, key_files
-from nova_lite.base.context import DaemonIdentity
+from nova_lite.base.context import DaemonIdentity, is_host_name
 
 API, CONDUCTOR, SCHEDULER, COMPUTE = "api", "conductor", "scheduler", "compute"
 #: The console proxies.
@@ -95,7 +94,7 @@ def check_name(role: str, host: str) -> None:
     """Raise `InvalidInput` unless a daemon, and its key file, can have this name."""
     if role not in ROLES:
         raise exceptions.InvalidInput(reason=f"there is no role {role!r} (there are: {', '.join(ROLES)})")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", host):
+    if not is_host_name(host):
         raise exceptions.InvalidInput(reason=f"{host!r} is not a host name")
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from oslo_config import cfg
 
-from nova_lite.db import migration
+from nova_lite.db import engine, migration
 from nova_lite.db.engine import Database
 
 SCRIPT = '''"""Remove key_pairs, which code before 0051 reads."""
@@ -48,3 +49,13 @@ def set_versions(conf: cfg.ConfigOpts, current: str | None, oldest: str | None) 
             if value is not None:
                 connection.execute(sa.text(f"INSERT INTO {table} VALUES (:value)"), {"value": value})
     database.close()
+
+
+def make_base(conf: cfg.ConfigOpts) -> None:
+    """Make an empty database with the schema `migration.BASE`, as code of that time left it."""
+    database = engine.create_engine(conf)
+    with database.begin() as connection:
+        config = migration._config()
+        config.attributes |= {"connection": connection, "version_table": migration.OLDEST}
+        command.upgrade(config, migration.BASE)
+    database.dispose()

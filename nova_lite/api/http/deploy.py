@@ -23,8 +23,8 @@ App = Callable[[dict[str, Any], Any], Any]
 _services: contextvars.ContextVar[wsgi.ApiServices] = contextvars.ContextVar("services")
 _name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
 
-#: APIs without users, whose changes are those of guests.
-_WITHOUT_USERS = ("metadata",)
+#: APIs without users, whose changes are those of guests and of hosts.
+_WITHOUT_USERS = ("metadata", "join")
 
 #: Key of a request's environment: its path as the client sent it, before `UrlMap` and filters change it.
 FULL_PATH = "nova_lite.full_path"

@@ -12,6 +12,7 @@ import cachetools
 import webob
 
 from nova_lite.api.http import deploy, wsgi
+from nova_lite.api.http.rate_limit import RateLimit
 from nova_lite.api.metadata import callers, role
 from nova_lite.api.metadata.callers import Caller
 from nova_lite.base import exceptions
@@ -21,7 +22,7 @@ from nova_lite.metadata.vendordata import VendorData
 from nova_lite.objects import Instance
 from nova_lite.objects.instance import POSTED_PASSWORD
 
-#: Largest number of cached servers, and of callers with a request count.
+#: Largest number of cached servers.
 MAX_REMEMBERED = 10_000
 
 #: Size of the four columns that Nova has for a password.
@@ -135,31 +136,6 @@ class MetadataApp:
         with self._lock:
             self._cache.pop(caller, None)
         return _text("")
-
-
-class RateLimit:
-    """Counts the requests of each caller in windows of a minute, in this process. Memory is bounded."""
-
-    WINDOW = 60.0
-
-    def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit = limit
-        self._lock = threading.Lock()
-        self._counts: cachetools.TTLCache[str, list[int]] = cachetools.TTLCache(
-            MAX_REMEMBERED, self.WINDOW, timer=clock
-        )
-
-    def count(self, name: str) -> None:
-        """Count a request. Raises `TooManyRequests`."""
-        if not self._limit:
-            return
-        with self._lock:
-            count = self._counts.get(name)
-            if count is None:
-                count = self._counts[name] = [0]
-            count[0] += 1
-        if count[0] > self._limit:
-            raise exceptions.TooManyRequests(limit=self._limit)
 
 
 def _known_version(versions: tuple[str, ...], version: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite.base.exceptions.base import Conflict, Invalid, NotFound, ServiceUnavailable
+from nova_lite.base.exceptions.base import Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable
 
 
 class UnsuitableHost(Invalid):
@@ -99,3 +99,30 @@ class InvalidAggregateAction(Conflict):
 
 class ComputeHostUnavailable(ServiceUnavailable):
     msg_fmt = "Compute host %(host)s did not answer. Please try again."
+
+
+class JoinTokenInvalid(Forbidden):
+    """A token that does not exist, or a request that was not signed with it. Strangers learn no more."""
+
+    msg_fmt = "The token is not valid."
+
+
+class JoinRefused(Forbidden):
+    """A request with a real token, which cannot be used for it."""
+
+    msg_fmt = "%(reason)s"
+
+
+class JoinedHostExists(Conflict):
+    msg_fmt = (
+        "The cloud has a host %(host)s already. Give this machine another name, or, if it takes that host's place, run "
+        "on the controller: nova-lite-manage host remove %(host)s"
+    )
+
+
+class JoinTokenNotFound(NotFound):
+    msg_fmt = "There is no token %(token_id)s."
+
+
+class JoinedHostNotFound(NotFound):
+    msg_fmt = "No host %(host)s has joined with a token."

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from nova_lite.base import exceptions
-from nova_lite.cmd.manage import moves, scheduler
+from nova_lite.cmd.manage import joining, moves, scheduler
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.db import hosts, services
 
@@ -17,7 +17,7 @@ def register(commands: Commands) -> None:
     noun = commands.noun("service", "List, enable and disable services.")
     commands.verb(noun, "list", "List all services with their state and last heartbeat.", service_list)
     _register_switches(commands, noun)
-    noun = commands.noun("host", "List, drain, rebalance, and retire hypervisors.")
+    noun = commands.noun("host", "List, add, drain, rebalance, retire, and remove hypervisors.")
     commands.verb(noun, "list", "List hypervisors with their capacity and usage.", host_list)
     drain = commands.verb(
         noun, "drain", "Disable a host and move all its servers to others; it stays disabled.", scheduler.drain
@@ -43,6 +43,7 @@ def register(commands: Commands) -> None:
         action="store_true",
         help="accept the loss of its servers: they go to ERROR, except servers whose disks or image are elsewhere",
     )
+    joining.register(commands, noun)
 
 
 def _register_switches(commands: Commands, noun: Any) -> None:

@@ -9,7 +9,7 @@ import contextlib
 import datetime
 import os
 import pwd
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nova_lite.base import exceptions, files, host_certificates
 from nova_lite.base.host_certificates import (
@@ -99,6 +99,39 @@ def provide_key(directory: str, role: str, host: str, owner: str) -> bool:
             return False
         trusted.append(entry)
         return True
+
+
+def trust_host(directory: str, role: str, host: str, public: str, previous: str | None = None) -> None:
+    """Trust a daemon's key that was made on its machine. ``public``: in base64. May be repeated.
+
+    ``previous``: the key that it replaces, which ends after `OVERLAP`. Raises `ConfigurationError` while a third key of
+    that daemon is trusted.
+    """
+    raw = base64.b64decode(public)
+    entry = TrustedKey(id=keys.key_id(raw), role=role, host=host, key=public, not_before=keys.now())
+    with _changing(directory) as trusted:
+        now = keys.now()
+        trusted[:] = [item for item in trusted if item.host != host or item.is_valid(now.timestamp())]
+        others = [
+            item.id
+            for item in trusted
+            if (item.role, item.host) == (role, host) and item.key not in (public, previous) and item.not_after is None
+        ]
+        if others:
+            raise exceptions.ConfigurationError(
+                reason=f"another key of {entry.peer} is trusted: nova-lite-manage keys revoke {others[0]}"
+            )
+        if all(item.id != entry.id for item in trusted):
+            trusted.append(entry)
+        for item in trusted:
+            if item.key == previous and item.not_after is None:
+                item.not_after = now + datetime.timedelta(seconds=OVERLAP)
+
+
+def distrust_host(directory: str, roles: Sequence[str], host: str) -> None:
+    """Revoke the keys of a host's daemons. May be repeated."""
+    with _changing(directory) as trusted:
+        trusted[:] = [item for item in trusted if item.host != host or item.role not in roles]
 
 
 def _new_key(path: str, role: str, host: str, owner: str | None) -> TrustedKey:

@@ -1,4 +1,4 @@
-"""``nova-lite-setup``: make this machine a controller of a cloud, or remove it, with one command.
+"""``nova-lite-setup``: make this machine a controller or a host of a cloud, or remove it, with one command.
 
 It may be interrupted anywhere, and repeated: each step does what is still missing. A file of the configuration that
 exists is never changed, so an operator's changes stay.
@@ -19,7 +19,7 @@ import sys  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
 
 from nova_lite.base import exceptions, version  # noqa: E402
-from nova_lite.cmd.setup import controller, removal, settings, steps  # noqa: E402
+from nova_lite.cmd.setup import compute, controller, removal, rotation, settings, steps  # noqa: E402
 
 PROG = "nova-lite-setup"
 
@@ -37,6 +37,21 @@ def parser() -> argparse.ArgumentParser:
     made = commands.add_parser("controller", help=text, description=text)
     settings.add_arguments(made)
     made.set_defaults(run=_controller)
+    text = (
+        "Make this machine a compute host of the cloud whose controller printed TOKEN (nova-lite-manage host token). "
+        "It can be repeated."
+    )
+    made = commands.add_parser("compute", help=text, description=text)
+    made.add_argument("token", metavar="TOKEN", help="the token, or - to read it from standard input")
+    made.add_argument(
+        "--address",
+        metavar="ADDRESS",
+        help="address by which other machines reach this one; default: the one from which it reaches the controller",
+    )
+    made.set_defaults(run=_compute)
+    text = "Replace the key and the certificates of this host, which joined with a token. It can be repeated."
+    made = commands.add_parser("rotate", help=text, description=text)
+    made.set_defaults(run=_rotate)
     text = "Stop and remove what the set-up made on this machine."
     made = commands.add_parser("remove", help=text, description=text)
     made.add_argument("--yes", action="store_true", help="remove it; without this flag, only say what would go")
@@ -80,6 +95,18 @@ def _controller(args: argparse.Namespace) -> None:
     wanted = settings.read(args)
     steps.run(controller.steps(wanted))
     print(controller.farewell(wanted), flush=True)
+
+
+def _compute(args: argparse.Namespace) -> None:
+    given: str = args.token
+    wanted = compute.read(sys.stdin.readline() if given == "-" else given, args.address)
+    steps.run(compute.steps(wanted))
+    print(compute.farewell(wanted), flush=True)
+
+
+def _rotate(args: argparse.Namespace) -> None:
+    del args
+    steps.run(rotation.Rotation().steps())
 
 
 def _remove(args: argparse.Namespace) -> None:

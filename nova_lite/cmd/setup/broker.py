@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -11,6 +12,7 @@ from nova_lite.base import exceptions
 from nova_lite.cmd.setup import machine
 from nova_lite.cmd.setup.settings import Settings
 from nova_lite.rpc.broker import Account, definitions
+from nova_lite.rpc.keys import COMPUTE
 
 VHOST = "nova-lite"
 PREFIX = "nova-lite"
@@ -42,6 +44,23 @@ def set_up(wanted: Settings, certificates: Path, accounts: list[Account]) -> str
         _ctl("add_vhost", VHOST)
     _ctl("import_definitions", given=json.dumps(definitions(VHOST, accounts)))
     return f"{len(accounts)} accounts{note}"
+
+
+def host_user(host: str) -> str:
+    """Return the name of a compute host's account."""
+    return f"{PREFIX}-{COMPUTE}.{host}"
+
+
+def add_host(vhost: str, host: str, password_hash: str) -> None:
+    """Make or change the account of a compute host."""
+    made = Account(user=host_user(host), role=COMPUTE, host=host, password_hash=password_hash)
+    _ctl("import_definitions", given=json.dumps(definitions(vhost, [made])))
+
+
+def remove_host(host: str) -> None:
+    """Delete the account of a compute host, which ends its connections."""
+    if host_user(host) in [line.split("\t")[0] for line in _ctl("list_users").splitlines()]:
+        _ctl("delete_user", host_user(host))
 
 
 def _listen(wanted: Settings, certificates: Path) -> str:
@@ -91,6 +110,12 @@ def _start() -> None:
 def _ctl(*arguments: str, given: str = "") -> str:
     """Run rabbitmqctl as the broker's user: for root it would open a session of that user each time."""
     return machine.run("rabbitmqctl", "--quiet", *arguments, given=given, user="rabbitmq")
+
+
+def is_ours() -> bool:
+    """Check whether this machine's broker has our virtual host, as far as files tell."""
+    is_controller = (machine.CONFIGURATION / "conductor.conf").exists()
+    return (is_controller or _OURS.exists()) and shutil.which("rabbitmqctl") is not None
 
 
 def remove() -> None:

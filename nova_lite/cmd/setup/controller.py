@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ import requests
 import yaml
 
 from nova_lite.base import exceptions
-from nova_lite.base.host_certificates import Authority
+from nova_lite.base.host_certificates import CLIENT_CERTIFICATE, Authority
 from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL
 from nova_lite.cmd.manage.keys import provide_key
-from nova_lite.cmd.setup import broker, clouds, machine, monitoring, settings
+from nova_lite.cmd.setup import broker, clouds, machine, monitoring, settings, units
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.settings import MARIADB, SQLITE, Settings
 from nova_lite.cmd.setup.steps import Step
@@ -27,6 +26,8 @@ KEYS = CONFIGURATION / "keys"
 AUTHORITY = KEYS / "hosts"
 API_CERTIFICATES = CONFIGURATION / "tls" / "api"
 CONSOLE_CERTIFICATES = CONFIGURATION / "tls" / "consoles"
+#: Certificate by which hosts recognise the console proxies. With it, hosts that join have TLS for consoles.
+PROXY_CERTIFICATES = CONFIGURATION / "tls" / "proxies"
 BROKER_CERTIFICATES = Path("/etc/rabbitmq/nova-lite")
 CLOUDS = Path("/etc/openstack/clouds.yaml")
 STATE = Path("/var/lib/nova-lite")
@@ -39,6 +40,8 @@ APIS = {
     "volume": ("volume_listen", 8776),
     "network": ("network_listen", 9696),
 }
+#: The API for new hosts, which other machines reach by TLS alone.
+JOIN_API = ("join", "join_listen")
 #: Units in the order of their start, with the configuration file and the user of each daemon.
 DAEMONS = {
     "conductor": "nova-lite-conductor",
@@ -47,6 +50,8 @@ DAEMONS = {
     "novncproxy": "nova-lite-console",
     "serialproxy": "nova-lite-console",
 }
+#: The daemon that admits hosts. A controller without TLS has none, since no other machine reaches it.
+REGISTRAR = "registrar"
 #: Users of the signing keys by role.
 KEY_OWNERS = {
     keys.CONDUCTOR: "nova-lite-conductor",
@@ -55,7 +60,7 @@ KEY_OWNERS = {
     keys.CONSOLE: "nova-lite-console",
     keys.MANAGE: "root",
 }
-#: The role of each configuration file. The proxies share one account.
+#: The role of each configuration file. The proxies share one account, and so do the registrar and nova-lite-manage.
 FILE_ROLES = {
     "conductor": keys.CONDUCTOR,
     "scheduler": keys.SCHEDULER,
@@ -63,13 +68,14 @@ FILE_ROLES = {
     "novncproxy": keys.CONSOLE,
     "serialproxy": keys.CONSOLE,
     "manage": keys.MANAGE,
+    REGISTRAR: keys.MANAGE,
 }
 
 _CERTIFICATE_DAYS = 825
 _DATABASE = "nova_lite"
 #: MiB that have to be free for broker, database and logs.
 _FREE_MB = 500
-#: Seconds that a daemon may take to start, and that the cloud may take to answer.
+#: Seconds that the cloud may take to answer.
 _START_SECONDS = 120
 
 
@@ -77,14 +83,14 @@ def steps(wanted: Settings) -> list[Step]:
     return [
         Step("Checking this machine", lambda: _check_machine(wanted)),
         Step("Installing packages", lambda: _install_packages(wanted)),
-        Step("Creating users and directories", _create_users),
+        Step("Creating users and directories", units.create_users),
         Step("Creating keys of the daemons", lambda: _create_keys(wanted)),
         Step("Creating certificates", lambda: _create_certificates(wanted)),
         Step("Writing the configuration", lambda: _write_configuration(wanted)),
         Step("Setting up the message broker", lambda: _set_up_broker(wanted)),
         Step("Setting up the database", lambda: _set_up_database(wanted)),
         Step("Creating the first admin", lambda: _create_admin(wanted)),
-        Step("Starting the daemons", _start_daemons),
+        Step("Starting the daemons", lambda: _start_daemons(wanted)),
         Step("Checking the cloud", lambda: _check_cloud(wanted)),
     ]
 
@@ -97,9 +103,20 @@ def farewell(wanted: Settings) -> str:
             "",
             f"    openstack --os-cloud {wanted.cloud} service list",
             "",
-            "Add a compute host next: docs/howto/join-a-host.md.",
+            *_next_steps(wanted),
         ]
     )
+
+
+def _next_steps(wanted: Settings) -> list[str]:
+    if not wanted.has_tls:
+        return ["Add a compute host next: docs/howto/join-a-host.md."]
+    return [
+        "Add a compute host next. Here, and then on the host:",
+        "",
+        "    nova-lite-manage host token",
+        "    nova-lite-setup compute TOKEN",
+    ]
 
 
 def _check_machine(wanted: Settings) -> str:
@@ -107,16 +124,15 @@ def _check_machine(wanted: Settings) -> str:
         raise exceptions.ConfigurationError(reason="this machine does not run systemd, which runs the daemons.")
     if not settings.is_local(wanted.address):
         raise exceptions.ConfigurationError(reason=f"this machine does not have the address {wanted.address}.")
-    missing = [name for name in DAEMONS if not (Path(sys.executable).parent / f"nova-lite-{name}").exists()]
+    if not HAS_SQL:
+        raise exceptions.ConfigurationError(reason=f"a controller has a conductor, and {NO_SQL}.")
+    programs = Path(sys.executable).parent
+    missing = [name for name in (*DAEMONS, REGISTRAR) if not (programs / f"nova-lite-{name}").exists()]
     if missing:
         raise exceptions.ConfigurationError(
             reason=f"nova-lite-{missing[0]} is not in {Path(sys.executable).parent}: install the package first."
         )
-    if not HAS_SQL:
-        raise exceptions.ConfigurationError(reason=f"a controller has a conductor, and {NO_SQL}.")
-    free = os.statvfs("/var/lib")
-    if free.f_bavail * free.f_frsize >> 20 < _FREE_MB:
-        raise exceptions.ConfigurationError(reason=f"/var/lib has less than {_FREE_MB} MiB free.")
+    machine.require_space("/var/lib", _FREE_MB)
     return f"{wanted.host} at {wanted.address}"
 
 
@@ -126,14 +142,6 @@ def _install_packages(wanted: Settings) -> str:
         names.append("mariadb-server")
     installed = machine.install_packages(*names)
     return f"installed {', '.join(installed)}" if installed else "all are there"
-
-
-def _create_users() -> str:
-    for directory, program in (("sysusers.d", "systemd-sysusers"), ("tmpfiles.d", "systemd-tmpfiles")):
-        path = Path("/etc") / directory / "nova-lite.conf"
-        machine.replace(path, (machine.FILES / directory / "nova-lite.conf").read_text())
-        machine.run(program, *(["--create"] if program == "systemd-tmpfiles" else []), str(path))
-    return "done"
 
 
 def _create_keys(wanted: Settings) -> str:
@@ -158,6 +166,11 @@ def _create_certificates(wanted: Settings) -> str:
             addresses = [wanted.address, "127.0.0.1"]
             authority.issue_service(wanted.host, addresses, str(directory), _CERTIFICATE_DAYS, machine.ids(owner))
             made += 1
+    if not (PROXY_CERTIFICATES / CLIENT_CERTIFICATE).exists():
+        os.makedirs(PROXY_CERTIFICATES, mode=0o755, exist_ok=True)
+        owner_ids = machine.ids("nova-lite-console")
+        authority.issue_proxy(wanted.host, str(PROXY_CERTIFICATES), _CERTIFICATE_DAYS, owner_ids)
+        made += 1
     machine.replace(authority_file(), (API_CERTIFICATES / "ca-cert.pem").read_text())
     return f"{made} made" if made else "all are there"
 
@@ -174,9 +187,9 @@ def _write_configuration(wanted: Settings) -> str:
     paste = (machine.FILES / "nova-lite" / "api-paste.ini").read_text()
     written = machine.write_once(CONFIGURATION / "api-paste.ini", paste, mode=0o644)
     written |= machine.write_once(CONFIGURATION / "nova-lite.conf", machine.ini(_common(wanted)), "nova-lite")
-    proxy = _console_password()
+    passwords = {role: _password(role) for role in FILE_ROLES.values()}
     for name, role in FILE_ROLES.items():
-        password = proxy if role == keys.CONSOLE else secrets.token_urlsafe(24)
+        password = passwords[role]
         sections = _own(wanted, name)
         sections["DEFAULT"] = {"transport_url": broker.url(role, password)} | sections.get("DEFAULT", {})
         group = DAEMONS.get(name, "root")
@@ -185,13 +198,13 @@ def _write_configuration(wanted: Settings) -> str:
     return f"in {CONFIGURATION}" if written else f"what {CONFIGURATION} has, stays"
 
 
-def _console_password() -> str:
-    """Return the password of the proxies' account, which the file of one of them may have already."""
-    for name in ("novncproxy", "serialproxy"):
+def _password(role: str) -> str:
+    """Return the password of a role's account, which one of its files may have already."""
+    for name in (name for name, others in FILE_ROLES.items() if others == role):
         path = CONFIGURATION / f"{name}.conf"
         found = machine.setting(path, "DEFAULT", "transport_url")
         if found is not None:
-            return broker.account(keys.CONSOLE, "", found, path).password
+            return broker.account(role, "", found, path).password
     return secrets.token_urlsafe(24)
 
 
@@ -218,7 +231,9 @@ def _own(wanted: Settings, name: str) -> dict[str, dict[str, str]]:
         api |= {option: wanted.address for option, _ in APIS.values()}
         api["workers"] = str(min(4, os.cpu_count() or 1))
         if wanted.has_tls:
-            api["enabled_ssl_apis"] = ", ".join(APIS)
+            join, join_listen = JOIN_API
+            api |= {"enabled_apis": ", ".join([*APIS, join]), join_listen: wanted.address}
+            api["enabled_ssl_apis"] = api["enabled_apis"]
             api["ssl_cert_file"] = str(API_CERTIFICATES / "server-cert.pem")
             api["ssl_key_file"] = str(API_CERTIFICATES / "server-key.pem")
         return {"api": api}
@@ -229,7 +244,10 @@ def _own(wanted: Settings, name: str) -> dict[str, dict[str, str]]:
         }
     if name.endswith("proxy") and wanted.has_tls:
         directory = CONSOLE_CERTIFICATES
-        return {"DEFAULT": {"cert": str(directory / "server-cert.pem"), "key": str(directory / "server-key.pem")}}
+        return {
+            "DEFAULT": {"cert": str(directory / "server-cert.pem"), "key": str(directory / "server-key.pem")},
+            "console": {"tls_directory": str(PROXY_CERTIFICATES)},
+        }
     return {}
 
 
@@ -327,34 +345,9 @@ def _store_cloud(wanted: Settings, password: str) -> None:
 # --- daemons
 
 
-def _start_daemons() -> str:
-    names = [f"nova-lite-{name}" for name in DAEMONS]
-    changed = machine.install_units(names)
-    machine.run("systemctl", "enable", *names)
-    started = []
-    for name in names:
-        active = machine.succeeds("systemctl", "is-active", "--quiet", name)
-        if active and name not in changed:
-            continue
-        machine.run("systemctl", "restart" if active else "start", "--no-block", name)
-        _wait_until_active(name)
-        started.append(name)
-    return f"{len(started)} started" if started else "all run"
-
-
-def _wait_until_active(name: str) -> None:
-    """Wait until a unit has reported that it is ready. Raises `ConfigurationError` with its last line."""
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        values = machine.run("systemctl", "show", "--property=ActiveState,SubState,NRestarts", name)
-        state = dict(line.split("=", 1) for line in values.splitlines())
-        if state["ActiveState"] == "active":
-            return
-        if time.monotonic() > deadline or state["ActiveState"] == "failed" or int(state["NRestarts"]) > 3:
-            log = machine.run("journalctl", "--unit", name, "--lines=20", "--no-pager", "--output=cat").splitlines()
-            said = next((line for line in reversed(log) if line.strip() and "systemd" not in line), "it wrote nothing")
-            raise exceptions.ConfigurationError(reason=f"{name} does not start: {said}")
-        time.sleep(0.2)
+def _start_daemons(wanted: Settings) -> str:
+    names = [*DAEMONS, REGISTRAR] if wanted.has_tls else [*DAEMONS]
+    return units.start([f"nova-lite-{name}" for name in names])
 
 
 def _check_cloud(wanted: Settings) -> str:

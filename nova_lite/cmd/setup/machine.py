@@ -70,6 +70,13 @@ def _is_installed(name: str) -> bool:
         return False
 
 
+def require_space(path: str, free_mb: int) -> None:
+    """Raise `ConfigurationError` unless the file system of ``path`` has so much space."""
+    free = os.statvfs(path)
+    if free.f_bavail * free.f_frsize >> 20 < free_mb:
+        raise exceptions.ConfigurationError(reason=f"{path} has less than {free_mb} MiB free.")
+
+
 def write_once(path: Path, text: str, group: str = "root", mode: int = 0o640) -> bool:
     """Write a file unless it exists. Returns whether it was written."""
     if path.exists():

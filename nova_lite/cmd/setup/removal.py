@@ -8,28 +8,31 @@ from pathlib import Path
 import yaml
 
 from nova_lite.base import exceptions
-from nova_lite.cmd.setup import broker, clouds, controller, machine, monitoring
+from nova_lite.cmd.setup import broker, clouds, compute, controller, machine, monitoring
 
+_UNITS = tuple(f"nova-lite-{name}" for name in (*controller.DAEMONS, controller.REGISTRAR, "compute"))
 _FILES = ("/etc/sysusers.d/nova-lite.conf", "/etc/tmpfiles.d/nova-lite.conf")
 _USERS = ("nova-lite-api", "nova-lite-conductor", "nova-lite-scheduler", "nova-lite-console")
 
 
 def run(is_confirmed: bool, purge: bool) -> None:
     """Remove daemons, accounts and files. Without confirmation, print what would go."""
-    units = [f"nova-lite-{name}" for name in controller.DAEMONS]
-    lines = [f"units {', '.join(units)}", f"virtual host {broker.VHOST} and its accounts at the broker"]
+    units = [name for name in _UNITS if (machine.UNITS / f"{name}.service").exists()]
+    lines = [f"units {', '.join(units)}"] if units else []
+    has_broker = broker.is_ours()
+    if has_broker:
+        lines.append(f"virtual host {broker.VHOST} and its accounts at the broker")
     if purge:
         lines.append(f"{machine.CONFIGURATION}, {controller.STATE}, and the users of the daemons")
-        lines.append("images and volumes of this machine, and all records of the cloud in SQLite")
+        lines.append("images, volumes and disks of servers on this machine, and all records of the cloud in SQLite")
     if not is_confirmed:
         print("This would remove:", *(f"  {line}" for line in lines), "Run it again with --yes.", sep="\n")
         return
     for unit in units:
-        if (machine.UNITS / f"{unit}.service").exists():
-            machine.run("systemctl", "disable", "--now", unit)
-            (machine.UNITS / f"{unit}.service").unlink()
+        machine.run("systemctl", "disable", "--now", unit)
+        (machine.UNITS / f"{unit}.service").unlink()
     machine.run("systemctl", "daemon-reload")
-    if shutil.which("rabbitmqctl") is not None:
+    if has_broker:
         broker.remove()
     if purge:
         _purge()
@@ -40,6 +43,7 @@ def _purge() -> None:
     path = controller.CLOUDS
     for name in _clouds(path):
         clouds.remove(str(path), name)
+    compute.purge()
     left = _remove_trees(machine.CONFIGURATION, controller.STATE, controller.BROKER_CERTIFICATES)
     for file in _FILES:
         Path(file).unlink(missing_ok=True)

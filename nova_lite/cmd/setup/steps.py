@@ -23,9 +23,16 @@ def run(steps: Sequence[Step]) -> None:
         print(f"[{number:2}/{len(steps)}] {step.title} ...", end=" ", flush=True)
         try:
             result = step.run()
-        except exceptions.NovaLiteException as error:
+        except (exceptions.NovaLiteException, OSError) as error:
             print("failed.", flush=True)
             raise exceptions.ConfigurationError(
-                reason=f"{step.title}: {error.message} Correct this, and run the same command again."
+                reason=f"{step.title}: {_text(error)} Correct this, and run the same command again."
             ) from error
         print(f"{result} ({time.monotonic() - began:.1f} s)", flush=True)
+
+
+def _text(error: Exception) -> str:
+    """Return what went wrong as a sentence, such as a full disk with the file that did not fit."""
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror or error}."
+    return error.message if isinstance(error, exceptions.NovaLiteException) else str(error)

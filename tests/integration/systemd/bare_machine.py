@@ -17,11 +17,15 @@ from tests.integration.systemd.machine import DEADLINE, SOURCE, USERS, Machine
 VENV = "/opt/nova-lite/venv"
 #: Seconds that a whole set-up may take on a busy machine.
 SET_UP_SECONDS = 600
-PROGRAMS = ("api", "conductor", "manage", "novncproxy", "scheduler", "serialproxy", "setup")
+PROGRAMS = (*("api", "compute", "conductor", "manage", "novncproxy", "registrar", "scheduler", "serialproxy", "setup"),)
 
 
 class BareMachine(Machine):
     """A machine with Debian's packages, but without users, directories, units and settings of ours."""
+
+    def __init__(self, tree: pathlib.Path, name: str = "controller") -> None:
+        self.name = name
+        super().__init__(tree)
 
     def _make_units_and_programs(self) -> None:
         """Make a virtual environment whose libraries are those of the tests, and whose code is this checkout's."""
@@ -45,8 +49,8 @@ class BareMachine(Machine):
     def _make_directories(self) -> None:
         """Make what Debian's packages have, and a name for the machine."""
         shutil.copytree("/var/lib/dpkg", self.tree / "var/lib/dpkg", ignore=shutil.ignore_patterns("info"))
-        self.write("/etc/hostname", "controller\n")
-        self.write("/etc/hosts", "127.0.0.1 localhost controller\n")
+        self.write("/etc/hostname", f"{self.name}\n")
+        self.write("/etc/hosts", f"127.0.0.1 localhost {self.name}\n")
         for path in ("var/lib/rabbitmq", "var/log/rabbitmq", "etc/rabbitmq"):
             (self.tree / path).mkdir(parents=True)
             shutil.chown(self.tree / path, "rabbitmq", "rabbitmq")
@@ -57,6 +61,16 @@ class BareMachine(Machine):
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.init, signal.SIGKILL)
         self._process.wait(DEADLINE)
+
+    def connect(self, other: BareMachine, address: str) -> None:
+        """Connect another machine, with this address there, to the network of `add_address`."""
+        self.run("ip", "link", "add", "cable", "type", "veth", "peer", "name", "far-end")
+        # A process outside of the containers sees both network name spaces.
+        enter = ["nsenter", "--target", str(self.init), "-n", "--"]
+        subprocess.run([*enter, "ip", "link", "set", "far-end", "netns", str(other.init)], check=True)
+        self.run("ip", "link", "set", "cable", "master", "lan", "up")
+        other.run("ip", "address", "add", f"{address}/24", "dev", "far-end")
+        other.run("ip", "link", "set", "far-end", "up")
 
     def add_address(self, address: str) -> None:
         self.run("ip", "link", "add", "lan", "type", "bridge")

@@ -1,21 +1,33 @@
-"""Set-up of a controller by one command. It may be killed at any step, and repeated. Another one removes it."""
+"""Set-up of a controller and of a host by one command each. It may be killed at any step, and repeated. Another removes
+it.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from nova_lite.base.join_requests import JoinToken
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, VENV, BareMachine, read_until
+from tests.integration.systemd.machine import DEADLINE
 
 ADDRESS = "192.0.2.10"
 SETUP = f"{VENV}/bin/nova-lite-setup"
 CONTROLLER = (SETUP, "controller", "--address", ADDRESS)
-UNITS = [f"nova-lite-{name}" for name in ("conductor", "scheduler", "api", "novncproxy", "serialproxy")]
+UNITS = [f"nova-lite-{name}" for name in ("conductor", "scheduler", "api", "novncproxy", "serialproxy", "registrar")]
 #: Steps at which the set-up is killed: with ``NOVA_LITE_LONG=1`` at each, otherwise where a password is stored last.
-KILLED_AT = range(2, 12) if os.environ.get("NOVA_LITE_LONG") == "1" else (6, 9)
+IS_LONG = os.environ.get("NOVA_LITE_LONG") == "1"
+KILLED_AT = range(2, 12) if IS_LONG else (6, 9)
+#: Steps at which the set-up of a host is killed: otherwise while it waits for the registrar, and while it starts.
+HOST_KILLED_AT = range(2, 11) if IS_LONG else (6, 9)
+HOST_ADDRESS = "192.0.2.11"
+MANAGE = f"{VENV}/bin/nova-lite-manage"
+HOST_UNIT = "nova-lite-compute"
 #: Files and directories of ours outside of the package.
 FIND = "find /etc /root /run /var -xdev -name '*nova*lite*' ! -path '/run/nova-lite-setup.lock'"
 
@@ -90,6 +102,111 @@ def test_each_secret_is_readable_by_its_daemon_alone(controller: BareMachine) ->
     assert found["manage.conf"] == ["640", "root:root"]
     assert found["tls/api/server-key.pem"] == ["600", "nova-lite-api:nova-lite-api"]
     assert found["openstack/secure.yaml"] == ["600", "root:root"]
+
+
+# --- a host
+
+
+@pytest.fixture(scope="module")
+def host(bare: BareMachine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareMachine]:
+    made = BareMachine(tmp_path_factory.mktemp("host") / "tree", "h1")
+    try:
+        bare.connect(made, HOST_ADDRESS)
+        yield made
+    finally:
+        made.stop()
+
+
+def token_of(controller: BareMachine) -> str:
+    return controller.run(MANAGE, "host", "token").strip()
+
+
+def last_line(host: BareMachine, token: str) -> str:
+    """Return the last line of a set-up that fails."""
+    printed = host.run(SETUP, "compute", token, check=False)
+    assert "Traceback" not in printed
+    return printed.splitlines()[-1]
+
+
+def services(controller: BareMachine) -> dict[str, str]:
+    listed = json.loads(controller.run(MANAGE, "service", "list", "--format", "json"))
+    return {row["host"]: row["state"] for row in listed if row["binary"] == "nova-compute"}
+
+
+def test_token_that_cannot_work_is_one_line(controller: BareMachine, host: BareMachine) -> None:
+    text = token_of(controller)
+    token = JoinToken.parse(text)
+    for wrong, said in (
+        (text[:-3], "the token is incomplete: copy the whole line"),
+        (token._replace(pin=bytes(32)).text(), "is not the cloud that made this token"),
+        (token._replace(address="203.0.113.1:8780").text(), "cannot be reached: Network is unreachable"),
+        (token._replace(seed=bytes(32)).text(), "Joining the cloud: The token is not valid."),
+    ):
+        assert said in last_line(host, wrong)
+    assert services(controller) == {}
+
+
+def test_host_that_is_killed_at_a_step_or_has_a_full_disk_is_up_after_the_next_run(
+    controller: BareMachine, host: BareMachine
+) -> None:
+    token = token_of(controller)
+    host.run("mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", "/etc/nova-lite")
+    assert "No space left on device. Correct this" in last_line(host, token)
+    host.run("umount", "/etc/nova-lite")
+    for step in HOST_KILLED_AT:
+        process = host.start(SETUP, "compute", token)
+        said = read_until(process, f"[{step:2}/10]")
+        assert f"[{step:2}/10]" in said, said
+        process.kill()
+        process.wait(30)
+    assert "the host is up" in host.run(SETUP, "compute", token, seconds=SET_UP_SECONDS)
+    assert services(controller) == {"h1": "up"}
+    pid = host.property_of(HOST_UNIT, "MainPID")
+    assert "all run" in host.run(SETUP, "compute", token, seconds=SET_UP_SECONDS)
+    assert host.property_of(HOST_UNIT, "MainPID") == pid
+
+
+@pytest.fixture
+def joined(controller: BareMachine, host: BareMachine) -> BareMachine:
+    """Let the host join, unless a test before this one did."""
+    if host.property_of(HOST_UNIT, "ActiveState") != "active":
+        host.run(SETUP, "compute", token_of(controller), seconds=SET_UP_SECONDS)
+    return host
+
+
+def test_host_has_no_secret_of_another_daemon(controller: BareMachine, joined: BareMachine) -> None:
+    found = joined.run("sh", "-c", "cd /etc/nova-lite; ls *.conf; ls /var/lib/nova-lite/keys; ls keys").split()
+    assert found == ["compute.conf", "nova-lite.conf", "compute.h1.key", "trusted.json", "trusted.serial"]
+    listed = joined.run("stat", "-c", "%a %U", "/etc/nova-lite/compute.conf", "/var/lib/nova-lite/keys/compute.h1.key")
+    assert listed.splitlines() == ["640 root", "600 root"]
+    written = joined.run("cat", "/etc/nova-lite/compute.conf")
+    assert "nova-lite-compute.h1:" in written and "sqlite" not in written
+
+
+def test_rotated_keys_reach_the_other_machine_and_a_removed_host_is_shut_out(
+    controller: BareMachine, joined: BareMachine
+) -> None:
+    rotated = json.loads(controller.run(MANAGE, "keys", "rotate", "scheduler", "controller", "--format", "json"))
+    deadline = time.monotonic() + DEADLINE
+    while rotated[-1]["id"] not in joined.run("cat", "/var/lib/nova-lite/keys/trusted.json"):
+        assert time.monotonic() < deadline, "The host does not learn of the new key."
+        time.sleep(0.5)
+    assert "Using the next key" in joined.run(SETUP, "rotate")
+    listed = json.loads(controller.run(MANAGE, "keys", "list", "--format", "json"))
+    assert sorted(row["valid_until"] is None for row in listed if row["host"] == "h1") == [False, True]
+    assert "Host h1 is removed." in controller.run(MANAGE, "host", "remove", "h1")
+    assert services(controller) == {}
+    assert "h1" not in controller.run("cat", "/etc/nova-lite/keys/trusted.json")
+    as_broker = ("setpriv", "--reuid=rabbitmq", "--regid=rabbitmq", "--clear-groups", "rabbitmqctl", "--quiet")
+    assert "h1" not in controller.run(*as_broker, "list_users") + controller.run(*as_broker, "list_connections")
+    assert services(controller) == {}
+
+
+def test_purge_of_a_host_leaves_nothing(joined: BareMachine) -> None:
+    joined.run(SETUP, "remove", "--purge", "--yes")
+    assert joined.run("sh", "-c", FIND).split() == []
+    assert "nova-lite" not in joined.run("cat", "/etc/passwd", "/etc/group", "/etc/libvirt/qemu.conf")
+    assert joined.run("ls", "/etc/pki") == ""
 
 
 def test_purge_leaves_nothing(controller: BareMachine) -> None:

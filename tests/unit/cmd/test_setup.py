@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import configparser
+import errno
 import os
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import yaml
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
+from nova_lite.base.join_requests import JoinToken
 from nova_lite.cmd import setup
-from nova_lite.cmd.setup import broker, controller, machine, monitoring, removal, settings, steps
+from nova_lite.cmd.setup import broker, compute, controller, machine, monitoring, removal, settings, steps
 from nova_lite.rpc.broker import definitions
 
 
@@ -248,3 +250,54 @@ def test_directory_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(removal.shutil.os, "rmdir", rmdir)
     (first, *_) = removal._remove_trees(busy)
     assert first.startswith(str(busy)) and "Device or resource busy" in first
+
+
+# --- hosts
+
+
+def test_host_is_read_from_the_token_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "h1")
+    token = JoinToken.generate("127.0.0.1:8780", bytes(32))
+    assert compute.read(f"{token.text()}\n", None) == (token, "h1", "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("token", "name", "address", "said"),
+    [
+        ("nlj1-x", "h1", None, "TOKEN: the token is incomplete"),
+        ("secret", "h1", None, "a token begins with nlj1-"),
+        (None, "localhost", None, "hostnamectl set-hostname NAME"),
+        (None, "a b", None, "hostnamectl set-hostname NAME"),
+        (None, "h1", "192.0.2.99", "192.0.2.99 is no IP address of this machine"),
+        (None, "h1", "name", "name is no IP address of this machine"),
+    ],
+)
+def test_host_that_cannot_be_one_is_refused(
+    monkeypatch: pytest.MonkeyPatch, token: str | None, name: str, address: str | None, said: str
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: name)
+    text = token or JoinToken.generate("127.0.0.1:8780", bytes(32)).text()
+    with pytest.raises(exceptions.ConfigurationError) as found:
+        compute.read(text, address)
+    assert said in found.value.message
+
+
+def test_settings_of_qemu_are_ours_between_marks_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "qemu.conf"
+    monkeypatch.setattr(compute, "QEMU", file)
+    monkeypatch.setattr(compute, "MEMORY", tmp_path / "join.json")
+    file.write_text('user = "root"\n# a comment\n')
+    assert compute.write_qemu_settings() and not compute.write_qemu_settings()
+    assert file.read_text().startswith('user = "root"\n# a comment\n# >>> nova-lite-setup\nvnc_tls = 1\n')
+    assert file.stat().st_mode & 0o777 == 0o600
+    compute.purge()
+    assert file.read_text() == 'user = "root"\n# a comment\n'
+
+
+def test_full_disk_is_named_with_the_file_that_did_not_fit() -> None:
+    def fail() -> str:
+        raise OSError(errno.ENOSPC, "No space left on device", "/etc/nova-lite/compute.conf")
+
+    with pytest.raises(exceptions.ConfigurationError) as found:
+        steps.run([steps.Step("Writing", fail)])
+    assert found.value.message.startswith("Writing: /etc/nova-lite/compute.conf: No space left on device. Correct this")

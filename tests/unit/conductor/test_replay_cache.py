@@ -32,7 +32,9 @@ HARMLESS = {
     "fencing_records_settled": "reads",
     "finish_build": "the generation that it was for: test_reports_again.py",
     "finish_builds": "the generations that they were for: test_reports_again.py",
+    "host_join": "returns what became of the same request: test_joins.py",
     "identity_read": "reads",
+    "join_finish": "does not fit work that is done: test_joins.py",
     "image_page": "reads",
     "instance_security_groups": "reads",
     "instances_at_address": "reads",
@@ -44,6 +46,7 @@ HARMLESS = {
     "is_command_current": "reads",
     "report_service": "a heartbeat; its time is the database's",
     "report_state": "a heartbeat with its number: test_reports_again.py",
+    "trust_publish": "the list has its number: test_joins.py",
     "volume_usage": "reads",
 }
 

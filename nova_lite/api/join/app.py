@@ -1,0 +1,128 @@
+"""WSGI application of the join API. Its callers have no account: a token signs the request."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import webob
+
+from nova_lite.api.http import deploy, wsgi
+from nova_lite.api.http.rate_limit import RateLimit
+from nova_lite.base import exceptions, ip, join_requests
+from nova_lite.base.context import get_admin_context
+from nova_lite.objects import JoinRequest, TrustList
+
+LOG = logging.getLogger(__name__)
+
+#: Requests of one client, and of all clients, to one worker within a minute.
+MAX_OF_CLIENT, MAX_OF_ALL = 60, 600
+#: Seconds for which a worker passes on the same list.
+CACHE_SECONDS = 1.0
+#: The request is the body with signatures around it.
+MAX_REQUEST = 2 * join_requests.MAX_BODY
+
+
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> JoinApp:
+    del global_conf, local_conf
+    return JoinApp(deploy.services())
+
+
+class JoinApp:
+    """``GET /v1/trust`` and ``POST /v1/hosts``. Responses are JSON."""
+
+    def __init__(self, services: wsgi.ApiServices, clock: Callable[[], float] = time.monotonic) -> None:
+        self._services = services
+        self._clock = clock
+        self._of_client = RateLimit(MAX_OF_CLIENT, clock)
+        self._of_all = RateLimit(MAX_OF_ALL, clock)
+        self._lock = threading.Lock()
+        self._trust: TrustList | None = None
+        self._read = -CACHE_SECONDS
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        req = webob.Request(environ)
+        try:
+            response = self._respond(req)
+        except exceptions.NovaLiteException as error:
+            if error.code == 500:
+                raise
+            response = _json({"error": {"code": error.code, "message": error.message}}, error.code)
+            if error.code in (429, 503):
+                response.headers["Retry-After"] = "60" if error.code == 429 else "2"
+        return response(environ, start_response)
+
+    def _respond(self, req: webob.Request) -> webob.Response:
+        allowed = {"/v1/trust": "GET", "/v1/hosts": "POST"}.get(req.path_info.rstrip("/"))
+        if allowed is None:
+            raise exceptions.NotFound("There are GET /v1/trust and POST /v1/hosts.")
+        if req.method != allowed:
+            response = _json({"error": {"code": 405, "message": f"Only {allowed} is supported."}}, 405)
+            response.headers["Allow"] = allowed
+            return response
+        return self._get_trust(req) if allowed == "GET" else self._join(req)
+
+    def _get_trust(self, req: webob.Request) -> webob.Response:
+        trust = self._current()
+        if trust is None:
+            raise exceptions.ServiceUnavailable(
+                "The cloud has not published its keys yet: on the controller, look at nova-lite-registrar."
+            )
+        if req.GET.get("known") == str(trust.serial):
+            return webob.Response(status=204)
+        return _json(msgspec.to_builtins(trust))
+
+    def _current(self) -> TrustList | None:
+        """Return the list, which one request a second reads again. The others do not wait for that one.
+
+        While no conductor answers, hosts get the list that this worker read last.
+        """
+        if self._clock() - self._read < CACHE_SECONDS or not self._lock.acquire(blocking=self._trust is None):
+            return self._trust
+        try:
+            self._trust = self._services.conductor.trust_get(get_admin_context())
+        except exceptions.ServiceUnavailable:
+            if self._trust is None:
+                raise
+        finally:
+            self._read = self._clock()
+            self._lock.release()
+        return self._trust
+
+    def _join(self, req: webob.Request) -> webob.Response:
+        client = _client(req.remote_addr or "")
+        self._of_client.count(client)
+        self._of_all.count("")
+        if req.content_length is None or not 0 < req.content_length <= MAX_REQUEST:
+            raise exceptions.InvalidInput(reason=f"a request has 1 to {MAX_REQUEST} bytes.")
+        try:
+            request = msgspec.json.decode(req.body, type=JoinRequest)
+        except msgspec.DecodeError as error:
+            raise exceptions.InvalidInput(reason="this is no request to join.") from error
+        try:
+            state = self._services.conductor.host_join(get_admin_context(), request)
+        except (exceptions.JoinTokenInvalid, exceptions.JoinRefused, exceptions.JoinedHostExists) as error:
+            refused = error
+        else:
+            return _json(msgspec.to_builtins(state))
+        LOG.warning("A request to join from %s is refused: %s", client, refused.message)
+        raise refused
+
+
+def _client(address: str) -> str:
+    """Return the client that an address belongs to: an IPv6 network of 64 bits is one."""
+    try:
+        found = ip.parse(address)
+    except ValueError:
+        return address
+    return str(found) if found.version == 4 else str(found.exploded[:19])
+
+
+def _json(content: Any, status: int = 200) -> webob.Response:
+    body = json.dumps(content).encode()
+    return webob.Response(body=body, status=status, content_type="application/json", charset="utf-8")

@@ -1,0 +1,141 @@
+"""Admission of this machine by the cloud: its request, and the files that the reply brings."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from nova_lite.base import exceptions, host_certificates, join_requests, version
+from nova_lite.base.host_certificates import CONSOLES, SERVER_KEY
+from nova_lite.base.join_requests import JoinBody
+from nova_lite.cmd.setup import machine
+from nova_lite.cmd.setup.machine import CONFIGURATION
+from nova_lite.objects import JoinReply, JoinRequest, JoinState
+from nova_lite.objects.join import JOINED
+from nova_lite.rpc import keys, trust
+from nova_lite.rpc.trust import JoinClient
+
+STATE = Path("/var/lib/nova-lite")
+#: The daemon replaces the list of trusted keys itself, and may write below its state directory alone.
+KEYS = STATE / "keys"
+#: Values that an interrupted set-up has to find again: the password of the account at the broker, and its hash.
+MEMORY = CONFIGURATION / "join.json"
+AUTHORITY = CONFIGURATION / "ca.pem"
+CERTIFICATES = Path("/etc/pki/qemu")
+
+#: Seconds that the registrar may take.
+_JOIN_SECONDS = 90
+#: Seconds between two requests. A client may send one a second.
+POLL = 2.0
+
+T = TypeVar("T")
+
+
+class Memory(msgspec.Struct, kw_only=True):
+    """Values that the set-up made up on this machine, besides keys."""
+
+    host: str
+    password: str
+    password_hash: str
+
+
+def memory() -> Memory | None:
+    """Return what an earlier set-up made up. Raises `ConfigurationError` if it cannot be read."""
+    try:
+        return msgspec.json.decode(MEMORY.read_bytes(), type=Memory)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise exceptions.ConfigurationError(reason=f"{MEMORY} cannot be read: {error}. Remove it.") from error
+
+
+def message_key(host: str) -> Path:
+    return Path(keys.private_path(str(KEYS), keys.COMPUTE, host))
+
+
+def body(address: str, key: Path) -> str:
+    """Return the JSON of the request's body, for the key for messages in a file."""
+    known = memory()
+    assert known is not None, "An earlier step made it."
+    made = JoinBody(
+        host=known.host,
+        addresses=[address],
+        key=public(key),
+        password_hash=known.password_hash,
+        host_key=_public_pem(CERTIFICATES / SERVER_KEY),
+        console_key=_public_pem(CERTIFICATES / CONSOLES / SERVER_KEY),
+        version=version.VERSION,
+        sent=time.time(),
+    )
+    return msgspec.json.encode(made).decode()
+
+
+def request(token: str, text: str, token_signature: str, key: Path) -> JoinRequest:
+    """Return a request with this body. The key in the file is the new one's."""
+    signature = signature_of(key, text)
+    return JoinRequest(token=token, body=text, token_signature=token_signature, key_signature=signature)
+
+
+def signature_of(key: Path, text: str) -> str:
+    own = load_pem_private_key(key.read_bytes(), None)
+    if not isinstance(own, Ed25519PrivateKey):
+        raise exceptions.ConfigurationError(reason=f"{key} is no Ed25519 key.")
+    return join_requests.sign(own, text)
+
+
+def wait_until_joined(send: Callable[[], JoinState]) -> JoinState:
+    """Send the request until the registrar has admitted this host. Raises `ConfigurationError`."""
+    deadline = time.monotonic() + _JOIN_SECONDS
+    while True:
+        state = send()
+        if state.state == JOINED:
+            return state
+        if state.problem or time.monotonic() > deadline:
+            problem = state.problem or "nova-lite-registrar does not answer there."
+            raise exceptions.ConfigurationError(reason=f"the controller cannot admit this host: {problem}")
+        time.sleep(POLL)
+
+
+def accept(state: JoinState, authority: str, address: str, host: str, key: Path) -> JoinReply:
+    """Write the certificates of a reply, and the list of trusted keys. ``address``: of the join API."""
+    reply = trust.reply_of(state, authority, host, public(key))
+    for name, pem in reply.certificates.items():
+        if name not in host_certificates.HOST_FILES:
+            raise exceptions.ConfigurationError(reason=f"the cloud sent an unknown file: {name[:64]!r}.")
+        machine.replace(CERTIFICATES / name, pem)
+    machine.replace(AUTHORITY, authority)
+    listed = asked(JoinClient(address, authority).trust)
+    assert listed is not None, "The list was not asked for with a number."
+    trust.write(str(KEYS), listed, authority)
+    return reply
+
+
+def asked(ask: Callable[[], T]) -> T:
+    """Return the result of a request. Raises `ConfigurationError` for each problem."""
+    try:
+        return ask()
+    except (exceptions.ServiceUnavailable, exceptions.JoinRefused) as error:
+        raise exceptions.ConfigurationError(reason=error.message) from error
+
+
+def public(path: Path) -> str:
+    """Return the public half of a key for messages, in base64."""
+    return base64.b64encode(keys.PrivateKey.read(str(path)).public).decode()
+
+
+def _public_pem(path: Path) -> str:
+    try:
+        key = load_pem_private_key(path.read_bytes(), None)
+    except ValueError as error:
+        raise exceptions.ConfigurationError(reason=f"{path} is no private key. Remove it.") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise exceptions.ConfigurationError(reason=f"{path} is no key of the curve P-256. Remove it.")
+    return host_certificates.public_pem(key)

@@ -1,0 +1,293 @@
+"""The steps that make a compute host: packages, keys, admission by the cloud, configuration, libvirt, daemon.
+
+Nothing secret leaves the machine: it sends public keys and the hash of a password.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from nova_lite.base import exceptions, files, host_certificates, ip
+from nova_lite.base.context import is_host_name
+from nova_lite.base.host_certificates import CLIENT_KEY, CONSOLES, SERVER_KEY
+from nova_lite.base.join_requests import JoinToken
+from nova_lite.cmd.setup import admission, machine, settings, units
+from nova_lite.cmd.setup.admission import AUTHORITY, CERTIFICATES, KEYS, MEMORY, POLL, STATE, Memory
+from nova_lite.cmd.setup.machine import CONFIGURATION
+from nova_lite.cmd.setup.steps import Step
+from nova_lite.objects import JoinReply, JoinState
+from nova_lite.rpc import keys, trust
+from nova_lite.rpc.broker import hashed
+from nova_lite.rpc.trust import JoinClient
+
+QEMU = Path("/etc/libvirt/qemu.conf")
+QEMU_MARKS = ("# >>> nova-lite-setup", "# <<< nova-lite-setup")
+UNIT = "nova-lite-compute"
+
+PACKAGES = (
+    *("libvirt-daemon-system", "libvirt-clients", "qemu-system-x86", "qemu-utils", "dnsmasq-base", "dnsmasq-utils"),
+    *("nftables", "ovmf", "rsync", "openssh-client"),
+)
+#: MiB that have to be free for images, guests and logs.
+_FREE_MB = 1000
+#: Seconds that libvirt may take to start, and the daemon until it is up.
+_LIBVIRT_SECONDS, _UP_SECONDS = 60, 120
+
+
+class Host(NamedTuple):
+    """A host to be. ``address``: by which others reach it."""
+
+    token: JoinToken
+    name: str
+    address: str
+
+
+def read(text: str, address: str | None) -> Host:
+    """Return the host that the command line describes. Raises `ConfigurationError`."""
+    try:
+        token = JoinToken.parse(text)
+    except exceptions.InvalidInput as error:
+        raise exceptions.ConfigurationError(reason=f"TOKEN: {error.kwargs['reason']}.") from error
+    name = socket.gethostname()
+    if not is_host_name(name) or name == "localhost":
+        raise exceptions.ConfigurationError(
+            reason=f"this machine's name, {name[:64]!r}, cannot be a host's: hostnamectl set-hostname NAME."
+        )
+    if address is not None and (not ip.is_address(address) or not settings.is_local(address)):
+        raise exceptions.ConfigurationError(reason=f"address: {address} is no IP address of this machine.")
+    return Host(token, name, address or _address_towards(token.address))
+
+
+def _address_towards(target: str) -> str:
+    """Return the address from which this machine reaches another. Nothing is sent."""
+    host, _, port = target.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(found[0], socket.SOCK_DGRAM) as sock:
+            sock.connect(found[4])
+            return str(sock.getsockname()[0])
+    except OSError as error:
+        raise exceptions.ConfigurationError(
+            reason=f"{target}, which the token names, cannot be reached: {error.strerror}."
+        ) from error
+
+
+def steps(wanted: Host) -> list[Step]:
+    setup = Setup(wanted)
+    return [
+        Step("Checking this machine", setup.check_machine),
+        Step("Reaching the cloud", setup.reach),
+        Step("Installing packages", _install_packages),
+        Step("Creating users and directories", units.create_users),
+        Step("Creating keys", setup.create_keys),
+        Step("Joining the cloud", setup.join),
+        Step("Writing the configuration", setup.write_configuration),
+        Step("Setting up libvirt", setup.set_up_libvirt),
+        Step("Starting the daemon", _start_daemon),
+        Step("Checking the host", setup.check_host),
+    ]
+
+
+def farewell(wanted: Host) -> str:
+    return "\n".join(
+        [
+            "",
+            f"Host {wanted.name} is up. It needs the images: docs/howto/join-a-host.md, Images.",
+        ]
+    )
+
+
+class Setup:
+    """The set-up of one host. Later steps use what earlier ones found."""
+
+    def __init__(self, wanted: Host) -> None:
+        self._wanted = wanted
+        self._authority = ""
+        self._reply: JoinReply | None = None
+
+    # --- before anything is changed
+
+    def check_machine(self) -> str:
+        wanted = self._wanted
+        if not settings.has_systemd():
+            raise exceptions.ConfigurationError(reason="this machine does not run systemd, which runs the daemon.")
+        if not (Path(sys.executable).parent / UNIT).exists():
+            raise exceptions.ConfigurationError(
+                reason=f"{UNIT} is not in {Path(sys.executable).parent}: install the package first."
+            )
+        machine.require_space("/var/lib", _FREE_MB)
+        machine.require_space("/etc", 1)
+        known = admission.memory()
+        if known is not None and known.host != wanted.name:
+            raise exceptions.ConfigurationError(
+                reason=f"this machine joined as {known.host}: give it that name again, or remove it first "
+                "(nova-lite-setup remove --purge --yes)."
+            )
+        if known is None and (CERTIFICATES / host_certificates.SERVER_CERTIFICATE).exists():
+            raise exceptions.ConfigurationError(reason=f"{CERTIFICATES} has other certificates: move them away.")
+        return f"{wanted.name} at {wanted.address}"
+
+    def reach(self) -> str:
+        """Fetch the signed list, and compare its authority with the token's."""
+        token = self._wanted.token
+        found = admission.asked(lambda: JoinClient(token.address).trust())
+        assert found is not None, "The list was not asked for with a number."
+        if host_certificates.fingerprint(found.authority) != token.pin:
+            raise exceptions.ConfigurationError(
+                reason=f"{token.address} is not the cloud that made this token: its certificate is another one."
+            )
+        trust.keys_of(found, found.authority)
+        self._authority = found.authority
+        admission.asked(lambda: JoinClient(token.address, found.authority).trust(found.serial))
+        return f"{token.address}, whose certificate is the token's"
+
+    # --- keys and admission
+
+    def create_keys(self) -> str:
+        """Make what does not exist: the key for messages, those of the certificates, and the account's password."""
+        KEYS.mkdir(mode=0o755, parents=True, exist_ok=True)
+        made = 0
+        path = admission.message_key(self._wanted.name)
+        if not path.exists():
+            files.write_atomically(str(path), keys.PrivateKey.generate().pem(), mode=0o600)
+            made += 1
+        for place in (CERTIFICATES / SERVER_KEY, CERTIFICATES / CONSOLES / SERVER_KEY):
+            place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if not place.exists():
+                owner = machine.ids("libvirt-qemu")
+                files.write_atomically(str(place), host_certificates.new_key(), mode=0o600, owner=owner)
+                made += 1
+        # qemu wants the same key under both names.
+        copy = CERTIFICATES / CLIENT_KEY
+        if not copy.exists():
+            content = (CERTIFICATES / SERVER_KEY).read_bytes()
+            files.write_atomically(str(copy), content, mode=0o600, owner=machine.ids("libvirt-qemu"))
+        if admission.memory() is None:
+            password = secrets.token_urlsafe(24)
+            memory = Memory(host=self._wanted.name, password=password, password_hash=hashed(password))
+            files.write_atomically(str(MEMORY), msgspec.json.encode(memory), mode=0o600)
+            made += 1
+        return f"{made} made" if made else "all are there"
+
+    def join(self) -> str:
+        """Send the request until the registrar has admitted this host. Then write what only the cloud has."""
+        wanted = self._wanted
+        state = admission.wait_until_joined(self._send)
+        key = admission.message_key(wanted.name)
+        self._reply = admission.accept(state, self._authority, wanted.token.address, wanted.name, key)
+        return f"as {self._reply.user} at {self._reply.broker}"
+
+    def _send(self) -> JoinState:
+        token, key = self._wanted.token, admission.message_key(self._wanted.name)
+        text = admission.body(self._wanted.address, key)
+        made = admission.request(token.id, text, token.sign(text), key)
+        return admission.asked(lambda: JoinClient(token.address, self._authority).join(made))
+
+    # --- this machine
+
+    def write_configuration(self) -> str:
+        reply, memory, wanted = self._reply, admission.memory(), self._wanted
+        assert reply is not None and memory is not None, "Earlier steps found them."
+        user, password = quote(reply.user, safe=""), quote(memory.password, safe="")
+        sections = {
+            "DEFAULT": {
+                "transport_url": f"rabbit://{user}:{password}@{reply.broker}/{quote(reply.vhost, safe='')}",
+                "host": wanted.name,
+                "my_ip": wanted.address,
+                "state_path": str(STATE),
+            },
+            "oslo_messaging_rabbit": {"ssl": "true", "ssl_ca_file": str(AUTHORITY)},
+            "rpc": {
+                "keys_directory": str(KEYS),
+                "trust_address": wanted.token.address,
+                "trust_ca_file": str(AUTHORITY),
+            },
+        } | reply.settings
+        written = machine.write_once(CONFIGURATION / "nova-lite.conf", machine.ini({}), "nova-lite")
+        written |= machine.write_once(CONFIGURATION / "compute.conf", machine.ini(sections))
+        return f"in {CONFIGURATION}" if written else f"what {CONFIGURATION} has, stays"
+
+    def set_up_libvirt(self) -> str:
+        """Start libvirtd, with TLS for consoles if the cloud's proxies have it."""
+        assert self._reply is not None, "An earlier step found it."
+        has_tls = self._reply.settings.get("serial_console", {}).get("tls") == "true"
+        changed = has_tls and write_qemu_settings()
+        machine.run("systemctl", "enable", "--now", "virtlogd.socket", "libvirtd.socket")
+        if changed:
+            machine.run("systemctl", "restart", "libvirtd")
+        deadline = time.monotonic() + _LIBVIRT_SECONDS
+        while True:
+            try:
+                said = machine.run("virsh", "--connect", "qemu:///system", "version", "--daemon")
+                break
+            except exceptions.ConfigurationError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+        return said.strip().splitlines()[-1].strip() + (", TLS for consoles" if has_tls else "")
+
+    def check_host(self) -> str:
+        """Wait until the conductor has the host as up."""
+        deadline = time.monotonic() + _UP_SECONDS
+        while not self._send().up:
+            if time.monotonic() > deadline:
+                raise exceptions.ConfigurationError(reason=f"the host is not up: {units.last_line(UNIT)}")
+            time.sleep(POLL)
+        return "the host is up"
+
+
+def _install_packages() -> str:
+    installed = machine.install_packages(*PACKAGES)
+    return f"installed {', '.join(installed)}" if installed else "all are there"
+
+
+def write_qemu_settings() -> bool:
+    """Write our lines at the end of qemu.conf. Of a setting that an operator made before, libvirt takes theirs."""
+    first, last = QEMU_MARKS
+    directory = CERTIFICATES / CONSOLES
+    lines = [
+        first,
+        "vnc_tls = 1",
+        "vnc_tls_x509_verify = 1",
+        f'vnc_tls_x509_cert_dir = "{directory}"',
+        "chardev_tls_x509_verify = 1",
+        f'chardev_tls_x509_cert_dir = "{directory}"',
+        last,
+    ]
+    return machine.replace(QEMU, "\n".join([*_other_lines(), *lines, ""]), mode=0o600)
+
+
+def _other_lines() -> list[str]:
+    """Return the lines of qemu.conf that are not ours."""
+    first, last = QEMU_MARKS
+    kept, inside = [], False
+    for line in QEMU.read_text().splitlines() if QEMU.exists() else []:
+        inside = inside or line == first
+        if not inside:
+            kept.append(line)
+        inside = inside and line != last
+    return kept
+
+
+def _start_daemon() -> str:
+    return units.start([UNIT])
+
+
+def purge() -> None:
+    """Remove the certificates, and our lines in qemu.conf."""
+    if MEMORY.exists():
+        for name in (*host_certificates.HOST_FILES, SERVER_KEY, CLIENT_KEY, f"{CONSOLES}/{SERVER_KEY}"):
+            (CERTIFICATES / name).unlink(missing_ok=True)
+        for directory in (CERTIFICATES / CONSOLES, CERTIFICATES):
+            if directory.is_dir() and not any(directory.iterdir()):
+                directory.rmdir()
+    if QEMU.exists() and QEMU_MARKS[0] in QEMU.read_text().splitlines():
+        machine.replace(QEMU, "\n".join([*_other_lines(), ""]), mode=0o600)

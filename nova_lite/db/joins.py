@@ -1,0 +1,232 @@
+"""Tokens and requests of machines that become hosts, and the published list of trusted keys.
+
+A token's first valid request binds it to the host's name and key. The same host may repeat its request at any time,
+with this token: an interrupted set-up goes on. Nobody else can use the token then, since each request is signed by the
+host's own key as well.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+
+import msgspec
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions, join_requests
+from nova_lite.base.join_requests import JoinBody
+from nova_lite.db import rows, services
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance, JoinedHost, JoinToken, PublishedTrust
+from nova_lite.objects import JoinRequest, JoinState, JoinTokenInfo, PendingJoin, TrustList
+from nova_lite.objects.join import JOINED, PENDING, REMOVING
+
+_ONLY = 1
+#: Days after which the record of a token that is over goes.
+_KEPT = datetime.timedelta(days=30)
+
+# --- tokens
+
+
+def create_token(uow: UnitOfWork, public_key: str, lifetime: int) -> JoinTokenInfo:
+    """Store a token's public key for ``lifetime`` seconds, and forget tokens that are over for long."""
+    uow.change(sa.delete(JoinToken).where(JoinToken.expires_at < uow.now - _KEPT))
+    expires = uow.now + datetime.timedelta(seconds=lifetime)
+    row = JoinToken(
+        id=join_requests.token_id(public_key), public_key=public_key, created_at=uow.now, expires_at=expires
+    )
+    uow.session.add(row)
+    return rows.to_object(JoinTokenInfo, row)
+
+
+def list_tokens(uow: UnitOfWork) -> list[JoinTokenInfo]:
+    query = sa.select(JoinToken).order_by(JoinToken.created_at, JoinToken.id)
+    return [rows.to_object(JoinTokenInfo, row) for row in uow.session.scalars(query)]
+
+
+def revoke_token(uow: UnitOfWork, token_id: str) -> None:
+    """Make a token useless. A host that used it stays. Raises `JoinTokenNotFound`."""
+    row = _token(uow, token_id)
+    if row is None:
+        raise exceptions.JoinTokenNotFound(token_id=token_id[:64])
+    row.revoked_at = row.revoked_at or uow.now
+
+
+def _token(uow: UnitOfWork, token_id: str) -> JoinToken | None:
+    query = sa.select(JoinToken).where(JoinToken.id == token_id).with_for_update()
+    return uow.session.scalars(query).first() if join_requests.is_token_id(token_id) else None
+
+
+# --- requests
+
+
+def join(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinState:
+    """Accept a request, or return what became of it.
+
+    Raises `JoinTokenInvalid` for whoever does not have the token. Who has it learns the reason: `JoinRefused`,
+    `JoinedHostExists`, `InvalidInput`.
+    """
+    token = _token(uow, request.token)
+    if not request.token:
+        return _renew(uow, conf, request)
+    if token is None or not join_requests.verifies(token.public_key, request.token_signature, request.body):
+        raise exceptions.JoinTokenInvalid()
+    body = join_requests.parse_body(request.body)
+    plain = _checked(conf, request, body)
+    row = _host(uow, body.host)
+    if row is not None and (row.token_id, row.public_key) == (token.id, body.key):
+        return _repeated(uow, row, plain)
+    _check_token(uow, token)
+    if row is not None or services.find(uow, body.host, services.COMPUTE) is not None:
+        raise exceptions.JoinedHostExists(host=body.host)
+    row = JoinedHost(host=body.host, token_id=token.id, public_key=body.key, state=PENDING, body=plain)
+    row.reply = row.signature = row.problem = ""
+    row.created_at = uow.now
+    rows.insert(uow, row, exceptions.JoinedHostExists(host=body.host))
+    token.used_at, token.host = uow.now, body.host
+    return JoinState(state=PENDING)
+
+
+def _renew(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinState:
+    """Replace the keys of a host that has joined. Its key, or the one before that, signs the request."""
+    try:
+        body = join_requests.parse_body(request.body)
+    except exceptions.InvalidInput as error:
+        raise exceptions.JoinTokenInvalid() from error
+    row = _host(uow, body.host)
+    known = [] if row is None else [key for key in (row.public_key, row.previous_key) if key]
+    if row is None or not any(join_requests.verifies(key, request.token_signature, request.body) for key in known):
+        raise exceptions.JoinTokenInvalid()
+    plain = _checked(conf, request, body)
+    if body.key not in known:
+        if row.state != JOINED:
+            raise exceptions.JoinRefused(reason=f"Host {row.host} has another request under way; repeat that one.")
+        row.previous_key, row.public_key = row.public_key, body.key
+    return _repeated(uow, row, plain)
+
+
+def _checked(conf: cfg.ConfigOpts, request: JoinRequest, body: JoinBody) -> str:
+    """Check the signature of the host's own key, and the clock. Return the body without the time."""
+    if not join_requests.verifies(body.key, request.key_signature, request.body):
+        raise exceptions.InvalidInput(reason="the request is not signed by the host's own key.")
+    _check_clock(conf, body)
+    return msgspec.json.encode(msgspec.structs.replace(body, sent=0.0)).decode()
+
+
+def _repeated(uow: UnitOfWork, row: JoinedHost, body: str) -> JoinState:
+    if row.state == REMOVING:
+        raise exceptions.JoinRefused(reason=f"Host {row.host} is being removed; it then needs another token.")
+    if row.body != body:
+        row.body, row.state, row.reply, row.signature, row.problem = body, PENDING, "", "", ""
+        row.updated_at = uow.now
+    service = services.find(uow, row.host, services.COMPUTE)
+    return JoinState(
+        state=row.state,
+        reply=row.reply,
+        signature=row.signature,
+        problem=row.problem,
+        up=service is not None and service.up,
+    )
+
+
+def _check_token(uow: UnitOfWork, token: JoinToken) -> None:
+    if token.revoked_at is not None:
+        why = "was revoked"
+    elif token.used_at is not None:
+        why = f"was used by host {token.host} at {_shown(token.used_at)}"
+    elif token.expires_at <= uow.now:
+        why = f"expired at {_shown(token.expires_at)}"
+    else:
+        return
+    raise exceptions.JoinRefused(reason=f"The token {why}. Make another on the controller: nova-lite-manage host token")
+
+
+def _shown(moment: datetime.datetime) -> str:
+    return f"{moment.isoformat(' ', 'seconds')} UTC"
+
+
+def _check_clock(conf: cfg.ConfigOpts, body: JoinBody) -> None:
+    seconds = round(body.sent - time.time())
+    if abs(seconds) > conf.rpc.clock_skew:
+        direction = "ahead of" if seconds > 0 else "behind"
+        raise exceptions.JoinRefused(
+            reason=f"The clock of {body.host} is {abs(seconds)} s {direction} the controller's; "
+            f"{conf.rpc.clock_skew} s are allowed. Set it, for example by NTP."
+        )
+
+
+def _host(uow: UnitOfWork, host: str) -> JoinedHost | None:
+    return uow.session.scalars(sa.select(JoinedHost).where(JoinedHost.host == host).with_for_update()).first()
+
+
+# --- the registrar's work
+
+
+def pending(uow: UnitOfWork) -> list[PendingJoin]:
+    """Return the hosts that the registrar has to admit or to remove."""
+    query = sa.select(JoinedHost).where(JoinedHost.state.in_((PENDING, REMOVING))).order_by(JoinedHost.created_at)
+    return [rows.to_object(PendingJoin, row) for row in uow.session.scalars(query)]
+
+
+def finish(uow: UnitOfWork, work: PendingJoin, reply: str, signature: str, problem: str) -> None:
+    """Store what the registrar did. Work that has changed in the meantime is not finished by it."""
+    row = _host(uow, work.host)
+    if row is None or (row.state, row.body) != (work.state, work.body):
+        return
+    row.updated_at = uow.now
+    if problem:
+        row.problem = problem
+    elif row.state == REMOVING:
+        uow.session.delete(row)
+    else:
+        row.state, row.reply, row.signature, row.problem = JOINED, reply, signature, ""
+
+
+def remove(uow: UnitOfWork, host: str) -> None:
+    """Make the registrar revoke a host's key and account. Changes nothing if that is done already.
+
+    Raises `JoinedHostNotFound` for an unknown host, and `JoinRefused` while it has servers.
+    """
+    row = _host(uow, host)
+    service = services.find(uow, host, services.COMPUTE)
+    if row is None and (service is None or not _was_joined(uow, host)):
+        raise exceptions.JoinedHostNotFound(host=host[:255])
+    query = sa.select(sa.func.count()).select_from(Instance).where(Instance.host == host, ~Instance.deleted)
+    if count := uow.session.scalar(query):
+        raise exceptions.JoinRefused(
+            reason=f"Host {host} has {count} server(s): drain it first (nova-lite-manage host drain {host}), or, if it "
+            f"is lost, nova-lite-manage host retire {host}"
+        )
+    if row is not None:
+        row.state, row.reply, row.signature, row.problem = REMOVING, "", "", ""
+        row.updated_at = uow.now
+
+
+def _was_joined(uow: UnitOfWork, host: str) -> bool:
+    return uow.session.scalars(sa.select(JoinToken.id).where(JoinToken.host == host)).first() is not None
+
+
+def removal(uow: UnitOfWork, host: str) -> str | None:
+    """Return the problem of a removal, empty while there is none; None once the host is gone."""
+    row = uow.session.get(JoinedHost, host)
+    return None if row is None else row.problem
+
+
+# --- trusted keys
+
+
+def publish(uow: UnitOfWork, trust: TrustList) -> None:
+    """Store the signed list, unless a newer one is there."""
+    row = uow.session.get(PublishedTrust, _ONLY, with_for_update=True)
+    values = {name: getattr(trust, name) for name in trust.__struct_fields__}
+    if row is None:
+        rows.insert(uow, PublishedTrust(id=_ONLY, **values), exceptions.Conflict("Another list was published."))
+    elif row.serial < trust.serial:
+        for name, value in values.items():
+            setattr(row, name, value)
+
+
+def published(uow: UnitOfWork) -> TrustList | None:
+    row = uow.session.get(PublishedTrust, _ONLY)
+    return None if row is None else rows.to_object(TrustList, row)

@@ -122,7 +122,7 @@ class JournalHandler(logging.Handler):
             "LOGGER": record.name,
             "CODE_FILE": record.pathname,
             "CODE_LINE": str(record.lineno),
-            "CODE_FUNC": record.funcName,
+            "CODE_FUNC": record.funcName or "",
             **self._origin,
             **{f"NOVA_LITE_{name.upper()}": value for name, value in known.items()},
         }

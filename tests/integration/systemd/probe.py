@@ -9,6 +9,7 @@ import ctypes
 import errno
 import fcntl
 import importlib
+import logging
 import os
 import pathlib
 import resource
@@ -22,6 +23,7 @@ import threading
 from collections.abc import Callable
 
 STATE = pathlib.Path("/var/lib/nova-lite")
+INSTANCE = "11111111-2222-3333-4444-555555555555"
 
 
 class Refused(Exception):
@@ -70,6 +72,21 @@ def listens_and_connects() -> None:
             server.bind((address, 0))
             server.listen()
             client.connect(server.getsockname())
+
+
+def writes_to_the_journal(daemon: str) -> None:
+    """Send an entry with fields, which the test looks for in the journal."""
+    from nova_lite.base.structured_logs import JournalHandler
+
+    record = logging.LogRecord("probe", logging.WARNING, "probe.py", 1, "two\nlines", None, None)
+    record.instance_uuid = INSTANCE
+    handler = JournalHandler(f"nova-lite-{daemon}", "h1")
+    handler.handleError = handler._write_to_stderr = _refuse  # type: ignore[assignment, method-assign]
+    handler.emit(record)
+
+
+def _refuse(*why: object) -> None:
+    raise Refused(repr(sys.exc_info()[1]))
 
 
 def opens_many_files() -> None:
@@ -190,6 +207,7 @@ def everywhere(daemon: str) -> dict[str, Callable[[], None]]:
         "loads its code": lambda: loads_its_code(daemon),
         "listens and connects": listens_and_connects,
         "opens many files": opens_many_files,
+        "writes to the journal": lambda: writes_to_the_journal(daemon),
         "starts threads": starts_threads,
         "leaves no core": leaves_no_core,
         "writes temporary files": lambda: writes(pathlib.Path(tempfile.gettempdir())),

@@ -182,6 +182,11 @@ def test_entry_that_would_be_too_long_is_shortened(logger: logging.Logger, syste
     assert systemd.entry()["MESSAGE"] == "x" * structured_logs.MOST + "..."
 
 
+def test_record_without_a_function_is_an_entry(logger: logging.Logger, systemd: Journal) -> None:
+    logger.handle(logging.LogRecord("x", logging.INFO, "x.py", 1, "text", None, None))
+    assert systemd.entry()["CODE_FUNC"] == ""
+
+
 def test_traceback_is_a_field(logger: logging.Logger, systemd: Journal) -> None:
     try:
         raise ValueError("cause")

@@ -35,16 +35,19 @@ def record_events(uow: UnitOfWork, events: list[AuditEvent]) -> None:
 def list_(uow: UnitOfWork, query: AuditQuery) -> list[AuditEvent]:
     """Return a page of events, the newest first. Raises `MarkerNotFound`."""
     found = sa.select(Row)
-    for name, value in query.filters.items():
+    for name in query.filters:
         if name not in FILTERS:
             raise exceptions.InvalidInput(reason=f"the audit log has no filter {name[:64]}.")
-        found = found.where(getattr(Row, name) == value)
+    columns = [getattr(Row, name) for name in query.filters]
+    fixed = columns if len(columns) == 1 else []  # an index begins with one of them
+    for column, value in zip(columns, query.filters.values(), strict=True):
+        found = found.where(paging.Equal(column, value) if fixed else column == value)
     if query.since is not None:
         found = found.where(Row.event_time >= query.since)
     if query.until is not None:
         found = found.where(Row.event_time < query.until)
     start = paging.start(query.marker, lambda uuid: _by_uuid(uow, uuid))
-    return [to_object(AuditEvent, row) for row in uow.session.scalars(_ORDER.page(found, start, query.limit))]
+    return [to_object(AuditEvent, row) for row in uow.session.scalars(_ORDER.page(found, start, query.limit, fixed))]
 
 
 def _by_uuid(uow: UnitOfWork, uuid: str) -> Row | None:

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from nova_lite.db import patterns
+from nova_lite.db import paging, patterns
 from nova_lite.db.models import Instance, InstanceTag, Port
 from nova_lite.objects import InstanceFilters
 
@@ -68,12 +68,36 @@ def apply(query: sa.Select[Any], filters: InstanceFilters) -> sa.Select[Any]:
     return query.where(*_conditions(filters))
 
 
+def fixed(filters: InstanceFilters) -> list[Column]:
+    """Return the columns that have one value in all instances, and with which an index of the default order begins."""
+    return [column for column, _ in _fixed(filters)]
+
+
+def _fixed(filters: InstanceFilters) -> list[tuple[Column, Any]]:
+    """Return at most one filtered column, as no index begins with two of them, and that for deleted instances."""
+    states = filters.vm_states or []
+    leading = (
+        (Instance.project_id, filters.project_id),
+        (Instance.image_ref, filters.image_ref),
+        (Instance.vm_state, states[0] if len(states) == 1 else None),
+    )
+    found: list[tuple[Column, Any]] = [(column, value) for column, value in leading if value is not None][:1]
+    return found if _of_any_time(filters) else [*found, (Instance.deleted, sa.false())]
+
+
+def _of_any_time(filters: InstanceFilters) -> bool:
+    """Return whether deleted and existing instances are selected together."""
+    return filters.deleted or filters.changes_since is not None or filters.changes_before is not None
+
+
 def _conditions(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
     yield from _deleted(filters)
+    leading = {column.key: paging.Equal(column, value) for column, value in _fixed(filters)}
+    yield from leading.values()
     for columns, compare in _COMPARISONS:
         for name, column in columns.items():
             value = getattr(filters, name)
-            if value is not None:
+            if value is not None and column.key not in leading:
                 yield compare(column, value)
     if filters.name is not None:
         yield Instance.display_name.regexp_match(patterns.checked(filters.name))
@@ -84,16 +108,14 @@ def _conditions(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
 
 
 def _deleted(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
-    """Select deleted or existing instances; both if the caller filters by change time. Soft-deleted ones appear on
-    request only.
+    """Select deleted instances, or leave soft-deleted ones out unless they are requested. That others exist is one of
+    `_fixed`.
     """
     if filters.deleted:
         soft = Instance.soft_deleted_at.is_not(None) if filters.soft_deleted else sa.false()
         yield sa.or_(Instance.deleted == sa.true(), soft)
-    elif filters.changes_since is None and filters.changes_before is None:
-        yield Instance.deleted == sa.false()
-        if not filters.soft_deleted:
-            yield Instance.soft_deleted_at.is_(None)
+    elif not _of_any_time(filters) and not filters.soft_deleted:
+        yield Instance.soft_deleted_at.is_(None)
 
 
 def _addresses(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:

@@ -369,7 +369,7 @@ def list_(
     start = paging.start(marker, lambda instance_uuid: _find(uow, context, instance_uuid, deleted=True))
     query = instance_filters.apply(_ANY if filters.with_user_data else _ANY_WITHOUT_USER_DATA, filters)
     try:
-        return _whole(uow, uow.rows(order.page(query, start, limit)).all())
+        return _whole(uow, uow.rows(order.page(query, start, limit, instance_filters.fixed(filters))).all())
     except exc.DBAPIError as error:
         if code_of(error) in instance_filters.BAD_PATTERN_CODES:
             raise exceptions.InvalidInput(reason="the database does not take this regular expression") from error

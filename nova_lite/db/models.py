@@ -231,6 +231,8 @@ class Instance(Numbered, Changed, Base):
         sa.Index(None, "project_id", "deleted", "created_at"),
         sa.Index(None, "host", "deleted"),
         sa.Index(None, "deleted", "created_at"),
+        sa.Index(None, "vm_state", "deleted", "created_at"),
+        sa.Index(None, "image_ref", "deleted", "created_at"),
         sa.Index(None, "project_id", "updated_at", "created_at"),
         sa.Index(None, "updated_at", "created_at"),
         sa.Index(None, "project_id", "terminated_at", "launched_at"),
@@ -843,7 +845,7 @@ class Volume(Changed, Base):
     """
 
     __tablename__ = "volumes"
-    __table_args__ = (sa.Index(None, "project_id", "created_at"),)
+    __table_args__ = (sa.Index(None, "project_id", "created_at"), sa.Index(None, "created_at", "id"))
 
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)
     project_id: Mapped[str] = mapped_column(Name)
@@ -873,7 +875,7 @@ class VolumeSnapshot(Changed, Base):
     """
 
     __tablename__ = "volume_snapshots"
-    __table_args__ = (sa.Index(None, "project_id", "created_at"),)
+    __table_args__ = (sa.Index(None, "project_id", "created_at"), sa.Index(None, "created_at", "id"))
 
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)
     volume_id: Mapped[str] = mapped_column(Uuid, index=True)
@@ -895,7 +897,7 @@ class VolumeBackup(Changed, Base):
     """
 
     __tablename__ = "volume_backups"
-    __table_args__ = (sa.Index(None, "project_id", "created_at"),)
+    __table_args__ = (sa.Index(None, "project_id", "created_at"), sa.Index(None, "created_at", "id"))
 
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)
     data_id: Mapped[str] = mapped_column(Uuid, index=True)

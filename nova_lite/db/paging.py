@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import orm
+from sqlalchemy.ext.compiler import compiles
 
 from nova_lite.base import exceptions
 from nova_lite.objects import ListQuery
@@ -40,6 +41,30 @@ def by_id(
     return order.page_of(query, key, cases, marker, page.limit)
 
 
+class Equal(sa.sql.functions.FunctionElement[bool]):
+    """Condition "a column has this value", for the columns with which an index begins that `Order` then reads on.
+
+    MariaDB reads all rows of an equal value rather than those beyond a marker, even by an index of both columns. So it
+    gets the value as a range.
+    """
+
+    type = sa.types.NULLTYPE  # type: ignore[assignment]  # SQLite would compare a function of type Boolean with 1.
+    inherit_cache = True
+
+
+@compiles(Equal)
+def _equal(element: Equal, compiler: Any, **keywords: Any) -> str:
+    column, value = element.clauses
+    return f"{compiler.process(column == value, **keywords)}"
+
+
+@compiles(Equal, "mysql", "mariadb")
+def _equal_as_range(element: Equal, compiler: Any, **keywords: Any) -> str:
+    column, value = element.clauses
+    bound = sa.literal_column("false") if isinstance(value, sa.False_) else value
+    return f"({compiler.process(sa.and_(column >= bound, column <= bound), **keywords)})"
+
+
 class Order:
     """Total order of a list.
 
@@ -67,11 +92,18 @@ class Order:
         chosen.setdefault(tie_breaker, padded[-1] if padded else "asc")
         self._terms = list(chosen.items())
 
-    def page(self, query: sa.Select[Any], marker: Any | None, limit: int | None) -> sa.Select[Any]:
+    def page(
+        self,
+        query: sa.Select[Any],
+        marker: Any | None,
+        limit: int | None,
+        fixed: Sequence[orm.InstrumentedAttribute[Any]] = (),
+    ) -> sa.Select[Any]:
         """Return ``query`` in this order, starting after ``marker`` (a row of the same model), with at most ``limit``
-        rows.
+        rows. ``fixed``: columns that have one value in all of its rows, by `Equal`.
         """
-        terms = [term for column, direction in self._terms for term in _null_first(column, direction)]
+        terms: list[tuple[Any, str]] = [(column, self._terms[0][1]) for column in fixed]
+        terms += [term for column, direction in self._terms for term in _null_first(column, direction)]
         if marker is not None:
             query = query.where(self._after(marker))
         query = query.order_by(*(term.desc() if direction == "desc" else term.asc() for term, direction in terms))

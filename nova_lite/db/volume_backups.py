@@ -42,14 +42,17 @@ def list_(
     """Return backups in pages, newest first unless sorted otherwise. Others than admins get their project's only."""
     query = sa.select(Row)
     project = filters.project_id if context.is_admin else context.project_id
-    wanted = ((Row.project_id, project), (Row.name, filters.name), (Row.status, filters.status))
-    for column, value in (*wanted, (Row.volume_id, filters.volume_id)):
+    if project is not None:
+        query = query.where(paging.Equal(Row.project_id, project))
+    wanted = ((Row.name, filters.name), (Row.status, filters.status), (Row.volume_id, filters.volume_id))
+    for column, value in wanted:
         if value is not None:
             query = query.where(column == value)
     known = {name: getattr(Row, name) for name in _SORT_KEYS}
     order = paging.Order(known, sort_keys or ["created_at"], sort_dirs or ["desc"], tie_breaker=Row.id)
     start = None if marker is None else found(uow, context, marker)
-    return [to_object(row) for row in uow.session.scalars(order.page(query, start, limit).offset(offset or None))]
+    page = order.page(query, start, limit, [] if project is None else [Row.project_id])
+    return [to_object(row) for row in uow.session.scalars(page.offset(offset or None))]
 
 
 def found(uow: UnitOfWork, context: RequestContext, backup_id: str, lock: bool = False) -> Row:

@@ -77,11 +77,11 @@ def list_(
     project only. Raises `VolumeNotFound` for an unknown marker.
     """
     table = models.Volume
-    query = _filtered(sa.select(table), table, context, filters)
+    query, fixed = _filtered(sa.select(table), table, context, filters)
     if filters.bootable is not None:
         query = query.where(table.bootable.is_(filters.bootable))
     start = None if marker is None else _found(uow, context, marker)
-    found = _page(uow, table, query, filters, start, limit, sort_keys, sort_dirs, offset)
+    found = _page(uow, table, query, filters, start, limit, sort_keys, sort_dirs, offset, fixed)
     servers = {row.instance_uuid for row in found if row.instance_uuid}
     places = sa.select(models.Instance.uuid, models.Instance.host).where(models.Instance.uuid.in_(servers))
     hosts = dict(uow.session.execute(places).all()) if servers else {}
@@ -99,20 +99,23 @@ def list_snapshots(
     offset: int = 0,
 ) -> list[VolumeSnapshot]:
     table = models.VolumeSnapshot
-    query = _filtered(sa.select(table), table, context, filters)
+    query, fixed = _filtered(sa.select(table), table, context, filters)
     if filters.volume_id is not None:
         query = query.where(table.volume_id == filters.volume_id)
     start = None if marker is None else _found_snapshot(uow, context, marker)
-    found = _page(uow, table, query, filters, start, limit, sort_keys, sort_dirs, offset)
+    found = _page(uow, table, query, filters, start, limit, sort_keys, sort_dirs, offset, fixed)
     return [snapshot_object(row) for row in found]
 
 
-def _filtered(query: Any, table: Any, context: RequestContext, filters: VolumeFilters) -> Any:
+def _filtered(query: Any, table: Any, context: RequestContext, filters: VolumeFilters) -> tuple[Any, list[Any]]:
+    """Return the query with its conditions, and the columns that have one value in all of its rows."""
     project = filters.project_id if context.is_admin else context.project_id
-    for column, value in ((table.project_id, project), (table.name, filters.name), (table.status, filters.status)):
+    if project is not None:
+        query = query.where(paging.Equal(table.project_id, project))
+    for column, value in ((table.name, filters.name), (table.status, filters.status)):
         if value is not None:
             query = query.where(column == value)
-    return query
+    return query, [] if project is None else [table.project_id]
 
 
 def _page(
@@ -125,15 +128,17 @@ def _page(
     sort_keys: list[str] | None,
     sort_dirs: list[str] | None,
     offset: int,
+    fixed: list[Any],
 ) -> list[Any]:
     """Return one page. Metadata filters are applied here, because each database queries JSON in its own way."""
     known = {name: getattr(table, name) for name in _SORT_KEYS if hasattr(table, name)}
     dirs = sort_dirs or ["desc"]
     order = paging.Order(known, sort_keys or ["created_at"], dirs, tie_breaker=table.id)
     if not filters.metadata:
-        return list(uow.session.scalars(order.page(query, start, limit).offset(offset or None)))
+        return list(uow.session.scalars(order.page(query, start, limit, fixed).offset(offset or None)))
     wanted = filters.metadata.items()
-    every = [row for row in uow.session.scalars(order.page(query, start, None)) if wanted <= row.metadata_.items()]
+    rows = uow.session.scalars(order.page(query, start, None, fixed))
+    every = [row for row in rows if wanted <= row.metadata_.items()]
     return every[offset:][:limit]
 
 

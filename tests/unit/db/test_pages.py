@@ -20,6 +20,7 @@ from nova_lite.db import (
     networks,
     ports,
     security_groups,
+    volumes,
 )
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import (
@@ -31,8 +32,9 @@ from nova_lite.db.models import (
     Port,
     SecurityGroup,
     SecurityGroupRule,
+    Volume,
 )
-from nova_lite.objects import ImageQuery, ListQuery, NetworkRecord
+from nova_lite.objects import ImageQuery, InstanceFilters, ListQuery, NetworkRecord, VolumeFilters
 from tests.support import make
 from tests.support.rows_read import reading
 
@@ -53,6 +55,7 @@ def fill(uow: UnitOfWork) -> None:
     def owner(number: int) -> str:
         return "p1" if number % (MANY // OWN) == 0 else f"other{number % 500}"
 
+    fill_servers(uow, owner)
     numbers = range(MANY)
     network = {"gateway": None, "dns": [], "start": "", "end": "", "mtu": 1500, "created_at": THEN}
     tables: dict[Any, list[dict[str, Any]]] = {
@@ -86,6 +89,7 @@ def fill(uow: UnitOfWork) -> None:
                 "id": uuid(3, number),
                 "network_id": uuid(2, number),
                 "project_id": owner(number),
+                "instance_uuid": uuid(7, number),
                 "mac_address": f"fa:16:3e:00:{number // 256:02x}:{number % 256:02x}",
                 "address": f"10.{number // 256}.{number % 256}.9",
                 "security_groups": ["web"] if number % (MANY // OWN) == 0 else [],
@@ -124,17 +128,51 @@ def fill(uow: UnitOfWork) -> None:
             for number in numbers
         ],
     }
+    tables[Volume] = [
+        {
+            "id": uuid(8, number),
+            "project_id": "large" if number % 2 else owner(number),
+            "size": 1,
+            "status": "available",
+            "created_at": THEN + datetime.timedelta(seconds=number),
+        }
+        for number in numbers
+    ]
     for table, rows in tables.items():
         uow.session.execute(sa.insert(table), rows)
 
 
-TABLES = "images, networks, ports, floating_ips, security_groups, security_group_rules"
+def fill_servers(uow: UnitOfWork, owner: Callable[[int], str]) -> None:
+    """Add servers, two fifths of them deleted. Two servers that exist are in error, and two are of image ``rare``."""
+    make.instance(uow, uuid=uuid(7, MANY), project_id="other0", host="h0")
+    table = Instance.__table__
+    values = dict(uow.session.execute(sa.select(*(column for column in table.c if column.name != "id"))).one()._mapping)
+    servers = []
+    for number in range(MANY):
+        own: dict[str, Any] = {
+            "uuid": uuid(7, number),
+            "project_id": owner(number) if number % 3 == 0 or number % 500 == 0 else "large",
+        }
+        own |= {"host": f"h{number % 500}"}
+        own |= {"created_at": THEN + datetime.timedelta(seconds=number), "deleted": number % 5 in (2, 3)}
+        own |= {"vm_state": "error" if number in (4000, 6001) else "active"}
+        own |= {"image_ref": "rare" if number in (3000, 3005) else f"image{number % 10}"}
+        servers.append(values | own)
+    uow.session.execute(sa.insert(table), servers)
+
+
+TABLES = "instances, volumes, images, networks, ports, floating_ips, security_groups, security_group_rules"
 ANALYZE = {"sqlite": "ANALYZE", "postgresql": f"ANALYZE {TABLES}", "mysql": f"ANALYZE TABLE {TABLES}"}
 
 
 def page(number: int | None = None, kind: int = 0, backwards: bool = False, **filters: list[str]) -> ListQuery:
     marker = None if number is None else uuid(kind, number)
     return ListQuery(filters=filters, marker=marker, limit=PAGE, backwards=backwards)
+
+
+def servers(uow: UnitOfWork, after: int | None = None, **filters: Any) -> Any:
+    marker = None if after is None else uuid(7, after)
+    return instances.list_(uow, ADMIN, InstanceFilters(**filters), PAGE, marker)
 
 
 #: The expected numbers of rows, and the questions.
@@ -162,7 +200,35 @@ QUESTIONS: dict[str, tuple[int, Callable[[UnitOfWork], Any]]] = {
     "ports of all": (PAGE, lambda uow: ports.list_(uow, ADMIN, {}, page(5000, 3))),
     "ports of a network": (1, lambda uow: ports.list_(uow, ADMIN, {"network_id": [uuid(2, 7)]}, page())),
     "one port": (1, lambda uow: [ports.get(uow, ME, uuid(3, 500))]),
-    "servers at an address": (0, lambda uow: instances.at_address(uow, "10.3.3.9")),
+    "servers of all": (PAGE, servers),
+    "servers of all, further": (PAGE, lambda uow: servers(uow, 5000)),
+    "servers of all, oldest first": (
+        PAGE,
+        lambda uow: instances.list_(uow, ADMIN, InstanceFilters(), PAGE, uuid(7, 5000), ["created_at"], ["asc"]),
+    ),
+    "servers of a project, further": (
+        PAGE,
+        lambda uow: instances.list_(uow, ME, InstanceFilters(project_id="p1"), PAGE, uuid(7, 5000)),
+    ),
+    "servers in error": (2, lambda uow: servers(uow, vm_states=["error"])),
+    "servers in error, further": (1, lambda uow: servers(uow, 5000, vm_states=["error"])),
+    "servers that are active, further": (PAGE, lambda uow: servers(uow, 5000, vm_states=["active"])),
+    "servers of a large project, further": (PAGE, lambda uow: servers(uow, 5000, project_id="large")),
+    "active servers of a large project, further": (
+        PAGE,
+        lambda uow: servers(uow, 5000, project_id="large", vm_states=["active"], image_ref="image0"),
+    ),
+    "servers of an image": (2, lambda uow: servers(uow, image_ref="rare")),
+    "servers of a host, further": (PAGE, lambda uow: servers(uow, 5000, host="h5")),
+    "volumes of all, further": (
+        PAGE,
+        lambda uow: volumes.list_(uow, ADMIN, VolumeFilters(), PAGE, uuid(8, 5000)),
+    ),
+    "volumes of a large project, further": (
+        PAGE,
+        lambda uow: volumes.list_(uow, make.context("large"), VolumeFilters(), PAGE, uuid(8, 5001)),
+    ),
+    "servers at an address": (1, lambda uow: instances.at_address(uow, "10.3.3.9")),
     "floating addresses of a project": (PAGE, lambda uow: floating_ips.list_(uow, ME, True, page(5000, 4))),
     "floating addresses of all": (PAGE, lambda uow: floating_ips.list_(uow, ADMIN, True, page(5000, 4))),
     "floating address": (1, lambda uow: [floating_ips.get(uow, ME, "192.168.100.0")]),

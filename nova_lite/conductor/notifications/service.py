@@ -10,13 +10,13 @@ from oslo_config import cfg
 
 from nova_lite.base import metrics
 from nova_lite.base.timing import ConductorTiming
-from nova_lite.conductor.notifications import states, webhook
+from nova_lite.conductor.notifications import webhook
 from nova_lite.conductor.notifications.bus import ENVELOPES, BusChannel
 from nova_lite.conductor.notifications.courier import Channel, Courier
 from nova_lite.conductor.notifications.periods import Period, last_period
 from nova_lite.conductor.notifications.recorder import AUDIT_BATCH, Recorder
 from nova_lite.conf import notifications as options
-from nova_lite.db import outbox
+from nova_lite.db import outbox, state_notes
 from nova_lite.db.engine import Database, UnitOfWork
 
 LOG = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Notifications:
         self._couriers = [Courier(db, conf, channel, timing) for channel in self.channels]
         db.notes_changes = bool(self.channels)
         if self.channels and conf.notifications.notify_on_state_change:
-            states.watch(db)
+            state_notes.watch(db)
         self._audited: Period | None = None
 
     def start(self) -> None:

@@ -1,26 +1,12 @@
-"""Changes of a server's states, noted while a transaction runs, for ``instance.update``."""
+"""Changes of a server's states, for ``instance.update``."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-import sqlalchemy as sa
-from sqlalchemy import orm
+from typing import NamedTuple
 
 from nova_lite.conf.notifications import VM_AND_TASK_STATE
-from nova_lite.db import models
-from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.state_notes import States
 from nova_lite.objects import Instance
-
-#: Key of a session's notes: states by uuid, as they were when the transaction began.
-_NOTES = "nova_lite.states"
-
-
-class States(NamedTuple):
-    """States of a server. None in place of both: it is new."""
-
-    vm_state: str | None
-    task_state: str | None
 
 
 class StateChange(NamedTuple):
@@ -28,33 +14,6 @@ class StateChange(NamedTuple):
 
     instance: Instance
     before: States
-
-
-def watch(db: Database) -> None:
-    """Note changes of states in all transactions from now on."""
-    sa.event.listen(db.sessions, "before_flush", _note)
-
-
-def _note(session: orm.Session, *_arguments: Any) -> None:
-    for row in session.dirty:
-        if isinstance(row, models.Instance):
-            before = States(_before(row, "vm_state"), _before(row, "task_state"))
-            session.info.setdefault(_NOTES, {}).setdefault(row.uuid, before)
-    for row in session.new:
-        if isinstance(row, models.Instance):
-            session.info.setdefault(_NOTES, {}).setdefault(row.uuid, States(None, None))
-
-
-def _before(row: models.Instance, name: str) -> str | None:
-    history = sa.inspect(row).attrs[name].history
-    value: str | None = history.deleted[0] if history.deleted else getattr(row, name)
-    return value
-
-
-def noted(uow: UnitOfWork) -> dict[str, States]:
-    """Return and forget what was noted: by uuid, the states before the transaction."""
-    found: dict[str, States] = uow.session.info.pop(_NOTES, {})
-    return found
 
 
 def is_changed(change: StateChange, which: str) -> bool:

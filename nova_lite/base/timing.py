@@ -149,6 +149,8 @@ class ManageTiming:
     #: Time after which no conductor believes a revoked key any more (`nova_lite.rpc.keys.LOOK_INTERVAL`), so that no
     #: heartbeat makes the service of a removed host again.
     last_report: float = 1.5
+    #: Interval between two looks at the daemons of a host that is being upgraded.
+    upgrade_poll: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,7 @@ if HAS_SQL:
         server_groups,
         top,
         trace,
+        upgrades,
     )
 
 PROG = "nova-lite-manage"
@@ -59,6 +60,7 @@ if HAS_SQL:
         *(database, flavors, images, networks, floating_pools, hosts, aggregates, server_groups, scheduler),
         *(quotas, identity, keys, certificates, broker, policy, api, audit, audit_log, backup, configuration),
         *(trace, top),
+        upgrades,
     )
 else:
     NOUNS = (keys, certificates, broker, policy, api, configuration)

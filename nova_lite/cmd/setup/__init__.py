@@ -19,7 +19,7 @@ import sys  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
 
 from nova_lite.base import exceptions, version  # noqa: E402
-from nova_lite.cmd.setup import compute, controller, removal, rotation, settings, steps  # noqa: E402
+from nova_lite.cmd.setup import compute, controller, removal, rotation, settings, steps, upgrade  # noqa: E402
 
 PROG = "nova-lite-setup"
 
@@ -52,6 +52,13 @@ def parser() -> argparse.ArgumentParser:
     text = "Replace the key and the certificates of this host, which joined with a token. It can be repeated."
     made = commands.add_parser("rotate", help=text, description=text)
     made.set_defaults(run=_rotate)
+    text = (
+        "Upgrade this machine, or take it back to an older version: check, backup, installation, schema, and daemons "
+        "one after the other. It can be repeated."
+    )
+    made = commands.add_parser("upgrade", help=text, description=text)
+    upgrade.add_arguments(made)
+    made.set_defaults(run=_upgrade)
     text = "Stop and remove what the set-up made on this machine."
     made = commands.add_parser("remove", help=text, description=text)
     made.add_argument("--yes", action="store_true", help="remove it; without this flag, only say what would go")
@@ -107,6 +114,10 @@ def _compute(args: argparse.Namespace) -> None:
 def _rotate(args: argparse.Namespace) -> None:
     del args
     steps.run(rotation.Rotation().steps())
+
+
+def _upgrade(args: argparse.Namespace) -> None:
+    steps.run(upgrade.steps(upgrade.read(args)))
 
 
 def _remove(args: argparse.Namespace) -> None:

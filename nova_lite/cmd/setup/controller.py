@@ -273,7 +273,7 @@ def _set_up_broker(wanted: Settings) -> str:
 def _set_up_database(wanted: Settings) -> str:
     if wanted.database == MARIADB:
         _set_up_mariadb()
-    return _as_conductor("db", "sync").splitlines()[0].rstrip(".")
+    return as_conductor("db", "sync").splitlines()[0].rstrip(".")
 
 
 def _set_up_mariadb() -> None:
@@ -301,7 +301,7 @@ def _sql_word(text: object) -> str:
     return word
 
 
-def _as_conductor(*arguments: str, given: str = "") -> str:
+def as_conductor(*arguments: str, given: str = "") -> str:
     """Run ``nova-lite-manage`` as the conductor's user, who owns the files of SQLite."""
     files = [CONFIGURATION / "nova-lite.conf", CONFIGURATION / "conductor.conf"]
     options = [word for path in files for word in ("--config-file", str(path))]
@@ -315,7 +315,7 @@ def _create_admin(wanted: Settings) -> str:
     if password is None:
         password = secrets.token_urlsafe(18)
         _store_cloud(wanted, password)
-    _as_conductor("user", "init", given=f"{password}\n")
+    as_conductor("user", "init", given=f"{password}\n")
     return f"admin, in {CLOUDS}" if not known else "admin is there"
 
 

@@ -7,7 +7,7 @@ import os
 import pwd
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,17 @@ CONFIGURATION = Path("/etc/nova-lite")
 UNITS = Path("/etc/systemd/system")
 
 #: Seconds that a package manager, and any other program, may take.
-_APT_SECONDS, _SECONDS = 1800, 300
+APT_SECONDS, _SECONDS = 1800, 300
 
 
-def run(*command: str, given: str = "", user: str | None = None, seconds: float = _SECONDS) -> str:
-    """Run a program with ``given`` as its input, and return its output.
+def run(
+    *command: str,
+    given: str = "",
+    user: str | None = None,
+    seconds: float = _SECONDS,
+    accepted: Collection[int] = (0,),
+) -> str:
+    """Run a program with ``given`` as its input, and return its output. ``accepted``: exit status of a success.
 
     Raises `ConfigurationError` with the last line of its errors.
     """
@@ -35,7 +41,7 @@ def run(*command: str, given: str = "", user: str | None = None, seconds: float 
         user_id, group_id = ids(user)
         extra = {"user": user_id, "group": group_id, "extra_groups": os.getgrouplist(user, group_id)}
         environment["HOME"] = pwd.getpwnam(user).pw_dir
-    return programs.run(*command, given=given, seconds=seconds, env=environment, cwd="/", **extra)
+    return programs.run(*command, given=given, seconds=seconds, accepted=accepted, env=environment, cwd="/", **extra)
 
 
 def succeeds(*command: str) -> bool:
@@ -58,8 +64,8 @@ def install_packages(*names: str) -> list[str]:
     if missing:
         if shutil.which("apt-get") is None:
             raise exceptions.ConfigurationError(reason=f"apt-get is missing: install {', '.join(missing)} yourself.")
-        run("apt-get", "update", "--quiet", seconds=_APT_SECONDS)
-        run("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *missing, seconds=_APT_SECONDS)
+        run("apt-get", "update", "--quiet", seconds=APT_SECONDS)
+        run("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *missing, seconds=APT_SECONDS)
     return missing
 
 

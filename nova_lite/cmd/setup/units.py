@@ -31,7 +31,7 @@ def start(names: Sequence[str]) -> str:
         if active and name not in changed:
             continue
         machine.run("systemctl", "restart" if active else "start", "--no-block", name)
-        _wait_until_active(name)
+        wait_until_active(name)
         started.append(name)
     return f"{len(started)} started" if started else "all run"
 
@@ -42,7 +42,7 @@ def last_line(name: str) -> str:
     return next((line for line in reversed(log) if line.strip() and "systemd" not in line), "it wrote nothing")
 
 
-def _wait_until_active(name: str) -> None:
+def wait_until_active(name: str) -> None:
     """Wait until a unit has reported that it is ready. Raises `ConfigurationError` with its last line."""
     deadline = time.monotonic() + START_SECONDS
     while True:

@@ -183,9 +183,9 @@ BUILD_SLOTS = _gauge(
 )
 HYPERVISOR_UP = _gauge("compute", "nova_lite_hypervisor_up", "1 while the hypervisor answers.")
 CERTIFICATE_END = _gauge(
-    "compute, novncproxy, serialproxy",
+    "api, compute, novncproxy, serialproxy",
     "nova_lite_certificate_end_seconds",
-    "End of a certificate of this host or proxy, in seconds since 1970.",
+    "End of a certificate that this daemon uses, in seconds since 1970.",
     "file",
 )
 SCHEDULER_HOSTS = _gauge("scheduler", "nova_lite_scheduler_hosts", "Hosts that this scheduler knows.")

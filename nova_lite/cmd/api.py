@@ -30,6 +30,7 @@ from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.daemon import kept_sockets, service, sockets  # noqa: E402
+from nova_lite.daemon.certificates import CertificateWatch  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
 from nova_lite.policies.enforcer import Policy  # noqa: E402
 
@@ -101,6 +102,8 @@ class Worker(service.Daemon):
         self._compute.connect(conductor, compute, load_backend(self.conf, conductor), _volumes(self.conf, conductor))
         recorder.of(self.conf, self._compute).start()
         self.serve_health(self._transport, self._number)
+        if any(site.tls is not None for site in self._sites):
+            CertificateWatch(files=[self.conf.api.ssl_cert_file]).begin(self)
         if self._parent is not None:
             self.add_periodic("parent", PARENT_CHECK_SECONDS, self._end_with_parent)
         options = self.conf.api

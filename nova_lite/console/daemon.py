@@ -68,8 +68,8 @@ class ConsoleProxy(service.Daemon):
         limits = options.handshake_timeout, options.max_connections, options.max_connections_per_client
         self._server = ProxyServer(sock, opener, web, tls, *limits, self.watchdog.watch("console proxy"))
         self.serve_health(transport)
-        if conf.console.tls_directory is not None:
-            CertificateWatch(conf.console.tls_directory).begin(self)
+        if conf.console.tls_directory is not None or conf.cert:
+            CertificateWatch(conf.console.tls_directory, [conf.cert] if conf.cert else []).begin(self)
         threading.Thread(target=self._server.serve_forever, name="proxy", daemon=True).start()
 
     def listen(self) -> socket.socket:

@@ -24,6 +24,8 @@ def run(is_confirmed: bool, purge: bool) -> None:
         lines.append(f"virtual host {broker.VHOST} and its accounts at the broker")
     if purge:
         lines.append(f"{machine.CONFIGURATION}, {controller.STATE}, and the users of the daemons")
+        if monitoring.DIRECTORY.exists():
+            lines.append(f"{monitoring.DIRECTORY}, for Prometheus")
         lines.append("images, volumes and disks of servers on this machine, and all records of the cloud in SQLite")
     if not is_confirmed:
         print("This would remove:", *(f"  {line}" for line in lines), "Run it again with --yes.", sep="\n")

@@ -152,6 +152,7 @@ def test_daemon_serves_over_tls(tmp_path: Path, mode: str) -> None:
         context.maximum_version = ssl.TLSVersion.TLSv1_1
         with pytest.raises((ssl.SSLError, OSError)), socket.create_connection(("127.0.0.1", daemon.port)) as plain:
             context.wrap_socket(plain, server_hostname="127.0.0.1")
+        wait_for("the end is logged", lambda: f"Certificate {certificate} ends at " in daemon.log.read_text())
         assert daemon.end() == 0
 
 

@@ -68,3 +68,19 @@ def test_host_without_certificates_has_nothing_to_report(tmp_path: Path, caplog:
     with caplog.at_level(logging.DEBUG):
         assert lines(tmp_path / "none", caplog) == []
     assert CertificateWatch(str(tmp_path / "none")).samples() == []
+
+
+def test_single_files_are_watched_besides_the_directory(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority.issue_service("api", ["192.0.2.1"], str(tmp_path / "api"), 20)
+    path = str(tmp_path / "api" / "server-cert.pem")
+    watch = CertificateWatch(str(tmp_path / "none"), [path])
+    ((name, (labels, _)),) = watch.samples()
+    assert (name, labels) == (metrics.CERTIFICATE_END, (path,))
+    watch.check()
+    assert f"Certificate {path} ends at " in caplog.text
+    caplog.clear()
+    Path(path).unlink()
+    watch.check()
+    assert path in caplog.text

@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeAlias
@@ -38,6 +39,9 @@ _BROKER_ERRORS = (
     amqp.exceptions.AMQPError,
     OSError,
 )
+
+#: Longest wait in seconds of a transport that is closed for messages that are being sent.
+_CLOSE_SECONDS = 1.0
 
 
 class ContextSerializer(messaging.Serializer):  # type: ignore[misc]
@@ -83,6 +87,9 @@ class Transport:
         self._current = self._connect()
         self._replied_on: Any = None
         self._made: tuple[Any, Any] = (None, None)
+        #: Messages that are being sent, calls until their replies.
+        self._sending = 0
+        self._closed = False
 
     def call(self, message: Message) -> Any:
         failure: Exception | None = None
@@ -137,11 +144,26 @@ class Transport:
     @contextlib.contextmanager
     def _connected(self) -> Iterator[tuple[Any, Any]]:
         """Provide an oslo.messaging transport and a client of it."""
-        transport = self.take()
+        self._begin()
         try:
-            yield transport, self._client_of(transport)
+            transport = self.take()
+            try:
+                yield transport, self._client_of(transport)
+            finally:
+                self.release(transport)
         finally:
-            self.release(transport)
+            self._end()
+
+    def _begin(self) -> None:
+        """Count a message that is being sent. Raises `MessagingUnavailable` once the connections are closed."""
+        with self._lock:
+            if self._closed:
+                raise exceptions.MessagingUnavailable(what="this daemon has stopped")
+            self._sending += 1
+
+    def _end(self) -> None:
+        with self._lock:
+            self._sending -= 1
 
     def _client_of(self, transport: Any) -> Any:
         made_for, client = self._made
@@ -206,7 +228,15 @@ class Transport:
         return _SharedTransport(self, role, host)
 
     def cleanup(self) -> None:
-        """Close the connections. Nothing can be sent afterwards."""
+        """Close the connections, shortly after the last message was sent. Nothing can be sent afterwards.
+
+        Work in the background may still be under way when a daemon stops. What it does not send, others repeat.
+        """
+        with self._lock:
+            self._closed = True
+        end = time.monotonic() + _CLOSE_SECONDS
+        while self._sending and time.monotonic() < end:
+            time.sleep(0.01)
         self._current.cleanup()
 
     def _close_if_unused(self, transport: Any) -> None:
@@ -227,6 +257,12 @@ class _SharedTransport(Transport):
 
     def _client_of(self, transport: Any) -> Any:
         return self._other._client_of(transport)
+
+    def _begin(self) -> None:
+        self._other._begin()
+
+    def _end(self) -> None:
+        self._other._end()
 
     def take(self) -> Any:
         """Return the current oslo.messaging transport. The caller passes it to `release` later."""

@@ -102,7 +102,7 @@ stage_lint() {
     lint-imports || status=1
     python tools/prose.py || status=1
     build_site || status=1
-    shellcheck --shell=bash --severity=warning devstack/*.sh devstack/lib/*.sh devstack/guest/build.sh .ci/run || status=1
+    shellcheck --shell=bash --severity=warning devstack/*.sh devstack/lib/*.sh devstack/guest/build.sh devstack/packaging/install.sh .ci/run || status=1
     return $status
 }
 

@@ -121,7 +121,7 @@ def _in_own_process(paths: list[str], role: Role) -> list[str]:
 
     A process of its own, because libraries register their options in the process's only configuration.
     """
-    command = [sys.executable, "-m", "nova_lite.cmd.manage", "config", "check", "--role", role.name]
+    command = [_python_of(role), "-m", "nova_lite.cmd.manage", "config", "check", "--role", role.name]
     command += [argument for path in paths for argument in ("--config-file", path)]
     try:
         done = subprocess.run(
@@ -135,6 +135,15 @@ def _in_own_process(paths: list[str], role: Role) -> list[str]:
         return []
     lines = done.stdout.splitlines() or done.stderr.splitlines()[-1:]
     return lines or [f"the check ended with status {done.returncode}."]
+
+
+def _python_of(role: Role) -> str:
+    """Return the interpreter that has the libraries of a role: Debian packages have one for compute hosts alone."""
+    other = os.path.join(os.path.dirname(sys.executable), "../../compute/bin/python")
+    is_packaged = os.path.basename(os.path.dirname(os.path.dirname(sys.executable))) == "controller"
+    return (
+        os.path.normpath(other) if role.name == "compute" and is_packaged and os.path.exists(other) else sys.executable
+    )
 
 
 def _user(role: Role) -> dict[str, Any]:

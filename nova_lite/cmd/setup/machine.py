@@ -19,6 +19,8 @@ FILES = Path(__file__).parent / "etc"
 
 CONFIGURATION = Path("/etc/nova-lite")
 UNITS = Path("/etc/systemd/system")
+#: Files of Debian packages, which come before those of a set-up (docs/adr/0022-packages.md).
+PACKAGED = Path("/usr/lib")
 
 #: Seconds that a package manager, and any other program, may take.
 APT_SECONDS, _SECONDS = 1800, 300
@@ -136,16 +138,37 @@ def setting(path: Path, section: str, name: str) -> str | None:
 
 
 def install_units(names: Sequence[str]) -> list[str]:
-    """Write units with this installation's programs, and return the names of changed ones."""
+    """Write units with this installation's programs, and return the names of changed ones.
+
+    A unit of a Debian package that runs these programs stays the only one, so that upgrades of the package change it.
+    """
     directory = Path(sys.executable).parent
     changed = []
     for name in names:
+        packaged = PACKAGED / "systemd" / "system" / f"{name}.service"
+        if packaged.exists() and f"={directory}/" in packaged.read_text():
+            continue
         text = (FILES / "systemd" / f"{name}.service").read_text()
         if replace(UNITS / f"{name}.service", text.replace("/opt/nova-lite/venv/bin/", f"{directory}/")):
             changed.append(name)
     if changed:
         run("systemctl", "daemon-reload")
     return changed
+
+
+def has_unit(name: str) -> bool:
+    """Check whether a unit exists, of a set-up or of a Debian package."""
+    return any((directory / f"{name}.service").exists() for directory in (UNITS, PACKAGED / "systemd" / "system"))
+
+
+def install_settings(directory: str) -> Path:
+    """Write our file of a directory such as /etc/sysusers.d, unless a Debian package has it. Returns its path."""
+    packaged = PACKAGED / directory / "nova-lite-common.conf"
+    if packaged.exists():
+        return packaged
+    path = Path("/etc") / directory / "nova-lite.conf"
+    replace(path, (FILES / directory / "nova-lite.conf").read_text())
+    return path
 
 
 def ids(user: str) -> tuple[int, int]:

@@ -17,7 +17,7 @@ _USERS = ("nova-lite-api", "nova-lite-conductor", "nova-lite-scheduler", "nova-l
 
 def run(is_confirmed: bool, purge: bool) -> None:
     """Remove daemons, accounts and files. Without confirmation, print what would go."""
-    units = [name for name in _UNITS if (machine.UNITS / f"{name}.service").exists()]
+    units = [name for name in _UNITS if machine.has_unit(name)]
     lines = [f"units {', '.join(units)}"] if units else []
     has_broker = broker.is_ours()
     if has_broker:
@@ -32,7 +32,7 @@ def run(is_confirmed: bool, purge: bool) -> None:
         return
     for unit in units:
         machine.run("systemctl", "disable", "--now", unit)
-        (machine.UNITS / f"{unit}.service").unlink()
+        (machine.UNITS / f"{unit}.service").unlink(missing_ok=True)
     machine.run("systemctl", "daemon-reload")
     if has_broker:
         broker.remove()

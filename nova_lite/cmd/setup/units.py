@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from nova_lite.base import exceptions
 from nova_lite.cmd.setup import machine
@@ -15,8 +14,7 @@ START_SECONDS = 120
 
 def create_users() -> str:
     for directory, program in (("sysusers.d", "systemd-sysusers"), ("tmpfiles.d", "systemd-tmpfiles")):
-        path = Path("/etc") / directory / "nova-lite.conf"
-        machine.replace(path, (machine.FILES / directory / "nova-lite.conf").read_text())
+        path = machine.install_settings(directory)
         machine.run(program, *(["--create"] if program == "systemd-tmpfiles" else []), str(path))
     return "done"
 

@@ -32,12 +32,13 @@ class Machine:
         self.tree = tree
         self._make_tree()
         prefix = pathlib.Path(sys.prefix)
-        binds = ["/usr", f"{TOP}:{SOURCE}", *([] if prefix.is_relative_to("/usr") else [str(prefix)])]
+        binds = [f"{TOP}:{SOURCE}", *([] if prefix.is_relative_to("/usr") else [str(prefix)])]
         with open(tree.parent / "console.log", "wb") as log:
             self._process = subprocess.Popen(
                 ["systemd-nspawn", "--quiet", "--directory", str(tree), "--boot", "--register=no", "--keep-unit"]
                 + ["--private-network", "--console=pipe", "--capability=CAP_SYS_MODULE,CAP_NET_ADMIN,CAP_SYS_NICE"]
-                + [f"--bind-ro={path}" for path in binds],
+                + [f"--bind-ro={path}" for path in binds]
+                + self._usr(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -93,6 +94,10 @@ class Machine:
         self.run("systemctl", "daemon-reload")
 
     # --- start
+
+    def _usr(self) -> list[str]:
+        """Return the options of systemd-nspawn that mount /usr."""
+        return ["--bind-ro=/usr"]
 
     def _make_tree(self) -> None:
         for name in ("usr", "etc/systemd/system", "var/lib", "var/log", "run", "tmp", "proc", "sys", "dev", "root"):

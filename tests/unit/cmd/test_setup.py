@@ -301,3 +301,22 @@ def test_full_disk_is_named_with_the_file_that_did_not_fit() -> None:
     with pytest.raises(exceptions.ConfigurationError) as found:
         steps.run([steps.Step("Writing", fail)])
     assert found.value.message.startswith("Writing: /etc/nova-lite/compute.conf: No space left on device. Correct this")
+
+
+def test_unit_and_users_of_a_debian_package_stay_the_only_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the files of a set-up would hide those of the next version of the package."""
+    programs = tmp_path / "lib/nova-lite/controller/bin"
+    monkeypatch.setattr(machine, "PACKAGED", tmp_path / "lib")
+    monkeypatch.setattr(machine, "UNITS", tmp_path / "units")
+    monkeypatch.setattr(machine.sys, "executable", str(programs / "python"))
+    monkeypatch.setattr(machine, "run", lambda *command: "")
+    packaged = tmp_path / "lib/systemd/system/nova-lite-api.service"
+    packaged.parent.mkdir(parents=True)
+    packaged.write_text(f"[Service]\nExecStart={programs}/nova-lite-api\n")
+    (tmp_path / "lib/sysusers.d").mkdir()
+    (tmp_path / "lib/sysusers.d/nova-lite-common.conf").touch()
+    assert machine.install_units(["nova-lite-api", "nova-lite-scheduler"]) == ["nova-lite-scheduler"]
+    assert machine.install_settings("sysusers.d") == tmp_path / "lib/sysusers.d/nova-lite-common.conf"
+    assert [machine.has_unit(f"nova-lite-{name}") for name in ("api", "scheduler", "conductor")] == [True, True, False]
+    packaged.write_text("[Service]\nExecStart=/usr/lib/nova-lite/controller/bin/nova-lite-api\n")
+    assert machine.install_units(["nova-lite-api"]) == ["nova-lite-api"], "another installation is in use"

@@ -81,14 +81,15 @@ NoNewPrivileges=yes PrivateTmp=yes PrivateDevices=yes PrivateUsers=yes ProtectHo
 ProtectProc=invisible ProtectClock=yes ProtectHostname=yes ProtectControlGroups=yes ProtectKernelLogs=yes
 ProtectKernelModules=yes ProtectKernelTunables=yes LockPersonality=yes MemoryDenyWriteExecute=yes RemoveIPC=yes
 RestrictNamespaces=yes RestrictRealtime=yes RestrictSUIDSGID=yes CapabilityBoundingSet= AmbientCapabilities=
-SystemCallArchitectures=native SystemCallErrorNumber=EPERM UMask=0027 SupplementaryGroups=nova-lite
+PrivateMounts=yes SystemCallArchitectures=native SystemCallErrorNumber=EPERM UMask=0027 SupplementaryGroups=nova-lite
 """
 #: And compute, which is root: it shares the machine's devices, kernel settings and modules as far as guests need them,
 #: and its child qemu writes the code that it runs.
 CONFINED_ROOT = """
 NoNewPrivileges=yes PrivateTmp=yes ProtectHome=yes ProtectSystem=strict ProtectClock=yes ProtectHostname=yes
 ProtectControlGroups=yes ProtectKernelLogs=yes LockPersonality=yes RestrictNamespaces=yes RestrictRealtime=yes
-RestrictSUIDSGID=yes SystemCallArchitectures=native DevicePolicy=closed ReadWritePaths=/var/lib/nova-lite
+RestrictSUIDSGID=yes PrivateMounts=yes SystemCallArchitectures=native DevicePolicy=closed
+ReadWritePaths=/var/lib/nova-lite
 """
 #: And the registrar, which is root: it runs rabbitmqctl as the broker's user, which writes the code that it runs.
 _NOT_OF_REGISTRAR = {"PrivateUsers=yes", "MemoryDenyWriteExecute=yes", "CapabilityBoundingSet="}

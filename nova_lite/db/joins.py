@@ -14,9 +14,9 @@ import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, join_requests
+from nova_lite.base import exceptions, ip, join_requests
 from nova_lite.base.join_requests import JoinBody
-from nova_lite.db import rows, services
+from nova_lite.db import compute_nodes, rows, services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, JoinedHost, JoinToken, PublishedTrust
 from nova_lite.objects import JoinRequest, JoinState, JoinTokenInfo, PendingJoin, TrustList
@@ -25,6 +25,13 @@ from nova_lite.objects.join import JOINED, PENDING, REMOVING
 _ONLY = 1
 #: Days after which the record of a token that is over goes.
 _KEPT = datetime.timedelta(days=30)
+
+
+class _Addresses(msgspec.Struct):
+    """The addresses of a `JoinBody`."""
+
+    addresses: list[str]
+
 
 # --- tokens
 
@@ -76,10 +83,13 @@ def join(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinSta
     plain = _checked(conf, request, body)
     row = _host(uow, body.host)
     if row is not None and (row.token_id, row.public_key) == (token.id, body.key):
+        if row.body != plain:
+            _check_addresses(uow, body)
         return _repeated(uow, row, plain)
     _check_token(uow, token)
     if row is not None or services.find(uow, body.host, services.COMPUTE) is not None:
         raise exceptions.JoinedHostExists(host=body.host)
+    _check_addresses(uow, body)
     row = JoinedHost(host=body.host, token_id=token.id, public_key=body.key, state=PENDING, body=plain)
     row.reply = row.signature = row.problem = ""
     row.created_at = uow.now
@@ -99,6 +109,8 @@ def _renew(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinS
     if row is None or not any(join_requests.verifies(key, request.token_signature, request.body) for key in known):
         raise exceptions.JoinTokenInvalid()
     plain = _checked(conf, request, body)
+    if row.body != plain:
+        _check_addresses(uow, body)
     if body.key not in known:
         if row.state != JOINED:
             raise exceptions.JoinRefused(reason=f"Host {row.host} has another request under way; repeat that one.")
@@ -154,6 +166,21 @@ def _check_clock(conf: cfg.ConfigOpts, body: JoinBody) -> None:
             reason=f"The clock of {body.host} is {abs(seconds)} s {direction} the controller's; "
             f"{conf.rpc.clock_skew} s are allowed. Set it, for example by NTP."
         )
+
+
+def _check_addresses(uow: UnitOfWork, body: JoinBody) -> None:
+    """Raise `JoinRefused` for an address of another host: a certificate for it would let this host pass for that one."""
+    joined = uow.session.execute(sa.select(JoinedHost.host, JoinedHost.body).where(JoinedHost.host != body.host))
+    known = [(host, msgspec.json.decode(text, type=_Addresses).addresses) for host, text in joined]
+    known += [(host, [address]) for host, address in compute_nodes.addresses_by_host(uow).items() if host != body.host]
+    wanted = {ip.parse(address) for address in body.addresses}
+    for host, addresses in known:
+        for address in addresses:
+            if ip.is_address(address) and ip.parse(address) in wanted:
+                raise exceptions.JoinRefused(
+                    reason=f"Address {address} is that of host {host}. If that host is gone, remove it first: "
+                    f"nova-lite-manage host remove {host}"
+                )
 
 
 def _host(uow: UnitOfWork, host: str) -> JoinedHost | None:

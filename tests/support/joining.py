@@ -27,14 +27,14 @@ def make_token(db: Database | None = None, lifetime: int = 3600, pin: bytes = by
 
 
 class NewHost:
-    """A machine that wants to join as ``name``, with keys of its own."""
+    """A machine that wants to join as ``name``, which is h and a number, with keys of its own."""
 
     def __init__(self, name: str = "h1") -> None:
         self.key = Ed25519PrivateKey.generate()
         self.host_key, self.console_key = host_certificates.new_key(), host_certificates.new_key()
         self.body = JoinBody(
             host=name,
-            addresses=["192.0.2.11"],
+            addresses=[f"192.0.2.{10 + int(name[1:])}"],
             key=join_requests.public_key(self.key),
             password_hash=hashed("secret"),
             host_key=_public(self.host_key),

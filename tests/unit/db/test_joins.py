@@ -10,10 +10,11 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.join_requests import JoinToken
-from nova_lite.db import joins, services
+from nova_lite.db import hosts, joins, services
 from nova_lite.db.engine import Database
 from nova_lite.db.models import JoinToken as Row
 from nova_lite.objects import JoinRequest, JoinState, TrustList
+from tests.support import make
 from tests.support.joining import NewHost, make_token, other_signature
 
 INVALID = "The token is not valid."
@@ -213,3 +214,27 @@ def test_older_list_of_keys_does_not_replace_a_newer_one(db: Database) -> None:
         db.write(lambda uow, trust=trust: joins.publish(uow, trust))
     found = db.read(joins.published)
     assert found is not None and (found.serial, found.content) == (5, "5")
+
+
+def test_address_of_another_host_is_refused_whoever_signs(db: Database, conf: cfg.ConfigOpts) -> None:
+    first, second = NewHost("h1"), NewHost("h2")
+    join(db, conf, first.request(make_token(db)))
+    taken = "Address 192.0.2.11 is that of host h1. If that host is gone, remove it first"
+    token = make_token(db)
+    assert taken in refused(db, conf, second.request(token, addresses=["192.0.2.12", "192.0.2.11"]))
+    join(db, conf, second.request(token))
+    assert taken in refused(db, conf, second.request(token, addresses=["192.0.2.11"]))
+    admit_all(db)
+    assert taken in refused(db, conf, second.renewal(second.key, addresses=["192.0.2.11"]))
+    assert join(db, conf, second.renewal(second.key, addresses=["192.0.2.13"])).state == "pending"
+
+
+def test_address_that_a_host_reports_is_refused_to_another(db: Database, conf: cfg.ConfigOpts) -> None:
+    node = make.inventory("h9", host_ip="192.0.2.11")
+    db.write(hosts.register_host, conf, make.report("h9", inventories=[node]))
+    assert "Address 192.0.2.11 is that of host h9." in refused(db, conf, NewHost("h1").request(make_token(db)))
+
+
+def admit_all(db: Database) -> None:
+    for work in db.read(joins.pending):
+        db.write(joins.finish, work, "{}", "signature", "")

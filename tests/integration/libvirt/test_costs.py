@@ -80,6 +80,11 @@ def test_costs_of_a_guest_do_not_grow(
     assert calls.total() <= 14, calls
     assert syncs <= 6, "record of interfaces, its directory; record of the guest, two directories; overlay"
 
+    driver.get_all_statistics()
+    programs, calls, syncs = costs.of(driver.get_all_statistics)
+    assert (programs, syncs, calls["getAllDomainStats"]) == ([], 0, 1), "one call for all guests"
+    assert calls.keys() <= {"getAllDomainStats", "metadata"}, "the owner of another test's new domain is read once"
+
     programs, calls, syncs = costs.of(lambda: hard_reboot(driver, spec))
     assert programs == ["nft -f -"]
     assert (calls["destroyFlags"], calls["defineXMLFlags"], calls["createWithFlags"]) == (1, 1, 1)

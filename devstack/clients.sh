@@ -4,8 +4,8 @@
 #   clients.sh [--directory DIRECTORY] [--nova-lite COMMAND] [--gophercloud REPOSITORY] SUITE...
 #   clients.sh --page
 #
-# SUITE is openstacksdk, openstackclient, gophercloud, neutron-tempest-plugin, or tempest-identity, -image, -volume,
-# -network or -compute. The suites are installed into DIRECTORY (by default /opt/nova-lite/clients) in the versions of
+# SUITE is openstacksdk, openstackclient, gophercloud, gophercloud-placement, neutron-tempest-plugin, or
+# tempest-identity, -image, -volume, -network or -compute. The suites are installed into DIRECTORY (by default /opt/nova-lite/clients) in the versions of
 # devstack/requirements/clients.txt. COMMAND is by default the nova-lite of the checkout's .venv, which devstack/test.sh
 # makes. REPOSITORY is a clone of gophercloud's repository; its modules come from Debian's packages
 # golang-golang-x-crypto-dev and golang-gopkg-yaml.v3-dev.

@@ -3,16 +3,17 @@
 #
 #   consumers.sh [--directory DIRECTORY] [--nova-lite COMMAND] [--provider FILE] PROGRAM...
 #
-# PROGRAM is heat, libcloud or terraform. All but Terraform are installed into DIRECTORY (by default
-# /opt/nova-lite/consumers) in the versions of devstack/requirements. COMMAND is by default the nova-lite of the
-# checkout's .venv, which devstack/test.sh makes. Heat needs root, and the RabbitMQ and MariaDB of this machine. It gets a
-# virtual host and a database there, which are removed at the end. FILE is the program terraform-provider-openstack, and
-# `terraform` has to be installed.
+# PROGRAM is ansible, fog, heat, libcloud, packer, rally or terraform. Those in Python are installed into DIRECTORY (by
+# default /opt/nova-lite/consumers) in the versions of devstack/requirements. COMMAND is by default the nova-lite of the
+# checkout's .venv, which devstack/test.sh makes. Heat needs root, and the RabbitMQ and MariaDB of this machine. It gets
+# a virtual host and a database there, which are removed at the end. `terraform`, `packer` and the Ruby library
+# fog-openstack have to be installed (Debian: packer, ruby-fog-openstack). FILE is the program
+# terraform-provider-openstack.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 source "$TOP/devstack/lib/python.sh"
 
 usage() {
-    sed -n '2,10s/^# \{0,1\}//p' "$TOP/devstack/consumers.sh" >&2
+    sed -n '2,11s/^# \{0,1\}//p' "$TOP/devstack/consumers.sh" >&2
     exit 2
 }
 
@@ -28,7 +29,7 @@ while (($#)); do
         esac
         shift 2
         ;;
-    heat | libcloud | terraform)
+    ansible | fog | heat | libcloud | packer | rally | terraform)
         programs+=("$1")
         shift
         ;;
@@ -42,8 +43,10 @@ install -d -m 0755 "$directory"
 LOG=$directory/install.log
 : >"$LOG"
 for program in "${programs[@]}"; do
-    list=programs
-    [[ $program != heat ]] || list=heat
+    case $program in
+    ansible | heat | rally) list=$program ;;
+    *) list=programs ;;
+    esac
     step "Installing what $program needs into $directory/venv-$list" install_locked "$directory/venv-$list" "$list"
     "$directory/venv-$list/bin/python" "$TOP/devstack/lib/consumers.py" "$program" \
         --directory "$directory" --nova-lite "$command" "${options[@]}"

@@ -2,7 +2,7 @@
 
     consumers.py PROGRAM --directory DIRECTORY --nova-lite COMMAND [--provider FILE]
 
-PROGRAM is terraform, heat or libcloud. Exits with an error at the first step that fails.
+PROGRAM is ansible, fog, heat, libcloud, packer, rally or terraform. Exits with an error at the first step that fails.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ class Job(NamedTuple):
         if done.returncode not in statuses:
             sys.exit(f"{line} failed ({self.directory}/commands.log):\n{(done.stdout + done.stderr)[-3000:]}")
         return done.stdout
+
+    def openstack_rest(self, service: str, path: str) -> Any:
+        """Return the answer of an API to the admin."""
+        session = self.cloud.session
+        return session.get(f"{getattr(session, service)}/{path}")
 
     def openstack(self, *arguments: str, user: str = "demo") -> str:
         return self.run(BIN / "openstack", *arguments, OS_CLOUD=user)
@@ -232,10 +237,68 @@ def libcloud(job: Job) -> None:
     job.run(sys.executable, FILES / "libcloud_flow.py", job.cloud.url, job.cloud.password)
 
 
+# --- fog, Packer
+
+
+def fog(job: Job) -> None:
+    """Make and remove a server with a network, a router, a volume and a floating address."""
+    print(job.run("ruby", FILES / "fog_flow.rb", job.cloud.url, job.cloud.password).strip())
+
+
+def packer(job: Job) -> None:
+    """Make an image of a server that Packer starts."""
+    network = job.openstack_rest("network", "networks?name=private")["networks"][0]["id"]
+    values = {"url": job.cloud.url, "password": job.cloud.password, "network": network}
+    variables = [word for name, value in values.items() for word in ("-var", f"{name}={value}")]
+    job.run("packer", "build", "-color=false", *variables, FILES / "packer.json", CHECKPOINT_DISABLE="1")
+    (image,) = job.openstack_rest("image", "images?name=packed")["images"]
+    if (image["status"], image["tags"]) != ("active", ["packed"]):
+        sys.exit(f"Packer's image is not as it should be: {image}")
+
+
+# --- Ansible, Rally
+
+
+def ansible(job: Job) -> None:
+    """Make a server with all around it, see no change in a second run, and remove everything."""
+    settings = {"ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false"}
+    interpreter = ["-e", f"ansible_python_interpreter={sys.executable}"]
+    output = job.run(BIN / "ansible-playbook", *interpreter, FILES / "ansible.yaml", **settings)
+    print(next(line for line in output.splitlines() if "failed=" in line))
+
+
+def rally(job: Job) -> None:
+    """Run scenarios of the services with users of Rally's own. None of them may fail."""
+    admin = {"username": "admin", "password": job.cloud.password, "project_name": "admin"}
+    domains = {"user_domain_name": "Default", "project_domain_name": "Default"}
+    platform = {"auth_url": f"{job.cloud.url}/identity/v3", "region_name": "RegionOne", "admin": admin | domains}
+    files = {"spec.json": {"openstack": platform}, "task.json": yaml.safe_load((FILES / "rally.yaml").read_text())}
+    for name, content in files.items():
+        (job.directory / name).write_text(json.dumps(content))  # Rally reads no YAML with references
+    (job.directory / "rally.conf").write_text(f"[database]\nconnection = sqlite:///{job.directory}/rally.db\n")
+
+    def run(*arguments: str) -> str:
+        return job.run(BIN / "rally", "--config-file", "rally.conf", *arguments, HOME=str(job.directory))
+
+    run("db", "create")
+    run("env", "create", "--name", "dev", "--spec", "spec.json")
+    run("task", "start", "task.json")
+    run("task", "report", "--json", "--out", "report.json")
+    found = json.loads((job.directory / "report.json").read_text())["tasks"][0]["subtasks"]
+    failed = [item["title"] for item in found if not all(work["pass_sla"] for work in item["workloads"])]
+    if failed:
+        sys.exit(f"Scenarios failed ({job.directory}/report.json): {', '.join(failed)}")
+    print(f"{len(found)} scenarios passed")
+
+
 PROGRAMS: dict[str, Callable[[Job], None]] = {
-    "terraform": terraform,
+    "ansible": ansible,
+    "fog": fog,
     "heat": heat,
     "libcloud": libcloud,
+    "packer": packer,
+    "rally": rally,
+    "terraform": terraform,
 }
 
 

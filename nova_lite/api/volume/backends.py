@@ -68,7 +68,8 @@ class Backends(rest.ServiceApplication):
 
     def service_list(self, req: ServiceRequest) -> Response:
         """List the hosts that do the work on volumes."""
-        shown = [views.service(service) for service in self._services(req)]
+        services = self._services(req)
+        shown = [views.service(service, binary) for binary in views.BINARIES for service in services]
         for name in ("host", "binary"):
             shown = [view for view in shown if req.GET.get(name) in (None, view[name])]
         return Response({"services": shown})
@@ -81,7 +82,7 @@ class Backends(rest.ServiceApplication):
         if action == "disable-log-reason" and not requests.text(fields, "disabled_reason"):
             raise exceptions.ValidationError(detail="Disabled reason contains invalid characters or is too long.")
         known = [service.host for service in self._services(req)]
-        if host not in known or binary not in (None, views.BINARY):
+        if host not in known or binary not in (None, *views.BINARIES):
             if action in ("freeze", "thaw"):
                 raise exceptions.ValidationError(detail=f"Host {str(host)[:64]} does no work on volumes.")
             raise exceptions.NotFound(f"Service {str(binary)[:64]} could not be found on host {str(host)[:64]}.")

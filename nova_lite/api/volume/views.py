@@ -23,6 +23,8 @@ from nova_lite.policies import volume_service as policies
 
 #: Binary of the daemons that do the work on volumes, and the name that clients know.
 COMPUTE, BINARY = "nova-compute", "cinder-volume"
+#: Services that each host is to clients. Some ask for the second one before they make backups.
+BINARIES = (BINARY, "cinder-backup")
 
 #: Filters of lists.
 RESOURCE_FILTERS = (
@@ -248,9 +250,9 @@ def volume_summary(volumes: Sequence[Volume], minor: int) -> dict[str, Any]:
     return view
 
 
-def service(shown: Service) -> dict[str, Any]:
+def service(shown: Service, binary: str) -> dict[str, Any]:
     return {
-        "binary": BINARY,
+        "binary": binary,
         "host": shown.host,
         "zone": shown.availability_zone,
         "status": "disabled" if shown.disabled else "enabled",

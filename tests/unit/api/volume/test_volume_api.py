@@ -337,6 +337,8 @@ def test_summary_services_filters_and_image_metadata(api: Volumes) -> None:
     api.manager.db.write(services.report, "host1", services.COMPUTE, "compute", "1")
     (service,) = api("GET", "/os-services?binary=cinder-volume", token=ADMIN).json["services"]
     assert (service["host"], service["status"], service["state"]) == ("host1", "enabled", "up")
+    binaries = [item["binary"] for item in api("GET", "/os-services?host=host1", token=ADMIN).json["services"]]
+    assert binaries == ["cinder-volume", "cinder-backup"]
     assert api("GET", "/os-services?host=other", token=ADMIN).json["services"] == []
     filters = api("GET", "/resource_filters?resource=volume", version="3.33").json["resource_filters"]
     assert [item["resource"] for item in filters] == ["volume"]

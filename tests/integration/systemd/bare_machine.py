@@ -17,7 +17,20 @@ from tests.integration.systemd.machine import DEADLINE, SOURCE, USERS, Machine
 VENV = "/opt/nova-lite/venv"
 #: Seconds that a whole set-up may take on a busy machine.
 SET_UP_SECONDS = 600
-PROGRAMS = (*("api", "compute", "conductor", "manage", "novncproxy", "registrar", "scheduler", "serialproxy", "setup"),)
+PROGRAMS = (
+    *(
+        "api",
+        "compute",
+        "conductor",
+        "manage",
+        "novncproxy",
+        "registrar",
+        "scheduler",
+        "serialproxy",
+        "setup",
+        "status",
+    ),
+)
 
 
 class BareMachine(Machine):

@@ -31,6 +31,31 @@ HOST_UNIT = "nova-lite-compute"
 #: Files and directories of ours outside of the package.
 FIND = "find /etc /root /run /var -xdev -name '*nova*lite*' ! -path '/run/nova-lite-setup.lock'"
 
+#: Lists servers, each time on a new connection, until there is a file. Prints how many were served, and all failures.
+CLIENT = """
+import json, os, sys, requests, yaml
+address, stop = sys.argv[1:]
+with open("/etc/openstack/secure.yaml") as file:
+    password = yaml.safe_load(file)["clouds"]["nova-lite"]["auth"]["password"]
+ca = "/etc/openstack/nova-lite-ca.pem"
+user = {"name": "admin", "domain": {"id": "default"}, "password": password}
+auth = {"identity": {"methods": ["password"], "password": {"user": user}}}
+auth["scope"] = {"project": {"name": "admin", "domain": {"id": "default"}}}
+answer = requests.post(f"https://{address}:5000/v3/auth/tokens", json={"auth": auth}, verify=ca, timeout=60)
+headers = {"X-Auth-Token": answer.headers["X-Subject-Token"]}
+served, failures = 0, []
+print("serves", flush=True)
+while not os.path.exists(stop):
+    try:
+        answer = requests.get(f"https://{address}:8774/v2.1/servers", headers=headers, verify=ca, timeout=60)
+        served += 1
+        if answer.status_code != 200:
+            failures.append([answer.status_code, answer.text])
+    except requests.RequestException as error:
+        failures.append(repr(error))
+print(json.dumps([served, failures]))
+"""
+
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareMachine]:
@@ -88,6 +113,27 @@ def test_second_run_changes_no_file_and_restarts_nothing(controller: BareMachine
     assert "all run" in bare.run(*CONTROLLER, seconds=SET_UP_SECONDS)
     assert state() == before
     assert all(int(pid) > 0 for pid in before[1:])
+
+
+def test_upgrade_restarts_one_daemon_after_the_other_and_fails_no_request(controller: BareMachine) -> None:
+    """Changed files of units stand for an installed version. The second run finds nothing to restart."""
+    bare = controller
+    bare.write("/root/client.py", CLIENT)
+    client = bare.start(f"{VENV}/bin/python", "/root/client.py", ADDRESS, "/root/stop")
+    try:
+        assert "serves" in read_until(client, "serves")
+        bare.run("sh", "-c", "chmod 0644 /etc/systemd/system/nova-lite-*.service")
+        printed = bare.run(SETUP, "upgrade", seconds=SET_UP_SECONDS)
+    finally:
+        bare.write("/root/stop", "")
+    served, failures = json.loads(client.communicate(timeout=DEADLINE)[0].splitlines()[-1])
+    assert failures == [] and served > 20
+    restarted = re.findall(r"Restarting nova-lite-(\w+) \.\.\. serves", printed)
+    assert restarted == ["conductor", "scheduler", "registrar", "api", "novncproxy", "serialproxy"]
+    assert "no failure" in printed.splitlines()[-1]
+    assert "before-upgrade-" in bare.run("ls", "/var/lib/nova-lite/backups")
+    again = bare.run(SETUP, "upgrade", "--no-backup", seconds=SET_UP_SECONDS)
+    assert again.count("runs the installed version already") == len(restarted)
 
 
 def test_each_secret_is_readable_by_its_daemon_alone(controller: BareMachine) -> None:

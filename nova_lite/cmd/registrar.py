@@ -25,11 +25,10 @@ from nova_lite import conf as configuration  # noqa: E402
 from nova_lite import rpc  # noqa: E402
 from nova_lite.base import exceptions, join_requests  # noqa: E402
 from nova_lite.base.context import get_admin_context  # noqa: E402
-from nova_lite.base.host_certificates import CLIENT_CERTIFICATE, Authority  # noqa: E402
+from nova_lite.base.host_certificates import Authority  # noqa: E402
 from nova_lite.base.join_requests import JoinBody  # noqa: E402
 from nova_lite.cmd.manage.keys import HOST_CERTIFICATES, distrust_host, trust_host  # noqa: E402
-from nova_lite.cmd.setup import broker  # noqa: E402
-from nova_lite.cmd.setup.controller import PROXY_CERTIFICATES  # noqa: E402
+from nova_lite.cmd.setup import broker, machine  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.conf import join  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
@@ -144,7 +143,7 @@ class Registrar:
             },
             "serial_console": {
                 "enabled": str(conf.serial_console.enabled).lower(),
-                "tls": str((PROXY_CERTIFICATES / CLIENT_CERTIFICATE).exists()).lower(),
+                "tls": str(proxies_have_tls()).lower(),
                 "proxyclient_address": address,
                 "base_url": conf.serial_console.base_url,
             },
@@ -170,6 +169,11 @@ class Registrar:
         self._conductor.trust_publish(get_admin_context(), made)
         self._published = made
         LOG.info("List %d with %d trusted keys was published", made.serial, len(trusted))
+
+
+def proxies_have_tls() -> bool:
+    """Check whether the console proxies of this machine speak TLS to hosts."""
+    return bool(machine.setting(machine.CONFIGURATION / "novncproxy.conf", "console", "tls_directory"))
 
 
 def _vhost(transport_url: str) -> str:

@@ -213,7 +213,8 @@ def updater(conf: Any) -> Callable[[], None] | None:
         try:
             if made.update():
                 LOG.info("The list of trusted keys was updated")
-        except exceptions.InvalidInput as error:
-            LOG.error("The daemon goes on with its previous list of trusted keys: %s", error.message)
+        except (exceptions.InvalidInput, OSError) as error:
+            why = error.message if isinstance(error, exceptions.InvalidInput) else error
+            LOG.error("The daemon goes on with its previous list of trusted keys: %s", why)
 
     return update

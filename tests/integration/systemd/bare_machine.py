@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Sequence
 
 from tests.integration.systemd.machine import DEADLINE, SOURCE, USERS, Machine
 
@@ -36,9 +37,9 @@ PROGRAMS = (
 class BareMachine(Machine):
     """A machine with Debian's packages, but without users, directories, units and settings of ours."""
 
-    def __init__(self, tree: pathlib.Path, name: str = "controller") -> None:
+    def __init__(self, tree: pathlib.Path, name: str = "controller", shared: Sequence[str] = ()) -> None:
         self.name = name
-        super().__init__(tree)
+        super().__init__(tree, shared)
 
     def _make_units_and_programs(self) -> None:
         """Make a virtual environment whose libraries are those of the tests, and whose code is this checkout's."""
@@ -77,11 +78,12 @@ class BareMachine(Machine):
 
     def connect(self, other: BareMachine, address: str) -> None:
         """Connect another machine, with this address there, to the network of `add_address`."""
-        self.run("ip", "link", "add", "cable", "type", "veth", "peer", "name", "far-end")
+        cable = f"to-{other.name}"
+        self.run("ip", "link", "add", cable, "type", "veth", "peer", "name", "far-end")
         # A process outside of the containers sees both network name spaces.
         enter = ["nsenter", "--target", str(self.init), "-n", "--"]
         subprocess.run([*enter, "ip", "link", "set", "far-end", "netns", str(other.init)], check=True)
-        self.run("ip", "link", "set", "cable", "master", "lan", "up")
+        self.run("ip", "link", "set", cable, "master", "lan", "up")
         other.run("ip", "address", "add", f"{address}/24", "dev", "far-end")
         other.run("ip", "link", "set", "far-end", "up")
 

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 TOP = pathlib.Path(__file__).parents[3]
 SOURCE = "/opt/nova-lite/source"
@@ -26,9 +27,9 @@ DEADLINE = 120.0
 
 
 class Machine:
-    """The container in ``tree``. `stop` ends it."""
+    """The container in ``tree``. `stop` ends it. ``shared``: directories, as HERE:THERE."""
 
-    def __init__(self, tree: pathlib.Path) -> None:
+    def __init__(self, tree: pathlib.Path, shared: Sequence[str] = ()) -> None:
         self.tree = tree
         self._make_tree()
         prefix = pathlib.Path(sys.prefix)
@@ -38,7 +39,8 @@ class Machine:
                 ["systemd-nspawn", "--quiet", "--directory", str(tree), "--boot", "--register=no", "--keep-unit"]
                 + ["--private-network", "--console=pipe", "--capability=CAP_SYS_MODULE,CAP_NET_ADMIN,CAP_SYS_NICE"]
                 + [f"--bind-ro={path}" for path in binds]
-                + self._usr(),
+                + self._usr()
+                + [f"--bind={path}" for path in shared],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -16,6 +16,7 @@ from nova_lite.cmd.manage.app import App
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import joins, services
 from tests.support import make
+from tests.support.contracts import set_versions
 from tests.support.fake_clients import FakeClient, fake_client
 from tests.support.joining import NewHost, make_token
 from tests.support.manage import Tool, placed, report
@@ -78,6 +79,11 @@ def test_token_of_a_controller_that_no_host_can_join_is_refused(
     assert "my_ip is a loopback address" in tool.fails("host", "token")
     tool.configure("my_ip = 192.0.2.10")
     assert "[rpc] keys_directory is not set" in tool.fails("host", "token")
+
+
+def test_token_on_another_schema_is_one_line(tool: Tool, controller: Authority) -> None:
+    set_versions(make.conf(tool.database), "9999", "9999")
+    assert "9999" in tool.fails("host", "token")
 
 
 def joined(tool: Tool, name: str) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import types
 from pathlib import Path
 
 import msgspec
 import pytest
 import sqlalchemy as sa
 from cryptography import x509
+from oslo_config import cfg
 
 from nova_lite.base import exceptions, host_certificates
 from nova_lite.base.host_certificates import HOST_FILES, Authority
@@ -201,6 +204,54 @@ def test_list_that_was_not_published_yet_is_unavailable(site: Site) -> None:
     site.registrar.tick()
     site.now += 2
     assert site.client.trust() is not None
+
+
+@pytest.mark.parametrize("away", ["no conductor answers", "the schema is another"])
+def test_cloud_whose_conductor_is_away_is_one_line_and_serves_the_last_list(
+    site: Site, monkeypatch: pytest.MonkeyPatch, away: str
+) -> None:
+    site.registrar.tick()
+    listed = site.client.trust()
+
+    def fail(*_arguments: object) -> None:
+        raise exceptions.MessagingUnavailable(away)
+
+    site.app._services = types.SimpleNamespace(conductor=types.SimpleNamespace(trust_get=fail, host_join=fail))  # type: ignore[assignment]
+    site.now += 2
+    assert listed is not None and site.client.trust() == listed
+    with pytest.raises(exceptions.ServiceUnavailable, match=away):
+        site.client.join(NewHost().request(site.token()))
+
+
+def test_host_without_room_goes_on_with_its_list(
+    site: Site, conf: cfg.ConfigOpts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.registrar.tick()
+    (tmp_path / "ca.pem").write_text(site.pem)
+    conf.set_override("trust_address", site.address, "rpc")
+    conf.set_override("trust_ca_file", str(tmp_path / "ca.pem"), "rpc")
+    before = (site.directory / keys.TRUSTED).read_text()
+
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "trusted.json")
+
+    monkeypatch.setattr(keys, "write_trusted", fail)
+    update = trust.updater(conf)
+    assert update is not None
+    update()
+    assert "previous list of trusted keys: [Errno 28] No space left on device: 'trusted.json'" in caplog.text
+    assert (site.directory / keys.TRUSTED).read_text() == before
+
+
+@pytest.mark.parametrize("changes", [{"trust_ca_file": None}, {"trust_ca_file": "/nowhere"}, {"trust_address": "x"}])
+def test_wrong_settings_of_the_list_are_named(site: Site, conf: cfg.ConfigOpts, changes: dict[str, str]) -> None:
+    (site.directory / "ca.pem").write_text(site.pem)
+    for name, value in (
+        {"trust_address": site.address, "trust_ca_file": str(site.directory / "ca.pem")} | changes
+    ).items():
+        conf.set_override(name, value, "rpc")
+    with pytest.raises(exceptions.ConfigurationError, match=r"\[rpc\] trust_"):
+        trust.updater(conf)
 
 
 def test_refused_request_has_the_reason_for_the_holder_of_the_token(site: Site) -> None:

@@ -155,7 +155,7 @@ def parse_body(text: str) -> JoinBody:
         body = msgspec.json.decode(text, type=JoinBody)
     except msgspec.DecodeError as error:
         raise exceptions.InvalidInput(reason=f"the request cannot be read: {error}") from error
-    if not is_host_name(body.host):
+    if not is_host_name(body.host) or ip.is_address(body.host):  # Programs may take it for the address.
         raise exceptions.InvalidInput(reason=f"{body.host[:300]!r} is not a host name.")
     if not 1 <= len(body.addresses) <= _MAX_ADDRESSES or not all(map(ip.is_address, body.addresses)):
         raise exceptions.InvalidInput(reason=f"addresses have to be 1 to {_MAX_ADDRESSES} IP addresses.")

@@ -18,7 +18,7 @@ from nova_lite.base import exceptions, ip, join_requests
 from nova_lite.base.join_requests import JoinBody
 from nova_lite.db import compute_nodes, rows, services
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.db.models import Instance, JoinedHost, JoinToken, PublishedTrust
+from nova_lite.db.models import Instance, JoinedHost, JoinToken, PublishedTrust, Service
 from nova_lite.objects import JoinRequest, JoinState, JoinTokenInfo, PendingJoin, TrustList
 from nova_lite.objects.join import JOINED, PENDING, REMOVING
 
@@ -87,8 +87,8 @@ def join(uow: UnitOfWork, conf: cfg.ConfigOpts, request: JoinRequest) -> JoinSta
             _check_addresses(uow, body)
         return _repeated(uow, row, plain)
     _check_token(uow, token)
-    if row is not None or services.find(uow, body.host, services.COMPUTE) is not None:
-        raise exceptions.JoinedHostExists(host=body.host)
+    if (known := _same_name(uow, body.host)) is not None:
+        raise exceptions.JoinedHostExists(host=known)
     _check_addresses(uow, body)
     row = JoinedHost(host=body.host, token_id=token.id, public_key=body.key, state=PENDING, body=plain)
     row.reply = row.signature = row.problem = ""
@@ -168,8 +168,18 @@ def _check_clock(conf: cfg.ConfigOpts, body: JoinBody) -> None:
         )
 
 
+def _same_name(uow: UnitOfWork, host: str) -> str | None:
+    """Return the host with this name, if there is one. Certificates are compared without regard to upper case."""
+    of_service = sa.select(Service.host).where(Service.binary == services.COMPUTE)
+    for query, column in ((sa.select(JoinedHost.host), JoinedHost.host), (of_service, Service.host)):
+        found = uow.session.scalars(query.where(sa.func.lower(column) == host.lower())).first()
+        if found is not None:
+            return found
+    return None
+
+
 def _check_addresses(uow: UnitOfWork, body: JoinBody) -> None:
-    """Raise `JoinRefused` for an address of another host: a certificate for it would let this host pass for that one."""
+    """Raise `JoinRefused` for an address of another host: with a certificate for it, this host could pass for that one."""
     joined = uow.session.execute(sa.select(JoinedHost.host, JoinedHost.body).where(JoinedHost.host != body.host))
     known = [(host, msgspec.json.decode(text, type=_Addresses).addresses) for host, text in joined]
     known += [(host, [address]) for host, address in compute_nodes.addresses_by_host(uow).items() if host != body.host]

@@ -126,6 +126,8 @@ def test_second_host_of_the_same_name_is_refused(db: Database, conf: cfg.ConfigO
     assert "The cloud has a host h1 already" in refused(db, conf, NewHost().request(token))
     db.write(lambda uow: services.report_alive(uow, "h2", services.COMPUTE, "compute", "1", "nova"))
     assert "host h2 already" in refused(db, conf, NewHost("h2").request(token))
+    for name in ("H1", "H2"):  # A certificate for it would be one for the other host.
+        assert f"host {name.lower()} already" in refused(db, conf, NewHost(name).request(token))
     assert join(db, conf, NewHost("h3").request(token)).state == "pending"
 
 
@@ -142,6 +144,8 @@ def test_wrong_clock_is_named_with_its_difference(db: Database, conf: cfg.Config
         {"host": "../x"},
         {"host": "a\nb"},
         {"host": ""},
+        {"host": "192.0.2.11"},
+        {"host": "::1"},
         {"addresses": []},
         {"addresses": ["192.0.2.1; reboot"]},
         {"addresses": ["192.0.2.1"] * 17},

@@ -179,7 +179,7 @@ def _same_name(uow: UnitOfWork, host: str) -> str | None:
 
 
 def _check_addresses(uow: UnitOfWork, body: JoinBody) -> None:
-    """Raise `JoinRefused` for an address of another host: with a certificate for it, this host could pass for that one."""
+    """Raise `JoinRefused` for an address of another host, as which this host could pass with a certificate for it."""
     joined = uow.session.execute(sa.select(JoinedHost.host, JoinedHost.body).where(JoinedHost.host != body.host))
     known = [(host, msgspec.json.decode(text, type=_Addresses).addresses) for host, text in joined]
     known += [(host, [address]) for host, address in compute_nodes.addresses_by_host(uow).items() if host != body.host]

@@ -23,8 +23,8 @@ UNITS = [f"nova-lite-{name}" for name in ("conductor", "scheduler", "api", "novn
 #: Steps at which the set-up is killed: with ``NOVA_LITE_LONG=1`` at each, otherwise where a password is stored last.
 IS_LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 KILLED_AT = range(2, 12) if IS_LONG else (6, 9)
-#: Steps at which the set-up of a host is killed: otherwise while it waits for the registrar, and while it starts.
-HOST_KILLED_AT = range(2, 11) if IS_LONG else (6, 9)
+#: Steps at which the set-up of a host is killed: otherwise while it waits for the registrar.
+HOST_KILLED_AT = range(2, 11) if IS_LONG else (6,)
 HOST_ADDRESS = "192.0.2.11"
 MANAGE = f"{VENV}/bin/nova-lite-manage"
 HOST_UNIT = "nova-lite-compute"

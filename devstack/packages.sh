@@ -4,8 +4,8 @@
 #   packages.sh [--suite bookworm|noble] DIRECTORY
 #
 # They are written into DIRECTORY. The suite is Debian 12 (bookworm) or Ubuntu 24.04 (noble), by default this machine's. The
-# packages of the other one are built in a tree that debootstrap makes and that is removed afterwards. What the build needs is
-# installed. lintian checks the packages; an error of its ends the script with status 1.
+# packages of the other one are built in a tree that debootstrap makes and that is removed afterwards. That needs the other
+# one's keyring, which KEYRING names if it is not in /usr/share/keyrings. What the build needs is installed. lintian checks the packages; an error of its ends the script with status 1.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 source "$TOP/devstack/lib/packages.sh"
 source "$TOP/devstack/lib/python.sh"
@@ -15,6 +15,7 @@ declare -A MIRRORS=(
     [bookworm]=http://deb.debian.org/debian
     [noble]=http://archive.ubuntu.com/ubuntu
 )
+declare -A KEYRINGS=([bookworm]=debian-archive-keyring [noble]=ubuntu-archive-keyring) SCRIPTS=([bookworm]=sid [noble]=gutsy)
 declare -A NAMES=([bookworm]=deb12u1 [noble]=ubuntu24.04.1)
 
 usage() {
@@ -59,7 +60,9 @@ run_build() {
 # make_tree: the packages of the suite that the build needs, and nothing else.
 make_tree() {
     install_packages debootstrap systemd-container
-    debootstrap --variant=minbase "$SUITE" "$WORK/tree" "${MIRRORS[$SUITE]}"
+    # Debian's debootstrap does not know every release of Ubuntu, whose script has the name of an old one.
+    debootstrap --variant=minbase --keyring="$KEYRING" "$SUITE" "$WORK/tree" \
+        "${MIRRORS[$SUITE]}" "/usr/share/debootstrap/scripts/${SCRIPTS[$SUITE]}"
     [[ $SUITE != noble ]] || echo "deb ${MIRRORS[noble]} noble main universe" >"$WORK/tree/etc/apt/sources.list"
     in_tree bash -euc 'apt-get -q update; DEBIAN_FRONTEND=noninteractive apt-get -q install --yes --no-install-recommends "$@"' install "${BUILD_PACKAGES[@]}"
 }
@@ -117,6 +120,9 @@ while (($#)); do
 done
 [[ -n $directory ]] || usage
 [[ -v MIRRORS[$SUITE] ]] || die "--suite $SUITE: must be bookworm or noble."
+KEYRING=${KEYRING:-/usr/share/keyrings/${KEYRINGS[$SUITE]}.gpg}
+[[ $SUITE == "$(here)" || -r $KEYRING ]] ||
+    die "$KEYRING is missing: copy that file from a machine with $SUITE, or name it by KEYRING."
 directory=$(cd "$OLDPWD" && realpath "$directory")
 
 WORK=$(mktemp --directory /var/tmp/nova-lite-packages.XXXXXX)

@@ -125,3 +125,17 @@ def test_newer_wheel_replaces_an_older_one(sources: Path, wheel: Path, tmp_path:
         code = "from nova_lite.base import version; print(version.VERSION)"
         versions.append(run(python, "-c", code, where=tmp_path, PYTHONPATH=""))
     assert versions == ["0.2.0.dev57", "0.2.0.dev58+gabc"]
+
+
+@pytest.mark.skipif(
+    os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG=1 installs libraries from the index"
+)
+def test_compute_host_runs_its_daemon_and_cannot_import_sql(wheel: Path, tmp_path: Path) -> None:
+    run(sys.executable, "-m", "venv", str(tmp_path / "venv"))
+    python = str(tmp_path / "venv/bin/python")
+    run(python, "-m", "pip", "install", "--quiet", f"{wheel}[compute]", where=tmp_path)
+    code = (
+        "import importlib.util, nova_lite.cmd.compute, nova_lite.cmd.manage, nova_lite.virt.fake;"
+        "print({name for name in ('sqlalchemy', 'alembic', 'psycopg', 'pymysql') if importlib.util.find_spec(name)})"
+    )
+    assert run(python, "-W", "ignore", "-c", code, where=tmp_path, PYTHONPATH="") == "set()"

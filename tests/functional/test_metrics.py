@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -140,4 +141,25 @@ def test_a_create_that_no_host_takes_is_counted(site: Site) -> None:
     (uuid,) = site.cloud.create(flavor="9")
     cloud.wait_for("it failed", lambda: (site.cloud.show(uuid) or {})["status"] == "ERROR")
     assert site.metrics("conductor")['nova_lite_builds_failed_total{reason="not_placed"}'] == 1
+    site.cloud.delete_all()
+
+
+def test_request_is_traced_from_the_api_to_the_host_and_top_shows_the_cloud(site: Site) -> None:
+    body = {"server": {"name": "vm", "imageRef": site.cloud.image_id, "flavorRef": "1", "networks": "auto"}}
+    answer = site.cloud.request("POST", "/servers", body, version="2.37")
+    server, request_id = answer.json()["server"]["id"], answer.headers["X-OpenStack-Request-Id"]
+    site.cloud.wait_active([server])
+
+    def traced() -> list[Any] | None:
+        """Return the entries once the API has sent its event, a little later."""
+        found = json.loads(site.cloud.manage("trace", request_id, "--format", "json"))
+        return found if any(row["source"] == "compute API" for row in found) else None
+
+    found = cloud.wait_for("the request is in the audit log", traced)
+    where = {(row["source"], row["machine"]) for row in found}
+    assert {("compute API", "controller"), ("operation", None), ("step", "compute-1")} <= where
+    assert {row["about"] for row in found if row["source"] != "compute API"} == {server}
+    top = json.loads(site.cloud.manage("top", "--once", "--format", "json"))
+    assert top["hosts"]["up"] == 1 and top["host_list"][0]["servers"] == 1
+    assert top["queues"].keys() == {"conductor", "scheduler"} and None not in top["queues"].values()
     site.cloud.delete_all()

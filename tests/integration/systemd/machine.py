@@ -123,7 +123,7 @@ class Machine:
     def _make_units_and_programs(self) -> None:
         for unit in (TOP / "etc/systemd").glob("*.service"):
             shutil.copy(unit, self.tree / "etc/systemd/system")
-        for script in ("api", "compute", "conductor", "novncproxy", "scheduler", "serialproxy"):
+        for script in ("api", "compute", "conductor", "novncproxy", "registrar", "scheduler", "serialproxy"):
             self.write(
                 f"/opt/nova-lite/venv/bin/nova-lite-{script}",
                 f'#!/bin/sh\nPYTHONPATH={SOURCE} exec {sys.executable} -W ignore -m nova_lite.cmd.{script} "$@"\n',

@@ -124,7 +124,7 @@ def test_packages_from_installation_to_purge(
     assert bare.files() - before == set()
     assert bare.run("cat", "/etc/passwd", "/etc/group") == users
     assert bare.run("find", "/etc/systemd", "/run/systemd", "-name", "nova-lite*").split() == []
-    assert "nova-lite" not in bare.run("dpkg-query", "--show", "--showformat=${Package}\n", "nova-lite*", check=False)
+    assert "no packages found matching" in bare.run("dpkg-query", "--show", "nova-lite*", check=False)
     as_broker = ("setpriv", "--reuid=rabbitmq", "--regid=rabbitmq", "--clear-groups", "rabbitmqctl", "--quiet")
     assert "nova-lite" not in bare.run(*as_broker, "list_vhosts") + bare.run(*as_broker, "list_users")
 

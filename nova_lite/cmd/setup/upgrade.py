@@ -34,6 +34,17 @@ _STOP_SECONDS = 100
 #: MiB that have to be free for packages and a backup.
 _FREE_MB = 500
 
+#: Extra of the package with the libraries of each daemon.
+_EXTRAS = {
+    "conductor": "conductor",
+    "scheduler": "scheduler",
+    "registrar": "conductor",
+    "compute": "compute",
+    "api": "api",
+    "novncproxy": "console",
+    "serialproxy": "console",
+}
+
 BACKUPS = controller.STATE / "backups"
 
 #: Variable for the scripts of Debian packages: this program restarts the daemons, one by one.
@@ -107,7 +118,7 @@ def steps(wanted: Wanted) -> list[Step]:
     if has_conductor and wanted.has_backup and not wanted.is_rollback:
         made.append(Step("Backing up the database", lambda: _back_up(wanted)))
     if wanted.packages:
-        made.append(Step("Installing the version", lambda: _install(wanted)))
+        made.append(Step("Installing the version", lambda: _install(wanted, units)))
     if has_conductor:
         made.append(
             Step("Checking the schema" if wanted.is_rollback else "Expanding the schema", lambda: _schema(wanted))
@@ -167,7 +178,7 @@ def _fits() -> bool:
     return True
 
 
-def _install(wanted: Wanted) -> str:
+def _install(wanted: Wanted, units: list[str]) -> str:
     names = ", ".join(path.name for path in wanted.packages)
     if wanted.packages[0].suffix == ".deb":
         options = ("--yes", "--quiet", "--allow-downgrades", "--no-install-recommends")
@@ -177,9 +188,18 @@ def _install(wanted: Wanted) -> str:
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     for path in wanted.lists:
         machine.run(*pip, "--require-hashes", "--requirement", str(path), seconds=machine.APT_SECONDS)
-    libraries = ("--no-deps",) if wanted.lists else ()
-    machine.run(*pip, "--force-reinstall", *libraries, *map(str, wanted.packages), seconds=machine.APT_SECONDS)
+    if not wanted.lists:
+        extras = ",".join(sorted({_EXTRAS[_daemon(unit)] for unit in units}))
+        machine.run(*pip, *(f"{path}[{extras}]" for path in wanted.packages), seconds=machine.APT_SECONDS)
+    # A build of the same version is not the same.
+    machine.run(*pip, "--force-reinstall", "--no-deps", *map(str, wanted.packages), seconds=machine.APT_SECONDS)
     return names
+
+
+def _daemon(unit: str) -> str:
+    parts = _UNIT.fullmatch(unit)
+    assert parts is not None
+    return parts[1]
 
 
 def _schema(wanted: Wanted) -> str:
@@ -219,16 +239,17 @@ def _main_pid(unit: str) -> str:
 
 def _is_outdated(unit: str) -> bool:
     """Check whether a daemon does not run, or was started before its code or its unit was written."""
-    shown = machine.run(
-        "systemctl", "show", "--timestamp=unix", "--property=ActiveState,ExecMainStartTimestamp,FragmentPath", unit
-    )
+    names = "ActiveState,ExecMainStartTimestamp,FragmentPath,ExecStart"
+    shown = machine.run("systemctl", "show", "--timestamp=unix", f"--property={names}", unit)
     values = dict(line.split("=", 1) for line in shown.splitlines())
     if values["ActiveState"] != "active":
         return True
     started = float(values["ExecMainStartTimestamp"].removeprefix("@") or 0)
     # pip and dpkg set the time of a file's content. Its status changes when it is installed.
-    written = [os.stat(path).st_ctime for path in (_PACKAGE, Path(values["FragmentPath"])) if path.exists()]
-    return started <= max(written)
+    program = re.search(r"\bpath=([^ ;]+)", values.get("ExecStart", ""))
+    paths = [_PACKAGE, Path(values["FragmentPath"]), *([Path(program[1])] if program else [])]
+    written = [os.stat(path).st_ctime for path in paths if path.exists()]
+    return started <= max(written, default=0.0)
 
 
 @contextlib.contextmanager

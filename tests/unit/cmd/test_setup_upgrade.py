@@ -61,6 +61,7 @@ class ScriptedMachine:
             "NRestarts": "0",
             "ExecMainStartTimestamp": f"@{int(self.started[unit] or 0)}",
             "FragmentPath": str(self.path / unit),
+            "ExecStart": f"{{ path={self.path}/{unit}.program ; argv[]=x --config-file y ; ignore_errors=no }}",
         }
         return "".join(f"{name}={value}\n" for name, value in values.items())
 
@@ -163,6 +164,29 @@ def test_wheel_is_installed_after_the_backup(site: ScriptedMachine) -> None:
     ]
     assert kinds == ["backup", "--require-hashes", "--no-deps", "sync", "restart"]
     assert f"{sys.executable} -m pip install" in " ".join(site.commands)
+
+
+def test_wheel_without_a_list_brings_the_libraries_of_the_daemons(site: ScriptedMachine) -> None:
+    wheel = site.path / "nova_lite-0.2.0.whl"
+    wheel.touch()
+    site.add(*CONTROLLER, "registrar")
+    run("--package", str(wheel))
+    first, second = [words for words in site.commands if "-m pip install" in words]
+    assert first.endswith("nova_lite-0.2.0.whl[api,conductor,console,scheduler]") and "--force" not in first
+    assert second.endswith("--force-reinstall --no-deps nova_lite-0.2.0.whl")
+
+
+def test_daemon_whose_program_was_installed_after_its_start_is_restarted(site: ScriptedMachine) -> None:
+    """Daemons of another Debian package have a program of their own."""
+    site.add("scheduler", "compute", age=-60)
+    run()
+    assert site.restarted() == []
+    site.add("scheduler", "compute", age=60)
+    program = site.path / "nova-lite-compute.service.program"
+    program.touch()
+    (site.path / "package.py").unlink()
+    run()
+    assert site.restarted() == ["nova-lite-compute.service"]
 
 
 def test_debian_package_is_installed_by_apt_without_restarts(site: ScriptedMachine) -> None:

@@ -174,8 +174,8 @@ def _insert_free(
 def _addresses(pool: FloatingIpPool, addresses: ipaddress.IPv4Network) -> Iterator[str]:
     """Yield the addresses of a pool that may be taken, lowest first."""
     for item in pool.ranges or ():
-        first, last = (int(ip.parse4(item[end])) for end in ("start", "end"))
-        yield from (str(ipaddress.IPv4Address(number)) for number in range(first, last + 1))
+        first, last = (ip.parse4(item[end]) for end in ("start", "end"))
+        yield from (str(first + number) for number in range(int(last) - int(first) + 1))
     if not pool.ranges:
         # Python leaves out the first and the last address, which are those of the network itself.
         yield from (text for text in map(str, addresses.hosts()) if text != pool.gateway)

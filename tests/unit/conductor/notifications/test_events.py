@@ -26,6 +26,7 @@ from tests.support.server_moves import READY, RUNNING, SHUTDOWN, SOURCE, Live
 from tests.support.world_interfaces import attach, detach, report
 from tests.support.world_volumes import Volumes
 from tests.unit.conductor.notifications import nova_facts
+from tests.unit.conductor.notifications.bodies import checked, data, rows
 from tests.unit.conductor.notifications.sinks import CHANNELS
 
 SECRETS = ("the-admin-password", "the-user-data", "the-personality")
@@ -36,20 +37,10 @@ def turn_on(db: Database) -> None:
     db.before_commit = notifications.record
 
 
-def rows(db: Database, channel: str = "versioned") -> list[models.Notification]:
-    query = sa.select(models.Notification).where(models.Notification.channel == channel)
-    return db.read(lambda uow: list(uow.session.scalars(query.order_by(models.Notification.id))))
-
-
 def types(db: Database, channel: str = "versioned") -> list[str]:
     """Return the types of all events without their common prefix."""
     prefix = "instance." if channel == "versioned" else "compute.instance."
     return [row.event_type.removeprefix(prefix) for row in rows(db, channel)]
-
-
-def data(row: models.Notification) -> dict[str, Any]:
-    found: dict[str, Any] = row.payload["nova_object.data"]
-    return found
 
 
 @pytest.fixture
@@ -88,21 +79,6 @@ def test_events_have_the_names_classes_and_publishers_of_novas_samples() -> None
         assert (notification.payload.value, notification.source.value) == nova_facts.SAMPLES[event_type], event_type
     assert all(event_type.endswith(".error") for event_type in unknown), "Nova has no sample of some failures"
     assert set(nova_facts.SAMPLES) <= {item.event_type(phase) for item, phase in named()}
-
-
-def checked(value: Any) -> Any:
-    """Compare each object in a payload with Nova's class of its name, key by key."""
-    if isinstance(value, list):
-        return [checked(item) for item in value]
-    if isinstance(value, dict) and "nova_object.name" in value:
-        assert set(value) == {f"nova_object.{key}" for key in ("name", "namespace", "version", "data")}
-        version, keys = nova_facts.CLASSES[value["nova_object.name"]]
-        assert value["nova_object.namespace"] == "nova"
-        assert value["nova_object.version"] == version, value["nova_object.name"]
-        assert value["nova_object.data"].keys() == keys, value["nova_object.name"]
-        for item in value["nova_object.data"].values():
-            checked(item)
-    return value
 
 
 def check_all(db: Database) -> None:

@@ -17,8 +17,8 @@ from nova_lite.db import models
 from nova_lite.db.engine import UnitOfWork
 from tests.support import make
 from tests.support.server_moves import SHUTDOWN, Live
+from tests.unit.conductor.notifications.bodies import checked, data, rows
 from tests.unit.conductor.notifications.sinks import CHANNELS
-from tests.unit.conductor.notifications.test_events import checked, data, rows
 
 
 def make_world(path: Path, **options: Any) -> tuple[Live, Notifications]:

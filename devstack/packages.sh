@@ -10,7 +10,7 @@ source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 source "$TOP/devstack/lib/packages.sh"
 source "$TOP/devstack/lib/python.sh"
 
-BUILD_PACKAGES=(ca-certificates debhelper dpkg-dev fakeroot gcc libc6-dev libvirt-dev lintian pkg-config python3-dev python3-venv)
+BUILD_PACKAGES=(build-essential ca-certificates debhelper dpkg-dev fakeroot libvirt-dev lintian pkg-config python3-dev python3-venv)
 declare -A MIRRORS=(
     [bookworm]=http://deb.debian.org/debian
     [noble]=http://archive.ubuntu.com/ubuntu

@@ -40,7 +40,9 @@ def register(commands: Commands) -> None:
         help="program that upgrades {host}, such as 'ssh {host} nova-lite-setup upgrade'; it is run without a shell. "
         "Default: print the next host, and wait until somebody has upgraded it",
     )
-    verb.add_argument("--to", metavar="VERSION", default=version.VERSION, help="the version to reach; default: this program's")
+    verb.add_argument(
+        "--to", metavar="VERSION", default=version.VERSION, help="the version to reach; default: this program's"
+    )
     verb.add_argument("--rollback", action="store_true", help="go through the hosts in the reverse order")
     verb.add_argument(
         "--host", action="append", default=[], metavar="HOST", help="only this host; may be repeated. Default: all"

@@ -8,16 +8,18 @@ TEST_PACKAGES=(chromium dbus gnupg iputils-ping ldap-utils mariadb-server openss
 MAX_AGAIN=3
 ALL_STAGES=(lint unit functional security faults integration)
 
+# Services of packages of which tests only run the programs. They listen on all addresses, so who had none gets none.
+declare -A SERVICES_OF=([openssh-server]="ssh.service ssh.socket" [slapd]=slapd.service [prometheus]=prometheus.service)
+
 prepare_tests() {
-    local sshd_is_new slapd_is_new
-    sshd_is_new=$(missing_packages openssh-server)
-    slapd_is_new=$(missing_packages slapd)
+    local package units=()
+    for package in "${!SERVICES_OF[@]}"; do
+        # shellcheck disable=SC2206 # several units, separated by spaces
+        [[ -z $(missing_packages "$package") ]] || units+=(${SERVICES_OF[$package]})
+    done
     install_packages "${BASE_PACKAGES[@]}" "${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
-    if [[ -n $sshd_is_new ]] && has_systemd; then
-        systemctl disable --now ssh.service ssh.socket || true # tests run one of their own; who had none gets none
-    fi
-    if [[ -n $slapd_is_new ]] && has_systemd; then
-        systemctl disable --now slapd.service || true
+    if ((${#units[@]})) && has_systemd; then
+        systemctl disable --now "${units[@]}" || true
     fi
     install_for_tests "$TEST_VENV"
 }

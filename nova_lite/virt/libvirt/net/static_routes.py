@@ -48,9 +48,7 @@ class StaticRoutes:
         former = {} if self._loaded is None else self._loaded[1]
         bridges = {bridge_name(network) for network in networks} | former.keys() | wanted[1].keys()
         for bridge in wanted[1]:
-            # A packet may come from addresses behind a machine, to which the main table has no route there.
-            with contextlib.suppress(OSError), open(f"/proc/sys/net/ipv4/conf/{bridge}/rp_filter", "w") as file:
-                file.write("2")
+            _accept_routed_sources(bridge)
         try:
             lines = [*_routes(wanted[0]), *_rules(wanted[1], bridges)]
             if lines:
@@ -60,6 +58,15 @@ class StaticRoutes:
             self._loaded = None
             return
         self._loaded, self._checked = wanted, time.monotonic()
+
+
+def _accept_routed_sources(bridge: str) -> None:
+    """Accept packets from addresses behind a machine, to which the main table has no route there."""
+    try:
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/sys/net/ipv4/conf/{bridge}/rp_filter", "w") as file:
+            file.write("2")  # a bridge that is gone has no packets
+    except OSError as error:
+        LOG.error("Bridge %s may drop packets of static routes: %s", bridge, error)
 
 
 def tables(routers: Iterable[HostRouter]) -> tuple[Tables, Leads]:

@@ -48,3 +48,18 @@ def test_failed_command_leaves_packets_of_other_routers_accepted(
     StaticRoutes().set([router("10.1.0.9")], [NETWORK])
     assert "Nexthop has invalid gateway" in caplog.text
     assert opened == ["/proc/sys/net/ipv4/conf/br1/rp_filter"]
+
+
+def test_bridge_whose_filter_cannot_be_set_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: str, mode: str) -> Any:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(static_routes, "open", refuse, raising=False)
+    static_routes._accept_routed_sources("nlbr1")
+    assert "Bridge nlbr1 may drop packets of static routes: [Errno 13]" in caplog.text
+    caplog.clear()
+    monkeypatch.undo()
+    static_routes._accept_routed_sources("no-such-bridge")
+    assert caplog.text == ""

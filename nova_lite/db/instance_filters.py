@@ -108,8 +108,8 @@ def _conditions(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
 
 
 def _deleted(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
-    """Select deleted instances, or leave soft-deleted ones out unless they are requested. That others exist is one of
-    `_fixed`.
+    """Select deleted instances, or leave soft-deleted ones out unless they are requested. `_fixed` leaves deleted ones
+    out.
     """
     if filters.deleted:
         soft = Instance.soft_deleted_at.is_not(None) if filters.soft_deleted else sa.false()

@@ -28,7 +28,7 @@ moduleload back_mdb
 pidfile {path}/slapd.pid
 TLSCertificateFile {certificate}
 TLSCertificateKeyFile {key}
-# As in Active Directory, a bind without a password succeeds, as an anonymous one.
+# Accepts a bind without a password as an anonymous one, as Active Directory does.
 allow bind_anon_cred
 database mdb
 suffix "{suffix}"

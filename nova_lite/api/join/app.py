@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import webob
 
-from nova_lite.api.http import deploy, wsgi
+from nova_lite.api.http import deploy, refusals, wsgi
 from nova_lite.api.http.rate_limit import RateLimit
 from nova_lite.base import exceptions, ip, join_requests
 from nova_lite.base.context import get_admin_context
@@ -46,15 +46,7 @@ class JoinApp:
         self._read = -CACHE_SECONDS
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        req = webob.Request(environ)
-        try:
-            response = self._respond(req)
-        except exceptions.NovaLiteException as error:
-            if error.code == 500:
-                raise
-            response = _json({"error": {"code": error.code, "message": error.message}}, error.code)
-            if error.code in (429, 503):
-                response.headers["Retry-After"] = "60" if error.code == 429 else "2"
+        response = refusals.respond(self._respond, webob.Request(environ), _refusal)
         return response(environ, start_response)
 
     def _respond(self, req: webob.Request) -> webob.Response:
@@ -121,6 +113,10 @@ def _client(address: str) -> str:
     except ValueError:
         return address
     return str(found) if found.version == 4 else str(found.exploded[:19])
+
+
+def _refusal(error: exceptions.NovaLiteException) -> webob.Response:
+    return _json({"error": {"code": error.code, "message": error.message}}, error.code)
 
 
 def _json(content: Any, status: int = 200) -> webob.Response:

@@ -11,7 +11,7 @@ from typing import Any
 import cachetools
 import webob
 
-from nova_lite.api.http import deploy, wsgi
+from nova_lite.api.http import deploy, refusals, wsgi
 from nova_lite.api.http.rate_limit import RateLimit
 from nova_lite.api.metadata import callers, role
 from nova_lite.api.metadata.callers import Caller
@@ -51,15 +51,9 @@ class MetadataApp:
         self._cache: cachetools.TTLCache[Caller, Instance] = cachetools.TTLCache(MAX_REMEMBERED, seconds, timer=clock)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        req = webob.Request(environ)
-        try:
-            response = self._respond(req)
-        except exceptions.NovaLiteException as error:
-            if error.code == 500:
-                raise
-            response = _text(error.message, error.code)
-            if error.code in (429, 503):
-                response.headers["Retry-After"] = "60" if error.code == 429 else "2"
+        response = refusals.respond(
+            self._respond, webob.Request(environ), lambda error: _text(error.message, error.code)
+        )
         return response(environ, start_response)
 
     def _respond(self, req: webob.Request) -> webob.Response:

@@ -16,7 +16,7 @@ import contextlib  # noqa: E402
 import fcntl  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
-from collections.abc import Iterator  # noqa: E402
+from collections.abc import Callable, Iterator  # noqa: E402
 
 from nova_lite.base import exceptions, version  # noqa: E402
 from nova_lite.cmd.setup import compute, controller, removal, rotation, settings, steps, upgrade  # noqa: E402
@@ -30,44 +30,50 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog=PROG, description="Set up this machine for a nova_lite cloud.")
     top.add_argument("--version", action="version", version=f"{PROG} {version.VERSION}")
     commands = top.add_subparsers(metavar="COMMAND", dest="command", required=True)
-    text = (
+
+    def command(name: str, text: str, run: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(run=run)
+        return made
+
+    made = command(
+        "controller",
         "Set up the API, conductor, scheduler and console proxies on this machine, with message broker, database, "
-        "keys, certificates and the first admin. It can be repeated."
+        "keys, certificates and the first admin. It can be repeated.",
+        _controller,
     )
-    made = commands.add_parser("controller", help=text, description=text)
     settings.add_arguments(made)
-    made.set_defaults(run=_controller)
-    text = (
+    made = command(
+        "compute",
         "Make this machine a compute host of the cloud whose controller printed TOKEN (nova-lite-manage host token). "
-        "It can be repeated."
+        "It can be repeated.",
+        _compute,
     )
-    made = commands.add_parser("compute", help=text, description=text)
     made.add_argument("token", metavar="TOKEN", help="the token, or - to read it from standard input")
     made.add_argument(
         "--address",
         metavar="ADDRESS",
         help="address by which other machines reach this one; default: the one from which it reaches the controller",
     )
-    made.set_defaults(run=_compute)
-    text = "Replace the key and the certificates of this host, which joined with a token. It can be repeated."
-    made = commands.add_parser("rotate", help=text, description=text)
-    made.set_defaults(run=_rotate)
-    text = (
-        "Upgrade this machine, or take it back to an older version: check, backup, installation, schema, and daemons "
-        "one after the other. It can be repeated."
+    command(
+        "rotate",
+        "Replace the key and the certificates of this host, which joined with a token. It can be repeated.",
+        _rotate,
     )
-    made = commands.add_parser("upgrade", help=text, description=text)
+    made = command(
+        "upgrade",
+        "Upgrade this machine, or take it back to an older version: check, backup, installation, schema, and daemons "
+        "one after the other. It can be repeated.",
+        _upgrade,
+    )
     upgrade.add_arguments(made)
-    made.set_defaults(run=_upgrade)
-    text = "Stop and remove what the set-up made on this machine."
-    made = commands.add_parser("remove", help=text, description=text)
+    made = command("remove", "Stop and remove what the set-up made on this machine.", _remove)
     made.add_argument("--yes", action="store_true", help="remove it; without this flag, only say what would go")
     made.add_argument(
         "--purge",
         action="store_true",
         help="remove images, keys, configuration, users and a database of SQLite as well",
     )
-    made.set_defaults(run=_remove)
     return top
 
 

@@ -6,6 +6,7 @@ Both are `Server`: ``with PrivateBroker(path) as broker: … broker.kill(); brok
 from __future__ import annotations
 
 import abc
+import contextlib
 import getpass
 import os
 import shutil
@@ -70,7 +71,8 @@ class Server(abc.ABC):
         """Kill all its processes with SIGKILL."""
         with self._lock:
             if self._process is not None:
-                os.killpg(self._process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it ended by itself; `serves` says why
+                    os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait(30)
                 self._process = None
 
@@ -167,9 +169,13 @@ class PrivateBroker(Server):
         self.node = f"nova-lite-{uuid.uuid4().hex[:8]}@localhost"
         self.distribution_port = free_port()
         (path / "enabled_plugins").write_text("[].\n")
+        (path / "environment").touch()
+        (path / "conf.d").mkdir(exist_ok=True)
 
     def environment(self) -> dict[str, str]:
-        """Return an environment with this node's own home, which has its cookie."""
+        """Return an environment with this node's own home, which has its cookie, and without the machine's
+        configuration: another broker's listeners are in it.
+        """
         return {
             **os.environ,
             "HOME": str(self.path),
@@ -181,7 +187,9 @@ class PrivateBroker(Server):
             "RABBITMQ_LOG_BASE": str(self.path / "log"),
             "RABBITMQ_PID_FILE": str(self.path / "pid"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.path / "enabled_plugins"),
+            "RABBITMQ_CONF_ENV_FILE": str(self.path / "environment"),
             "RABBITMQ_CONFIG_FILE": str(self.path / "rabbitmq"),
+            "RABBITMQ_CONFIG_FILES": str(self.path / "conf.d"),
             "RABBITMQ_ADVANCED_CONFIG_FILE": str(self.path / "advanced"),
         }
 

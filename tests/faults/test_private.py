@@ -31,6 +31,23 @@ def test_private_namespace_starts_nothing_after_its_end(tmp_path: Path) -> None:
         os.kill(pid, 0)
 
 
+class Ended(Idle):
+    """Server that ends by itself at once."""
+
+    def command(self) -> list[str]:
+        return ["false"]
+
+    def serves(self) -> bool:
+        assert self._process is not None
+        self._process.wait(30)
+        raise AssertionError("it has ended, and this is why")
+
+
+def test_server_that_ends_at_its_start_raises_its_own_error(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="and this is why"), Ended(tmp_path):
+        pass
+
+
 def test_databases_that_are_not_made_at_once_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [1, 0, 1, 1]
 

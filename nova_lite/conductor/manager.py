@@ -64,7 +64,7 @@ class ConductorManager:
     ) -> None:
         self.conf = conf
         self._closing = threading.Event()
-        self.db = Database(conf, self._announce, timing.database)
+        self.db = Database(conf, self._announce, timing.database, conf.database.read_timeout)
         self.notifications = Notifications(self.db, conf, timing.conductor)
         network_backend = load_backend(conf)
         image_backend = load_images(conf, conductor)

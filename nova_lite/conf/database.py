@@ -28,6 +28,16 @@ OPTS = [
     cfg.IntOpt(
         "busy_timeout", default=20, min=1, help="Seconds for which a transaction waits for a lock before it fails."
     ),
+    cfg.IntOpt(
+        "read_timeout",
+        default=15,
+        min=0,
+        help=(
+            "Seconds after which the database ends a read of a conductor. The request fails with status 503 and asks "
+            "for less. Less than the 20 s for which an API waits. With PostgreSQL it holds for each statement of a "
+            "write, too. Raise it if the log reports queries of periodic tasks. 0: no limit."
+        ),
+    ),
 ]
 
 

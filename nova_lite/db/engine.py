@@ -15,7 +15,7 @@ import operator
 import random
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Container, Hashable
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
@@ -28,7 +28,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from nova_lite.base import exceptions, faults, metrics
 from nova_lite.base.batching import send_isolated
 from nova_lite.base.timing import TIMING, DatabaseTiming
-from nova_lite.db import tls_files
+from nova_lite.db import time_limit, tls_files
 from nova_lite.db.action_changes import ActionChange, Change
 from nova_lite.db.errors import is_away
 from nova_lite.db.resource_events import ResourceEvent
@@ -49,8 +49,14 @@ Time: TypeAlias = "datetime.datetime | sa.BindParameter[datetime.datetime]"
 
 MAX_TRIES = 5
 
+#: Characters of a slow statement in the log.
+_SHOWN = 500
+
 #: Error codes that mean "nothing was done, try again": MariaDB deadlock and lock timeout, PostgreSQL's 40001, 40P01.
 _RETRY_CODES = {1205, 1213, "40001", "40P01", "55P03"}
+
+#: A write of PostgreSQL that took too long, mostly for a lock.
+_RETRY_CODES_OF_WRITES = {*_RETRY_CODES, "57014"}
 
 
 class utcnow(FunctionElement[datetime.datetime]):
@@ -234,7 +240,8 @@ class UnitOfWork:
 class Database:
     """The database. ``before_commit(uow)`` is called at the end of each write, inside its transaction.
 
-    ``notes_changes``: writes collect `UnitOfWork.action_changes`.
+    ``notes_changes``: writes collect `UnitOfWork.action_changes`. ``read_seconds``: limit of each read (None: no
+    limit); beyond it, `translate` makes `QueryTooSlow` of the error.
     """
 
     def __init__(
@@ -242,9 +249,10 @@ class Database:
         conf: cfg.ConfigOpts,
         before_commit: Callable[[UnitOfWork], None] | None = None,
         timing: DatabaseTiming = TIMING.database,
+        read_seconds: int | None = None,
     ) -> None:
         self.conf = conf
-        self.engine = create_engine(conf, timing)
+        self.engine = create_engine(conf, timing, read_seconds)
         self.sessions = orm.sessionmaker(self.engine, expire_on_commit=False)
         self.before_commit = before_commit
         self.notes_changes = False
@@ -276,7 +284,7 @@ class Database:
                 hook()
             return result
 
-        return self._retrying(attempt)
+        return self._retrying(attempt, _RETRY_CODES_OF_WRITES)
 
     def write_together(self, func: Callable[[UnitOfWork, list[Q]], list[T]], items: list[Q]) -> list[T]:
         """Run ``func(uow, items)`` in one transaction and return one result per item. If it fails, run each item in its
@@ -313,20 +321,20 @@ class Database:
 
         def attempt() -> T:
             with self.engine.connect() as connection:
-                uow = UnitOfWork(connection.execution_options(nova_lite_readonly=True), self.conf)
+                uow = UnitOfWork(connection.execution_options(**{time_limit.READ_ONLY: True}), self.conf)
                 with contextlib.closing(uow):
                     return func(uow, *args, **kwargs)
 
         return self._retrying(attempt)
 
-    def _retrying(self, attempt: Callable[[], T]) -> T:
+    def _retrying(self, attempt: Callable[[], T], codes: Container[object] = _RETRY_CODES) -> T:
         tries = 0
         while True:
             tries += 1
             try:
                 return attempt()
             except exc.DBAPIError as error:
-                if tries >= MAX_TRIES or not (code_of(error) in _RETRY_CODES or error.connection_invalidated):
+                if tries >= MAX_TRIES or not (code_of(error) in codes or error.connection_invalidated):
                     raise
                 metrics.TRANSACTION_RETRIES.inc()
                 LOG.info("Transaction is run again (%d of %d): %s", tries, MAX_TRIES, error.orig)
@@ -360,8 +368,13 @@ class _Pool(sa.pool.QueuePool):
             return super()._do_get()
 
 
-def create_engine(conf: cfg.ConfigOpts, timing: DatabaseTiming = TIMING.database) -> sa.Engine:
-    """Return an engine for ``[database] connection`` with the settings of its kind of database."""
+def create_engine(
+    conf: cfg.ConfigOpts, timing: DatabaseTiming = TIMING.database, read_seconds: int | None = None
+) -> sa.Engine:
+    """Return an engine for ``[database] connection`` with the settings of its kind of database.
+
+    ``read_seconds``: as `Database` has it.
+    """
     # Errors show the statement without its parameters: these contain passwords and user data.
     options: dict[str, Any] = {
         "pool_reset_on_return": None,
@@ -394,13 +407,16 @@ def create_engine(conf: cfg.ConfigOpts, timing: DatabaseTiming = TIMING.database
         elif kind == "postgresql":
             options["connect_args"] = {
                 "connect_timeout": 5,
-                "options": f"-c lock_timeout={conf.database.busy_timeout}s",
+                "options": f"-c lock_timeout={conf.database.busy_timeout}s"
+                + (time_limit.postgresql_options(read_seconds) if read_seconds else ""),
             }
     try:
         engine = sa.create_engine(url, poolclass=_Pool, **options)
     except (exc.ArgumentError, exc.NoSuchModuleError, ImportError) as error:
         raise exceptions.ConfigurationError(reason=f"[database] connection cannot be used: {error}") from error
     _reset_quietly(engine)
+    if read_seconds:
+        time_limit.install(engine, read_seconds)
     if kind == "sqlite":
         _set_up_sqlite(engine)
         return engine
@@ -484,7 +500,7 @@ def _set_up_sqlite(engine: sa.Engine) -> None:
 
     @sa.event.listens_for(engine, "begin")
     def on_begin(connection: sa.Connection) -> None:
-        readonly = connection.get_execution_options().get("nova_lite_readonly", False)
+        readonly = connection.get_execution_options().get(time_limit.READ_ONLY, False)
         connection.exec_driver_sql("BEGIN" if readonly else "BEGIN IMMEDIATE")
 
 
@@ -501,9 +517,12 @@ def is_isolated(error: Exception) -> bool:
 
 
 def translate(error: Exception) -> Exception:
-    """Translate errors for `rpc.Endpoint`. An unreachable database becomes `DatabaseUnavailable`, and a value that does
-    not fit becomes `InvalidInput`. Other errors stay as they are.
+    """Translate errors for `rpc.Endpoint`. An unreachable database becomes `DatabaseUnavailable`, a read that took too
+    long `QueryTooSlow`, and a value that does not fit `InvalidInput`. Other errors stay as they are.
     """
+    if time_limit.is_exceeded(error):
+        LOG.warning("A query took longer than [database] read_timeout, and was ended: %s", statement_of(error))
+        return exceptions.QueryTooSlow()
     if isinstance(error, exc.TimeoutError | exc.DisconnectionError):
         return unavailable(error)
     if isinstance(error, exc.DBAPIError) and is_away(error):
@@ -511,6 +530,12 @@ def translate(error: Exception) -> Exception:
     if isinstance(error, exc.DataError | UnicodeEncodeError | OverflowError):
         return exceptions.InvalidInput(reason="a value is too long, too large or has characters that cannot be stored")
     return error
+
+
+def statement_of(error: Exception) -> str:
+    """Return the first words of a failed statement, which has no values in it."""
+    text = " ".join(str(getattr(error, "statement", None) or "").split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def code_of(error: exc.DBAPIError) -> Any:

@@ -71,7 +71,7 @@ class Server(abc.ABC):
         """Kill all its processes with SIGKILL."""
         with self._lock:
             if self._process is not None:
-                with contextlib.suppress(ProcessLookupError):  # it ended by itself; `serves` says why
+                with contextlib.suppress(ProcessLookupError):  # it has ended already; `serves` says why
                     os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait(30)
                 self._process = None

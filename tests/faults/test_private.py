@@ -32,7 +32,7 @@ def test_private_namespace_starts_nothing_after_its_end(tmp_path: Path) -> None:
 
 
 class Ended(Idle):
-    """Server that ends by itself at once."""
+    """Server that ends at once."""
 
     def command(self) -> list[str]:
         return ["false"]

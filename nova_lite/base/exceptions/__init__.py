@@ -17,7 +17,7 @@
     ├── TooManyRequests (429)
     ├── NotImplementedByDriver, NotServed (501)
     ├── ServiceUnavailable (503)
-    │   ├── DatabaseUnavailable, MessagingUnavailable, MessageRefused, ServiceTooOld
+    │   ├── DatabaseUnavailable (QueryTooSlow), MessagingUnavailable, MessageRefused, ServiceTooOld
     │   ├── SchedulerNotReady, HeartbeatIsOld, ComputeHostUnavailable, VolumeNotReady
     │   ├── ImageServiceUnavailable, NetworkServiceUnavailable, VolumeServiceUnavailable
     │   └── HostNotAdmitted: HostForcedDown, HostIsAnother, HostEpochOver
@@ -256,7 +256,13 @@ from nova_lite.base.exceptions.quotas import (
     QuotaExceeded,
     TagLimitExceeded,
 )
-from nova_lite.base.exceptions.rpc import DatabaseUnavailable, MessageRefused, MessagingUnavailable, ServiceTooOld
+from nova_lite.base.exceptions.rpc import (
+    DatabaseUnavailable,
+    MessageRefused,
+    MessagingUnavailable,
+    QueryTooSlow,
+    ServiceTooOld,
+)
 from nova_lite.base.exceptions.virt import (
     BackupDamaged,
     ConfigDriveInvalid,
@@ -469,6 +475,7 @@ __all__ = [
     "PortUnavailable",
     "PreconditionFailed",
     "PreserveEphemeralNotSupported",
+    "QueryTooSlow",
     "QuotaAboveProject",
     "QuotaBelowUse",
     "QuotaExceeded",

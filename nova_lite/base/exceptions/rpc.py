@@ -9,6 +9,15 @@ class DatabaseUnavailable(ServiceUnavailable):
     msg_fmt = "The database is unavailable for the moment. Nothing was changed; please try again."
 
 
+class QueryTooSlow(DatabaseUnavailable):
+    """A read that took longer than ``[database] read_timeout``."""
+
+    msg_fmt = (
+        "The database needs too long for this request. Please ask for less: filter by project, host or status, use the "
+        "default order, or a smaller limit."
+    )
+
+
 class MessagingUnavailable(ServiceUnavailable):
     msg_fmt = "The control plane did not answer (%(what)s). Please try again."
 

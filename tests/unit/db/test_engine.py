@@ -264,3 +264,21 @@ def test_database_errors_contain_no_values(db: Database) -> None:
         db.write(write)
     assert "s3cret" not in str(caught.value) and "s3cret" not in repr(caught.value)
     assert "hidden due to hide_parameters" in str(caught.value)
+
+
+def test_read_that_takes_too_long_is_ended_and_says_so(db: Database, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(10):
+        db.write(make.instance)
+    tables = [sa.alias(models.Instance.__table__) for _ in range(9)]
+    slow = sa.select(sa.func.count(), *(sa.func.max(table.c.id) for table in tables))  # of a thousand million rows
+    limited = Database(db.conf, read_seconds=1)
+    try:
+        with pytest.raises(sa.exc.DBAPIError) as caught:
+            limited.read(lambda uow: uow.rows(slow).all())
+        error = engine.translate(caught.value)
+        assert isinstance(error, exceptions.QueryTooSlow) and error.code == 503
+        assert "ask for less" in error.message
+        assert "took longer than [database] read_timeout" in caplog.text and "SELECT count(*)" in caplog.text
+        assert limited.read(lambda uow: uow.now), "the connection serves the next read"
+    finally:
+        limited.close()

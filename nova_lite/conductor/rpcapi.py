@@ -38,6 +38,7 @@ from nova_lite.objects import (
     Flavor,
     FloatingIp,
     FloatingIpPool,
+    HostedInstance,
     HostReport,
     HostState,
     Image,
@@ -120,6 +121,17 @@ def _get_instances(conductor: ConductorRPC, context: RequestContext, queries: li
         with contextlib.suppress(exceptions.InstanceNotFound):
             instances[query.uuid] = conductor.instance_get(of_query, query.uuid)
     return list(instances.values())
+
+
+def _hosted_instance_list(conductor: ConductorRPC, context: RequestContext, hosts: list[str]) -> list[HostedInstance]:
+    """Read the instances host by host, whole."""
+    return [
+        HostedInstance(uuid=item.uuid, host=host, node=item.node or "")
+        for host in hosts
+        for item in conductor.instance_list(
+            context, InstanceFilters(host=host, with_user_data=False), None, None, ["created_at"], ["asc"]
+        )
+    ]
 
 
 def _finish_build(conductor: ConductorRPC, context: RequestContext, result: BuildResult) -> bool:
@@ -220,6 +232,10 @@ class ConductorRPC(Protocol):
         sort_keys: list[str],
         sort_dirs: list[str],
     ) -> list[Instance]: ...
+
+    @rpc.list_(rpc.API, since="1.26", fallback=_hosted_instance_list)
+    def hosted_instance_list(self, context: RequestContext, hosts: list[str]) -> list[HostedInstance]:
+        """Return the existing instances of these hosts, oldest first."""
 
     @rpc.change(rpc.API)
     def instance_update(self, context: RequestContext, instance_uuid: str, changes: dict[str, Any]) -> Instance:

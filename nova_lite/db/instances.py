@@ -24,6 +24,7 @@ from nova_lite.objects import (
     BlockDevice,
     ExpectedDomain,
     Flavor,
+    HostedInstance,
     Instance,
     InstanceFault,
     InstanceFilters,
@@ -393,6 +394,14 @@ def at_host(uow: UnitOfWork, host: str, address: str | None, instance_uuid: str 
     else:
         query = query.where(row.uuid == instance_uuid)
     return to_objects(uow, uow.session.scalars(query).all())
+
+
+def on_hosts(uow: UnitOfWork, hosts: list[str]) -> list[HostedInstance]:
+    """Return what lists of hypervisors show of the instances of these hosts, oldest first."""
+    row = models.Instance
+    query = sa.select(row.uuid, row.host, row.node).where(row.host.in_(hosts), ~row.deleted)
+    found = uow.rows(query.order_by(row.created_at, row.id)).all()
+    return [HostedInstance(uuid=uuid, host=host, node=node or "") for uuid, host, node in found]
 
 
 def is_at(host: str) -> sa.ColumnElement[bool]:

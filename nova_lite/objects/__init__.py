@@ -55,7 +55,15 @@ from nova_lite.objects.host import (
 )
 from nova_lite.objects.identity import IdentityRecord, IdentityRecords, SealedIdentityRecords
 from nova_lite.objects.image import Image, ImageMember
-from nova_lite.objects.instance import VIF, FixedIp, Instance, InstanceFault, InstanceFilters, InstanceQuery
+from nova_lite.objects.instance import (
+    VIF,
+    FixedIp,
+    HostedInstance,
+    Instance,
+    InstanceFault,
+    InstanceFilters,
+    InstanceQuery,
+)
 from nova_lite.objects.join import (
     JoinReply,
     JoinRequest,
@@ -154,6 +162,7 @@ __all__ = [
     "HostReport",
     "HostRouter",
     "HostState",
+    "HostedInstance",
     "IdentityRecord",
     "IdentityRecords",
     "Image",

@@ -91,6 +91,11 @@ class VIF(msgspec.Struct, kw_only=True):
     security_group_ids: list[str] = msgspec.field(default_factory=list)
 
 
+def domain_name(instance_uuid: str) -> str:
+    """Return the name of an instance's domain on the hypervisor."""
+    return f"instance-{instance_uuid}"
+
+
 class Instance(msgspec.Struct, kw_only=True):
     """Instance with all that belongs to it.
 
@@ -152,7 +157,7 @@ class Instance(msgspec.Struct, kw_only=True):
     @property
     def name(self) -> str:
         """Name of its domain on the hypervisor."""
-        return f"instance-{self.uuid}"
+        return domain_name(self.uuid)
 
     def interface_groups(self) -> list[str]:
         """Return the names of the security groups of its interfaces, or of its future interfaces."""
@@ -171,6 +176,18 @@ class InstanceQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     def may_see(self, instance: Instance) -> bool:
         return self.is_admin or instance.project_id == self.project_id
+
+
+class HostedInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """What a list of hypervisors shows of an instance."""
+
+    uuid: str
+    host: str
+    node: str
+
+    @property
+    def name(self) -> str:
+        return domain_name(self.uuid)
 
 
 class InstanceFilters(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -36,6 +36,7 @@ from nova_lite.objects import (
     Diagnostics,
     DiskDiagnostics,
     Flavor,
+    HostedInstance,
     Image,
     ImageQuery,
     Instance,
@@ -265,6 +266,13 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
                 raise exceptions.MarkerNotFound(marker=marker)
             instances = instances[ids.index(marker) + 1 :]
         return instances[:limit]
+
+    def hosted_instance_list(self, context: RequestContext, hosts: list[str]) -> list[HostedInstance]:
+        return [
+            HostedInstance(uuid=item.uuid, host=item.host, node=item.node or "")
+            for item in self.instances.values()
+            if item.host in hosts and not item.deleted
+        ]
 
     def instance_update(self, context: RequestContext, instance_uuid: str, changes: dict[str, Any]) -> Instance:
         instance = self._get(context, instance_uuid)

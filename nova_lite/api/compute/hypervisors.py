@@ -14,7 +14,7 @@ from nova_lite.api.http import validation
 from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import Extension, Query, Request, Response, Route, declares
 from nova_lite.base import cpu_sets, exceptions
-from nova_lite.objects import ComputeNode, Instance, InstanceFilters
+from nova_lite.objects import ComputeNode, HostedInstance
 from nova_lite.policies import hypervisors as policies
 
 # --- schemas
@@ -38,7 +38,10 @@ _PATH = "/os-hypervisors"
 _BEFORE_UUIDS = Change.UUIDS_OF_SERVICES - 1
 _BEFORE_2_88 = Change.NO_HYPERVISOR_STATISTICS - 1
 
-ServersByNode = dict[tuple[str | None, str | None], list[Instance]]
+ServersByNode = dict[tuple[str, str], list[HostedInstance]]
+
+#: Hosts whose servers one message asks for.
+_HOSTS_AT_ONCE = 100
 
 
 class Hypervisors(Extension):
@@ -67,7 +70,7 @@ class Hypervisors(Extension):
     @declares(policies.SHOW, query=HYPERVISOR_QUERY, response="hypervisor")
     def show(self, req: Request, id: str) -> Response:
         node = self._get(req, id)
-        servers = self._servers(req) if _with_servers(req.query) else None
+        servers = self._servers(req, [node]) if _with_servers(req.query) else None
         return Response({"hypervisor": _detail_view(req, node, servers)})
 
     @declares(policies.UPTIME, query=t.NO_PARAMETERS, response="hypervisor")
@@ -91,7 +94,8 @@ class Hypervisors(Extension):
 
     @declares(policies.SERVERS, response="hypervisors")
     def servers(self, req: Request, id: str) -> Response:
-        nodes, servers = self._matching(req, id), self._servers(req)
+        nodes = self._matching(req, id)
+        servers = self._servers(req, nodes)
         return Response({"hypervisors": [_short_view(req, node, servers) for node in nodes]})
 
     def _list(self, req: Request) -> tuple[list[ComputeNode], ServersByNode | None, dict[str, Any]]:
@@ -106,7 +110,7 @@ class Hypervisors(Extension):
         nodes = self.conductor.compute_node_list(req.context, pattern, limit, query.marker)
         if pattern is not None and not nodes:
             raise exceptions.NoHypervisorMatches(pattern=pattern)
-        servers = self._servers(req) if _with_servers(query) else None
+        servers = self._servers(req, nodes) if _with_servers(query) else None
         if pattern is not None:
             return nodes, servers, {}
         return nodes, servers, req.next_page("hypervisors_links", nodes, limit, lambda node: _identity(req, node))
@@ -130,12 +134,13 @@ class Hypervisors(Extension):
             raise exceptions.NoHypervisorMatches(pattern=pattern[:64])
         return nodes
 
-    def _servers(self, req: Request) -> ServersByNode:
-        """Return all servers, by host and node."""
+    def _servers(self, req: Request, nodes: list[ComputeNode]) -> ServersByNode:
+        """Return the servers of these nodes' hosts, by host and node."""
         servers: ServersByNode = defaultdict(list)
-        everything = InstanceFilters(with_user_data=False)
-        for instance in self.conductor.instance_list(req.context, everything, None, None, ["created_at"], ["asc"]):
-            servers[instance.host, instance.node].append(instance)
+        hosts = sorted({node.host for node in nodes})
+        for first in range(0, len(hosts), _HOSTS_AT_ONCE):
+            for instance in self.conductor.hosted_instance_list(req.context, hosts[first : first + _HOSTS_AT_ONCE]):
+                servers[instance.host, instance.node].append(instance)
         return servers
 
 

@@ -89,6 +89,7 @@ READS: dict[str, Function] = {
     "instance_get": instances.get,
     "instance_list": instances.list_,
     "instances_get": instances.get_all,
+    "hosted_instance_list": instances.on_hosts,
     "instances_at_address": instances.at_address,
     "instance_security_groups": security_groups.of_instance,
     "join_list": joins.pending,

@@ -519,7 +519,7 @@ def test_hypervisor_uptime_search_and_servers_are_served(api: Client) -> None:
     message = fault(api("GET", "/os-hypervisors/x/search", token=ADMIN), "itemNotFound", 404)
     assert message == "No hypervisor matching 'x' could be found."
     (node,) = api.json("GET", "/os-hypervisors/nod/servers", token=ADMIN)["hypervisors"]
-    assert node["servers"] == [{"uuid": instance.uuid, "name": instance.name}]
+    assert node["servers"] == [{"uuid": instance.uuid, "name": f"instance-{instance.uuid}"}]
     assert api("GET", "/os-hypervisors/nod/search", token=ADMIN, version="2.53").status_code == 404
     api.conductor.node.inventory.uptime = None
     assert api("GET", "/os-hypervisors/7/uptime", token=ADMIN).status_code == 501

@@ -220,6 +220,7 @@ QUESTIONS: dict[str, tuple[int, Callable[[UnitOfWork], Any]]] = {
     ),
     "servers of an image": (2, lambda uow: servers(uow, image_ref="rare")),
     "servers of a host, further": (PAGE, lambda uow: servers(uow, 5000, host="h5")),
+    "servers of two hosts": (2 * MANY // 500, lambda uow: instances.on_hosts(uow, ["h5", "h6"])),
     "volumes of all, further": (
         PAGE,
         lambda uow: volumes.list_(uow, ADMIN, VolumeFilters(), PAGE, uuid(8, 5000)),

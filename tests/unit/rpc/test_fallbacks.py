@@ -122,6 +122,17 @@ class Conductor(Daemon):
             raise exceptions.InstanceNotFound(instance_id=instance_uuid)
         return make_instance(uuid=instance_uuid)
 
+    def instance_list(
+        self,
+        context: RequestContext,
+        filters: objects.InstanceFilters,
+        limit: int | None,
+        marker: str | None,
+        sort_keys: list[str],
+        sort_dirs: list[str],
+    ) -> list[objects.Instance]:
+        return [make_instance(uuid=f"on-{filters.host}", host=filters.host, node="node")]
+
     def finish_build(self, context: RequestContext, result: BuildResult) -> None:
         self.calls.append((result.instance_uuid,))
         if result.instance_uuid == "stale":
@@ -158,6 +169,15 @@ def test_older_conductor_reads_each_instance_in_its_own_project(tmp_path: Path) 
     assert [instance.uuid for instance in conductor.client.instances_get(CONTEXT, queries)] == ["a", "b"]
     assert conductor.calls == [("a", "p2", False), ("gone", "p2", False), ("b", "p3", True)]
     assert (CONTEXT.project_id, CONTEXT.is_admin) == ("p1", False)
+
+
+def test_older_conductor_lists_the_instances_of_each_host(tmp_path: Path) -> None:
+    conductor = Conductor(tmp_path, ConductorRPC, "1.25")
+    found = conductor.client.hosted_instance_list(CONTEXT, ["h1", "h2"])
+    assert [(item.uuid, item.host, item.node, item.name) for item in found] == [
+        ("on-h1", "h1", "node", "instance-on-h1"),
+        ("on-h2", "h2", "node", "instance-on-h2"),
+    ]
 
 
 def test_older_conductor_takes_build_results_one_by_one(tmp_path: Path) -> None:

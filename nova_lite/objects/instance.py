@@ -179,7 +179,7 @@ class InstanceQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostedInstance(msgspec.Struct, frozen=True, kw_only=True):
-    """What a list of hypervisors shows of an instance."""
+    """Instance as a list of hypervisors shows it."""
 
     uuid: str
     host: str

@@ -11,14 +11,14 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy import orm
 
 from nova_lite.db import networks, rows, server_migrations
-from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import (
     Allocation,
     ComputeNode,
@@ -36,6 +36,8 @@ from nova_lite.objects import InstanceNUMATopology, ipv6
 from nova_lite.objects import Network as NetworkObject
 from nova_lite.objects.numa import usage_of
 from nova_lite.operations import states
+
+Check: TypeAlias = "Callable[[UnitOfWork], Iterator[Problem]]"
 
 RESOURCES = ("vcpus", "memory_mb", "disk_gb")
 
@@ -55,15 +57,37 @@ def find(uow: UnitOfWork) -> list[Problem]:
     return [problem for check in CHECKS for problem in check(uow)]
 
 
-def fix(uow: UnitOfWork) -> list[Problem]:
-    """Repair every problem that can be repaired, check by check: one repair may change what the next check counts."""
-    mended = []
+def find_apart(database: Database) -> list[Problem]:
+    """Run each check in a transaction of its own. A large database then keeps no old rows for all of them."""
+    return [problem for check in CHECKS for problem in database.read(_run, check)]
+
+
+def fix(database: Database) -> tuple[list[Problem], list[Problem]]:
+    """Repair check by check: one repair may change what the next check counts. Return what was repaired, and what an
+    operator has to repair.
+
+    Only a check that found something to repair runs again in a write transaction, which locks rows.
+    """
+    mended, left = [], []
     for check in CHECKS:
-        for problem in list(check(uow)):
-            if problem.repair is not None:
-                problem.repair(uow)
-                uow.session.flush()
-                mended.append(problem)
+        found = database.read(_run, check)
+        if any(problem.repair is not None for problem in found):
+            mended += database.write(_fix, check)
+        left += [problem for problem in found if problem.repair is None]
+    return mended, left
+
+
+def _run(uow: UnitOfWork, check: Check) -> list[Problem]:
+    return list(check(uow))
+
+
+def _fix(uow: UnitOfWork, check: Check) -> list[Problem]:
+    mended = []
+    for problem in list(check(uow)):
+        if problem.repair is not None:
+            problem.repair(uow)
+            uow.session.flush()
+            mended.append(problem)
     return mended
 
 

@@ -19,8 +19,7 @@ def register(commands: Commands) -> None:
 
 
 def run(app: App, args: argparse.Namespace) -> int:
-    problems = app.db.write(audit.fix) if args.fix else app.db.read(audit.find)
-    left = [problem for problem in app.db.read(audit.find) if problem.repair is None] if args.fix else []
+    problems, left = audit.fix(app.db) if args.fix else (audit.find_apart(app.db), [])
     if problems or app.output == "json":
         app.show(
             ("Check", "Subject", "Found", "Expected"),

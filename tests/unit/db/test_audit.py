@@ -46,13 +46,14 @@ def checks(db: Database) -> set[str]:
 
 
 def mend(db: Database) -> None:
-    assert db.write(audit.fix)
+    mended, _ = audit.fix(db)
+    assert mended
     assert db.read(audit.find) == []
 
 
 def test_healthy(db: Database, healthy: str) -> None:
     assert db.read(audit.find) == []
-    assert db.write(audit.fix) == []
+    assert audit.fix(db) == ([], [])
 
 
 def test_used_counters(db: Database, healthy: str) -> None:
@@ -141,5 +142,17 @@ def test_ipv6_addresses_follow_from_mac_addresses(db: Database) -> None:
         ("address none", "address fd00:1::f816:3eff:fe00:4"),
         ("address fd00:1::6", "address none"),
     }
-    db.write(audit.fix)
+    audit.fix(db)
     assert not [problem for problem in db.read(audit.find) if problem.check == "port"]
+
+
+def test_only_checks_that_find_something_write(db: Database, healthy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(db, healthy, task_state="spawning")
+    written: list[tuple[object, ...]] = []
+    write = db.write
+    monkeypatch.setattr(db, "write", lambda func, *args: (written.append(args), write(func, *args))[1])
+    mended, left = audit.fix(db)
+    assert ([problem.check for problem in mended], left) == (["task"], [])
+    assert written == [(audit.tasks_without_action,)]
+    assert audit.fix(db) == ([], []) and len(written) == 1
+    assert audit.find_apart(db) == []

@@ -146,7 +146,9 @@ def test_ipv6_addresses_follow_from_mac_addresses(db: Database) -> None:
     assert not [problem for problem in db.read(audit.find) if problem.check == "port"]
 
 
-def test_only_checks_that_find_something_write(db: Database, healthy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_writes_only_for_checks_that_find_something(
+    db: Database, healthy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     change(db, healthy, task_state="spawning")
     written: list[tuple[object, ...]] = []
     write = db.write

@@ -151,8 +151,7 @@ def install_units(names: Sequence[str]) -> list[str]:
         text = (FILES / "systemd" / f"{name}.service").read_text()
         if replace(UNITS / f"{name}.service", text.replace("/opt/nova-lite/venv/bin/", f"{directory}/")):
             changed.append(name)
-    if changed:
-        run("systemctl", "daemon-reload")
+    run("systemctl", "daemon-reload")  # an interrupted call may have left a changed unit
     return changed
 
 

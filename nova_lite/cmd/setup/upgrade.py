@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import functools
 import json
-import os
 import re
 import sys
 import time
@@ -18,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import nova_lite
 from nova_lite.base import exceptions
 from nova_lite.cmd.setup import controller, machine
 from nova_lite.cmd.setup import units as unit_files
@@ -51,7 +49,6 @@ BACKUPS = controller.STATE / "backups"
 ENVIRONMENT = "NOVA_LITE_UPGRADE"
 
 _PROGRAMS = Path(sys.executable).parent
-_PACKAGE = Path(nova_lite.__file__)
 _UNIT = re.compile(r"nova-lite-([a-z]+)(@[A-Za-z0-9_-]+)?\.service")
 
 
@@ -219,7 +216,7 @@ def _write_units(units: list[str]) -> str:
 def _restart(unit: str, hold: float) -> str:
     """Restart a daemon that was started before the installation, and wait until it serves."""
     name = unit.removesuffix(".service")
-    if not _is_outdated(unit):
+    if not unit_files.is_outdated(unit):
         return "runs the installed version already"
     before = _main_pid(unit)
     with _held_api(hold) if name == "nova-lite-conductor" else contextlib.nullcontext():
@@ -235,21 +232,6 @@ def _restart(unit: str, hold: float) -> str:
 
 def _main_pid(unit: str) -> str:
     return machine.run("systemctl", "show", "--value", "--property=MainPID", unit).strip()
-
-
-def _is_outdated(unit: str) -> bool:
-    """Check whether a daemon does not run, or was started before its code or its unit was written."""
-    names = "ActiveState,ExecMainStartTimestamp,FragmentPath,ExecStart"
-    shown = machine.run("systemctl", "show", "--timestamp=unix", f"--property={names}", unit)
-    values = dict(line.split("=", 1) for line in shown.splitlines())
-    if values["ActiveState"] != "active":
-        return True
-    started = float(values["ExecMainStartTimestamp"].removeprefix("@") or 0)
-    # pip and dpkg set the time of a file's content. Its status changes when it is installed.
-    program = re.search(r"\bpath=([^ ;]+)", values.get("ExecStart", ""))
-    paths = [_PACKAGE, Path(values["FragmentPath"]), *([Path(program[1])] if program else [])]
-    written = [os.stat(path).st_ctime for path in paths if path.exists()]
-    return started <= max(written, default=0.0)
 
 
 @contextlib.contextmanager

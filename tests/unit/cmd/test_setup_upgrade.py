@@ -11,7 +11,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.cmd import setup
-from nova_lite.cmd.setup import controller, machine, steps, upgrade
+from nova_lite.cmd.setup import controller, machine, steps, units, upgrade
 
 CONTROLLER = ("api", "conductor", "novncproxy", "scheduler", "serialproxy")
 
@@ -42,8 +42,9 @@ class ScriptedMachine:
         if command[:2] == ("systemctl", "list-units"):
             return "".join(f"{unit} loaded {self._state(unit)} x\n" for unit in self.started)
         if command[:2] == ("systemctl", "restart"):
-            self.started[command[-1]] = time.time() + 10
-            self._pid[command[-1]] = next(self._pids)
+            unit = f"{command[-1].removesuffix('.service')}.service"
+            self.started[unit] = time.time() + 10
+            self._pid[unit] = next(self._pids)
         if command[:2] == ("systemctl", "show"):
             return self._show(command)
         return self.checks if "nova-lite-status" in words else "The schema is 9 now.\n"
@@ -59,11 +60,16 @@ class ScriptedMachine:
             "ActiveState": self._state(unit),
             "SubState": "running",
             "NRestarts": "0",
-            "ExecMainStartTimestamp": f"@{int(self.started[unit] or 0)}",
+            "ExecMainStartTimestampMonotonic": f"{self._started(unit)}",
             "FragmentPath": str(self.path / unit),
             "ExecStart": f"{{ path={self.path}/{unit}.program ; argv[]=x --config-file y ; ignore_errors=no }}",
         }
         return "".join(f"{name}={value}\n" for name, value in values.items())
+
+    def _started(self, unit: str) -> int:
+        """Return the start on the machine's monotonic clock, in microseconds."""
+        started = self.started[unit]
+        return 0 if started is None else round((time.monotonic() + started - time.time()) * 1e6)
 
     def restarted(self) -> list[str]:
         return [words.split()[-1] for words in self.commands if words.startswith("systemctl restart")]
@@ -78,7 +84,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedMachine:
     monkeypatch.setattr(machine, "install_units", lambda names: [])
     monkeypatch.setattr(controller, "as_conductor", lambda *words: made.run("as-conductor", *words))
     monkeypatch.setattr(upgrade, "_PROGRAMS", tmp_path)
-    monkeypatch.setattr(upgrade, "_PACKAGE", tmp_path / "package.py")
+    monkeypatch.setattr(units, "PACKAGE", tmp_path / "package.py")
     monkeypatch.setattr(upgrade, "BACKUPS", tmp_path / "backups")
     return made
 
@@ -89,6 +95,18 @@ def read(*arguments: str) -> upgrade.Wanted:
 
 def run(*arguments: str) -> None:
     steps.run(upgrade.steps(read(*arguments)._replace(hold=0.0)))
+
+
+def test_unit_written_by_an_interrupted_call_is_restarted_once(
+    site: ScriptedMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "succeeds", lambda *command: True)
+    monkeypatch.setattr(units, "PACKAGE", site.path / "unchanged")
+    site.add("api", "scheduler")
+    (site.path / "nova-lite-api.service").touch()
+    assert units.start(["nova-lite-api", "nova-lite-scheduler"]) == "1 started"
+    assert site.restarted() == ["nova-lite-api"]
+    assert units.start(["nova-lite-api", "nova-lite-scheduler"]) == "all run"
 
 
 def test_daemons_of_a_controller_are_restarted_in_order(site: ScriptedMachine) -> None:

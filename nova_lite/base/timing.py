@@ -82,6 +82,8 @@ class ComputeTiming:
     #: is at least three times their lifetime.
     statistics_wait: float = 3.0
     statistics_max_age: float = 60.0
+    #: Time after which a network without guests is removed from the host, with its bridge and DHCP server.
+    network_age: float = 600.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import ActionCommand, BuildRequest, Console, ConsolePort, Diagnostics, Image, VolumeWork
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import ComputeDriver, ConsoleOutput, InstanceDiagnostics
+from nova_lite.virt.driver import ComputeDriver, ConsoleOutput, InstanceDiagnostics, NetworkAgeing
 from nova_lite.volume.driver import VolumeBackend
 from nova_lite.volume.driver import load_backend as load_volumes
 
@@ -168,6 +168,19 @@ class ComputeManager:
         options = self.host.conf.image_cache
         if options.remove_unused_base_images:
             self._image_fetcher.remove_unused(options.remove_unused_original_minimum_age_seconds)
+
+    def age_networks(self) -> None:
+        """Remove networks that no guest of this host has used lately. The host never learns that one was deleted."""
+        driver = self.host.driver
+        if not isinstance(driver, NetworkAgeing):
+            return
+        try:
+            removed = driver.age_networks(self.host.timing.network_age)
+        except exceptions.VirtDriverError as error:
+            LOG.warning("No idle network is removed: %s", error.message)
+            return
+        for network_id in removed:
+            LOG.info("Network %s is removed from this host: no guest has used it lately", network_id)
 
     def prune_fencing_records(self) -> None:
         """Remove the fencing records that the conductor calls settled."""

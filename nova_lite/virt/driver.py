@@ -547,6 +547,15 @@ class ImageAgeing(Protocol):
         ...
 
 
+@runtime_checkable
+class NetworkAgeing(Protocol):
+    """A driver that can remove unused networks from its host."""
+
+    def age_networks(self, minimum_age: float) -> list[str]:
+        """Remove networks that no guest has used here for ``minimum_age`` seconds. Return their ids."""
+        ...
+
+
 def load_compute_driver(conf: cfg.ConfigOpts, host: str, fetch_image: FetchImage) -> ComputeDriver:
     """Return the driver named by ``[DEFAULT] compute_driver``. Raises `ConfigurationError`."""
     (driver,) = plugins.load(NAMESPACE, [conf.compute_driver], "[DEFAULT] compute_driver")

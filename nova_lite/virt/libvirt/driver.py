@@ -659,6 +659,10 @@ class LibvirtDriver(ComputeDriver):
     def cache_image(self, image: Image) -> None:
         self._cache.get(image)
 
+    def age_networks(self, minimum_age: float) -> list[str]:
+        with _files_errors():
+            return self._networks.remove_idle(minimum_age)
+
     def age_images(self, minimum_age: float) -> list[str]:
         with _files_errors():
             return self._cache.remove_unused(minimum_age, self._used_images)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import glob
+import os
+import re
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -13,9 +17,18 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import Network
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.virt.libvirt.net import dhcp, networks
 from nova_lite.virt.libvirt.net.names import bridge_name
 from tests.integration.libvirt.conftest import remove_left_over_networks, remove_network
 from tests.support.guests import make_instance, make_network, make_vif
+
+#: Seconds of an age that no network of another test has.
+HOUR = 3600.0
+
+
+def age(network: Network) -> None:
+    """Make a network look as if it was last used a day ago."""
+    os.utime(networks.reservations_directory(network), (time.time() - 86400,) * 2)
 
 
 def plug(driver: LibvirtDriver, network: Network) -> str:
@@ -81,3 +94,31 @@ def test_network_of_a_deleted_one_with_the_same_addresses_is_replaced(connection
     finally:
         for network in (first, second):
             remove_network(connection, f"nova-lite-{network.id}", bridge_name(network))
+
+
+def test_network_without_guests_is_removed_and_starts_again(connection: Any, driver: LibvirtDriver) -> None:
+    network = some_network(5, f"nlt{uuid.uuid4().hex[:8]}")
+    name = f"nova-lite-{network.id}"
+
+    def remains() -> list[str]:
+        """Return what the host has of the network: in libvirt, files, and tables."""
+        tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+        files = glob.glob(os.path.join(dhcp.DIRECTORY, f"{name}.*"))
+        names = [item.name() for item in connection.listAllNetworks()]
+        token = network.id.replace("-", "")
+        return [item for item in (*names, *files, *tables.split()) if token in re.sub("[-_]", "", item)]
+
+    try:
+        guest = plug(driver, network)
+        age(network)
+        assert network.id not in driver.age_networks(HOUR)
+        driver.unplug_vifs(guest)
+        assert network.id not in driver.age_networks(HOUR), "it was used just now"
+        assert len(remains()) >= 4
+        age(network)
+        assert network.id in driver.age_networks(HOUR)
+        assert remains() == []
+        driver.unplug_vifs(plug(driver, network))
+        assert name in remains()
+    finally:
+        remove_network(connection, name, bridge_name(network))

@@ -268,3 +268,23 @@ def test_image_removal_follows_the_options(host: Host, caplog: pytest.LogCapture
     host.conf.set_override("remove_unused_base_images", False, "image_cache")
     host.manager.age_images()
     assert ages == [86400]
+
+
+def test_idle_networks_are_removed_where_the_driver_can(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    def age_networks(minimum_age: float) -> list[str]:
+        if minimum_age != host.manager.host.timing.network_age:
+            raise AssertionError(minimum_age)
+        return ["net-1"]
+
+    def fail(minimum_age: float) -> list[str]:
+        raise exceptions.HypervisorUnavailable(host="h1", reason="libvirtd is away")
+
+    host.manager.age_networks()
+    host.driver.age_networks = age_networks  # type: ignore[attr-defined]
+    host.manager.age_networks()
+    assert "Network net-1 is removed from this host" in caplog.text
+    host.driver.age_networks = fail  # type: ignore[attr-defined]
+    host.manager.age_networks()
+    assert "No idle network is removed" in caplog.text and "libvirtd is away" in caplog.text

@@ -16,10 +16,11 @@ from typing import Any
 
 import libvirt
 
-from nova_lite.base import exceptions, ip
+from nova_lite.base import exceptions, files, ip
 from nova_lite.objects import Network
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.net import dhcp
 from nova_lite.virt.libvirt.net.names import PREFIX, bridge_name, network_name, tunnel_name
 
 LOG = logging.getLogger(__name__)
@@ -100,15 +101,34 @@ def remove_overlapping(connection: Connection, network: Network, is_reserved: Ca
         root = ET.fromstring(xml)  # noqa: S314 libvirt's own
         if not any(subnet.overlaps(cidr) for subnet in _subnets(root)):
             continue
-        if is_reserved(name) or any(_has_guests(element.get("name", "")) for element in root.findall("bridge")):
+        bridges = [element.get("name", "") for element in root.findall("bridge")]
+        if is_reserved(name) or any(map(_has_guests, bridges)):
             raise exceptions.VirtDriverError(
                 reason=f"network {network.name} ({cidr}) has addresses of libvirt's network {name}, which guests use"
             )
-        connection.call_unless((*_GONE, libvirt.VIR_ERR_OPERATION_INVALID), other.destroy)
-        connection.call_unless(_GONE, other.undefine)
+        _remove(connection, other, bridges)
         LOG.info("Network %s is removed: no guest uses it, and network %s has its addresses", name, network.id)
         removed.append(name)
     return removed
+
+
+def remove_unless_used(connection: Connection, name: str) -> bool:
+    """Remove libvirt's network of this name, unless its bridge has interfaces of guests. Return whether it is gone."""
+    found = connection.call_unless(_GONE, connection.get().networkLookupByName, name)
+    if found is not None:
+        bridge = connection.call_unless(_GONE, found.bridgeName)
+        if bridge is not None and _has_guests(bridge):
+            return False
+        _remove(connection, found, [bridge] if bridge else [])
+    return True
+
+
+def _remove(connection: Connection, found: Any, bridges: list[str]) -> None:
+    """Remove a network of libvirt, and the list of leases that it leaves for each of its bridges."""
+    connection.call_unless((*_GONE, libvirt.VIR_ERR_OPERATION_INVALID), found.destroy)
+    connection.call_unless(_GONE, found.undefine)
+    for bridge in bridges:
+        files.remove(os.path.join(dhcp.DIRECTORY, f"{bridge}.status"))
 
 
 def _has_guests(bridge: str) -> bool:

@@ -6,7 +6,8 @@ reason, settings that users change are in files that dnsmasq reads again (`setti
 reservations in another directory, which dnsmasq does not read: it ignores requests of guests without one.
 
 Several compute daemons may share one libvirtd. So all steps are repeatable, and what another daemon has done already
-counts as done. The network stays when its last reservation is removed, until another one needs its addresses.
+counts as done. The network stays when its last reservation is removed, until it was idle for some time
+(`HostNetworks.remove_idle`), or another one needs its addresses. Each use touches the directory of its reservations.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import logging
 import os
 import re
 import signal
+import time
 import uuid
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
@@ -35,6 +37,7 @@ from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.net import dhcp, existing, neutron, nft
 from nova_lite.virt.libvirt.net.firewall import Firewall, Routing
 from nova_lite.virt.libvirt.net.names import PREFIX, bridge_mac, bridge_name, network_name
+from nova_lite.virt.libvirt.net.uses import NetworkUses
 
 LOG = logging.getLogger(__name__)
 
@@ -62,6 +65,7 @@ class HostNetworks:
         #: Networks whose DHCP server an older version started.
         self._older: set[str] = set()
         self._resolvers = _own_name_servers()
+        self._uses = NetworkUses()
 
     def init_host(self, vifs: list[VIF]) -> set[str]:
         """Restore the rules of existing networks, which do not survive a reboot. ``vifs``: of this host's guests.
@@ -91,11 +95,13 @@ class HostNetworks:
 
     def start(self, network: Network) -> bool:
         """Start a network that a router needs here. Return False if its bridge is the operator's own."""
-        if not os.path.exists(f"{existing.NET}/{bridge_name(network)}") or not self._firewall.knows(network):
-            if not self._ensure(network):
-                return False
-            nft.apply(self._firewall.rules([network]))
-        return True
+        with self._uses.use(network.id):
+            if not os.path.exists(f"{existing.NET}/{bridge_name(network)}") or not self._firewall.knows(network):
+                if not self._ensure(network):
+                    return False
+                nft.apply(self._firewall.rules([network]))
+            _touch(network)
+            return True
 
     def reach_metadata(self, vifs: list[VIF]) -> bool:
         """Check whether a guest with these interfaces reaches a metadata service."""
@@ -110,9 +116,10 @@ class HostNetworks:
         if vif.vif_type is not None:
             neutron.plug(vif)
             return False
-        if not self._ensure(vif.network):
-            return False
-        _reserve(vif, hostname, self._host)
+        with self._uses.use(vif.network.id):
+            if not self._ensure(vif.network):
+                return False
+            _reserve(vif, hostname, self._host)
         _place_reservations(vif.network)
         self._reload(vif.network)
         # The lease of a former guest would keep dnsmasq from assigning the address to its new owner.
@@ -158,6 +165,30 @@ class HostNetworks:
             )
         if self._firewall.is_outdated(network):
             nft.apply(self._firewall.rules([network]))
+
+    def remove_idle(self, minimum_age: float) -> list[str]:
+        """Remove networks that no guest and no router has used here for ``minimum_age`` seconds. Return their ids.
+
+        The next guest starts its network again. A network that cannot be removed is logged, and tried again later.
+        """
+        removed = []
+        for network_id in sorted(_known_ids()):
+            name = f"{PREFIX}{network_id}"
+            with self._uses.remove(network_id) as is_free:
+                if not is_free or _has_reservations(name) or _age(name) < minimum_age:
+                    continue
+                try:
+                    if not existing.remove_unless_used(self._connection, name):
+                        continue
+                    self._firewall.forget(network_id)
+                except exceptions.VirtDriverError as error:
+                    LOG.warning("Network %s is not removed, although it is idle: %s", name, error.message)
+                    continue
+                self._defined.pop(network_id, None)
+                self._older.discard(network_id)
+                _remove_files(name)
+                removed.append(network_id)
+        return removed
 
     def follow_name_servers(self) -> None:
         """Give networks without name servers those of this machine again, if these have changed."""
@@ -208,6 +239,7 @@ class HostNetworks:
         else:
             existing.check_network(self._connection, network, found)
         os.makedirs(reservations_directory(network), mode=0o755, exist_ok=True)
+        _touch(network)
         is_changed = _write_settings(network, self._host)
         if self._connection.call(found.isActive):
             self._follow(network, found)
@@ -408,6 +440,35 @@ def _has_reservations(name: str) -> bool:
     directories = (reservations_directory_of(name, is_served) for is_served in (True, False))
     names = [found for directory in directories if os.path.isdir(directory) for found in os.listdir(directory)]
     return any(not found.startswith(files.TEMPORARY) for found in names)
+
+
+def _known_ids() -> set[str]:
+    """Return the ids of networks with a directory of reservations."""
+    paths = [path for served in (True, False) for path in glob.glob(reservations_directory_of(f"{PREFIX}*", served))]
+    return {os.path.basename(path).rpartition(".")[0].removeprefix(PREFIX) for path in paths}
+
+
+def _touch(network: Network) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(reservations_directory(network))
+
+
+def _age(name: str) -> float:
+    """Return the seconds since the last use of the network of this name. A directory changes with each reservation."""
+    used = []
+    for is_served in (True, False):
+        with contextlib.suppress(FileNotFoundError):
+            used.append(os.stat(reservations_directory_of(name, is_served)).st_mtime)
+    return time.time() - max(used, default=time.time())
+
+
+def _remove_files(name: str) -> None:
+    """Remove the settings and the empty directories of the network of this name."""
+    for kind in ("options", "servers"):
+        files.remove(os.path.join(dhcp.DIRECTORY, f"{name}.{kind}"))
+    for is_served in (True, False):
+        with contextlib.suppress(OSError):  # a new reservation keeps it
+            os.rmdir(reservations_directory_of(name, is_served))
 
 
 def _reservation_path(vif: VIF, is_served: bool = True) -> str:

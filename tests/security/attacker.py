@@ -34,7 +34,7 @@ DEFAULT = ""
 
 ROWS = ("instances", "instance_actions", "allocations", "migrations", "images", "key_pairs", "services", "flavors")
 #: Columns that heartbeats change.
-BEATS = ("last_seen_up", "updated_at", "lease_expires_at", "up", "report_count")
+BEATS = ("last_seen_up", "updated_at", "lease_expires_at", "up", "report_count", "version_since")
 
 
 #: The host that another host attacks.

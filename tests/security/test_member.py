@@ -34,7 +34,7 @@ KEY_PAIR = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBWv0rXwHdgN2Fj7uI3QcTVhYsDS1tdw
 SECRET = base64.b64encode(f"#!/bin/sh\n# {MARK}\n".encode()).decode()
 #: Columns that heartbeats and sweeps change.
 BEATS = {
-    "services": {"last_seen_up", "updated_at", "report_count"},
+    "services": {"last_seen_up", "updated_at", "report_count", "version_since"},
     "compute_nodes": {"updated_at", "inventory", "generation"},
     "instance_actions": {"lease_expires_at", "due_at"},
 }

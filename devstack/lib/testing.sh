@@ -4,7 +4,7 @@ TEST_VENV=$TOP/.venv
 TEST_DATABASE=nova_lite_test
 TEST_PACKAGES=(chromium dbus gnupg iputils-ping ldap-utils mariadb-server openssl openssh-client openssh-server postgresql
     prometheus rsync shellcheck slapd systemd-container systemd-sysv)
-# Tests of one run of pytest that are tried again if they fail.
+# Files whose failed tests are tried again, in one run of pytest. All tests of a file fail with a server that they share.
 MAX_AGAIN=3
 ALL_STAGES=(lint unit functional security faults integration)
 
@@ -52,8 +52,8 @@ drop_test_databases() {
     drop_postgresql_database "$TEST_DATABASE" "$TEST_DATABASE"
 }
 
-# run_tests DIRECTORY [OPTION]...: fewer lines than pytest's default, but its closing line. Up to $MAX_AGAIN tests that failed
-# are run once more, by themselves: on a busy machine a deadline may be missed. Those that pass then are named in $UNSTEADY, if
+# run_tests DIRECTORY [OPTION]...: fewer lines than pytest's default, but its closing line. Failed tests of up to $MAX_AGAIN files
+# are run once more, alone: on a busy machine a deadline may be missed. Those that pass then are named in $UNSTEADY, if
 # that is set. What pytest says of the others is added to $FAILURES, if that is set.
 run_tests() {
     local status=0 cache
@@ -87,8 +87,8 @@ run_again() {
     local cache=${1%/v/cache/lastfailed} failed
     failed=$(python -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\n")' "$1") || return 1
     shift
-    (($(wc -l <<<"$failed") <= MAX_AGAIN)) || return 1
-    say "Trying once more, by themselves: ${failed//$'\n'/, }"
+    (($(sed 's/::.*//' <<<"$failed" | sort --unique | wc -l) <= MAX_AGAIN)) || return 1
+    say "Trying once more, alone: ${failed//$'\n'/, }"
     pytest_quietly --override-ini "cache_dir=$cache" "$@" --numprocesses 0 --last-failed || return
     [[ -z ${UNSTEADY:-} ]] || echo "$failed" >>"$UNSTEADY"
 }

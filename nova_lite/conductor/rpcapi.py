@@ -180,7 +180,7 @@ def _security_group_rule_list(
     return [msgspec.structs.replace(rule, project_id=group.project_id) for group in groups for rule in group.rules]
 
 
-@rpc.service("conductor", version="1.26")
+@rpc.service("conductor", version="1.27")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -1268,6 +1268,10 @@ class ConductorRPC(Protocol):
     @rpc.change(rpc.MANAGE, since="1.26", replay_safe=True)
     def trust_publish(self, context: RequestContext, trust: TrustList) -> None:
         """Store the signed list of trusted keys, unless a newer one is there."""
+
+    @rpc.read(rpc.API, since="1.27")
+    def host_image_get(self, context: RequestContext, host: str, image_id: str) -> Image:
+        """Return an image that this host makes. Raises `ImageNotFound` for any other."""
 
     # --- for every daemon
 

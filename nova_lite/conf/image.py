@@ -20,7 +20,14 @@ OPTS = [
         default="$state_path/images",
         help=(
             "Directory of the local backend's image files. The image API writes it, and every compute host "
-            "has to read it."
+            "without store_address has to read it."
+        ),
+    ),
+    cfg.StrOpt(
+        "store_address",
+        help=(
+            "HOST:PORT of the join API of a controller, from which a compute host gets images, and to which it sends "
+            "images of servers. nova-lite-setup compute sets it. Unset: store_path is a directory that all hosts share."
         ),
     ),
     cfg.IntOpt("max_upload_mb", default=51200, min=1, help="Largest file in MiB that the image API accepts."),
@@ -30,8 +37,8 @@ OPTS = [
         min=0,
         help=(
             "MiB that an upload leaves free on the disk of store_path. An upload to the image API gets 503 otherwise, "
-            "and the image of a server, which its compute host saves, fails. Raise it where databases or guests share "
-            "the disk."
+            "and the image of a server, which its compute host saves, fails. A host with store_address leaves as much "
+            "free on the disk of its image cache. Raise it where databases or guests share the disk."
         ),
     ),
     cfg.ListOpt(

@@ -9,6 +9,7 @@ Backend::
     image/local.py          backend ``local``
     image/glance.py         backend ``glance``
     image/glance_client.py  requests to Glance
+    image/remote.py         store of a controller, for hosts that joined with a token
     image/store.py          directory of image files
     image/formats.py        checks of image files before anything uses them
     image/qcow2.py          headers of qcow2 files

@@ -1,7 +1,8 @@
 """Backend ``local``: images are files in the directory ``[image] store_path``. Metadata are rows of the database.
 
 Compute hosts read the directory. They write only below ``uploads/<host>``. A conductor moves an uploaded file into the
-store when the host's command has succeeded.
+store when the host's command has succeeded. With ``[image] store_address``, hosts use the store of a controller
+(`nova_lite.image.remote`) in place of a directory that they share.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
+from oslo_config import cfg
 
 from nova_lite.base import concurrency, exceptions, files
 from nova_lite.base.context import RequestContext, get_admin_context
@@ -21,6 +23,10 @@ from nova_lite.image import formats, store, verified
 from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.image.store import file_path, uploads_path
 from nova_lite.objects import Image, ImageQuery
+
+if TYPE_CHECKING:  # the message bus takes long to load, and nova-lite-manage does not need it
+    from nova_lite.conductor.rpcapi import ConductorRPC
+    from nova_lite.image.remote import RemoteStore
 
 #: Images that are read at a time.
 PAGE = 1000
@@ -33,6 +39,14 @@ class LocalImages(ImageBackend):
     """Images in a directory."""
 
     has_local_rows = True
+
+    def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorRPC) -> None:
+        super().__init__(conf, conductor)
+        self._remote: RemoteStore | None = None
+        if conf.image.store_address:
+            from nova_lite.image.remote import RemoteStore
+
+            self._remote = RemoteStore(conf)
 
     def list_images(self, context: RequestContext, name: str | None, marker: str | None = None) -> Iterator[Image]:
         query = ImageQuery(filters={} if name is None else {"name": [name]}, marker=marker, limit=PAGE)
@@ -64,11 +78,17 @@ class LocalImages(ImageBackend):
     # --- for compute hosts
 
     def fetch(self, image: Image, target: str) -> None:
+        if self._remote is not None:
+            self._remote.fetch(image, target)
+            return
         copy(image, file_path(self.conf.image.store_path, image.id), target)
 
     def upload(self, image: Image, source: str, host: str, progress: Callable[[int], None]) -> None:
         context = get_admin_context()
         self.conductor.image_update(context, image.id, {"status": "saving"}, None)
+        if self._remote is not None:  # The join API records what it has received.
+            self._remote.upload(image, source, progress)
+            return
         try:
             directory = store.prepare_below(self.conf.image.store_path, store.UPLOADS, os.path.basename(host))
             room = store.Room(directory, self.conf.image.min_free_mb, os.path.getsize(source))

@@ -217,6 +217,22 @@ class _WatchedFile(Generic[T]):
         return status.st_mtime_ns, status.st_ino, status.st_size
 
 
+class TrustedKeys:
+    """The list of trusted keys in ``directory``. ``report`` receives a message when it has become unusable.
+
+    Raises `ConfigurationError` if it is unusable at the start.
+    """
+
+    def __init__(self, directory: str, report: Callable[[str], None]) -> None:
+        self._file: _WatchedFile[dict[str, tuple[TrustedKey, Ed25519PublicKey]]] = _WatchedFile(
+            os.path.join(directory, TRUSTED), _by_id, report
+        )
+
+    def find(self, key: str) -> tuple[TrustedKey, Ed25519PublicKey] | None:
+        entry = self._file.get().get(key)
+        return entry if entry is not None else self._file.get(at_once=True).get(key)
+
+
 class Keyring:
     """The key of one daemon and the keys that it trusts.
 
@@ -230,17 +246,14 @@ class Keyring:
         """Read the key and the list. ``shared``: another keyring of this process, whose list is shared."""
         check_name(role, host)
         self._private = _WatchedFile(private_path(directory, role, host), PrivateKey.from_file, report)
-        self._trusted: _WatchedFile[dict[str, tuple[TrustedKey, Ed25519PublicKey]]] = (
-            shared._trusted if shared else _WatchedFile(os.path.join(directory, TRUSTED), _by_id, report)
-        )
+        self._trusted: TrustedKeys = shared._trusted if shared else TrustedKeys(directory, report)
 
     @property
     def own(self) -> PrivateKey:
         return self._private.get()
 
     def find(self, key: str) -> tuple[TrustedKey, Ed25519PublicKey] | None:
-        entry = self._trusted.get().get(key)
-        return entry if entry is not None else self._trusted.get(at_once=True).get(key)
+        return self._trusted.find(key)
 
 
 def _by_id(path: str) -> dict[str, tuple[TrustedKey, Ed25519PublicKey]]:

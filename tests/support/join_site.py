@@ -57,7 +57,8 @@ class Site:
         conf.set_override("transport_url", "rabbit://u:p@127.0.0.1/cloud")
         self.accounts = Accounts()
         self.registrar = Registrar(conf, conductor, self.accounts, lambda: self.now)
-        self.app = JoinApp(types.SimpleNamespace(conductor=conductor), lambda: self.now)  # type: ignore[arg-type]
+        services = types.SimpleNamespace(conf=conf, conductor=conductor)
+        self.app = JoinApp(services, lambda: self.now)  # type: ignore[arg-type]
         self._site = HttpSite(self.app, tls=(str(tls / "server-cert.pem"), str(tls / "server-key.pem")))
         self.address = f"127.0.0.1:{self._site.address[1]}"
         self.client = JoinClient(self.address, self.pem)

@@ -1,4 +1,4 @@
-"""WSGI application of the join API. Its callers have no account: a token signs the request."""
+"""WSGI application of the join API. Its callers have no account: a token or a host's key signs the request."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import webob
 
 from nova_lite.api.http import deploy, refusals, wsgi
 from nova_lite.api.http.rate_limit import RateLimit
+from nova_lite.api.join import images
 from nova_lite.base import exceptions, ip, join_requests
 from nova_lite.base.context import get_admin_context
 from nova_lite.objects import JoinRequest, TrustList
@@ -26,6 +27,7 @@ MAX_OF_CLIENT, MAX_OF_ALL = 60, 600
 CACHE_SECONDS = 1.0
 #: The request is the body with signatures around it.
 MAX_REQUEST = 2 * join_requests.MAX_BODY
+_METHODS = {"/v1/trust": ("GET",), "/v1/hosts": ("POST",)}
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> JoinApp:
@@ -34,7 +36,9 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> JoinApp:
 
 
 class JoinApp:
-    """``GET /v1/trust`` and ``POST /v1/hosts``. Responses are JSON."""
+    """``GET /v1/trust``, ``POST /v1/hosts``, and ``GET`` and ``PUT`` of ``/v1/images/ID``. Responses are JSON, or data
+    of images.
+    """
 
     def __init__(self, services: wsgi.ApiServices, clock: Callable[[], float] = time.monotonic) -> None:
         self._services = services
@@ -44,20 +48,26 @@ class JoinApp:
         self._lock = threading.Lock()
         self._trust: TrustList | None = None
         self._read = -CACHE_SECONDS
+        self._images = images.HostImages(services)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         response = refusals.respond(self._respond, webob.Request(environ), _refusal)
         return response(environ, start_response)
 
     def _respond(self, req: webob.Request) -> webob.Response:
-        allowed = {"/v1/trust": "GET", "/v1/hosts": "POST"}.get(req.path_info.rstrip("/"))
+        parent, _, name = req.path_info.rstrip("/").rpartition("/")
+        is_image = parent == "/v1/images"
+        allowed = ("GET", "PUT") if is_image else _METHODS.get(f"{parent}/{name}")
         if allowed is None:
-            raise exceptions.NotFound("There are GET /v1/trust and POST /v1/hosts.")
-        if req.method != allowed:
-            response = _json({"error": {"code": 405, "message": f"Only {allowed} is supported."}}, 405)
-            response.headers["Allow"] = allowed
+            raise exceptions.NotFound("There are GET /v1/trust, POST /v1/hosts, and GET and PUT /v1/images/ID.")
+        if req.method not in allowed:
+            message = f"Only {' and '.join(allowed)} is supported."
+            response = _json({"error": {"code": 405, "message": message}}, 405)
+            response.headers["Allow"] = ", ".join(allowed)
             return response
-        return self._get_trust(req) if allowed == "GET" else self._join(req)
+        if is_image:
+            return self._images.respond(req, name)
+        return self._get_trust(req) if name == "trust" else self._join(req)
 
     def _get_trust(self, req: webob.Request) -> webob.Response:
         trust = self._current()

@@ -34,7 +34,8 @@ UNIT = "nova-lite-compute"
 
 PACKAGES = (
     *("libvirt-daemon-system", "libvirt-clients", "qemu-system-x86", "qemu-utils", "dnsmasq-base", "dnsmasq-utils"),
-    *("nftables", "ovmf", "rsync", "openssh-client"),
+    # netbase: nft looks up the names of protocols in its file.
+    *("netbase", "nftables", "ovmf", "rsync", "openssh-client"),
 )
 #: MiB that have to be free for images, guests and logs.
 _FREE_MB = 1000
@@ -97,12 +98,7 @@ def steps(wanted: Host) -> list[Step]:
 
 
 def farewell(wanted: Host) -> str:
-    return "\n".join(
-        [
-            "",
-            f"Host {wanted.name} is up. It needs the images: docs/howto/join-a-host.md, Images.",
-        ]
-    )
+    return f"\nHost {wanted.name} is up, and takes servers."
 
 
 class Setup:
@@ -210,6 +206,7 @@ class Setup:
                 "trust_address": wanted.token.address,
                 "trust_ca_file": str(AUTHORITY),
             },
+            "image": {"store_address": wanted.token.address},
         } | reply.settings
         written = machine.write_once(CONFIGURATION / "nova-lite.conf", machine.ini({}), "nova-lite")
         written |= machine.write_once(CONFIGURATION / "compute.conf", machine.ini(sections))

@@ -14,12 +14,15 @@ import sqlalchemy as sa
 from cryptography import x509
 from oslo_config import cfg
 
+from nova_lite.api.http import deploy, wsgi
 from nova_lite.base import exceptions, host_certificates
 from nova_lite.base.host_certificates import HOST_FILES, Authority
 from nova_lite.cmd.manage.keys import provide_key
+from nova_lite.compute.api import API
 from nova_lite.db import joins
 from nova_lite.db.models import PublishedTrust
 from nova_lite.objects import JoinReply, JoinState, TrustList
+from nova_lite.policies.enforcer import Policy
 from nova_lite.rpc import keys, trust
 from nova_lite.rpc.trust import JoinClient, TrustUpdater
 from tests.support.join_site import Site
@@ -300,3 +303,8 @@ def test_request_that_is_none_is_refused(site: Site, method: str, path: str, bod
     }
     content = b"".join(site.app(environ, lambda line, headers: statuses.append(line)))
     assert statuses[0].startswith(str(status)) and b'"message"' in content
+
+
+def test_join_api_is_loaded_before_the_bus_is_there(conf: cfg.ConfigOpts) -> None:
+    conf.set_override("paste_config", str(Path(__file__).parents[3] / "etc" / "nova-lite" / "api-paste.ini"), "api")
+    assert deploy.load_app("join", wsgi.ApiServices(conf, Policy(conf), API())) is not None

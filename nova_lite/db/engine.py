@@ -533,8 +533,9 @@ def translate(error: Exception) -> Exception:
 
 
 def statement_of(error: Exception) -> str:
-    """Return the first words of a failed statement, which has no values in it."""
+    """Return a failed statement from its first table on, without its values, cut at some length."""
     text = " ".join(str(getattr(error, "statement", None) or "").split())
+    text = text[max(text.find(" FROM "), 0) :].strip()
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 

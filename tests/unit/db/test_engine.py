@@ -278,7 +278,7 @@ def test_read_that_takes_too_long_is_ended_and_says_so(db: Database, caplog: pyt
         error = engine.translate(caught.value)
         assert isinstance(error, exceptions.QueryTooSlow) and error.code == 503
         assert "ask for less" in error.message
-        assert "took longer than [database] read_timeout" in caplog.text and "SELECT count(*)" in caplog.text
+        assert "took longer than [database] read_timeout" in caplog.text and "ended: FROM instances AS" in caplog.text
         assert limited.read(lambda uow: uow.now), "the connection serves the next read"
     finally:
         limited.close()

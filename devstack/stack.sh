@@ -98,6 +98,7 @@ Ready after $(clock). What next:
     openstack --os-cloud $CLOUD server show $FIRST_SERVER
     openstack --os-cloud $CLOUD console log show $FIRST_SERVER
 $(console_hint)
+$(page_hint)
     nova-lite-manage service list
     $TOP/devstack/service.sh status
     $TOP/devstack/unstack.sh       (removes everything again, servers included)

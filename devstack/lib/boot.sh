@@ -16,6 +16,11 @@ console_hint() {
         echo "    openstack --os-cloud $CLOUD console url show --novnc $FIRST_SERVER       (opened in a browser on this machine)"
 }
 
+page_hint() {
+    [[ $AUTH != standalone ]] ||
+        echo "    http://127.0.0.1:$PAGE_PORT/       (the web page; $CLOUDS_YAML has users and passwords)"
+}
+
 show_first_server() {
     sed 's/^/    /' "$LOGS/first-server.txt"
 }

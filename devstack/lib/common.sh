@@ -54,6 +54,7 @@ declare -A DEFAULTS=(
     [VOLUME_PORT]=8776
     [NETWORK_PORT]=9696
     [PLACEMENT_PORT]=8778
+    [PAGE_PORT]=8788
     [CONCURRENCY]=
     [NETWORK_CIDR]=10.0.77.0/24
     [FLOATING_CIDR]=172.24.4.0/24
@@ -95,7 +96,7 @@ check_settings() {
         die "NETWORK=neutron: needs AUTH=keystone and VIRT_DRIVER=libvirt."
     [[ $API_WORKERS =~ ^[1-9][0-9]?$ ]] || die "API_WORKERS=$API_WORKERS: must be a number from 1 to 99."
     local name
-    for name in API_PORT IDENTITY_PORT IMAGE_PORT VOLUME_PORT NETWORK_PORT PLACEMENT_PORT; do
+    for name in API_PORT IDENTITY_PORT IMAGE_PORT VOLUME_PORT NETWORK_PORT PLACEMENT_PORT PAGE_PORT; do
         [[ ${!name} =~ ^[0-9]{1,5}$ ]] && ((${!name} > 0 && ${!name} < 65536)) || die "$name=${!name}: must be a port number."
     done
     [[ $CONCURRENCY =~ ^(|eventlet|threading)$ ]] || die "CONCURRENCY=$CONCURRENCY: must be eventlet, threading or empty."

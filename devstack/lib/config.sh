@@ -68,7 +68,7 @@ give_to() {
 # Keystone's lists the network API, too, unless that is Neutron's.
 enabled_apis() {
     case $AUTH in
-    standalone) echo osapi_compute, identity, image, volume, network, placement$(metadata_api) ;;
+    standalone) echo osapi_compute, identity, image, volume, network, placement, page$(metadata_api) ;;
     keystone) echo "osapi_compute$([[ $NETWORK == neutron ]] || echo ", network")$(metadata_api)" ;;
     noauth2) echo osapi_compute$(metadata_api) ;;
     esac
@@ -145,6 +145,7 @@ image_port = $IMAGE_PORT
 volume_port = $VOLUME_PORT
 network_port = $NETWORK_PORT
 placement_port = $PLACEMENT_PORT
+page_port = $PAGE_PORT
 paste_config = $ETC/api-paste.ini
 $([[ $AUTH != keystone ]] || keystone_authtoken nova-lite)
 

@@ -51,6 +51,7 @@ ADDRESSES = {
     "network": ("network_listen", "network_port"),
     "placement": ("placement_listen", "placement_port"),
     "join": ("join_listen", "join_port"),
+    "page": ("page_listen", "page_port"),
 }
 
 PARENT_CHECK_SECONDS = 1.0

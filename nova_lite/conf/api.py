@@ -13,7 +13,8 @@ OPTS = [
         help=(
             "Paste applications to serve: osapi_compute, identity (users and tokens without Keystone), image "
             "(images without Glance), volume (volumes without Cinder), network (networks without Neutron). "
-            "Further ones are metadata (for guests), placement (to read), and join (for new hosts). "
+            "Further ones are metadata (for guests), placement (to read), join (for new hosts), and page (the web "
+            "page). "
             "Leave out a service that the real OpenStack service provides."
         ),
     ),
@@ -98,6 +99,8 @@ OPTS = [
     cfg.PortOpt("placement_port", default=8778, help="Port the Placement API listens on."),
     cfg.HostAddressOpt("join_listen", default="127.0.0.1", help="Address the join API listens on."),
     cfg.PortOpt("join_port", default=8780, help="Port the join API listens on. Hosts fetch the list of keys there."),
+    cfg.HostAddressOpt("page_listen", default="127.0.0.1", help="Address the web page listens on."),
+    cfg.PortOpt("page_port", default=8788, help="Port the web page listens on. Browsers open it."),
     cfg.ListOpt(
         "enabled_ssl_apis",
         default=[],

@@ -23,8 +23,8 @@ App = Callable[[dict[str, Any], Any], Any]
 _services: contextvars.ContextVar[wsgi.ApiServices] = contextvars.ContextVar("services")
 _name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
 
-#: APIs without users, whose changes are those of guests and of hosts.
-_WITHOUT_USERS = ("metadata", "join")
+#: APIs without changes of users: those of guests and of hosts, and the page, whose changes are those of other APIs.
+_NOT_AUDITED = ("metadata", "join", "page", "page_rights")
 
 #: Key of a request's environment: its path as the client sent it, before `UrlMap` and filters change it.
 FULL_PATH = "nova_lite.full_path"
@@ -56,7 +56,7 @@ def load_app(name: str, app_services: wsgi.ApiServices) -> App:
     token, name_token = _services.set(app_services), _name.set(name)
     try:
         app: App = paste_deploy.loadapp(f"config:{path}", name=name)
-        return app if name in _WITHOUT_USERS else _audited(app, name, app_services)
+        return app if name in _NOT_AUDITED else _audited(app, name, app_services)
     except (LookupError, exceptions.NovaLiteException):
         raise
     except Exception as error:

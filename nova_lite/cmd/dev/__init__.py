@@ -26,6 +26,7 @@ from collections.abc import Sequence  # noqa: E402
 from nova_lite.base import exceptions, version  # noqa: E402
 from nova_lite.cmd.dev import clouds_file  # noqa: E402
 from nova_lite.cmd.dev.cloud import DevCloud, Options  # noqa: E402
+from nova_lite.cmd.dev.configuration import PATHS  # noqa: E402
 
 PROG = "nova-lite dev"
 MAX_HOSTS = 100
@@ -132,6 +133,8 @@ def _instructions(cloud: DevCloud, file: str, hosts: int, seconds: float) -> str
             "Ctrl-C ends it and removes everything.",
             "",
             *("    " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows),
+            "",
+            f"The web page is at {cloud.url}{PATHS['page']}/.",
             "",
             f"    export OS_CLIENT_CONFIG_FILE={shlex.quote(os.path.abspath(file))} OS_CLOUD={names[0]}",
             "    openstack server create --image nova-lite-guest --flavor m1.nano --wait first",

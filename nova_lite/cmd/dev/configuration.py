@@ -25,6 +25,7 @@ PATHS = {
     "volume": "/volume",
     "placement": "/placement",
     "metadata": "/metadata",
+    "page": "/page",
 }
 
 _TEMPLATE = """

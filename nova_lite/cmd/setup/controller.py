@@ -39,6 +39,7 @@ APIS = {
     "image": ("image_listen", 9292),
     "volume": ("volume_listen", 8776),
     "network": ("network_listen", 9696),
+    "page": ("page_listen", 8788),
 }
 #: The API for new hosts, which other machines reach by TLS alone.
 JOIN_API = ("join", "join_listen")
@@ -102,6 +103,8 @@ def farewell(wanted: Settings) -> str:
             f"The cloud answers at {wanted.url(5000)}/v3. Its admin is in {CLOUDS}:",
             "",
             f"    openstack --os-cloud {wanted.cloud} service list",
+            "",
+            f"The web page is at {wanted.url(8788)}/.",
             "",
             *_next_steps(wanted),
         ]

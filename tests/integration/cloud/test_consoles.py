@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cloud.browser import Browser, browser
 from tests.integration.cloud.conftest import SETTINGS, STATE, StackedCloud, wait_for
 from tests.support import consoles
+from tests.support.browser import Browser, browser
 
 #: Path of the screenshot, if it is requested.
 SCREENSHOT = "NOVA_LITE_SCREENSHOT"

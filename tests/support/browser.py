@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+_TEXT = "document.body ? document.body.innerText.slice(0, 2000) : ''"
+
 #: Chromium reads its orders here, and answers on the next one.
 ORDERS = 3
 
@@ -27,6 +29,8 @@ class Browser:
         self._buffer = b""
         self._number = 0
         self._session: str | None = None
+        #: Events of the protocol, if `watch` was called.
+        self.events: list[Any] = []
         target = self._ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
 
@@ -48,6 +52,42 @@ class Browser:
         """Return the value of a JavaScript expression in the page; None if it throws."""
         return self._ask("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
 
+    def watch(self) -> None:
+        """Record exceptions of scripts, messages of the browser, and responses to requests in ``events``."""
+        for domain in ("Runtime", "Log", "Network"):
+            self._ask(f"{domain}.enable")
+
+    def run(self, script: str) -> Any:
+        """Return what a JavaScript expression in the page, or its promise, gives. Fails if it throws."""
+        answer = self._ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def wait(self, script: str, seconds: float = 30.0) -> Any:
+        """Wait until the expression is true, and return its value."""
+        deadline = time.monotonic() + seconds
+        while not (value := self.run(script)):
+            assert time.monotonic() < deadline, f"never true: {script}; the page has {self.run(_TEXT)!r}"
+            time.sleep(0.05)
+        return value
+
+    def resize(self, width: int, height: int, dark: bool = False) -> None:
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self._ask("Emulation.setDeviceMetricsOverride", **metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._ask("Emulation.setEmulatedMedia", features=[scheme])
+
+    def press(self, key: str, text: str = "") -> None:
+        """Press a key as a user does. ``text``: what it writes."""
+        code = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, " ": 32}.get(key, 0)
+        written = {"text": text} if text else {}
+        for kind in ("keyDown", "keyUp"):
+            self._ask("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **written)
+
+    def forget(self) -> None:
+        """Remove all cookies."""
+        self._ask("Network.clearBrowserCookies")
+
     def screenshot(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self._ask("Page.captureScreenshot", format="png")["data"]))
 
@@ -60,6 +100,8 @@ class Browser:
         deadline = time.monotonic() + 120
         while True:
             answer = self._read(deadline)
+            if "method" in answer and self._session is not None:
+                self.events.append(answer)
             if answer.get("id") == self._number:
                 assert "error" not in answer, answer
                 return answer["result"]

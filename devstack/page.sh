@@ -1,0 +1,45 @@
+#!/bin/bash
+# Build the web page from its sources, and test it in headless Chromium against clouds of `nova-lite dev`:
+#
+#   page.sh [--screenshots DIRECTORY] [--build]
+#
+# It checks the types, compares a fresh build with the files in nova_lite/api/page/static, and runs the tests of the page,
+# with accessibility (axe-core) and 1,000 servers. --build replaces the files in the repository by the fresh build, and
+# tests nothing. --screenshots also saves pictures of each view. It needs npm, chromium and the checkout's .venv, which
+# devstack/test.sh makes, or another Python as PYTHON.
+set -eu
+TOP=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
+cd "$TOP/tools/page"
+
+build="" shots=""
+while (($#)); do
+    case $1 in
+    --build) build=1 ;;
+    --screenshots)
+        (($# > 1)) || { echo "--screenshots needs a directory." >&2 && exit 2; }
+        shots=$(realpath -m "$2")
+        shift
+        ;;
+    *)
+        sed -n '2,9s/^# \{0,1\}//p' "$TOP/devstack/page.sh" >&2
+        exit 2
+        ;;
+    esac
+    shift
+done
+
+npm ci --no-audit --no-fund
+npm run check
+if [[ -n $build ]]; then
+    npm run build
+    exit
+fi
+fresh=$(mktemp -d)
+trap 'rm -rf "$fresh"' EXIT
+node build.mjs "$fresh"
+diff -r "$fresh" "$TOP/nova_lite/api/page/static" ||
+    { echo "The built files are not those of the sources: run devstack/page.sh --build." >&2 && exit 1; }
+
+cd "$TOP"
+export NOVA_LITE_LONG=1 NOVA_LITE_AXE=$TOP/tools/page/node_modules/axe-core/axe.min.js NOVA_LITE_SCREENSHOTS=$shots
+"${PYTHON:-$TOP/.venv/bin/python}" -m pytest -q tests/unit/api/page tests/functional/test_page.py tests/functional/test_page_quality.py

@@ -1,0 +1,131 @@
+"""WSGI application of the page: its files, sessions, rights, and the way to the APIs of this daemon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import webob
+
+from nova_lite.api.http import deploy, refusals
+from nova_lite.api.http.deploy import App
+from nova_lite.api.page import files, sessions
+from nova_lite.base import exceptions
+
+#: Name in the page's URLs and in ``[api] enabled_apis`` of each API that the page calls.
+APIS = {
+    "compute": "osapi_compute",
+    "identity": "identity",
+    "image": "image",
+    "network": "network",
+    "volume": "volume",
+    "placement": "placement",
+}
+
+#: Headers of each file. Scripts and styles come from this site alone, and no other site can frame the page.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+#: Policy of the APIs' responses: whatever an image or a name has in it, a browser runs nothing of it.
+_API_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+#: A year, for browsers that have seen the page over TLS.
+_TRANSPORT = "max-age=31536000"
+_API = "/api/"
+
+
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> PageApp:
+    del global_conf, local_conf
+    services = deploy.services()
+    enabled = services.conf.api.enabled_apis
+    for needed in ("osapi_compute", "identity"):
+        if needed not in enabled:
+            raise exceptions.ConfigurationError(
+                reason=f"[api] enabled_apis: page needs {needed} beside it, whose tokens and servers it shows."
+            )
+    apps = {short: deploy.load_app(name, services) for short, name in APIS.items() if name in enabled}
+    return PageApp(apps, deploy.load_app("page_rights", services), files.load())
+
+
+class PageApp:
+    """WSGI application. ``apis``: by their names in the page's URLs. They authenticate each request themselves."""
+
+    def __init__(self, apis: dict[str, App], rights: App, site: dict[str, files.File]) -> None:
+        self._apis = apis
+        self._rights = rights
+        self._site = site
+        self._sessions = sessions.Sessions(apis["identity"])
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        req = webob.Request(environ)
+        path = environ.get("PATH_INFO", "") or "/"
+        own = dict(_HEADERS)
+        if req.scheme == "https":
+            own["Strict-Transport-Security"] = _TRANSPORT
+        own["Content-Security-Policy"] = _POLICY if path in self._site else _API_POLICY
+        if path not in self._site:
+            own["Cache-Control"] = "no-store"
+
+        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            kept = [(name, value) for name, value in headers if name.title() not in own and not _is_secret(name)]
+            return start_response(status, [*kept, *own.items()], exc_info)
+
+        return self._serve(req, path, start)
+
+    def _serve(self, req: webob.Request, path: str, start: Any) -> Any:
+        """Call an API as it is, since it may stream both bodies; or respond here."""
+        if path.startswith(_API):
+            try:
+                sessions.check_origin(req)
+                app, environ = self._way(req, path)
+            except exceptions.NovaLiteException as error:
+                return _refusal(error)(req.environ, start)
+            return app(environ, start)
+        return refusals.respond(lambda request: self._respond(request, path), req, _refusal)(req.environ, start)
+
+    def _way(self, req: webob.Request, path: str) -> tuple[App, dict[str, Any]]:
+        """Return an API, and the request to it."""
+        name, slash, rest = path.removeprefix(_API).partition("/")
+        app = self._apis.get(name)
+        if app is None:
+            raise exceptions.NotFound(f"This cloud has no API named {name[:64]} here.")
+        inside = slash + rest
+        if name == "identity" and inside.rstrip("/") == "/v3/auth/tokens":
+            raise exceptions.Forbidden("The page's tokens are those of its sessions: use /session.")
+        environ = sessions.clean(req.environ, sessions.token_of(req))
+        environ["SCRIPT_NAME"] = req.script_name + _API + name
+        environ["PATH_INFO"] = inside
+        environ[deploy.FULL_PATH] = inside
+        return app, environ
+
+    def _respond(self, req: webob.Request, path: str) -> webob.Response:
+        file = self._site.get(path)
+        if file is not None:
+            if req.method not in ("GET", "HEAD"):
+                response = sessions.refusal(405, "Files are read with GET.")
+                response.headers["Allow"] = "GET, HEAD"
+                return response
+            return files.respond(req, file)
+        if path == "/session":
+            sessions.check_origin(req)
+            return self._sessions.respond(req)
+        if path == "/rights" and req.method == "GET":
+            sessions.check_origin(req)
+            return webob.Request(sessions.clean(req.environ, sessions.token_of(req))).get_response(self._rights)
+        raise exceptions.NotFound("The page has no such file.")
+
+
+def _is_secret(name: str) -> bool:
+    """Check whether a header has a token, which scripts must not see."""
+    return name.lower() in ("x-subject-token", "x-auth-token")
+
+
+def _refusal(error: exceptions.NovaLiteException) -> webob.Response:
+    return sessions.refusal(error.code, error.message)

@@ -1,0 +1,44 @@
+"""``/rights``: which policy rules allow the caller, and in which states servers accept each action."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import webob
+
+from nova_lite import policies
+from nova_lite.api.http import deploy, wsgi
+from nova_lite.operations import OPERATIONS, Operation
+
+
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> RightsApp:
+    del global_conf, local_conf
+    return RightsApp(deploy.services())
+
+
+class RightsApp:
+    """WSGI application. ``rules``: the names of the rules that allow the caller what belongs to its project."""
+
+    def __init__(self, services: wsgi.ApiServices) -> None:
+        self._policy = services.policy
+        self._rules = sorted({rule.name for rule in policies.list_rules()})
+        self._operations = {operation.kind: _view(operation) for operation in OPERATIONS.values()}
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        context = environ[wsgi.CONTEXT]
+        rules = [name for name in self._rules if self._policy.allows(context, name)]
+        body = json.dumps({"rules": rules, "operations": self._operations}).encode()
+        response = webob.Response(body=body, content_type="application/json", charset="utf-8")
+        return response(environ, start_response)
+
+
+def _view(operation: Operation) -> dict[str, Any]:
+    """Return the vm states and task states that accept an operation; None stands for all of them."""
+    return {
+        "action": operation.action,
+        "rule": operation.rule,
+        "allowed": operation.allowed,
+        "during": operation.during,
+        "despite_lock": operation.despite_lock,
+    }

@@ -1,0 +1,200 @@
+"""The web page in headless Chromium against a whole cloud: journeys of a user and of an operator."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openstack
+import pytest
+
+from tests.support.api_client import ROOT
+from tests.support.browser import browser
+from tests.support.page import Page
+
+PASSWORD = "correct horse"
+#: A name that is a script where somebody makes HTML of names.
+HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'"{{7*7}}'
+
+
+@pytest.fixture(scope="session", autouse=True)
+def broker() -> None:
+    """Replace the fixture of this directory: no broker is needed."""
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[dict[str, Any]]:
+    command = [sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.dev", "dev", "--port", "0", "--json", "--faults"]
+    process = subprocess.Popen(
+        [*command, "--hosts", "2", "--password", PASSWORD], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, "the cloud has not started"
+        yield json.loads(line)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def page(cloud: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    if shutil.which("chromium") is None:
+        pytest.skip("chromium is not installed (devstack/test.sh installs it)")
+    with browser(tmp_path_factory.mktemp("profile")) as chromium:
+        chromium.resize(1280, 900)
+        chromium.watch()
+        yield Page(chromium, f"{cloud['url']}/page/")
+
+
+def client(cloud: dict[str, Any], name: str = "nova-lite-dev-demo") -> Any:
+    return openstack.connect(load_yaml_config=False, load_envvars=False, **cloud["clouds"][name])
+
+
+def test_user_creates_a_server_and_stops_it(page: Page) -> None:
+    page.open("servers/new")
+    page.enter("demo", "wrong")
+    page.sees("The request you have made requires authentication")
+    page.complaints()
+    page.enter("demo", PASSWORD)
+    page.browser.wait("!!control('Name')")
+    page.write("Name", "web")
+    page.sees("openstack server create --image nova-lite-guest --flavor m1.tiny --network auto web")
+    page.press("Create the server")
+    page.sees("The guest runs.")
+    page.sees("Build the guest on its host")
+    page.press("Stop")
+    page.sees("openstack server stop")
+    page.press("Stop")
+    page.sees("The guest is off.")
+    page.browser.run("history.back(); true")
+    page.browser.wait("location.hash === '#/servers/new'")
+    assert page.complaints() == []
+
+
+def test_failed_build_is_explained(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("fault.fail")
+        made = sdk.compute.create_server(name="broken", image_id=image.id, flavor_id=flavor.id, networks="auto")
+    page.log_in("demo", PASSWORD)
+    page.go(f"servers/{made.id}")
+    page.sees("Why")
+    page.sees("build fails on host")
+    page.sees("failed after")
+    assert page.browser.run("document.querySelectorAll('.timeline .bad').length") >= 2
+    assert page.complaints() == []
+
+
+def test_names_never_become_html(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        values = {"image_id": image.id, "flavor_id": flavor.id, "networks": "auto", "metadata": {"key": HOSTILE[:255]}}
+        made = sdk.compute.create_server(name=HOSTILE, description=HOSTILE, **values)
+        sdk.network.create_network(name=HOSTILE)
+        sdk.network.create_security_group(name=HOSTILE, description=HOSTILE)
+        sdk.image.create_image(name=HOSTILE, disk_format="raw", container_format="bare")
+        sdk.block_storage.create_volume(size=1, name=HOSTILE)
+    page.log_in("demo", PASSWORD)
+    places = [f"servers/{made.id}/{tab}" for tab in ("timeline", "network", "metadata", "console")]
+    for place in ("servers", *places, "networks", "security-groups", "images", "volumes"):
+        page.go(place)
+        page.sees("<img src=x")
+    page.browser.press("/", "/")
+    page.write("Find any name or id", "onerror")
+    page.sees("<img src=x")
+    page.browser.press("Escape")
+    assert page.browser.run("window.hacked === undefined")
+    assert page.complaints() == []
+
+
+def test_expired_session_loses_no_form(page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    page.go("security-groups")
+    page.press("Create a security group")
+    page.write("Name", "kept")
+    page.write("Description", "what the user has written")
+    page.browser.forget()
+    page.browser.run("[...seen().querySelectorAll('button')].find((item) => item.type === 'submit').click(); true")
+    page.sees("The session has expired. Nothing that you have entered is lost.")
+    page.write("Password", PASSWORD)
+    page.press("Log in")
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    page.sees("what the user has written")
+    page.complaints()
+
+
+def test_refusal_of_the_api_is_shown_where_it_occurred(page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    page.go("networks")
+    page.press("Create a network")
+    page.write("Name", "wrong")
+    page.write("Address range", "10.64.0.0/99")
+    page.browser.run("[...seen().querySelectorAll('button')].find((item) => item.type === 'submit').click(); true")
+    page.browser.wait("!!seen().querySelector('form .failure')")
+    assert "10.64.0.0/99" in page.text()
+    assert page.browser.run("control('Name').value") == "wrong"
+    page.press("Cancel")
+    page.complaints()
+
+
+@pytest.mark.parametrize("user", ["demo", "admin"])
+def test_menu_leads_to_nothing_that_the_apis_refuse(page: Page, user: str) -> None:
+    page.log_in(user, PASSWORD)
+    places = page.places()
+    assert ("hosts" in places) is (user == "admin")
+    page.complaints()
+    for place in [*places, "servers/new"]:
+        page.go(place)
+        found = page.complaints()
+        assert found == [], f"{place}: {found}"
+
+
+def test_view_of_operators_is_not_there_for_users(page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    for place in ("hosts", "audit", "users", "actions", "nothing"):
+        page.go(place)
+        page.sees("this project's roles do not show it")
+
+
+def test_operator_disables_a_host_and_enables_it(page: Page) -> None:
+    page.log_in("admin", PASSWORD)
+    page.go("hosts/host1")
+    page.press("Disable")
+    page.write("Reason", "new memory")
+    page.sees("openstack compute service set --disable --disable-reason 'new memory' host1 nova-compute")
+    page.press("Disable")
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    page.sees("new memory")
+    page.press("Enable")
+    page.press("Enable")
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    assert page.complaints() == []
+
+
+def test_keyboard_alone_finds_a_view(page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    page.browser.press("/", "/")
+    for char in "quot":
+        page.browser.press(char, char)
+    page.browser.press("Enter")
+    page.browser.wait("location.hash === '#/quotas'")
+    page.sees("What the project uses, and may use.")
+
+
+def test_phone_shows_no_sideways_scrolling(page: Page, tmp_path: Path) -> None:
+    page.log_in("admin", PASSWORD)
+    page.browser.resize(360, 740, dark=True)
+    try:
+        for place in ("servers", "servers/new", "hosts", "networks", "quotas"):
+            page.go(place)
+            assert page.browser.run("document.documentElement.scrollWidth <= innerWidth"), place
+    finally:
+        page.browser.resize(1280, 900)
+    page.browser.screenshot(tmp_path / "page.png")
+    page.complaints()

@@ -1,0 +1,163 @@
+"""Quality of the web page, in headless Chromium: accessibility (axe-core), and speed with 1,000 servers.
+
+``devstack/page.sh`` runs it. With ``NOVA_LITE_SCREENSHOTS`` it saves pictures of each view.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.api_client import ROOT
+from tests.support.browser import browser
+from tests.support.page import Page
+
+PASSWORD = "correct horse"
+SERVERS = 1000
+SEED = f"""
+projects:
+- {{name: large}}
+users:
+- {{name: large, project: large}}
+quotas:
+  large: {{instances: -1, cores: -1, ram: -1}}
+networks:
+- {{name: wide, project: large, cidr: 10.99.0.0/16}}
+servers:
+- {{name: web, project: large, flavor: m1.nano, image: nova-lite-guest, networks: [wide], count: {SERVERS}}}
+- {{name: broken, project: admin, flavor: m1.nano, image: nova-lite-guest, metadata: {{"nova_lite:fail": build}}}}
+"""
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("NOVA_LITE_AXE") or shutil.which("chromium") is None, reason="devstack/page.sh runs it"
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def broker() -> None:
+    """Replace the fixture of this directory: no broker is needed."""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    seed = tmp_path_factory.mktemp("seed") / "seed.yaml"
+    seed.write_text(SEED)
+    options = tmp_path_factory.mktemp("options") / "dev.conf"
+    options.write_text("[quota]\ninstances = 2000\ncores = -1\nram = -1\n[fake]\nvcpus = 4000\nmemory_mb = 4000000\n")
+    command = [sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.dev", "dev", "--port", "0", "--json", "--faults"]
+    command += ["--hosts", "4", "--password", PASSWORD, "--seed", str(seed), "--config-file", str(options)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, "the cloud has not started"
+        yield f"{json.loads(line)['url']}/page/"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def page(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("profile")) as chromium:
+        chromium.resize(1280, 900)
+        chromium.watch()
+        yield Page(chromium, url)
+
+
+def violations(page: Page) -> list[Any]:
+    """Return what axe-core finds in the view."""
+    if not page.browser.run("!!window.axe"):
+        page.browser.run(Path(os.environ["NOVA_LITE_AXE"]).read_text() + "; true")
+    found = page.browser.run(
+        "axe.run(document, {resultTypes: ['violations']}).then((result) => result.violations.map((item) => "
+        "[item.id, item.help, item.nodes.slice(0, 4).map((node) => [node.html.slice(0, 200), node.failureSummary])]))"
+    )
+    return list(found)
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True)])
+def test_views_are_accessible(page: Page, width: int, dark: bool) -> None:
+    page.log_in("admin", PASSWORD)
+    page.browser.resize(width, 900, dark)
+    wrong = {}
+    server = page.browser.run(
+        "fetch('api/compute/v2.1/servers', {headers: {'X-Nova-Lite-Page': '1'}}).then((response) => response.json())"
+        ".then((body) => body.servers[0].id)"
+    )
+    tabs = [f"servers/{server}/{tab}" for tab in ("timeline", "network", "disks", "console", "metadata", "diagnostics")]
+    for place in [*page.places(), "servers/new", *tabs, "hosts/host1"]:
+        page.go(place)
+        if found := violations(page):
+            wrong[place] = found
+        if directory := os.environ.get("NOVA_LITE_SCREENSHOTS"):
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            name = f"{place.replace('/', '-').replace(server, 'server')}-{width}{'-dark' if dark else ''}.png"
+            page.browser.screenshot(Path(directory) / name)
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_dialogs_are_accessible(page: Page, dark: bool) -> None:
+    page.log_in("admin", PASSWORD)
+    page.browser.resize(1280, 900, dark)
+    wrong = {}
+    for place, button in (
+        ("images", "Upload an image"),
+        ("networks", "Create a network"),
+        ("routers", "Create a router"),
+        ("users", "Create a user"),
+        ("hosts/host1", "Disable"),
+    ):
+        page.go(place)
+        page.press(button)
+        page.browser.wait("!!document.querySelector('dialog[open]')")
+        if found := violations(page):
+            wrong[place] = found
+        page.press("Cancel")
+    page.browser.press("/", "/")
+    page.write("Find any name or id", "host")
+    if found := violations(page):
+        wrong["finder"] = found
+    page.browser.press("Escape")
+    assert wrong == {}
+
+
+def test_log_in_is_accessible(page: Page) -> None:
+    page.browser.resize(1280, 900)
+    page.open()
+    page.browser.forget()
+    page.user = ""
+    page.open()
+    assert violations(page) == []
+
+
+def test_thousand_servers_are_searched_and_sorted_quickly(page: Page) -> None:
+    """Print the figures. Only their order of magnitude is checked, since the machine may be busy."""
+    page.log_in("large", PASSWORD)
+    page.browser.resize(1280, 900)
+    begun = time.monotonic()
+    page.open("servers")
+    page.browser.wait("document.querySelectorAll('tbody tr').length === 50")
+    first = time.monotonic() - begun
+    page.browser.wait(f"document.querySelector('.count').textContent.startsWith('{SERVERS}')", 60)
+    complete = time.monotonic() - begun
+    timed = (
+        "(async () => {{ const begun = performance.now(); {}; await new Promise((done) => requestAnimationFrame(() =>"
+        " setTimeout(done))); return performance.now() - begun; }})()"
+    )
+    search = page.browser.run(timed.format("write('Search in this list', 'web-77')"))
+    assert page.browser.run("document.querySelectorAll('tbody tr').length") in range(1, 51)
+    page.write("Search in this list", "")
+    sort = page.browser.run(timed.format("pressable('Name').click()"))
+    print(f"\nfirst rows {first:.2f} s, all {complete:.2f} s, search {search:.0f} ms, sort {sort:.0f} ms")
+    assert (first, search, sort) < (10, 2000, 2000)

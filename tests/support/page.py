@@ -1,0 +1,118 @@
+"""The web page in a browser: what a user sees, presses and writes there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.support.browser import Browser
+
+#: Functions in the page that find what a user sees. A dialog hides what is below it.
+_HELPERS = """
+window.seen = () => [...document.querySelectorAll('dialog[open]')].at(-1) ?? document.body;
+window.shown = (element) => element.getClientRects().length > 0;
+window.wordsOf = (element) => (element.getAttribute('aria-label') ?? element.textContent).replace(/[ ▾]+$/, '').trim();
+window.pressable = (text) => [...seen().querySelectorAll('button, a, summary, [role=menuitem]')].filter(shown)
+  .find((element) => wordsOf(element) === text);
+window.control = (label) => {
+  const found = [...seen().querySelectorAll('label')].filter(shown)
+    .find((element) => element.firstChild.textContent.trim() === label || element.textContent.trim() === label);
+  if (found) return found.htmlFor ? document.getElementById(found.htmlFor) : found.querySelector('input, select');
+  return [...seen().querySelectorAll('[aria-label]')].filter(shown).find((element) => element.ariaLabel === label);
+};
+window.write = (label, value) => {
+  const element = control(label);
+  const kind = {SELECT: HTMLSelectElement, TEXTAREA: HTMLTextAreaElement}[element.tagName] ?? HTMLInputElement;
+  if (element.tagName === 'SELECT') {
+    const option = [...element.options].find((item) => item.text.startsWith(value));
+    if (!option) throw new Error('no choice ' + value);
+    value = option.value;
+  }
+  Object.getOwnPropertyDescriptor(kind.prototype, 'value').set.call(element, value);
+  element.dispatchEvent(new Event('input', {bubbles: true}));
+  element.dispatchEvent(new Event('change', {bubbles: true}));
+};
+true
+"""
+
+
+class Page:
+    """A page at ``url``, of the cloud of ``nova-lite dev``."""
+
+    def __init__(self, browser: Browser, url: str) -> None:
+        self.browser = browser
+        self.url = url
+        self.user = ""
+
+    def open(self, place: str = "") -> None:
+        """Load the page at a place, such as ``servers/new``."""
+        self.browser.open("about:blank", "true")
+        self.browser.open(f"{self.url}#/{place}", "!!document.querySelector('.shell, .login')")
+        self.browser.run(_HELPERS)
+
+    def go(self, place: str) -> None:
+        """Follow a link to a place, and wait until it has its content."""
+        self.browser.run(f"location.hash = {json.dumps('#/' + place)}; true")
+        self.settle()
+
+    def settle(self) -> None:
+        self.browser.wait("!!document.querySelector('main h1, .login') && !document.querySelector('main .waiting')")
+
+    def log_in(self, user: str, password: str) -> None:
+        """Log in, unless the session is this user's already."""
+        if self.user != user:
+            self.open()
+            who = {"user": {"name": user, "domain": {"id": "default"}, "password": password}}
+            body = json.dumps({"auth": {"identity": {"methods": ["password"], "password": who}}})
+            init = f"{{method: 'POST', headers: {{'X-Nova-Lite-Page': '1'}}, body: {json.dumps(body)}}}"
+            assert self.browser.run(f"fetch('session', {init}).then((response) => response.status)") == 201
+            self.user = user
+            self.open()
+        self.settle()
+        self.complaints()
+
+    def enter(self, user: str, password: str) -> None:
+        self.write("User", user)
+        self.write("Password", password)
+        self.press("Log in")
+
+    def press(self, text: str) -> None:
+        """Press a button, link or item of a menu, once it is there."""
+        self.browser.wait(f"!!pressable({json.dumps(text)})")
+        self.browser.run(f"pressable({json.dumps(text)}).click(); true")
+
+    def write(self, label: str, value: str) -> None:
+        """Write into a field, or choose what begins with ``value``."""
+        self.browser.wait(f"!!control({json.dumps(label)})")
+        self.browser.run(f"write({json.dumps(label)}, {json.dumps(value)}); true")
+
+    def sees(self, text: str, seconds: float = 30.0) -> None:
+        """Wait until the user sees a text."""
+        self.browser.wait(f"seen().innerText.includes({json.dumps(text)})", seconds)
+
+    def text(self) -> str:
+        return str(self.browser.run("seen().innerText"))
+
+    def offers(self, text: str) -> bool:
+        return bool(self.browser.run(f"!!pressable({json.dumps(text)})"))
+
+    def places(self) -> list[str]:
+        """Return the places that the menu leads to."""
+        return list(
+            self.browser.run("[...document.querySelectorAll('.side a')].map((a) => a.getAttribute('href').slice(2))")
+        )
+
+    def complaints(self) -> list[Any]:
+        """Return what went wrong since the last call: exceptions, refused content, and responses of 400 and above."""
+        self.browser.run("new Promise((done) => setTimeout(done, 50))")
+        events, self.browser.events = self.browser.events, []
+        found = []
+        for event in events:
+            values = event.get("params", {})
+            if event["method"] == "Runtime.exceptionThrown":
+                found.append(values["exceptionDetails"])
+            elif event["method"] == "Log.entryAdded" and values["entry"]["level"] == "error":
+                found.append(values["entry"]["text"] + " " + values["entry"].get("url", ""))
+            elif event["method"] == "Network.responseReceived" and values["response"]["status"] >= 400:
+                found.append(f"{values['response']['status']} {values['response']['url']}")
+        return found

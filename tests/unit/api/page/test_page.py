@@ -1,0 +1,340 @@
+"""The page's application: files, sessions, rights, and the way to the APIs."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+import webob
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nova_lite import policies
+from nova_lite.api.http import deploy
+from nova_lite.api.identity import directory
+from nova_lite.api.page import files, sessions
+from nova_lite.base import exceptions
+from nova_lite.operations import OPERATIONS
+from tests.support.http_site import serving
+from tests.support.identity_api import World
+from tests.unit.api.page.conftest import PageClient
+
+
+def assert_secure(response: webob.Response) -> None:
+    policy = response.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["X-Frame-Options"] == "DENY"
+    assert response.headers["Referrer-Policy"] == "no-referrer"
+    assert "X-Subject-Token" not in response.headers
+
+
+# --- files
+
+
+def test_root_is_the_page_with_a_strict_policy(page: PageClient) -> None:
+    response = page("GET", "/", marked=False)
+    assert response.status_code == 200
+    assert response.content_type == "text/html"
+    assert b'<script src="app.js" defer></script>' in response.body
+    assert b"style=" not in response.body
+    assert_secure(response)
+    assert "script-src 'self'; style-src 'self'" in response.headers["Content-Security-Policy"]
+
+
+def test_file_is_sent_compressed_and_once(page: PageClient) -> None:
+    plain = page("GET", "/app.js", marked=False)
+    packed = page("GET", "/app.js", marked=False, Accept_Encoding="gzip, br")
+    assert gzip.decompress(packed.body) == plain.body
+    assert packed.headers["Content-Encoding"] == "gzip"
+    known = page("GET", "/app.js", marked=False, If_None_Match=plain.headers["ETag"])
+    assert known.status_code == 304
+    assert known.body == b""
+    assert page("HEAD", "/app.js", marked=False).status_code == 200
+
+
+def test_files_of_the_first_view_are_small(page: PageClient) -> None:
+    """The whole page, compressed, is at most 250 KB."""
+    site = files.load()
+    assert sum(len(site[path].compressed) for path in ("/", "/app.js", "/style.css")) < 250_000
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/../app.py", "/static/app.js", "/sources.sha256", "/%00", "/app.js/"])
+def test_other_path_is_not_found(page: PageClient, path: str) -> None:
+    response = page("GET", path)
+    assert response.status_code == 404
+    assert response.json["error"]["message"] == "The page has no such file."
+    assert_secure(response)
+
+
+def test_change_of_a_file_is_refused(page: PageClient) -> None:
+    response = page("POST", "/app.js", b"{}")
+    assert response.status_code == 405
+    assert response.headers["Allow"] == "GET, HEAD"
+
+
+# --- sessions
+
+
+def test_log_in_keeps_the_token_from_scripts(page: PageClient) -> None:
+    response = page.log_in()
+    assert response.status_code == 201
+    assert response.json["token"]["user"]["name"] == "alice"
+    assert_secure(response)
+    cookie = response.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert cookie.split("; ")[1:2] == ["Path=/"]
+    assert page.cookie.partition("=")[2] not in response.text
+    assert page("GET", "/session").json["token"]["user"]["name"] == "alice"
+
+
+def test_cookie_over_tls_is_secure_and_of_this_host_alone(world: World) -> None:
+    page = PageClient(world, "https://cloud:8788")
+    response = page.log_in()
+    assert response.headers["Set-Cookie"].startswith("__Host-nova_lite_session=")
+    assert "; secure" in response.headers["Set-Cookie"]
+    assert response.headers["Strict-Transport-Security"].startswith("max-age=")
+    assert page("GET", "/session").status_code == 200
+
+
+def test_wrong_password_is_refused_in_the_words_of_the_identity_api(page: PageClient) -> None:
+    response = page.log_in("alice", "wrong")
+    assert response.status_code == 401
+    assert "message" in response.json["error"]
+    assert "Set-Cookie" not in response.headers
+    assert page("GET", "/session").status_code == 204
+
+
+def test_session_moves_to_another_project(page: PageClient, world: World) -> None:
+    with world.users.changing() as content:
+        alice = next(user for user in content.users if user.name == "alice")
+        directory.grant(alice, world.ops, "reader")
+    page.log_in()
+    body = {"auth": {"identity": {"methods": ["token"]}, "scope": {"project": {"id": world.ops.id}}}}
+    assert page("POST", "/session", body).json["token"]["project"]["name"] == "ops"
+    assert page("GET", "/session").json["token"]["project"]["name"] == "ops"
+
+
+def test_token_that_a_script_names_is_not_used(page: PageClient, world: World) -> None:
+    """Otherwise a stolen token could become a session of this browser."""
+    page.log_in()
+    stolen = {"methods": ["token"], "token": {"id": world.token("admin")}}
+    assert page("POST", "/session", {"auth": {"identity": stolen}}).json["token"]["user"]["name"] == "alice"
+
+
+def test_log_out_revokes_the_token_and_removes_the_cookie(page: PageClient) -> None:
+    page.log_in()
+    cookie = page.cookie
+    response = page("DELETE", "/session")
+    assert response.status_code == 204
+    assert "Max-Age=0" in response.headers["Set-Cookie"]
+    page.cookie = cookie
+    assert page("GET", "/session").status_code == 401
+    assert page("DELETE", "/session").status_code == 204
+
+
+def test_log_in_without_a_length_or_too_long_is_refused(page: PageClient) -> None:
+    assert page("POST", "/session", b" " * (sessions.MAX_BODY + 1)).status_code == 400
+    assert page("PATCH", "/session").status_code == 405
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["auth", "identity", "methods", "token", "password", "scope"]), inner)
+        ),
+        max_leaves=12,
+    )
+)
+def test_malformed_log_in_is_a_client_error(shared_page: PageClient, body: object) -> None:
+    shared_page.cookie = ""
+    assert 400 <= shared_page("POST", "/session", body).status_code < 500
+
+
+@pytest.fixture(scope="module")
+def shared_page(tmp_path_factory: pytest.TempPathFactory, hashes: dict[str, str]) -> PageClient:
+    return PageClient(World(tmp_path_factory.mktemp("page"), hashes, "auth_strategy = standalone\n"))
+
+
+# --- the way to the APIs
+
+
+def test_api_is_called_with_the_token_of_the_session(page: PageClient) -> None:
+    page.log_in()
+    response = page("GET", "/api/compute/v2.1/flavors")
+    assert response.status_code == 200
+    assert "flavors" in response.json
+    assert response.headers["Cache-Control"] == "no-store"
+    assert_secure(response)
+    assert "sandbox" in response.headers["Content-Security-Policy"]
+
+
+def test_api_without_a_session_is_a_401(page: PageClient) -> None:
+    assert page("GET", "/api/compute/v2.1/flavors").status_code == 401
+
+
+def test_token_in_a_header_is_not_used(page: PageClient, world: World) -> None:
+    assert page("GET", "/api/compute/v2.1/flavors", X_Auth_Token=world.token("admin")).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "https://cloud:8788"},
+        {"Origin": "http://cloud:9999"},
+        {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/api/compute/v2.1/flavors"), ("DELETE", "/session"), ("GET", "/rights")]
+)
+def test_request_of_another_site_is_refused(page: PageClient, method: str, path: str, headers: dict[str, str]) -> None:
+    page.log_in()
+    response = page(method, path, **headers)
+    assert response.status_code == 403
+    assert response.json["error"]["message"] == "Only the page itself may send this request."
+    assert page("GET", "/session").status_code == 200
+
+
+def test_request_without_the_mark_is_refused(page: PageClient) -> None:
+    """A form or an image of another site cannot add a header."""
+    page.log_in()
+    assert page("GET", "/api/compute/v2.1/flavors", marked=False).status_code == 403
+    assert page("GET", "/api/compute/v2.1/flavors", Origin="http://cloud:8788").status_code == 200
+
+
+def test_token_is_not_to_be_had_through_the_identity_api(page: PageClient) -> None:
+    page.log_in()
+    user = {"name": "alice", "domain": {"id": "default"}, "password": "alice's"}
+    body = {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}}}
+    for path in ("/api/identity/v3/auth/tokens", "/api/identity/v3/auth/tokens/"):
+        assert page("POST", path, body).status_code == 403
+    response = page("POST", "/api/identity//v3/auth/tokens", body)
+    assert "X-Subject-Token" not in response.headers
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/", "/api/nowhere/", "/api/metadata/latest", "/api/join/v1/trust", "/api/volume/v3"]
+)
+def test_api_that_is_not_enabled_is_not_found(page: PageClient, path: str) -> None:
+    page.log_in()
+    assert page("GET", path).status_code == 404
+
+
+def test_access_rules_of_a_credential_hold_through_the_page(page: PageClient, world: World) -> None:
+    token = world.token("alice")
+    user_id = world("GET", "/v3/auth/tokens", token=token, X_Subject_Token=token).json["token"]["user"]["id"]
+    rules = [{"service": "compute", "method": "GET", "path": "/v2.1/flavors"}]
+    made = world(
+        "POST",
+        f"/v3/users/{user_id}/application_credentials",
+        {"application_credential": {"name": "narrow", "access_rules": rules}},
+        token,
+    ).json["application_credential"]
+    identity = {"methods": ["application_credential"], "application_credential": made}
+    identity["application_credential"] = {"id": made["id"], "secret": made["secret"]}
+    assert page("POST", "/session", {"auth": {"identity": identity}}).status_code == 201
+    assert page("GET", "/api/compute/v2.1/flavors").status_code == 200
+    assert page("GET", "/api/compute/v2.1/servers").status_code == 401
+
+
+# --- rights
+
+
+def test_rights_are_those_of_the_caller(page: PageClient) -> None:
+    page.log_in("alice")
+    rules = set(page("GET", "/rights").json["rules"])
+    assert "os_compute_api:servers:create" in rules
+    assert "os_compute_api:os-hypervisors:list-detail" not in rules
+    page.log_in("admin")
+    assert "os_compute_api:os-hypervisors:list-detail" in page("GET", "/rights").json["rules"]
+    page.cookie = ""
+    assert page("GET", "/rights").status_code == 401
+
+
+def test_rights_have_the_states_of_each_operation(page: PageClient) -> None:
+    page.log_in()
+    operations = page("GET", "/rights").json["operations"]
+    assert set(operations) == {operation.kind for operation in OPERATIONS.values()}
+    assert operations["start"]["allowed"] == ["stopped"]
+
+
+# --- the daemon
+
+
+def test_page_without_the_identity_api_is_refused_at_start(world: World) -> None:
+    world.conf.set_override("enabled_apis", ["osapi_compute", "page"], "api")
+    with pytest.raises(exceptions.ConfigurationError, match="page needs identity beside it"):
+        deploy.load_app("page", world.services)
+
+
+def test_page_through_the_http_server_streams_and_refuses(world: World) -> None:
+    head = "X-Nova-Lite-Page: 1\r\nHost: cloud\r\n"
+    with serving(world.app("page")) as site:
+        with site.connect() as sock:
+            sock.sendall(f"GET / HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
+            assert sock.recv(100).startswith(b"HTTP/1.1 200 ")
+        for path in ("/api/compute/%0d%0aSet-Cookie:x=1", "/%0d%0aSet-Cookie:x=1", "/session%0a"):
+            answer = site.exchange(f"GET {path} HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
+            assert b"300" <= answer.split(b" ")[1] < b"500", answer
+            assert b"\r\nSet-Cookie" not in answer
+        for cookie in ("nova_lite_session=\x80\xff", 'nova_lite_session="a\\012b"', "=" * 5000):
+            answer = site.exchange(
+                f"GET /session HTTP/1.1\r\n{head}Cookie: {cookie}\r\nConnection: close\r\n\r\n".encode("latin-1")
+            )
+            assert answer.split(b" ")[1] in (b"204", b"400", b"401"), answer
+
+
+# --- the sources
+
+
+ROOT = Path(__file__).resolve().parents[4]
+SOURCES = ROOT / "tools/page"
+
+
+def test_built_files_are_those_of_the_sources() -> None:
+    """``npm ci && npm run build`` in tools/page builds them again."""
+    names = [f"src/{path.name}" for path in (SOURCES / "src").iterdir()]
+    names += ["build.mjs", "package-lock.json", "tsconfig.json"]
+    digest = hashlib.sha256()
+    for name in sorted(names):
+        digest.update(f"{name}\n".encode())
+        digest.update((SOURCES / name).read_bytes())
+    assert (files.DIRECTORY / "sources.sha256").read_text().strip() == digest.hexdigest()
+
+
+def test_rules_that_the_page_asks_for_exist() -> None:
+    known = {rule.name for rule in policies.list_rules()}
+    text = "\n".join(path.read_text() for path in (SOURCES / "src").glob("*.tsx"))
+    asked = set(re.findall(r'rule: "([^"]+)"', text))
+    for many in re.findall(r"rule: \[([^\]]+)\]", text) + re.findall(r"may\(([^)]+)\)", text):
+        asked |= set(re.findall(r'"([^"]+)"', many))
+    asked |= set(re.findall(r'simple\("[^"]+", "[^"]+", t\("[^"]+"\), "([^"]+)"', text))
+    assert len(asked) > 60
+    assert asked - known == set()
+    kinds = set(re.findall(r'accepts\("([^"]+)"', text)) | set(re.findall(r'simple\("[^"]+", "([^"]+)"', text))
+    assert kinds <= {operation.kind for operation in OPERATIONS.values()}
+
+
+def test_page_makes_no_html_of_text() -> None:
+    text = "\n".join(path.read_text() for path in (SOURCES / "src").glob("*.ts*"))
+    for name in ("dangerouslySetInnerHTML", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+        assert name not in text
+    index = (SOURCES / "src/index.html").read_text()
+    assert "http" not in index
+    assert json.loads((SOURCES / "package-lock.json").read_text())["lockfileVersion"] >= 3

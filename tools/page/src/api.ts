@@ -1,0 +1,141 @@
+// Requests to the cloud's APIs. The session's cookie carries the token, so nothing here knows it.
+
+export type Json = any;
+
+export class ApiError extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+    readonly request: string = "",
+  ) {
+    super(message);
+  }
+}
+
+export type Service = "compute" | "identity" | "image" | "network" | "volume" | "placement";
+
+const ROOTS: Record<Service, string> = {
+  compute: "api/compute/v2.1",
+  identity: "api/identity/v3",
+  image: "api/image/v2",
+  network: "api/network/v2.0",
+  volume: "api/volume/v3",
+  placement: "api/placement",
+};
+const VERSIONS = "compute 2.96, volume 3.60, placement 1.30";
+const MARK = { "X-Nova-Lite-Page": "1" };
+
+export interface Options {
+  version?: string;
+  headers?: Record<string, string>;
+  quiet?: boolean; // a 401 fails instead of asking for the password
+  text?: boolean;
+}
+
+type Listener = () => void;
+// Set by the shell: shows the log-in over the page, and resolves once the session is good again.
+let renew: (() => Promise<void>) | null = null;
+export function onExpired(handler: () => Promise<void>): void {
+  renew = handler;
+}
+
+export const connection = { lost: false, listeners: new Set<Listener>() };
+function setLost(lost: boolean): void {
+  if (connection.lost === lost) return;
+  connection.lost = lost;
+  connection.listeners.forEach((listener) => listener());
+}
+
+export async function call(service: Service, method: string, path: string, body?: Json, options: Options = {}): Promise<Json> {
+  return send(method, ROOTS[service] + path, body, options);
+}
+
+export async function send(method: string, url: string, body?: Json, options: Options = {}): Promise<Json> {
+  const headers: Record<string, string> = { ...MARK, "OpenStack-API-Version": options.version ?? VERSIONS, Accept: "application/json" };
+  const init: RequestInit = { method, credentials: "same-origin", cache: "no-store" };
+  if (body !== undefined) {
+    headers["Content-Type"] = "application/json";
+    init.body = typeof body === "string" ? body : JSON.stringify(body);
+  }
+  init.headers = { ...headers, ...options.headers };
+  let response: Response;
+  try {
+    response = await fetch(url, init);
+  } catch {
+    setLost(true);
+    throw new ApiError("The cloud does not answer. Nothing that you have entered is lost: try again.", 0);
+  }
+  setLost(false);
+  if (response.status === 401 && !options.quiet && renew) {
+    await renew();
+    return send(method, url, body, { ...options, quiet: true });
+  }
+  const text = await response.text();
+  const request = response.headers.get("X-OpenStack-Request-Id") ?? "";
+  if (!response.ok) throw new ApiError(reasonOf(text, response.status), response.status, request);
+  if (options.text) return text;
+  return text ? parse(text) : null;
+}
+
+function parse(text: string): Json {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** Return the API's own words: each service puts them elsewhere. */
+export function reasonOf(text: string, status: number): string {
+  const found = messageIn(parse(text));
+  if (found) return found;
+  return text && text.length < 400 && !text.trimStart().startsWith("<") ? text : `The API answers ${status} and gives no reason.`;
+}
+
+function messageIn(value: Json): string {
+  if (!value || typeof value !== "object") return "";
+  for (const key of ["message", "detail"]) if (typeof value[key] === "string" && value[key]) return value[key];
+  for (const inner of Object.values(value)) {
+    const found = messageIn(inner);
+    if (found) return found;
+  }
+  return "";
+}
+
+/** Yield the pages of a list, so that the first one can be shown at once. */
+export async function* pages(service: Service, path: string, key: string, first = 100, options: Options = {}): AsyncGenerator<Json[]> {
+  let marker = "";
+  let limit = first;
+  for (;;) {
+    const mark = marker ? `&marker=${encodeURIComponent(marker)}` : "";
+    const found: Json[] = (await call(service, "GET", `${path}${path.includes("?") ? "&" : "?"}limit=${limit}${mark}`, undefined, options))[key];
+    yield found;
+    if (found.length < limit) return;
+    marker = found[found.length - 1].id;
+    limit = 1000;
+  }
+}
+
+export async function all(service: Service, path: string, key: string): Promise<Json[]> {
+  const rows: Json[] = [];
+  for await (const page of pages(service, path, key, 1000)) rows.push(...page);
+  return rows;
+}
+
+export const list = async (service: Service, path: string, key: string, options: Options = {}): Promise<Json[]> =>
+  (await call(service, "GET", path, undefined, options))[key];
+
+/** Send a file, and report how much of it has arrived. */
+export function upload(path: string, file: Blob, progress: (share: number) => void): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("PUT", ROOTS.image + path);
+    request.setRequestHeader("X-Nova-Lite-Page", "1");
+    request.setRequestHeader("Content-Type", "application/octet-stream");
+    request.upload.onprogress = (event) => progress(event.loaded / Math.max(1, event.total));
+    request.onload = () =>
+      request.status < 300 ? resolve() : reject(new ApiError(reasonOf(request.responseText, request.status), request.status));
+    request.onerror = () => reject(new ApiError("The connection was lost during the upload.", 0));
+    request.send(file);
+  });
+}

@@ -1,0 +1,219 @@
+// A new server, on one screen: with defaults that work, and with what the quota and the hosts say before the click.
+import type { VNode } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { type Json, call, list } from "./api";
+import { t } from "./messages";
+import { has, link, may, remember, remembered, useData } from "./state";
+import { Command, Failure, Head, Share, Waiting, command, size } from "./ui";
+
+interface Draft {
+  name: string; count: number; image: string; flavor: string; network: string; key: string; groups: string[];
+  data: string; volume: boolean; zone: string; metadata: string;
+}
+const EMPTY: Draft = { name: "", count: 1, image: "", flavor: "", network: "auto", key: "", groups: [], data: "", volume: false, zone: "", metadata: "" };
+
+/** The draft stays in this browser until it is sent, so nothing loses it. */
+function loadDraft(): Draft {
+  try {
+    return { ...EMPTY, ...JSON.parse(remembered("draft") || "{}") };
+  } catch {
+    return EMPTY;
+  }
+}
+
+export function Create(): VNode {
+  const [draft, set] = useState<Draft>(loadDraft);
+  const [error, setError] = useState<Error | null>(null);
+  const [busy, setBusy] = useState(false);
+  const [key] = useState(() => crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`);
+  const change = (values: Partial<Draft>) => {
+    const next = { ...draft, ...values };
+    set(next);
+    remember("draft", JSON.stringify({ ...next, data: "" }));
+  };
+  const { data, error: failed, reload } = useData(async () => {
+    const [images, flavors, networks, keys, groups, zones, limits] = await Promise.all([
+      list("image", "/images?status=active&limit=500", "images"), list("compute", "/flavors/detail?sort_key=memory_mb", "flavors"),
+      has("network") ? list("network", "/networks", "networks") : [], list("compute", "/os-keypairs", "keypairs"),
+      has("network") ? list("network", "/security-groups", "security_groups") : [], list("compute", "/os-availability-zone", "availabilityZoneInfo"),
+      call("compute", "GET", "/limits").then((found) => found.limits.absolute),
+    ]);
+    return { images, flavors, networks: networks.filter((network: Json) => !network["router:external"]), keys: keys.map((item: Json) => item.keypair), groups, zones, limits };
+  }, ["create"], 0);
+  useEffect(() => {
+    if (!data) return;
+    const known = (rows: Json[], id: string) => rows.some((row) => row.id === id);
+    const image = known(data.images, draft.image) ? draft.image : (data.images[0]?.id ?? "");
+    const enough = data.flavors.find((flavor: Json) => flavor.disk >= (data.images[0]?.min_disk ?? 0) && flavor.ram >= 512) ?? data.flavors[0];
+    const flavor = known(data.flavors, draft.flavor) ? draft.flavor : (enough?.id ?? "");
+    const key = data.keys.some((item: Json) => item.name === draft.key) ? draft.key : (data.keys[0]?.name ?? "");
+    const network = draft.network === "auto" || draft.network === "none" || known(data.networks, draft.network) ? draft.network : "auto";
+    set({ ...draft, image, flavor, key, network });
+  }, [data]);
+  const flavor = data?.flavors.find((item: Json) => item.id === draft.flavor);
+  const image = data?.images.find((item: Json) => item.id === draft.image);
+  const fits = useFit(flavor);
+  if (!data) return failed ? <><Head title={t("Create a server")} /><Failure error={failed} retry={reload} /></> : <Waiting />;
+  const notes = problems(draft, flavor, image, data.limits);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    try {
+      const made = await call("compute", "POST", "/servers", { server: bodyOf(draft, flavor) }, { headers: { "Idempotency-Key": `${key}-${hash(JSON.stringify(draft))}` } });
+      remember("draft", "");
+      location.hash = draft.count > 1 ? link("servers") : link("servers", made.server.id);
+    } catch (problem) {
+      setError(problem as Error);
+    }
+    setBusy(false);
+  };
+  return (
+    <>
+      <nav class="path" aria-label={t("Path")}><a href={link("servers")}>{t("Servers")}</a> / {t("new")}</nav>
+      <Head title={t("Create a server")} />
+      <form class="split" onSubmit={submit}>
+        <div>
+          <div class="row">
+            <Text label={t("Name")} value={draft.name} change={(name) => change({ name })} required />
+            <Text label={t("Number of servers")} kind="number" value={String(draft.count)} change={(count) => change({ count: Math.max(1, Number(count) || 1) })} required />
+          </div>
+          <Pick label={t("Image")} value={draft.image} change={(image) => change({ image })} options={data.images.map((item: Json) => [item.id, item.name || item.id])} empty={<a href={link("images")}>{t("Upload an image first.")}</a>} />
+          <fieldset class="cards">
+            <legend>{t("Flavor")}</legend>
+            {data.flavors.map((item: Json) => (
+              <label key={item.id} class={item.id === draft.flavor ? "on" : ""}>
+                <input type="radio" name="flavor" value={item.id} checked={item.id === draft.flavor} onChange={() => change({ flavor: item.id })} />
+                <b>{item.name}</b><small>{item.vcpus} CPU · {size(item.ram)} · {item.disk} GB</small>
+              </label>
+            ))}
+          </fieldset>
+          {has("network") && <Pick label={t("Network")} value={draft.network} change={(network) => change({ network })} options={[["auto", t("Automatic: the project's network")], ...data.networks.map((item: Json) => [item.id, item.name || item.id] as [string, string]), ["none", t("None")]]} />}
+          <Pick label={t("Key")} value={draft.key} change={(key) => change({ key })} options={[["", t("None: nobody can log in with SSH")], ...data.keys.map((item: Json) => [item.name, item.name] as [string, string])]} help={data.keys.length ? undefined : <a href={link("keys")}>{t("Add a key first, to log in with SSH.")}</a>} />
+          <details open={!!(draft.data || draft.groups.length || draft.zone || draft.metadata || draft.volume)}>
+            <summary>{t("More choices")}</summary>
+            {data.groups.length > 0 && (
+              <div class="field"><span class="label">{t("Security groups")}</span>
+                <div class="many" role="group" aria-label={t("Security groups")}>
+                  {data.groups.map((item: Json) => (
+                    <label key={item.id}><input type="checkbox" checked={draft.groups.includes(item.name)} onChange={(event) => change({ groups: event.currentTarget.checked ? [...draft.groups, item.name] : draft.groups.filter((name) => name !== item.name) })} />{item.name}</label>
+                  ))}
+                </div>
+                <small>{t("Without a choice it is the group default.")}</small>
+              </div>
+            )}
+            {has("volume") && flavor && <label class="check"><input type="checkbox" checked={draft.volume} onChange={(event) => change({ volume: event.currentTarget.checked })} /> {t("Boot from a new volume, which can outlive the server")}</label>}
+            {data.zones.length > 1 && <Pick label={t("Zone")} value={draft.zone} change={(zone) => change({ zone })} options={[["", t("Any")], ...data.zones.map((item: Json) => [item.zoneName, item.zoneName] as [string, string])]} />}
+            <Area label={t("User data")} value={draft.data} change={(data) => change({ data })} help={t("A script that starts with #!, or a cloud-init file that starts with #cloud-config.")} />
+            <Area label={t("Metadata")} value={draft.metadata} change={(metadata) => change({ metadata })} help={t("One KEY=VALUE a line.")} />
+          </details>
+        </div>
+        <aside aria-label={t("What it takes")}>
+          <h2>{t("What it takes")}</h2>
+          <Quota limits={data.limits} draft={draft} flavor={flavor} />
+          {fits && <p class={`fit ${fits.count ? "good" : "bad"}`}>{fits.count ? `${t("Hosts with room now")}: ${fits.count}` : t("No host has room for this flavor now.")}</p>}
+          {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}>{note}</li>)}</ul>}
+          <Failure error={error} />
+          <button type="submit" class="primary big" disabled={busy || !draft.image || !draft.flavor}>{busy ? t("Working…") : draft.count > 1 ? `${t("Create servers")} (${draft.count})` : t("Create the server")}</button>
+          <button type="button" class="plain" onClick={() => { remember("draft", ""); set({ ...EMPTY, image: draft.image, flavor: draft.flavor }); }}>{t("Start again")}</button>
+          <Command text={commandOf(draft, flavor, image)} />
+        </aside>
+      </form>
+    </>
+  );
+}
+
+/** What the Placement API says about room, to those who may ask it. */
+function useFit(flavor: Json): { count: number } | null {
+  const [result, set] = useState<{ count: number } | null>(null);
+  useEffect(() => {
+    set(null);
+    if (!flavor || !has("placement") || !may("placement:allocation_candidates:list")) return;
+    let live = true;
+    const resources = [`VCPU:${flavor.vcpus}`, `MEMORY_MB:${flavor.ram}`, ...(flavor.disk ? [`DISK_GB:${flavor.disk}`] : [])].join(",");
+    call("placement", "GET", `/allocation_candidates?resources=${resources}&limit=1000`).then((found) => live && set({ count: found.allocation_requests.length }), () => undefined);
+    return () => void (live = false);
+  }, [flavor?.id]);
+  return result;
+}
+
+function problems(draft: Draft, flavor: Json, image: Json, limits: Json): string[] {
+  const notes: string[] = [];
+  if (!flavor || !image) return notes;
+  if (image.min_disk > flavor.disk && flavor.disk && !draft.volume) notes.push(`${t("The image needs a larger disk")}: ${image.min_disk} GB.`);
+  if (image.min_ram > flavor.ram) notes.push(`${t("The image needs more memory")}: ${image.min_ram} MB.`);
+  const over = (limit: number, used: number, more: number) => limit >= 0 && used + more > limit;
+  if (over(limits.maxTotalInstances, limits.totalInstancesUsed, draft.count) || over(limits.maxTotalCores, limits.totalCoresUsed, draft.count * flavor.vcpus) || over(limits.maxTotalRAMSize, limits.totalRAMUsed, draft.count * flavor.ram))
+    notes.push(t("This is more than the project's quota has left."));
+  if (draft.data.trim() && !/^(#!|#cloud-config|#include|#cloud-boothook|#part-handler|Content-Type:|MIME-Version:|## template: jinja)/.test(draft.data.trimStart()))
+    notes.push(t("The user data start with nothing that cloud-init knows: #!, #cloud-config, or a MIME header."));
+  if (/^#cloud-config/.test(draft.data) && /^\t/m.test(draft.data)) notes.push(t("YAML does not allow tabs at the start of a line."));
+  if (new Blob([draft.data]).size > 49149) notes.push(t("The user data are longer than 48 KiB."));
+  if (draft.network === "none") notes.push(t("Without a network nobody reaches the server."));
+  return notes;
+}
+
+const metadataOf = (text: string): Record<string, string> =>
+  Object.fromEntries(text.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => { const at = line.indexOf("="); return at < 0 ? [line, ""] : [line.slice(0, at).trim(), line.slice(at + 1).trim()]; }));
+
+function bodyOf(draft: Draft, flavor: Json): Json {
+  const body: Json = { name: draft.name, flavorRef: draft.flavor, networks: draft.network === "auto" || draft.network === "none" ? draft.network : [{ uuid: draft.network }] };
+  if (draft.volume) body.block_device_mapping_v2 = [{ boot_index: 0, uuid: draft.image, source_type: "image", destination_type: "volume", volume_size: Math.max(1, flavor.disk), delete_on_termination: false }];
+  else body.imageRef = draft.image;
+  if (draft.key) body.key_name = draft.key;
+  if (draft.count > 1) body.min_count = body.max_count = draft.count;
+  if (draft.groups.length) body.security_groups = draft.groups.map((name) => ({ name }));
+  if (draft.zone) body.availability_zone = draft.zone;
+  if (draft.data.trim()) body.user_data = btoa(String.fromCharCode(...new TextEncoder().encode(draft.data)));
+  if (draft.metadata.trim()) body.metadata = metadataOf(draft.metadata);
+  return body;
+}
+
+function commandOf(draft: Draft, flavor: Json, image: Json): string {
+  return command(
+    "openstack server create", ["--image", image?.name || draft.image], ["--flavor", flavor?.name || draft.flavor], ["--network", draft.network], draft.key && ["--key-name", draft.key],
+    draft.volume && flavor && ["--boot-from-volume", Math.max(1, flavor.disk)], draft.count > 1 && ["--min", draft.count, "--max", draft.count], draft.groups.flatMap((name) => ["--security-group", name]),
+    draft.zone && ["--availability-zone", draft.zone], draft.data.trim() && ["--user-data", "FILE"], Object.entries(metadataOf(draft.metadata)).flatMap(([name, value]) => ["--property", `${name}=${value}`]),
+    draft.name || "NAME",
+  );
+}
+
+function hash(text: string): string {
+  let value = 0;
+  for (const char of text) value = (value * 31 + char.codePointAt(0)!) >>> 0;
+  return value.toString(16);
+}
+
+function Quota({ limits, draft, flavor }: { limits: Json; draft: Draft; flavor: Json }): VNode {
+  const row = (name: string, used: number, more: number, total: number, show: (value: number) => string = String) => (
+    <div key={name} class="quota"><span>{name}</span><Share used={used + more} total={total} label={total < 0 ? `${show(used)} + ${show(more)}` : `${show(used)} + ${show(more)} / ${show(total)}`} /></div>
+  );
+  return (
+    <>
+      {row(t("Servers"), limits.totalInstancesUsed, draft.count, limits.maxTotalInstances)}
+      {row(t("CPUs"), limits.totalCoresUsed, draft.count * (flavor?.vcpus ?? 0), limits.maxTotalCores)}
+      {row(t("Memory"), limits.totalRAMUsed, draft.count * (flavor?.ram ?? 0), limits.maxTotalRAMSize, size)}
+    </>
+  );
+}
+
+// --- controls
+
+const idOf = (label: string): string => `create-${label.replace(/\W+/g, "-")}`;
+
+function Text({ label, value, change, required, kind }: { label: string; value: string; change: (value: string) => void; required?: boolean; kind?: "number" }): VNode {
+  return <div class="field"><label for={idOf(label)}>{label}</label><input id={idOf(label)} type={(kind ?? "text") as "text"} autocomplete="off" min={kind && 1} maxLength={255} required={required ?? false} value={value} onInput={(event) => change(event.currentTarget.value)} /></div>;
+}
+
+function Pick({ label, value, change, options, help, empty }: { label: string; value: string; change: (value: string) => void; options: [string, string][]; help?: VNode | undefined; empty?: VNode }): VNode {
+  return (
+    <div class="field"><label for={idOf(label)}>{label}</label>
+      {options.length ? <select id={idOf(label)} value={value} onChange={(event) => change(event.currentTarget.value)}>{options.map(([id, name]) => <option key={id} value={id}>{name}</option>)}</select> : empty}
+      {help && <small>{help}</small>}
+    </div>
+  );
+}
+
+function Area({ label, value, change, help }: { label: string; value: string; change: (value: string) => void; help: string }): VNode {
+  return <div class="field"><label for={idOf(label)}>{label} <i>{t("optional")}</i></label><textarea id={idOf(label)} rows={5} spellcheck={false} value={value} onInput={(event) => change(event.currentTarget.value)} /><small>{help}</small></div>;
+}

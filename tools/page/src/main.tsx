@@ -1,0 +1,298 @@
+// The page: log-in, navigation, and the view that the address names.
+import { type VNode, render } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ApiError, type Json, call, onExpired, send } from "./api";
+import { Create } from "./create";
+import { credentials, floating, images, keys, networks, Quotas, routers, securityGroups, snapshots, volumes } from "./kinds";
+import { Details, type Kind, Listing, visible } from "./listing";
+import { LANGUAGES, language, setLanguage, t } from "./messages";
+import { Actions, Audit, flavors, hosts, projects, services, users } from "./operators";
+import { Server } from "./server";
+import { Servers } from "./servers";
+import { enter, has, link, may, place, remember, remembered, scope, sessionOf, shared, useConnection, useData, usePlace } from "./state";
+import { Dialog, Empty, Failure, Guard, Head, Waiting } from "./ui";
+
+type Group = [string, { path: string; title: string; show: boolean }[]];
+
+function kinds(): Kind[] {
+  const own = [volumes, snapshots].map((make) => make()).filter(() => has("volume"));
+  const net = [networks, routers, floating, securityGroups].map((make) => make()).filter(() => has("network"));
+  return [...(has("image") ? [images()] : []), ...own, ...net, keys(), credentials(), hosts(), services(), users(), projects(), flavors()].filter(visible);
+}
+
+function groups(found: Kind[]): Group[] {
+  const of = (...paths: string[]) => paths.map((path) => found.find((kind) => kind.path === path)).filter((kind): kind is Kind => !!kind).map((kind) => ({ path: kind.path, title: kind.title, show: true }));
+  const operator = may("os_compute_api:os-hypervisors:list-detail");
+  return [
+    [t("Compute"), [{ path: "servers", title: t("Servers"), show: true }, ...of("images", "keys"), { path: "quotas", title: t("Quotas"), show: true }]],
+    [t("Storage"), of("volumes", "snapshots")],
+    [t("Network"), of("networks", "routers", "floating-addresses", "security-groups")],
+    [t("Cloud"), [...of("hosts"), { path: "actions", title: t("Actions"), show: operator }, ...of("services"), { path: "audit", title: t("Audit log"), show: may("os_compute_api:os-audit-events:list") }, ...of("flavors", "users", "projects"), ...of("credentials")]],
+  ];
+}
+
+function View({ found }: { found: Kind[] }): VNode {
+  const { path } = usePlace();
+  const [first = "servers", second, third] = path;
+  const main = useRef<HTMLElement>(null);
+  const where = path.slice(0, 2).join("/");
+  const begun = useRef(false);
+  useEffect(() => {
+    const kind = found.find((item) => item.path === first);
+    document.title = `${kind?.title ?? t(first.charAt(0).toUpperCase() + first.slice(1))} – nova_lite`;
+    if (begun.current) {
+      main.current?.focus();
+      scrollTo(0, 0);
+    }
+    begun.current = true;
+  }, [where]);
+  let view: VNode;
+  const kind = found.find((item) => item.path === first);
+  if (first === "servers") view = second === "new" ? <Create /> : second ? <Server key={second} id={second} tab={third} /> : <Servers />;
+  else if (first === "quotas") view = <Quotas />;
+  else if (first === "actions" && may("os_compute_api:os-hypervisors:list-detail")) view = <Actions />;
+  else if (first === "audit" && may("os_compute_api:os-audit-events:list")) view = <Audit />;
+  else if (kind) view = second ? <Details key={second} kind={kind} id={second} /> : <Listing kind={kind} />;
+  else view = <><Head title={t("Not found")} /><Empty><p>{t("This page does not exist, or this project's roles do not show it.")}</p><a class="button" href={link("servers")}>{t("Servers")}</a></Empty></>;
+  return <main ref={main} id="main" tabIndex={-1}><Guard place={where} key={where}>{view}</Guard></main>;
+}
+
+function Shell({ leave, changed }: { leave: () => void; changed: () => void }): VNode {
+  const found = useMemo(kinds, [shared.session, language()]);
+  const menu = groups(found);
+  const { path } = usePlace();
+  const [open, setOpen] = useState(false);
+  const [search, setSearch] = useState(false);
+  const lost = useConnection();
+  const current = path[0] ?? "servers";
+  useEffect(() => setOpen(false), [path.join("/")]);
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      const typing = (event.target as HTMLElement).closest?.("input, textarea, select, [contenteditable]");
+      const wanted = (event.key === "k" && (event.ctrlKey || event.metaKey)) || (event.key === "/" && !typing);
+      if (!wanted || document.querySelector("dialog[open]")) return;
+      event.preventDefault();
+      setSearch(true);
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+  return (
+    <div class={`shell ${open ? "open" : ""}`}>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>{t("Skip to the content")}</a>
+      <header class="top">
+        <button type="button" class="plain burger" aria-label={t("Menu")} aria-expanded={open} onClick={() => setOpen(!open)}>☰</button>
+        <a class="brand" href={link("servers")}><img src="icon.svg" alt="" width={22} height={22} /> nova_lite</a>
+        <button type="button" class="find" onClick={() => setSearch(true)}><span>{t("Find any name or id")}</span><kbd>/</kbd></button>
+        <Account leave={leave} changed={changed} />
+      </header>
+      <nav class="side" aria-label={t("Main menu")}>
+        {menu.map(([name, items]) => items.some((item) => item.show) && (
+          <section key={name}>
+            <h2>{name}</h2>
+            <ul>{items.filter((item) => item.show).map((item) => <li key={item.path}><a href={link(item.path)} aria-current={current === item.path ? "page" : undefined}>{item.title}</a></li>)}</ul>
+          </section>
+        ))}
+      </nav>
+      {open && <div class="veil" onClick={() => setOpen(false)} />}
+      <div class="content">
+        {lost && <div class="lost" role="alert">{t("The connection to the cloud is lost. What you have entered stays; the page tries again.")}</div>}
+        <View found={found} />
+      </div>
+      {search && <Finder found={found} menu={menu} close={() => setSearch(false)} />}
+    </div>
+  );
+}
+
+function Account({ leave, changed }: { leave: () => void; changed: () => void }): VNode {
+  const session = shared.session!;
+  const { data } = useData<Json[]>(async () => (await call("identity", "GET", "/auth/projects")).projects, ["projects", session.user.id]);
+  const [theme, setTheme] = useState(remembered("theme"));
+  const change = async (project: string) => {
+    await enter(await scope(project));
+    location.hash = link(place().path[0] ?? "servers");
+    changed();
+  };
+  const paint = (next: string) => {
+    setTheme(next);
+    remember("theme", next);
+    applyTheme();
+  };
+  return (
+    <div class="account">
+      <select aria-label={t("Project")} value={session.project?.id ?? ""} onChange={(event) => void change(event.currentTarget.value)}>
+        {(data ?? [session.project!]).map((project) => <option key={project.id} value={project.id}>{project.name}</option>)}
+      </select>
+      <details class="drop">
+        <summary>{session.user.name}</summary>
+        <div>
+          <p><b>{session.user.name}</b><br /><small>{session.roles.join(", ")}</small></p>
+          <label>{t("Appearance")}
+            <select value={theme} onChange={(event) => paint(event.currentTarget.value)}><option value="">{t("As the system")}</option><option value="light">{t("Light")}</option><option value="dark">{t("Dark")}</option></select>
+          </label>
+          <label>{t("Language")}
+            <select value={language()} onChange={(event) => { setLanguage(event.currentTarget.value); changed(); }}>{Object.entries(LANGUAGES).map(([code, name]) => <option key={code} value={code} lang={code}>{name}</option>)}</select>
+          </label>
+          <button type="button" onClick={leave}>{t("Log out")}</button>
+        </div>
+      </details>
+    </div>
+  );
+}
+
+function applyTheme(): void {
+  const theme = remembered("theme");
+  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+}
+
+// --- one box for any name or id, and for each view
+
+interface Hit { label: string; note: string; href: string }
+
+function Finder({ found, menu, close }: { found: Kind[]; menu: Group[]; close: () => void }): VNode {
+  const [text, setText] = useState("");
+  const [at, setAt] = useState(0);
+  const [things, setThings] = useState<Hit[] | null>(null);
+  useEffect(() => {
+    let live = true;
+    const everyone = may("os_compute_api:servers:detail:get_all_tenants") ? "&all_tenants=1" : "";
+    const servers = call("compute", "GET", `/servers/detail?limit=1000${everyone}`).then((answer) => answer.servers.map((row: Json) => ({ label: row.name, note: `${t("server")} · ${row.id} · ${Object.values(row.addresses as Record<string, Json[]>).flat().map((address) => address.addr).join(" ")}`, href: link("servers", row.id) })), () => []);
+    const others = found.filter((kind) => kind.path !== "services").map((kind) => kind.load(true).then((rows) => rows.map((row) => { const id = (kind.idOf ?? ((item: Json) => item.id))(row); return { label: (kind.nameOf ?? ((item: Json) => item.name))(row) || id, note: `${kind.one} · ${id}`, href: link(kind.path, id) }; }), () => []));
+    void Promise.all([servers, ...others]).then((all) => live && setThings(all.flat()));
+    return () => void (live = false);
+  }, []);
+  const views: Hit[] = menu.flatMap(([group, items]) => items.filter((item) => item.show).map((item) => ({ label: item.title, note: group, href: link(item.path) })));
+  if (may("os_compute_api:servers:create")) views.push({ label: t("Create a server"), note: t("Compute"), href: link("servers", "new") });
+  const parts = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const hits = [...views, ...(parts.length ? (things ?? []) : [])].filter((hit) => parts.every((part) => `${hit.label} ${hit.note}`.toLowerCase().includes(part))).slice(0, 12);
+  const go = (hit: Hit | undefined) => {
+    if (!hit) return;
+    location.hash = hit.href;
+    close();
+  };
+  const key = (event: KeyboardEvent) => {
+    if (event.key === "ArrowDown") setAt(Math.min(hits.length - 1, at + 1));
+    else if (event.key === "ArrowUp") setAt(Math.max(0, at - 1));
+    else if (event.key === "Enter") go(hits[at]);
+    else return;
+    event.preventDefault();
+  };
+  return (
+    <Dialog title={t("Find")} close={close}>
+      <div class="body finder" onKeyDown={key}>
+        <input type="text" role="combobox" aria-autocomplete="list" aria-expanded="true" aria-controls="hits" aria-activedescendant={hits[at] ? `hit-${at}` : undefined} aria-label={t("Find any name or id")} placeholder={t("Find any name or id")} value={text} onInput={(event) => { setText(event.currentTarget.value); setAt(0); }} autofocus />
+        <ul id="hits" role="listbox" aria-label={t("Results")}>
+          {hits.map((hit, index) => <li key={hit.href} id={`hit-${index}`} role="option" aria-selected={index === at} onClick={() => go(hit)}><b>{hit.label}</b> <small>{hit.note}</small></li>)}
+        </ul>
+        {hits.length === 0 && <p role="status">{things ? t("Nothing has this name or id.") : t("Loading…")}</p>}
+      </div>
+    </Dialog>
+  );
+}
+
+// --- log-in
+
+function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: string }): VNode {
+  const [kind, setKind] = useState<"password" | "credential">("password");
+  const [name, setName] = useState(again ?? remembered("user"));
+  const [password, setPassword] = useState("");
+  const [domain, setDomain] = useState("Default");
+  const [error, setError] = useState<Error | null>(null);
+  const [busy, setBusy] = useState(false);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    const identity = kind === "password" ? { methods: ["password"], password: { user: { name, domain: { name: domain }, password } } } : { methods: ["application_credential"], application_credential: { id: name, secret: password } };
+    try {
+      await done(await send("POST", "session", { auth: { identity } }, { quiet: true }));
+      if (kind === "password") remember("user", name);
+    } catch (problem) {
+      setError(problem as Error);
+      setPassword("");
+    }
+    setBusy(false);
+  };
+  return (
+    <form class="login" onSubmit={submit}>
+      {!again && (
+        <div class="tabs" role="group" aria-label={t("Way to log in")}>
+          <button type="button" aria-pressed={kind === "password"} onClick={() => { setKind("password"); setError(null); }}>{t("Password")}</button>
+          <button type="button" aria-pressed={kind === "credential"} onClick={() => { setKind("credential"); setError(null); }}>{t("Application credential")}</button>
+        </div>
+      )}
+      <div class="field"><label for="login-name">{kind === "password" ? t("User") : t("Id of the credential")}</label><input id="login-name" autocomplete="username" autocapitalize="off" spellcheck={false} required value={name} readOnly={!!again} onInput={(event) => setName(event.currentTarget.value)} /></div>
+      <div class="field"><label for="login-password">{kind === "password" ? t("Password") : t("Secret")}</label><input id="login-password" type="password" autocomplete="current-password" required value={password} onInput={(event) => setPassword(event.currentTarget.value)} /></div>
+      {kind === "password" && !again && <details><summary>{t("Domain")}: {domain}</summary><div class="field"><label for="login-domain">{t("Domain")}</label><input id="login-domain" required value={domain} onInput={(event) => setDomain(event.currentTarget.value)} /></div></details>}
+      <Failure error={error} />
+      <button type="submit" class="primary big" disabled={busy}>{busy ? t("Working…") : t("Log in")}</button>
+    </form>
+  );
+}
+
+function App(): VNode {
+  const [state, set] = useState<"waiting" | "out" | "in">("waiting");
+  const [failure, setFailure] = useState<Error | null>(null);
+  const [expired, setExpired] = useState<{ user: string; resolve: () => void } | null>(null);
+  const [turn, again] = useState(0);
+  const begin = async () => {
+    setFailure(null);
+    try {
+      const body = await send("GET", "session", undefined, { quiet: true });
+      if (body) await enter(body);
+      set(body ? "in" : "out");
+    } catch (error) {
+      if (error instanceof ApiError && [401, 404].includes(error.status)) set("out");
+      else setFailure(error as Error);
+    }
+  };
+  useEffect(() => {
+    let waiting: Promise<void> | null = null;
+    onExpired(() => {
+      // All requests that find the session expired wait for the same log-in.
+      waiting ??= new Promise<void>((resolve) => setExpired({ user: shared.session?.user.name ?? "", resolve: () => { waiting = null; resolve(); } }));
+      return waiting;
+    });
+    void begin();
+  }, []);
+  if (failure) return <div class="gate"><h1>nova_lite</h1><Failure error={failure} retry={begin} /></div>;
+  if (state === "waiting") return <div class="gate"><Waiting /></div>;
+  if (state === "out")
+    return (
+      <main class="gate">
+        <h1><img src="icon.svg" alt="" width={34} height={34} /> nova_lite</h1>
+        <Login done={async (body) => { await enter(body); set("in"); }} />
+      </main>
+    );
+  const leave = async () => {
+    try {
+      await send("DELETE", "session", undefined, { quiet: true });
+    } finally {
+      shared.session = null;
+      location.hash = "";
+      set("out");
+    }
+  };
+  const renewed = async (body: Json) => {
+    const project = shared.session?.project?.id;
+    const session = sessionOf(body);
+    await enter(project && session.project?.id !== project ? await scope(project) : body);
+    expired?.resolve();
+    setExpired(null);
+  };
+  return (
+    <>
+      <Shell key={turn} leave={() => void leave()} changed={() => again(turn + 1)} />
+      {expired && (
+        <Dialog title={t("Log in again")} close={() => undefined} locked>
+          <div class="body"><p>{t("The session has expired. Nothing that you have entered is lost.")}</p><Login done={renewed} again={expired.user} /></div>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+applyTheme();
+setLanguage(language());
+render(<App />, document.getElementById("app")!);

@@ -1,0 +1,194 @@
+// What the whole page shares: session, rights, address, and preferences of this browser.
+import { useEffect, useReducer, useRef, useState } from "preact/hooks";
+import { type Json, call, connection, send } from "./api";
+
+export interface Session {
+  user: { id: string; name: string };
+  project: { id: string; name: string } | null;
+  roles: string[];
+  expires: string;
+  services: Set<string>;
+}
+
+interface OperationView {
+  action: string | null;
+  rule: string | null;
+  allowed: string[] | null;
+  during: string[] | null;
+}
+
+interface Shared {
+  session: Session | null;
+  rules: Set<string>;
+  operations: Record<string, OperationView>;
+}
+
+export const shared: Shared = { session: null, rules: new Set(), operations: {} };
+
+/** The API's answer whether its rules allow the caller something. */
+export const may = (...rules: string[]): boolean => rules.every((rule) => shared.rules.has(rule));
+export const has = (service: string): boolean => shared.session?.services.has(service) ?? false;
+
+/** Whether a server in its state accepts an operation, by the cloud's own table. */
+export function accepts(kind: string, server: Json): boolean {
+  const operation = shared.operations[kind];
+  if (!operation) return true;
+  const vm: string = server["OS-EXT-STS:vm_state"];
+  const task: string | null = server["OS-EXT-STS:task_state"];
+  const fitsTask = !task || operation.during === null || operation.during.includes(task);
+  return fitsTask && (operation.allowed === null || operation.allowed.includes(vm));
+}
+
+const SERVICE_TYPES: Record<string, string> = { volumev3: "volume", "block-storage": "volume" };
+
+export function sessionOf(body: Json): Session {
+  const token = body.token;
+  return {
+    user: token.user,
+    project: token.project ?? null,
+    roles: (token.roles ?? []).map((role: Json) => role.name),
+    expires: token.expires_at,
+    services: new Set((token.catalog ?? []).map((entry: Json) => SERVICE_TYPES[entry.type] ?? entry.type)),
+  };
+}
+
+/** Take a session: with a project, or first move to one. */
+export async function enter(body: Json): Promise<void> {
+  let session = sessionOf(body);
+  if (!session.project) {
+    const projects: Json[] = (await call("identity", "GET", "/auth/projects", undefined, { quiet: true })).projects;
+    const wanted = projects.find((project) => project.id === remembered("project")) ?? projects[0];
+    if (!wanted) throw new Error("This user has no role in any project. An administrator can add one.");
+    session = sessionOf(await scope(wanted.id));
+  }
+  const rights = await send("GET", "rights", undefined, { quiet: true });
+  shared.session = session;
+  shared.rules = new Set(rights.rules);
+  shared.operations = rights.operations;
+  remember("project", session.project?.id ?? "");
+}
+
+export const scope = (project: string): Promise<Json> =>
+  send("POST", "session", { auth: { identity: { methods: ["token"] }, scope: { project: { id: project } } } }, { quiet: true });
+
+// --- preferences
+
+export function remembered(name: string): string {
+  try {
+    return localStorage.getItem(`nova_lite.${name}`) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+export function remember(name: string, value: string): void {
+  try {
+    localStorage.setItem(`nova_lite.${name}`, value);
+  } catch {
+    // A browser without storage forgets.
+  }
+}
+
+// --- the address: #/servers/ID/tab?q=web
+
+export interface Place {
+  path: string[];
+  query: URLSearchParams;
+}
+
+export function place(): Place {
+  const [path = "", query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  return { path: path.split("/").filter(Boolean).map(decode), query: new URLSearchParams(query) };
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+export const link = (...path: string[]): string => `#/${path.map(encodeURIComponent).join("/")}`;
+
+export function usePlace(): Place {
+  const [current, set] = useState(place);
+  useEffect(() => {
+    const changed = () => set(place());
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  return current;
+}
+
+/** A parameter of the address. Changing it adds no step to the browser's history. */
+export function useParameter(name: string): [string, (value: string) => void] {
+  const [value, set] = useState(() => place().query.get(name) ?? "");
+  const change = (next: string) => {
+    set(next);
+    const { path, query } = place();
+    if (next) query.set(name, next);
+    else query.delete(name);
+    history.replaceState(null, "", link(...path) + (query.size ? `?${query}` : ""));
+  };
+  return [value, change];
+}
+
+// --- data that stays current
+
+export interface Loaded<T> {
+  data: T | null;
+  error: Error | null;
+  reload: () => void;
+}
+
+/** Load data now, when `keys` change, and every `seconds` while the page is visible. */
+export function useData<T>(load: (previous: T | null) => Promise<T>, keys: unknown[], seconds: number | ((data: T) => number) = 0): Loaded<T> {
+  const [state, set] = useState<{ data: T | null; error: Error | null }>({ data: null, error: null });
+  const [turn, again] = useReducer((count: number) => count + 1, 0);
+  const latest = useRef<T | null>(null);
+  const seen = useRef<string>("");
+  const identity = JSON.stringify(keys);
+  useEffect(() => {
+    if (seen.current !== identity) {
+      seen.current = identity;
+      latest.current = null;
+      set({ data: null, error: null });
+    }
+    let live = true;
+    let timer = 0;
+    const run = async () => {
+      let wait = typeof seconds === "number" ? seconds : 5;
+      if (!document.hidden || latest.current === null) {
+        try {
+          const data = await load(latest.current);
+          if (!live) return;
+          latest.current = data;
+          set({ data, error: null });
+          if (typeof seconds === "function") wait = seconds(data);
+        } catch (error) {
+          if (!live) return;
+          set((old) => ({ data: old.data, error: error as Error }));
+          wait = Math.max(wait, 5);
+        }
+      }
+      if (live && wait) timer = window.setTimeout(run, wait * 1000);
+    };
+    void run();
+    return () => {
+      live = false;
+      clearTimeout(timer);
+    };
+  }, [identity, turn]);
+  return { ...state, reload: () => again(undefined as never) };
+}
+
+export function useConnection(): boolean {
+  const [lost, set] = useState(connection.lost);
+  useEffect(() => {
+    const changed = () => set(connection.lost);
+    connection.listeners.add(changed);
+    return () => void connection.listeners.delete(changed);
+  }, []);
+  return lost;
+}

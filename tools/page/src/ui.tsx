@@ -1,0 +1,561 @@
+// Parts of which every view is made: tables, forms in dialogs, states, times, and errors.
+import { type ComponentChildren, Component, createContext, type VNode } from "preact";
+import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ApiError, type Json } from "./api";
+import { t } from "./messages";
+import { link, may, useParameter } from "./state";
+
+// --- words
+
+export function size(megabytes: number): string {
+  if (megabytes < 1024) return `${Math.round(megabytes)} MB`;
+  const gigabytes = megabytes / 1024;
+  return gigabytes < 1024 ? `${trim(gigabytes)} GB` : `${trim(gigabytes / 1024)} TB`;
+}
+const trim = (value: number): string => (value < 10 && value % 1 ? value.toFixed(1) : String(Math.round(value)));
+
+export function parseTime(text: string): Date {
+  return new Date(/Z|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`);
+}
+
+export function ago(text: string | null | undefined): string {
+  if (!text) return "";
+  const seconds = Math.max(0, (Date.now() - parseTime(text).getTime()) / 1000);
+  if (seconds < 60) return t("just now");
+  const steps: [number, Intl.RelativeTimeFormatUnit][] = [
+    [86400, "day"],
+    [3600, "hour"],
+    [60, "minute"],
+  ];
+  const [length, unit] = steps.find(([length]) => seconds >= length)!;
+  return new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "auto" }).format(-Math.floor(seconds / length), unit);
+}
+
+export function Time({ at }: { at: string | null | undefined }): VNode | null {
+  if (!at) return null;
+  const date = parseTime(at);
+  return (
+    <time dateTime={date.toISOString()} title={date.toLocaleString(document.documentElement.lang)}>
+      {ago(at)}
+    </time>
+  );
+}
+
+export function duration(from: string, to: string): string {
+  const seconds = (parseTime(to).getTime() - parseTime(from).getTime()) / 1000;
+  if (seconds < 1) return `${Math.max(0, Math.round(seconds * 1000))} ms`;
+  if (seconds < 90) return `${seconds.toFixed(1)} s`;
+  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
+
+const TONES: Record<string, string[]> = {
+  good: ["active", "available", "up", "enabled", "success", "in-use", "completed", "confirmed", "done", "yes"],
+  bad: ["error", "down", "failure", "failed", "killed", "error_deleting", "no"],
+  busy: ["build", "queued", "saving", "importing", "creating", "deleting", "attaching", "detaching", "resize", "migrating", "running", "reboot",
+    "hard_reboot", "rebuild", "pending"],
+  warn: ["verify_resize", "disabled", "rescue", "paused", "suspended", "deactivated", "forced down"],
+};
+
+export function Status({ value, busy }: { value: string; busy?: boolean | undefined }): VNode {
+  const word = value.toLowerCase();
+  const tone = busy ? "busy" : (Object.keys(TONES).find((name) => TONES[name]!.includes(word)) ?? "plain");
+  return <span class={`status ${tone}`}>{words(value)}</span>;
+}
+
+export const words = (value: string): string => {
+  const text = value.toLowerCase().replaceAll("_", " ");
+  return t(text.charAt(0).toUpperCase() + text.slice(1));
+};
+
+// --- errors
+
+export function Failure({ error, retry }: { error: Error | null | undefined; retry?: () => void }): VNode | null {
+  if (!error) return null;
+  const request = error instanceof ApiError && error.request ? error.request : "";
+  return (
+    <div class="failure" role="alert">
+      <strong>{t(error.message)}</strong>
+      {request && <small>{t("Request")} {request}</small>}
+      {retry && <button type="button" onClick={retry}>{t("Try again")}</button>}
+    </div>
+  );
+}
+
+/** A part of the page whose defect does not take the rest with it. */
+export class Guard extends Component<{ children: ComponentChildren; place: string }, { error: Error | null }> {
+  override state = { error: null as Error | null };
+  static override getDerivedStateFromError(error: Error) {
+    return { error };
+  }
+  override componentDidUpdate(previous: { place: string }) {
+    if (previous.place !== this.props.place && this.state.error) this.setState({ error: null });
+  }
+  override render() {
+    return this.state.error ? <Failure error={this.state.error} retry={() => this.setState({ error: null })} /> : this.props.children;
+  }
+}
+
+export const Waiting = (): VNode => <p class="waiting" role="status">{t("Loading…")}</p>;
+
+export function Empty({ children }: { children: ComponentChildren }): VNode {
+  return <div class="empty">{children}</div>;
+}
+
+// --- the equivalent command
+
+export const quote = (text: unknown): string => (/^[\w@%+=:,./-]+$/.test(String(text)) ? String(text) : `'${String(text).replaceAll("'", `'\\''`)}'`);
+export const command = (...parts: (string | number | false | null | undefined | (string | number)[])[]): string =>
+  parts.filter((part) => part !== false && part !== null && part !== undefined && part !== "").flat().map((part, at) => (at ? quote(part) : part)).join(" ");
+
+export function Command({ text }: { text: string }): VNode {
+  const [copied, set] = useState(false);
+  const copy = () => {
+    void navigator.clipboard?.writeText(text).then(() => set(true));
+  };
+  return (
+    <div class="command">
+      <span>{t("The same as a command")}</span>
+      <code tabIndex={0} aria-label={t("The same as a command")}>{text}</code>
+      {navigator.clipboard && <button type="button" onClick={copy}>{copied ? t("Copied") : t("Copy")}</button>}
+    </div>
+  );
+}
+
+// --- dialogs
+
+export function Dialog({ title, close, children, wide, locked }: { title: string; close: () => void; children: ComponentChildren; wide?: boolean; locked?: boolean }): VNode {
+  const element = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const dialog = element.current!;
+    if (!dialog.open) dialog.showModal();
+    return () => dialog.close();
+  }, []);
+  return (
+    <dialog
+      ref={element}
+      class={wide ? "wide" : ""}
+      aria-label={title}
+      onCancel={(event) => {
+        event.preventDefault();
+        if (!locked) close();
+      }}
+    >
+      <header>
+        <h2>{title}</h2>
+        {!locked && <button type="button" class="plain" aria-label={t("Close")} onClick={close}>×</button>}
+      </header>
+      {children}
+    </dialog>
+  );
+}
+
+// --- forms
+
+export interface Choice {
+  value: string;
+  label: string;
+}
+export interface Field {
+  name: string;
+  label: string;
+  kind?: "text" | "password" | "number" | "select" | "checkbox" | "area" | "file" | "many";
+  choices?: Choice[] | (() => Promise<Choice[]>);
+  initial?: string | boolean | string[];
+  required?: boolean;
+  help?: string;
+  min?: number;
+  max?: number;
+  pattern?: string;
+  when?: (values: Values) => boolean;
+}
+export type Values = Record<string, Json>;
+
+export function Fields({ fields, values, change }: { fields: Field[]; values: Values; change: (values: Values) => void }): VNode {
+  return <>{fields.filter((field) => !field.when || field.when(values)).map((field) => <Input key={field.name} field={field} values={values} change={change} />)}</>;
+}
+
+export function Input({ field, values, change }: { field: Field; values: Values; change: (values: Values) => void }): VNode {
+  const [choices, setChoices] = useState<Choice[]>(Array.isArray(field.choices) ? field.choices : []);
+  const [error, setError] = useState<Error | null>(null);
+  const kind = field.kind ?? "text";
+  const id = `field-${field.name}`;
+  const current = useRef(values);
+  current.current = values;
+  const set = (value: Json) => change({ ...current.current, [field.name]: value });
+  useEffect(() => {
+    const use = (found: Choice[]) => {
+      setChoices(found);
+      if (kind === "select" && !found.some((choice) => choice.value === current.current[field.name])) set(found[0]?.value ?? "");
+    };
+    if (typeof field.choices === "function") field.choices().then(use, setError);
+    else if (field.choices) use(field.choices);
+  }, [Array.isArray(field.choices) ? JSON.stringify(field.choices) : ""]);
+  const value = values[field.name];
+  const common = { id, name: field.name, required: field.required ?? false, "aria-describedby": field.help ? `${id}-help` : undefined };
+  let control: VNode;
+  if (kind === "select")
+    control = (
+      <select {...common} value={value ?? ""} onChange={(event) => set(event.currentTarget.value)}>
+        {choices.map((choice) => <option key={choice.value} value={choice.value}>{choice.label}</option>)}
+      </select>
+    );
+  else if (kind === "many")
+    control = (
+      <div class="many" id={id} role="group" aria-label={field.label}>
+        {choices.map((choice) => (
+          <label key={choice.value}>
+            <input
+              type="checkbox"
+              checked={(value ?? []).includes(choice.value)}
+              onChange={(event) => set(event.currentTarget.checked ? [...(value ?? []), choice.value] : (value ?? []).filter((item: string) => item !== choice.value))}
+            />
+            {choice.label}
+          </label>
+        ))}
+        {choices.length === 0 && <small>{t("There is nothing to choose.")}</small>}
+      </div>
+    );
+  else if (kind === "area") control = <textarea {...common} rows={6} spellcheck={false} value={value ?? ""} onInput={(event) => set(event.currentTarget.value)} />;
+  else if (kind === "file") control = <input {...common} type="file" onChange={(event) => set(event.currentTarget.files?.[0] ?? null)} />;
+  else if (kind === "checkbox")
+    return (
+      <label class="check" for={id}>
+        <input id={id} type="checkbox" checked={!!value} onChange={(event) => set(event.currentTarget.checked)} /> {field.label}
+        {field.help && <small>{field.help}</small>}
+      </label>
+    );
+  else
+    control = (
+      <input {...common} type={kind as "text"} autocomplete={kind === "password" ? "new-password" : "off"} min={field.min} max={field.max} pattern={field.pattern} value={value ?? ""} onInput={(event) => set(event.currentTarget.value)} />
+    );
+  return (
+    <div class="field">
+      {kind === "many" ? <span class="label">{field.label}</span> : <label for={id}>{field.label}{field.required ? "" : <i> {t("optional")}</i>}</label>}
+      {control}
+      {field.help && <small id={`${id}-help`}>{field.help}</small>}
+      <Failure error={error} />
+    </div>
+  );
+}
+
+export const initials = (fields: Field[]): Values =>
+  Object.fromEntries(fields.map((field) => [field.name, field.initial ?? (field.kind === "checkbox" ? false : field.kind === "many" ? [] : "")]));
+
+// --- actions
+
+export interface Action<T = Json> {
+  name: string;
+  label: string;
+  rule?: string | string[];
+  when?: (row: T) => boolean;
+  danger?: boolean;
+  confirm?: string;
+  fields?: Field[] | ((row: T) => Field[]);
+  run: (row: T, values: Values, progress: (text: string) => void) => Promise<unknown>;
+  command?: (row: T, values: Values) => string;
+  result?: (value: Json) => VNode | null;
+  single?: boolean; // not for several rows
+  after?: (value: Json) => void;
+}
+
+export const allowed = (action: Action<any>): boolean => may(...(action.rule === undefined ? [] : [action.rule].flat()));
+export const usable = <T,>(actions: Action<T>[], row: T): Action<T>[] => actions.filter((action) => allowed(action) && (!action.when || action.when(row)));
+
+/** The dialog of an action: its fields, what it means as a command, and what the API says to it. */
+export function ActionDialog<T>({ action, rows, nameOf, close, done }: { action: Action<T>; rows: T[]; nameOf: (row: T) => string; close: () => void; done: () => void }): VNode {
+  const fields = useMemo(() => (typeof action.fields === "function" ? action.fields(rows[0]!) : (action.fields ?? [])), []);
+  const [values, change] = useState<Values>(() => initials(fields));
+  const [busy, setBusy] = useState("");
+  const [failures, setFailures] = useState<{ name: string; error: Error }[]>([]);
+  const [left, setLeft] = useState(rows);
+  const [result, setResult] = useState<VNode | null>(null);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    setFailures([]);
+    const failed: { name: string; error: Error; row: T }[] = [];
+    let value: Json = null;
+    let count = 0;
+    setBusy(t("Working…"));
+    const queue = [...left];
+    const work = async () => {
+      for (let row = queue.shift(); row !== undefined; row = queue.shift()) {
+        try {
+          value = await action.run(row, values, setBusy);
+        } catch (error) {
+          failed.push({ name: nameOf(row), error: error as Error, row });
+        }
+        count += 1;
+        if (left.length > 1) setBusy(`${count} / ${left.length}`);
+      }
+    };
+    await Promise.all(Array.from({ length: Math.min(4, left.length) }, work));
+    setBusy("");
+    done();
+    if (failed.length) {
+      setFailures(failed);
+      setLeft(failed.map((item) => item.row));
+    } else {
+      const shown = action.result?.(value) ?? null;
+      if (shown) setResult(shown);
+      else close();
+      action.after?.(value);
+    }
+  };
+  const names = left.map(nameOf);
+  const title = rows.length === 1 && names[0] ? `${action.label}: ${names[0]}` : rows.length === 1 ? action.label : `${action.label} (${left.length})`;
+  if (result)
+    return (
+      <Dialog title={title} close={close} wide>
+        <div class="body">{result}</div>
+        <footer><button type="button" class="primary" onClick={close}>{t("Close")}</button></footer>
+      </Dialog>
+    );
+  return (
+    <Dialog title={title} close={close}>
+      <form onSubmit={submit}>
+        <div class="body">
+          {action.confirm && <p>{action.confirm}</p>}
+          {rows.length > 1 && <p class="names">{names.slice(0, 20).join(", ")}{names.length > 20 ? ` … (${names.length})` : ""}</p>}
+          <Fields fields={fields} values={values} change={change} />
+          {failures.slice(0, 10).map(({ name, error }) => (
+            <div key={name}>{rows.length > 1 && <b>{name}</b>}<Failure error={error} /></div>
+          ))}
+          {action.command && left.length > 0 && <Command text={left.slice(0, 3).map((row) => action.command!(row, values)).join("\n")} />}
+        </div>
+        <footer>
+          <span role="status">{busy}</span>
+          <button type="button" onClick={close}>{t("Cancel")}</button>
+          <button type="submit" class={action.danger ? "danger" : "primary"} disabled={!!busy}>{action.label}</button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+const Reloading = createContext<() => void>(() => undefined);
+export const ReloadContext = Reloading.Provider;
+
+export function ActionButtons<T>({ actions, row, nameOf, done, main = 3 }: { actions: Action<T>[]; row: T; nameOf: (row: T) => string; done?: () => void; main?: number }): VNode {
+  const reload = useContext(Reloading);
+  const [open, setOpen] = useState<Action<T> | null>(null);
+  const found = usable(actions, row);
+  const buttons = found.slice(0, main);
+  const rest = found.slice(main);
+  return (
+    <div class="buttons">
+      {buttons.map((action) => (
+        <button key={action.name} type="button" class={action.danger ? "danger quiet" : ""} onClick={() => setOpen(action)}>{action.label}</button>
+      ))}
+      {rest.length > 0 && <Menu label={t("More")} actions={rest} choose={setOpen} />}
+      {open && <ActionDialog key={open.name} action={open} rows={[row]} nameOf={nameOf} close={() => setOpen(null)} done={done ?? reload} />}
+    </div>
+  );
+}
+
+export function Menu<T>({ label, actions, choose }: { label: string; actions: Action<T>[]; choose: (action: Action<T>) => void }): VNode {
+  const [open, setOpen] = useState(false);
+  const element = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (!open) return;
+    element.current?.querySelector<HTMLElement>("[role=menuitem]")?.focus();
+    const leave = (event: Event) => {
+      if (!element.current?.contains(event.target as Node)) setOpen(false);
+    };
+    addEventListener("pointerdown", leave);
+    addEventListener("focusin", leave);
+    return () => {
+      removeEventListener("pointerdown", leave);
+      removeEventListener("focusin", leave);
+    };
+  }, [open]);
+  const move = (event: KeyboardEvent) => {
+    const items = [...(element.current?.querySelectorAll<HTMLElement>("[role=menuitem]") ?? [])];
+    const at = items.indexOf(document.activeElement as HTMLElement);
+    if (event.key === "Escape") {
+      setOpen(false);
+      element.current?.querySelector("button")?.focus();
+    } else if (event.key === "ArrowDown") items[(at + 1) % items.length]?.focus();
+    else if (event.key === "ArrowUp") items[(at + items.length - 1) % items.length]?.focus();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  return (
+    <div class="menu" ref={element} onKeyDown={open ? move : undefined}>
+      <button type="button" aria-haspopup="menu" aria-expanded={open} onClick={() => setOpen(!open)}>{label} <span aria-hidden="true">▾</span></button>
+      {open && (
+        <div role="menu" aria-label={label}>
+          {actions.map((action) => (
+            <button key={action.name} type="button" role="menuitem" tabIndex={-1} class={action.danger ? "danger-text" : ""} onClick={() => { setOpen(false); choose(action); }}>{action.label}</button>
+          ))}
+        </div>
+      )}
+    </div>
+  );
+}
+
+// --- tables
+
+export interface Column<T = Json> {
+  name: string;
+  title: string;
+  text: (row: T) => string | number;
+  cell?: (row: T) => ComponentChildren;
+  narrow?: boolean; // also shown on a phone
+  number?: boolean;
+}
+
+export const PAGE = 50;
+
+interface TableProps<T> {
+  rows: T[];
+  columns: Column<T>[];
+  idOf: (row: T) => string;
+  nameOf: (row: T) => string;
+  actions?: Action<T>[];
+  bulk?: Action<T>[];
+  done?: () => void;
+  empty: ComponentChildren;
+  label: string;
+  filter?: { name: string; title: string; of: (row: T) => string };
+  more?: boolean;
+  scope?: string; // tells the tables of one view apart in the address
+}
+
+/** A table with search, sorting, a filter, pages, and actions on one row or several. Its state is in the address. */
+export function Table<T>({ rows, columns, idOf, nameOf, actions = [], bulk = [], done, empty, label, filter, more, scope = "" }: TableProps<T>): VNode {
+  const [search, setSearch] = useParameter(`${scope}q`);
+  const [sort, setSort] = useParameter(`${scope}sort`);
+  const [page, setPage] = useParameter(`${scope}page`);
+  const [only, setOnly] = useParameter(scope + (filter?.name ?? "only"));
+  const [chosen, setChosen] = useState<Set<string>>(new Set());
+  const [open, setOpen] = useState<{ action: Action<T>; rows: T[] } | null>(null);
+  const index = useMemo(() => new Map(rows.map((row) => [row, columns.map((column) => String(column.text(row) ?? "")).join("\n").toLowerCase() + `\n${idOf(row)}`])), [rows]);
+  const kinds = useMemo(() => (filter ? [...new Set(rows.map(filter.of))].sort() : []), [rows]);
+  const shown = useMemo(() => {
+    const parts = search.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = rows.filter((row) => parts.every((part) => index.get(row)!.includes(part)) && (!filter || !only || filter.of(row) === only));
+    const column = columns.find((item) => item.name === sort.replace(/^-/, ""));
+    if (column) {
+      const sign = sort.startsWith("-") ? -1 : 1;
+      found.sort((left, right) => sign * compare(column.text(left), column.text(right)));
+    }
+    return found;
+  }, [rows, search, sort, only]);
+  const last = Math.max(0, Math.ceil(shown.length / PAGE) - 1);
+  const at = Math.min(last, Math.max(0, Number(page) || 0));
+  const visible = shown.slice(at * PAGE, at * PAGE + PAGE);
+  const offered = bulk.filter(allowed);
+  const selected = rows.filter((row) => chosen.has(idOf(row)));
+  const toggle = (ids: string[], on: boolean) => {
+    const next = new Set(chosen);
+    for (const id of ids) if (on) next.add(id); else next.delete(id);
+    setChosen(next);
+  };
+  const usableBulk = offered.filter((action) => selected.some((row) => !action.when || action.when(row)));
+  const hasActions = actions.some(allowed);
+  return (
+    <section class="table" aria-label={label}>
+      {(rows.length > 0 || search) && (
+        <div class="tools">
+          <input type="search" placeholder={t("Search")} aria-label={t("Search in this list")} value={search} onInput={(event) => { setSearch(event.currentTarget.value); setPage(""); }} />
+          {filter && kinds.length > 1 && (
+            <select aria-label={filter.title} value={only} onChange={(event) => { setOnly(event.currentTarget.value); setPage(""); }}>
+              <option value="">{filter.title}: {t("all")}</option>
+              {kinds.map((kind) => <option key={kind} value={kind}>{words(kind)}</option>)}
+            </select>
+          )}
+          {selected.length > 0 && (
+            <div class="bulk" role="group" aria-label={t("Actions on the chosen rows")}>
+              <span>{selected.length} {t("chosen")}</span>
+              {usableBulk.map((action) => (
+                <button key={action.name} type="button" class={action.danger ? "danger quiet" : ""} onClick={() => setOpen({ action, rows: selected.filter((row) => !action.when || action.when(row)) })}>{action.label}</button>
+              ))}
+              <button type="button" class="plain" onClick={() => setChosen(new Set())}>{t("Choose none")}</button>
+            </div>
+          )}
+          <span class="count" role="status">{shown.length === rows.length ? rows.length : `${shown.length} / ${rows.length}`}{more ? " …" : ""}</span>
+        </div>
+      )}
+      {rows.length === 0 ? <Empty>{empty}</Empty> : shown.length === 0 ? <Empty><p>{t("Nothing fits this search.")}</p><button type="button" onClick={() => { setSearch(""); setOnly(""); }}>{t("Show all")}</button></Empty> : (
+        <div class="scroll" tabIndex={0} role="region" aria-label={label}>
+          <table>
+            <thead>
+              <tr>
+                {offered.length > 0 && (
+                  <th class="tick"><input type="checkbox" aria-label={t("Choose all")} checked={visible.every((row) => chosen.has(idOf(row)))} onChange={(event) => toggle(shown.map(idOf), event.currentTarget.checked)} /></th>
+                )}
+                {columns.map((column) => (
+                  <th key={column.name} class={classes(column)} aria-sort={sort === column.name ? "ascending" : sort === `-${column.name}` ? "descending" : "none"}>
+                    <button type="button" class="sort" onClick={() => setSort(sort === column.name ? `-${column.name}` : sort === `-${column.name}` ? "" : column.name)}>
+                      {column.title}<span aria-hidden="true">{sort === column.name ? " ↑" : sort === `-${column.name}` ? " ↓" : ""}</span>
+                    </button>
+                  </th>
+                ))}
+                {hasActions && <th class="end"><span class="hidden">{t("Actions")}</span></th>}
+              </tr>
+            </thead>
+            <tbody>
+              {visible.map((row) => {
+                const id = idOf(row);
+                const found = hasActions ? usable(actions, row) : [];
+                return (
+                  <tr key={id} class={chosen.has(id) ? "chosen" : ""}>
+                    {offered.length > 0 && <td class="tick"><input type="checkbox" aria-label={`${t("Choose")} ${nameOf(row)}`} checked={chosen.has(id)} onChange={(event) => toggle([id], event.currentTarget.checked)} /></td>}
+                    {columns.map((column) => <td key={column.name} class={classes(column)}>{column.cell ? column.cell(row) : column.text(row)}</td>)}
+                    {hasActions && <td class="end">{found.length > 0 && <Menu label={t("Actions")} actions={found} choose={(action) => setOpen({ action, rows: [row] })} />}</td>}
+                  </tr>
+                );
+              })}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {last > 0 && (
+        <nav class="pager" aria-label={t("Pages")}>
+          <button type="button" disabled={at === 0} onClick={() => setPage(String(at - 1))}>{t("Previous")}</button>
+          <span>{at * PAGE + 1}–{Math.min(shown.length, at * PAGE + PAGE)} / {shown.length}</span>
+          <button type="button" disabled={at === last} onClick={() => setPage(String(at + 1))}>{t("Next")}</button>
+        </nav>
+      )}
+      {open && <ActionDialog key={open.action.name} action={open.action} rows={open.rows} nameOf={nameOf} close={() => setOpen(null)} done={() => done?.()} />}
+    </section>
+  );
+}
+
+const classes = (column: Column<any>): string => [column.narrow ? "" : "wide-only", column.number ? "number" : ""].join(" ");
+const compare = (left: string | number, right: string | number): number =>
+  typeof left === "number" && typeof right === "number" ? left - right : String(left).localeCompare(String(right), undefined, { numeric: true });
+
+// --- details
+
+export function Facts({ items }: { items: [string, ComponentChildren][] }): VNode {
+  return (
+    <dl class="facts">
+      {items.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false).map(([name, value]) => (
+        <div key={name}><dt>{name}</dt><dd>{value}</dd></div>
+      ))}
+    </dl>
+  );
+}
+
+export function Share({ used, total, label }: { used: number; total: number; label: string }): VNode {
+  const has = total > 0;
+  return (
+    <span class="share">
+      {has && <meter min={0} max={total} low={total * 0.8} high={total * 0.95} optimum={0} value={Math.min(used, total)} aria-label={label} />}
+      <span>{label}</span>
+    </span>
+  );
+}
+
+export const Name = ({ to, children }: { to: string[]; children: string }): VNode => <a class="name" href={link(...to)}>{children || t("(without a name)")}</a>;
+
+export function Head({ title, children, note }: { title: ComponentChildren; children?: ComponentChildren; note?: ComponentChildren }): VNode {
+  return (
+    <header class="head">
+      <div><h1 tabIndex={-1}>{title}</h1>{note && <p class="note">{note}</p>}</div>
+      <div class="buttons">{children}</div>
+    </header>
+  );
+}

@@ -48,9 +48,12 @@ class VolumeWorker:
 
     def _run(self, work: VolumeWork) -> None:
         try:
-            with self._slots:
-                error = self._do(work)
             with contextlib.suppress(Stopping):
+                with self._slots:
+                    if not self._is_wanted(work):
+                        LOG.info("Volume %s: a late command to restore it is ignored", work.volume_id)
+                        return
+                    error = self._do(work)
                 self._report(work, error)
                 if work.verb is VolumeVerb.RESTORE and not work.is_new:
                     with self._mutex:
@@ -58,6 +61,20 @@ class VolumeWorker:
         finally:
             with self._mutex:
                 self._in_progress.discard(work.id)
+
+    def _is_wanted(self, work: VolumeWork) -> bool:
+        """Ask the conductor, for as long as necessary, whether it waits for a restoration into an existing volume.
+
+        Its command may have waited while this host was off. Other work does no harm when it is repeated.
+        """
+        host = self._host
+        if work.verb is not VolumeVerb.RESTORE or work.is_new:
+            return True
+        return host.retrier.call(
+            f"Volume {work.volume_id}: query for a restoration",
+            lambda: host.conductor.is_volume_work_open(get_admin_context(), host.name, work.id, work.volume_id),
+            lambda: None,
+        )
 
     def _do(self, work: VolumeWork) -> str | None:
         """Do the work. Return None, or the error."""

@@ -1442,6 +1442,12 @@ class ConductorRPC(Protocol):
     def finish_volume_work(self, context: RequestContext, host: str, task_id: int, error: str | None) -> None:
         """Report work on a volume's file as done (``error`` None) or failed. Repeated reports are harmless."""
 
+    @rpc.report(rpc.COMPUTE, own="host", since="1.26", replay_safe=True, fallback=rpc.result(True))
+    def is_volume_work_open(self, context: RequestContext, host: str, task_id: int, volume_id: str) -> bool:
+        """Check whether the conductor waits for this work on a volume. A late command of ended work must not change
+        what a guest has written since.
+        """
+
     @rpc.report(rpc.COMPUTE, own="host", since="1.10")
     def volume_connect(
         self, context: RequestContext, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]

@@ -110,6 +110,7 @@ class FakeConductor:
         self.epoch = 3
         self.is_current = True
         self.open_requests: set[str] = set()
+        self.ended_volume_work: set[tuple[int, str]] = set()
         self.settled = SettledRecords()
         self.images: dict[str, Image] = {}
         self.answers: list[dict[str, Any] | None] = []
@@ -187,6 +188,9 @@ class FakeConductor:
     ) -> bool:
         self._called("is_command_open", (action_id, sequence, request_id))
         return request_id in self.open_requests
+
+    def is_volume_work_open(self, context: RequestContext, host: str, task_id: int, volume_id: str) -> bool:
+        return (task_id, volume_id) not in self.ended_volume_work
 
     def fencing_records_settled(self, context: RequestContext, host: str, instance_uuids: list[str]) -> SettledRecords:
         self._called("fencing_records_settled", instance_uuids)

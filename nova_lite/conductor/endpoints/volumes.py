@@ -323,6 +323,15 @@ class VolumeEndpoints:
         if not self.db.read(_has_image, call.image_id):
             self.engine.images.discard(call)
 
+    def is_volume_work_open(self, context: RequestContext, host: str, task_id: int, volume_id: str) -> bool:
+        """Check whether a task of this id is that of the volume, and given to the host."""
+
+        def read(uow: UnitOfWork) -> bool:
+            task = uow.session.get(models.VolumeTask, task_id)
+            return task is not None and (task.host, task.volume_id) == (host, volume_id)
+
+        return self.db.read(read)
+
     def _finish_volume_work(self, uow: UnitOfWork, host: str, task_id: int, error: str | None) -> None:
         task = volume_tasks.lock(uow, task_id)
         if task is not None and task.host == host:

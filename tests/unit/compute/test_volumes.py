@@ -175,8 +175,11 @@ def test_work_on_backups_is_done_and_reported(host: Host) -> None:
     assert os.path.getsize(host.manager.host.volumes.require(restored)) == 3 * GIB
 
 
-def test_late_duplicate_of_a_restoration_leaves_the_volume_alone(host: Host) -> None:
-    """A server may have the volume by then, and its guest may have written to it."""
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_late_duplicate_of_a_restoration_leaves_the_volume_alone(host: Host, is_restarted: bool) -> None:
+    """A server may have the volume by then, and its guest may have written to it. A restarted host remembers nothing
+    and asks the conductor.
+    """
     host.conf.set_override("backup_path", os.path.join(host.conf.state_path, "backups"), "volume")
     reported: list[Any] = []
     host.conductor.finish_volume_work = lambda *arguments: reported.append(arguments[2:])  # type: ignore[attr-defined]
@@ -187,6 +190,9 @@ def test_late_duplicate_of_a_restoration_leaves_the_volume_alone(host: Host) -> 
     written = Path(host.manager.host.volumes.require(NEW))
     with written.open("r+b") as file:
         file.write(b"what the guest has written")
+    if is_restarted:
+        worker = VolumeWorker(host.manager.host)
+        host.conductor.ended_volume_work.add((2, NEW))
     worker.start(restoration)
     for thread in [thread for thread in threading.enumerate() if thread.name == f"volume-{NEW}"]:
         thread.join()

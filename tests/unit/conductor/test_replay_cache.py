@@ -44,6 +44,7 @@ HARMLESS = {
     "audit_record": "stores each event once: test_audit_events.py",
     "is_command_open": "reads",
     "is_command_current": "reads",
+    "is_volume_work_open": "reads",
     "report_service": "a heartbeat; its time is the database's",
     "report_state": "a heartbeat with its number: test_reports_again.py",
     "trust_publish": "the list has its number: test_joins.py",

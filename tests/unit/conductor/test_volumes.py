@@ -48,6 +48,20 @@ def test_volume_task_is_sent_again_until_it_is_reported(world: Volumes) -> None:
     assert world.count(models.VolumeTask) == 0
 
 
+def test_volume_work_is_open_for_its_host_until_it_ends(world: Volumes) -> None:
+    volume_id = world.accept().id
+    host, work = world.hosts.works[-1]
+
+    def is_open(host: str, task_id: int, volume_id: str) -> bool:
+        return world.api.is_volume_work_open(world.context(), host, task_id, volume_id)
+
+    assert is_open(host, work.id, volume_id)
+    assert not is_open("another", work.id, volume_id)
+    assert not is_open(host, work.id, "another")
+    world.done()
+    assert not is_open(host, work.id, volume_id)
+
+
 def test_volume_task_that_could_not_be_sent_is_sent_later(world: Volumes) -> None:
     world.hosts.away = True
     volume_id = world.accept().id

@@ -29,7 +29,7 @@ MIGRATION_OPTS = [
         "live_migration_tls",
         default=False,
         help=(
-            "Encrypt memory and disks of live migrations, and let the hosts check each other's certificates. The ports "
+            "Encrypt memory and disks of moves, and let the hosts check each other's certificates. The ports "
             "of migrations are then open for the source of a current migration only (nft). Set it on every host once "
             "all have certificates. Without it, guests' memory crosses the network in plain text."
         ),
@@ -40,6 +40,15 @@ MIGRATION_OPTS = [
         help=(
             "Directory of this host's certificates (nova-lite-manage certificates create), which qemu.conf names, too. "
             "Set it if they are elsewhere."
+        ),
+    ),
+    cfg.PortOpt(
+        "disk_port",
+        default=8781,
+        min=0,
+        help=(
+            "Port at which other hosts fetch disks of servers that move, at live_migration_inbound_addr and with "
+            "live_migration_tls. A host that has migration_ssh_key fetches them by SSH instead. 0: SSH alone."
         ),
     ),
     cfg.StrOpt(

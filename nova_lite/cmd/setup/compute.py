@@ -19,7 +19,7 @@ from nova_lite.base import exceptions, files, host_certificates, ip
 from nova_lite.base.context import is_host_name
 from nova_lite.base.host_certificates import CLIENT_KEY, CONSOLES, SERVER_KEY
 from nova_lite.base.join_requests import JoinToken
-from nova_lite.cmd.setup import admission, machine, settings, units
+from nova_lite.cmd.setup import admission, libvirt, machine, settings, units
 from nova_lite.cmd.setup.admission import AUTHORITY, CERTIFICATES, KEYS, MEMORY, POLL, STATE, Memory
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.steps import Step
@@ -28,8 +28,6 @@ from nova_lite.rpc import keys, trust
 from nova_lite.rpc.broker import hashed
 from nova_lite.rpc.trust import JoinClient
 
-QEMU = Path("/etc/libvirt/qemu.conf")
-QEMU_MARKS = ("# >>> nova-lite-setup", "# <<< nova-lite-setup")
 UNIT = "nova-lite-compute"
 
 PACKAGES = (
@@ -39,8 +37,8 @@ PACKAGES = (
 )
 #: MiB that have to be free for images, guests and logs.
 _FREE_MB = 1000
-#: Seconds that libvirt may take to start, and the daemon until it is up.
-_LIBVIRT_SECONDS, _UP_SECONDS = 60, 120
+#: Seconds that the daemon may take until it is up.
+_UP_SECONDS = 120
 
 
 class Host(NamedTuple):
@@ -129,6 +127,7 @@ class Setup:
             )
         if known is None and (CERTIFICATES / host_certificates.SERVER_CERTIFICATE).exists():
             raise exceptions.ConfigurationError(reason=f"{CERTIFICATES} has other certificates: move them away.")
+        libvirt.check()
         return f"{wanted.name} at {wanted.address}"
 
     def reach(self) -> str:
@@ -207,29 +206,17 @@ class Setup:
                 "trust_ca_file": str(AUTHORITY),
             },
             "image": {"store_address": wanted.token.address},
+            "libvirt": {"live_migration_tls": "true"},
         } | reply.settings
         written = machine.write_once(CONFIGURATION / "nova-lite.conf", machine.ini({}), "nova-lite")
         written |= machine.write_once(CONFIGURATION / "compute.conf", machine.ini(sections))
         return f"in {CONFIGURATION}" if written else f"what {CONFIGURATION} has, stays"
 
     def set_up_libvirt(self) -> str:
-        """Start libvirtd, with TLS for consoles if the cloud's proxies have it."""
+        """Start libvirtd, with TLS for moves, and for consoles if the cloud's proxies have it."""
         assert self._reply is not None, "An earlier step found it."
-        has_tls = self._reply.settings.get("serial_console", {}).get("tls") == "true"
-        changed = has_tls and write_qemu_settings()
-        machine.run("systemctl", "enable", "--now", "virtlogd.socket", "libvirtd.socket")
-        if changed:
-            machine.run("systemctl", "restart", "libvirtd")
-        deadline = time.monotonic() + _LIBVIRT_SECONDS
-        while True:
-            try:
-                said = machine.run("virsh", "--connect", "qemu:///system", "version", "--daemon")
-                break
-            except exceptions.ConfigurationError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.5)
-        return said.strip().splitlines()[-1].strip() + (", TLS for consoles" if has_tls else "")
+        has_console_tls = self._reply.settings.get("serial_console", {}).get("tls") == "true"
+        return libvirt.set_up(self._wanted.address, has_console_tls)
 
     def check_host(self) -> str:
         """Wait until the conductor has the host as up."""
@@ -246,45 +233,5 @@ def _install_packages() -> str:
     return f"installed {', '.join(installed)}" if installed else "all are there"
 
 
-def write_qemu_settings() -> bool:
-    """Write our lines at the end of qemu.conf. Of a setting that an operator made before, libvirt takes theirs."""
-    first, last = QEMU_MARKS
-    directory = CERTIFICATES / CONSOLES
-    lines = [
-        first,
-        "vnc_tls = 1",
-        "vnc_tls_x509_verify = 1",
-        f'vnc_tls_x509_cert_dir = "{directory}"',
-        "chardev_tls_x509_verify = 1",
-        f'chardev_tls_x509_cert_dir = "{directory}"',
-        last,
-    ]
-    return machine.replace(QEMU, "\n".join([*_other_lines(), *lines, ""]), mode=0o600)
-
-
-def _other_lines() -> list[str]:
-    """Return the lines of qemu.conf that are not ours."""
-    first, last = QEMU_MARKS
-    kept, inside = [], False
-    for line in QEMU.read_text().splitlines() if QEMU.exists() else []:
-        inside = inside or line == first
-        if not inside:
-            kept.append(line)
-        inside = inside and line != last
-    return kept
-
-
 def _start_daemon() -> str:
     return units.start([UNIT])
-
-
-def purge() -> None:
-    """Remove the certificates, and our lines in qemu.conf."""
-    if MEMORY.exists():
-        for name in (*host_certificates.HOST_FILES, SERVER_KEY, CLIENT_KEY, f"{CONSOLES}/{SERVER_KEY}"):
-            (CERTIFICATES / name).unlink(missing_ok=True)
-        for directory in (CERTIFICATES / CONSOLES, CERTIFICATES):
-            if directory.is_dir() and not any(directory.iterdir()):
-                directory.rmdir()
-    if QEMU.exists() and QEMU_MARKS[0] in QEMU.read_text().splitlines():
-        machine.replace(QEMU, "\n".join([*_other_lines(), ""]), mode=0o600)

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from nova_lite.base import exceptions
-from nova_lite.cmd.setup import broker, clouds, compute, controller, machine, monitoring
+from nova_lite.cmd.setup import broker, clouds, controller, libvirt, machine, monitoring
 
 _UNITS = tuple(f"nova-lite-{name}" for name in (*controller.DAEMONS, controller.REGISTRAR, "compute"))
 _FILES = ("/etc/sysusers.d/nova-lite.conf", "/etc/tmpfiles.d/nova-lite.conf")
@@ -45,7 +45,7 @@ def _purge() -> None:
     path = controller.CLOUDS
     for name in _clouds(path):
         clouds.remove(str(path), name)
-    compute.purge()
+    libvirt.purge()
     left = _remove_trees(machine.CONFIGURATION, controller.STATE, controller.BROKER_CERTIFICATES)
     for file in _FILES:
         Path(file).unlink(missing_ok=True)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from nova_lite.base import exceptions, files
-from nova_lite.cmd.setup import admission, machine
+from nova_lite.cmd.setup import admission, libvirt, machine
 from nova_lite.cmd.setup.admission import AUTHORITY
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.steps import Step
@@ -62,6 +62,7 @@ class Rotation:
 
         state = admission.wait_until_joined(send)
         admission.accept(state, self._authority, self._api, self._host, self._next)
+        libvirt.reload_certificates()
         return "the key is trusted, and the certificates are new"
 
     def _use(self) -> str:

@@ -53,6 +53,7 @@ from nova_lite.virt.driver import (
 )
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks import disk_usage, transfer
+from nova_lite.virt.libvirt.disks.disk_server import DiskServer
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
@@ -128,6 +129,7 @@ class LibvirtDriver(ComputeDriver):
         self._host_properties = guest_xml.Host(machine=conf.libvirt.hw_machine_type)
         self._traits: list[str] = []
         self._cells: list[NUMACell] = []
+        self._disk_server = DiskServer(conf, self._records.instances_path)
         self._monitor = cpu_monitor.CpuMonitor(self._reports) if cpu_monitor.NAME in conf.compute_monitors else None
 
     # --- the host
@@ -142,6 +144,7 @@ class LibvirtDriver(ComputeDriver):
             raise exceptions.ConfigurationError(
                 reason=f"Instances cannot be stored in {self._records.instances_path}: {error}"
             ) from error
+        self._disk_server.start()
         _warn_about_inaccessible_directories(self._records.instances_path)
         if self.conf.libvirt.virt_type == "auto":
             answer = os.path.join(self.conf.state_path, "kvm-probe.json")

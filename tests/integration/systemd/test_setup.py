@@ -253,6 +253,8 @@ def test_purge_of_a_host_leaves_nothing(joined: BareMachine) -> None:
     assert joined.run("sh", "-c", FIND).split() == []
     assert "nova-lite" not in joined.run("cat", "/etc/passwd", "/etc/group", "/etc/libvirt/qemu.conf")
     assert joined.run("ls", "/etc/pki") == ""
+    assert "16514" not in joined.run("ss", "--listening", "--tcp", "--numeric")
+    assert joined.run("systemctl", "is-enabled", "libvirtd-tls.socket", check=False).strip() == "disabled"
 
 
 def test_purge_leaves_nothing(controller: BareMachine) -> None:

@@ -282,18 +282,6 @@ def test_host_that_cannot_be_one_is_refused(
     assert said in found.value.message
 
 
-def test_settings_of_qemu_are_ours_between_marks_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    file = tmp_path / "qemu.conf"
-    monkeypatch.setattr(compute, "QEMU", file)
-    monkeypatch.setattr(compute, "MEMORY", tmp_path / "join.json")
-    file.write_text('user = "root"\n# a comment\n')
-    assert compute.write_qemu_settings() and not compute.write_qemu_settings()
-    assert file.read_text().startswith('user = "root"\n# a comment\n# >>> nova-lite-setup\nvnc_tls = 1\n')
-    assert file.stat().st_mode & 0o777 == 0o600
-    compute.purge()
-    assert file.read_text() == 'user = "root"\n# a comment\n'
-
-
 def test_full_disk_is_named_with_the_file_that_did_not_fit() -> None:
     def fail() -> str:
         raise OSError(errno.ENOSPC, "No space left on device", "/etc/nova-lite/compute.conf")

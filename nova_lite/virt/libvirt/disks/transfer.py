@@ -1,8 +1,9 @@
 """Transfer of an instance's files from one host to another.
 
 The source offers files with their sizes and checksums. The destination copies them if it can see the source's
-directory; a marker file that the source has just written proves that. Otherwise it fetches them by rsync over SSH, and
-resumes a killed fetch. The source binds the key `[libvirt] migration_ssh_key` to ``nova-lite-send-disks``, which reads
+directory; a marker file that the source has just written proves that. Otherwise it fetches them by rsync, and resumes a
+killed fetch: over TLS with the hosts' certificates (`tls_pipe`, `disk_server`) if both hosts have them and no SSH key
+is set, or over SSH. The source binds the key `[libvirt] migration_ssh_key` to ``nova-lite-send-disks``, which reads
 what the token of this move opens (`offers`), so remote paths are relative to the source's instances directory.
 
 The other side is not trusted. Files must have known names, be plain files in the instance's own directory, and match
@@ -20,6 +21,7 @@ import shlex
 import shutil
 import stat
 import subprocess
+import sys
 import time
 
 from oslo_config import cfg
@@ -28,7 +30,7 @@ from nova_lite.base import exceptions, files, key_files
 from nova_lite.base.timing import TIMING, LibvirtTiming
 from nova_lite.objects import DiskFile, DiskSource
 from nova_lite.virt.libvirt import records
-from nova_lite.virt.libvirt.disks import disks, offers
+from nova_lite.virt.libvirt.disks import disk_server, disks, offers
 
 LOG = logging.getLogger(__name__)
 
@@ -79,6 +81,7 @@ def offer(
         location=directory,
         files=[*offered, _describe(directory, MARKER)],
         token=token,
+        port=disk_server.port_of(conf),
     )
 
 
@@ -171,9 +174,12 @@ class Fetcher:
         if self._source.token:  # otherwise the source is older
             environment = os.environ | {offers.VARIABLE: offers.value_of(self._source.location, self._source.token)}
         host = f"[{self._source.host}]" if ":" in self._source.host.strip("[]") else self._source.host
-        place = f"{self._conf.migration_ssh_user}@{host.replace('[[', '[').replace(']]', ']')}:{remote}"
+        place = f"{host.replace('[[', '[').replace(']]', ']')}:{remote}"
+        shell = self._tls()
+        if not shell:
+            shell, place = self._ssh(), f"{self._conf.migration_ssh_user}@{place}"
         command = ["rsync", "--partial", "--inplace", "--sparse", f"--timeout={self._conf.migration_timeout}"]
-        command += ["--rsh", shlex.join(self._ssh()), "--", place, path]
+        command += ["--rsh", shlex.join(shell), "--", place, path]
         for attempt in range(1, ATTEMPTS + 1):
             status, message = _run(command, environment=environment)
             if status == 0:
@@ -182,6 +188,13 @@ class Fetcher:
             if status not in _BROKEN or attempt == ATTEMPTS:
                 raise exceptions.VirtDriverError(reason=f"{remote} of {self._source.host}: {message}")
             time.sleep(self._pause)
+
+    def _tls(self) -> list[str]:
+        """Return the command that connects by TLS. Empty: the source has no port for it, or SSH is set up."""
+        if not self._source.port or not self._conf.live_migration_tls or self._conf.migration_ssh_key:
+            return []
+        directory, port = self._conf.certificates_directory, str(self._source.port)
+        return [sys.executable, "-m", "nova_lite.cmd.fetch_disks", directory, port]
 
     def _ssh(self) -> list[str]:
         """Return the ssh command: without any prompt, and only to known hosts."""

@@ -165,6 +165,11 @@ CLOUD = Dashboard(
                 "Waits for a connection, 95th percentile", (_p95("nova_lite_db_pool_wait_seconds"), "wait"), unit="s"
             ),
             graph(
+                "Backups of servers by policies",
+                (f"3600 * {_rate('nova_lite_server_backups_total', 'result')}", "{{result}} per hour"),
+                ("sum(max by (policy) (nova_lite_backup_policy_unmet))", "servers without their last one"),
+            ),
+            graph(
                 "Notifications",
                 ("max by (channel) (nova_lite_notifications_waiting)", "wait for the {{channel}}"),
                 (f"60 * {_rate('nova_lite_notifications_sent_total', 'channel')}", "sent to the {{channel}}"),

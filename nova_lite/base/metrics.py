@@ -105,6 +105,9 @@ NOTIFICATIONS_DROPPED = _counter(
     "channel",
     "reason",
 )
+SERVER_BACKUPS = _counter(
+    "conductor", "nova_lite_server_backups", "Backups of servers by policies that ended: complete or failed.", "result"
+)
 POOL_WAITS = _histogram("conductor", "nova_lite_db_pool_wait_seconds", "Waits for a connection to the database.")
 HYPERVISOR = _histogram("compute", "nova_lite_hypervisor_call_seconds", "Calls to libvirt.", "call")
 FILTERS_SKIPPED = _counter(
@@ -174,6 +177,15 @@ HEARTBEAT_AGE = _gauge(
 )
 NOTIFICATIONS_WAITING = _gauge(
     "conductor", "nova_lite_notifications_waiting", "Notifications that wait for the bus or a webhook.", "channel"
+)
+BACKUP_AGE = _gauge(
+    "conductor",
+    "nova_lite_backup_policy_age_seconds",
+    "Age of a policy's newest complete backup, of the server where that is oldest; nothing while a server has none.",
+    "policy",
+)
+BACKUPS_MISSING = _gauge(
+    "conductor", "nova_lite_backup_policy_unmet", "Servers of a policy without their last due backup.", "policy"
 )
 POOL_USED = _gauge("conductor", "nova_lite_db_pool_used", "Connections to the database in use.")
 POOL_SIZE = _gauge("conductor", "nova_lite_db_pool_size", "Maximum number of connections to the database.")

@@ -70,6 +70,7 @@ class Conductor(service.Daemon):
         self.add_periodic("filter_publisher", FILTER_PUBLISH_INTERVAL, self._publish_filters)
         self.add_periodic("drop_old_notifications", DROP_NOTIFICATIONS_INTERVAL, self._drop_notifications, jitter=True)
         self.add_periodic("audit_usage", AUDIT_USAGE_INTERVAL, self._audit_usage, jitter=True)
+        self.add_periodic("scheduled_backups", self.conf.server_backups.interval, self._back_up)
         self.add_periodic("purge", self.conf.conductor.purge_interval, self._purge, jitter=True)
 
     def cleanup(self) -> None:
@@ -88,6 +89,10 @@ class Conductor(service.Daemon):
     def _purge(self) -> None:
         assert self.manager is not None
         self._translated(self.manager.purge)
+
+    def _back_up(self) -> None:
+        assert self.manager is not None
+        self._translated(self.manager.scheduled_backups.run_if_first)
 
     def _drop_notifications(self) -> None:
         assert self.manager is not None

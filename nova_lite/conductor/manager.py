@@ -38,6 +38,7 @@ from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.conductor.replay_cache import SharedReplayCache
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.conductor.scheduled_backups import ScheduledBackups
 from nova_lite.db import audit_events, backlog, compute_nodes, engine, member_versions, purge, services
 from nova_lite.db.cinder import BACKEND as CINDER
 from nova_lite.db.engine import Database, UnitOfWork
@@ -79,6 +80,7 @@ class ConductorManager:
             lambda requests: self.engine.guarded(lambda: scheduling.place(requests)), timing.conductor
         )
         self.reconciler = Reconciler(self.engine, scheduling, attacher, self.cinder)
+        self.scheduled_backups = ScheduledBackups(self.engine)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
             CreateEndpoints(self.db, conf, network_backend, self.dispatcher, timing.conductor),
@@ -126,6 +128,7 @@ class ConductorManager:
             yield metrics.sample(metrics.HEARTBEAT_AGE, age, binary)
 
         yield from self.notifications.samples()
+        yield from self.scheduled_backups.samples()
 
     def scrape_targets(self) -> list[dict[str, Any]]:
         """Return the metrics endpoints of all compute hosts, in the format of Prometheus' discovery over HTTP."""

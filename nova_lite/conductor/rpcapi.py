@@ -24,6 +24,8 @@ from nova_lite.objects import (
     AuditEvent,
     AuditQuery,
     AvailabilityZone,
+    BackupPolicy,
+    BackupQuery,
     BatchedCreate,
     BuildNetworks,
     BuildResult,
@@ -62,6 +64,7 @@ from nova_lite.objects import (
     NetworkRecord,
     NetworkResources,
     PendingJoin,
+    PolicyStatus,
     Port,
     PortFilters,
     ProjectLimits,
@@ -72,6 +75,7 @@ from nova_lite.objects import (
     SealedIdentityRecords,
     SecurityGroup,
     SecurityGroupRule,
+    ServerBackup,
     ServerGroup,
     ServerMigration,
     Service,
@@ -1243,6 +1247,47 @@ class ConductorRPC(Protocol):
 
     @rpc.delete(rpc.API)
     def server_group_delete(self, context: RequestContext, group_id: str) -> None: ...
+
+    # --- backups of servers by policies
+
+    @rpc.list_(rpc.API, since="1.26")
+    def backup_policy_list(
+        self, context: RequestContext, all_projects: bool, limit: int | None, marker: str | None
+    ) -> list[BackupPolicy]:
+        """Return the project's policies. ``all_projects``: for an admin, those of all projects."""
+
+    @rpc.read(rpc.API, since="1.26")
+    def backup_policy_get(self, context: RequestContext, policy_id: str) -> BackupPolicy: ...
+
+    @rpc.read(rpc.API, since="1.26")
+    def backup_policy_status_get(self, context: RequestContext, policy_id: str) -> PolicyStatus:
+        """Return which servers the policy protects, and whether each has its last due backup."""
+
+    @rpc.change(rpc.API, since="1.26")
+    def backup_policy_create(self, context: RequestContext, policy: BackupPolicy) -> BackupPolicy:
+        """Create a policy of the context's project and user, against the limit of policies."""
+
+    @rpc.change(rpc.API, since="1.26")
+    def backup_policy_update(self, context: RequestContext, policy_id: str, changes: dict[str, Any]) -> BackupPolicy:
+        """Change the attributes in ``changes``."""
+
+    @rpc.change(rpc.API, since="1.26")
+    def backup_policy_run(self, context: RequestContext, policy_id: str) -> list[ServerBackup]:
+        """Plan a backup of each target for now."""
+
+    @rpc.delete(rpc.API, since="1.26")
+    def backup_policy_delete(self, context: RequestContext, policy_id: str) -> None: ...
+
+    @rpc.list_(rpc.API, since="1.26")
+    def server_backup_list(self, context: RequestContext, query: BackupQuery) -> list[ServerBackup]:
+        """Return the backups of the project's servers, newest first."""
+
+    @rpc.read(rpc.API, since="1.26")
+    def server_backup_get(self, context: RequestContext, backup_id: str) -> ServerBackup: ...
+
+    @rpc.delete(rpc.API, since="1.26")
+    def server_backup_delete(self, context: RequestContext, backup_id: str) -> None:
+        """Delete a backup. Its image is removed soon. Raises `ServerBackupRunning`."""
 
     # --- hosts that join
 

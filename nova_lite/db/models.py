@@ -476,6 +476,67 @@ class Notification(Numbered, Created, Base):
     attempts: Mapped[int] = mapped_column(default=0)
 
 
+class BackupPolicy(Numbered, Changed, Base):
+    """A policy (`nova_lite.objects.BackupPolicy`). ``next_run_at``: when its next backups are planned."""
+
+    __tablename__ = "backup_policies"
+    __table_args__ = (sa.Index(None, "project_id"), sa.Index(None, "next_run_at"))
+
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name)
+    name: Mapped[str] = mapped_column(Name)
+    enabled: Mapped[bool]
+    every: Mapped[str] = mapped_column(sa.String(8))
+    minute: Mapped[int]
+    hour: Mapped[int]
+    weekday: Mapped[int]
+    keep_hourly: Mapped[int]
+    keep_daily: Mapped[int]
+    keep_weekly: Mapped[int]
+    not_before: Mapped[int | None]
+    not_after: Mapped[int | None]
+    servers: Mapped[list[str]] = mapped_column(sa.JSON)
+    tags: Mapped[list[str]] = mapped_column(sa.JSON)
+    all_servers: Mapped[bool]
+    next_run_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+
+class ServerBackup(Numbered, Created, Base):
+    """A backup that a policy makes (`nova_lite.objects.ServerBackup`). It outlives its policy and its server.
+
+    ``held_until``: retention leaves it alone, because it is being restored.
+    """
+
+    __tablename__ = "server_backups"
+    __table_args__ = (
+        sa.UniqueConstraint("policy_id", "instance_uuid", "scheduled_for"),
+        sa.Index(None, "project_id", "id"),
+        sa.Index(None, "status", "due_at"),
+        NEVER_AGAIN,
+    )
+
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    policy_id: Mapped[str] = mapped_column(Uuid)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name)
+    instance_uuid: Mapped[str] = mapped_column(Uuid)
+    status: Mapped[str] = mapped_column(sa.String(16))
+    scheduled_for: Mapped[datetime.datetime] = mapped_column(Time)
+    due_at: Mapped[datetime.datetime] = mapped_column(Time)
+    deadline: Mapped[datetime.datetime] = mapped_column(Time)
+    image_id: Mapped[str] = mapped_column(Uuid)
+    size: Mapped[int] = mapped_column(sa.BigInteger, default=0)
+    attempts: Mapped[int] = mapped_column(default=0)
+    reason: Mapped[str | None] = mapped_column(sa.Text)
+    action_id: Mapped[int | None] = mapped_column(sa.BigInteger)
+    host: Mapped[str | None] = mapped_column(Name)
+    started_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    finished_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    held_until: Mapped[datetime.datetime | None] = mapped_column(Time)
+    server: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+
+
 class UsageAudit(Numbered, Base):
     """Audit of a period: ``instance.exists`` was sent for ``servers``, up to the row ``position`` of `Instance`."""
 

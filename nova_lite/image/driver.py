@@ -124,6 +124,13 @@ class ImageBackend(abc.ABC):
     # --- for conductors
 
     @abc.abstractmethod
+    def register_for_owner(self, image: Image) -> Image | None:
+        """Create the queued ``image``, with its id, for the project that owns it, as `register` does for a user.
+
+        A repeated call returns the image of the first.
+        """
+
+    @abc.abstractmethod
     def publish(self, call: ImageCall) -> Image | None:
         """Activate an uploaded image. Return it, or None if the conductor's database has it.
 

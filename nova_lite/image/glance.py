@@ -104,16 +104,7 @@ class GlanceImages(ImageBackend):
             ) from error
 
     def register(self, context: RequestContext, image: Image) -> Image | None:
-        body = {
-            **image.properties,
-            "name": image.name,
-            "visibility": image.visibility,
-            "disk_format": image.disk_format,
-            "container_format": image.container_format,
-            "min_disk": image.min_disk,
-            "min_ram": image.min_ram,
-        }
-        response = self._client.request(_token(context), "POST", "/v2/images", json=body)
+        response = self._client.request(_token(context), "POST", "/v2/images", json=_new(image))
         if response.status_code != 201:
             raise _refusal(response, image.id)
         return image_of(json_of(response))
@@ -173,6 +164,15 @@ class GlanceImages(ImageBackend):
         """Do nothing, since Glance removes leftovers."""
 
     # --- for conductors
+
+    def register_for_owner(self, image: Image) -> Image | None:
+        body = {**_new(image), "id": image.id, "owner": image.owner}
+        response = self._client.own("POST", "/v2/images", json=body)
+        if response.status_code == 409:  # An earlier call has created it.
+            return image_of(_body(self._client.own("GET", _path(image.id)), image.id))
+        if response.status_code != 201:
+            raise _refusal(response, image.id)
+        return image_of(json_of(response))
 
     def publish(self, call: ImageCall) -> Image | None:
         image = image_of(_body(self._client.own("GET", _path(call.image_id)), call.image_id))
@@ -253,6 +253,19 @@ def _checksum(body: Mapping[str, Any]) -> tuple[str, str]:
     if checksum and algorithm in hashlib.algorithms_guaranteed and not algorithm.startswith("shake"):
         return algorithm, str(checksum)
     return "md5", body.get("checksum") or ""
+
+
+def _new(image: Image) -> dict[str, Any]:
+    """Return Glance's description of a queued image."""
+    return {
+        **image.properties,
+        "name": image.name,
+        "visibility": image.visibility,
+        "disk_format": image.disk_format,
+        "container_format": image.container_format,
+        "min_disk": image.min_disk,
+        "min_ram": image.min_ram,
+    }
 
 
 def _token(context: RequestContext) -> str:

@@ -37,9 +37,9 @@ class GlanceClient:
         headers = {"X-Auth-Token": token, **options.pop("headers", {})}
         return self._send(method, path, headers=headers, authenticated=False, **options)
 
-    def own(self, method: str, path: str) -> requests.Response:
+    def own(self, method: str, path: str, **arguments: Any) -> requests.Response:
         """Send a request as the user of ``[glance]``."""
-        return self._send(method, path)
+        return self._send(method, path, **arguments)
 
     def send_file(self, path: str, data: Any) -> requests.Response:
         """Send a file as the user of ``[glance]``, without retries. ``data``: a file as in `requests`."""

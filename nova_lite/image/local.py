@@ -126,6 +126,9 @@ class LocalImages(ImageBackend):
 
     # --- for conductors
 
+    def register_for_owner(self, image: Image) -> Image | None:
+        return None
+
     def publish(self, call: ImageCall) -> Image | None:
         """Move the uploaded file into the store, unless an earlier attempt has done so."""
         target = file_path(self.conf.image.store_path, call.image_id)

@@ -3,6 +3,7 @@
 They have no I/O, and no behaviour beyond what follows from their own fields. There is one module for each subject:
 
 - servers: `instance`, `flavor`, `image`, `keypair`, `block_device`, `server_group`, `usage`, `diagnostics`, `console`
+- backups of servers: `backup`
 - operations: `build` (create requests and builds), `action`, `migration`, `live_migration`
 - placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`, `placement` (their views)
 - hosts that join: `join`
@@ -21,6 +22,14 @@ import msgspec
 from nova_lite.objects.action import ActionCommand, ActionReport, InstanceAction, InstanceActionEvent
 from nova_lite.objects.aggregate import Aggregate
 from nova_lite.objects.audit import AuditEvent, AuditQuery
+from nova_lite.objects.backup import (
+    BackupPolicy,
+    BackupQuery,
+    BackupStatus,
+    PolicyStatus,
+    ServerBackup,
+    ServerProtection,
+)
 from nova_lite.objects.block_device import BlockDevice, DeviceState
 from nova_lite.objects.build import (
     BatchedCreate,
@@ -132,6 +141,9 @@ __all__ = [
     "AuditQuery",
     "AvailabilityZone",
     "BackedUpVolume",
+    "BackupPolicy",
+    "BackupQuery",
+    "BackupStatus",
     "BatchedCreate",
     "BlockDevice",
     "BuildNetworks",
@@ -204,6 +216,7 @@ __all__ = [
     "NicDiagnostics",
     "PendingJoin",
     "Placement",
+    "PolicyStatus",
     "Port",
     "PortFilters",
     "ProjectLimits",
@@ -221,8 +234,10 @@ __all__ = [
     "SecurityGroup",
     "SecurityGroupRule",
     "Selection",
+    "ServerBackup",
     "ServerGroup",
     "ServerMigration",
+    "ServerProtection",
     "Service",
     "SettledRecords",
     "StaticRoute",

@@ -16,6 +16,7 @@ from nova_lite.policies import (  # noqa: F401 each import adds rules
     aggregates,
     audit_events,
     availability_zone,
+    backups,
     base,
     consoles,
     extensions,

@@ -72,6 +72,9 @@ ELSEWHERE = (
     "record_events",  # the audit log: an API sends events again until they are stored, and each is stored once
     "drop_old",  # notifications that are too old, every few minutes
     "audit_usage",  # servers of a period: the place that was reached is stored with their notifications
+    # Backups by policies: each is repeated by the next run (tests/unit/conductor/test_scheduled_backups.py).
+    *("plan_backups", "begin_backup", "put_backup_off", "fail_backup", "complete_backup", "drop_backup"),
+    *("retire_backups", "lose_backup", "drop_backup_image", "forget_backup", "expire_backups"),
     "messages_taken",  # before a message is looked at: whoever dies there has not heard it
 )
 

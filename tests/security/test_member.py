@@ -263,6 +263,10 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
     made = answer.headers["Location"].rsplit("/", 1)[1]
     wait_for("the image is made", lambda: user("image", "GET", f"/images/{made}").json().get("status") == "active")
     is_now(server_id, "ACTIVE")
+    wanted = {"name": mark, "schedule": {"every": "day"}, "retention": {"daily": 1}}
+    wanted |= {"targets": {"servers": [server_id], "tags": [mark]}}
+    backup_policy = make("compute", "/os-backup-policies", {"backup_policy": wanted})["backup_policy"]["id"]
+    server_backups = make("compute", f"/os-backup-policies/{backup_policy}/run", None)["server_backups"]
     named = {"name": mark, "description": mark}
     network_id = make("network", "/networks", {"network": named})["network"]["id"]
     make("network", "/subnets", {"subnet": {**named, "network_id": network_id, "cidr": cidr, "ip_version": 4}})
@@ -345,6 +349,8 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict
         "security_group": [group_id],
         "security_group_rule": [str(rule_id)],
         "server_group": [servers["server_group"]["id"]],
+        "backup_policy": [backup_policy],
+        "server_backup": [server_backups[0]["id"]],
         "volume": volumes,
         "qos": [qos],
         "backup": [backup_id],
@@ -388,6 +394,8 @@ enabled_apis = osapi_compute, identity, image, volume, network, placement, metad
 metadata_listen_port = {port}
 [network]
 project_ranges = 10.98.0.0/16
+[server_backups]
+interval = 86400
 """
     cloud = Cloud(tmp_path_factory.mktemp("member"), computes=2, standalone=True, extra_config=config)
     try:
@@ -542,6 +550,11 @@ def borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, int | None, str]]:
     yield create(imageRef=None, block_device_mapping_v2=image)
     yield act(rebuild={"imageRef": theirs["image"]})
     yield act(rebuild={"imageRef": cast.cloud.image_id, "key_name": theirs["keypair"]})
+    wanted = {"name": "mine", "schedule": {"every": "day"}, "retention": {"daily": 1}}
+    wanted |= {"targets": {"servers": [theirs["server"]]}}
+    yield "compute", "/os-backup-policies", {"backup_policy": wanted}, LATEST, "POST"
+    path = f"/os-backup-policies/{cast.own['backup_policy'][0]}"
+    yield "compute", path, {"backup_policy": {"targets": {"servers": [theirs["server"]]}}}, LATEST, "PUT"
     yield act(rescue={"rescue_image_ref": theirs["image"]})
     yield act(resize={"flavorRef": theirs["flavor"]})
     yield act(addSecurityGroup={"name": theirs["security_group"]})

@@ -186,11 +186,15 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
         return getattr(self._real, method.name)(**values)
 
     @functools.cached_property
-    def _real(self) -> ConductorRPC:
+    def db(self) -> Database:
+        """Database of the methods without a script."""
         self._directory = tempfile.TemporaryDirectory(prefix="nova-lite-api-")
         path = shutil.copy(schema(), self._directory.name)
-        conf = make.conf(f"sqlite:///{path}", self._directory.name)
-        db = Database(conf)
+        return Database(make.conf(f"sqlite:///{path}", self._directory.name))
+
+    @functools.cached_property
+    def _real(self) -> ConductorRPC:
+        db, conf = self.db, self.db.conf
         db.write(flavors.create, FLAVOR)
         db.write(networks.create, NETWORK)
         db.write(hosts.record, conf, make.report("h1"))

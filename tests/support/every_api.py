@@ -228,6 +228,9 @@ class EveryApi(InProcessCloud):
         server_id = self.new_server()
         request = self.send("compute", "GET", f"/servers/{server_id}/os-instance-actions").json["instanceActions"][0]
         interfaces = self.send("compute", "GET", f"/servers/{server_id}/os-interface").json["interfaceAttachments"]
+        body = {"name": "one", "schedule": {"every": "day"}, "retention": {"daily": 1}, "targets": {"all": True}}
+        backup_policy = make("compute", "/os-backup-policies", {"backup_policy": body})["backup_policy"]["id"]
+        backups = make("compute", f"/os-backup-policies/{backup_policy}/run", None)["server_backups"]
         self.address = interfaces[0]["fixed_ips"][0]["ip_address"]
         service = self.send("compute", "GET", "/os-services").json["services"][0]["id"]
         hypervisor = self.send("compute", "GET", "/os-hypervisors").json["hypervisors"][0]["id"]
@@ -244,6 +247,8 @@ class EveryApi(InProcessCloud):
             "security_group": [group],
             "security_group_rule": [str(rule_id)],
             "server_group": [server_group],
+            "backup_policy": [backup_policy],
+            "server_backup": [backups[0]["id"]],
             "volume": [volume_id],
             "qos": [qos],
             "backup": [backup],

@@ -41,6 +41,8 @@ KINDS = {
     "os-security-groups": "security_group",
     "os-security-group-rules": "security_group_rule",
     "os-server-groups": "server_group",
+    "os-backup-policies": "backup_policy",
+    "os-server-backups": "server_backup",
     "os-volumes": "volume",
     "volumes": "volume",
     "os-volume_attachments": "volume",
@@ -246,6 +248,7 @@ WORDS = (
     "/dev/vdz",
     "novnc",
     "10.99.0.0/24",
+    "02:30",
 )
 LATEST = microversions.MAXIMUM.minor
 VARIABLE = re.compile(r"\{(\w+)\}")

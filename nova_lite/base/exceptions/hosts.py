@@ -66,6 +66,18 @@ class ServerGroupNotFound(NotFound):
     msg_fmt = "Instance group %(group_uuid)s could not be found."
 
 
+class BackupPolicyNotFound(NotFound):
+    msg_fmt = "Backup policy %(policy_id)s could not be found."
+
+
+class ServerBackupNotFound(NotFound):
+    msg_fmt = "Backup %(backup_id)s of a server could not be found."
+
+
+class ServerBackupRunning(Conflict):
+    msg_fmt = "Backup %(backup_id)s is being made. Delete it when it is complete."
+
+
 class ServiceInUse(Conflict):
     msg_fmt = "Service %(service_id)s cannot be deleted: %(reason)s"
 

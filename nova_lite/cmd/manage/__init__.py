@@ -30,6 +30,7 @@ if HAS_SQL:
         audit,
         audit_log,
         backup,
+        backup_policies,
         database,
         flavors,
         floating_pools,
@@ -57,7 +58,18 @@ CONFIG_FILES = (
 
 if HAS_SQL:
     NOUNS: tuple[ModuleType, ...] = (
-        *(database, flavors, images, networks, floating_pools, hosts, aggregates, server_groups, scheduler),
+        *(
+            database,
+            flavors,
+            images,
+            networks,
+            floating_pools,
+            hosts,
+            aggregates,
+            server_groups,
+            scheduler,
+            backup_policies,
+        ),
         *(quotas, identity, keys, certificates, broker, policy, api, audit, audit_log, backup, configuration),
         *(trace, top),
         upgrades,

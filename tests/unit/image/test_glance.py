@@ -373,3 +373,13 @@ def test_image_without_data_is_activated(backend: GlanceImages) -> None:
     backend.withdraw(ALICE, made.id)
     with pytest.raises(exceptions.ImageNotFound):
         backend.activate(ImageCall(image_id=made.id))
+
+
+def test_image_is_registered_once_in_the_name_of_its_owner(backend: GlanceImages, glance: Glance) -> None:
+    image = Image(id=ID, name="b", owner="p1", visibility="private", properties={"backup_type": "policy-1"})
+    registered = backend.register_for_owner(image)
+    assert registered is not None
+    assert (registered.id, registered.owner, registered.status) == (ID, "p1", "queued")
+    assert registered.properties["backup_type"] == "policy-1"
+    assert backend.register_for_owner(image) == registered
+    assert {token for _, _, token in glance.requests} == {"admin:service"}

@@ -1,0 +1,1 @@
+"""Rules of backup policies: times of schedules, and which backups are kept. Without database and daemons."""

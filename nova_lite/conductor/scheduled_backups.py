@@ -1,0 +1,245 @@
+"""Backups of servers by policies: plans them, begins their actions, records their ends, and removes old ones.
+
+The oldest conductor that is up does this periodically, so limits of running backups hold. While two conductors both
+take themselves for the oldest, each backup still begins once, because its row changes its status in the transaction
+that accepts its action. A step that was interrupted is repeated.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import functools
+import logging
+import threading
+from collections.abc import Iterable
+
+import msgspec
+
+from nova_lite import operations
+from nova_lite.backups import retention
+from nova_lite.base import exceptions, metrics
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine.engine import ActionEngine
+from nova_lite.db import backup_policies, images, instances, server_backups, services
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.image import snapshots
+from nova_lite.image.driver import ImageCall
+from nova_lite.objects import ActionCommand, BackupStatus, Image, Instance, PolicyStatus, ServerBackup
+
+LOG = logging.getLogger(__name__)
+
+#: Rotation of createBackup that removes nothing: the policy's retention does.
+KEEP_ALL = 2**31 - 1
+#: Backups that one run removes.
+_BATCH = 64
+
+
+class ScheduledBackups:
+    """The conductor's periodic work for backup policies."""
+
+    def __init__(self, engine: ActionEngine) -> None:
+        self.engine = engine
+        self.db = engine.db
+        self.conf = engine.conf
+        self.images = engine.images
+        self._lock = threading.Lock()
+        self._statuses: list[PolicyStatus] = []
+
+    def run_if_first(self) -> None:
+        """Do the work if this is the oldest conductor that is up."""
+        if self.db.read(services.is_first, services.CONDUCTOR, self.conf.host):
+            self.run()
+        else:
+            self._publish([])
+
+    def run(self) -> None:
+        """Do all work that is due."""
+        for policy_id in self.db.read(backup_policies.due):
+            if number := self.db.write(backup_policies.plan_backups, policy_id):
+                LOG.info("Backup policy %s: %d backups are due", policy_id, number)
+        self._settle()
+        self._begin_due()
+        self._retain()
+        for backup in self.db.read(server_backups.to_remove, _BATCH):
+            self.engine.guarded(functools.partial(self._remove, backup))
+        if old := self.db.read(server_backups.expired, self.conf.server_backups.keep_failed_days):
+            self.db.write(server_backups.expire_backups, old)
+        self._publish(self.db.read(backup_policies.statuses))
+
+    def samples(self) -> Iterable[tuple[str, metrics.Sample]]:
+        """Yield the age of each policy's backups, and the number of servers that lack one."""
+        with self._lock:
+            statuses = self._statuses
+        now = self.db.read(_now)
+        for status in statuses:
+            if (newest := status.newest_at) is not None:
+                yield metrics.sample(metrics.BACKUP_AGE, (now - newest).total_seconds(), status.policy.id)
+            yield metrics.sample(metrics.BACKUPS_MISSING, status.unmet, status.policy.id)
+
+    def _publish(self, statuses: list[PolicyStatus]) -> None:
+        with self._lock:
+            self._statuses = statuses
+
+    # --- begin
+
+    def _begin_due(self) -> None:
+        limits = self.conf.server_backups
+        by_host = collections.Counter(self.db.read(server_backups.running).values())
+        for waiting in self.db.read(server_backups.startable):
+            is_full = (
+                sum(by_host.values()) >= limits.max_running or by_host[waiting.host] >= limits.max_running_per_host
+            )
+            if waiting.is_late:
+                reason = waiting.reason or (
+                    "other backups took all of its slots" if is_full else "no conductor began it"
+                )
+                self._fail(waiting.backup_id, BackupStatus.PENDING, f"its window has passed: {reason}")
+            elif not is_full and self._begin(waiting.backup_id):
+                by_host[waiting.host] += 1
+
+    def _begin(self, backup_id: str) -> bool:
+        """Begin a backup. Return False if it did not begin."""
+        found = self.db.read(server_backups.candidate, backup_id)
+        if found is None:
+            return False
+        backup, instance = found
+        if instance is None:
+            self.db.write(server_backups.drop_backup, backup.id)
+            return False
+        try:
+            image = _image(backup, instance)
+            registered = self.images.register_for_owner(image)
+            command = self.db.write(self._begin_backup, backup.id, registered or image, registered is not None)
+        except (exceptions.Conflict, exceptions.ServiceUnavailable) as error:
+            if not self.db.write(server_backups.put_backup_off, backup.id, error.message, self._retry_seconds):
+                self._fail(backup.id, BackupStatus.PENDING, f"its window has passed: {error.message}")
+            return False
+        except exceptions.NovaLiteException as error:
+            self._fail(backup.id, BackupStatus.PENDING, error.message)
+            return False
+        if command is None:
+            return False
+        self.engine.send(command, _context(backup))
+        return True
+
+    @property
+    def _retry_seconds(self) -> float:
+        return float(self.conf.server_backups.retry_seconds)
+
+    def _begin_backup(self, uow: UnitOfWork, backup_id: str, image: Image, is_registered: bool) -> ActionCommand | None:
+        """Accept the backup's action and mark it as running, in one transaction."""
+        row = server_backups.lock(uow, backup_id, BackupStatus.PENDING)
+        if row is None:
+            return None
+        payload = {
+            "image": msgspec.to_builtins(image),
+            "registered": is_registered,
+            "backup_type": _backup_type(row.policy_id),
+            "rotation": KEEP_ALL,
+        }
+        context = _context(server_backups.to_backup(row))
+        kind = operations.CREATE_BACKUP.kind
+        command = self.engine.accept_in(uow, context, row.instance_uuid, kind, payload)
+        server = instances.get_row(uow, context, row.instance_uuid)
+        server_backups.begin(uow, row, command.action_id, server)
+        return command
+
+    # --- end
+
+    def _settle(self) -> None:
+        """Record the ends of actions. A backup is complete only if its image is active."""
+        for backup, cause in self.db.read(server_backups.ended):
+            self.engine.guarded(functools.partial(self._settle_one, backup, cause))
+
+    def _settle_one(self, backup: ServerBackup, cause: str | None) -> None:
+        image = self._image_of(backup) if cause is None else None
+        if image is None:
+            self._fail(backup.id, BackupStatus.RUNNING, cause or "its image is not active")
+        elif self.db.write(server_backups.complete_backup, backup.id, image.size):
+            metrics.SERVER_BACKUPS.labels(BackupStatus.COMPLETE).inc()
+            LOG.info("Backup %s of server %s is complete", backup.id, backup.instance_uuid)
+
+    def _image_of(self, backup: ServerBackup) -> Image | None:
+        """Return the backup's image, or None if it is not active. Raises `ServiceUnavailable` if that is unknown."""
+        if self.images.has_local_rows:
+            image = self.db.read(images.by_id, backup.image_id)
+            return image if image is not None and image.status == "active" else None
+        try:
+            return self.images.publish(_call(backup))
+        except (exceptions.ImageNotFound, exceptions.ImageFileMissing):
+            return None
+
+    def _fail(self, backup_id: str, status: BackupStatus, reason: str) -> None:
+        if (backup := self.db.write(server_backups.fail_backup, backup_id, status, reason)) is not None:
+            if not self.images.has_local_rows:
+                self.engine.guarded(lambda: self.images.discard(_call(backup)))
+            metrics.SERVER_BACKUPS.labels(BackupStatus.FAILED).inc()
+            LOG.warning("Backup %s has failed: %s", backup_id, reason)
+
+    # --- retention
+
+    def _retain(self) -> None:
+        for policy_id, instance_uuid in self.db.read(server_backups.groups):
+            self.engine.guarded(functools.partial(self._retain_one, policy_id, instance_uuid))
+
+    def _retain_one(self, policy_id: str, instance_uuid: str) -> None:
+        policy = self.db.read(backup_policies.by_id, policy_id)
+        if policy is None:
+            return
+        backups = self.db.read(server_backups.series, policy_id, instance_uuid)
+        old = retention.superfluous(policy, backups, _scheduled_for)
+        if old and self._is_newest_there(backups) and (number := self.db.write(server_backups.retire_backups, old)):
+            LOG.info("Backup policy %s: %d old backups of %s are removed", policy_id, number, instance_uuid)
+
+    def _is_newest_there(self, backups: list[ServerBackup]) -> bool:
+        """Check whether the image of the newest backup exists, and record it if it does not."""
+        if self._image_of(backups[0]) is not None:
+            return True
+        LOG.warning("Backup %s of server %s has no image any more", backups[0].id, backups[0].instance_uuid)
+        self.db.write(server_backups.lose_backup, backups[0].id)
+        return False
+
+    def _remove(self, backup: ServerBackup) -> None:
+        """Remove the image, first its row and then its file, and then the backup's row."""
+        if self.images.has_local_rows:
+            self.db.write(server_backups.drop_backup_image, backup.image_id)
+        self.images.discard(_call(backup))
+        self.db.write(server_backups.forget_backup, backup.id)
+
+
+def _now(uow: UnitOfWork) -> datetime.datetime:
+    return uow.now
+
+
+def _scheduled_for(backup: ServerBackup) -> datetime.datetime:
+    return backup.scheduled_for
+
+
+def _context(backup: ServerBackup) -> RequestContext:
+    """Return the context of the policy's project and user. A locked server is backed up, too."""
+    return RequestContext(
+        user_id=backup.user_id,
+        project_id=backup.project_id,
+        is_admin=True,
+        roles=["admin"],
+        request_id=f"req-{backup.id}",
+        overwrite=False,
+    )
+
+
+def _call(backup: ServerBackup) -> ImageCall:
+    return ImageCall(image_id=backup.image_id, project_id=backup.project_id, instance_uuid=backup.instance_uuid)
+
+
+def _backup_type(policy_id: str) -> str:
+    """Return the image's property that no rotation of a user names by accident."""
+    return f"policy-{policy_id}"
+
+
+def _image(backup: ServerBackup, instance: Instance) -> Image:
+    """Return the queued image for a backup."""
+    name = f"{instance.display_name[:200]} {backup.scheduled_for:%Y-%m-%d %H:%M}"
+    properties = {"backup_type": _backup_type(backup.policy_id), "backup_id": backup.id}
+    image = snapshots.image_of(_context(backup), instance, name, snapshots.BACKUP, properties)
+    return msgspec.structs.replace(image, id=backup.image_id)

@@ -1,0 +1,75 @@
+"""``[server_backups]``: backups of servers by policies. ``nova-lite-manage backup`` saves the control plane instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+OPTS = [
+    cfg.FloatOpt(
+        "interval",
+        default=15.0,
+        min=0.1,
+        help=(
+            "Seconds between two looks of the conductors at backup policies. Raise it if backups may begin later than "
+            "their policies say."
+        ),
+    ),
+    cfg.IntOpt(
+        "max_running",
+        default=8,
+        min=1,
+        help=(
+            "Largest number of backups by policies that run at a time in the cloud. Raise it if the image store takes "
+            "more data at a time, lower it if backups slow other uploads down."
+        ),
+    ),
+    cfg.IntOpt(
+        "max_running_per_host",
+        default=1,
+        min=1,
+        help=(
+            "Largest number of backups by policies that run at a time on a host. Raise it for hosts whose disks are "
+            "fast enough for guests and several backups."
+        ),
+    ),
+    cfg.IntOpt(
+        "spread",
+        default=600,
+        min=0,
+        help=(
+            "Seconds over which the backups of a policy begin. Each server has its own moment, which is always the "
+            "same. At most half of the time until the policy's window ends. Raise it for policies with many servers."
+        ),
+    ),
+    cfg.IntOpt(
+        "retry_seconds",
+        default=60,
+        min=1,
+        help=(
+            "Seconds after which a backup is tried again, within its window, if its server is busy. Lower it if "
+            "windows are short."
+        ),
+    ),
+    cfg.IntOpt(
+        "policies_per_project",
+        default=20,
+        min=-1,
+        help="Largest number of backup policies of a project. -1: unlimited. Raise it for projects that need more.",
+    ),
+    cfg.IntOpt(
+        "keep_failed_days",
+        default=30,
+        min=1,
+        help="Days after which records of failed backups are deleted. Raise it if reports need them for longer.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group="server_backups")
+
+
+def list_opts() -> dict[str, Sequence[cfg.Opt]]:
+    return {"server_backups": OPTS}

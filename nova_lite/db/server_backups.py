@@ -1,0 +1,361 @@
+"""Backups of servers that policies make: their rows, from the plan to the removal.
+
+Conductors share the work. Each change of a status happens under the lock of the backup's row, and only from the status
+that it follows.
+"""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from nova_lite import objects, operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.db import actions, images, instances, models
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance, InstanceAction
+from nova_lite.db.models import ServerBackup as Row
+from nova_lite.db.rows import to_object
+from nova_lite.objects import BackupPolicy, BackupQuery, BackupStatus, InstanceActionEvent, ServerBackup
+from nova_lite.operations import states
+
+#: Event of the action that reports a backup that did not begin.
+EVENT = "conductor_backup_policy"
+#: Most characters of a reason.
+_REASON = 1000
+
+
+# --- for the API and operators
+
+
+def list_(uow: UnitOfWork, context: RequestContext, query: BackupQuery) -> list[ServerBackup]:
+    """Return the backups of the project's servers, newest first; with ``all_projects`` and for an admin, all backups.
+
+    Raises `MarkerNotFound`.
+    """
+    chosen = sa.select(Row).order_by(Row.id.desc()).limit(query.limit)
+    if not (query.all_projects and context.is_admin):
+        chosen = chosen.where(Row.project_id == context.project_id)
+    for column, value in (
+        (Row.policy_id, query.policy_id),
+        (Row.instance_uuid, query.instance_uuid),
+        (Row.status, query.status),
+    ):
+        if value is not None:
+            chosen = chosen.where(column == value)
+    if query.marker is not None:
+        last = _find(uow, context, query.marker)
+        if last is None:
+            raise exceptions.MarkerNotFound(marker=query.marker)
+        chosen = chosen.where(Row.id < last.id)
+    return [to_backup(row) for row in uow.session.scalars(chosen)]
+
+
+def get(uow: UnitOfWork, context: RequestContext, backup_id: str) -> ServerBackup:
+    """Return a backup by uuid. Raises `ServerBackupNotFound`, also for another project's, except for an admin."""
+    return to_backup(_visible(uow, context, backup_id))
+
+
+def delete(uow: UnitOfWork, context: RequestContext, backup_id: str) -> None:
+    """Delete a backup: its image is removed soon. Raises `ServerBackupRunning` while it is being made."""
+    row = _visible(uow, context, backup_id, lock=True)
+    if row.status == BackupStatus.RUNNING:
+        raise exceptions.ServerBackupRunning(backup_id=backup_id)
+    row.status = BackupStatus.DELETING
+    uow.session.flush()
+
+
+# --- for policies
+
+
+def plan(
+    uow: UnitOfWork,
+    policy: BackupPolicy,
+    server: Instance,
+    scheduled_for: datetime.datetime,
+    due_at: datetime.datetime,
+    deadline: datetime.datetime,
+) -> ServerBackup:
+    """Write a pending backup, unless there is one for this time, and return it. The policy's row is locked."""
+    known = sa.select(Row).where(
+        Row.policy_id == policy.id, Row.instance_uuid == server.uuid, Row.scheduled_for == scheduled_for
+    )
+    row = uow.session.scalars(known).first()
+    if row is None:
+        row = Row(
+            uuid=str(uuid.uuid4()),
+            policy_id=policy.id,
+            project_id=policy.project_id,
+            user_id=policy.user_id,
+            instance_uuid=server.uuid,
+            status=BackupStatus.PENDING,
+            scheduled_for=scheduled_for,
+            due_at=due_at,
+            deadline=deadline,
+            image_id=str(uuid.uuid4()),
+            created_at=uow.now,
+            server={"name": server.display_name},
+        )
+        uow.session.add(row)
+        uow.session.flush()
+    return to_backup(row)
+
+
+def drop_pending(uow: UnitOfWork, policy_id: str) -> None:
+    """Delete the backups of a policy that have not begun. They have no image."""
+    uow.change(sa.delete(Row).where(Row.policy_id == policy_id, Row.status == BackupStatus.PENDING))
+
+
+def newest(uow: UnitOfWork, policy_id: str) -> dict[str, list[ServerBackup]]:
+    """Return the newest backup of each status, by server."""
+    last = sa.select(sa.func.max(Row.id)).where(Row.policy_id == policy_id).group_by(Row.instance_uuid, Row.status)
+    found: dict[str, list[ServerBackup]] = {}
+    for row in uow.session.scalars(sa.select(Row).where(Row.id.in_(last))):
+        found.setdefault(row.instance_uuid, []).append(to_backup(row))
+    return found
+
+
+# --- for conductors
+
+
+class Waiting(NamedTuple):
+    """Pending backup whose moment has come. ``host``: of its server, "" without one. ``reason``: why it was put off."""
+
+    backup_id: str
+    host: str
+    is_late: bool
+    reason: str | None
+
+
+def startable(uow: UnitOfWork) -> list[Waiting]:
+    """Return the pending backups whose moment has come, those with the earliest deadlines first."""
+    query = sa.select(Row.uuid, Instance.host, Row.deadline, Row.reason)
+    query = query.join(Instance, Instance.uuid == Row.instance_uuid, isouter=True)
+    query = query.where(Row.status == BackupStatus.PENDING, Row.due_at <= uow.now)
+    return [
+        Waiting(backup_id, host or "", deadline <= uow.now, reason)
+        for backup_id, host, deadline, reason in uow.rows(query.order_by(Row.deadline, Row.due_at, Row.id))
+    ]
+
+
+def running(uow: UnitOfWork) -> dict[str, str]:
+    """Return the hosts of the backups that are being made, by the backups' uuids."""
+    query = sa.select(Row.uuid, Row.host).where(Row.status == BackupStatus.RUNNING)
+    return {backup_id: host or "" for backup_id, host in uow.rows(query)}
+
+
+def candidate(uow: UnitOfWork, backup_id: str) -> tuple[ServerBackup, objects.Instance | None] | None:
+    """Return a pending backup with its server, or None if it does not wait any more. A deleted server is None."""
+    row = uow.session.scalars(sa.select(Row).where(Row.uuid == backup_id, Row.status == BackupStatus.PENDING)).first()
+    if row is None:
+        return None
+    server = uow.session.scalars(sa.select(Instance).where(Instance.uuid == row.instance_uuid)).unique().first()
+    gone = server is None or server.deleted or server.vm_state == states.SOFT_DELETED
+    return to_backup(row), None if gone or server is None else instances.to_object(uow, server)
+
+
+def lock(uow: UnitOfWork, backup_id: str, status: BackupStatus) -> Row | None:
+    """Lock a backup of this status; None if it has left it."""
+    query = sa.select(Row).where(Row.uuid == backup_id, Row.status == status).with_for_update()
+    return uow.session.scalars(query.execution_options(populate_existing=True)).first()
+
+
+def begin(uow: UnitOfWork, row: Row, action_id: int, server: models.Instance) -> None:
+    """Record that the backup's action was accepted, and what a new server of the backup needs."""
+    row.status, row.action_id, row.host, row.reason = BackupStatus.RUNNING, action_id, server.host, None
+    row.attempts += 1
+    row.started_at = uow.now
+    instance = instances.to_object(uow, server)
+    row.server = {
+        "name": instance.display_name,
+        "description": instance.display_description,
+        "flavor_id": instance.flavor.flavorid,
+        "networks": list(dict.fromkeys(vif.network.id for vif in instance.vifs)),
+        "metadata": instance.metadata,
+        "tags": instance.tags,
+        "key_name": instance.key_name,
+        "security_groups": instance.security_groups,
+        "config_drive": instance.config_drive,
+    }
+    uow.session.flush()
+
+
+def put_backup_off(uow: UnitOfWork, backup_id: str, reason: str, seconds: float) -> bool:
+    """Try a pending backup again later. Return False if its window has passed by then."""
+    row = lock(uow, backup_id, BackupStatus.PENDING)
+    if row is None:
+        return True
+    due_at = uow.now + datetime.timedelta(seconds=seconds)
+    if due_at >= row.deadline:
+        return False
+    row.due_at, row.reason = due_at, reason[:_REASON]
+    row.attempts += 1
+    uow.session.flush()
+    return True
+
+
+def drop_backup(uow: UnitOfWork, backup_id: str) -> None:
+    """Delete a pending backup, whose server is gone."""
+    uow.change(sa.delete(Row).where(Row.uuid == backup_id, Row.status == BackupStatus.PENDING))
+
+
+def fail_backup(uow: UnitOfWork, backup_id: str, status: BackupStatus, reason: str) -> ServerBackup | None:
+    """Record that a backup has failed, and return it. None if it has left ``status``.
+
+    A backup that did not begin has no action, so one is written that has failed: the server's owner sees it there.
+    """
+    row = lock(uow, backup_id, status)
+    if row is None:
+        return None
+    row.status, row.reason, row.finished_at = BackupStatus.FAILED, reason[:_REASON], uow.now
+    if row.action_id is None:
+        server = instances.lock(uow, row.instance_uuid)
+        if server is not None and not server.deleted:
+            _report(uow, row, server, reason)
+    uow.session.flush()
+    return to_backup(row)
+
+
+def ended(uow: UnitOfWork) -> list[tuple[ServerBackup, str | None]]:
+    """Return the running backups whose action has ended, with the cause if it failed.
+
+    An action that was purged counts as failed.
+    """
+    query = sa.select(Row, InstanceAction).join(InstanceAction, InstanceAction.id == Row.action_id, isouter=True)
+    query = query.where(
+        Row.status == BackupStatus.RUNNING,
+        sa.or_(InstanceAction.id.is_(None), InstanceAction.finish_time.is_not(None)),
+    )
+    found = []
+    for row, action in uow.session.execute(query):
+        failed = action is None or action.message is not None
+        found.append((to_backup(row), _cause(action) if failed else None))
+    return found
+
+
+def complete_backup(uow: UnitOfWork, backup_id: str, size: int) -> bool:
+    """Record that a backup's image is active. Return False if the backup is not running any more."""
+    row = lock(uow, backup_id, BackupStatus.RUNNING)
+    if row is None:
+        return False
+    row.status, row.size, row.finished_at = BackupStatus.COMPLETE, size, uow.now
+    uow.session.flush()
+    return True
+
+
+def groups(uow: UnitOfWork) -> list[tuple[str, str]]:
+    """Return policy and server of each series with more than one complete backup."""
+    query = sa.select(Row.policy_id, Row.instance_uuid).where(Row.status == BackupStatus.COMPLETE)
+    query = query.group_by(Row.policy_id, Row.instance_uuid).having(sa.func.count() > 1)
+    return [(policy_id, instance_uuid) for policy_id, instance_uuid in uow.rows(query)]
+
+
+def series(uow: UnitOfWork, policy_id: str, instance_uuid: str) -> list[ServerBackup]:
+    """Return the complete backups of a policy and server, newest first."""
+    query = sa.select(Row).where(
+        Row.policy_id == policy_id, Row.instance_uuid == instance_uuid, Row.status == BackupStatus.COMPLETE
+    )
+    return [to_backup(row) for row in uow.session.scalars(query.order_by(Row.scheduled_for.desc()))]
+
+
+def retire_backups(uow: UnitOfWork, backups: Sequence[ServerBackup]) -> int:
+    """Mark complete backups for removal, and return their number. A newer complete one of each exists.
+
+    A backup that a server was restored from stays as long as the server uses its image.
+    """
+    ids = [backup.image_id for backup in backups]
+    used = sa.select(Instance.image_ref).where(Instance.image_ref.in_(ids), Instance.deleted == sa.false())
+    kept, number = set(uow.session.scalars(used)), 0
+    for backup in backups:
+        row = None if backup.image_id in kept else lock(uow, backup.id, BackupStatus.COMPLETE)
+        newer = sa.exists().where(
+            Row.policy_id == backup.policy_id,
+            Row.instance_uuid == backup.instance_uuid,
+            Row.status == BackupStatus.COMPLETE,
+            Row.scheduled_for > backup.scheduled_for,
+        )
+        if row is not None and uow.session.scalar(sa.select(newer)):
+            row.status = BackupStatus.DELETING
+            uow.session.flush()
+            number += 1
+    return number
+
+
+def lose_backup(uow: UnitOfWork, backup_id: str) -> None:
+    """Record that the image of a complete backup was deleted by somebody else."""
+    row = lock(uow, backup_id, BackupStatus.COMPLETE)
+    if row is not None:
+        row.status, row.reason = BackupStatus.FAILED, "its image was deleted"
+        uow.session.flush()
+
+
+def to_remove(uow: UnitOfWork, limit: int) -> list[ServerBackup]:
+    """Return backups whose image is to be removed."""
+    query = sa.select(Row).where(Row.status == BackupStatus.DELETING).order_by(Row.id).limit(limit)
+    return [to_backup(row) for row in uow.session.scalars(query)]
+
+
+def drop_backup_image(uow: UnitOfWork, image_id: str) -> None:
+    """Delete the row of a backup's image before its file."""
+    images.drop(uow, [image_id])
+
+
+def forget_backup(uow: UnitOfWork, backup_id: str) -> None:
+    """Delete a backup whose image is removed."""
+    uow.change(sa.delete(Row).where(Row.uuid == backup_id, Row.status == BackupStatus.DELETING))
+
+
+def expired(uow: UnitOfWork, days: int) -> list[int]:
+    """Return the keys of records of failed backups that are older."""
+    before = uow.now - datetime.timedelta(days=days)
+    return list(
+        uow.session.scalars(sa.select(Row.id).where(Row.status == BackupStatus.FAILED, Row.finished_at < before))
+    )
+
+
+def expire_backups(uow: UnitOfWork, keys: Sequence[int]) -> None:
+    """Delete these records."""
+    uow.change(sa.delete(Row).where(Row.id.in_(keys)))
+
+
+def _report(uow: UnitOfWork, row: Row, server: models.Instance, reason: str) -> None:
+    context = RequestContext(user_id=row.user_id, project_id=row.project_id, overwrite=False)
+    payload = {"backup_policy_id": row.policy_id}
+    action = actions.open_action(uow, uow.conf, context, server, operations.CREATE_BACKUP.kind, payload)
+    action.step, action.host = operations.PERFORM, None  # no host has got a command
+    actions.start_event(uow, action, EVENT, uow.conf.host)
+    actions.finish(uow, action, reason)
+
+
+def _cause(action: InstanceAction | None) -> str:
+    if action is None:
+        return "its action was purged before its end was known"
+    events = msgspec.convert(action.events or [], list[InstanceActionEvent])
+    causes = [event.details for event in events if event.result == "Error" and event.details]
+    return causes[-1] if causes else "the action failed"
+
+
+def to_backup(row: Row) -> ServerBackup:
+    """Convert a row."""
+    return to_object(ServerBackup, row, id=row.uuid, status=BackupStatus(row.status))
+
+
+def _visible(uow: UnitOfWork, context: RequestContext, backup_id: str, lock: bool = False) -> Row:
+    row = _find(uow, context, backup_id, lock)
+    if row is None:
+        raise exceptions.ServerBackupNotFound(backup_id=backup_id)
+    return row
+
+
+def _find(uow: UnitOfWork, context: RequestContext, backup_id: str, lock: bool = False) -> Row | None:
+    query: Any = sa.select(Row).where(Row.uuid == backup_id)
+    if not context.is_admin:
+        query = query.where(Row.project_id == context.project_id)
+    found: Row | None = uow.session.scalars(query.with_for_update() if lock else query).first()
+    return found

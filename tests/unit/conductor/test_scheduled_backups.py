@@ -1,0 +1,422 @@
+"""Backups by policies in the conductor, from the time of the schedule to the removal of old ones."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import objects
+from nova_lite.base import exceptions, metrics
+from nova_lite.conductor.scheduled_backups import ScheduledBackups
+from nova_lite.db import backup_policies, images, models, server_backups, services
+from nova_lite.image import store
+from nova_lite.image.driver import ImageCall
+from nova_lite.objects import BackupPolicy, BackupQuery, BackupStatus, Image, ServerBackup
+from nova_lite.objects.backup import Every
+from nova_lite.operations import states
+from nova_lite.virt.fake import QCOW2_HEADER
+from tests.support import make
+from tests.support.conductor_world import World
+
+DATA = QCOW2_HEADER + b"data"
+HOUR = datetime.timedelta(hours=1)
+
+
+class Backups(World):
+    """A world with an ACTIVE server ``uuid``, and an hourly policy that is due."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.conf.set_override("spread", 0, "server_backups")
+        self.uuid, self.host, _ = self.built()
+        self.store = store.prepare_below(self.conf.image.store_path)
+        self.backups = ScheduledBackups(self.engine)
+        self.policy = self.make_policy()
+        self.make_due()
+
+    def make_policy(self, **values: Any) -> BackupPolicy:
+        wanted = {"name": "p", "every": Every.HOUR, "keep_hourly": 2, "all_servers": True} | values
+        return self.db.write(backup_policies.create, self.conf, self.context(), BackupPolicy(**wanted))
+
+    def make_due(self, policy: BackupPolicy | None = None) -> None:
+        """Make the policy due, and as if it existed since days, as its servers."""
+        policy_id = (policy or self.policy).id
+
+        def write(uow: Any) -> None:
+            past = uow.now - 72 * HOUR
+            changed = sa.update(models.BackupPolicy).where(models.BackupPolicy.uuid == policy_id)
+            uow.change(changed.values(next_run_at=uow.now, created_at=past, updated_at=None))
+            uow.change(sa.update(models.Instance).values(launched_at=past))
+
+        self.db.write(write)
+
+    def age(self, **values: datetime.timedelta) -> None:
+        """Move times of all backups into the past."""
+
+        def write(uow: Any) -> None:
+            for row in uow.session.scalars(sa.select(models.ServerBackup)):
+                for name, step in values.items():
+                    setattr(row, name, getattr(row, name) - step)
+
+        self.db.write(write)
+
+    def rows(self, **query: Any) -> list[ServerBackup]:
+        """Return the backups, the newest first."""
+        return self.db.read(server_backups.list_, make.ADMIN, BackupQuery(all_projects=True, **query))
+
+    @property
+    def row(self) -> ServerBackup:
+        return self.rows()[0]
+
+    def finish(self, error: str | None = None) -> None:
+        """Carry out the last command, as its host does."""
+        command = self.compute.commands[-1]
+        image = command.payload["image"]["id"]
+        if error is None:
+            Path(store.prepare_below(self.store, store.UPLOADS, str(command.host)), image).write_bytes(DATA)
+            changes = {"status": "saving", "size": len(DATA), "checksum": "c"}
+            self.db.write(images.update, self.context(admin=True), image, changes)
+        self.reports.finish_action(self.context(), str(command.host), command.action_id, 1, error, "")
+
+    def back_up(self) -> str:
+        """Make one complete backup, an hour later than the others, and return its image's id."""
+        self.make_due()
+        self.backups.run()
+        self.finish()
+        self.backups.run()
+        assert self.row.status is BackupStatus.COMPLETE
+        image_id = self.row.image_id
+        self.age(scheduled_for=HOUR)
+        return image_id
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in Path(self.store).rglob("*") if path.is_file())
+
+    def recorded(self) -> list[tuple[str, str | None, list[tuple[str, str | None]]]]:
+        """Return kind, message, and the events' names and details of the backups' actions."""
+        query = sa.select(models.InstanceAction).where(models.InstanceAction.action == "createBackup")
+        return self.db.read(
+            lambda uow: [
+                (row.action, row.message, [(event["event"], event["details"]) for event in row.events or []])
+                for row in uow.session.scalars(query.order_by(models.InstanceAction.id))
+            ]
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Backups:
+    return Backups(tmp_path)
+
+
+def test_backup_is_complete_only_when_its_image_is(world: Backups) -> None:
+    world.backups.run()
+    assert world.row.status is BackupStatus.RUNNING
+    (command,) = world.compute.commands
+    assert (command.method, command.host) == ("backup_instance", world.host)
+    image = command.payload["image"]
+    assert (image["owner"], image["visibility"], image["id"]) == ("p1", "private", world.row.image_id)
+    assert image["properties"]["image_type"] == "backup"
+    assert world.instance(world.uuid).task_state == states.IMAGE_BACKUP
+    world.backups.run()
+    assert world.row.status is BackupStatus.RUNNING
+    assert len(world.compute.commands) == 1
+    world.finish()
+    assert world.row.status is BackupStatus.RUNNING
+    world.backups.run()
+    assert (world.row.status, world.row.size, world.row.reason) == ("complete", len(DATA), None)
+    assert world.row.server["networks"] == ["11111111-1111-4111-8111-111111111111"]
+    assert (world.row.server["flavor_id"], world.row.server["name"]) == ("1", "vm")
+    assert world.instance(world.uuid).task_state is None
+    assert world.files() == [world.row.image_id]
+
+
+def test_failed_action_is_a_failed_backup_with_its_reason(world: Backups) -> None:
+    before = metrics.SERVER_BACKUPS.labels("failed")._value.get()
+    world.backups.run()
+    world.finish("The disk is full.")
+    world.backups.run()
+    assert (world.row.status, world.row.reason) == ("failed", "The disk is full.")
+    assert world.files() == []
+    assert metrics.SERVER_BACKUPS.labels("failed")._value.get() == before + 1
+    assert world.recorded() == [("createBackup", "Error", [("compute_backup_instance", "The disk is full.")])]
+
+
+def test_ended_action_without_an_active_image_is_a_failed_backup(world: Backups) -> None:
+    world.backups.run()
+    world.finish()
+    world.db.write(images.drop, [world.row.image_id])
+    world.backups.run()
+    assert (world.row.status, world.row.reason) == ("failed", "its image is not active")
+
+
+def test_busy_server_is_tried_again_until_its_window_has_passed(world: Backups) -> None:
+    stop = world.lifecycle.accept_action(world.context(), world.uuid, "stop", {})
+    world.backups.run()
+    assert (world.row.status, world.row.attempts) == ("pending", 1)
+    assert "task_state powering-off" in str(world.row.reason)
+    assert world.row.due_at > world.db.read(lambda uow: uow.now)
+    world.reports.finish_action(world.context(), world.host, stop.action_id, 4, None, "")
+    world.age(due_at=HOUR)
+    world.backups.run()
+    assert (world.row.status, world.row.attempts, world.row.reason) == ("running", 2, None)
+
+
+def test_backup_whose_window_has_passed_fails_in_the_servers_actions(world: Backups) -> None:
+    world.lifecycle.accept_action(world.context(), world.uuid, "stop", {})
+    world.backups.run()
+    world.age(due_at=2 * HOUR, deadline=2 * HOUR)
+    world.backups.run()
+    assert world.row.status is BackupStatus.FAILED
+    assert str(world.row.reason).startswith("its window has passed: Cannot 'createBackup'")
+    ((_, message, ((event, details),)),) = world.recorded()
+    assert (message, event, details) == ("Error", "conductor_backup_policy", world.row.reason)
+    assert world.instance(world.uuid).task_state == "powering-off", "its operation is not disturbed"
+
+
+def test_server_that_boots_from_a_volume_fails_with_the_reason(world: Backups, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise exceptions.BackupOfVolumes
+
+    monkeypatch.setattr(world.engine, "accept_in", refuse)
+    world.backups.run()
+    assert (world.row.status, world.row.reason) == (
+        BackupStatus.FAILED,
+        "Backup is not supported for volume-backed instances.",
+    )
+
+
+def test_backup_of_a_deleted_server_is_dropped(world: Backups) -> None:
+    world.db.write(backup_policies.plan_backups, world.policy.id)
+    world.db.write(lambda uow: uow.change(sa.update(models.Instance).values(deleted=True)))
+    world.backups.run()
+    assert world.rows() == []
+
+
+def test_locked_server_is_backed_up(world: Backups) -> None:
+    world.db.write(lambda uow: uow.change(sa.update(models.Instance).values(locked=True)))
+    world.backups.run()
+    assert world.row.status is BackupStatus.RUNNING
+
+
+def test_conductors_that_begin_at_once_begin_a_backup_once(world: Backups) -> None:
+    other = ScheduledBackups(world.engine)
+    world.db.write(backup_policies.plan_backups, world.policy.id)
+    found = world.db.read(server_backups.candidate, world.row.id)
+    assert found is not None
+    image = Image(id=world.row.image_id, name="b", owner="p1", visibility="private", status="queued")
+    first = world.db.write(world.backups._begin_backup, world.row.id, image, False)
+    assert first is not None
+    assert world.db.write(other._begin_backup, world.row.id, image, False) is None
+    assert world.count(models.Image) == 1
+
+
+@pytest.mark.parametrize("killed", ["register_for_owner", "send"])
+def test_conductor_that_dies_while_a_backup_begins_is_made_good(
+    world: Backups, monkeypatch: pytest.MonkeyPatch, killed: str
+) -> None:
+    owner = world.engine if killed == "send" else world.engine.images
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, killed, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            world.backups.run()
+    world.backups.run()
+    world.let_time_pass(60)
+    world.reconciler.sweep()
+    assert {command.action_id for command in world.compute.commands} == {world.row.action_id}
+    world.finish()
+    world.backups.run()
+    assert world.row.status is BackupStatus.COMPLETE
+    assert len(world.rows()) == 1
+
+
+def test_limits_of_running_backups_hold(world: Backups) -> None:
+    for _ in range(3):
+        world.built()
+    world.make_due()
+    hosts = {world.instance(uuid).host for uuid in [world.uuid]}
+    world.backups.run()
+    assert len(world.rows(status="running")) == 1, f"one at a time on {hosts}"
+    world.conf.set_override("max_running_per_host", 3, "server_backups")
+    world.conf.set_override("max_running", 2, "server_backups")
+    world.backups.run()
+    assert len(world.rows(status="running")) == 2
+    world.finish()
+    world.backups.run()
+    assert (len(world.rows(status="running")), len(world.rows(status="complete"))) == (2, 1)
+    world.age(deadline=2 * HOUR)
+    world.backups.run()
+    assert world.row.reason == "its window has passed: other backups took all of its slots"
+
+
+# --- retention
+
+
+def test_retention_removes_old_backups_after_a_newer_one_is_complete(world: Backups) -> None:
+    made = [world.back_up() for _ in range(4)]
+    world.backups.run()
+    assert world.files() == sorted(made[-2:])
+    assert [row.image_id for row in world.rows()] == made[:1:-1]
+    assert world.count(models.Image) == 2
+
+
+def test_failed_backup_removes_no_older_one(world: Backups) -> None:
+    made = [world.back_up() for _ in range(2)]
+    world.make_due()
+    world.backups.run()
+    world.finish("It broke.")
+    world.age(scheduled_for=100 * HOUR)
+    world.backups.run()
+    assert world.files() == sorted(made)
+
+
+def test_last_good_backup_stays_when_the_newest_image_was_deleted(world: Backups) -> None:
+    world.conf.set_override("keep_failed_days", 1, "server_backups")
+    first, second = world.back_up(), world.back_up()
+    world.db.write(images.drop, [second])
+    world.db.write(lambda uow: uow.change(sa.update(models.BackupPolicy).values(keep_hourly=0, keep_daily=1)))
+    world.backups.run()
+    world.backups.run()
+    assert [(row.image_id, row.status) for row in world.rows()] == [(second, "failed"), (first, "complete")]
+    assert world.row.reason == "its image was deleted"
+    assert first in world.files()
+
+
+def test_retention_spares_images_of_users_and_of_restored_servers(world: Backups) -> None:
+    first = world.back_up()
+    image = Image(id="9" * 8 + first[8:], name="own", owner="p1", properties={"image_type": "backup"})
+    world.db.write(images.create, image)
+    world.db.write(lambda uow: uow.change(sa.update(models.Instance).values(image_ref=first)))
+    made = [world.back_up() for _ in range(3)]
+    world.backups.run()
+    assert world.files() == sorted([first, *made[1:]])
+    assert world.count(models.Image) == 4
+    world.db.write(lambda uow: uow.change(sa.update(models.Instance).values(image_ref="")))
+    world.backups.run()
+    assert world.files() == sorted(made[1:])
+
+
+def test_removal_is_repeated_until_the_image_is_gone(world: Backups, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [world.back_up() for _ in range(2)]
+
+    def away(call: ImageCall) -> None:
+        raise exceptions.ImageServiceUnavailable
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.engine.images, "discard", away)
+        made.append(world.back_up())
+        world.backups.run()
+    assert [row.status for row in world.rows()] == ["complete", "complete", "deleting"]
+    world.backups.run()
+    assert world.files() == sorted(made[1:])
+    assert len(world.rows()) == 2
+
+
+def test_records_of_old_failures_are_deleted(world: Backups) -> None:
+    world.backups.run()
+    world.finish("It broke.")
+    world.backups.run()
+    world.age(finished_at=31 * 24 * HOUR)
+    world.backups.run()
+    assert world.rows() == []
+
+
+def test_deleted_policy_leaves_its_backups(world: Backups) -> None:
+    made = [world.back_up() for _ in range(2)]
+    world.db.write(backup_policies.delete, world.context(), world.policy.id)
+    world.backups.run()
+    assert world.files() == sorted(made)
+
+
+# --- who does it, and what operators see
+
+
+def test_conductor_that_is_not_the_oldest_does_nothing(world: Backups) -> None:
+    for host in ("c1", "c2"):
+        world.db.write(services.report, host, services.CONDUCTOR, "conductor", "1")
+    world.conf.set_override("host", "c2")
+    world.backups.run_if_first()
+    assert world.rows() == []
+    world.conf.set_override("host", "c1")
+    world.backups.run_if_first()
+    assert world.row.status is BackupStatus.RUNNING
+
+
+def test_metrics_have_the_age_of_backups_and_the_servers_without(world: Backups) -> None:
+    world.make_policy(enabled=False)
+    world.backups.run()
+    sample = {name: value for name, (_, value) in world.backups.samples()}
+    assert sample == {metrics.BACKUPS_MISSING: 0}, "the backup is running"
+    world.finish()
+    world.backups.run()
+    ((_, (labels, age)), _) = world.backups.samples()
+    assert labels == (world.policy.id,)
+    assert 0 <= age <= 3600 + 60
+    world.db.write(lambda uow: uow.change(sa.delete(models.ServerBackup)))
+    world.backups.run()
+    assert [value for name, (_, value) in world.backups.samples()] == [1]
+
+
+# --- images of another service
+
+
+class Registry:
+    """An image service that has the images itself, by id, with their status."""
+
+    def __init__(self, world: Backups) -> None:
+        self.images: dict[str, str] = {}
+        self.away = False
+        world.backups.images = self  # type: ignore[assignment]
+
+    has_local_rows = False
+
+    def register_for_owner(self, image: Image) -> Image:
+        if self.away:
+            raise exceptions.ImageServiceUnavailable
+        self.images[image.id] = "queued"
+        return image
+
+    def publish(self, call: ImageCall) -> objects.Image:
+        if self.away:
+            raise exceptions.ImageServiceUnavailable
+        if self.images.get(call.image_id) != "active":
+            raise exceptions.ImageNotFound(image_id=call.image_id)
+        return Image(id=call.image_id, name="b", size=7)
+
+    def discard(self, call: ImageCall) -> None:
+        self.images.pop(call.image_id, None)
+
+
+def test_image_is_registered_with_the_image_service(world: Backups) -> None:
+    registry = Registry(world)
+    registry.away = True
+    world.backups.run()
+    assert (world.row.status, world.row.attempts) == ("pending", 1)
+    registry.away = False
+    world.age(due_at=HOUR)
+    world.backups.run()
+    assert registry.images == {world.row.image_id: "queued"}
+    assert world.compute.commands[-1].payload["registered"]
+    world.db.write(images.create, Image(id=world.row.image_id, name="b", owner="p1", status="queued"))
+    world.finish()
+    registry.away = True
+    world.backups.run()
+    assert world.row.status is BackupStatus.RUNNING, "nobody knows whether the image is complete"
+    registry.away = False
+    registry.images[world.row.image_id] = "active"
+    world.backups.run()
+    assert (world.row.status, world.row.size) == ("complete", 7)
+
+
+def test_image_that_was_registered_in_vain_is_withdrawn(world: Backups, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry(world)
+
+    def refuse(*_: Any) -> Any:
+        raise exceptions.BackupOfVolumes
+
+    monkeypatch.setattr(world.engine, "accept_in", refuse)
+    world.backups.run()
+    assert (world.row.status, registry.images) == (BackupStatus.FAILED, {})

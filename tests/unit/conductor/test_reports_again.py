@@ -34,7 +34,14 @@ METHODS = {
     if rpc.COMPUTE in method.access.roles and method.replay_safe and not name.endswith("_get")
 }
 #: Methods among them that only read.
-READS = {"is_command_current", "is_command_open", "is_volume_work_open", "domains_expected", "fencing_records_settled", "interfaces_active"}
+READS = {
+    "is_command_current",
+    "is_command_open",
+    "is_volume_work_open",
+    "domains_expected",
+    "fencing_records_settled",
+    "interfaces_active",
+}
 #: Heartbeats that may wait do so only for a moment.
 TIMING = ConductorTiming(heartbeat_batches=ConductorTiming.heartbeat_batches._replace(max_delay=0.001))
 

@@ -4,7 +4,7 @@
 #   service.sh start|stop|restart|kill|status|log [all|NAME]...
 #
 # NAME: api, conductor, scheduler, compute, compute-N, novncproxy, serialproxy, keystone, glance, cinder,
-# cinder-scheduler, cinder-volume, neutron, neutron-linuxbridge, neutron-dhcp. `compute` means every compute daemon;
+# cinder-scheduler, cinder-volume, neutron, neutron-ovn-maintenance. `compute` means every compute daemon;
 # keystone and glance are there with AUTH=keystone, cinder with VOLUMES=cinder, neutron with NETWORK=neutron, the proxies
 # of consoles unless VIRT_DRIVER=fake.
 # `status` ends with 3 when one is not running; `log` shows the last 50 lines. `kill` sends SIGKILL: systemd starts the

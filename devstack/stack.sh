@@ -5,7 +5,7 @@
 # whose console it shows. It can be repeated at any time. What can be chosen is in devstack/local.conf.sample.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 no_arguments "$@"
-for component in packages hosts python rabbitmq database config libvirt guest services catalogue users openstack keystone glance ceph cinder neutron clouds boot; do
+for component in packages hosts python rabbitmq database config libvirt guest services catalogue users openstack keystone glance ceph cinder ovn neutron clouds boot; do
     source "$TOP/devstack/lib/$component.sh"
 done
 
@@ -13,7 +13,10 @@ packages() {
     local wanted=("${BASE_PACKAGES[@]}" $(database_packages "$DATABASE"))
     [[ $VOLUMES != cinder ]] || wanted+=("${CEPH_PACKAGES[@]}" $(database_packages mariadb))
     [[ $VIRT_DRIVER == fake ]] || wanted+=("${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}")
-    [[ $NETWORK != neutron ]] || wanted+=("${NEUTRON_PACKAGES[@]}")
+    if [[ $NETWORK == neutron ]]; then
+        note_ovn
+        wanted+=("${NEUTRON_PACKAGES[@]}")
+    fi
     install_packages "${wanted[@]}"
 }
 
@@ -68,7 +71,10 @@ if [[ $AUTH == keystone ]]; then
 fi
 [[ $AUTH != standalone ]] || step "Creating users" create_users
 [[ $VOLUMES != cinder ]] || step "Setting up Ceph" start_ceph
-[[ $NETWORK != neutron ]] || step "Setting up Neutron" set_up_neutron
+if [[ $NETWORK == neutron ]]; then
+    step "Setting up Open vSwitch and OVN" set_up_ovn
+    step "Setting up Neutron" set_up_neutron
+fi
 if [[ $VIRT_DRIVER == libvirt ]]; then
     open_kvm
     step "Starting libvirt" start_libvirt

@@ -3,7 +3,7 @@
 # state, logs, the system users. Packages stay, and so do broker, database server and libvirt. It can be repeated.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 no_arguments "$@"
-for component in packages hosts python rabbitmq database config libvirt guest services catalogue users openstack ceph cinder neutron clouds boot; do
+for component in packages hosts python rabbitmq database config libvirt guest services catalogue users openstack ceph cinder ovn neutron clouds boot; do
     source "$TOP/devstack/lib/$component.sh"
 done
 
@@ -24,7 +24,8 @@ LOG=$(mktemp /tmp/unstack.XXXXXX.log)
 say "Unstacking $(hostname) (all details in $LOG)"
 step "Stopping the daemons" stop_daemons
 step "Removing guests and their networks" remove_guests
-[[ $NETWORK != neutron ]] || step "Removing what Neutron has made" remove_neutron
+[[ $NETWORK != neutron ]] || step "Dropping Neutron's database and virtual host" remove_neutron
+[[ ! -e $OVN_NOTE ]] || step "Removing OVN's bridge and databases" remove_ovn
 [[ -z $(libvirt_hosts) ]] || step "Removing the further libvirt hosts" remove_libvirt_hosts
 step "Removing Ceph" remove_ceph
 step "Dropping Cinder's database and virtual host" drop_cinder

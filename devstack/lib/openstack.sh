@@ -46,16 +46,8 @@ CONFIG
 }
 
 install_openstack_units() {
-    local name confined
+    local name
     for name in $(openstack_services); do
-        local state=$STATE/${name%%-*}
-        # Neutron's agents are root, and make namespaces and bridges for others.
-        confined="NoNewPrivileges=yes
-PrivateTmp=yes
-ProtectHome=yes
-ProtectSystem=strict
-ReadWritePaths=$state"
-        [[ $name != neutron-* ]] || confined=
         install -m 0644 /dev/stdin "/etc/systemd/system/$(unit_of "$name")" <<UNIT
 [Unit]
 Description=OpenStack $name for nova_lite
@@ -69,7 +61,11 @@ Group=$(service_user "$name")
 ExecStart=$(service_command "$name")
 Restart=on-failure
 RestartSec=2
-$confined
+NoNewPrivileges=yes
+PrivateTmp=yes
+ProtectHome=yes
+ProtectSystem=strict
+ReadWritePaths=$STATE/${name%%-*}
 
 [Install]
 WantedBy=multi-user.target

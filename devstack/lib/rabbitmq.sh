@@ -35,7 +35,7 @@ broker_is_anothers() {
     file=$BROKER_ETC/rabbitmq-env.conf
     ! without_our_lines "$file" | grep -v '^[[:space:]]*\(#\|$\)' >/dev/null || { echo "$file has settings" && return; }
     ! broker_answers >/dev/null 2>&1 ||
-        rabbitmqctl --silent list_vhosts | grep -vx "/\|$VHOST\|$VHOST-cinder" | sed '1!d; s/.*/its virtual host & is not ours/' || true
+        rabbitmqctl --silent list_vhosts | grep -vx "/\|$VHOST\|$VHOST-\(cinder\|neutron\)" | sed '1!d; s/.*/its virtual host & is not ours/' || true
 }
 
 without_our_lines() {

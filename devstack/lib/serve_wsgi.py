@@ -1,4 +1,4 @@
-"""Serve Keystone's, Glance's or Cinder's API on loopback: serve_wsgi.py keystone|glance|cinder DIRECTORY
+"""Serve an API of OpenStack on loopback: serve_wsgi.py keystone|glance|cinder|neutron DIRECTORY
 
 DIRECTORY holds the service's configuration, and the file ``port``. Runs with the Python that the service is installed
 for. It is ready when it says so, on standard output and to systemd.
@@ -12,6 +12,7 @@ import pathlib
 import signal
 import socket
 import sys
+import tempfile
 from typing import Any, NoReturn
 
 from cheroot import wsgi
@@ -25,6 +26,8 @@ def application(name: str, directory: pathlib.Path) -> Any:
     del sys.argv[1:]
     if name == "cinder":
         sys.argv[1:] = ["--config-dir", str(directory)]
+    if name == "neutron":
+        os.environ |= {"OS_NEUTRON_CONFIG_FILES": "neutron.conf", "ASGI_WORKERS": "1"}
     return importlib.import_module(f"{name}.wsgi.api").application
 
 
@@ -44,6 +47,7 @@ def main(name: str, directory: pathlib.Path) -> None:
     signal.signal(signal.SIGTERM, stop)
     port = int((directory / "port").read_text())
     server = wsgi.Server(("127.0.0.1", port), application(name, directory), numthreads=THREADS)
+    signal.signal(signal.SIGTERM, stop)  # Neutron has set its own, which does not end the process
     server.prepare()
     say_ready(name)
     try:
@@ -53,4 +57,6 @@ def main(name: str, directory: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], pathlib.Path(sys.argv[2]))
+    # Neutron keeps the time of its start in a file there, named after its parent process, which may remain the same.
+    with tempfile.TemporaryDirectory(prefix="nova-lite-") as tempfile.tempdir:
+        main(sys.argv[1], pathlib.Path(sys.argv[2]))

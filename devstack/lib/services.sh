@@ -31,15 +31,7 @@ console_proxies() {
     [[ $VIRT_DRIVER == fake ]] || echo novncproxy serialproxy
 }
 
-NEUTRON_SERVICES="neutron neutron-linuxbridge neutron-dhcp"
-
-# neutron_command SERVICE
-neutron_command() {
-    case $1 in
-    neutron) echo "$NEUTRON/bin/neutron-server --config-file $ETC/neutron/neutron.conf --config-file $ETC/neutron/ml2.ini" ;;
-    *) echo "$NEUTRON/bin/$1-agent --config-file $ETC/neutron/agents.conf" ;;
-    esac
-}
+NEUTRON_SERVICES="neutron neutron-ovn-maintenance"
 
 # What others wrote: identity, image, volume and network services beside our daemons.
 openstack_services() {
@@ -78,8 +70,12 @@ service_command() {
         echo "$OPENSTACK/bin/python $OPENSTACK/run_cinder.py $1 $ETC/cinder"
         return
         ;;
-    neutron*)
-        neutron_command "$1"
+    neutron)
+        echo "$NEUTRON/bin/python $NEUTRON/serve_wsgi.py $1 $ETC/$1"
+        return
+        ;;
+    neutron-*)
+        echo "$NEUTRON/bin/$1-worker --config-file $ETC/neutron/neutron.conf"
         return
         ;;
     esac
@@ -91,7 +87,8 @@ service_command() {
 # have its tools run by sudo otherwise.
 service_user() {
     case $1 in
-    compute* | registrar | cinder-volume | neutron-*) echo root ;;
+    compute* | registrar | cinder-volume) echo root ;;
+    neutron*) echo "$GROUP-neutron" ;;
     cinder*) echo "$GROUP-cinder" ;;
     *proxy) echo "$GROUP-console" ;;
     *) echo "$GROUP-$1" ;;
@@ -151,13 +148,12 @@ service_log() {
     fi
 }
 
-# start_services NAME...: the conductor first, and Neutron before its agents, for the others ask it as soon as they start (and
-# again until it answers).
+# start_services NAME...: the conductor first, for the others ask it as soon as they start (and again until it answers).
 start_services() {
     local name
     for name; do
         start_service "$name"
-        [[ $name != @(conductor|neutron) ]] || wait_for_services 180 "$name"
+        [[ $name != conductor ]] || wait_for_services 180 "$name"
     done
     wait_for_services 180 "$@"
 }
@@ -283,8 +279,8 @@ process_of() {
     pid=$(cat "$(pid_file "$1")" 2>/dev/null) || return 1
     # As it was started: what this version would start it with may be something else.
     started_as=$(cat "$RUN/$1.command" 2>/dev/null) || read -r started_as _ <<<"$(service_command "$1")"
-    # Neutron's agents call themselves by another name, with this in parentheses.
-    [[ $({ tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null) == *"$started_as"[\ \)]* ]] || return 1
+    # Neutron's workers call themselves by another name, with this in brackets.
+    [[ $({ tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null) == *"$started_as"[]\ ]* ]] || return 1
     echo "$pid"
 }
 
@@ -321,7 +317,7 @@ stop_process() {
 }
 
 # What services say when they are: ours, and Neutron's.
-READY=' is ready on host |Neutron service started|Agent initialized successfully|DHCP agent started'
+READY=' is ready on host |Maintenance task thread has started'
 
 # Whether it is ready it says in its log, once: that is noted, because logs are rotated.
 process_state() {

@@ -55,7 +55,7 @@ Compute::
     virt/libvirt/net/address_pairs.py       further addresses of guests
     virt/libvirt/net/guest_interfaces.py    changes of interfaces of running guests
     virt/libvirt/net/anti_spoofing.py       nftables: own addresses only
-    virt/libvirt/net/neutron.py             interfaces for Neutron's agents
+    virt/libvirt/net/neutron.py             interfaces on Open vSwitch
 
 Tests: ``tests/unit/network``, ``tests/unit/api/network``, ``tests/functional/test_network_api.py``,
 ``tests/functional/test_neutron.py``.

@@ -1,4 +1,4 @@
-"""Backend ``neutron``: Neutron has the networks, ports, addresses and security groups, and its agents connect them.
+"""Backend ``neutron``: Neutron has the networks, ports, addresses and security groups, and OVN connects them.
 
 Requests use the service user of ``[neutron]``, who must be an admin. So this module checks what a server's user may
 use, by the owner of each resource. The conductor stores Neutron's data of an instance's ports, so reading an instance
@@ -200,7 +200,6 @@ def _network(network: Body, subnet: Body) -> Network:
         cidr=subnet["cidr"],
         gateway=subnet["gateway_ip"],
         dns=subnet["dns_nameservers"],
-        bridge="brq" + network["id"][:11],
         mtu=int(network.get("mtu") or 1500),
         project_id=network["project_id"],
     )
@@ -503,22 +502,20 @@ def _vif(interface: _InstancePort, network: Body, subnets: Mapping[str, Body], g
     if not addresses:
         raise exceptions.PortRequiresFixedIP(port_id=port["id"])
     first, *more = (_fixed_ip(address, subnets) for address in addresses)
-    details = port.get("binding:vif_details") or {}
     known_groups = [groups[id] for id in port.get("security_groups", []) if id in groups]
-    bridged = _network(network, subnets[first.subnet_id])
-    bridged.address_mode = first.address_mode
-    bridged.bridge = str(details.get("bridge_name") or bridged.bridge)
+    described = _network(network, subnets[first.subnet_id])
+    described.address_mode = first.address_mode
     return VIF(
         id=port["id"],
         mac_address=port["mac_address"],
         address=first.address,
         version=version_of(first.address),
-        network=bridged,
+        network=described,
         tag=interface.tag,
         position=interface.position,
         state=interface.state,
         vif_type=port.get("binding:vif_type") or UNBOUND,
-        vif_details=details,
+        vif_details=port.get("binding:vif_details") or {},
         subnet_id=first.subnet_id,
         more=more,
         kept=interface.kept,

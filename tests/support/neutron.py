@@ -211,9 +211,9 @@ backend = neutron
 
     def _bound(self, port: Body) -> Body:
         host = port.setdefault("binding:host_id", "")
-        port["binding:vif_type"] = "bridge" if host in self.hosts else "binding_failed" if host else "unbound"
-        port["binding:vif_details"] = {}
-        if self.notify is not None and port["binding:vif_type"] == "bridge" and port["status"] != "ACTIVE":
+        port["binding:vif_type"] = "ovs" if host in self.hosts else "binding_failed" if host else "unbound"
+        port["binding:vif_details"] = {"bridge_name": "br-int", "port_filter": True}
+        if self.notify is not None and port["binding:vif_type"] == "ovs" and port["status"] != "ACTIVE":
             threading.Timer(SECONDS, self._connect, (port,)).start()
         return port
 

@@ -89,7 +89,7 @@ def _view(req: Request, network: Network) -> dict[str, Any]:
     if req.context.is_admin:
         view |= dict.fromkeys(_NULL_FOR_ADMINS)
         view |= {
-            "bridge": network.bridge,
+            "bridge": network.bridge or None,
             "dhcp_start": network.start,
             "mtu": network.mtu,
             "project_id": network.project_id,

@@ -8,7 +8,7 @@ from nova_lite.base import exceptions
 from nova_lite.compute.operations import interfaces
 from tests.support.compute_host import HOST, UUID, VIFS, Host, make_instance
 
-REMOTE = [msgspec.structs.replace(vif, vif_type="bridge") for vif in VIFS]
+REMOTE = [msgspec.structs.replace(vif, vif_type="ovs") for vif in VIFS]
 
 
 def test_guest_continues_when_its_ports_are_active(host: Host) -> None:

@@ -159,8 +159,9 @@ def test_port_is_made_for_its_instance(backend: NeutronNetworks, neutron: FakeNe
     }
     assert (vif.id, vif.mac_address, vif.address, vif.tag) == (port["id"], port["mac_address"], "10.1.0.9", "nic")
     assert (vif.network.name, vif.network.cidr, vif.network.gateway) == ("blue", "10.1.0.0/24", "10.1.0.1")
-    assert (vif.network.dns, vif.network.mtu, vif.network.bridge) == (["9.9.9.9"], 1450, "brq" + network["id"][:11])
-    assert (vif.vif_type, vif.active, vif.kept, vif.security_groups) == ("bridge", False, False, ["web"])
+    assert (vif.network.dns, vif.network.mtu, vif.network.bridge) == (["9.9.9.9"], 1450, "")
+    assert (vif.vif_type, vif.vif_details) == ("ovs", {"bridge_name": "br-int", "port_filter": True})
+    assert (vif.active, vif.kept, vif.security_groups) == (False, False, ["web"])
     assert not vif.port_security_enabled
 
 

@@ -268,12 +268,13 @@ def _interface(vif: VIF, on_libvirt_network: bool, hardware: Hardware = DEFAULT)
     """Return a tap device on the network's bridge. `anti_spoofing` guards it by its name.
 
     A libvirt network is referred to by its name, so that libvirt knows its guests and plugs them in again after a
-    restart. Ports of Neutron are filtered by its agent.
+    restart. Ports of Neutron are filtered by Open vSwitch.
     """
     if vif.vif_type is not None:
         element = neutron.interface(vif)
         _common(element, vif)
         hardware_xml.interface(element, hardware)
+        neutron.turn_off_offloads(element, vif)
         return element
     kind = "network" if on_libvirt_network else "bridge"
     source = names.network_name(vif.network) if on_libvirt_network else names.bridge_name(vif.network)

@@ -132,7 +132,7 @@ def table_name(host: str) -> str:
 
 
 def guards(vifs: Iterable[VIF], served: Collection[str]) -> dict[str, Guard]:
-    """Return the rules of these interfaces by tap device. Neutron's agent guards the ports of Neutron."""
+    """Return the rules of these interfaces by tap device. Open vSwitch guards the ports of Neutron."""
     mine = nft.usable("interface", [vif for vif in vifs if vif.vif_type is None], _named, lambda vif: vif.id)
     found: dict[str, Guard] = {}
     for vif in mine:

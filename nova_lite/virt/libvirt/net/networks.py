@@ -127,8 +127,9 @@ class HostNetworks:
         return True
 
     def unplug(self, vif: VIF) -> None:
-        """Remove the VIF's reservation and lease, if any."""
+        """Remove the VIF's reservation and lease, if any, or its port of Open vSwitch."""
         if vif.vif_type is not None:
+            neutron.unplug(vif)
             return
         paths = [path for path in (_reservation_path(vif, True), _reservation_path(vif, False)) if os.path.exists(path)]
         if not paths:

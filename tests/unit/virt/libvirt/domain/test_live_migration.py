@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import types
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from typing import Any
 
@@ -96,6 +98,19 @@ def test_unavailable_destination_is_queried_again(settle: Callable[[Any, Any], b
     away = libvirt_error(libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_FROM_RPC)
     with pytest.raises(exceptions.HypervisorUnavailable, match="h2"):
         settle(host(lambda uuid: domain(STOPPED)), away)
+
+
+# --- ports of Open vSwitch
+
+
+def test_port_keeps_its_identity_and_bridge_at_the_destination() -> None:
+    """Open vSwitch of the destination gets them from this XML, and OVN finds the port by its id."""
+    vif = make_vif(vif_type="ovs", vif_details={"bridge_name": "br-x", "datapath_type": "netdev"})
+    interface = guest_xml.interface_xml(vif, False)
+    domain = re.sub("<interface>.*</interface>", interface, FILTERED)
+    (moved,) = ET.fromstring(live_migration.destination_xml(domain, THERE)).iterfind("devices/interface")
+    assert ET.tostring(moved, encoding="unicode") == interface
+    assert moved.find(f"virtualport/parameters[@interfaceid='{vif.id}']") is not None
 
 
 # --- filters of an older version

@@ -187,7 +187,7 @@ def test_tunnel_stays_while_another_daemon_has_guests_on_the_bridge(tmp_path: Pa
 def test_networks_without_a_vni_have_no_tunnel(tmp_path: Path, kernel: Kernel) -> None:
     kernel.bridge("br1")
     here = make(tmp_path)
-    here.plug("i", [make_vif(), make_vif(2, NETWORK, vif_type="bridge")])
+    here.plug("i", [make_vif(), make_vif(2, NETWORK, vif_type="ovs")])
     assert (here.begin_query(), here.lacks_peers(), kernel.commands) == ([], False, [])
 
 

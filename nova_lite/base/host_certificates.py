@@ -12,7 +12,7 @@ import binascii
 import contextlib
 import datetime
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from cryptography import x509
@@ -43,6 +43,15 @@ HOST_FILES = (
     *(CA_CERTIFICATE, *CERTIFICATES),
     *(f"{CONSOLES}/{name}" for name in (CA_CERTIFICATE, SERVER_CERTIFICATE)),
 )
+
+#: Certificates of a controller that joins: those by which clients recognise its daemons, of the console proxies, and
+#: those by which the brokers and databases of controllers recognise each other.
+SERVICES, PROXIES, CLUSTER = (
+    ("api", "consoles", "broker", "database"),
+    ("proxies",),
+    ("broker-cluster", "database-cluster"),
+)
+CONTROLLER_CERTIFICATES = (*SERVICES, *PROXIES, *CLUSTER)
 
 CA_LIFETIME = datetime.timedelta(days=3650)
 #: The clock of a host may be behind by this time.
@@ -111,9 +120,9 @@ def verifies(pem: str, signature: str, content: bytes) -> bool:
 class Authority:
     """The authority in ``directory``.
 
-    It has four roots. Hosts recognise each other by the first. Proxies recognise the consoles of hosts by the second,
+    It has five roots. Hosts recognise each other by the first. Proxies recognise the consoles of hosts by the second,
     and hosts the proxies by the third. So no host can pass for a proxy. Clients recognise APIs and broker by the
-    fourth.
+    fourth. Brokers and databases of several controllers recognise each other by the fifth.
     """
 
     def __init__(self, directory: str) -> None:
@@ -121,10 +130,11 @@ class Authority:
         self._consoles = _Root(directory, "consoles-ca-key.pem", "consoles-ca-cert.pem", "nova_lite consoles", 1)
         self._proxies = _Root(directory, "proxies-ca-key.pem", "proxies-ca-cert.pem", "nova_lite console proxies", 0)
         self._services = _Root(directory, "services-ca-key.pem", "services-ca-cert.pem", "nova_lite services", 0)
+        self._cluster = _Root(directory, "cluster-ca-key.pem", "cluster-ca-cert.pem", "nova_lite controllers", 0)
 
     def create(self) -> None:
         """Create the roots that do not exist."""
-        for root in (self._hosts, self._consoles, self._proxies, self._services):
+        for root in (self._hosts, self._consoles, self._proxies, self._services, self._cluster):
             root.create()
 
     def issue(
@@ -216,6 +226,45 @@ class Authority:
         certificate = _leaf(root, name, names, key.public_key(), lifetime, purposes)
         _write(directory, [root.certificate], key, (SERVER_KEY,), {SERVER_CERTIFICATE: certificate}, owner)
         return certificate
+
+    def issue_cluster(
+        self, name: str, addresses: Sequence[str], directory: str, days: int, owner: tuple[int, int] | None = None
+    ) -> x509.Certificate:
+        """Make a key and a certificate by which a controller's broker or database recognises those of others."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        issuer, certificate = self._certify_cluster(name, addresses, key.public_key(), days)
+        _write(directory, [issuer], key, (SERVER_KEY,), {SERVER_CERTIFICATE: certificate}, owner)
+        return certificate
+
+    def _certify_cluster(
+        self, name: str, addresses: Sequence[str], public: ec.EllipticCurvePublicKey, days: int
+    ) -> tuple[x509.Certificate, x509.Certificate]:
+        """Return the certificate of the root, and one for a key."""
+        root = self._cluster.read()
+        purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        names = _names(name, [*{name.partition(".")[0]} - {name}, *addresses])  # Brokers use the short name.
+        return root.certificate, _leaf(root, name, names, public, datetime.timedelta(days=days), purposes)
+
+    def certify_controller(
+        self, name: str, addresses: Sequence[str], public: Mapping[str, str], days: int
+    ) -> dict[str, tuple[str, str]]:
+        """Return the trusted certificate and the own one, in PEM, for each of `CONTROLLER_CERTIFICATES`.
+
+        ``public``: PEM of the public keys by name. Raises `InvalidInput` for any other kind of key.
+        """
+        made: dict[str, tuple[x509.Certificate, x509.Certificate]] = {}
+        lifetime = datetime.timedelta(days=days)
+        for which in SERVICES:
+            root, purposes = self._services.read(), [ExtendedKeyUsageOID.SERVER_AUTH]
+            leaf = _leaf(root, name, _names(name, addresses), _public(public[which]), lifetime, purposes)
+            made[which] = root.certificate, leaf
+        for which in PROXIES:
+            root, purposes = self._proxies.read(), [ExtendedKeyUsageOID.CLIENT_AUTH]
+            leaf = _leaf(root, name, [x509.DNSName(name)], _public(public[which]), lifetime, purposes)
+            made[which] = self._consoles.read().certificate, leaf
+        for which in CLUSTER:
+            made[which] = self._certify_cluster(name, addresses, _public(public[which]), days)
+        return {which: (_pems(trusted).decode(), _pems(own).decode()) for which, (trusted, own) in made.items()}
 
     def issue_proxy(
         self, name: str, directory: str, days: int, owner: tuple[int, int] | None = None

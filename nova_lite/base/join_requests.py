@@ -20,10 +20,12 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from nova_lite.base import exceptions, host_certificates, ip
+from nova_lite.base import exceptions, host_certificates, ip, sealing
 from nova_lite.base.context import is_host_name
 
 PREFIX = "nlj1-"
+#: Roles whose keys a controller has. The first one signs its requests to join.
+CONTROLLER_ROLES = ("manage", "conductor", "scheduler", "api", "console")
 #: Largest number of bytes of a request's body.
 MAX_BODY = 16384
 _MAX_ADDRESSES = 16
@@ -129,12 +131,27 @@ def _sum(body: bytes) -> bytes:
 # --- requests
 
 
-class JoinBody(msgspec.Struct, kw_only=True):
+class ControllerBody(msgspec.Struct, kw_only=True):
+    """Public keys of a machine that becomes a controller.
+
+    ``message_keys``: Ed25519 in base64 by role. ``certificate_keys``: PEM by name of the certificate. ``seal_key``: the
+    key to which the secrets of the cloud are sealed.
+    """
+
+    message_keys: dict[str, str]
+    certificate_keys: dict[str, str]
+    seal_key: str
+
+
+class JoinBody(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Description of a machine, and its public keys.
 
     ``addresses``: by which others reach it, the most important one first. ``key``: Ed25519, in base64, that signs its
     messages. ``password_hash``: of its account at the broker, as RabbitMQ stores it. ``host_key``, ``console_key``: PEM
     of the keys for its certificates. ``sent``: seconds since 1970, by its clock.
+
+    ``controller``: what a machine that becomes a controller sends in place of password and keys for certificates, which
+    are empty then. ``key`` is that of its role ``manage``.
     """
 
     host: str
@@ -145,6 +162,18 @@ class JoinBody(msgspec.Struct, kw_only=True):
     console_key: str
     version: str
     sent: float
+    controller: ControllerBody | None = None
+
+
+def confirmation_code(body: JoinBody) -> str:
+    """Return the code by which an operator recognises a machine that becomes a controller: 80 bits of a hash.
+
+    It covers every key, so nobody can put another machine in its place, nor another key for the secrets.
+    """
+    fixed = msgspec.structs.replace(body, sent=0.0, version="")
+    digest = hashlib.sha256(b"nova_lite controller\0" + msgspec.json.encode(fixed, order="deterministic")).digest()
+    text = base64.b32encode(digest[:10]).decode()
+    return "-".join(text[start : start + 4] for start in range(0, len(text), 4))
 
 
 def parse_body(text: str) -> JoinBody:
@@ -161,11 +190,35 @@ def parse_body(text: str) -> JoinBody:
         raise exceptions.InvalidInput(reason=f"addresses have to be 1 to {_MAX_ADDRESSES} IP addresses.")
     if not is_public_key(body.key):
         raise exceptions.InvalidInput(reason="key is no Ed25519 key.")
+    if body.controller is not None:
+        _check_controller(body, body.controller)
+        return body
     if not _is_hash(body.password_hash):
         raise exceptions.InvalidInput(reason="password_hash is no salted SHA-256.")
     for pem in (body.host_key, body.console_key):
         host_certificates.check_public(pem)
     return body
+
+
+def _check_controller(body: JoinBody, controller: ControllerBody) -> None:
+    """Raise `InvalidInput` unless a controller's request has each key once."""
+    if body.password_hash or body.host_key or body.console_key:
+        raise exceptions.InvalidInput(reason="a controller sends no password and no keys of a host.")
+    if set(controller.message_keys) != set(CONTROLLER_ROLES):
+        raise exceptions.InvalidInput(reason=f"message_keys have to be of {', '.join(CONTROLLER_ROLES)}.")
+    if body.key != controller.message_keys[CONTROLLER_ROLES[0]]:
+        raise exceptions.InvalidInput(reason=f"key has to be that of {CONTROLLER_ROLES[0]}.")
+    if not all(map(is_public_key, controller.message_keys.values())):
+        raise exceptions.InvalidInput(reason="message_keys have to be Ed25519 keys.")
+    if set(controller.certificate_keys) != set(host_certificates.CONTROLLER_CERTIFICATES):
+        names = ", ".join(host_certificates.CONTROLLER_CERTIFICATES)
+        raise exceptions.InvalidInput(reason=f"certificate_keys have to be of {names}.")
+    for pem in controller.certificate_keys.values():
+        host_certificates.check_public(pem)
+    try:
+        sealing.seal(controller.seal_key, b"")
+    except sealing.Unreadable as error:
+        raise exceptions.InvalidInput(reason="seal_key is no X25519 key.") from error
 
 
 def _is_hash(text: str) -> bool:

@@ -2,6 +2,8 @@
 
 It runs as root on the machine that has the authority, the list of trusted keys and the broker. It listens nowhere: it
 asks the conductor for work. What it signs, hosts believe; so neither an API nor a conductor can forge it.
+
+On a controller that joined, which has no authority, it fetches the list as compute hosts do.
 """
 
 from __future__ import annotations
@@ -19,22 +21,23 @@ from collections.abc import Callable  # noqa: E402
 from typing import Protocol  # noqa: E402
 from urllib.parse import unquote, urlsplit  # noqa: E402
 
+import msgspec  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as configuration  # noqa: E402
 from nova_lite import rpc  # noqa: E402
-from nova_lite.base import exceptions, join_requests  # noqa: E402
+from nova_lite.base import exceptions, join_requests, sealing  # noqa: E402
 from nova_lite.base.context import get_admin_context  # noqa: E402
 from nova_lite.base.host_certificates import Authority  # noqa: E402
-from nova_lite.base.join_requests import JoinBody  # noqa: E402
+from nova_lite.base.join_requests import ControllerBody, JoinBody  # noqa: E402
 from nova_lite.cmd.manage.keys import HOST_CERTIFICATES, distrust_host, trust_host  # noqa: E402
-from nova_lite.cmd.setup import broker, machine  # noqa: E402
+from nova_lite.cmd.setup import broker, cluster, machine  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.conf import join  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
-from nova_lite.objects import JoinReply, PendingJoin, TrustList  # noqa: E402
+from nova_lite.objects import Controller, JoinReply, PendingJoin, TrustList  # noqa: E402
 from nova_lite.objects.join import REMOVING  # noqa: E402
-from nova_lite.rpc import keys, trust  # noqa: E402
+from nova_lite.rpc import controllers, keys, trust  # noqa: E402
 
 LOG = logging.getLogger(__name__)
 
@@ -44,6 +47,8 @@ BINARY = "nova-lite-registrar"
 INTERVAL = 1.0
 #: Seconds after which the published list is compared again with the present one.
 COMPARE_INTERVAL = 30.0
+#: Seconds between two queries of a controller without the authority for the list.
+FETCH_INTERVAL = 5.0
 CERTIFICATE_DAYS = 825
 #: Roles of the daemons that run on a compute host.
 HOST_ROLES = (keys.COMPUTE, keys.METADATA)
@@ -56,6 +61,16 @@ class Accounts(Protocol):
 
     def remove_host(self, host: str) -> None: ...
 
+    def remove_controller(self, host: str) -> None: ...
+
+
+class Machine(Protocol):
+    """Parts of this controller that others are about: `nova_lite.cmd.setup.cluster`."""
+
+    def secrets(self, directory: str) -> cluster.Secrets: ...
+
+    def apply(self, directory: str) -> list[str]: ...
+
 
 class Registrar:
     """Does the work that `ConductorRPC.join_list` returns. Each part may be repeated."""
@@ -66,6 +81,7 @@ class Registrar:
         conductor: ConductorRPC,
         accounts: Accounts,
         clock: Callable[[], float] = time.monotonic,
+        this_machine: Machine = cluster,
     ) -> None:
         """Check that the machine is a controller. Raises `ConfigurationError` if it has no authority."""
         if not conf.rpc.keys_directory:
@@ -75,7 +91,9 @@ class Registrar:
         self._conductor = conductor
         self._accounts = accounts
         self._clock = clock
-        self._authority = Authority(os.path.join(self._directory, HOST_CERTIFICATES))
+        self._authority_directory = os.path.join(self._directory, HOST_CERTIFICATES)
+        self._authority = Authority(self._authority_directory)
+        self._machine = this_machine
         self._authority.services_certificate()
         self._published: TrustList | None = None
         self._compared = -COMPARE_INTERVAL
@@ -84,13 +102,17 @@ class Registrar:
     def tick(self) -> None:
         """Publish the list if it has changed, and do what is to be done. Raises `ServiceUnavailable`."""
         self._publish()
+        _apply(self._machine, self._directory)
         for work in self._conductor.join_list(get_admin_context()):
             reply = signature = problem = ""
             try:
                 if work.state == REMOVING:
                     self._remove(work)
                 else:
-                    reply, signature = self._admit(work)
+                    body = join_requests.parse_body(work.body)
+                    if body.controller is not None and not self._is_confirmed(body):
+                        continue
+                    reply, signature = self._admit(work, body)
             except (exceptions.ConfigurationError, exceptions.Invalid) as error:
                 problem = error.message
             except OSError as error:
@@ -110,10 +132,11 @@ class Registrar:
 
     # --- a host
 
-    def _admit(self, work: PendingJoin) -> tuple[str, str]:
-        body = join_requests.parse_body(work.body)
+    def _admit(self, work: PendingJoin, body: JoinBody) -> tuple[str, str]:
         if body.host != work.host:
             raise exceptions.InvalidInput(reason="the request names another host.")
+        if body.controller is not None:
+            return self._admit_controller(body, body.controller)
         trust_host(self._directory, keys.COMPUTE, body.host, body.key, work.previous_key)
         vhost = _vhost(self._conf.transport_url)
         self._accounts.add_host(vhost, body.host, body.password_hash)
@@ -129,6 +152,44 @@ class Registrar:
             user=broker.host_user(body.host),
             settings=self._settings(body),
             certificates=certificates,
+        )
+        return trust.signed_reply(self._authority, reply)
+
+    # --- a controller
+
+    def _is_confirmed(self, body: JoinBody) -> bool:
+        """Check whether root on this machine has confirmed a controller's keys: no token, API or conductor can."""
+        return controllers.confirmed(self._authority_directory).get(body.host) == join_requests.confirmation_code(body)
+
+    def _admit_controller(self, body: JoinBody, controller: ControllerBody) -> tuple[str, str]:
+        secrets = self._machine.secrets(self._directory)
+        member = Controller(host=body.host, address=body.addresses[0])
+        if member.address == secrets.virtual_address:
+            raise exceptions.InvalidInput(reason=f"{member.address} is the virtual address of the cloud.")
+        listed = controllers.with_member(secrets.members, member)
+        for role, public in controller.message_keys.items():
+            trust_host(self._directory, role, body.host, public)
+        addresses = list(dict.fromkeys([*body.addresses, secrets.virtual_address, "127.0.0.1"]))
+        certificates = self._authority.certify_controller(
+            body.host, addresses, controller.certificate_keys, CERTIFICATE_DAYS
+        )
+        controllers.write_members(self._directory, listed)
+        self._publish()
+        _apply(self._machine, self._directory)
+        secrets.members = listed
+        reply = JoinReply(
+            host=body.host,
+            key=body.key,
+            broker=join.broker_address(self._conf),
+            vhost=_vhost(self._conf.transport_url),
+            user="",
+            settings={},
+            certificates={
+                f"{name}/{file}": pem
+                for name, pems in certificates.items()
+                for file, pem in zip(("ca-cert.pem", "cert.pem"), pems, strict=True)
+            },
+            sealed=sealing.seal(controller.seal_key, msgspec.json.encode(secrets)),
         )
         return trust.signed_reply(self._authority, reply)
 
@@ -150,6 +211,15 @@ class Registrar:
         }
 
     def _remove(self, work: PendingJoin) -> None:
+        if join_requests.parse_body(work.body).controller is not None:
+            listed = controllers.members(self._directory)
+            controllers.forget(self._authority_directory, work.host)
+            distrust_host(self._directory, join_requests.CONTROLLER_ROLES, work.host)
+            controllers.write_members(self._directory, [member for member in listed if member.host != work.host])
+            self._publish()
+            _apply(self._machine, self._directory)
+            self._accounts.remove_controller(work.host)
+            return
         distrust_host(self._directory, HOST_ROLES, work.host)
         self._publish()
         self._accounts.remove_host(work.host)
@@ -163,12 +233,49 @@ class Registrar:
             self._compared = self._clock()
         trusted = keys.read_trusted(os.path.join(self._directory, keys.TRUSTED))
         published, authority = self._published, self._authority.services_certificate()
-        if published and published.authority == authority and trust.published_keys(published) == trusted:
+        listed = controllers.members(self._directory)
+        if (
+            published
+            and published.authority == authority
+            and trust.published_keys(published) == trusted
+            and trust.controllers_of(published) == listed
+        ):
             return
-        made = trust.signed_list(self._authority, trusted, published.serial if published else 0)
+        made = trust.signed_list(self._authority, trusted, published.serial if published else 0, listed)
         self._conductor.trust_publish(get_admin_context(), made)
         self._published = made
         LOG.info("List %d with %d trusted keys was published", made.serial, len(trusted))
+
+
+class Follower:
+    """Keeps the list of trusted keys, and that of the controllers, as the registrar with the authority signs them."""
+
+    def __init__(self, conf: cfg.ConfigOpts, this_machine: Machine = cluster) -> None:
+        """Read ``[rpc] trust_address``, trust_ca_file and keys_directory. Raises `ConfigurationError`."""
+        self._update = trust.updater(conf, self._receive)
+        self._directory: str = conf.rpc.keys_directory
+        self._machine = this_machine
+
+    def tick(self) -> None:
+        """Fetch the list if it has changed. Raises `ServiceUnavailable`."""
+        assert self._update is not None, "The daemon looks for trust_address first."
+        try:
+            self._update()
+        finally:  # An interrupted change is completed even while no join API answers.
+            _apply(self._machine, self._directory)
+
+    def _receive(self, found: TrustList) -> None:
+        if listed := trust.controllers_of(found):
+            controllers.write_members(self._directory, listed)
+
+
+def _apply(this_machine: Machine, directory: str) -> None:
+    """Bring the files of this machine up to date. A failure does not keep hosts from joining."""
+    try:
+        if changed := this_machine.apply(directory):
+            LOG.info("The list of controllers is new in: %s", ", ".join(changed))
+    except (exceptions.ConfigurationError, OSError) as error:
+        LOG.error("The list of controllers is not in the files of this machine: %s", error)
 
 
 def proxies_have_tls() -> bool:
@@ -189,6 +296,10 @@ class RegistrarDaemon(service.Daemon):
         self._transport: rpc.Transport | None = None
 
     def prepare(self) -> None:
+        if self.conf.rpc.trust_address:
+            follower = Follower(self.conf)
+            self.add_periodic("List of trusted keys", FETCH_INTERVAL, follower.tick, at_once=True)
+            return
         transport = self._transport = self._transport or self._connect(self.conf, rpc.MANAGE)
         registrar = Registrar(self.conf, rpc.proxy(ConductorRPC, transport), broker)
         self.add_periodic("Admission of hosts", INTERVAL, registrar.tick, at_once=True)

@@ -74,6 +74,7 @@ from nova_lite.objects.instance import (
     InstanceQuery,
 )
 from nova_lite.objects.join import (
+    Controller,
     JoinReply,
     JoinRequest,
     JoinState,
@@ -154,6 +155,7 @@ __all__ = [
     "Console",
     "ConsolePort",
     "ConsoleTarget",
+    "Controller",
     "CpuDiagnostics",
     "CreateRequest",
     "CreateResult",

@@ -38,6 +38,7 @@ class JoinReply(msgspec.Struct, kw_only=True):
     """Parts that a host gets of the cloud. ``key``: the host's, so that no reply is taken for another machine's.
 
     ``broker``: host and port. ``settings``: sections of its nova-lite.conf. ``certificates``: PEM by file name.
+    ``sealed``: secrets of the cloud for a controller, sealed to its key.
     """
 
     host: str
@@ -47,6 +48,14 @@ class JoinReply(msgspec.Struct, kw_only=True):
     user: str
     settings: dict[str, dict[str, str]]
     certificates: dict[str, str]
+    sealed: str = ""
+
+
+class Controller(msgspec.Struct, frozen=True, kw_only=True):
+    """A controller of the cloud, with the address by which the others reach it."""
+
+    host: str
+    address: str
 
 
 class PendingJoin(msgspec.Struct, kw_only=True):

@@ -19,7 +19,7 @@ import msgspec
 
 from nova_lite.base import exceptions, files, host_certificates
 from nova_lite.base.host_certificates import Authority
-from nova_lite.objects import JoinReply, JoinRequest, JoinState, TrustList
+from nova_lite.objects import Controller, JoinReply, JoinRequest, JoinState, TrustList
 from nova_lite.rpc import keys
 from nova_lite.rpc.keys import TrustedKey
 
@@ -39,15 +39,18 @@ T = TypeVar("T")
 class _Content(msgspec.Struct, kw_only=True):
     serial: int
     keys: list[TrustedKey]
+    controllers: list[Controller] = []
 
 
 # --- signing and checking
 
 
-def signed_list(authority: Authority, trusted: Sequence[TrustedKey], previous: int) -> TrustList:
+def signed_list(
+    authority: Authority, trusted: Sequence[TrustedKey], previous: int, controllers: Sequence[Controller] = ()
+) -> TrustList:
     """Sign a list. Its number is above ``previous``, and above that of each list that was lost with a database."""
     serial = max(previous + 1, int(datetime.datetime.now(datetime.UTC).timestamp() * 1000))
-    content = msgspec.json.encode(_Content(serial=serial, keys=list(trusted))).decode()
+    content = msgspec.json.encode(_Content(serial=serial, keys=list(trusted), controllers=list(controllers))).decode()
     signature = authority.sign(_LIST + content.encode())
     return TrustList(serial=serial, content=content, signature=signature, authority=authority.services_certificate())
 
@@ -65,6 +68,11 @@ def keys_of(trust: TrustList, authority: str) -> list[TrustedKey]:
 def published_keys(trust: TrustList) -> list[TrustedKey]:
     """Return the keys of a list, unchecked: for whoever signed it."""
     return msgspec.json.decode(trust.content, type=_Content).keys
+
+
+def controllers_of(trust: TrustList) -> list[Controller]:
+    """Return the controllers of a list that was checked, or is one's own."""
+    return msgspec.json.decode(trust.content, type=_Content).controllers
 
 
 def signed_reply(authority: Authority, reply: JoinReply) -> tuple[str, str]:
@@ -153,9 +161,15 @@ def _why(error: Exception) -> str:
 
 
 class TrustUpdater:
-    """Keeps a host's list of trusted keys in ``directory`` as the join API publishes it."""
+    """Keeps a host's list of trusted keys in ``directory`` as the join API publishes it.
 
-    def __init__(self, directory: str, client: JoinClient, authority: str) -> None:
+    ``receive`` gets each new list before the files are written.
+    """
+
+    def __init__(
+        self, directory: str, client: JoinClient, authority: str, receive: Callable[[TrustList], None] | None = None
+    ) -> None:
+        self._receive = receive
         self._directory = directory
         self._client = client
         self._authority = authority
@@ -169,16 +183,18 @@ class TrustUpdater:
         trust = self._client.trust(known)
         if trust is None or trust.serial == known:
             return False
-        write(self._directory, trust, self._authority)
+        write(self._directory, trust, self._authority, self._receive)
         return True
 
 
-def write(directory: str, trust: TrustList, authority: str) -> None:
+def write(directory: str, trust: TrustList, authority: str, receive: Callable[[TrustList], None] | None = None) -> None:
     """Write a list that is newer than the present one. Raises `InvalidInput` for any other."""
     trusted = keys_of(trust, authority)
     with files.locked_directory(directory):
         if trust.serial < read_serial(directory):
             raise exceptions.InvalidInput(reason="the list of trusted keys is older than the present one")
+        if receive is not None:
+            receive(trust)
         keys.write_trusted(os.path.join(directory, keys.TRUSTED), trusted)
         # Last: after an interruption, the list is written again.
         files.write_atomically(os.path.join(directory, SERIAL), f"{trust.serial}\n".encode(), mode=0o644)
@@ -193,8 +209,8 @@ def read_serial(directory: str) -> int:
         return 0
 
 
-def updater(conf: Any) -> Callable[[], None] | None:
-    """Return the periodic task of a daemon with ``[rpc] trust_url``; None without. Raises `ConfigurationError`."""
+def updater(conf: Any, receive: Callable[[TrustList], None] | None = None) -> Callable[[], None] | None:
+    """Return the periodic task of a daemon with ``[rpc] trust_address``; None without. Raises `ConfigurationError`."""
     options = conf.rpc
     if not options.trust_address:
         return None
@@ -207,7 +223,7 @@ def updater(conf: Any) -> Callable[[], None] | None:
         client = JoinClient(options.trust_address, authority)
     except (OSError, ValueError, exceptions.InvalidInput) as error:
         raise exceptions.ConfigurationError(reason=f"[rpc] trust_ca_file, trust_address: {error}") from error
-    made = TrustUpdater(options.keys_directory, client, authority)
+    made = TrustUpdater(options.keys_directory, client, authority, receive)
 
     def update() -> None:
         try:

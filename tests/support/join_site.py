@@ -26,6 +26,7 @@ class Accounts:
 
     def __init__(self) -> None:
         self.hashes: dict[str, str] = {}
+        self.removed_controllers: list[str] = []
         self.problem: Exception | None = None
 
     def add_host(self, vhost: str, host: str, password_hash: str) -> None:
@@ -37,6 +38,11 @@ class Accounts:
         if self.problem is not None:
             raise self.problem
         self.hashes.pop(host, None)
+
+    def remove_controller(self, host: str) -> None:
+        if self.problem is not None:
+            raise self.problem
+        self.removed_controllers.append(host)
 
 
 class Site:

@@ -19,7 +19,7 @@ import sys  # noqa: E402
 from collections.abc import Callable, Iterator  # noqa: E402
 
 from nova_lite.base import exceptions, version  # noqa: E402
-from nova_lite.cmd.setup import compute, controller, removal, rotation, settings, steps, upgrade  # noqa: E402
+from nova_lite.cmd.setup import compute, controller, further, removal, rotation, settings, steps, upgrade  # noqa: E402
 
 PROG = "nova-lite-setup"
 
@@ -39,8 +39,16 @@ def parser() -> argparse.ArgumentParser:
     made = command(
         "controller",
         "Set up the API, conductor, scheduler and console proxies on this machine, with message broker, database, "
-        "keys, certificates and the first admin. It can be repeated.",
+        "keys, certificates and the first admin. With TOKEN (nova-lite-manage host token), make this machine a further "
+        "controller of a cloud whose first one has a virtual address. It can be repeated.",
         _controller,
+    )
+    made.add_argument(
+        "token",
+        metavar="TOKEN",
+        nargs="?",
+        help="the token of a cloud that this controller joins, or - to read it from standard input; of the options, "
+        "only --address is used then",
     )
     settings.add_arguments(made)
     made = command(
@@ -105,14 +113,32 @@ def _alone() -> Iterator[None]:
 
 
 def _controller(args: argparse.Namespace) -> None:
+    if args.token is not None:
+        _further_controller(args)
+        return
     wanted = settings.read(args)
     steps.run(controller.steps(wanted))
     print(controller.farewell(wanted), flush=True)
 
 
-def _compute(args: argparse.Namespace) -> None:
+def _further_controller(args: argparse.Namespace) -> None:
+    refused = [name for name in settings.NAMES if name != "address" and getattr(args, name) is not None]
+    if refused or args.answers:
+        raise exceptions.ConfigurationError(
+            reason=f"--{(refused or ['answers'])[0].replace('_', '-')}: a further controller gets it from the first."
+        )
+    wanted = further.read(_token(args), args.address)
+    steps.run(further.steps(wanted))
+    print(further.farewell(wanted), flush=True)
+
+
+def _token(args: argparse.Namespace) -> str:
     given: str = args.token
-    wanted = compute.read(sys.stdin.readline() if given == "-" else given, args.address)
+    return sys.stdin.readline() if given == "-" else given
+
+
+def _compute(args: argparse.Namespace) -> None:
+    wanted = compute.read(_token(args), args.address)
     steps.run(compute.steps(wanted))
     print(compute.farewell(wanted), flush=True)
 

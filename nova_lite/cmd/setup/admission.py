@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from nova_lite.base import exceptions, host_certificates, join_requests, version
 from nova_lite.base.host_certificates import CONSOLES, SERVER_KEY
-from nova_lite.base.join_requests import JoinBody
+from nova_lite.base.join_requests import JoinBody, JoinToken
 from nova_lite.cmd.setup import machine
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.objects import JoinReply, JoinRequest, JoinState
@@ -89,6 +89,19 @@ def signature_of(key: Path, text: str) -> str:
     if not isinstance(own, Ed25519PrivateKey):
         raise exceptions.ConfigurationError(reason=f"{key} is no Ed25519 key.")
     return join_requests.sign(own, text)
+
+
+def reach(token: JoinToken) -> str:
+    """Fetch the signed list, and compare its authority with the token's. Returns the authority's certificate."""
+    found = asked(lambda: JoinClient(token.address).trust())
+    assert found is not None, "The list was not asked for with a number."
+    if host_certificates.fingerprint(found.authority) != token.pin:
+        raise exceptions.ConfigurationError(
+            reason=f"{token.address} is not the cloud that made this token: its certificate is another one."
+        )
+    trust.keys_of(found, found.authority)
+    asked(lambda: JoinClient(token.address, found.authority).trust(found.serial))
+    return found.authority
 
 
 def wait_until_joined(send: Callable[[], JoinState]) -> JoinState:

@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, files, ip
+from nova_lite.base.join_requests import CONTROLLER_ROLES
 from nova_lite.cmd.setup import machine
-from nova_lite.cmd.setup.settings import Settings
+from nova_lite.cmd.setup.settings import Settings, shown
 from nova_lite.rpc.broker import Account, definitions
 from nova_lite.rpc.keys import COMPUTE
 
@@ -19,14 +20,21 @@ PREFIX = "nova-lite"
 PORT, TLS_PORT = 5672, 5671
 
 _ETC = Path("/etc/rabbitmq")
+COOKIE = Path("/var/lib/rabbitmq/.erlang.cookie")
 _OURS = _ETC / "conf.d" / "nova-lite.conf"
+#: Settings of a node of a cluster.
+_CLUSTER = _ETC / "conf.d" / "nova-lite-cluster.conf"
+_DISTRIBUTION = _ETC / "nova-lite-distribution.config"
+_ENVIRONMENT = _ETC / "rabbitmq-env.conf"
+_HEADER = "# Written by nova-lite-setup, which replaces it.\n"
 #: Seconds that the broker may take to start.
 _START_SECONDS = 120
 
 
-def url(role: str, password: str) -> str:
-    """Return the URL by which a daemon of this machine reaches the broker."""
-    return f"rabbit://{PREFIX}-{role}:{quote(password, safe='')}@127.0.0.1:{PORT}/{VHOST}"
+def url(role: str, password: str, host: str = "", port: int = PORT) -> str:
+    """Return the URL by which a daemon of this machine reaches the broker. ``host``: of a controller that joined."""
+    user = f"{PREFIX}-{role}.{host}" if host else f"{PREFIX}-{role}"
+    return f"rabbit://{quote(user, safe='')}:{quote(password, safe='')}@127.0.0.1:{port}/{VHOST}"
 
 
 def account(role: str, host: str, transport_url: str | None, path: Path) -> Account:
@@ -39,11 +47,16 @@ def account(role: str, host: str, transport_url: str | None, path: Path) -> Acco
 
 def set_up(wanted: Settings, certificates: Path, accounts: list[Account]) -> str:
     """Let the broker listen, and make the accounts. Returns what was done."""
-    note = _listen(wanted, certificates)
+    note = listen(wanted.address, certificates)
     if VHOST not in _ctl("list_vhosts", "name").split():
         _ctl("add_vhost", VHOST)
-    _ctl("import_definitions", given=json.dumps(definitions(VHOST, accounts)))
+    add_accounts(accounts)
     return f"{len(accounts)} accounts{note}"
+
+
+def add_accounts(accounts: list[Account]) -> None:
+    """Make or change accounts of daemons."""
+    _ctl("import_definitions", given=json.dumps(definitions(VHOST, accounts)))
 
 
 def host_user(host: str) -> str:
@@ -63,17 +76,111 @@ def remove_host(host: str) -> None:
         _ctl("delete_user", host_user(host))
 
 
-def _listen(wanted: Settings, certificates: Path) -> str:
+def remove_controller(host: str) -> None:
+    """Delete the accounts of a controller that joined, and its broker if that does not run."""
+    for line in _ctl("list_users").splitlines():
+        name = line.split("\t")[0]
+        if name in [f"{PREFIX}-{role}.{host}" for role in CONTROLLER_ROLES]:
+            _ctl("delete_user", name)
+    node = node_of(host)
+    status = json.loads(_ctl("cluster_status", "--formatter", "json"))
+    if node in status["disk_nodes"] and node not in status["running_nodes"]:
+        _ctl("forget_cluster_node", node)
+
+
+# --- a cluster of brokers
+
+
+def write_cluster_settings(certificates: Path) -> bool:
+    """Let brokers of several controllers find each other, by TLS with certificates of the cluster's authority.
+
+    Returns whether a file has changed. Raises `ConfigurationError` if somebody else's settings are there.
+    """
+    if _ENVIRONMENT.exists() and not _ENVIRONMENT.read_text().startswith(_HEADER) and _has_settings(_ENVIRONMENT):
+        raise exceptions.ConfigurationError(reason=f"{_ENVIRONMENT} is of somebody else: move it away.")
+    options = [f'{{cacertfile, "{certificates}/ca-cert.pem"}}', f'{{certfile, "{certificates}/server-cert.pem"}}']
+    options += [f'{{keyfile, "{certificates}/server-key.pem"}}', "{verify, verify_peer}"]
+    server = ", ".join([*options, "{fail_if_no_peer_cert, true}"])
+    changed = machine.replace(_DISTRIBUTION, f"[{{server, [{server}]}},\n {{client, [{', '.join(options)}]}}].\n")
+    arguments = f"-pa $(echo /usr/lib/erlang/lib/ssl-*/ebin) -proto_dist inet_tls -ssl_dist_optfile {_DISTRIBUTION}"
+    lines = [f'RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="{arguments}"', f'RABBITMQ_CTL_ERL_ARGS="{arguments}"']
+    changed |= machine.replace(_ENVIRONMENT, _HEADER + "\n".join([*lines, ""]))
+    lines = ["cluster_partition_handling = pause_minority", "net_ticktime = 15"]
+    return machine.replace(_CLUSTER, _HEADER + "\n".join([*lines, ""])) | changed
+
+
+def stop() -> None:
+    """Stop the broker, which reads its settings at its start."""
+    machine.run("systemctl", "stop", "rabbitmq-server")
+
+
+def cookie() -> str:
+    """Return the secret by which brokers and rabbitmqctl recognise each other."""
+    return machine.run("cat", str(COOKIE), user="rabbitmq").strip()  # The registrar reads files of root alone.
+
+
+def join_cluster(other: str) -> str:
+    """Make the broker of this machine a node of the cluster of another machine. It must have nothing of its own.
+
+    May be repeated. Raises `ConfigurationError`.
+    """
+    node = node_of(other)
+    if _is_member(node):
+        return f"a node of {node}'s cluster already"
+    stop()
+    _start()
+    listed = _ctl("list_users", "--no-table-headers").splitlines()
+    if others := {line.split("\t")[0] for line in listed} - {"guest"}:
+        raise exceptions.ConfigurationError(
+            reason=f"the broker of this machine has accounts of others, such as {min(others)}: move them first."
+        )
+    _ctl("stop_app")
+    _ctl("reset")
+    _ctl("join_cluster", node)
+    _ctl("start_app")
+    _ctl("await_startup")
+    return f"a node of {node}'s cluster"
+
+
+def node_of(host: str) -> str:
+    """Return the name of a machine's broker, which has the short name of the machine."""
+    return f"rabbit@{host.partition('.')[0]}"
+
+
+def write_cookie(secret: str) -> None:
+    files.write_atomically(str(COOKIE), secret.encode(), mode=0o400, owner=machine.ids("rabbitmq"))
+
+
+def cookie_differs(secret: str) -> bool:
+    return not COOKIE.exists() or cookie() != secret
+
+
+def grow(host: str) -> None:
+    """Give the queues of the cluster a copy at a node. The brokers do that for new queues only."""
+    machine.run("rabbitmq-queues", "--quiet", "grow", node_of(host), "all", user="rabbitmq")
+
+
+def _is_member(node: str) -> bool:
+    try:
+        status = json.loads(_ctl("cluster_status", "--formatter", "json"))
+    except (exceptions.ConfigurationError, ValueError):
+        return False
+    return node in status["disk_nodes"]
+
+
+def listen(address: str, certificates: Path) -> str:
     """Let the broker listen on loopback, and for other machines by TLS. Somebody else's configuration stays."""
-    others = [path for path in (_ETC / "rabbitmq.conf", *sorted((_ETC / "conf.d").glob("*"))) if path != _OURS]
+    ours = (_OURS, _CLUSTER)
+    others = [path for path in (_ETC / "rabbitmq.conf", *sorted((_ETC / "conf.d").glob("*"))) if path not in ours]
     others = [path for path in others if path.exists() and _has_settings(path)]
     if others:
         _start()
         return f"; {others[0]} is there, so where it listens stays as it is"
     lines = [f"listeners.tcp.1 = 127.0.0.1:{PORT}"]
-    if wanted.has_tls:
+    has_tls = not ip.is_loopback(address)
+    if has_tls:
         lines += [
-            f"listeners.ssl.1 = {wanted.shown_address}:{TLS_PORT}",
+            f"listeners.ssl.1 = {shown(address)}:{TLS_PORT}",
             f"ssl_options.cacertfile = {certificates}/ca-cert.pem",
             f"ssl_options.certfile = {certificates}/server-cert.pem",
             f"ssl_options.keyfile = {certificates}/server-key.pem",
@@ -87,7 +194,7 @@ def _listen(wanted: Settings, certificates: Path) -> str:
         machine.run("systemctl", "stop", "rabbitmq-server")
         machine.replace(_OURS, text)
     _start()
-    return f"; TLS at {wanted.shown_address}:{TLS_PORT}" if wanted.has_tls else ""
+    return f"; TLS at {shown(address)}:{TLS_PORT}" if has_tls else ""
 
 
 def _has_settings(path: Path) -> bool:
@@ -118,6 +225,14 @@ def is_ours() -> bool:
     return (is_controller or _OURS.exists()) and shutil.which("rabbitmqctl") is not None
 
 
+def leave_cluster() -> None:
+    """Leave the cluster, whose other nodes keep the virtual host. The files go as well."""
+    _ctl("stop_app")
+    _ctl("reset")
+    _remove_files()
+    stop()
+
+
 def remove() -> None:
     """Delete the virtual host and our accounts."""
     if VHOST in _ctl("list_vhosts", "name").split():
@@ -126,4 +241,11 @@ def remove() -> None:
         name = line.split("\t")[0]
         if name.startswith(f"{PREFIX}-"):
             _ctl("delete_user", name)
-    _OURS.unlink(missing_ok=True)
+    _remove_files()
+
+
+def _remove_files() -> None:
+    for path in (_OURS, _CLUSTER, _DISTRIBUTION):
+        path.unlink(missing_ok=True)
+    if _ENVIRONMENT.exists() and _ENVIRONMENT.read_text().startswith(_HEADER):
+        _ENVIRONMENT.unlink()

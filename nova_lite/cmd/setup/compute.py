@@ -24,7 +24,7 @@ from nova_lite.cmd.setup.admission import AUTHORITY, CERTIFICATES, KEYS, MEMORY,
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.steps import Step
 from nova_lite.objects import JoinReply, JoinState
-from nova_lite.rpc import keys, trust
+from nova_lite.rpc import keys
 from nova_lite.rpc.broker import hashed
 from nova_lite.rpc.trust import JoinClient
 
@@ -133,15 +133,7 @@ class Setup:
     def reach(self) -> str:
         """Fetch the signed list, and compare its authority with the token's."""
         token = self._wanted.token
-        found = admission.asked(lambda: JoinClient(token.address).trust())
-        assert found is not None, "The list was not asked for with a number."
-        if host_certificates.fingerprint(found.authority) != token.pin:
-            raise exceptions.ConfigurationError(
-                reason=f"{token.address} is not the cloud that made this token: its certificate is another one."
-            )
-        trust.keys_of(found, found.authority)
-        self._authority = found.authority
-        admission.asked(lambda: JoinClient(token.address, found.authority).trust(found.serial))
+        self._authority = admission.reach(token)
         return f"{token.address}, whose certificate is the token's"
 
     # --- keys and admission

@@ -15,12 +15,13 @@ from nova_lite.base import exceptions
 from nova_lite.base.host_certificates import CLIENT_CERTIFICATE, Authority
 from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL
 from nova_lite.cmd.manage.keys import provide_key
-from nova_lite.cmd.setup import broker, clouds, machine, monitoring, settings, units
+from nova_lite.cmd.setup import balancer, broker, clouds, cluster, galera, machine, monitoring, settings, units
 from nova_lite.cmd.setup.machine import CONFIGURATION
 from nova_lite.cmd.setup.settings import MARIADB, SQLITE, Settings
 from nova_lite.cmd.setup.steps import Step
 from nova_lite.db import urls
-from nova_lite.rpc import keys
+from nova_lite.objects import Controller
+from nova_lite.rpc import controllers, keys
 
 KEYS = CONFIGURATION / "keys"
 AUTHORITY = KEYS / "hosts"
@@ -29,6 +30,7 @@ CONSOLE_CERTIFICATES = CONFIGURATION / "tls" / "consoles"
 #: Certificate by which hosts recognise the console proxies. With it, hosts that join have TLS for consoles.
 PROXY_CERTIFICATES = CONFIGURATION / "tls" / "proxies"
 BROKER_CERTIFICATES = Path("/etc/rabbitmq/nova-lite")
+BROKER_CLUSTER_CERTIFICATES = BROKER_CERTIFICATES / "cluster"
 CLOUDS = Path("/etc/openstack/clouds.yaml")
 STATE = Path("/var/lib/nova-lite")
 
@@ -77,10 +79,11 @@ _DATABASE = "nova_lite"
 #: MiB that have to be free for broker, database and logs.
 _FREE_MB = 500
 #: Seconds that the cloud may take to answer.
-_START_SECONDS = 120
+START_SECONDS = 120
 
 
 def steps(wanted: Settings) -> list[Step]:
+    balanced = [Step("Setting up the load balancer", lambda: _set_up_balancer(wanted))]
     return [
         Step("Checking this machine", lambda: _check_machine(wanted)),
         Step("Installing packages", lambda: _install_packages(wanted)),
@@ -88,6 +91,7 @@ def steps(wanted: Settings) -> list[Step]:
         Step("Creating keys of the daemons", lambda: _create_keys(wanted)),
         Step("Creating certificates", lambda: _create_certificates(wanted)),
         Step("Writing the configuration", lambda: _write_configuration(wanted)),
+        *(balanced if wanted.virtual_address else []),
         Step("Setting up the message broker", lambda: _set_up_broker(wanted)),
         Step("Setting up the database", lambda: _set_up_database(wanted)),
         Step("Creating the first admin", lambda: _create_admin(wanted)),
@@ -119,7 +123,16 @@ def _next_steps(wanted: Settings) -> list[str]:
         "",
         "    nova-lite-manage host token",
         "    nova-lite-setup compute TOKEN",
+        *(_CONTROLLERS if wanted.virtual_address else []),
     ]
+
+
+_CONTROLLERS = [
+    "",
+    "One controller is not enough to survive its loss. Add two more, with another token each:",
+    "",
+    "    nova-lite-setup controller TOKEN",
+]
 
 
 def _check_machine(wanted: Settings) -> str:
@@ -136,13 +149,27 @@ def _check_machine(wanted: Settings) -> str:
             reason=f"nova-lite-{missing[0]} is not in {Path(sys.executable).parent}: install the package first."
         )
     machine.require_space("/var/lib", _FREE_MB)
+    _check_cluster(wanted)
     return f"{wanted.host} at {wanted.address}"
+
+
+def _check_cluster(wanted: Settings) -> None:
+    """Raise `ConfigurationError` for another virtual address than that of the first run."""
+    known = cluster.local()
+    before = known.virtual_address if known is not None else ""
+    if before != wanted.virtual_address and (before or (CONFIGURATION / "nova-lite.conf").exists()):
+        given = f"--virtual-address {before}" if before else "without --virtual-address"
+        raise exceptions.ConfigurationError(
+            reason=f"this controller was set up {given}; docs/howto/high-availability.md describes a change."
+        )
 
 
 def _install_packages(wanted: Settings) -> str:
     names = ["rabbitmq-server", "novnc"]
     if wanted.database == MARIADB:
-        names.append("mariadb-server")
+        names += galera.PACKAGES if wanted.virtual_address else ["mariadb-server"]
+    if wanted.virtual_address:
+        names += balancer.PACKAGES
     installed = machine.install_packages(*names)
     return f"installed {', '.join(installed)}" if installed else "all are there"
 
@@ -158,16 +185,21 @@ def _create_certificates(wanted: Settings) -> str:
     authority = Authority(str(AUTHORITY))
     authority.create()
     made = 0
-    owners = (
+    owners = [
         (API_CERTIFICATES, "nova-lite-api"),
         (CONSOLE_CERTIFICATES, "nova-lite-console"),
         (BROKER_CERTIFICATES, "rabbitmq"),
-    )
-    for directory, owner in owners:
+    ]
+    of_cluster = [(BROKER_CLUSTER_CERTIFICATES, "rabbitmq")] if wanted.virtual_address else []
+    if wanted.virtual_address and wanted.database == MARIADB:
+        owners.append((galera.CERTIFICATES, "mysql"))
+        of_cluster.append((galera.CLUSTER_CERTIFICATES, "mysql"))
+    for directory, owner in (*owners, *of_cluster):
         if not (directory / "server-cert.pem").exists():
             os.makedirs(directory, mode=0o755, exist_ok=True)
-            addresses = [wanted.address, "127.0.0.1"]
-            authority.issue_service(wanted.host, addresses, str(directory), _CERTIFICATE_DAYS, machine.ids(owner))
+            addresses = [*filter(None, (wanted.address, wanted.virtual_address)), "127.0.0.1"]
+            issue = authority.issue_cluster if (directory, owner) in of_cluster else authority.issue_service
+            issue(wanted.host, addresses, str(directory), _CERTIFICATE_DAYS, machine.ids(owner))
             made += 1
     if not (PROXY_CERTIFICATES / CLIENT_CERTIFICATE).exists():
         os.makedirs(PROXY_CERTIFICATES, mode=0o755, exist_ok=True)
@@ -187,34 +219,53 @@ def authority_file() -> Path:
 
 
 def _write_configuration(wanted: Settings) -> str:
+    if wanted.virtual_address:
+        _write_cluster(wanted)
     paste = (machine.FILES / "nova-lite" / "api-paste.ini").read_text()
     written = machine.write_once(CONFIGURATION / "api-paste.ini", paste, mode=0o644)
     written |= machine.write_once(CONFIGURATION / "nova-lite.conf", machine.ini(_common(wanted)), "nova-lite")
-    passwords = {role: _password(role) for role in FILE_ROLES.values()}
+    passwords = {role: password(role) or secrets.token_urlsafe(24) for role in FILE_ROLES.values()}
     for name, role in FILE_ROLES.items():
-        password = passwords[role]
         sections = _own(wanted, name)
-        sections["DEFAULT"] = {"transport_url": broker.url(role, password)} | sections.get("DEFAULT", {})
+        port = balancer.BROKER_PORT if wanted.virtual_address else broker.PORT
+        sections["DEFAULT"] = {"transport_url": broker.url(role, passwords[role], port=port)} | sections.get(
+            "DEFAULT", {}
+        )
         group = DAEMONS.get(name, "root")
         written |= machine.write_once(CONFIGURATION / f"{name}.conf", machine.ini(sections), group)
     written |= monitoring.write(wanted, CONFIGURATION, monitoring.DIRECTORY)
     return f"in {CONFIGURATION}" if written else f"what {CONFIGURATION} has, stays"
 
 
-def _password(role: str) -> str:
-    """Return the password of a role's account, which one of its files may have already."""
+def _write_cluster(wanted: Settings) -> None:
+    """Write this controller as the first of several."""
+    has_database = wanted.database == MARIADB
+    local = cluster.Local(
+        host=wanted.host,
+        address=wanted.address,
+        interface=balancer.interface_of(wanted.address),
+        virtual_address=wanted.virtual_address,
+        has_database=has_database,
+    )
+    cluster.write_local(local)
+    if not controllers.members(str(KEYS)):
+        controllers.write_members(str(KEYS), [Controller(host=wanted.host, address=wanted.address)])
+
+
+def password(role: str) -> str | None:
+    """Return the password of a role's account if one of its files has it already."""
     for name in (name for name, others in FILE_ROLES.items() if others == role):
         path = CONFIGURATION / f"{name}.conf"
         found = machine.setting(path, "DEFAULT", "transport_url")
         if found is not None:
             return broker.account(role, "", found, path).password
-    return secrets.token_urlsafe(24)
+    return None
 
 
 def _common(wanted: Settings) -> dict[str, dict[str, str]]:
     scheme = "https" if wanted.has_tls else "http"
-    web = f"{scheme}://{wanted.shown_address}:6080/vnc_lite.html"
-    return {
+    web = f"{scheme}://{wanted.client_address}:6080/vnc_lite.html"
+    made = {
         "DEFAULT": {"my_ip": wanted.address, "host": wanted.host, "state_path": str(STATE)},
         "rpc": {"keys_directory": str(KEYS)},
         "identity": {"region": wanted.region},
@@ -222,9 +273,21 @@ def _common(wanted: Settings) -> dict[str, dict[str, str]]:
         "serial_console": {
             "enabled": "true",
             "serialproxy_host": wanted.address,
-            "base_url": f"{'wss' if wanted.has_tls else 'ws'}://{wanted.shown_address}:6083/",
+            "base_url": f"{'wss' if wanted.has_tls else 'ws'}://{wanted.client_address}:6083/",
         },
     }
+    if wanted.virtual_address:
+        made["join"] = {
+            "address": f"{wanted.client_address}:8780",
+            "broker_address": f"{wanted.client_address}:{broker.TLS_PORT}",
+        }
+        made["oslo_messaging_rabbit"] = {
+            "ssl": "true",
+            "ssl_ca_file": str(authority_file()),
+            "rabbit_quorum_queue": "true",
+            "rabbit_transient_quorum_queue": "true",
+        }
+    return made
 
 
 def _own(wanted: Settings, name: str) -> dict[str, dict[str, str]]:
@@ -239,7 +302,13 @@ def _own(wanted: Settings, name: str) -> dict[str, dict[str, str]]:
             api["enabled_ssl_apis"] = api["enabled_apis"]
             api["ssl_cert_file"] = str(API_CERTIFICATES / "server-cert.pem")
             api["ssl_key_file"] = str(API_CERTIFICATES / "server-key.pem")
-        return {"api": api}
+        if not wanted.virtual_address:
+            return {"api": api}
+        api["compute_link_prefix"] = wanted.url(8774)
+        ports = {"compute": (8774, "/v2.1"), "identity": (5000, "/v3"), "volume": (8776, "/v3")}
+        ports |= {"image": (9292, ""), "network": (9696, "")}
+        endpoints = {f"{api}_endpoint": f"{wanted.url(port)}{path}" for api, (port, path) in ports.items()}
+        return {"api": api, "identity": endpoints}
     if name == "conductor":
         return {
             "database": {"connection": _database_url(wanted)},
@@ -257,6 +326,11 @@ def _own(wanted: Settings, name: str) -> dict[str, dict[str, str]]:
 def _database_url(wanted: Settings) -> str:
     if wanted.database == SQLITE:
         return f"sqlite:///{STATE}/conductor/nova-lite.sqlite"
+    if wanted.database == MARIADB and wanted.virtual_address:
+        return (
+            f"mysql+pymysql://{_DATABASE}:{secrets.token_hex(24)}@127.0.0.1:{balancer.DATABASE_PORT}/{_DATABASE}"
+            f"?ssl_ca={authority_file()}"
+        )
     if wanted.database == MARIADB:
         return f"mysql+pymysql://{_DATABASE}:{secrets.token_hex(24)}@127.0.0.1/{_DATABASE}"
     return wanted.database
@@ -265,7 +339,17 @@ def _database_url(wanted: Settings) -> str:
 # --- broker, database, admin
 
 
+def _set_up_balancer(wanted: Settings) -> str:
+    has_database = wanted.database == MARIADB
+    balancer.set_up(wanted.address, has_database)
+    cluster.apply(str(KEYS))
+    balancer.start()
+    return f"{wanted.virtual_address}, by HAProxy and keepalived"
+
+
 def _set_up_broker(wanted: Settings) -> str:
+    if wanted.virtual_address and broker.write_cluster_settings(BROKER_CLUSTER_CERTIFICATES):
+        broker.stop()
     accounts = {}
     for name, role in FILE_ROLES.items():
         path = CONFIGURATION / f"{name}.conf"
@@ -275,22 +359,27 @@ def _set_up_broker(wanted: Settings) -> str:
 
 def _set_up_database(wanted: Settings) -> str:
     if wanted.database == MARIADB:
-        _set_up_mariadb()
+        if wanted.virtual_address:
+            galera.start(galera.write_settings(wanted.host, wanted.address))
+            balancer.wait_until_served(balancer.DATABASE_PORT)
+        _set_up_mariadb(wanted)
     return as_conductor("db", "sync").splitlines()[0].rstrip(".")
 
 
-def _set_up_mariadb() -> None:
+def _set_up_mariadb(wanted: Settings) -> None:
     """Create the database and the user that the conductor's file names, unless an operator has changed it."""
     url = urls.parse(machine.setting(CONFIGURATION / "conductor.conf", "database", "connection") or "")
     if url.user == _DATABASE:
         machine.run("systemctl", "enable", "--now", "mariadb")
         name, password = _sql_word(url.database), _sql_word(url.password)
+        # Conductors of other controllers come through their HAProxy, with TLS.
+        user, tls = (f"'{name}'@'%'", " REQUIRE SSL") if wanted.virtual_address else (f"'{name}'@'localhost'", "")
         machine.run(
             "mariadb",
             given=f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4;\n"
-            f"CREATE USER IF NOT EXISTS '{name}'@'localhost' IDENTIFIED BY '{password}';\n"
-            f"ALTER USER '{name}'@'localhost' IDENTIFIED BY '{password}';\n"
-            f"GRANT ALL PRIVILEGES ON `{name}`.* TO '{name}'@'localhost';\n",
+            f"CREATE USER IF NOT EXISTS {user} IDENTIFIED BY '{password}'{tls};\n"
+            f"ALTER USER {user} IDENTIFIED BY '{password}'{tls};\n"
+            f"GRANT ALL PRIVILEGES ON `{name}`.* TO {user};\n",
         )
 
 
@@ -364,7 +453,7 @@ def _check_cloud(wanted: Settings) -> str:
     }
     try:
         answer = requests.post(
-            f"{wanted.url(5000)}/v3/auth/tokens", json={"auth": auth}, verify=verify, timeout=_START_SECONDS
+            f"{wanted.url(5000)}/v3/auth/tokens", json={"auth": auth}, verify=verify, timeout=START_SECONDS
         )
         if answer.status_code == 401:
             raise exceptions.ConfigurationError(
@@ -375,7 +464,7 @@ def _check_cloud(wanted: Settings) -> str:
             f"{wanted.url(8774)}/v2.1/os-services",
             headers={"X-Auth-Token": answer.headers["X-Subject-Token"]},
             verify=verify,
-            timeout=_START_SECONDS,
+            timeout=START_SECONDS,
         )
         listed.raise_for_status()
     except requests.RequestException as error:

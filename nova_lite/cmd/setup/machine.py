@@ -170,6 +170,10 @@ def install_settings(directory: str) -> Path:
     return path
 
 
+def has_user(name: str) -> bool:
+    return any(entry.pw_name == name for entry in pwd.getpwall())
+
+
 def ids(user: str) -> tuple[int, int]:
     """Return the numbers of a user and its group. Raises `ConfigurationError`."""
     try:

@@ -8,7 +8,8 @@ from pathlib import Path
 import yaml
 
 from nova_lite.base import exceptions
-from nova_lite.cmd.setup import broker, clouds, controller, libvirt, machine, monitoring
+from nova_lite.cmd.setup import balancer, broker, clouds, cluster, controller, galera, libvirt, machine, monitoring
+from nova_lite.rpc import controllers
 
 _UNITS = tuple(f"nova-lite-{name}" for name in (*controller.DAEMONS, controller.REGISTRAR, "compute"))
 _FILES = ("/etc/sysusers.d/nova-lite.conf", "/etc/tmpfiles.d/nova-lite.conf")
@@ -20,7 +21,10 @@ def run(is_confirmed: bool, purge: bool) -> None:
     units = [name for name in _UNITS if machine.has_unit(name)]
     lines = [f"units {', '.join(units)}"] if units else []
     has_broker = broker.is_ours()
-    if has_broker:
+    others = _other_controllers()
+    if others:
+        lines.append("this machine's part of the cluster of brokers, HAProxy and keepalived")
+    elif has_broker:
         lines.append(f"virtual host {broker.VHOST} and its accounts at the broker")
     if purge:
         lines.append(f"{machine.CONFIGURATION}, {controller.STATE}, and the users of the daemons")
@@ -34,11 +38,20 @@ def run(is_confirmed: bool, purge: bool) -> None:
         machine.run("systemctl", "disable", "--now", unit)
         (machine.UNITS / f"{unit}.service").unlink(missing_ok=True)
     machine.run("systemctl", "daemon-reload")
-    if has_broker:
+    if others:
+        broker.leave_cluster()
+    elif has_broker:
         broker.remove()
+    balancer.remove()
     if purge:
         _purge()
     print("Removed:", *(f"  {line}" for line in lines), sep="\n")
+
+
+def _other_controllers() -> list[str]:
+    """Return the controllers besides this one, which go on with broker and database."""
+    local = cluster.local()
+    return [member.host for member in controllers.members(str(controller.KEYS)) if local and member.host != local.host]
 
 
 def _purge() -> None:
@@ -46,7 +59,9 @@ def _purge() -> None:
     for name in _clouds(path):
         clouds.remove(str(path), name)
     libvirt.purge()
-    left = _remove_trees(machine.CONFIGURATION, controller.STATE, controller.BROKER_CERTIFICATES)
+    cluster.remove_names()
+    galera.remove()
+    left = _remove_trees(machine.CONFIGURATION, controller.STATE, controller.BROKER_CERTIFICATES, galera.CERTIFICATES)
     for file in _FILES:
         Path(file).unlink(missing_ok=True)
     controller.authority_file().unlink(missing_ok=True)

@@ -21,6 +21,8 @@ _HELP = {
     "over TLS, with certificates of an authority of this machine; default: %(default)s",
     "database": "sqlite (one conductor), mariadb (installed on this machine), or the URL of an empty database; "
     "default: %(default)s",
+    "virtual_address": "address of the cloud, which further controllers can take over. Clients and hosts use it in "
+    "place of address. It needs a database that all controllers reach: mariadb (then a Galera cluster) or a URL",
     "region": "name of the region in the catalog; default: %(default)s",
     "cloud": "name of the cloud in /etc/openstack/clouds.yaml; default: %(default)s",
     "project_ranges": "IPv4 ranges, separated by commas, for the networks of projects. Hosts route to them, so nothing "
@@ -29,10 +31,12 @@ _HELP = {
 _DEFAULTS = {
     "address": "127.0.0.1",
     "database": SQLITE,
+    "virtual_address": "",
     "region": "RegionOne",
     "cloud": "nova-lite",
     "project_ranges": "10.64.0.0/10",
 }
+NAMES = tuple(_DEFAULTS)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -45,6 +49,7 @@ class Settings(NamedTuple):
     cloud: str
     project_ranges: str
     host: str
+    virtual_address: str = ""
 
     @property
     def has_tls(self) -> bool:
@@ -53,10 +58,20 @@ class Settings(NamedTuple):
     @property
     def shown_address(self) -> str:
         """Address as part of a URL."""
-        return f"[{self.address}]" if ":" in self.address else self.address
+        return shown(self.address)
+
+    @property
+    def client_address(self) -> str:
+        """Address that clients and hosts use, as part of a URL."""
+        return shown(self.virtual_address or self.address)
 
     def url(self, port: int) -> str:
-        return f"{'https' if self.has_tls else 'http'}://{self.shown_address}:{port}"
+        return f"{'https' if self.has_tls else 'http'}://{self.client_address}:{port}"
+
+
+def shown(address: str) -> str:
+    """Return an address as part of a URL."""
+    return f"[{address}]" if ":" in address else address
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,6 +124,8 @@ def _check(wanted: Settings) -> None:
         raise exceptions.ConfigurationError(reason=f"address: {wanted.address} is not an IP address.") from error
     if address.is_unspecified or address.is_multicast:
         raise exceptions.ConfigurationError(reason=f"address: name one address of this machine, not {wanted.address}.")
+    if wanted.virtual_address:
+        _check_virtual_address(wanted)
     for name in ("region", "cloud", "host"):
         if not _NAME.fullmatch(getattr(wanted, name)):
             raise exceptions.ConfigurationError(
@@ -121,6 +138,26 @@ def _check(wanted: Settings) -> None:
             raise exceptions.ConfigurationError(reason=f"project_ranges: {text}: {error}.") from error
     if wanted.database not in DATABASES:
         _check_url(wanted.database)
+
+
+def _check_virtual_address(wanted: Settings) -> None:
+    try:
+        virtual = ip.parse(wanted.virtual_address)
+    except ValueError as error:
+        raise exceptions.ConfigurationError(
+            reason=f"virtual_address: {wanted.virtual_address} is not an IP address."
+        ) from error
+    own = ip.parse(wanted.address)
+    if virtual.is_unspecified or virtual.is_multicast or virtual.is_loopback or virtual.version != own.version:
+        raise exceptions.ConfigurationError(reason="virtual_address: name a free address of the network of address.")
+    if virtual == own or not wanted.has_tls:
+        raise exceptions.ConfigurationError(
+            reason="address: name this machine's own address, besides the virtual one that all controllers share."
+        )
+    if wanted.database == SQLITE:
+        raise exceptions.ConfigurationError(
+            reason="database: several controllers need mariadb or a URL; SQLite is one machine's."
+        )
 
 
 def _check_url(text: str) -> None:

@@ -30,9 +30,12 @@ class Machine:
     """The container in ``tree``. `stop` ends it. ``shared``: directories, as HERE:THERE."""
 
     def __init__(self, tree: pathlib.Path, shared: Sequence[str] = ()) -> None:
-        self.tree = tree
+        self.tree, self._shared = tree, shared
         self._make_tree()
-        prefix = pathlib.Path(sys.prefix)
+        self._boot()
+
+    def _boot(self) -> None:
+        tree, prefix = self.tree, pathlib.Path(sys.prefix)
         binds = [f"{TOP}:{SOURCE}", *([] if prefix.is_relative_to("/usr") else [str(prefix)])]
         with open(tree.parent / "console.log", "wb") as log:
             self._process = subprocess.Popen(
@@ -40,7 +43,7 @@ class Machine:
                 + ["--private-network", "--console=pipe", "--capability=CAP_SYS_MODULE,CAP_NET_ADMIN,CAP_SYS_NICE"]
                 + [f"--bind-ro={path}" for path in binds]
                 + self._usr()
-                + [f"--bind={path}" for path in shared],
+                + [f"--bind={path}" for path in self._shared],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -227,9 +227,9 @@ def test_broker_listens_as_written_after_an_interruption(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(machine, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        broker._listen(read(), tmp_path)
+        broker.listen("127.0.0.1", tmp_path)
     monkeypatch.setattr(machine, "replace", original)
-    broker._listen(read(), tmp_path)
+    broker.listen("127.0.0.1", tmp_path)
     assert "listeners.tcp.1 = 127.0.0.1:5672" in service.file.read_text()
     assert service.running == service.file.read_text()
 

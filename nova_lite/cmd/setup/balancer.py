@@ -1,0 +1,264 @@
+"""HAProxy and keepalived of a controller: one address for the APIs, and one port each for broker and database.
+
+HAProxy passes connections on without reading them, so TLS ends at the daemons. The virtual address is at one controller
+at a time; keepalived moves it. Daemons of a controller reach broker and database through their own HAProxy.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from nova_lite.base import exceptions
+from nova_lite.cmd.setup import machine
+from nova_lite.objects import Controller
+
+PACKAGES = ("haproxy", "keepalived")
+#: Ports on loopback at which daemons of this machine reach a broker and the database.
+BROKER_PORT, DATABASE_PORT = 5670, 3307
+#: Port at which a controller reports whether its database's node can be used.
+CHECK_PORT = 9200
+_BROKER_PORT = 5671
+_DATABASE_PORT = 3306
+
+#: Ports of the APIs at the virtual address. One process serves all of them, so the first is checked for all.
+_CHECKED = ("compute", 8774)
+_APIS = {"identity": 5000, "image": 9292, "volume": 8776, "network": 9696, "join": 8780, "page": 8788}
+_CONSOLES = {"novnc": 6080, "serial": 6083}
+
+_HAPROXY = Path("/etc/haproxy/nova-lite.cfg")
+_KEEPALIVED = Path("/etc/keepalived/keepalived.conf")
+_DROP_IN = Path("/etc/systemd/system/haproxy.service.d/nova-lite.conf")
+_SOCKET = machine.UNITS / "nova-lite-database-check.socket"
+_CHECK = machine.UNITS / "nova-lite-database-check@.service"
+#: Seconds that HAProxy may take to find a server.
+_SERVED_SECONDS = 60
+_HEADER = "# Written by nova-lite-setup, which replaces it.\n"
+
+
+def set_up(address: str, has_database: bool) -> None:
+    """Make HAProxy read our file, and let the database's node report its state."""
+    if _KEEPALIVED.exists() and not _KEEPALIVED.read_text().startswith(_HEADER):
+        raise exceptions.ConfigurationError(reason=f"{_KEEPALIVED} is of somebody else: move it away.")
+    changed = machine.replace(_DROP_IN, f"[Service]\nEnvironment=CONFIG={_HAPROXY}\nLimitNOFILE=65536\n")
+    if has_database:
+        changed |= machine.replace(_SOCKET, _socket(address))
+        changed |= machine.replace(_CHECK, _check())
+    if changed:
+        machine.run("systemctl", "daemon-reload")
+    if has_database:
+        machine.run("systemctl", "enable", "--now", _SOCKET.name)
+
+
+def apply(
+    address: str, interface: str, virtual_address: str, listed: Sequence[Controller], has_database: bool
+) -> list[str]:
+    """Write the controllers into both files. Running programs read them again. Returns the changed programs."""
+    changed = []
+    if machine.replace(_HAPROXY, haproxy(address, virtual_address, listed, has_database)):
+        changed.append("haproxy")
+    if machine.replace(_KEEPALIVED, keepalived(address, interface, virtual_address, listed)):
+        changed.append("keepalived")
+    for name in changed:
+        if machine.succeeds("systemctl", "is-active", "--quiet", name):
+            machine.run("systemctl", "reload", name)
+    return changed
+
+
+def start() -> None:
+    # An installed package has started HAProxy with its own file.
+    machine.run("systemctl", "enable", "haproxy", "keepalived")
+    machine.run("systemctl", "restart", "haproxy")
+    machine.run("systemctl", "restart", "keepalived")
+
+
+def wait_until_served(port: int) -> None:
+    """Wait until HAProxy passes connections to a port of loopback on. Raises `ConfigurationError`."""
+    deadline = time.monotonic() + _SERVED_SECONDS
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), 5) as sock:
+                if sock.recv(1):
+                    return
+        except OSError:
+            pass
+        if time.monotonic() > deadline:
+            raise exceptions.ConfigurationError(reason=f"nothing answers behind HAProxy's port {port}.")
+        time.sleep(0.5)
+
+
+def remove() -> None:
+    """Stop both, and remove our files."""
+    if not _DROP_IN.exists():
+        return
+    machine.run("systemctl", "disable", "--now", "haproxy", "keepalived")
+    if _SOCKET.exists():
+        machine.run("systemctl", "disable", "--now", _SOCKET.name)
+    for path in (_HAPROXY, _KEEPALIVED, _DROP_IN, _SOCKET, _CHECK):
+        path.unlink(missing_ok=True)
+    machine.run("systemctl", "daemon-reload")
+
+
+# --- HAProxy
+
+
+def haproxy(address: str, virtual_address: str, listed: Sequence[Controller], has_database: bool) -> str:
+    lines = [
+        "global",
+        "    log /dev/log local0 notice",
+        "    user haproxy",
+        "    group haproxy",
+        "    maxconn 8000",
+        "defaults",
+        "    mode tcp",
+        "    log global",
+        "    option redispatch 1",
+        "    retries 3",
+        "    timeout connect 2s",
+        "    timeout check 2s",
+        "    timeout client 1h",
+        "    timeout server 1h",
+        "    timeout client-fin 30s",
+        "    timeout tunnel 12h",
+        "    default-server inter 2s fastinter 500ms fall 2 rise 2 on-marked-down shutdown-sessions",
+    ]
+    name, port = _CHECKED
+    lines += _listen(name, virtual_address, port)
+    # A connection alone says little: the kernel accepts it for a process that stands still.
+    lines += ["    balance leastconn", "    option httpchk GET /"]
+    lines += [f"    server {m.host} {_at(m.address, port)} check check-ssl verify none" for m in listed]
+    for other, port in _APIS.items():
+        lines += _listen(other, virtual_address, port)
+        lines += ["    balance leastconn"]
+        lines += [f"    server {m.host} {_at(m.address, port)} track {name}/{m.host}" for m in listed]
+    for other, port in _CONSOLES.items():
+        lines += _listen(other, virtual_address, port)
+        lines += ["    balance source"]
+        lines += [f"    server {m.host} {_at(m.address, port)} check" for m in listed]
+    ordered = sorted(listed, key=lambda member: member.address != address)
+    lines += _listen("broker-of-hosts", virtual_address, _BROKER_PORT)
+    lines += ["    balance leastconn", *_brokers(listed, "check check-ssl verify none")]
+    lines += _listen("broker", "127.0.0.1", BROKER_PORT)
+    # Daemons take the broker of their machine while that can be used.
+    lines += ["    balance first", *_brokers(ordered, "track broker-of-hosts/{host}")]
+    if has_database:
+        lines += _listen("database", "127.0.0.1", DATABASE_PORT)
+        lines += ["    option tcp-check", f"    tcp-check connect port {CHECK_PORT}", "    tcp-check expect string up"]
+        # All controllers write to the first node that can be used.
+        for place, member in enumerate(listed):
+            role = "backup" if place else "on-marked-up shutdown-backup-sessions"
+            lines.append(f"    server {member.host} {_at(member.address, _DATABASE_PORT)} check {role}")
+    return _HEADER + "\n".join([*lines, ""])
+
+
+def _listen(name: str, address: str, port: int) -> list[str]:
+    # A controller without the virtual address listens at it as well, and has it at once when it moves.
+    return [f"listen {name}", f"    bind {_at(address, port)}{'' if address == '127.0.0.1' else ' transparent'}"]
+
+
+def _brokers(listed: Sequence[Controller], check: str) -> list[str]:
+    return [f"    server {m.host} {_at(m.address, _BROKER_PORT)} {check.format(host=m.host)}" for m in listed]
+
+
+def _at(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+# --- keepalived
+
+
+def keepalived(address: str, interface: str, virtual_address: str, listed: Sequence[Controller]) -> str:
+    place = next((number for number, member in enumerate(listed) if member.address == address), len(listed))
+    others = [f"        {member.address}" for member in listed if member.address != address]
+    lines = [
+        "global_defs {",
+        "    script_user root",
+        "    enable_script_security",
+        "}",
+        "vrrp_script haproxy {",
+        '    script "/bin/systemctl is-active --quiet haproxy"',
+        "    interval 2",
+        "    fall 2",
+        "    rise 2",
+        "}",
+        "vrrp_instance nova-lite {",
+        "    state BACKUP",
+        "    nopreempt",
+        f"    interface {interface}",
+        f"    virtual_router_id {router_id(virtual_address)}",
+        f"    priority {200 - 10 * place}",
+        "    advert_int 1",
+        f"    unicast_src_ip {address}",
+        *(["    unicast_peer {", *others, "    }"] if others else []),
+        "    virtual_ipaddress {",
+        f"        {virtual_address}",
+        "    }",
+        "    track_script {",
+        "        haproxy",
+        "    }",
+        "}",
+        "",
+    ]
+    return _HEADER + "\n".join(lines)
+
+
+def router_id(virtual_address: str) -> int:
+    """Return the number of the virtual router, from 1 to 255."""
+    return int(ipaddress.ip_address(virtual_address)) % 255 + 1
+
+
+def interface_of(address: str) -> str:
+    """Return the name of the interface that has an address. Raises `ConfigurationError`."""
+    for link in json.loads(machine.run("ip", "-json", "address", "show")):
+        if any(entry.get("local") == address for entry in link.get("addr_info", [])):
+            return str(link["ifname"])
+    raise exceptions.ConfigurationError(reason=f"no interface of this machine has the address {address}.")
+
+
+# --- the database's state
+
+
+def _socket(address: str) -> str:
+    lines = [
+        "[Unit]",
+        "Description=nova_lite: whether the database's node of this controller can be used",
+        "[Socket]",
+        f"ListenStream={_at(address, CHECK_PORT)}",
+        "Accept=yes",
+        "MaxConnections=32",
+        "[Install]",
+        "WantedBy=sockets.target",
+        "",
+    ]
+    return _HEADER + "\n".join(lines)
+
+
+def _check() -> str:
+    """Return a unit that writes ``up`` or ``down`` to who connects, and reads nothing from them."""
+    query = (
+        "SELECT IF(COUNT(*) = 2, 'up', 'down') FROM information_schema.global_status "
+        "WHERE (variable_name = 'wsrep_ready' AND variable_value = 'ON') "
+        "OR (variable_name = 'wsrep_cluster_status' AND variable_value = 'Primary')"
+    )
+    lines = [
+        "[Unit]",
+        "Description=nova_lite: state of the database's node",
+        "CollectMode=inactive-or-failed",
+        "[Service]",
+        "User=mysql",
+        f'ExecStart=-/usr/bin/mariadb --batch --skip-column-names --connect-timeout=2 --execute "{query}"',
+        "StandardInput=null",
+        "StandardOutput=socket",
+        "StandardError=null",
+        "RuntimeMaxSec=5",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+        "ProtectHome=yes",
+        "LogLevelMax=warning",
+        "",
+    ]
+    return _HEADER + "\n".join(lines)

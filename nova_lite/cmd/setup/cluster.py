@@ -1,0 +1,155 @@
+"""Controllers of one cloud: their list, and the files of this controller that name the others.
+
+The list is a part of the signed list of trusted keys. The registrar of each controller writes it, and calls `apply`,
+by which the load balancer, the database and the names of brokers have a new controller.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from nova_lite.base import exceptions
+from nova_lite.cmd.setup import balancer, broker, galera, machine
+from nova_lite.cmd.setup.machine import CONFIGURATION
+from nova_lite.objects import Controller
+from nova_lite.rpc import controllers
+
+#: Settings of this controller that the set-up of a cloud with several controllers made.
+LOCAL = CONFIGURATION / "cluster.json"
+
+HOSTS = Path("/etc/hosts")
+_HOSTS_MARKS = ("# >>> nova-lite controllers", "# <<< nova-lite controllers")
+#: Files of a controller that the others have as well, with their own addresses and accounts.
+FILES = (
+    *(f"{name}.conf" for name in ("nova-lite", "api", "conductor", "scheduler", "novncproxy", "serialproxy")),
+    *("manage.conf", "registrar.conf", "api-paste.ini", "policy.yaml"),
+)
+_SECTION = re.compile(r"\[([^\]]+)\]")
+_SETTING = re.compile(r"(\w+)\s*[=:]\s*(.*)")
+
+
+class Local(msgspec.Struct, kw_only=True):
+    """Settings of this controller. ``has_database``: it has a node of Galera. ``interface``: the address's."""
+
+    host: str
+    address: str
+    interface: str
+    virtual_address: str
+    has_database: bool
+
+
+class Secrets(msgspec.Struct, kw_only=True):
+    """Secrets of the cloud for a controller that joins.
+
+    ``files``: its configuration by name, as ``address``, the controller that sends them, has it. ``cookie``: of the
+    brokers.
+    """
+
+    address: str
+    virtual_address: str
+    has_database: bool
+    cookie: str
+    files: dict[str, str]
+    members: list[Controller]
+
+
+def local() -> Local | None:
+    """Return this controller's settings; None if its cloud has only one. Raises `ConfigurationError`."""
+    return controllers.read(LOCAL, Local)
+
+
+def write_local(made: Local) -> None:
+    machine.replace(LOCAL, msgspec.json.format(msgspec.json.encode(made)).decode() + "\n", mode=0o644)
+
+
+# --- secrets for another controller
+
+
+def secrets(directory: str) -> Secrets:
+    """Return what a further controller needs. ``directory``: of keys. Raises `ConfigurationError`."""
+    found, listed = local(), controllers.members(directory)
+    if found is None or not listed:
+        raise exceptions.ConfigurationError(
+            reason="this cloud has one controller: set it up with --virtual-address first."
+        )
+    return Secrets(
+        address=found.address,
+        virtual_address=found.virtual_address,
+        has_database=found.has_database,
+        cookie=broker.cookie(),
+        files={name: (CONFIGURATION / name).read_text() for name in FILES if (CONFIGURATION / name).exists()},
+        members=listed,
+    )
+
+
+def adapted(text: str, values: dict[tuple[str, str], str], before: str, after: str) -> str:
+    """Return another controller's file for this one: with ``values`` by section and name, and this one's address.
+
+    All other lines stay, with comments and an operator's changes.
+    """
+    lines, section, missing = [], "", dict(values)
+    for line in text.splitlines():
+        if match := _SECTION.fullmatch(line.strip()):
+            section = match[1]
+        elif match := _SETTING.fullmatch(line):
+            name, value = match[1], match[2].strip()
+            if (section, name) in values:
+                if (section, name) in missing:
+                    lines.append(f"{name} = {missing.pop((section, name)).replace('$', '$$')}")
+                continue
+            if value == before:
+                line = f"{name} = {after}"
+        lines.append(line)
+    for (section, name), value in missing.items():
+        lines += ["", f"[{section}]", f"{name} = {value.replace('$', '$$')}"]
+    return "\n".join([*lines, ""])
+
+
+# --- files of this machine
+
+
+def apply(directory: str) -> list[str]:
+    """Write the controllers into the files of this machine, and reload what has changed. Returns the changed parts."""
+    found, listed = local(), controllers.members(directory)
+    if found is None or not listed:
+        return []
+    changed = ["names"] if _write_names(listed) else []
+    if found.has_database and galera.write_members(found.address, listed):
+        changed.append("database")
+    changed += balancer.apply(found.address, found.interface, found.virtual_address, listed, found.has_database)
+    return changed
+
+
+def _write_names(listed: Sequence[Controller]) -> bool:
+    """Name the controllers in /etc/hosts, by which brokers find each other. The file is changed in place."""
+    first, last = _HOSTS_MARKS
+    return _replace_names([first, *map(_names, listed), last])
+
+
+def remove_names() -> None:
+    _replace_names([])
+
+
+def _replace_names(ours: Sequence[str]) -> bool:
+    first, last = _HOSTS_MARKS
+    text = HOSTS.read_text() if HOSTS.exists() else ""
+    kept, inside = [], False
+    for line in text.splitlines():
+        inside = inside or line == first
+        if not inside:
+            kept.append(line)
+        inside = inside and line != last
+    made = "\n".join([*ours, *kept, ""])
+    if made == text:
+        return False
+    HOSTS.write_text(made)
+    return True
+
+
+def _names(member: Controller) -> str:
+    short = member.host.partition(".")[0]
+    return " ".join(dict.fromkeys((member.address, member.host, short)))

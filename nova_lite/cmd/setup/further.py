@@ -1,0 +1,354 @@
+"""The steps that make a further controller: admission by the cloud, and its parts of broker, database and balancer.
+
+The machine makes its keys itself. An operator compares its code on the first controller. The secrets of the cloud then
+come sealed to a key that never leaves this machine (docs/adr/0027-further-controllers.md).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from nova_lite.base import exceptions, files, host_certificates, join_requests, sealing, version
+from nova_lite.base.host_certificates import (
+    CA_CERTIFICATE,
+    CLIENT_CERTIFICATE,
+    CLIENT_KEY,
+    SERVER_CERTIFICATE,
+    SERVER_KEY,
+)
+from nova_lite.base.join_requests import ControllerBody, JoinBody
+from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL
+from nova_lite.cmd.setup import (
+    admission,
+    balancer,
+    broker,
+    cluster,
+    compute,
+    controller,
+    galera,
+    machine,
+    settings,
+    units,
+)
+from nova_lite.cmd.setup.compute import Host
+from nova_lite.cmd.setup.controller import DAEMONS, FILE_ROLES, KEY_OWNERS, KEYS, REGISTRAR
+from nova_lite.cmd.setup.machine import CONFIGURATION
+from nova_lite.cmd.setup.steps import Step
+from nova_lite.objects import JoinReply, JoinState
+from nova_lite.objects.join import JOINED
+from nova_lite.rpc import controllers, keys, trust
+from nova_lite.rpc.trust import JoinClient
+
+#: Key to which the secrets are sealed. The last step removes it: what was captured can never be opened then.
+SEAL_KEY = CONFIGURATION / "join-seal.key"
+#: Seconds that the operator has to compare the code.
+_CONFIRM_SECONDS = 1800
+
+
+class Place(NamedTuple):
+    """Directory of a certificate, the user of its key, and the names of the files."""
+
+    directory: Path
+    owner: str
+    key: str = SERVER_KEY
+    certificate: str = SERVER_CERTIFICATE
+
+
+#: Places of the certificates of a controller.
+PLACES = {
+    "api": Place(controller.API_CERTIFICATES, "nova-lite-api"),
+    "consoles": Place(controller.CONSOLE_CERTIFICATES, "nova-lite-console"),
+    "broker": Place(controller.BROKER_CERTIFICATES, "rabbitmq"),
+    "database": Place(galera.CERTIFICATES, "mysql"),
+    "proxies": Place(controller.PROXY_CERTIFICATES, "nova-lite-console", CLIENT_KEY, CLIENT_CERTIFICATE),
+    "broker-cluster": Place(controller.BROKER_CLUSTER_CERTIFICATES, "rabbitmq"),
+    "database-cluster": Place(galera.CLUSTER_CERTIFICATES, "mysql"),
+}
+
+
+def read(text: str, address: str | None) -> Host:
+    """Return the controller that the command line describes. Raises `ConfigurationError`."""
+    known = cluster.local()  # The virtual address may be here meanwhile.
+    return compute.read(text, address or (known.address if known is not None else None))
+
+
+def steps(wanted: Host) -> list[Step]:
+    setup = Setup(wanted)
+    return [
+        Step("Checking this machine", setup.check_machine),
+        Step("Reaching the cloud", setup.reach),
+        Step("Installing packages", _install_packages),
+        Step("Creating users and directories", units.create_users),
+        Step("Creating keys", setup.create_keys),
+        Step("Joining the cloud", setup.join),
+        Step("Writing the configuration", setup.write_configuration),
+        Step("Setting up the load balancer", setup.set_up_balancer),
+        Step("Setting up the message broker", setup.set_up_broker),
+        Step("Setting up the database", setup.set_up_database),
+        Step("Starting the daemons", _start_daemons),
+        Step("Checking the controller", setup.check),
+    ]
+
+
+def farewell(wanted: Host) -> str:
+    return f"\nController {wanted.name} serves. It needs the images: docs/howto/high-availability.md, Images."
+
+
+class Setup:
+    """The set-up of one controller. Later steps use what earlier ones found."""
+
+    def __init__(self, wanted: Host) -> None:
+        self._wanted = wanted
+        self._authority = ""
+        self._reply: JoinReply | None = None
+        self._secrets: cluster.Secrets | None = None
+
+    def check_machine(self) -> str:
+        wanted = self._wanted
+        if not settings.has_systemd():
+            raise exceptions.ConfigurationError(reason="this machine does not run systemd, which runs the daemons.")
+        if not HAS_SQL:
+            raise exceptions.ConfigurationError(reason=f"a controller has a conductor, and {NO_SQL}.")
+        programs = Path(sys.executable).parent
+        for name in (*DAEMONS, REGISTRAR):
+            if not (programs / f"nova-lite-{name}").exists():
+                raise exceptions.ConfigurationError(
+                    reason=f"nova-lite-{name} is not in {programs}: install the package first."
+                )
+        known = cluster.local()
+        if known is not None and known.host != wanted.name:
+            raise exceptions.ConfigurationError(reason=f"this machine joined as {known.host}: give it that name again.")
+        if known is None and (CONFIGURATION / "conductor.conf").exists():
+            raise exceptions.ConfigurationError(
+                reason=f"{CONFIGURATION}/conductor.conf is there: this machine is a controller already."
+            )
+        if (CONFIGURATION / "compute.conf").exists():
+            raise exceptions.ConfigurationError(reason="this machine is a compute host: remove it first.")
+        machine.require_space("/var/lib", 1000)
+        return f"{wanted.name} at {wanted.address}"
+
+    def reach(self) -> str:
+        self._authority = admission.reach(self._wanted.token)
+        return f"{self._wanted.token.address}, whose certificate is the token's"
+
+    # --- keys and admission
+
+    def create_keys(self) -> str:
+        """Make what does not exist: keys for messages, for certificates, and for the secrets of the cloud."""
+        KEYS.mkdir(mode=0o755, parents=True, exist_ok=True)
+        made = 0
+        for role, owner in KEY_OWNERS.items():
+            path = self._message_key(role)
+            if not path.exists():
+                files.write_atomically(
+                    str(path), keys.PrivateKey.generate().pem(), mode=0o600, owner=machine.ids(owner)
+                )
+                made += 1
+        for place in PLACES.values():
+            path = place.directory / place.key
+            if not path.exists():
+                _make_directories(place.directory)
+                # The database's package, which makes its user, comes only if the cloud has a database of its own.
+                owner = place.owner if machine.has_user(place.owner) else "root"
+                key = host_certificates.new_key()
+                files.write_atomically(str(path), key, mode=0o600, owner=machine.ids(owner))
+                made += 1
+        if not SEAL_KEY.exists() and not self._is_done():
+            files.write_atomically(str(SEAL_KEY), sealing.new_private_key().encode(), mode=0o600)
+            made += 1
+        return f"{made} made" if made else "all are there"
+
+    def join(self) -> str:
+        """Send the request until an operator has confirmed it. Then write what only the cloud has."""
+        if self._is_done():
+            self._secrets = cluster.secrets(str(KEYS))
+            return "joined already"
+        code = join_requests.confirmation_code(self._body())
+        print(
+            f"\n\n    On the first controller: nova-lite-manage controller admit {self._wanted.name} {code}\n\n       ",
+            end=" ",
+            flush=True,
+        )
+        deadline = time.monotonic() + _CONFIRM_SECONDS
+        while (state := self._send()).state != JOINED:
+            if state.problem or time.monotonic() > deadline:
+                problem = state.problem or "nobody has confirmed the code there, or nova-lite-registrar does not run."
+                raise exceptions.ConfigurationError(reason=f"the first controller cannot admit this one: {problem}")
+            time.sleep(admission.POLL)
+        self._accept(state)
+        return f"as controller {self._wanted.name}"
+
+    def _accept(self, state: JoinState) -> None:
+        wanted, token = self._wanted, self._wanted.token
+        reply = trust.reply_of(state, self._authority, wanted.name, admission.public(self._message_key("manage")))
+        if not reply.sealed:
+            raise exceptions.ConfigurationError(
+                reason="the first controller took this machine for a compute host: upgrade all its daemons, remove the "
+                f"host (nova-lite-manage host remove {wanted.name}), and use another token."
+            )
+        try:
+            opened = sealing.unseal(SEAL_KEY.read_text(), reply.sealed)
+            self._secrets = msgspec.json.decode(opened, type=cluster.Secrets)
+        except (sealing.Unreadable, msgspec.DecodeError) as error:
+            raise exceptions.ConfigurationError(reason="the secrets of the cloud are not for this machine.") from error
+        for name, place in PLACES.items():
+            machine.replace(place.directory / CA_CERTIFICATE, reply.certificates[f"{name}/ca-cert.pem"])
+            machine.replace(place.directory / place.certificate, reply.certificates[f"{name}/cert.pem"])
+        machine.replace(controller.authority_file(), self._authority)
+        listed = admission.asked(JoinClient(token.address, self._authority).trust)
+        assert listed is not None, "The list was not asked for with a number."
+        trust.write(str(KEYS), listed, self._authority)
+        controllers.write_members(str(KEYS), trust.controllers_of(listed))
+        self._reply = reply
+
+    def _body(self) -> JoinBody:
+        message_keys = {role: admission.public(self._message_key(role)) for role in join_requests.CONTROLLER_ROLES}
+        return JoinBody(
+            host=self._wanted.name,
+            addresses=[self._wanted.address],
+            key=message_keys[join_requests.CONTROLLER_ROLES[0]],
+            password_hash="",
+            host_key="",
+            console_key="",
+            version=version.VERSION,
+            sent=time.time(),
+            controller=ControllerBody(
+                message_keys=message_keys,
+                certificate_keys={name: _public_pem(place.directory / place.key) for name, place in PLACES.items()},
+                seal_key=sealing.public_key(SEAL_KEY.read_text()),
+            ),
+        )
+
+    def _send(self) -> JoinState:
+        token, key = self._wanted.token, self._message_key(join_requests.CONTROLLER_ROLES[0])
+        text = msgspec.json.encode(self._body()).decode()
+        made = admission.request(token.id, text, token.sign(text), key)
+        return admission.asked(lambda: JoinClient(token.address, self._authority).join(made))
+
+    def _message_key(self, role: str) -> Path:
+        return Path(keys.private_path(str(KEYS), role, self._wanted.name))
+
+    # --- this machine
+
+    def write_configuration(self) -> str:
+        """Write the first controller's files with this one's address, name and accounts."""
+        found, wanted = self._found(), self._wanted
+        local = cluster.Local(
+            host=wanted.name,
+            address=wanted.address,
+            interface=balancer.interface_of(wanted.address),
+            virtual_address=found.virtual_address,
+            has_database=found.has_database,
+        )
+        cluster.write_local(local)
+        passwords = {role: secrets.token_urlsafe(24) for role in FILE_ROLES.values()}
+        written = False
+        for name, text in found.files.items():
+            if name not in cluster.FILES:
+                raise exceptions.ConfigurationError(reason=f"the cloud sent an unknown file: {name[:64]!r}.")
+            stem = name.removesuffix(".conf")
+            values: dict[tuple[str, str], str] = {}
+            if name == "nova-lite.conf":
+                values = {("DEFAULT", "host"): wanted.name, ("DEFAULT", "my_ip"): wanted.address}
+            if stem in FILE_ROLES:
+                role = FILE_ROLES[stem]
+                password = controller.password(role) or passwords[role]
+                values["DEFAULT", "transport_url"] = broker.url(role, password, wanted.name, balancer.BROKER_PORT)
+            if stem == REGISTRAR:
+                values["rpc", "trust_address"] = wanted.token.address
+                values["rpc", "trust_ca_file"] = str(controller.authority_file())
+            group, mode = DAEMONS.get(stem, "nova-lite" if name == "nova-lite.conf" else "root"), 0o640
+            if not name.endswith(".conf"):
+                mode = 0o644
+            else:
+                text = cluster.adapted(text, values, found.address, wanted.address)
+            written |= machine.write_once(CONFIGURATION / name, text, group, mode)
+        return f"in {CONFIGURATION}" if written else f"what {CONFIGURATION} has, stays"
+
+    def set_up_balancer(self) -> str:
+        found, wanted = self._found(), self._wanted
+        balancer.set_up(wanted.address, found.has_database)
+        cluster.apply(str(KEYS))
+        balancer.start()
+        return f"{found.virtual_address}, by HAProxy and keepalived"
+
+    def set_up_broker(self) -> str:
+        """Make the broker a node of the cluster, with accounts for this controller's daemons."""
+        found, wanted = self._found(), self._wanted
+        if broker.write_cluster_settings(controller.BROKER_CLUSTER_CERTIFICATES) or broker.cookie_differs(found.cookie):
+            broker.stop()
+            broker.write_cookie(found.cookie)
+        broker.listen(wanted.address, controller.BROKER_CERTIFICATES)
+        done = broker.join_cluster(found.members[0].host)
+        accounts = {}
+        for name, role in FILE_ROLES.items():
+            path = CONFIGURATION / f"{name}.conf"
+            accounts[role] = broker.account(role, wanted.name, machine.setting(path, "DEFAULT", "transport_url"), path)
+        broker.add_accounts(list(accounts.values()))
+        broker.grow(wanted.name)
+        return done
+
+    def set_up_database(self) -> str:
+        if not self._found().has_database:
+            return "that of the cloud"
+        machine.install_packages(*galera.PACKAGES)
+        for place in (PLACES["database"], PLACES["database-cluster"]):
+            os.chown(place.directory / place.key, *machine.ids(place.owner))
+        galera.start(galera.write_settings(self._wanted.name, self._wanted.address))
+        balancer.wait_until_served(balancer.DATABASE_PORT)
+        return f"one of {galera.size()} nodes"
+
+    def check(self) -> str:
+        """Wait until this controller's conductor is up, and its API answers. Then check the configuration."""
+        deadline = time.monotonic() + controller.START_SECONDS
+        while True:
+            listed = msgspec.json.decode(machine.manage("service", "list", "--format", "json"))
+            down = [row["binary"] for row in listed if row["host"] == self._wanted.name and row["state"] != "up"]
+            if not down and any(row["host"] == self._wanted.name for row in listed):
+                break
+            if time.monotonic() > deadline:
+                raise exceptions.ConfigurationError(
+                    reason=f"{', '.join(down) or 'the conductor'} of this machine is not up: "
+                    f"{units.last_line('nova-lite-conductor')}"
+                )
+            time.sleep(1)
+        admission.asked(lambda: JoinClient(f"{settings.shown(self._wanted.address)}:8780", self._authority).trust())
+        machine.manage("config", "check")
+        SEAL_KEY.unlink(missing_ok=True)
+        return f"{sum(row['state'] == 'up' for row in listed)} of {len(listed)} daemons with a heartbeat are up"
+
+    def _is_done(self) -> bool:
+        """Check whether an earlier run came to its end."""
+        return (CONFIGURATION / "conductor.conf").exists() and not SEAL_KEY.exists()
+
+    def _found(self) -> cluster.Secrets:
+        assert self._secrets is not None, "An earlier step found them."
+        return self._secrets
+
+
+def _install_packages() -> str:
+    installed = machine.install_packages("rabbitmq-server", "novnc", *balancer.PACKAGES)
+    return f"installed {', '.join(installed)}" if installed else "all are there"
+
+
+def _start_daemons() -> str:
+    return units.start([f"nova-lite-{name}" for name in (*DAEMONS, REGISTRAR)])
+
+
+def _make_directories(path: Path) -> None:
+    path.mkdir(mode=0o755, parents=True, exist_ok=True)
+
+
+def _public_pem(path: Path) -> str:
+    key = load_pem_private_key(path.read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return host_certificates.public_pem(key)

@@ -1,0 +1,110 @@
+"""MariaDB of a controller as a node of a Galera cluster. Each node has all data; a majority of them has to be there.
+
+All conductors write to the same node (`nova_lite.cmd.setup.balancer`): rows are locked on one node only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from nova_lite.base import exceptions
+from nova_lite.cmd.setup import machine
+from nova_lite.objects import Controller
+
+CERTIFICATES = Path("/etc/mysql/nova-lite")
+CLUSTER_CERTIFICATES = CERTIFICATES / "cluster"
+PACKAGES = ("mariadb-server", "mariadb-backup", "galera-4", "socat")
+PORT = 3306
+
+_SETTINGS = Path("/etc/mysql/mariadb.conf.d/70-nova-lite.cnf")
+_MEMBERS = Path("/etc/mysql/mariadb.conf.d/71-nova-lite-members.cnf")
+_HEADER = "# Written by nova-lite-setup, which replaces it.\n"
+#: Seconds in which a node gets the whole database from another.
+_JOIN_SECONDS = 900
+
+
+def write_settings(host: str, address: str) -> bool:
+    """Write the settings of a node. Returns whether they have changed."""
+    bracketed = f"[{address}]" if ":" in address else address
+    certificate, key = CLUSTER_CERTIFICATES / "server-cert.pem", CLUSTER_CERTIFICATES / "server-key.pem"
+    trusted = CLUSTER_CERTIFICATES / "ca-cert.pem"
+    options = f"gcache.size=512M; socket.ssl_key={key}; socket.ssl_cert={certificate}; socket.ssl_ca={trusted}"
+    lines = [
+        "[mariadbd]",
+        f"bind-address = {address}",
+        f"ssl_ca = {CERTIFICATES}/ca-cert.pem",
+        f"ssl_cert = {CERTIFICATES}/server-cert.pem",
+        f"ssl_key = {CERTIFICATES}/server-key.pem",
+        "binlog_format = ROW",
+        "default_storage_engine = InnoDB",
+        "innodb_autoinc_lock_mode = 2",
+        "# Health checks of load balancers end connections early, and must not shut them out.",
+        "max_connect_errors = 4294967295",
+        "max_connections = 500",
+        "wsrep_on = ON",
+        "wsrep_provider = /usr/lib/galera/libgalera_smm.so",
+        "wsrep_cluster_name = nova-lite",
+        f"wsrep_node_name = {host}",
+        f"wsrep_node_address = {bracketed}",
+        "# A node that joins gets a copy while its donor goes on.",
+        "wsrep_sst_method = mariabackup",
+        "wsrep_sst_auth = mysql:",
+        f"wsrep_provider_options = '{options}'",
+        "[sst]",
+        "encrypt = 3",
+        f"tkey = {key}",
+        f"tcert = {certificate}",
+        f"tca = {trusted}",
+        "",
+    ]
+    return machine.replace(_SETTINGS, _HEADER + "\n".join(lines))
+
+
+def write_members(address: str, listed: Sequence[Controller]) -> bool:
+    """Name the nodes, which a node reads at its start. The only node of a cluster starts without others."""
+    own = [member for member in listed if member.address == address]
+    others = [member for member in listed if member.address != address]
+    names = ",".join(f"[{m.address}]" if ":" in m.address else m.address for m in (*own, *others)) if others else ""
+    return machine.replace(_MEMBERS, f"{_HEADER}[mariadbd]\nwsrep_cluster_address = gcomm://{names}\n")
+
+
+def start(has_changed: bool) -> None:
+    """Start the node, and wait until it accepts statements. Raises `ConfigurationError`."""
+    machine.run("systemctl", "enable", "mariadb")
+    if not has_changed and is_ready():
+        return
+    # A node that gets all data takes as long as the copy.
+    machine.run("systemctl", "restart", "mariadb", seconds=_JOIN_SECONDS)
+    deadline = time.monotonic() + _JOIN_SECONDS
+    while not is_ready():
+        if time.monotonic() > deadline:
+            raise exceptions.ConfigurationError(reason="the database's node does not accept statements.")
+        time.sleep(1)
+
+
+def is_ready() -> bool:
+    """Check whether this node accepts statements and is a part of the cluster's majority."""
+    try:
+        return machine.run("mariadb", "--batch", "--skip-column-names", given=_READY).split() == ["ON", "Primary"]
+    except exceptions.ConfigurationError:
+        return False
+
+
+_READY = (
+    "SELECT variable_value FROM information_schema.global_status "
+    "WHERE variable_name IN ('wsrep_ready', 'wsrep_cluster_status') ORDER BY variable_name DESC;\n"
+)
+
+
+def size() -> int:
+    """Return the number of nodes that this one sees."""
+    found = machine.run("mariadb", "--batch", "--skip-column-names", given="SHOW STATUS LIKE 'wsrep_cluster_size';\n")
+    return int(found.split()[1])
+
+
+def remove() -> None:
+    """Remove our settings. The data stays."""
+    for path in (_SETTINGS, _MEMBERS):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,79 @@
+"""The list of controllers of a cloud, and the codes by which an operator confirms a new one.
+
+The list is in the directory of keys, beside that of the trusted keys, with which it travels
+(`nova_lite.rpc.trust`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from nova_lite.base import exceptions, files
+from nova_lite.objects import Controller
+
+#: File of the list in the directory of keys.
+MEMBERS = "controllers.json"
+#: Codes that an operator has confirmed, by host, in the directory of the authority, which only root reads.
+CONFIRMED = "confirmed.json"
+
+_MAX_MEMBERS = 9
+_CODE = re.compile(r"[A-Z2-7]{4}(-[A-Z2-7]{4}){3}")
+
+T = TypeVar("T")
+
+
+def members(directory: str) -> list[Controller]:
+    """Return the controllers, the oldest first. Raises `ConfigurationError`."""
+    return read(Path(directory, MEMBERS), list[Controller]) or []
+
+
+def write_members(directory: str, wanted: Sequence[Controller]) -> None:
+    content = msgspec.json.format(msgspec.json.encode(list(wanted))) + b"\n"
+    files.write_atomically(str(Path(directory, MEMBERS)), content, mode=0o644)
+
+
+def with_member(present: Sequence[Controller], member: Controller) -> list[Controller]:
+    """Return the list with a controller. Raises `InvalidInput` for the address of another."""
+    for other in present:
+        if other.address == member.address and other.host != member.host:
+            raise exceptions.InvalidInput(reason=f"{member.address} is the address of controller {other.host}.")
+    if member not in present and len(present) >= _MAX_MEMBERS:
+        raise exceptions.InvalidInput(reason=f"there are {_MAX_MEMBERS} controllers already.")
+    return [*(other for other in present if other.host != member.host), member] if member not in present else [*present]
+
+
+# --- confirmation by an operator
+
+
+def confirm(directory: str, host: str, code: str) -> None:
+    """Confirm a machine by its code. ``directory``: of the authority. Raises `InvalidInput` for what is no code."""
+    if not _CODE.fullmatch(code):
+        raise exceptions.InvalidInput(reason=f"{code[:64]!r} is no code such as ABCD-EFGH-IJKL-MNOP.")
+    known = confirmed(directory) | {host: code}
+    files.write_atomically(str(Path(directory, CONFIRMED)), msgspec.json.encode(known), mode=0o600)
+
+
+def confirmed(directory: str) -> dict[str, str]:
+    """Return the confirmed codes by host. Raises `ConfigurationError`."""
+    return read(Path(directory, CONFIRMED), dict[str, str]) or {}
+
+
+def forget(directory: str, host: str) -> None:
+    known = confirmed(directory)
+    if known.pop(host, None) is not None:
+        files.write_atomically(str(Path(directory, CONFIRMED)), msgspec.json.encode(known), mode=0o600)
+
+
+def read(path: Path, kind: type[T]) -> T | None:
+    """Return the content of a JSON file, or None if there is none. Raises `ConfigurationError`."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise exceptions.ConfigurationError(reason=f"{path} cannot be read: {error}.") from error

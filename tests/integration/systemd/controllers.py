@@ -1,0 +1,134 @@
+"""Containers for a cloud with several controllers: a machine for clients and compute hosts, and the controllers.
+
+The first machine has the network, so that it stays while controllers are killed.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import time
+from collections.abc import Sequence
+
+from tests.integration.systemd.bare_machine import SET_UP_SECONDS, VENV, BareMachine, read_until
+from tests.integration.systemd.machine import DEADLINE
+
+SETUP, MANAGE, PYTHON = f"{VENV}/bin/nova-lite-setup", f"{VENV}/bin/nova-lite-manage", f"{VENV}/bin/python"
+VIRTUAL = "10.242.0.10"
+CLIENT = "10.242.0.9"
+ADDRESSES = {"ha1": "10.242.0.11", "ha2": "10.242.0.12", "ha3": "10.242.0.13"}
+IMAGES = "/var/lib/nova-lite/images"
+
+
+class ControllerMachine(BareMachine):
+    """A machine with Debian's MariaDB, HAProxy and keepalived, as their packages leave it."""
+
+    def _make_directories(self) -> None:
+        super()._make_directories()
+        shutil.copytree("/etc/mysql", self.tree / "etc/mysql", symlinks=True)
+        shutil.copytree("/etc/haproxy", self.tree / "etc/haproxy")
+        (self.tree / "etc/keepalived").mkdir(exist_ok=True)
+        for path in ("var/lib/mysql", "var/log/mysql"):
+            (self.tree / path).mkdir(parents=True)
+            shutil.chown(self.tree / path, "mysql", "mysql")
+        (self.tree / "var/lib/haproxy/dev").mkdir(parents=True)
+        # The user's data of the package come with its installation.
+        self.write("/etc/systemd/system/mariadb.service.d/test.conf", _DATABASE)
+
+    def _usr(self) -> list[str]:
+        return [*super()._usr(), "--capability=CAP_IPC_LOCK,CAP_NET_RAW"]
+
+    def power_on(self) -> None:
+        self._boot()
+
+    def power_off(self) -> None:
+        """Cut the power: no process learns of it."""
+        self.stop()
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Send a signal to each process of the machine; twice, as processes make others meanwhile."""
+        space = os.stat(f"/proc/{self.init}/ns/pid").st_ino
+        for _ in range(2):
+            for entry in pathlib.Path("/proc").iterdir():
+                try:
+                    if entry.name.isdigit() and (entry / "ns/pid").stat().st_ino == space:
+                        os.kill(int(entry.name), number)
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+
+
+_DATABASE = """[Service]
+ExecStartPre=+/bin/sh -c 'test -d /var/lib/mysql/mysql || mariadb-install-db --user=mysql --skip-test-db >/dev/null'
+ExecStartPost=
+"""
+
+
+class Cloud:
+    """Machine ``client`` and ``controllers`` by name, connected. `set_up` makes the cloud."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.images = directory / "images"
+        self.images.mkdir()
+        self.client = ControllerMachine(_tree(directory, "haclient"), "haclient")
+        self.client.add_address(CLIENT)
+        self.controllers: dict[str, ControllerMachine] = {}
+        self._directory = directory
+
+    def stop(self) -> None:
+        for machine in (*self.controllers.values(), self.client):
+            machine.stop()
+
+    def add(self, name: str) -> ControllerMachine:
+        # All machines share the directory of images, as by NFS.
+        machine = ControllerMachine(_tree(self._directory, name), name, [f"{self.images}:{IMAGES}"])
+        self.controllers[name] = machine
+        self.client.connect(machine, ADDRESSES[name])
+        return machine
+
+    def set_up_first(self) -> str:
+        machine = self.add("ha1")
+        options = ("--address", ADDRESSES["ha1"], "--virtual-address", VIRTUAL, "--database", "mariadb")
+        return machine.run(SETUP, "controller", *options, seconds=SET_UP_SECONDS)
+
+    def set_up_further(self, name: str) -> str:
+        """Let a controller join, and confirm its code on the first one. Returns what the set-up prints."""
+        first = self.controllers["ha1"]
+        machine = self.controllers.get(name) or self.add(name)
+        process = machine.start(SETUP, "controller", first.run(MANAGE, "host", "token").strip())
+        said = read_until(process, "admit")
+        said += read_until(process, "\n")
+        found = re.search(r"admit (\S+) ((?:[A-Z2-7]{4}-?){4})\s", said)
+        assert found is not None, said
+        first.run(MANAGE, "controller", "admit", found[1], found[2])
+        said += process.communicate(timeout=SET_UP_SECONDS)[0]
+        assert process.returncode == 0, said
+        return said
+
+    def cut(self, name: str) -> None:
+        self.client.run("ip", "link", "set", f"to-{name}", "down")
+
+    def mend(self, name: str) -> None:
+        self.client.run("ip", "link", "set", f"to-{name}", "up")
+
+
+def _tree(directory: pathlib.Path, name: str) -> pathlib.Path:
+    (directory / name).mkdir()
+    return directory / name / "tree"
+
+
+def wait_for(command: Sequence[str], machine: BareMachine, text: str, seconds: float = DEADLINE) -> str:
+    """Run a command until its output has a text. Returns the output."""
+    deadline = time.monotonic() + seconds
+    while text not in (said := machine.run(*command, check=False)):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.5)
+    return said

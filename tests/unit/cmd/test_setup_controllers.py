@@ -122,7 +122,15 @@ def sections(text: str) -> dict[str, list[str]]:
 
 def test_each_api_is_passed_on_to_each_controller() -> None:
     found = sections(balancer.haproxy(ADDRESS, VIRTUAL, MEMBERS, True))
-    ports = {"compute": 8774, "identity": 5000, "image": 9292, "volume": 8776, "network": 9696, "join": 8780, "page": 8788}
+    ports = {
+        "compute": 8774,
+        "identity": 5000,
+        "image": 9292,
+        "volume": 8776,
+        "network": 9696,
+        "join": 8780,
+        "page": 8788,
+    }
     for name, port in ports.items():
         lines = found[f"listen {name}"]
         assert f"bind {VIRTUAL}:{port} transparent" in lines

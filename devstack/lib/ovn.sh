@@ -2,6 +2,12 @@
 
 # Each package has a service of the same name, which are started in this order.
 OVN_PACKAGES=(openvswitch-switch ovn-central ovn-host)
+# With systemd these are the daemons of each; the service's own unit is up before they are, and down before.
+declare -A OVN_UNITS=(
+    [openvswitch-switch]="ovs-vswitchd.service ovsdb-server.service"
+    [ovn-central]="ovn-northd.service ovn-ovsdb-server-*.service"
+    [ovn-host]=ovn-controller.service
+)
 # Where its databases listen, for Neutron.
 OVN_NORTHBOUND=tcp:127.0.0.1:6641
 OVN_SOUTHBOUND=tcp:127.0.0.1:6642
@@ -17,6 +23,7 @@ ovn_service() {
         systemctl enable --now "$2"
     elif has_systemd && [[ $1 == stop ]]; then
         systemctl disable --now "$2"
+        systemctl stop ${OVN_UNITS[$2]}
     elif [[ $1 != start ]] || ! ovn_processes runs "$2"; then
         ovn_processes "$@"
     fi
@@ -57,7 +64,8 @@ refuse_others_ovn() {
     local table
     ! database_has "$OVS_DATABASE" Open_vSwitch Open_vSwitch '"ovn-remote"' ||
         die "Open vSwitch of this machine is part of an OVN already (ovs-vsctl get Open_vSwitch . external_ids:ovn-remote). NETWORK=neutron needs a machine without."
-    ! database_has "$OVS_DATABASE" Open_vSwitch Bridge "\"$OVN_BRIDGE\"" ||
+    # OVN's controller makes the bridge even before it is part of an OVN.
+    ovn_service runs ovn-host >/dev/null 2>&1 || ! database_has "$OVS_DATABASE" Open_vSwitch Bridge "\"$OVN_BRIDGE\"" ||
         die "Open vSwitch of this machine has a bridge $OVN_BRIDGE already, which NETWORK=neutron needs for OVN. Remove it first: ovs-vsctl del-br $OVN_BRIDGE"
     for table in Logical_Switch Logical_Router; do
         ! database_has "$OVN_DATABASES/ovnnb_db.db" OVN_Northbound "$table" '"name"' ||
@@ -86,8 +94,8 @@ set_up_ovn() {
     local datapath
     ovn_service start openvswitch-switch
     ovn_service start ovn-central
-    ovn-nbctl --timeout=30 set-connection ptcp:6641:127.0.0.1
-    ovn-sbctl --timeout=30 set-connection ptcp:6642:127.0.0.1
+    wait_for 30 ovn-nbctl --timeout=5 set-connection ptcp:6641:127.0.0.1
+    wait_for 30 ovn-sbctl --timeout=5 set-connection ptcp:6642:127.0.0.1
     wait_for 30 ovn-nbctl --timeout=5 --db="$OVN_NORTHBOUND" show
     datapath=$(ovn_datapath)
     echo "Datapath of Open vSwitch: $datapath"
@@ -99,7 +107,10 @@ set_up_ovn() {
 }
 
 chassis_is_there() {
-    ovn-sbctl --timeout=5 --db="$OVN_SOUTHBOUND" show | grep -F "hostname: " && ovs-vsctl --timeout=5 br-exists "$OVN_BRIDGE"
+    local name
+    name=$(compute_host compute)
+    ovn-sbctl --timeout=5 --db="$OVN_SOUTHBOUND" --bare --columns=name find Chassis "hostname=\"$name\"" | grep . &&
+        ovs-vsctl --timeout=5 br-exists "$OVN_BRIDGE"
 }
 
 # All that is of OVN, and of Open vSwitch what is OVN's. Services that ran before run again.

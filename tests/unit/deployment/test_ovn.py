@@ -34,7 +34,7 @@ ovn_processes() {
 }
 ovs-vsctl() { echo "ovs-vsctl $*" >>"$there/log"; }
 ovn-nbctl() { echo "ovn-nbctl $*" >>"$there/log"; }
-ovn-sbctl() { echo "ovn-sbctl $*" >>"$there/log"; echo "hostname: box"; }
+ovn-sbctl() { echo "ovn-sbctl $*" >>"$there/log"; echo chassis; }
 ovs-dpctl() { [[ -e $there/kernel ]]; }
 ovsdb-tool() { table=${3#*\"table\":\"}; cat "$2.${table%%\"*}" 2>/dev/null; }
 set -euo pipefail
@@ -108,6 +108,15 @@ def test_open_vswitch_that_ran_before_runs_on(tmp_path: pathlib.Path) -> None:
     assert "--if-exists del-br br-int -- remove Open_vSwitch . external_ids hostname ovn-remote" in machine.log
 
 
+def test_bridge_of_a_controller_that_is_part_of_no_ovn_is_taken(tmp_path: pathlib.Path) -> None:
+    """The packages' service makes it when it starts."""
+    machine = Machine(tmp_path, *ALL)
+    machine.has("etc/conf.db", "Bridge", {"name": "br-int"})
+    for function in ("note_ovn", "set_up_ovn", "remove_ovn"):
+        assert machine.run(function) == ""
+    assert machine.running == ALL
+
+
 @pytest.mark.parametrize(("kernel", "datapath"), [(False, "netdev"), (True, "system")])
 def test_datapath_is_that_of_the_kernel_if_it_has_one(tmp_path: pathlib.Path, kernel: bool, datapath: str) -> None:
     machine = Machine(tmp_path)
@@ -134,11 +143,12 @@ def test_datapath_is_that_of_the_kernel_if_it_has_one(tmp_path: pathlib.Path, ke
 def test_ovn_of_others_is_refused_and_left_alone(
     tmp_path: pathlib.Path, path: str, table: str, row: dict[str, object], message: str
 ) -> None:
-    machine = Machine(tmp_path, *ALL)
+    running = ["openvswitch-switch", "ovn-central"]
+    machine = Machine(tmp_path, *running)
     machine.has(path, table, row)
     assert message in machine.run("note_ovn")
     assert machine.run("remove_ovn") == ""
-    assert machine.running == ALL
+    assert machine.running == running
     assert (tmp_path / path).exists()
 
 

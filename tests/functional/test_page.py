@@ -91,6 +91,22 @@ def test_failed_build_is_explained(cloud: dict[str, Any], page: Page) -> None:
     assert page.complaints() == []
 
 
+def test_lack_of_room_is_shown_as_a_funnel_of_filters(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud, "nova-lite-dev") as sdk:
+        image = sdk.image.find_image("nova-lite-guest")
+        flavor = sdk.compute.create_flavor(name="wide", ram=1024, vcpus=1, disk=100000)
+        made = sdk.compute.create_server(name="wide", image_id=image.id, flavor_id=flavor.id, networks="auto")
+    page.log_in("admin", PASSWORD)
+    page.go(f"servers/{made.id}")
+    page.sees("No valid host was found. Of 2 hosts")
+    page.sees("DiskFilter")
+    page.sees("host2 (100000 GB requested")
+    assert (
+        page.browser.run("[...document.querySelectorAll('.funnel > li > b')].map((item) => item.innerText)")[-1] == "0"
+    )
+    assert page.complaints() == []
+
+
 def test_names_never_become_html(cloud: dict[str, Any], page: Page) -> None:
     with client(cloud) as sdk:
         image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
@@ -106,6 +122,7 @@ def test_names_never_become_html(cloud: dict[str, Any], page: Page) -> None:
         page.go(place)
         page.sees("<img src=x")
     page.browser.press("/", "/")
+    page.browser.wait("document.activeElement.matches('dialog [role=combobox]')")
     page.write("Find any name or id", "onerror")
     page.sees("<img src=x")
     page.browser.press("Escape")
@@ -127,6 +144,26 @@ def test_expired_session_loses_no_form(page: Page) -> None:
     page.browser.wait("!document.querySelector('dialog[open]')")
     page.sees("what the user has written")
     page.complaints()
+
+
+def test_image_is_uploaded(cloud: dict[str, Any], page: Page, tmp_path: Path) -> None:
+    """The file is larger than what the API daemon receives before it decides."""
+    disk = tmp_path / "disk.raw"
+    disk.write_bytes(b"disk" * 100_000)
+    page.log_in("demo", PASSWORD)
+    page.go("images")
+    page.press("Upload an image")
+    page.write("Name", "uploaded")
+    page.write("Format", "raw")
+    page.browser.choose_file("control('File')", disk)
+    page.sees("openstack image create --container-format bare --disk-format raw --file disk.raw uploaded")
+    page.browser.run("[...seen().querySelectorAll('button')].find((item) => item.type === 'submit').click(); true")
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    page.sees("391 KB")
+    with client(cloud) as sdk:
+        image = sdk.image.find_image("uploaded")
+        assert (image.status, image.size) == ("active", 400_000)
+    assert page.complaints() == []
 
 
 def test_refusal_of_the_api_is_shown_where_it_occurred(page: Page) -> None:
@@ -180,10 +217,23 @@ def test_operator_disables_a_host_and_enables_it(page: Page) -> None:
 def test_keyboard_alone_finds_a_view(page: Page) -> None:
     page.log_in("demo", PASSWORD)
     page.browser.press("/", "/")
+    page.browser.wait("document.activeElement.matches('dialog [role=combobox]')")
     for char in "quot":
         page.browser.press(char, char)
     page.browser.press("Enter")
     page.browser.wait("location.hash === '#/quotas'")
+    page.sees("What the project uses, and may use.")
+
+
+def test_language_is_changed_without_a_reload(page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    page.go("quotas")
+    page.browser.run("document.querySelector('.drop summary').click(); true")
+    page.write("Language", "中文")
+    page.sees("项目已用和可用的资源")
+    assert page.browser.run("document.documentElement.lang") == "zh"
+    page.browser.run("document.querySelector('.drop summary').click(); true")
+    page.write("语言", "English")
     page.sees("What the project uses, and may use.")
 
 

@@ -84,6 +84,11 @@ class Browser:
         for kind in ("keyDown", "keyUp"):
             self._ask("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **written)
 
+    def choose_file(self, script: str, path: Path) -> None:
+        """Choose a file in the input that the expression gives, as a user does in the browser's own dialog."""
+        found = self._ask("Runtime.evaluate", expression=script)["result"]["objectId"]
+        self._ask("DOM.setFileInputFiles", files=[str(path)], objectId=found)
+
     def forget(self) -> None:
         """Remove all cookies."""
         self._ask("Network.clearBrowserCookies")

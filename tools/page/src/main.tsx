@@ -1,6 +1,6 @@
 // The page: log-in, navigation, and the view that the address names.
 import { type VNode, render } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, type Json, call, onExpired, send } from "./api";
 import { Create } from "./create";
 import { credentials, floating, images, keys, networks, Quotas, routers, securityGroups, snapshots, volumes } from "./kinds";
@@ -66,7 +66,7 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
   const lost = useConnection();
   const current = path[0] ?? "servers";
   useEffect(() => setOpen(false), [path.join("/")]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
       const typing = (event.target as HTMLElement).closest?.("input, textarea, select, [contenteditable]");
       const wanted = (event.key === "k" && (event.ctrlKey || event.metaKey)) || (event.key === "/" && !typing);
@@ -198,13 +198,16 @@ function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: s
   const [name, setName] = useState(again ?? remembered("user"));
   const [password, setPassword] = useState("");
   const [domain, setDomain] = useState("Default");
+  const [code, setCode] = useState("");
   const [error, setError] = useState<Error | null>(null);
   const [busy, setBusy] = useState(false);
   const submit = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
     setError(null);
-    const identity = kind === "password" ? { methods: ["password"], password: { user: { name, domain: { name: domain }, password } } } : { methods: ["application_credential"], application_credential: { id: name, secret: password } };
+    const user = { name, domain: { name: domain } };
+    const totp = code.trim() ? { totp: { user: { ...user, passcode: code.trim() } } } : {};
+    const identity = kind === "password" ? { methods: ["password", ...Object.keys(totp)], password: { user: { ...user, password } }, ...totp } : { methods: ["application_credential"], application_credential: { id: name, secret: password } };
     try {
       await done(await send("POST", "session", { auth: { identity } }, { quiet: true }));
       if (kind === "password") remember("user", name);
@@ -224,7 +227,13 @@ function Login({ done, again }: { done: (body: Json) => Promise<void>; again?: s
       )}
       <div class="field"><label for="login-name">{kind === "password" ? t("User") : t("Id of the credential")}</label><input id="login-name" autocomplete="username" autocapitalize="off" spellcheck={false} required value={name} readOnly={!!again} onInput={(event) => setName(event.currentTarget.value)} /></div>
       <div class="field"><label for="login-password">{kind === "password" ? t("Password") : t("Secret")}</label><input id="login-password" type="password" autocomplete="current-password" required value={password} onInput={(event) => setPassword(event.currentTarget.value)} /></div>
-      {kind === "password" && !again && <details><summary>{t("Domain")}: {domain}</summary><div class="field"><label for="login-domain">{t("Domain")}</label><input id="login-domain" required value={domain} onInput={(event) => setDomain(event.currentTarget.value)} /></div></details>}
+      {kind === "password" && (
+        <details>
+          <summary>{t("Domain")}: {domain} · {t("One-time code")}</summary>
+          <div class="field"><label for="login-domain">{t("Domain")}</label><input id="login-domain" required value={domain} onInput={(event) => setDomain(event.currentTarget.value)} /></div>
+          <div class="field"><label for="login-code">{t("One-time code")} <i>{t("optional")}</i></label><input id="login-code" inputMode="numeric" autocomplete="one-time-code" value={code} onInput={(event) => setCode(event.currentTarget.value)} /><small>{t("Only if the user's account demands it.")}</small></div>
+        </details>
+      )}
       <Failure error={error} />
       <button type="submit" class="primary big" disabled={busy}>{busy ? t("Working…") : t("Log in")}</button>
     </form>
@@ -239,8 +248,8 @@ function App(): VNode {
   const begin = async () => {
     setFailure(null);
     try {
-      const body = await send("GET", "session", undefined, { quiet: true });
-      if (body) await enter(body);
+      const [body, rights] = await Promise.all([send("GET", "session", undefined, { quiet: true }), send("GET", "rights", undefined, { quiet: true }).catch(() => null)]);
+      if (body) await enter(body, rights);
       set(body ? "in" : "out");
     } catch (error) {
       if (error instanceof ApiError && [401, 404].includes(error.status)) set("out");
@@ -294,5 +303,5 @@ function App(): VNode {
 }
 
 applyTheme();
-setLanguage(language());
+setLanguage(language(), false);
 render(<App />, document.getElementById("app")!);

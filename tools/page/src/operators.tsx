@@ -61,11 +61,11 @@ export const hosts = (): Kind => ({
     { name: "guests", title: t("Guests"), number: true, text: (row) => row.load?.running_vms ?? 0 },
     { name: "cpus", title: t("CPUs"), text: (row) => share(row.load, "vcpus"), cell: (row) => row.load && <Share used={row.load.vcpus_used} total={row.load.vcpus} label={`${row.load.vcpus_used} / ${row.load.vcpus}`} /> },
     { name: "memory", title: t("Memory"), text: (row) => share(row.load, "memory_mb"), cell: (row) => row.load && <Share used={row.load.memory_mb_used} total={row.load.memory_mb} label={`${size(row.load.memory_mb_used)} / ${size(row.load.memory_mb)}`} /> },
-    { name: "disk", title: t("Disk"), text: (row) => share(row.load, "local_gb"), cell: (row) => row.load && <Share used={row.load.local_gb_used} total={row.load.local_gb} label={`${row.load.local_gb_used} / ${row.load.local_gb} GB`} /> },
+    { name: "disk", title: t("Disk"), text: (row) => share(row.load, "local_gb"), cell: (row) => row.load && <Share used={row.load.local_gb_used} total={row.load.local_gb} label={`${size(row.load.local_gb_used * 1024)} / ${size(row.load.local_gb * 1024)}`} /> },
     { name: "seen", title: t("Heartbeat"), text: (row) => row.updated_at ?? "", cell: (row) => <Time at={row.updated_at} /> },
   ],
   actions: hostActions(),
-  facts: (row) => [[t("State"), <Status value={stateOf(row)} />], [t("Reason"), row.disabled_reason], [t("Guests"), row.load?.running_vms ?? 0], [t("CPUs"), row.load && `${row.load.vcpus_used} / ${row.load.vcpus}`], [t("Memory"), row.load && `${size(row.load.memory_mb_used)} / ${size(row.load.memory_mb)}`], [t("Disk"), row.load && `${row.load.local_gb_used} / ${row.load.local_gb} GB`], [t("Address"), row.load?.host_ip], [t("Hypervisor"), row.load && `${row.load.hypervisor_type} ${versionOf(row.load.hypervisor_version)}`], ["CPU", row.load?.cpu_info?.model], [t("Zone"), row.zone], [t("Heartbeat"), <Time at={row.updated_at} />]],
+  facts: (row) => [[t("State"), <Status value={stateOf(row)} />], [t("Reason"), row.disabled_reason], [t("Guests"), row.load?.running_vms ?? 0], [t("CPUs"), row.load && `${row.load.vcpus_used} / ${row.load.vcpus}`], [t("Memory"), row.load && `${size(row.load.memory_mb_used)} / ${size(row.load.memory_mb)}`], [t("Disk"), row.load && `${size(row.load.local_gb_used * 1024)} / ${size(row.load.local_gb * 1024)}`], [t("Address"), row.load?.host_ip], [t("Hypervisor"), row.load && `${row.load.hypervisor_type} ${versionOf(row.load.hypervisor_version)}`], ["CPU", row.load?.cpu_info?.model], [t("Zone"), row.zone], [t("Heartbeat"), <Time at={row.updated_at} />]],
   more: (row) => <Guests host={row.host} />,
 });
 

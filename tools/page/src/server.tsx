@@ -43,7 +43,7 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
         {!gone && <ActionButtons actions={ordered(server)} row={server} nameOf={(row) => row.name} done={reload} main={3} />}
       </Head>
       {gone ? <div class="failure" role="alert"><strong>{t("This server is deleted. Its timeline is still here.")}</strong></div> : <Failure error={error} />}
-      {server.fault && <div class="reason-box" role="note"><b>{t("Why")}</b><p>{server.fault.message}</p><Advice text={server.fault.message} /></div>}
+      {server.fault && <div class="reason-box" role="note"><b>{t("Why")}</b><p>{server.fault.message}</p><Advice text={server.fault.message} /><Funnel text={server.fault.details ?? ""} /></div>}
       <Facts
         items={[
           [t("Addresses"), addressesOf(server).join(", ")],
@@ -88,6 +88,32 @@ function Advice({ text }: { text: string }): VNode | null {
   if (lower.includes("no valid host")) return <p class="advice">{t("No host has room for this, or the filters exclude all hosts. Choose a smaller flavor, or another zone; an operator sees the reason of each host in the events.")}</p>;
   if (lower.includes("maximum number of retries")) return <p class="advice">{t("Several hosts tried, and each of them failed. The timeline has the reason of each try. Delete this server and create it again once the cause is gone.")}</p>;
   return null;
+}
+
+interface Stage { filter: string; out: number; of: number; hosts: string[] }
+
+/** The scheduler's words about each filter, as "RamFilter took out 2 of 3 hosts: host1 (…), host2 (…)." */
+function stages(text: string): Stage[] {
+  return [...text.matchAll(/(\w+) took out (\d+) of (\d+) [^:.]*: ([\s\S]*?)\.(?=\s|$)/g)].map((match) => ({
+    filter: match[1]!, out: Number(match[2]), of: Number(match[3]), hosts: match[4]!.split(/, (?=[\w.-]+ \()/),
+  }));
+}
+
+/** Why there was no room: how many hosts each filter left, and what it had against the others. */
+function Funnel({ text }: { text: string }): VNode | null {
+  const found = stages(text);
+  if (found.length === 0) return text ? <details><summary>{t("For developers")}</summary><pre tabIndex={0}>{text}</pre></details> : null;
+  return (
+    <ol class="funnel" aria-label={t("Hosts that each filter left")}>
+      <li><span>{t("Hosts at first")}</span><meter min={0} max={found[0]!.of} value={found[0]!.of} aria-label={t("Hosts at first")} /><b>{found[0]!.of}</b></li>
+      {found.map((stage) => (
+        <li key={stage.filter}>
+          <span>{stage.filter}</span><meter min={0} max={found[0]!.of} value={stage.of - stage.out} aria-label={stage.filter} /><b>{stage.of - stage.out}</b>
+          <ul>{stage.hosts.map((host) => <li key={host}>{host}</li>)}</ul>
+        </li>
+      ))}
+    </ol>
+  );
 }
 
 function ImageName({ id }: { id: string }): VNode {

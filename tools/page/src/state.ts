@@ -53,15 +53,16 @@ export function sessionOf(body: Json): Session {
 }
 
 /** Take a session: with a project, or first move to one. */
-export async function enter(body: Json): Promise<void> {
+export async function enter(body: Json, known: Json = null): Promise<void> {
   let session = sessionOf(body);
+  let rights = session.project ? known : null;
   if (!session.project) {
     const projects: Json[] = (await call("identity", "GET", "/auth/projects", undefined, { quiet: true })).projects;
     const wanted = projects.find((project) => project.id === remembered("project")) ?? projects[0];
     if (!wanted) throw new Error("This user has no role in any project. An administrator can add one.");
     session = sessionOf(await scope(wanted.id));
   }
-  const rights = await send("GET", "rights", undefined, { quiet: true });
+  rights ??= await send("GET", "rights", undefined, { quiet: true });
   shared.session = session;
   shared.rules = new Set(rights.rules);
   shared.operations = rights.operations;

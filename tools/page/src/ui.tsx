@@ -1,6 +1,6 @@
 // Parts of which every view is made: tables, forms in dialogs, states, times, and errors.
 import { type ComponentChildren, Component, createContext, type VNode } from "preact";
-import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, type Json } from "./api";
 import { t } from "./messages";
 import { link, may, useParameter } from "./state";
@@ -125,7 +125,7 @@ export function Command({ text }: { text: string }): VNode {
 
 export function Dialog({ title, close, children, wide, locked }: { title: string; close: () => void; children: ComponentChildren; wide?: boolean; locked?: boolean }): VNode {
   const element = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const dialog = element.current!;
     if (!dialog.open) dialog.showModal();
     return () => dialog.close();
@@ -455,7 +455,7 @@ export function Table<T>({ rows, columns, idOf, nameOf, actions = [], bulk = [],
   const usableBulk = offered.filter((action) => selected.some((row) => !action.when || action.when(row)));
   const hasActions = actions.some(allowed);
   return (
-    <section class="table" aria-label={label}>
+    <div class="table">
       {(rows.length > 0 || search) && (
         <div class="tools">
           <input type="search" placeholder={t("Search")} aria-label={t("Search in this list")} value={search} onInput={(event) => { setSearch(event.currentTarget.value); setPage(""); }} />
@@ -519,7 +519,7 @@ export function Table<T>({ rows, columns, idOf, nameOf, actions = [], bulk = [],
         </nav>
       )}
       {open && <ActionDialog key={open.action.name} action={open.action} rows={open.rows} nameOf={nameOf} close={() => setOpen(null)} done={() => done?.()} />}
-    </section>
+    </div>
   );
 }
 

@@ -187,6 +187,15 @@ def test_token_in_a_header_is_not_used(page: PageClient, world: World) -> None:
     assert page("GET", "/api/compute/v2.1/flavors", X_Auth_Token=world.token("admin")).status_code == 401
 
 
+def test_identity_headers_of_a_client_are_ignored(page: PageClient) -> None:
+    """A server behind Keystone's middleware would believe them."""
+    page.log_in("alice")
+    headers = {"X_Identity_Status": "Confirmed", "X_Roles": "admin", "X_User_Id": "id-of-admin", "X_Is_Admin": "1"}
+    rules = page("GET", "/rights", **headers).json["rules"]
+    assert "os_compute_api:os-hypervisors:list-detail" not in rules
+    assert page("GET", "/api/compute/v2.1/os-services", **headers).status_code == 403
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -329,6 +338,21 @@ def test_rules_that_the_page_asks_for_exist() -> None:
     assert asked - known == set()
     kinds = set(re.findall(r'accepts\("([^"]+)"', text)) | set(re.findall(r'simple\("[^"]+", "([^"]+)"', text))
     assert kinds <= {operation.kind for operation in OPERATIONS.values()}
+
+
+def test_every_text_of_the_page_is_in_the_catalogue() -> None:
+    catalogue = (SOURCES / "src/chinese.ts").read_text()
+    own, _, foreign = catalogue.partition("// Words of the APIs")
+    keys = re.findall(r'"((?:[^"\\]|\\.)*)": "', own)
+    assert len(keys) == len(set(keys))
+    sources = [path for path in (SOURCES / "src").glob("*.ts*") if path.name != "chinese.ts"]
+    text = "\n".join(path.read_text() for path in sources)
+    used = set(re.findall(r'\bt\("((?:[^"\\]|\\.)+)"\)', text))
+    assert len(used) > 400
+    assert used - set(keys) - set(re.findall(r'"([^"]+)": "', foreign)) == set()
+    # Errors of the page itself are translated where they are shown.
+    thrown = set(re.findall(r'(?:ApiError|Error)\("([^"]+)"', text))
+    assert set(keys) - used - thrown == set()
 
 
 def test_page_makes_no_html_of_text() -> None:

@@ -1285,6 +1285,13 @@ class ConductorRPC(Protocol):
     @rpc.read(rpc.API, since="1.26")
     def server_backup_get(self, context: RequestContext, backup_id: str) -> ServerBackup: ...
 
+    @rpc.change(rpc.API, since="1.26")
+    def server_backup_hold(self, context: RequestContext, backup_id: str) -> ServerBackup:
+        """Return a complete backup, and keep retention from removing it while a server is restored from it.
+
+        Raises `ServerBackupNotComplete`.
+        """
+
     @rpc.delete(rpc.API, since="1.26")
     def server_backup_delete(self, context: RequestContext, backup_id: str) -> None:
         """Delete a backup. Its image is removed soon. Raises `ServerBackupRunning`."""

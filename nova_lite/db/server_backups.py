@@ -27,6 +27,8 @@ from nova_lite.operations import states
 
 #: Event of the action that reports a backup that did not begin.
 EVENT = "conductor_backup_policy"
+#: Time in which a server that is restored gets its image. After that, the server refers to it.
+HOLD = datetime.timedelta(hours=1)
 #: Most characters of a reason.
 _REASON = 1000
 
@@ -69,6 +71,19 @@ def delete(uow: UnitOfWork, context: RequestContext, backup_id: str) -> None:
         raise exceptions.ServerBackupRunning(backup_id=backup_id)
     row.status = BackupStatus.DELETING
     uow.session.flush()
+
+
+def hold(uow: UnitOfWork, context: RequestContext, backup_id: str) -> ServerBackup:
+    """Return a complete backup that is about to be restored. Retention leaves it alone for `HOLD`.
+
+    Raises `ServerBackupNotComplete`.
+    """
+    row = _visible(uow, context, backup_id, lock=True)
+    if row.status != BackupStatus.COMPLETE:
+        raise exceptions.ServerBackupNotComplete(backup_id=backup_id, status=row.status)
+    row.held_until = uow.now + HOLD
+    uow.session.flush()
+    return to_backup(row)
 
 
 # --- for policies
@@ -267,7 +282,7 @@ def series(uow: UnitOfWork, policy_id: str, instance_uuid: str) -> list[ServerBa
 def retire_backups(uow: UnitOfWork, backups: Sequence[ServerBackup]) -> int:
     """Mark complete backups for removal, and return their number. A newer complete one of each exists.
 
-    A backup that a server was restored from stays as long as the server uses its image.
+    A backup that is being restored stays, and one from which a server was restored, as long as it uses the image.
     """
     ids = [backup.image_id for backup in backups]
     used = sa.select(Instance.image_ref).where(Instance.image_ref.in_(ids), Instance.deleted == sa.false())
@@ -280,7 +295,8 @@ def retire_backups(uow: UnitOfWork, backups: Sequence[ServerBackup]) -> int:
             Row.status == BackupStatus.COMPLETE,
             Row.scheduled_for > backup.scheduled_for,
         )
-        if row is not None and uow.session.scalar(sa.select(newer)):
+        is_held = row is not None and row.held_until is not None and row.held_until > uow.now
+        if row is not None and not is_held and uow.session.scalar(sa.select(newer)):
             row.status = BackupStatus.DELETING
             uow.session.flush()
             number += 1

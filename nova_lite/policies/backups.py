@@ -27,4 +27,8 @@ BACKUP_INDEX_ALL = _backups(
     "index:all_projects", ADMIN, "List the backups of all projects", f"GET {_BACKUPS}?all_projects=True"
 )
 BACKUP_SHOW = _backups("show", READER, "Show a backup of a server", f"GET {_BACKUP}")
+BACKUP_RESTORE = _backups("restore", MEMBER, "Restore a server in place from its backup", f"POST {_BACKUP}/restore")
+BACKUP_CREATE_SERVER = _backups(
+    "create_server", MEMBER, "Create a server of another one's backup", f"POST {_BACKUP}/servers"
+)
 BACKUP_DELETE = _backups("delete", MEMBER, "Delete a backup of a server and its image", f"DELETE {_BACKUP}")

@@ -7,12 +7,18 @@ from typing import Any
 from oslo_utils import strutils
 
 from nova_lite.api.compute import schema_types as t
-from nova_lite.api.compute import view_helpers
+from nova_lite.api.compute import server_password, view_helpers
+from nova_lite.api.compute.servers import create
+from nova_lite.api.compute.servers import view as view_of_server
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import BackupQuery, BackupStatus, ServerBackup
 from nova_lite.policies import backups as policies
+from nova_lite.policies import servers as server_policies
 
 # --- schemas
+
+_PASSWORD: t.Schema = {"type": "string"}
 
 INDEX_QUERY = t.strict(
     {
@@ -22,6 +28,29 @@ INDEX_QUERY = t.strict(
         "server_id": t.repeatable(t.UUID),
         "status": t.repeatable(t.one_of(*BackupStatus)),
     }
+)
+RESTORE_BODY = t.wrapped("restore", t.strict({"adminPass": _PASSWORD}))
+CREATE_SERVER_BODY = t.wrapped(
+    "server",
+    t.strict(
+        {
+            "name": t.NAME,
+            "description": t.DESCRIPTION,
+            "flavorRef": t.FLAVOR_REF,
+            "networks": {
+                "oneOf": [
+                    {"type": "array", "items": t.strict({"uuid": t.UUID, "port": t.UUID}), "maxItems": 100},
+                    t.one_of("auto", "none"),
+                ]
+            },
+            "metadata": t.METADATA,
+            "tags": t.TAGS,
+            "security_groups": {"type": "array", "items": t.strict({"name": t.TEXT}, ("name",)), "maxItems": 100},
+            "key_name": t.TEXT,
+            "availability_zone": t.TEXT,
+            "adminPass": _PASSWORD,
+        }
+    ),
 )
 
 
@@ -38,6 +67,8 @@ class ServerBackups(Extension):
         Route("GET", _PATH, "index"),
         Route("GET", _ONE, "show"),
         Route("DELETE", _ONE, "delete"),
+        Route("POST", _ONE + "/restore", "restore"),
+        Route("POST", _ONE + "/servers", "create_server"),
     )
 
     @declares(policies.BACKUP_INDEX, query=INDEX_QUERY, response=("server_backups", "server_backups_links"))
@@ -68,6 +99,65 @@ class ServerBackups(Extension):
         """Delete a backup and its image, even the last one. A backup that is being made cannot be deleted."""
         self.conductor.server_backup_delete(req.context, id)
         return Response(status=204)
+
+    @declares(policies.BACKUP_RESTORE, body=RESTORE_BODY, status=202, response="server", faults=(409,))
+    def restore(self, req: Request, id: str) -> Response:
+        """Restore a server in place: rebuild it from a complete backup.
+
+        It keeps its id, its addresses, its volumes and its flavor. What was written to its disk since the backup is
+        lost. The rule of rebuilds has to allow it, too.
+        """
+        req.authorize(server_policies.REBUILD)
+        password = server_password.admin_password(req.data["restore"])
+        backup = self.conductor.server_backup_hold(req.context, id)
+        payload = {
+            "image_ref": backup.image_id,
+            "changes": {},
+            "injected_files": {},
+            "reimage_boot_volume": False,
+            "admin_password": password,
+        }
+        try:
+            instance = self.compute.rebuild(req.context, backup.instance_uuid, payload)
+        except exceptions.InstanceNotFound as error:
+            raise exceptions.ServerOfBackupGone(instance_id=backup.instance_uuid, backup_id=backup.id) from error
+        location = {"Location": req.link("servers", backup.instance_uuid)}
+        return Response({"server": view_of_server.rebuilt(req, instance, self._shown(password))}, 202, location)
+
+    @declares(policies.BACKUP_CREATE_SERVER, body=CREATE_SERVER_BODY, status=202, response="server", faults=(409,))
+    def create_server(self, req: Request, id: str) -> Response:
+        """Create a new server of a complete backup, whether or not the old one exists.
+
+        What the body does not name is as at the time of the backup: name, flavor, networks, metadata, tags and security
+        groups. Quotas hold. The rule of creates has to allow it, too.
+        """
+        req.authorize(server_policies.CREATE)
+        given = req.data["server"]
+        backup = self.conductor.server_backup_hold(req.context, id)
+        req.data = {"server": {**_as_before(backup), **given, "imageRef": backup.image_id}}
+        password = server_password.admin_password(given)
+        created = self.compute.create(req.context, create.request_of(req, password)).instances[0]
+        location = {"Location": req.link("servers", created.uuid)}
+        return Response({"server": view_of_server.created(req, created, self._shown(password))}, 202, location)
+
+    def _shown(self, password: str) -> str | None:
+        return password if self.conf.api.enable_instance_password else None
+
+
+def _as_before(backup: ServerBackup) -> dict[str, Any]:
+    """Return the body of a create that has the properties of the server at the time of the backup."""
+    server = backup.server
+    networks: list[dict[str, str]] = [{"uuid": network_id} for network_id in server.get("networks", [])]
+    return {
+        "name": server["name"],
+        "description": server.get("description"),
+        "flavorRef": server["flavor_id"],
+        "networks": networks or "none",
+        "metadata": server.get("metadata", {}),
+        "tags": server.get("tags", []),
+        "security_groups": [{"name": name} for name in server.get("security_groups", [])],
+        "config_drive": server.get("config_drive", False),
+    }
 
 
 def all_projects(req: Request, rule: str) -> bool:

@@ -74,6 +74,17 @@ class ServerBackupNotFound(NotFound):
     msg_fmt = "Backup %(backup_id)s of a server could not be found."
 
 
+class ServerBackupNotComplete(Conflict):
+    msg_fmt = "Backup %(backup_id)s is %(status)s. Only a complete backup can be restored."
+
+
+class ServerOfBackupGone(Conflict):
+    msg_fmt = (
+        "Server %(instance_id)s does not exist any more. Create a new one of its backup: POST "
+        "/os-server-backups/%(backup_id)s/servers."
+    )
+
+
 class ServerBackupRunning(Conflict):
     msg_fmt = "Backup %(backup_id)s is being made. Delete it when it is complete."
 

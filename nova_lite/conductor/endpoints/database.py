@@ -228,6 +228,7 @@ WRITES: dict[str, Function] = {
     "security_group_rule_delete": security_groups.delete_rule,
     "security_group_update": security_groups.update,
     "server_backup_delete": server_backups.delete,
+    "server_backup_hold": server_backups.hold,
     "server_group_create": server_groups.create,
     "server_group_delete": server_groups.delete,
     "service_delete": services.delete,

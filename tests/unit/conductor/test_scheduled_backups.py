@@ -331,6 +331,55 @@ def test_deleted_policy_leaves_its_backups(world: Backups) -> None:
     assert world.files() == sorted(made)
 
 
+# --- restore
+
+
+def restore(world: Backups, backup: ServerBackup) -> Any:
+    """Restore the server in place, as the API does."""
+    held = world.db.write(server_backups.hold, world.context(), backup.id)
+    payload = {"image_ref": held.image_id, "images": {}, "changes": {}, "injected_files": {}, "admin_password": "x"}
+    return world.lifecycle.accept_action(world.context(), world.uuid, "rebuild", payload)
+
+
+def test_server_is_restored_in_place_with_its_addresses(world: Backups) -> None:
+    image_id = world.back_up()
+    before = world.instance(world.uuid)
+    restore(world, world.row)
+    world.lifecycle.build_instances(world.context(), [world.uuid])
+    world.let_time_pass(60)
+    world.reconciler.sweep()
+    host, request = world.compute.builds[-1]
+    assert (host, request.instance.uuid, request.image and request.image.id) == (world.host, world.uuid, image_id)
+    world.report(world.uuid, host, request.generation, objects.BuildOutcome.BUILT)
+    after = world.instance(world.uuid)
+    assert (after.vm_state, after.vifs[0].address, after.flavor) == ("active", before.vifs[0].address, before.flavor)
+
+
+def test_retention_leaves_a_backup_alone_that_is_being_restored(world: Backups) -> None:
+    first = world.back_up()
+    world.db.write(server_backups.hold, world.context(), world.row.id)
+    made = [first, *(world.back_up() for _ in range(3))]
+    world.backups.run()
+    assert world.files() == sorted([first, *made[2:]])
+    world.db.write(lambda uow: uow.change(sa.update(models.ServerBackup).values(held_until=uow.now)))
+    world.backups.run()
+    assert world.files() == sorted(made[2:])
+
+
+def test_new_server_of_a_backup_takes_quota(world: Backups) -> None:
+    world.back_up()
+    used = world.instances_used()
+    spec = world.row.server
+    networks = [objects.NetworkRequest(network_id=network_id) for network_id in spec["networks"]]
+    values = {"flavor_id": spec["flavor_id"], "image_ref": world.row.image_id, "networks": networks}
+    (uuid,) = world.create(**values)
+    assert world.instance(uuid).image_ref == world.row.image_id
+    assert world.instances_used() == used + 1
+    world.conf.set_override("instances", used + 1, "quota")
+    with pytest.raises(exceptions.QuotaExceeded):
+        world.create(**values)
+
+
 # --- who does it, and what operators see
 
 

@@ -169,6 +169,12 @@ HOSTS = _gauge("conductor", "nova_lite_hosts", "Compute hosts: up, down, disable
 HOST_DOWN = _gauge(
     "conductor", "nova_lite_host_down", "1 for each compute host that counts as down; others are left out.", "host"
 )
+HOST_UNFENCED = _gauge(
+    "conductor",
+    "nova_lite_host_unfenced_servers",
+    "Protected servers of each host that neither fences itself nor has a working fence method; others are left out.",
+    "host",
+)
 HEARTBEAT_AGE = _gauge(
     "conductor",
     "nova_lite_heartbeat_oldest_seconds",

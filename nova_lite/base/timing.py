@@ -49,6 +49,14 @@ class ConductorTiming:
     #: in full when a conductor starts.
     full_report_interval: float = 3600.0
     filter_query_batches: BatchLimits = BatchLimits(max_delay=0.1, max_batch=32, max_in_flight=None, quiet_period=0.05)
+    #: Time limit of a call of a fence agent, time until a host's power has to be off, and the interval between two
+    #: looks at it.
+    fence_call: float = 10.0
+    fence_wait: float = 20.0
+    fence_poll: float = 1.0
+    #: Interval between two attempts to switch a host off, and between two tests of all fence methods.
+    fence_retry: float = 30.0
+    fence_test_interval: float = 300.0
     #: Smallest time between two publications of changed hosts.
     publish_interval: float = 0.1
     #: Time after which freed capacity is published at the latest.
@@ -84,6 +92,13 @@ class ComputeTiming:
     statistics_max_age: float = 60.0
     #: Time after which a network without guests is removed from the host, with its bridge and DHCP server.
     network_age: float = 600.0
+    #: Time that a new guard has for its first reply, and the interval between two requests.
+    guard_start_wait: float = 10.0
+    guard_start_poll: float = 0.1
+    #: Interval between two starts of a guard that does not reply.
+    guard_start_again: float = 2.0
+    #: Time that a stopping daemon waits for the conductor to know that its guests go on.
+    release_timeout: float = 5.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,8 @@ BINARY = "nova-lite-compute"
 
 #: Seconds between two checks whether the domains have to be compared with the database.
 RECONCILE_TICK = 1.0
+#: Seconds between two looks at the lease of a host that fences itself.
+SELF_FENCING_TICK = 1.0
 #: Seconds between two checks of the hypervisor.
 WATCH_TICK = 1.0
 #: Seconds between two queries for filter rules, and between two checks whether one is needed.
@@ -65,10 +67,12 @@ class ComputeDaemon(service.Daemon):
         self.serve_health(transport, hypervisor=manager.require_hypervisor, registration=manager.registration.require)
         metrics.add_gauges(self, manager.states)
         manager.connect()
-        self.add_periodic("Heartbeat", self.conf.report_interval, manager.registration.send_heartbeat, jitter=True)
+        self.add_periodic("Heartbeat", self.conf.report_interval, manager.send_heartbeat, jitter=True)
+        self.add_periodic("Self-fencing", SELF_FENCING_TICK, manager.self_fencing.tick)
         self.add_periodic("Inventory", self.conf.report_interval, manager.heartbeat.refresh)
         self.add_periodic("Watching the hypervisor", WATCH_TICK, manager.watch_hypervisor)
         manager.clean_up()
+        manager.self_fencing.renew()
         self.serve_rpc(transport, self.conf.host, rpc.Endpoint(ComputeRPC, manager, commands=manager.commands))
         self.add_periodic("Domain reconciliation", RECONCILE_TICK, manager.reconciler.tick)
         self.add_periodic("Port filters", FILTERS_TICK, lambda: manager.port_filters.tick(FILTERS_TICK))

@@ -32,6 +32,9 @@ BINARY = "nova-lite-conductor"
 #: Seconds between two removals of expired console tokens. They are void even without it.
 EXPIRE_TOKENS_INTERVAL = 60.0
 
+#: Seconds between two looks at the leases of hosts that fence themselves, and at their servers.
+FENCING_INTERVAL = 1.0
+
 #: Shortest interval in seconds between two notifications of hosts about changed filter rules.
 FILTER_PUBLISH_INTERVAL = 0.5
 
@@ -67,6 +70,7 @@ class Conductor(service.Daemon):
         self.add_periodic("report_service", self.conf.report_interval, self._report)
         self.add_periodic("expire_console_tokens", EXPIRE_TOKENS_INTERVAL, self._expire_console_tokens, jitter=True)
         self.add_periodic("reconcile", self.conf.conductor.reconcile_interval, self._sweep)
+        self.add_periodic("fencing", FENCING_INTERVAL, self._fence)
         self.add_periodic("filter_publisher", FILTER_PUBLISH_INTERVAL, self._publish_filters)
         self.add_periodic("drop_old_notifications", DROP_NOTIFICATIONS_INTERVAL, self._drop_notifications, jitter=True)
         self.add_periodic("audit_usage", AUDIT_USAGE_INTERVAL, self._audit_usage, jitter=True)
@@ -81,6 +85,11 @@ class Conductor(service.Daemon):
     def _sweep(self) -> None:
         assert self.manager is not None
         self._translated(self.manager.reconciler.sweep)
+
+    def _fence(self) -> None:
+        assert self.manager is not None
+        self._translated(self.manager.fencer.sweep)
+        self._translated(self.manager.evacuator.sweep)
 
     def _publish_filters(self) -> None:
         assert self.manager is not None

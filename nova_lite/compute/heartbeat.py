@@ -32,11 +32,11 @@ class Heartbeat:
         on_answer: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self._conf = conf
-        self._host = host
+        self.host = host
         self._driver = driver
         self._jobs = jobs
         self._on_answer = on_answer
-        self._boot_id = str(uuid.uuid4())
+        self.boot_id = str(uuid.uuid4())
         self._numbers = itertools.count(1)
         self._inventory: Inventory | None = None
         self._answered = time.monotonic()
@@ -59,8 +59,8 @@ class Heartbeat:
     def report(self) -> HostReport:
         conf = self._conf
         return HostReport(
-            host=self._host,
-            boot_id=self._boot_id,
+            host=self.host,
+            boot_id=self.boot_id,
             number=next(self._numbers),
             inventories=[self._known()],
             building=self._jobs.building(),
@@ -91,5 +91,5 @@ class Heartbeat:
 
     def _known(self) -> Inventory:
         if self._inventory is None:
-            raise exceptions.HypervisorUnavailable(host=self._host, reason="its inventory has not been read yet")
+            raise exceptions.HypervisorUnavailable(host=self.host, reason="its inventory has not been read yet")
         return self._inventory

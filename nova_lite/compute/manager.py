@@ -31,6 +31,7 @@ from nova_lite.compute.port_filters import PortFilterSync
 from nova_lite.compute.reconciler import DomainReconciler
 from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Retrier
+from nova_lite.compute.self_fencing import SelfFencing
 from nova_lite.compute.server_metrics import ServerMetrics
 from nova_lite.compute.volumes import VolumeWorker
 from nova_lite.conductor.rpcapi import ConductorRPC
@@ -90,8 +91,9 @@ class ComputeManager:
         )
         snapshot.clean(self.host)
         boot = HostBoot(os.path.join(conf.state_path, "boots", host))
+        self.self_fencing = SelfFencing(conf, host, driver, self.registration, self.jobs, self._compare_soon, timing)
         self.reconciler = DomainReconciler(
-            self.host, conf.compute.reconcile_interval, boot, self.registration.attach_check
+            self.host, conf.compute.reconcile_interval, boot, self.registration.attach_check, self.self_fencing
         )
         self.port_filters = PortFilterSync(host, driver, conductor, conf.network.security_group_refresh_interval)
         self._builder = Builder(self.host, self.registration, self.port_filters.interfaces_plugged, self.build_slots)
@@ -146,6 +148,14 @@ class ComputeManager:
             raise exceptions.ServiceUnavailable(
                 f"{len(remaining)} foreign domain(s) could not be destroyed: {', '.join(sorted(remaining))}."
             )
+
+    def send_heartbeat(self) -> None:
+        """Send a heartbeat, and renew the lease of a host that fences itself."""
+        self.registration.send_heartbeat()
+        self.self_fencing.renew()
+
+    def _compare_soon(self) -> None:
+        self.reconciler.compare_soon()
 
     def watch_hypervisor(self) -> None:
         """Report a change of the hypervisor's availability to the log, the conductor, and builds that wait for it.
@@ -205,7 +215,17 @@ class ComputeManager:
             LOG.warning(
                 "Stopping with jobs in progress: builds %s, actions %s", self.jobs.building(), self.jobs.acting()
             )
+        self._release_lease()
         self._stopping.set()
+
+    def _release_lease(self) -> None:
+        error_text = ""
+        try:
+            self.self_fencing.release()
+        except exceptions.ServiceUnavailable as error:
+            error_text = error.message
+        if error_text:
+            LOG.warning("Protected guests stop when the lease ends: it could not be given back: %s", error_text)
 
     # --- commands (casts)
 
@@ -255,6 +275,7 @@ class ComputeManager:
         """Execute a command if the host may serve. Otherwise drop it: the conductor sends it again."""
         try:
             self.registration.check()
+            self.self_fencing.require_lease(instance_uuid)
         except exceptions.ServiceUnavailable as error:
             LOG.warning("Instance %s: a command is dropped: %s", instance_uuid, error.message)
         else:

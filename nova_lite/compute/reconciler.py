@@ -13,6 +13,7 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.compute.consistency_check import ConsistencyCheck
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.host_boot import HostBoot
+from nova_lite.compute.self_fencing import SelfFencing
 from nova_lite.objects import DomainReport, DomainVerdict, Verdict, digest_of_domains
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import DomainInfo
@@ -34,14 +35,21 @@ class DomainReconciler:
 
     The report includes the power states. Instances with a job are left out: their state is changing, and a domain that
     is still being built must not look like a finished one. ``interval``: seconds between two comparisons. ``boot``: of
-    this machine. ``attach_check``: sends a consistency check with the next heartbeat.
+    this machine. ``attach_check``: sends a consistency check with the next heartbeat. ``self_fencing``: knows guests
+    that this host has stopped, and that are to run again.
     """
 
     def __init__(
-        self, host: LocalHost, interval: float, boot: HostBoot, attach_check: Callable[[ConsistencyCheck], None]
+        self,
+        host: LocalHost,
+        interval: float,
+        boot: HostBoot,
+        attach_check: Callable[[ConsistencyCheck], None],
+        self_fencing: SelfFencing | None = None,
     ) -> None:
         self._host = host
         self._attach_check = attach_check
+        self._self_fencing = self_fencing
         self._consistency_check: ConsistencyCheck | None = None
         #: Time until which the reply to the check is awaited.
         self._answer_deadline = float("-inf")
@@ -59,6 +67,10 @@ class DomainReconciler:
         """
         if not self._host.jobs.is_busy(instance_uuid):
             self._power_changed = True
+
+    def compare_soon(self) -> None:
+        """Request a comparison by the next `tick`."""
+        self._power_changed = True
 
     def tick(self) -> None:
         """Call `run` if a power state changed, or if the interval has passed and the consistency check failed.
@@ -119,6 +131,7 @@ class DomainReconciler:
         self._next = time.monotonic() + self._interval
         host = self._host
         booted = self._boot.is_new()
+        stopped = frozenset() if self._self_fencing is None else self._self_fencing.stopped()
         with host.jobs.watch() as touched:
             domains = {info.uuid: info for info in host.driver.list_domains()}
             listed = set(domains)
@@ -131,10 +144,12 @@ class DomainReconciler:
             verdicts = host.conductor.reconcile_domains(
                 get_admin_context(),
                 host.name,
-                [self._report(info, booted) for uuid, info in domains.items() if uuid not in touched],
+                [self._report(info, booted, stopped) for uuid, info in domains.items() if uuid not in touched],
                 sorted(leftovers - touched),
             )
             self._boot.mark_reconciled()
+            if self._self_fencing is not None and (reported := stopped - touched):
+                self._self_fencing.forget(reported)
             to_destroy = [verdict for verdict in verdicts if verdict.verdict == Verdict.DESTROY]
             remaining |= {verdict.uuid for verdict in to_destroy if verdict.uuid in domains}
             with concurrent.futures.ThreadPoolExecutor(WORKERS, thread_name_prefix="verdict") as pool:
@@ -223,8 +238,9 @@ class DomainReconciler:
                 host.remove(uuid)
             remaining.discard(uuid)
 
-    def _report(self, info: DomainInfo, booted: bool) -> DomainReport:
-        resumes = booted and self._host.conf.resume_guests_state_on_host_boot
+    def _report(self, info: DomainInfo, booted: bool, stopped: frozenset[str]) -> DomainReport:
+        """Return the report of a domain. ``stopped``: the guests that the host has stopped because its lease ended."""
+        resumes = (booted and self._host.conf.resume_guests_state_on_host_boot) or info.uuid in stopped
         record = self._host.fencing.get(info.uuid)
         return DomainReport(
             uuid=info.uuid,
@@ -232,5 +248,5 @@ class DomainReconciler:
             power_state=int(info.power_state),
             last_action_id=record.last_action_id,
             last_position=record.last_sequence,
-            lost_power=resumes and info.power_state == PowerState.SHUTDOWN,
+            lost_power=resumes and info.power_state in (PowerState.SHUTDOWN, PowerState.CRASHED),
         )

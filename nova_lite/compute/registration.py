@@ -7,6 +7,7 @@ heartbeat contains the epoch of its registration. The conductor rejects it once 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -18,7 +19,7 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.compute.consistency_check import ConsistencyCheck
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.objects import HostReport
+from nova_lite.objects import HostReport, Lease, LeaseRequest
 from nova_lite.objects.host import admission
 
 LOG = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class Registration:
         self._serving = False
         self._confirmed = float("-inf")
         self._consistency_check: ConsistencyCheck | None = None
+        self._requests = itertools.count(1)
         self.lost = threading.Event()
 
     @property
@@ -93,6 +95,28 @@ class Registration:
         self._confirmed = sent_at
         if check is not None and report.domains is not None:
             check.agrees = bool(agrees)  # An older conductor replies None.
+
+    def request_lease(self, seconds: float, guests: list[str], timeout: float, leaves: bool = False) -> Lease:
+        """Request a lease for these protected guests. Raise `HostNotAdmitted` if the registration has ended.
+
+        ``leaves``: this daemon stops as requested.
+        """
+        request = LeaseRequest(
+            host=self._heartbeat.host,
+            boot_id=self._heartbeat.boot_id,
+            epoch=self._epoch,
+            identity=self._identity,
+            number=next(self._requests),
+            seconds=seconds,
+            guests=guests,
+            leaves=leaves,
+        )
+        try:
+            return self._conductor.renew_lease(get_admin_context(), request, timeout=timeout)
+        except exceptions.HostNotAdmitted:
+            if request.epoch == self._epoch:
+                self.lost.set()
+            raise
 
     def _report(self) -> HostReport:
         report = self._heartbeat.report()

@@ -28,6 +28,8 @@ from nova_lite.conductor.engine.network_attach import InterfaceAttacher
 from nova_lite.conductor.engine.reconciler import Reconciler
 from nova_lite.conductor.engine.scheduling import Scheduling
 from nova_lite.conductor.hosts.domains import DomainChecks
+from nova_lite.conductor.hosts.evacuation import Evacuator
+from nova_lite.conductor.hosts.fencing import HostFencer
 from nova_lite.conductor.hosts.filter_publisher import FilterPublisher
 from nova_lite.conductor.hosts.filter_queries import FilterQueries
 from nova_lite.conductor.hosts.heartbeats import Heartbeats
@@ -81,6 +83,8 @@ class ConductorManager:
         )
         self.reconciler = Reconciler(self.engine, scheduling, attacher, self.cinder)
         self.scheduled_backups = ScheduledBackups(self.engine)
+        self.fencer = HostFencer(self.db, conf, timing.conductor)
+        self.evacuator = Evacuator(self.engine)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
             CreateEndpoints(self.db, conf, network_backend, self.dispatcher, timing.conductor),
@@ -129,6 +133,7 @@ class ConductorManager:
 
         yield from self.notifications.samples()
         yield from self.scheduled_backups.samples()
+        yield from self.fencer.samples()
 
     def scrape_targets(self) -> list[dict[str, Any]]:
         """Return the metrics endpoints of all compute hosts, in the format of Prometheus' discovery over HTTP."""
@@ -160,6 +165,7 @@ class ConductorManager:
     def close(self) -> None:
         """Stop all threads and close the database."""
         self._closing.set()
+        self.fencer.stop()
         self.reconciler.stop()
         self.engine.stop()
         self.filter_publisher.stop()

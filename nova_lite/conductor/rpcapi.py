@@ -54,6 +54,8 @@ from nova_lite.objects import (
     JoinRequest,
     JoinState,
     KeyPair,
+    Lease,
+    LeaseRequest,
     ListQuery,
     MetadefNamespace,
     MigrationControl,
@@ -1377,6 +1379,14 @@ class ConductorRPC(Protocol):
         A report may carry a digest of the host's ``domains`` (since 1.18). True: they match the host's rows and no
         operation is running on them, so that `reconcile_domains` and `domains_expected` would change nothing. False:
         they may differ. None: the report has no digest.
+        """
+
+    @rpc.report(rpc.COMPUTE, own="request.host", since="1.27", replay_safe=True)
+    def renew_lease(self, context: RequestContext, request: LeaseRequest, timeout: rpc.Timeout = None) -> Lease:
+        """Record the promise of a host that fences itself, and return its lease. ``timeout``: seconds.
+
+        Raises `HostNotAdmitted` when the host has to register again, and `HeartbeatIsOld` unless the request is the
+        newest one.
         """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.16")

@@ -109,6 +109,33 @@ OPTS = [
             "for guests that stop slowly."
         ),
     ),
+    cfg.BoolOpt(
+        "self_fencing",
+        default=False,
+        help=(
+            "Stop the protected guests of this host (ha:restart=always) before its lease ends, unless a conductor "
+            "renews the lease. Then they run elsewhere without a person's word. Set it on hosts without a "
+            "management card, in a cloud whose broker, database and conductors are redundant."
+        ),
+    ),
+    cfg.IntOpt(
+        "self_fencing_lease",
+        default=50,
+        min=30,
+        max=3600,
+        help=(
+            "Seconds of a lease of a host that fences itself. Its protected guests stop 10 seconds earlier. A "
+            "longer lease survives longer breaks of the network or the broker, and guests of a lost host come "
+            "back later."
+        ),
+    ),
+    cfg.StrOpt(
+        "self_fencing_watchdog",
+        help=(
+            "Watchdog device, such as /dev/watchdog, that resets the machine if guard or kernel hang, or if guests "
+            "cannot be ended. Set it if the machine has one and no other program uses it."
+        ),
+    ),
     cfg.IntOpt("report_retry_seconds", default=2, min=1, help="Seconds between attempts to report a result."),
     cfg.IntOpt(
         "graceful_stop_timeout",

@@ -49,6 +49,22 @@ OPTS = [
             "another CPU when its own gets too busy."
         ),
     ),
+    cfg.StrOpt(
+        "fencing_file",
+        help=(
+            "YAML file with the fence methods of hosts, such as /etc/nova-lite/fencing.yaml. Others than root and the "
+            "conductor may not read it. Default: none, so no host is switched off. Use the same file on all machines "
+            "with a conductor."
+        ),
+    ),
+    cfg.ListOpt(
+        "protected_projects",
+        default=[],
+        help=(
+            "Ids of projects whose servers are protected (ha:restart=always) unless they, their flavors or images "
+            "say something else. Set it for projects whose owners do not set the policy themselves."
+        ),
+    ),
     cfg.IntOpt(
         "max_attempts", default=3, min=1, help="Number of hosts that are tried for one build before it ends in ERROR."
     ),

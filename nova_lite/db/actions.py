@@ -406,6 +406,13 @@ def start_event(
         _write(action, [*events, InstanceActionEvent(event=name, host=host, start_time=since or uow.now)])
 
 
+def note_event(uow: UnitOfWork, action: InstanceAction, name: str, details: str) -> None:
+    """Record an event that has no duration, such as the cause of an action that nobody requested."""
+    event = InstanceActionEvent(event=name, host=uow.conf.host, start_time=uow.now, finish_time=uow.now)
+    event.result, event.details = "Success", details
+    _write(action, [*_events(action), event])
+
+
 def finish_events(uow: UnitOfWork, action: InstanceAction, error: str | None = None, details: str = "") -> None:
     """Close the open events as Success, or as Error if ``error`` is given. A conductor step has no event of its own; if
     it fails, one is added to show the cause.

@@ -14,13 +14,13 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.db import actions, compute_nodes, host_aggregates, services
+from nova_lite.db import actions, compute_nodes, host_aggregates, leases, services
 from nova_lite.db.compute_nodes import Placed
 from nova_lite.db.engine import UnitOfWork, utcnow
 from nova_lite.db.models import Aggregate, AggregateHost, Allocation, ComputeNode, Instance, Service
 from nova_lite.db.services import COMPUTE
 from nova_lite.db.statements import UpdateEach
-from nova_lite.objects import HostReport, HostState
+from nova_lite.objects import HostReport, HostState, Lease, LeaseRequest
 
 #: Topic of compute hosts' services.
 TOPIC = "compute"
@@ -36,6 +36,7 @@ def register_host(uow: UnitOfWork, conf: cfg.ConfigOpts, report: HostReport) -> 
     epoch = admit(uow, report.host, report.identity)
     record(uow, conf, report)
     services.pin(uow, report.host, report.identity)
+    leases.registered(uow, report.host)
     return epoch
 
 
@@ -45,6 +46,11 @@ def report_state(uow: UnitOfWork, conf: cfg.ConfigOpts, report: HostReport) -> N
     check_epoch(uow, report.host, report.epoch, report.identity)
     if record(uow, conf, report, registers=False):
         actions.make_due(uow, report.host)
+
+
+def renew_lease(uow: UnitOfWork, conf: cfg.ConfigOpts, request: LeaseRequest) -> Lease:
+    """Record a request of a host that fences itself, and return its lease. See `leases.renew`."""
+    return leases.renew(uow, conf, request, check_epoch(uow, request.host, request.epoch, request.identity))
 
 
 _LEASES = (
@@ -168,11 +174,13 @@ def _is_another(identity: str, service: Any) -> bool:
     return bool(identity and known and identity != known)
 
 
-def check_epoch(uow: UnitOfWork, host: str, epoch: int, identity: str = "") -> None:
-    """Raise `HostNotAdmitted` unless the host registered since it was last forced down or deleted."""
+def check_epoch(uow: UnitOfWork, host: str, epoch: int, identity: str = "") -> Service:
+    """Return the host's row, locked. Raise `HostNotAdmitted` unless the host registered since it was last forced down,
+    fenced or deleted."""
     service = services.locked(uow, host, COMPUTE)
     if service is None or _admitted(service, identity) != epoch:
         raise exceptions.HostEpochOver(host=host)
+    return service
 
 
 def apply_aggregates(uow: UnitOfWork, conf: cfg.ConfigOpts, host: str) -> None:

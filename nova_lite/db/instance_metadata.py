@@ -9,6 +9,7 @@ from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.db import instances, quotas
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
+from nova_lite.objects import protection
 from nova_lite.objects.instance import POSTED_PASSWORD
 from nova_lite.operations import states
 
@@ -26,8 +27,10 @@ def change(
 ) -> dict[str, str]:
     """Add or change these items, or with ``replace`` keep only these. Returns all items.
 
-    Raises `MetadataLimitExceeded`, `InstanceIsLocked` or `InstanceInvalidState`.
+    Raises `MetadataLimitExceeded`, `InstanceIsLocked`, `InstanceInvalidState`, or `InvalidInput` for a wrong setting of
+    protection.
     """
+    protection.check(metadata)
     row = changeable(uow, context, instance_uuid, "update metadata")
     items = metadata if replace else {**row.metadata_, **metadata}
     limit = quotas.bounds(uow, conf, row.project_id, context.user_id)["metadata_items"]

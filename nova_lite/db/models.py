@@ -87,6 +87,47 @@ class Service(Numbered, Changed, Base):
     last_seen_up: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
+class HostLease(Base):
+    """Fencing of a compute host, and its newest request for a lease.
+
+    ``seconds``: of the promise by the daemon that was started as ``boot_id``; 0: none. ``number``: of the request.
+    ``guests``: the instances that the host has confirmed. ``fenced``: "", "lease", "off" or "left". It counts while
+    ``boot_id`` is that of the service. ``fenced_by``: what proved it. ``checks``: results of the last tests of the
+    fence methods.
+    """
+
+    __tablename__ = "host_leases"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    host: Mapped[str] = mapped_column(Name, primary_key=True)
+    seconds: Mapped[float] = mapped_column(default=0.0)
+    boot_id: Mapped[str] = mapped_column(Uuid, default="")
+    number: Mapped[int] = mapped_column(default=0)
+    guests: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    fenced: Mapped[str] = mapped_column(sa.String(16), default="")
+    fenced_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    fenced_by: Mapped[str | None] = mapped_column(Name)
+    checked_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    checks: Mapped[list[dict[str, Any]]] = mapped_column(sa.JSON, default=list)
+
+
+class Restart(Base):
+    """A protected server of a fenced host that is to run again elsewhere.
+
+    ``attempts``: how often an evacuation began. ``due_at``: when the next one may begin. ``cause``: why, for users.
+    """
+
+    __tablename__ = "restarts"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    instance_uuid: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    host: Mapped[str] = mapped_column(Name)
+    priority: Mapped[int] = mapped_column(default=0)
+    attempts: Mapped[int] = mapped_column(default=0)
+    due_at: Mapped[datetime.datetime] = mapped_column(Time, index=True)
+    cause: Mapped[str] = mapped_column(sa.Text)
+
+
 class ComputeNode(Numbered, Changed, Base):
     """A hypervisor. ``*_used`` change only by conditional updates, together with an `Allocation`.
 

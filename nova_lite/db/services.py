@@ -15,7 +15,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.db import actions, compute_nodes
 from nova_lite.db.engine import Time, UnitOfWork
-from nova_lite.db.models import Service
+from nova_lite.db.models import HostLease, Service
 from nova_lite.db.rows import to_object
 from nova_lite.db.statements import by_reference, insert_if_missing
 from nova_lite.objects import AvailabilityZone
@@ -103,6 +103,13 @@ _LOCKED = (
 )
 
 
+def hears_hosts(uow: UnitOfWork, seconds: float) -> bool:
+    """Check whether any compute host has reported within so many seconds."""
+    query = sa.select(Service.id).where(Service.binary == COMPUTE, Service.up.is_(True), Service.forced_down.is_(False))
+    query = query.where(Service.last_seen_up >= uow.now - datetime.timedelta(seconds=seconds)).limit(1)
+    return uow.session.scalar(query) is not None
+
+
 def is_first(uow: UnitOfWork, binary: str, host: str) -> bool:
     """Check whether that daemon is the oldest of its kind that is up. It does the work that one daemon suffices for."""
     query = sa.select(Service.host).where(Service.binary == binary, Service.up.is_(True)).order_by(Service.id).limit(1)
@@ -168,9 +175,7 @@ def update(uow: UnitOfWork, service_id: str, changes: dict[str, Any]) -> Service
         service.disabled_reason = changes["disabled_reason"]
     if "forced_down" in changes:
         if changes["forced_down"] and not service.forced_down:
-            service.epoch += 1
-            service.up = False
-            actions.make_due(uow, service.host)
+            _end(uow, service)
         service.forced_down = bool(changes["forced_down"])
     service.updated_at = uow.now
     if (service.up, service.disabled, service.forced_down) != before:
@@ -178,11 +183,27 @@ def update(uow: UnitOfWork, service_id: str, changes: dict[str, Any]) -> Service
     return to_object(ServiceObject, service)
 
 
+def force_down(uow: UnitOfWork, service: Service) -> None:
+    """Record that nothing runs on a host, as `update` does. ``service``: its row, locked."""
+    _end(uow, service)
+    service.forced_down = True
+    service.updated_at = uow.now
+    compute_nodes.touch_all(uow, service)
+
+
+def _end(uow: UnitOfWork, service: Service) -> None:
+    """End the host's registration, and reconsider waiting actions."""
+    service.epoch += 1
+    service.up = False
+    actions.make_due(uow, service.host)
+
+
 def delete(uow: UnitOfWork, service_id: str) -> None:
     """Delete a daemon, and a host's nodes with it. Raises `ServiceInUse` while the host has instances."""
     service = _service(uow, service_id)
     if service.binary == COMPUTE:
         compute_nodes.delete_of(uow, service)
+        uow.change(sa.delete(HostLease).where(HostLease.host == service.host))
     uow.session.delete(service)
     uow.session.flush()
 

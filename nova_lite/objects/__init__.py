@@ -6,7 +6,7 @@ They have no I/O, and no behaviour beyond what follows from their own fields. Th
 - backups of servers: `backup`
 - operations: `build` (create requests and builds), `action`, `migration`, `live_migration`
 - placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`, `placement` (their views)
-- hosts that join: `join`
+- hosts that join: `join`; hosts that are lost: `fencing`, `protection`
 - other services: `identity`, `network`, `router`, `floating_ip`, `security_group`, `volume`, `quota`
 - lists: `listing`
 
@@ -49,6 +49,7 @@ from nova_lite.objects.build import (
 )
 from nova_lite.objects.console import Console, ConsolePort, ConsoleTarget
 from nova_lite.objects.diagnostics import CpuDiagnostics, Diagnostics, DiskDiagnostics, NicDiagnostics
+from nova_lite.objects.fencing import HostFencing, Lease, LeaseRequest
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.floating_ip import FloatingIp, FloatingIpPool
 from nova_lite.objects.host import (
@@ -173,6 +174,7 @@ __all__ = [
     "FloatingIp",
     "FloatingIpPool",
     "HostAggregate",
+    "HostFencing",
     "HostReport",
     "HostRouter",
     "HostState",
@@ -198,6 +200,8 @@ __all__ = [
     "JoinState",
     "JoinTokenInfo",
     "KeyPair",
+    "Lease",
+    "LeaseRequest",
     "ListQuery",
     "LiveDestination",
     "LiveSource",

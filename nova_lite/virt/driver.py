@@ -161,6 +161,10 @@ class ComputeDriver(abc.ABC):
     def leftovers(self) -> set[str]:
         """Return the uuids of instances that have disks, files or interfaces on this host, but no domain."""
 
+    def guard_arguments(self) -> list[str]:
+        """Return arguments by which the host's guard finds the guests. By default they are qemu's processes."""
+        return []
+
     def wait_for_events(self, callback: Callable[[str], None]) -> None:
         """Call ``callback(uuid)`` whenever a domain's power state changes. By default never: polling notices the
         change."""

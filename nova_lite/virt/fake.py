@@ -195,6 +195,9 @@ class FakeDriver(driver.ComputeDriver):
         """Return all traits: fake guests have no hardware, so every requested trait is available."""
         return sorted({*traits.ALWAYS, *traits.DERIVED, *self.conf.custom_traits})
 
+    def guard_arguments(self) -> list[str]:
+        return ["--fake", self.path]
+
     def list_domains(self) -> list[driver.DomainInfo]:
         self._step("list_domains")
         return [_info(domain) for domain in self._domains()]

@@ -69,6 +69,9 @@ ELSEWHERE = (
     *("register_host", "report_state", "report", "update", "delete", "reconcile_domains"),
     *("renew_hosts", "retry_later", "progress", "expire", "instances", "actions", "migrations", "put_off"),
     *("plugged", "plan_back", "remember", "settled", "note_unsure", "note_error"),
+    # Leases of hosts, which ask again, and what the next sweep of a conductor does again.
+    *("renew_lease", "expire_lease", "record_off", "record_checks", "plan_restarts", "put_off_restart"),
+    "evacuate_protected",  # begins an evacuation, which has its points
     "record_events",  # the audit log: an API sends events again until they are stored, and each is stored once
     "drop_old",  # notifications that are too old, every few minutes
     "audit_usage",  # servers of a period: the place that was reached is stored with their notifications

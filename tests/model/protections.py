@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tests.model.checker import Model, Result, explore
 from tests.model.claims import Claims
+from tests.model.fencing import Fencing
 from tests.model.live import LiveMigration
 from tests.model.moves import Moves
 from tests.model.protocol import Protocol
@@ -29,6 +30,11 @@ REBUILD = Protocol(users=("rebuild", "stop"), max_actions=3, start=ACTIVE._repla
 EVACUATE = Moves("evacuate")
 RESIZE = Moves("resize")
 LIVE_MIGRATE = LiveMigration()
+FENCE = Fencing()
+FENCE_ONE_FAULT = Fencing(faults=1)
+FENCE_POLICIES = Fencing(policies=True, faults=0)
+FENCE_AGENT = Fencing(armed=False, agent="works")
+FENCE_LIAR = Fencing(armed=False, agent="lies")
 
 #: Models that must hold with all rules in force.
 HOLDS: dict[str, Model] = {
@@ -40,6 +46,10 @@ HOLDS: dict[str, Model] = {
     "evacuate, a crash": EVACUATE,
     "resize, revert, delete, a crash": RESIZE,
     "live migration, delete, a crash, a machine off": LIVE_MIGRATE,
+    "self-fencing, two faults": FENCE,
+    "self-fencing, policies that change, a fault": replace(FENCE_POLICIES, faults=1),
+    "fence agent, two faults": FENCE_AGENT,
+    "fence agent that lies, two faults": FENCE_LIAR,
 }
 
 #: The same models with larger bounds, which take minutes.
@@ -53,6 +63,9 @@ FULL: dict[str, Model] = {
     "claims of nine instances for five places": Claims(instances=9, capacity=5),
     "evacuate, three crashes": replace(EVACUATE, crashes=3),
     "resize, revert, delete, three crashes": replace(RESIZE, crashes=3),
+    "self-fencing and an agent that hangs, two faults": replace(FENCE, agent="hangs"),
+    "self-fencing and an agent, two faults": replace(FENCE, agent="works"),
+    "self-fencing, three faults": replace(FENCE, faults=3),
     "live migration, delete, two crashes, both machines off": replace(LIVE_MIGRATE, crashes=2, outages=2),
 }
 
@@ -306,6 +319,114 @@ PROTECTIONS = [
         "a delete during a live migration leaves nothing at either end",
         "conductor/engine/advance.py: done_at_host",
         LIVE_MIGRATE,
+    ),
+    Protection(
+        "lease counts from its request",
+        "a slow reply makes no lease longer",
+        "compute/self_fencing.py: renew",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "margin for clock rates",
+        "clocks that run at different rates",
+        "conductor/hosts/fencing.py: wait_of",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "own clock",
+        "no clock that may jump ends a lease",
+        "conductor/hosts/fencing.py: LeaseWatch",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "guard",
+        "the lease ends on time when the daemon hangs",
+        "compute/guard.py: Guard",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "guard ends the daemon",
+        "a daemon that hung starts nothing late, and is started again",
+        "compute/guard.py: fire",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "guard knows its guests first",
+        "a guest counts as protected when its guard knows it",
+        "compute/self_fencing.py: renew",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "only armed hosts",
+        "a silent host that does not fence itself is left alone",
+        "db/leases.py: expire_lease",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "armed in this start",
+        "a daemon that started without fencing itself is left alone",
+        "db/leases.py: is_armed",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "only confirmed guests",
+        "a guest that its host does not know as protected is left alone",
+        "db/leases.py: may_leave",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "no confirmation of a dropped guest",
+        "a host drops a guest when nobody counts on it any more",
+        "db/leases.py: renew",
+        FENCE_POLICIES,
+    ),
+    Protection(
+        "decision compares the lease",
+        "a lease that was renewed meanwhile has not ended",
+        "db/leases.py: expire_lease",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "lost registration",
+        "a host whose lease ended compares before it serves",
+        "db/hosts.py: check_epoch",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "renewal of this start",
+        "a late request of an earlier start confirms nothing",
+        "db/leases.py: renew",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "start needs a lease",
+        "a fenced guest starts only when nobody may start it elsewhere",
+        "compute/self_fencing.py: require_lease",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "start again after fencing",
+        "a host that is back runs its guests again",
+        "compute/reconciler.py: _report",
+        FENCE_ONE_FAULT,
+    ),
+    Protection(
+        "evacuations come from the rows",
+        "another conductor goes on with a lost host",
+        "conductor/hosts/evacuation.py: sweep",
+        FENCE_AGENT,
+    ),
+    Protection(
+        "off is confirmed",
+        "an agent's word that it did something is no proof",
+        "fence/methods.py: switch_off",
+        FENCE_LIAR,
+    ),
+    Protection(
+        "off is newer than the host",
+        "a host that came back after it was off is not lost",
+        "db/leases.py: record_off",
+        FENCE_LIAR,
     ),
 ]
 

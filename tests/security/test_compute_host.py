@@ -22,7 +22,15 @@ import pytest
 from nova_lite import operations, rpc
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.objects import BuildOutcome, BuildResult, DomainReport, ExpectedDomain, HostReport, Inventory
+from nova_lite.objects import (
+    BuildOutcome,
+    BuildResult,
+    DomainReport,
+    ExpectedDomain,
+    HostReport,
+    Inventory,
+    LeaseRequest,
+)
 from nova_lite.rpc import broker, keys
 from nova_lite.rpc.keys import COMPUTE, PrivateKey
 from nova_lite.rpc.signing import SIGNATURE
@@ -141,6 +149,11 @@ def test_no_image_that_is_not_made_on_the_host(cloud: SecuredCloud, attacker: At
 REPORTS: list[tuple[str, str, dict[str, Any]]] = [
     ("register_host", "1.0", {"report": report_of(VICTIM)}),
     ("report_state", "1.0", {"report": report_of(VICTIM, building={}, acting=[1, 2, 3])}),
+    (
+        "renew_lease",
+        "1.27",
+        {"request": LeaseRequest(host=VICTIM, boot_id="", epoch=0, identity="", number=9, seconds=0)},
+    ),
     ("start_build", "1.0", {"instance_uuid": "VICTIM", "host": VICTIM, "generation": 1}),
     (
         "finish_build",
@@ -160,6 +173,7 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
     ("domains_expected", "1.4", {"host": VICTIM}),
     ("fencing_records_settled", "1.19", {"host": VICTIM, "instance_uuids": ["VICTIM"]}),
     ("domain_lost", "1.4", {"host": VICTIM, "expected": ExpectedDomain(uuid="VICTIM", generation=1)}),
+    ("is_volume_work_open", "1.26", {"host": VICTIM, "task_id": 1, "volume_id": "VICTIM"}),
     ("finish_volume_work", "1.6", {"host": VICTIM, "task_id": 1, "error": "forged"}),
     (
         "finish_builds",

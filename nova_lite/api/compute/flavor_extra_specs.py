@@ -9,6 +9,7 @@ from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import ANY_KEY, Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
+from nova_lite.objects import protection
 from nova_lite.policies import flavors as policies
 
 # --- schemas
@@ -70,6 +71,7 @@ def _checked(req: Request, specs: dict[str, Any]) -> dict[str, str]:
     Since 2.86 the names and values of known extra specs are checked as well.
     """
     texts = {key: str(value) for key, value in specs.items()}
+    protection.check(texts)
     for key, value in texts.items():
         hardware.check_extra_spec(key, value, req.has(Change.EXTRA_SPECS_CHECKED))
     return texts

@@ -30,6 +30,12 @@ class HostNotForcedDown(Invalid):
     )
 
 
+class FenceFailed(ServiceUnavailable):
+    """A host whose power could not be switched off or read."""
+
+    msg_fmt = "%(reason)s"
+
+
 class ServiceNotFound(NotFound):
     msg_fmt = "Service %(service_id)s could not be found."
 

@@ -8,9 +8,12 @@ from typing import Any
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage import joining, moves, scheduler
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.db import hosts, services
+from nova_lite.db import hosts, leases, restarts, services
+from nova_lite.fence import methods
 
 _REASON_LENGTH = 255
+
+_TEST, _OFF, _STATUS = "test", "off", "status"
 
 
 def register(commands: Commands) -> None:
@@ -43,6 +46,14 @@ def register(commands: Commands) -> None:
         action="store_true",
         help="accept the loss of its servers: they go to ERROR, except servers whose disks or image are elsewhere",
     )
+    fence = commands.verb(
+        noun, "fence", "Test the fence methods of a host, switch it off, or show the state of fencing.", host_fence
+    )
+    fence.add_argument("host", metavar="HOST", nargs="?", help="default, for --status only: all hosts")
+    what = fence.add_mutually_exclusive_group(required=True)
+    what.add_argument("--test", dest="what", action="store_const", const=_TEST, help="read its power by each method")
+    what.add_argument("--off", dest="what", action="store_const", const=_OFF, help="switch it off and force it down")
+    what.add_argument("--status", dest="what", action="store_const", const=_STATUS, help="show what is known")
     joining.register(commands, noun)
 
 
@@ -149,3 +160,70 @@ def host_retire(app: App, args: argparse.Namespace) -> int:
         "openstack compute service delete"
     )
     return 0
+
+
+def host_fence(app: App, args: argparse.Namespace) -> int:
+    """Carry out ``host fence``. Its methods and their passwords are on this machine, as on each conductor's."""
+    if args.what == _STATUS:
+        _fence_status(app, args.host)
+        return 0
+    if args.host is None:
+        raise exceptions.ConfigurationError(reason=f"host fence --{args.what} needs the name of a host.")
+    known = methods.load(app.conf.conductor.fencing_file).get(args.host)
+    if not known:
+        raise exceptions.ConfigurationError(
+            reason=f"[conductor] fencing_file has no method of host {args.host}: docs/howto/protect-servers.md"
+        )
+    return _fence_test(app, args.host, known) if args.what == _TEST else _fence_off(app, args.host, known)
+
+
+def _fence_test(app: App, host: str, known: list[methods.Method]) -> int:
+    checks = methods.test(known)
+    app.show(("Method", "Power", "Error"), [tuple(check) for check in checks])
+    app.db.write(leases.record_checks, host, [check._asdict() for check in checks])
+    return 0 if all(not check.error for check in checks) else 1
+
+
+def _fence_off(app: App, host: str, known: list[methods.Method]) -> int:
+    """Switch a host off. Its registration is looked at first, so that a host that is back meanwhile is not lost."""
+    service = app.db.read(services.find, host, services.COMPUTE)
+    if service is None:
+        raise exceptions.ComputeHostNotFound(host=host)
+    method = methods.switch_off(host, known)
+    if not app.db.write(leases.record_off, host, service.boot_id, method):
+        raise exceptions.FenceFailed(reason=f"Host {host} has registered again: it is on.")
+    app.say(
+        f"Host {host} is off ({method}) and forced down. Its protected servers are evacuated. When it is back: "
+        "openstack --os-compute-api-version 2.11 compute service set --up"
+    )
+    return 0
+
+
+def _fence_status(app: App, host: str | None) -> None:
+    states = [state for state in app.db.read(leases.all_hosts) if host in (None, state.host)]
+    if host is not None and not states:
+        raise exceptions.ComputeHostNotFound(host=host)
+    protected = app.db.read(leases.hosts_of_protected, app.conf)
+    app.show(
+        ("Host", "Self-Fencing", "Methods", "Tested", "Protected", "Confirmed", "Fenced", "By", "Comes Back"),
+        [
+            (
+                state.host,
+                f"{state.armed:.0f} s" if state.armed else "no",
+                ", ".join(f"{check['name']}: {check['error'] or check['power']}" for check in state.checks) or "none",
+                state.checked_at,
+                protected.get(state.host, 0),
+                len(state.guests),
+                state.fenced or "no",
+                state.fenced_by,
+                "yes" if state.is_fenceable else "NO: neither self-fencing nor a working method",
+            )
+            for state in states
+        ],
+    )
+    plan = [row for state in states for row in app.db.read(restarts.of_host, state.host)]
+    if plan and app.output != "json":
+        app.show(
+            ("Server", "Host", "Priority", "Attempts", "Next", "Cause"),
+            [(row.instance_uuid, row.host, row.priority, row.attempts, row.due_at, row.cause) for row in plan],
+        )

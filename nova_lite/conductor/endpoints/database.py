@@ -216,6 +216,7 @@ WRITES: dict[str, Function] = {
     "quota_delete": quotas.reset,
     "quota_update": quotas.set_limits,
     "register_host": hosts.register_host,
+    "renew_lease": hosts.renew_lease,
     "report_service": services.report,
     "router_create": routers.create,
     "router_delete": routers.delete,

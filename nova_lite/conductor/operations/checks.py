@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.image.snapshots import DEVICES
-from nova_lite.objects import Flavor, Image
+from nova_lite.objects import Flavor, Image, protection
 
 _GIB = 1024**3
 
@@ -64,6 +64,7 @@ def check_guest_fits(image: Image, flavor: Flavor) -> None:
 
 def check_limits(limits: Mapping[str, int], metadata: Mapping[str, str], injected_files: Mapping[str, str]) -> None:
     """Check the limits that count within one request; -1 is no limit. ``injected_files``: path to base64."""
+    protection.check(metadata)
     if 0 <= limits["metadata_items"] < len(metadata):
         raise exceptions.MetadataLimitExceeded(allowed=limits["metadata_items"])
     if 0 <= limits["injected_files"] < len(injected_files):

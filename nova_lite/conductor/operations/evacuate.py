@@ -2,6 +2,9 @@
 
 With ``forced_down`` the operator confirms that nothing runs on that host, which may not register. On acceptance the
 instance leaves it and gets a new generation. So the host destroys the old guest before it serves again.
+
+An automatic evacuation needs a host that is fenced: its power is off, or it has stopped this guest itself. See
+docs/adr/0028.
 """
 
 from __future__ import annotations
@@ -14,10 +17,13 @@ from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations.rebuild import REIMAGE
 from nova_lite.conductor.operations.resize import give_back_extra
-from nova_lite.db import actions, block_devices, claims, hosts, server_migrations
+from nova_lite.db import actions, block_devices, claims, hosts, leases, server_migrations
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.operations import HostStep, states
+
+#: Key in the payload of an evacuation that nobody requested.
+AUTOMATIC = "automatic"
 
 
 class EvacuateHandler(OperationHandler):
@@ -29,10 +35,10 @@ class EvacuateHandler(OperationHandler):
         """Release what the instance holds, and end a move from the lost host.
 
         ``payload``: the target ``host`` (None: the scheduler chooses), ``forced`` to bypass the filters,
-        ``admin_password``, and ``stopped`` to stop the server in the end.
+        ``admin_password``, ``stopped`` to stop the server in the end, and `AUTOMATIC`.
         """
         target, origin = payload.get("host"), instance.host
-        _check(uow, instance, target)
+        _check(uow, instance, target, bool(payload.get(AUTOMATIC)))
         stopped = _end_move(uow, instance) == states.STOPPED
         unfinished = _volume_to_make(uow, instance)
         claims.release(uow, instance.uuid)
@@ -82,7 +88,7 @@ def _is_at_another_host(action: InstanceAction, instance: Instance) -> bool:
     return isinstance(step, HostStep) and action.host != instance.host
 
 
-def _check(uow: UnitOfWork, instance: Instance, target: str | None) -> None:
+def _check(uow: UnitOfWork, instance: Instance, target: str | None, automatic: bool) -> None:
     """Raise a 4xx if the instance cannot be evacuated.
 
     Without a host it can, because an earlier evacuation has failed.
@@ -96,5 +102,7 @@ def _check(uow: UnitOfWork, instance: Instance, target: str | None) -> None:
             )
     elif target == instance.host:
         raise exceptions.EvacuateToSameHost(host=target)
+    elif automatic and leases.may_leave(uow, instance.host, instance.uuid):
+        return
     elif not hosts.is_forced_down(uow, instance.host):
         raise exceptions.HostNotForcedDown(host=instance.host)

@@ -684,7 +684,7 @@ def test_access_rule_of_a_compute_host_names_its_own_host() -> None:
     assert rules is not None
     mine = {name: rule for name, rule in rules.items() if rpc.COMPUTE in rule.roles}
     assert {name for name, rule in mine.items() if rule.own is None} == {"image_get", "image_update"}
-    assert all(rule.own in ("host", "report.host", "result.host", None) for rule in mine.values())
+    assert all(rule.own in ("host", "report.host", "request.host", "result.host", None) for rule in mine.values())
     for contract in (rpc.contract_of(ComputeRPC), rpc.contract_of(SchedulerRPC)):
         assert not any(rpc.COMPUTE in rule.roles for rule in (contract.access or {}).values())
 

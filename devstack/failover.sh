@@ -1,0 +1,19 @@
+#!/bin/bash
+# Loses hosts in random ways, as root, and measures until their protected guests run elsewhere (docs/howto/protect-servers.md).
+#
+#   failover.sh [--runs N] [--guests N] [--computes N] [--seed N]
+#
+# It uses real daemons on the machine's broker, fake hypervisors and the default times; a run takes about three minutes.
+# Its last line says how many guests came back, the worst time, and how many ran twice.
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
+for component in packages python rabbitmq database config libvirt guest services testing; do
+    source "$TOP/devstack/lib/$component.sh"
+done
+
+need_root
+LOG=$(mktemp /tmp/nova-lite-failover.XXXXXX.log)
+say "Failover of protected guests (preparations are logged in $LOG)"
+step "Installing packages and the test environment" prepare_tests
+step "Starting the broker" start_broker
+cd "$TOP" || die "no checkout at $TOP"
+exec "$TEST_VENV/bin/python" -W ignore -m tests.faults.failover "$@"

@@ -1,0 +1,255 @@
+"""Self-fencing of a compute host: it stops its protected guests unless the conductor renews its lease.
+
+Then the conductor may build them elsewhere, and none runs twice. See docs/adr/0028. A guard (`nova_lite.compute.guard`)
+keeps the promise if this daemon hangs or is killed. All times are seconds of the clock that counts while the machine
+sleeps, and begin when a request was sent, not when its reply arrived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_lite.base import exceptions, files
+from nova_lite.base.timing import TIMING, ComputeTiming
+from nova_lite.compute import guard
+from nova_lite.compute.jobs import Jobs
+from nova_lite.compute.registration import Registration
+from nova_lite.virt.driver import ComputeDriver
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds before the end of a lease at which this daemon stops its guests, and at which the guard does.
+STOP_MARGIN, GUARD_MARGIN = 10.0, 5.0
+
+#: Seconds that the guard may take for a reply: it may be killing guests.
+_REPLY_TIMEOUT = 5.0
+
+
+def directory_of(conf: cfg.ConfigOpts, host: str) -> str:
+    """Return the directory of the host's guard."""
+    return os.path.join(conf.state_path, "guard", host)
+
+
+class GuardClient:
+    """The guard of this host, which `require` starts if it does not run. ``arguments``: the driver's, for the guard."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, arguments: list[str], timing: ComputeTiming) -> None:
+        self.directory = directory_of(conf, host)
+        self._conf = conf
+        self._host = host
+        self._timing = timing
+        self._arguments = arguments
+        self._process: subprocess.Popen[bytes] | None = None
+        self._daemon = [os.getpid(), guard.start_of(os.getpid())]
+
+    def hold(self, ends_at: float, guests: Iterable[str], handled: bool = False) -> None:
+        """Let the guard end these guests at that time. Returns when the guard has confirmed it.
+
+        ``handled``: this daemon has no command in progress that could start one of them.
+        """
+        self.call(verb="hold", ends_at=ends_at, guests=sorted(guests), daemon=self._daemon, handled=handled)
+
+    def call(self, **message: Any) -> dict[str, Any]:
+        """Send a message to the guard. Raises `ServiceUnavailable` if it does not reply."""
+        try:
+            path, descriptor = guard.address(self.directory)
+            try:
+                with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                    connection.settimeout(_REPLY_TIMEOUT)
+                    connection.connect(path)
+                    connection.sendall(json.dumps(message).encode())
+                    connection.shutdown(socket.SHUT_WR)
+                    reply: dict[str, Any] = guard.receive(connection)
+            finally:
+                os.close(descriptor)
+        except (OSError, ValueError) as error:
+            raise exceptions.ServiceUnavailable(f"The guard of host {self._host} does not reply: {error}") from error
+        return reply
+
+    def require(self) -> dict[str, Any]:
+        """Return what the guard protects. Start it first if it does not run. Raises `ServiceUnavailable`."""
+        with contextlib.suppress(exceptions.ServiceUnavailable):
+            return self.call(verb="look")
+        files.private_directory(self.directory)
+        deadline = time.monotonic() + self._timing.guard_start_wait
+        next_start = 0.0
+        while time.monotonic() < deadline:
+            if time.monotonic() >= next_start:  # Again, because a guard that leaves may still hold the lock.
+                self._start()
+                next_start = time.monotonic() + self._timing.guard_start_again
+            with contextlib.suppress(exceptions.ServiceUnavailable):
+                return self.call(verb="look")
+            time.sleep(self._timing.guard_start_poll)
+        raise exceptions.ServiceUnavailable(f"The guard of host {self._host} does not start.")
+
+    def _start(self) -> None:
+        """Start the guard outside of this daemon's unit and process group, so that it outlives the daemon."""
+        command = [sys.executable, "-m", "nova_lite.compute.guard", self.directory, *self._arguments]
+        if device := self._conf.compute.self_fencing_watchdog:
+            command += ["--watchdog", device]
+        if "INVOCATION_ID" in os.environ and os.path.isdir("/run/systemd/system"):
+            properties = ("TimeoutStopSec=2", "OOMScoreAdjust=-1000", "Slice=system.slice")
+            options = [f"--property={item}" for item in properties]
+            started = subprocess.run(
+                ["systemd-run", "--quiet", "--collect", *options, *command],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if started.returncode == 0:
+                return
+            LOG.warning("systemd does not start the guard, so it ends with this unit: %s", started.stderr.strip())
+        self._process = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL)
+
+
+class SelfFencing:
+    """The promise of this host.
+
+    ``on_renewed`` is called after a lease was renewed that had ended, so that stopped guests are reported. Without
+    ``[compute] self_fencing`` nothing is promised, and no message is sent.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        host: str,
+        driver: ComputeDriver,
+        registration: Registration,
+        jobs: Jobs,
+        on_renewed: Callable[[], None] = lambda: None,
+        timing: ComputeTiming = TIMING.compute,
+    ) -> None:
+        self.enabled: bool = conf.compute.self_fencing
+        self._seconds = float(conf.compute.self_fencing_lease)
+        self._registration = registration
+        self._jobs = jobs
+        self._on_renewed = on_renewed
+        self._guard = GuardClient(conf, host, driver.guard_arguments(), timing)
+        self._timing = timing
+        self._lock = threading.Lock()
+        self._guests: frozenset[str] = frozenset()
+        self._ends_at = float("-inf")
+        self._has_stopped = False
+        #: The conductor may count on a promise of this daemon.
+        self._is_promised = False
+        #: A conductor has granted a lease to it.
+        self._has_lease = False
+        self._is_taken_over = False
+
+    # --- the lease
+
+    def renew(self) -> None:
+        """Request a lease, and protect the guests that the conductor names. Call it after each heartbeat.
+
+        The request names only guests that the guard has confirmed. If the guard does not run, the promise is taken
+        back, and holds until the conductor has confirmed that.
+        """
+        if not self.enabled:
+            return
+        with self._lock:
+            try:
+                self._take_over()
+            except exceptions.ServiceUnavailable as error:
+                LOG.warning("This host does not fence itself: %s", error.message)
+                self._release()
+                return
+            sent_at = guard.now()
+            # A request may be recorded although its reply is lost.
+            self._is_promised = True
+            try:
+                lease = self._registration.request_lease(self._seconds, sorted(self._guests), self._seconds / 4)
+            except exceptions.ServiceTooOld as error:
+                LOG.warning("This host does not fence itself: %s", error.message)
+                if not self._has_lease:
+                    self._let_guard_go()
+                return
+            self._has_lease = True
+            ends_at = sent_at + lease.seconds
+            self._guard.hold(ends_at - GUARD_MARGIN, lease.guests)
+            had_stopped = self._has_stopped
+            self._guests, self._ends_at, self._has_stopped = frozenset(lease.guests), ends_at, False
+        if had_stopped:
+            LOG.warning("The lease is renewed: guests that were stopped start again")
+            self._on_renewed()
+
+    def _take_over(self) -> None:
+        """Let the guard protect at least as much as this daemon promises. Continue what an earlier daemon left."""
+        state = self._guard.require()
+        if not self._is_taken_over:
+            self._guests = frozenset(state["guests"])
+            self._has_stopped = bool(state["stopped"])
+            self._is_taken_over = True
+        ends_at = self._ends_at - GUARD_MARGIN if self._is_promised else guard.now() + self._seconds - GUARD_MARGIN
+        if state["ends_at"] is not None:
+            ends_at = min(ends_at, state["ends_at"])
+        if not self._is_promised:
+            self._ends_at = ends_at + GUARD_MARGIN
+        if sorted(self._guests) != state["guests"] or ends_at != state["ends_at"] or not self._is_promised:
+            self._guard.hold(ends_at, self._guests, handled=self._has_stopped or not self._is_promised)
+
+    def release(self) -> None:
+        """Take the promise back, because this daemon stops: its guests go on."""
+        if self.enabled:
+            with self._lock:
+                self._release(leaves=True)
+
+    def _release(self, leaves: bool = False) -> None:
+        if not self._is_promised:
+            return
+        self._registration.request_lease(0.0, [], self._timing.release_timeout, leaves)
+        self._let_guard_go()
+
+    def _let_guard_go(self) -> None:
+        self._is_promised, self._has_lease = False, False
+        self._guests, self._ends_at = frozenset(), float("-inf")
+        with contextlib.suppress(exceptions.ServiceUnavailable):  # A guard that is gone protects nothing.
+            self._guard.call(verb="leave")
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until this daemon stops its protected guests."""
+        return self._ends_at - STOP_MARGIN - guard.now()
+
+    # --- the end of the lease
+
+    def tick(self) -> None:
+        """Stop the protected guests if the lease is about to end. Call it about every second.
+
+        Nothing is stopped here while a command for one of them is in progress, since it may start the guest later. The
+        guard then ends the daemon first.
+        """
+        if not (self.enabled and self._is_promised and self._guests) or self.remaining > 0 or self._has_stopped:
+            return
+        if any(self._jobs.is_busy(uuid) for uuid in self._guests):
+            return
+        LOG.warning("The lease ends without a reply of the conductor: %d protected guests stop", len(self._guests))
+        reply = self._guard.call(verb="stop")
+        self._has_stopped = not reply["running"]
+
+    def require_lease(self, instance_uuid: str) -> None:
+        """Raise `ServiceUnavailable` if a protected guest may not be started, because the lease is about to end."""
+        if instance_uuid in self._guests and self.remaining <= 0:
+            raise exceptions.ServiceUnavailable("The lease of this host has not been renewed.")
+
+    # --- guests that were stopped
+
+    def stopped(self) -> frozenset[str]:
+        """Return the guests that were stopped here and are to run again."""
+        return frozenset(guard.read_stopped(self._guard.directory)) if self.enabled else frozenset()
+
+    def forget(self, instance_uuids: Iterable[str]) -> None:
+        """Forget stopped guests that are reported."""
+        with contextlib.suppress(exceptions.ServiceUnavailable):  # The next comparison reports these guests again.
+            self._guard.call(verb="forget", guests=sorted(instance_uuids))

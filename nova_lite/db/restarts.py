@@ -1,0 +1,130 @@
+"""Protected servers of fenced hosts: which are to run again elsewhere, in which order, and how often that is tried.
+
+The rows are the plan, so that another conductor continues it.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+import msgspec
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.db import leases
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import HostLease, Instance, Restart
+from nova_lite.objects import BlockDevice, block_device
+from nova_lite.objects.fencing import HostFencing
+from nova_lite.operations import states
+
+#: Seconds after a failed attempt, first, second, and so on. The last one repeats.
+BACKOFF = (10, 30, 60, 120)
+
+#: A server whose local disk may not be lost is planned for this time: never.
+NEVER = datetime.datetime(9999, 1, 1)
+
+LOCAL_DISK = (
+    "Host {host} is lost. The server has a disk on it, so it waits for the host. ha:local-disk=rebuild would make it "
+    "elsewhere with a new disk."
+)
+
+
+def is_needed(uow: UnitOfWork) -> bool:
+    """Check whether a host is fenced or a server is planned."""
+    query = sa.select(
+        sa.exists().where(HostLease.fenced.in_((leases.LEASE, leases.OFF))) | sa.exists().select_from(Restart)
+    )
+    return bool(uow.session.scalar(query))
+
+
+def plan_restarts(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[str]:
+    """Plan the protected servers that ran on fenced hosts, and forget plans that are over. Return lines to log."""
+    lines = []
+    fenced = {item.host: item for item in leases.fenced_hosts(uow)}
+    planned = {row.instance_uuid: row for row in uow.session.scalars(sa.select(Restart).with_for_update())}
+    for host in fenced.values():
+        lines += _plan_host(uow, conf, host, planned)
+    rows = {row.uuid: row for row in uow.session.scalars(sa.select(Instance).where(Instance.uuid.in_(planned)))}
+    for uuid, row in planned.items():
+        outcome = _outcome(conf, row, rows.get(uuid), row.host in fenced)
+        if outcome:
+            lines.append(f"Server {uuid} of host {row.host}: {outcome}")
+            uow.session.delete(row)
+    return lines
+
+
+def _plan_host(uow: UnitOfWork, conf: cfg.ConfigOpts, host: HostFencing, planned: dict[str, Restart]) -> list[str]:
+    query = sa.select(Instance).where(Instance.host == host.host, Instance.deleted.is_(False))
+    lines = []
+    for instance in uow.session.scalars(query.order_by(Instance.id)):
+        protection = leases.protection_of(conf, instance)
+        is_off = host.fenced == leases.OFF or instance.uuid in host.guests
+        if not protection.restart or not is_off or instance.uuid in planned or instance.vm_state != states.ACTIVE:
+            continue
+        cause = f"Host {host.host} is lost ({host.fenced_by}), and ha:restart=always of the {protection.source} is set."
+        due_at = uow.now + datetime.timedelta(seconds=protection.delay)
+        if has_local_disk(instance) and not protection.rebuild:
+            cause, due_at = LOCAL_DISK.format(host=host.host), NEVER
+        lines.append(f"Server {instance.uuid}: {cause}")
+        row = Restart(instance_uuid=instance.uuid, host=host.host, priority=protection.priority)
+        row.attempts, row.due_at, row.cause = 0, due_at, cause
+        uow.session.add(row)
+    return lines
+
+
+def _outcome(conf: cfg.ConfigOpts, row: Restart, instance: Instance | None, is_fenced: bool) -> str:
+    """Return why a plan is over, or ""."""
+    if instance is None or instance.deleted:
+        return "it is deleted"
+    if instance.task_state is not None:
+        return ""
+    if instance.host == row.host:
+        return "" if is_fenced else "its host is back"
+    if instance.host is not None:
+        return f"it is on host {instance.host}"
+    if row.attempts >= leases.protection_of(conf, instance).attempts:
+        return f"{row.attempts} attempts to run it elsewhere have failed"
+    return ""
+
+
+def has_local_disk(instance: Instance) -> bool:
+    """Check whether the server has a disk on its host."""
+    devices = [msgspec.convert(device, BlockDevice) for device in instance.block_devices or ()]
+    flavor = instance.flavor
+    return block_device.root_volume(devices) is None or bool(flavor.get("ephemeral_gb") or flavor.get("swap"))
+
+
+def due(uow: UnitOfWork, limit: int) -> list[str]:
+    """Return the servers whose next attempt may begin, the most important first."""
+    query = (
+        sa.select(Restart.instance_uuid)
+        .join(Instance, Instance.uuid == Restart.instance_uuid)
+        .where(Restart.due_at <= uow.now, sa.or_(Instance.host == Restart.host, Instance.task_state.is_(None)))
+        .order_by(Restart.priority.desc(), Restart.due_at, Restart.instance_uuid)
+        .limit(limit)
+    )
+    return list(uow.session.scalars(query))
+
+
+def begin(uow: UnitOfWork, instance_uuid: str) -> Restart | None:
+    """Count an attempt, and return its row, locked. None if it is over."""
+    query = sa.select(Restart).where(Restart.instance_uuid == instance_uuid).with_for_update()
+    row = uow.session.scalars(query).first()
+    if row is not None:
+        seconds = BACKOFF[min(row.attempts, len(BACKOFF) - 1)]
+        row.attempts += 1
+        row.due_at = uow.now + datetime.timedelta(seconds=seconds)
+    return row
+
+
+def put_off_restart(uow: UnitOfWork, instance_uuid: str) -> None:
+    """Try again later, because the server was busy. That is no attempt."""
+    later = uow.now + datetime.timedelta(seconds=BACKOFF[0])
+    uow.change(sa.update(Restart).where(Restart.instance_uuid == instance_uuid).values(due_at=later))
+
+
+def of_host(uow: UnitOfWork, host: str) -> list[Restart]:
+    """Return the plan of a host, in its order."""
+    query = sa.select(Restart).where(Restart.host == host)
+    return list(uow.session.scalars(query.order_by(Restart.priority.desc(), Restart.instance_uuid)))

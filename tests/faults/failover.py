@@ -1,0 +1,216 @@
+"""Hosts are lost in random ways, and their protected guests run again elsewhere: ``python -m tests.faults.failover``.
+
+Real daemons on RabbitMQ and SQLite, with the fake hypervisor and the times that are the defaults. Each host fences
+itself, with a guard of its own. An observer looks at all hypervisors 20 times a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.functional import cloud
+from tests.functional.proxy import Proxy
+
+#: The times of an operator's cloud, which tests shorten otherwise.
+CONFIG = """
+[DEFAULT]
+report_interval = 10
+service_down_time = 30
+[conductor]
+lease_seconds = 30
+[compute]
+self_fencing = true
+"""
+
+PROTECTED = {"ha:restart": "always", "ha:local-disk": "rebuild"}
+RUNNING = (1, 3)
+
+#: Seconds until guests have to run again, and between two looks of the observer.
+LIMIT, LOOK = 240.0, 0.05
+
+KILL, PAUSE, CUT = "daemon and guests killed", "daemon stopped (SIGSTOP)", "cut off the broker"
+
+
+@dataclasses.dataclass
+class Outcome:
+    """Outcome of a run. ``twice``: guests that the observer saw at two hosts at once."""
+
+    how: str
+    guests: int
+    back: int
+    seconds: float
+    twice: int
+
+
+class Observer:
+    """Looks at all fake hypervisors, and records guests that run at two hosts."""
+
+    def __init__(self, running: cloud.Cloud) -> None:
+        self._running = running
+        self._stop = threading.Event()
+        self.twice: set[str] = set()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(10)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(LOOK):
+            self.twice |= self._at_two_hosts()
+
+    def _at_two_hosts(self) -> set[str]:
+        """Return guests that run at two hosts, both before and after the look at the other one."""
+        first = {host: self.guests(host) for host in self._running.computes}
+        again = {host: self.guests(host) for host in self._running.computes}
+        seen: dict[str, int] = {}
+        for host, guests in first.items():
+            for uuid in guests & again[host]:
+                seen[uuid] = seen.get(uuid, 0) + 1
+        return {uuid for uuid, hosts in seen.items() if hosts > 1}
+
+    def guests(self, host: str) -> set[str]:
+        """Return the guests that run at a host."""
+        found = set()
+        for path in (self._running.path / host / "instances" / f"fake-{host}" / "domains").glob("*.json"):
+            with contextlib.suppress(FileNotFoundError, ValueError):  # Removed meanwhile.
+                if json.loads(path.read_text())["power_state"] in RUNNING:
+                    found.add(path.stem)
+        return found
+
+
+@contextlib.contextmanager
+def cloud_with_links(path: Path, computes: int) -> Iterator[tuple[cloud.Cloud, dict[str, Proxy]]]:
+    """Run a cloud whose hosts reach the broker by a link each."""
+    running = cloud.Cloud(path, computes=computes, quota=-1, vcpus=64, patient=True, extra_config=CONFIG)
+    with contextlib.ExitStack() as stack:
+        links = {host: stack.enter_context(Proxy(running.broker_port)) for host in running.computes}
+        stack.callback(running.destroy)
+        running.make()
+        for host, link in links.items():
+            config = path / f"{host}.conf"
+            text = config.read_text()
+            assert f"@127.0.0.1:{running.broker_port}/" in text
+            config.write_text(text.replace(f"@127.0.0.1:{running.broker_port}/", f"@127.0.0.1:{link.port}/"))
+        running.start_all()
+        yield running, links
+
+
+def lose(running: cloud.Cloud, links: dict[str, Proxy], host: str, how: str) -> None:
+    if how == KILL:
+        running.kill(host)
+        for path in (running.path / host / "instances" / f"fake-{host}" / "domains").glob("*.json"):
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"power_state": 4}))
+    elif how == PAUSE:
+        running.signal(host, signal.SIGSTOP)
+    else:
+        links[host].cut()
+
+
+def bring_back(running: cloud.Cloud, links: dict[str, Proxy], host: str, how: str) -> None:
+    """Let the host return. It removes what has moved."""
+    if how == CUT:
+        links[host].restore()
+    process = running.processes.get(host)
+    if process is not None and process.poll() is None:
+        running.signal(host, signal.SIGCONT)
+    else:
+        running.start(host)
+
+    def is_up() -> bool:
+        if running.processes[host].poll() is not None:
+            running.start(host)
+        services = running.request("GET", "/os-services?binary=nova-compute").json()["services"]
+        return {item["host"]: item["state"] for item in services}[host] == "up"
+
+    cloud.wait_for(f"{host} is back", is_up, LIMIT, 0.5)
+
+
+def confirmed(running: cloud.Cloud, ids: list[str]) -> bool:
+    """Check whether the hosts have confirmed all these guests."""
+    states = json.loads(running.manage("--format", "json", "host", "fence", "--status"))
+    return sum(state["confirmed"] for state in states) >= len(ids)
+
+
+def run(running: cloud.Cloud, links: dict[str, Proxy], observer: Observer, count: int, how: str, host: str) -> Outcome:
+    ids = running.create(count=count, metadata=PROTECTED)
+    running.wait_active(ids)
+    cloud.wait_for("guests are confirmed", lambda: confirmed(running, ids), LIMIT, 1.0)
+    lost = {item["id"] for item in running.servers() if item["OS-EXT-SRV-ATTR:host"] == host}
+    observer.twice.clear()
+    lose(running, links, host, how)
+    began = time.monotonic()
+
+    def elsewhere() -> set[str]:
+        others = [observer.guests(other) for other in running.computes if other != host]
+        return lost & set().union(*others)
+
+    with contextlib.suppress(AssertionError):
+        cloud.wait_for("guests run elsewhere", lambda: elsewhere() == lost, LIMIT, 0.1)
+    outcome = Outcome(how, len(lost), len(elsewhere()), time.monotonic() - began, 0)
+    running.wait_active(ids, LIMIT)
+    bring_back(running, links, host, how)
+    cloud.wait_for("nothing is left at the host", lambda: not lost & observer.guests(host), LIMIT)
+    outcome.twice = len(observer.twice)
+    running.delete_all()
+    cloud.wait_for("all guests are gone", lambda: not any(map(observer.guests, running.computes)), LIMIT)
+    return outcome
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="failover.sh")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--guests", type=int, default=6)
+    parser.add_argument("--computes", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    args = parser.parse_args(arguments)
+    chance = random.Random(args.seed)
+    print(
+        f"Seed {args.seed}. Real daemons, broker and database; fake hypervisors; one guard for each host.", flush=True
+    )
+    print("| Run | Host is lost by | Guests | Came back | Seconds | Twice |\n|---|---|---|---|---|---|", flush=True)
+    outcomes = []
+    ways = [KILL, PAUSE, CUT]
+    chance.shuffle(ways)
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="failover-")))
+        running, links = stack.enter_context(cloud_with_links(directory, args.computes))
+        stack.callback(end_guards, directory)
+        observer = Observer(running)
+        stack.callback(observer.close)
+        for number in range(1, args.runs + 1):
+            how, host = ways[(number - 1) % len(ways)], chance.choice(running.computes)
+            outcome = run(running, links, observer, args.guests, how, host)
+            outcomes.append(outcome)
+            row = f"{outcome.guests} | {outcome.back} | {outcome.seconds:.0f} | {outcome.twice}"
+            print(f"| {number} | {outcome.how} | {row} |", flush=True)
+    lost, back = sum(item.guests for item in outcomes), sum(item.back for item in outcomes)
+    worst, twice = max(item.seconds for item in outcomes), sum(item.twice for item in outcomes)
+    print(f"{back} of {lost} guests came back, the last after {worst:.0f} s; {twice} ran twice", flush=True)
+    return 0 if back == lost and not twice else 1
+
+
+def end_guards(directory: Path) -> None:
+    """End the guards of this cloud, whose hosts are gone."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if b"nova_lite.compute.guard" in words and any(str(directory).encode() in word for word in words):
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

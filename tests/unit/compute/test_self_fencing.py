@@ -1,0 +1,235 @@
+"""A host that fences itself: its leases, its guard, and guests that start again. The guard is a real process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite.base import exceptions
+from nova_lite.compute import guard, self_fencing
+from nova_lite.compute.self_fencing import SelfFencing
+from nova_lite.objects import Lease, LeaseRequest
+from tests.support.compute_host import UUID, FakeConductor, Host, command, eventually
+
+LEASE = 50.0
+RUNNING, SHUTDOWN = 1, 4
+
+
+class Leasing(FakeConductor):
+    """A conductor that grants leases. ``wanted``: the protected guests. ``lost``: its replies are lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wanted: list[str] = []
+        self.lost = False
+
+    def renew_lease(self, context: Any, request: LeaseRequest, timeout: float | None = None) -> Lease:
+        self._called("renew_lease", request)
+        if self.lost:
+            raise exceptions.MessagingUnavailable(what="renew_lease")
+        return Lease(seconds=request.seconds, guests=self.wanted)
+
+
+class Clock:
+    """The clock of leases, ahead by ``shift`` seconds in the daemon, while the guard's stays."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.shift, real = 0.0, guard.now
+        monkeypatch.setattr(guard, "now", lambda: real() + self.shift)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+@pytest.fixture
+def conductor() -> Leasing:
+    return Leasing()
+
+
+@pytest.fixture
+def host(tmp_path: Path, conductor: Leasing, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[Host]:
+    # The guard of a test may not kill the tests.
+    monkeypatch.setattr(guard, "start_of", lambda pid: 0)
+    monkeypatch.setattr(os, "getpid", lambda: 0)
+    host = Host(tmp_path, conductor, self_fencing=True, self_fencing_lease=int(LEASE))
+    yield host
+    conductor.down = conductor.lost = False
+    fencing(host).release()
+    process = fencing(host)._guard._process
+    if process is not None:
+        process.wait(20)
+
+
+def fencing(host: Host) -> SelfFencing:
+    return host.manager.self_fencing
+
+
+def requests(conductor: Leasing) -> list[tuple[float, list[str]]]:
+    return [(request.seconds, request.guests) for request in conductor.of("renew_lease")]
+
+
+def look(host: Host) -> dict[str, Any]:
+    return fencing(host)._guard.call(verb="look")
+
+
+def test_guest_is_confirmed_after_the_guard_knows_it(host: Host, conductor: Leasing) -> None:
+    conductor.wanted = [UUID]
+    fencing(host).renew()
+    assert look(host)["guests"] == [UUID]
+    fencing(host).renew()
+    assert requests(conductor) == [(LEASE, []), (LEASE, [UUID])]
+
+
+def test_lease_counts_from_its_request_and_not_from_its_reply(host: Host, conductor: Leasing, clock: Clock) -> None:
+    def slow(_request: Any) -> None:
+        clock.shift += 10
+
+    conductor.hooks["renew_lease"] = slow
+    started = guard.now()
+    fencing(host).renew()
+    assert LEASE - 1 < fencing(host)._ends_at - started <= LEASE + 1
+    assert look(host)["ends_at"] == pytest.approx(started + LEASE - self_fencing.GUARD_MARGIN, abs=1)
+
+
+def protected(host: Host, conductor: Leasing) -> None:
+    conductor.wanted = [UUID]
+    host.built()
+    fencing(host).renew()
+
+
+def test_guests_stop_before_the_lease_ends_and_start_again_after_it_is_renewed(
+    host: Host, conductor: Leasing, clock: Clock
+) -> None:
+    protected(host, conductor)
+    conductor.down = True
+    clock.shift = LEASE - self_fencing.STOP_MARGIN - 2
+    fencing(host).tick()
+    assert host.power() == RUNNING
+    clock.shift += 2
+    fencing(host).tick()
+    assert host.power() == SHUTDOWN
+    conductor.down = False
+    fencing(host).renew()
+    host.manager.reconciler.tick()
+    (reports, _) = conductor.of("reconcile_domains")[-1]
+    assert [(report.uuid, report.lost_power) for report in reports] == [(UUID, True)]
+    assert look(host)["stopped"] == []
+
+
+def test_command_for_a_protected_guest_is_dropped_when_the_lease_has_ended(
+    host: Host, conductor: Leasing, clock: Clock
+) -> None:
+    protected(host, conductor)
+    clock.shift = LEASE
+    host.manager.registration._confirmed += LEASE
+    fencing(host).tick()
+    host.act(command("start"))
+    host.settle()
+    assert host.power() == SHUTDOWN
+    fencing(host).renew()
+    host.act(command("start"))
+    host.settle()
+    assert host.power() == RUNNING
+
+
+def test_guests_are_left_to_the_guard_while_a_command_is_in_progress(
+    host: Host, conductor: Leasing, clock: Clock
+) -> None:
+    protected(host, conductor)
+    clock.shift = LEASE
+    host.manager.jobs._busy[UUID] += 1
+    fencing(host).tick()
+    assert host.power() == RUNNING
+    del host.manager.jobs._busy[UUID]
+    fencing(host).tick()
+    assert host.power() == SHUTDOWN
+
+
+def test_guard_ends_guests_of_a_daemon_that_hangs(host: Host, conductor: Leasing) -> None:
+    protected(host, conductor)
+    fencing(host)._guard.hold(guard.now() - 1, [UUID])
+    eventually(lambda: host.power() == SHUTDOWN, "the end of the guest")
+
+
+def test_unprotected_guests_go_on(host: Host, conductor: Leasing, clock: Clock) -> None:
+    host.built()
+    fencing(host).renew()
+    clock.shift = LEASE
+    fencing(host).tick()
+    assert host.power() == RUNNING
+
+
+def test_daemon_that_stops_takes_its_promise_back_and_guests_go_on(host: Host, conductor: Leasing) -> None:
+    protected(host, conductor)
+    host.manager.stop()
+    assert requests(conductor)[-1] == (0.0, [])
+    assert conductor.of("renew_lease")[-1].leaves
+    eventually(lambda: not os.path.exists(f"{fencing(host)._guard.directory}/{guard.SOCKET}"), "the end of the guard")
+    assert host.power() == RUNNING
+
+
+def test_promise_holds_if_it_cannot_be_taken_back(
+    host: Host, conductor: Leasing, caplog: pytest.LogCaptureFixture
+) -> None:
+    protected(host, conductor)
+    conductor.lost = True
+    with caplog.at_level(logging.WARNING):
+        host.manager.stop()
+    assert "Protected guests stop when the lease ends" in caplog.text
+    assert look(host)["guests"] == [UUID]
+
+
+def test_next_daemon_continues_the_promise_of_one_that_was_killed(host: Host, conductor: Leasing) -> None:
+    protected(host, conductor)
+    ends_at = look(host)["ends_at"]
+    conductor.lost = True
+    again = host.next_life()
+    with pytest.raises(exceptions.ServiceUnavailable):
+        fencing(again).renew()
+    assert requests(conductor)[-1] == (LEASE, [UUID])
+    assert look(host)["ends_at"] <= ends_at
+    conductor.lost = False
+    fencing(again).renew()
+    assert look(host)["ends_at"] > ends_at
+    fencing(host)._guard, fencing(host)._is_promised = fencing(again)._guard, True
+
+
+def test_dead_guard_is_started_again_with_what_was_promised(host: Host, conductor: Leasing) -> None:
+    protected(host, conductor)
+    process = fencing(host)._guard._process
+    assert process is not None
+    process.send_signal(signal.SIGKILL)
+    process.wait(20)
+    fencing(host).renew()
+    assert look(host)["guests"] == [UUID]
+    assert requests(conductor)[-1] == (LEASE, [UUID])
+
+
+def test_host_promises_nothing_to_an_older_conductor(host: Host, conductor: Leasing, clock: Clock) -> None:
+    host.built()
+    conductor.wanted = [UUID]
+    too_old = exceptions.ServiceTooOld(
+        service="conductor", where="", method="renew_lease", spoken="1.26", needed="1.27"
+    )
+    conductor.errors["renew_lease"] = [too_old]
+    fencing(host).renew()
+    clock.shift = 2 * LEASE
+    fencing(host).tick()
+    assert host.power() == RUNNING
+
+
+def test_host_without_the_option_sends_no_request_and_starts_no_guard(tmp_path: Path, conductor: Leasing) -> None:
+    host = Host(tmp_path, conductor)
+    host.manager.send_heartbeat()
+    fencing(host).tick()
+    host.manager.stop()
+    assert conductor.of("renew_lease") == []
+    assert not (tmp_path / "guard").exists()

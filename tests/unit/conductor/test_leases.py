@@ -1,0 +1,373 @@
+"""Leases of hosts in the conductor, and the evacuation of their protected servers."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite.base import exceptions, metrics
+from nova_lite.base.timing import ConductorTiming
+from nova_lite.conductor.hosts.evacuation import EVENT, Evacuator
+from nova_lite.conductor.hosts.fencing import HostFencer, LeaseWatch, wait_of
+from nova_lite.db import action_log, hosts, leases, models, restarts, services
+from nova_lite.objects import LeaseRequest
+from nova_lite.operations import states
+from tests.support.conductor_world import BUILT, AtOnce, World, heartbeat
+from tests.support.server_moves import evacuate, force_down
+
+PAST = datetime.datetime(2000, 1, 1)
+HOST, SECONDS = "host1", 50.0
+ALWAYS = {"ha:restart": "always", "ha:local-disk": "rebuild"}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+class Fencing(World):
+    """A world whose host1 fences itself, with a conductor that watches it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.number = 0
+        self.clock = Clock()
+        self.fencer = HostFencer(self.db, self.conf, watch=LeaseWatch(self.clock))
+        self.evacuator = Evacuator(self.engine)
+        self.db.write(services.report, self.conf.host, services.CONDUCTOR, "conductor", "")
+
+    def renew(self, *guests: str, **values: Any) -> list[str]:
+        self.number += 1
+        fields = {"host": HOST, "boot_id": "b", "epoch": 0, "identity": "", "number": self.number, "seconds": SECONDS}
+        request = LeaseRequest(**{**fields, "guests": list(guests), **values})
+        return self.db.write(hosts.renew_lease, self.conf, request).guests
+
+    def protected(self, **metadata: str) -> str:
+        """Return a protected server that host1 has confirmed."""
+        uuid, host, _ = self.built(metadata=ALWAYS | metadata)
+        assert host == HOST
+        assert uuid in self.renew()
+        self.renew(uuid)
+        return uuid
+
+    def lapse(self) -> None:
+        """Let the lease end."""
+        self.fencer.sweep()
+        self.clock.time += wait_of(SECONDS) + 1
+        self.fencer.sweep()
+
+    def lease(self) -> models.HostLease:
+        query = sa.select(models.HostLease).where(models.HostLease.host == HOST)
+        return self.db.read(lambda uow: uow.session.scalars(query).one())
+
+    def come_back(self) -> int:
+        return self.db.write(hosts.register_host, self.conf, heartbeat(HOST))
+
+    def rebuilt(self, uuid: str) -> str:
+        self.lifecycle.build_instances(self.context(), [uuid])
+        host, request = self.compute.builds[-1]
+        self.reports.start_build(self.context(), uuid, host, request.generation)
+        self.report(uuid, host, request.generation, BUILT)
+        return host
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Fencing:
+    return Fencing(tmp_path)
+
+
+# --- requests
+
+
+def test_guest_is_confirmed_when_its_host_names_it(world: Fencing) -> None:
+    uuid, _, _ = world.built(metadata=ALWAYS)
+    other, _, _ = world.built()
+    assert world.renew(other) == [uuid]
+    assert world.lease().guests == []
+    assert world.renew(uuid, other) == [uuid]
+    assert world.lease().guests == [uuid]
+
+
+def test_guest_whose_policy_has_changed_is_not_confirmed_by_the_reply_that_drops_it(world: Fencing) -> None:
+    uuid = world.protected()
+
+    def unprotect(uow: Any) -> None:
+        uow.session.scalars(sa.select(models.Instance)).one().metadata_ = {}
+
+    world.db.write(unprotect)
+    assert world.renew(uuid) == []
+    assert world.lease().guests == []
+
+
+def test_request_of_an_ended_registration_or_of_another_start_is_refused(world: Fencing) -> None:
+    with pytest.raises(exceptions.HostEpochOver):
+        world.renew(epoch=7)
+    with pytest.raises(exceptions.HostEpochOver):
+        world.renew(boot_id="earlier")
+    world.renew()
+    with pytest.raises(exceptions.HeartbeatIsOld):
+        world.renew(number=world.number)
+
+
+# --- the end of a lease
+
+
+def test_lease_ends_by_the_conductors_own_clock(world: Fencing) -> None:
+    uuid = world.protected()
+    world.silence(HOST)
+    world.fencer.sweep()
+    world.clock.time += wait_of(SECONDS) - 1
+    world.fencer.sweep()
+    assert world.lease().fenced == ""
+    world.clock.time += 2
+    world.fencer.sweep()
+    assert (world.lease().fenced, world.lease().guests) == (leases.LEASE, [uuid])
+
+
+def test_wait_covers_two_clocks_that_are_wrong_by_two_percent() -> None:
+    assert wait_of(SECONDS) * 0.98 > SECONDS * 1.02
+
+
+def test_renewed_lease_begins_anew(world: Fencing) -> None:
+    uuid = world.protected()
+    world.fencer.sweep()
+    world.clock.time += wait_of(SECONDS) - 1
+    world.renew(uuid)
+    world.fencer.sweep()
+    world.clock.time += 2
+    world.fencer.sweep()
+    assert world.lease().fenced == ""
+
+
+def test_decision_about_a_lease_that_was_renewed_meanwhile_is_void(world: Fencing) -> None:
+    uuid = world.protected()
+    (seen,) = world.db.read(leases.watched)
+    world.renew(uuid)
+    assert not world.db.write(leases.expire_lease, seen)
+    (seen,) = world.db.read(leases.watched)
+    assert world.db.write(leases.expire_lease, seen)
+
+
+def test_host_of_an_ended_lease_has_to_register_again_and_is_the_same_machine(world: Fencing) -> None:
+    report = heartbeat(HOST)
+    report.identity = "m1"
+    world.db.write(hosts.register_host, world.conf, report)
+    uuid = world.protected()
+    world.lapse()
+    with pytest.raises(exceptions.HostEpochOver):
+        world.renew(uuid)
+    report.identity = "m2"
+    with pytest.raises(exceptions.HostIsAnother):
+        world.db.write(hosts.register_host, world.conf, report)
+    report.identity = "m1"
+    assert world.db.write(hosts.register_host, world.conf, report) == 1
+
+
+def test_no_lease_ends_while_no_host_is_heard(world: Fencing) -> None:
+    world.protected()
+    for host in (HOST, "host2"):
+        world.silence(host)
+    world.lapse()
+    assert world.lease().fenced == ""
+    world.is_heard("host2")
+    world.clock.time += wait_of(SECONDS) - 1
+    world.fencer.sweep()
+    assert world.lease().fenced == ""
+
+
+@pytest.mark.parametrize("how", ["unarmed", "started again", "left"])
+def test_host_that_promises_nothing_any_more_is_not_fenced(world: Fencing, how: str) -> None:
+    uuid = world.protected()
+    if how == "unarmed":
+        world.renew(uuid, seconds=0.0)
+    elif how == "left":
+        world.renew(uuid, seconds=0.0, leaves=True)
+    else:
+        # An older conductor serves the registration, and knows nothing of leases.
+        world.db.write(lambda uow: uow.change(sa.update(models.Service).values(boot_id="next")))
+    world.lapse()
+    assert world.lease().fenced in ("", leases.LEFT)
+    with pytest.raises(exceptions.HostNotForcedDown):
+        evacuate(world, uuid, automatic=True)
+
+
+# --- evacuation
+
+
+def test_protected_server_of_a_lost_host_runs_again_and_its_action_says_why(world: Fencing) -> None:
+    uuid = world.protected()
+    world.lapse()
+    world.evacuator.sweep()
+    assert world.instance(uuid).task_state == states.REBUILDING
+    assert world.rebuilt(uuid) == "host2"
+    world.evacuator.sweep()
+    assert world.count(models.Restart) == 0
+    action = world.db.read(action_log.list_, world.context(), uuid)[0]
+    details = world.db.read(action_log.get, world.context(), uuid, action.request_id).events
+    assert [event.details for event in details if event.event == EVENT] == [
+        "Host host1 is lost (self-fencing), and ha:restart=always of the server is set. Attempt 1."
+    ]
+
+
+def test_unconfirmed_and_unprotected_servers_stay(world: Fencing) -> None:
+    world.protected()
+    late, _, _ = world.built(metadata=ALWAYS)
+    plain, _, _ = world.built()
+    world.lapse()
+    world.evacuator.sweep()
+    assert (world.instance(late).host, world.instance(plain).host) == (HOST, HOST)
+    for uuid in (late, plain):
+        with pytest.raises(exceptions.HostNotForcedDown):
+            evacuate(world, uuid)
+        with pytest.raises(exceptions.HostNotForcedDown):
+            evacuate(world, uuid, automatic=True)
+
+
+def test_server_with_a_local_disk_waits_for_its_host(world: Fencing) -> None:
+    uuid = world.protected(**{"ha:local-disk": "keep"})
+    world.lapse()
+    world.evacuator.sweep()
+    assert world.instance(uuid).host == HOST
+    (row,) = world.db.read(restarts.of_host, HOST)
+    assert "ha:local-disk=rebuild" in row.cause
+    world.come_back()
+    world.evacuator.sweep()
+    assert world.count(models.Restart) == 0
+
+
+def test_servers_come_back_by_priority_and_after_their_delay(world: Fencing) -> None:
+    uuids = [
+        world.built(metadata=ALWAYS | extra)[0]
+        for extra in ({"ha:priority": "1"}, {"ha:priority": "9"}, {"ha:delay": "60"})
+    ]
+    world.renew()
+    world.renew(*uuids)
+    world.lapse()
+    world.db.write(restarts.plan_restarts, world.conf)
+    assert world.db.read(restarts.due, 9) == [uuids[1], uuids[0]]
+
+
+def test_attempts_are_bounded(world: Fencing) -> None:
+    uuid = world.protected(**{"ha:attempts": "2"})
+    world.lapse()
+    for attempt in (1, 2):
+        world.evacuator.sweep()
+        world.scheduler.error = exceptions.NoValidHost(reason="full", details="")
+        world.lifecycle.build_instances(world.context(), [uuid])
+        assert (world.instance(uuid).vm_state, world.instance(uuid).host) == (states.ERROR, None), attempt
+        world.db.write(lambda uow: uow.change(sa.update(models.Restart).values(due_at=PAST)))
+    world.evacuator.sweep()
+    assert world.count(models.Restart) == 0
+    assert world.open_actions() == []
+
+
+def test_host_that_is_back_before_its_servers_left_keeps_them(world: Fencing) -> None:
+    uuid = world.protected()
+    world.lapse()
+    assert world.come_back() == 1
+    world.evacuator.sweep()
+    assert world.instance(uuid).host == HOST
+    with pytest.raises(exceptions.HostNotForcedDown):
+        evacuate(world, uuid, automatic=True)
+
+
+def test_server_that_is_busy_is_put_off(world: Fencing) -> None:
+    uuid = world.protected()
+    world.lapse()
+    world.lifecycle.accept_action(world.context(), uuid, "pause", {})
+    world.evacuator.sweep()
+    assert world.instance(uuid).host == HOST
+    (row,) = world.db.read(restarts.of_host, HOST)
+    assert row.attempts == 0
+
+
+def test_another_conductor_begins_no_evacuation(world: Fencing) -> None:
+    uuid = world.protected()
+    world.lapse()
+    world.db.write(
+        lambda uow: uow.change(
+            sa.update(models.Service).where(models.Service.host == world.conf.host).values(host="c1")
+        )
+    )
+    world.evacuator.sweep()
+    assert world.instance(uuid).host == HOST
+
+
+# --- power
+
+
+def test_host_that_is_off_is_forced_down_and_its_protected_servers_leave(world: Fencing) -> None:
+    uuid, _, _ = world.built(metadata=ALWAYS)
+    world.silence(HOST)
+    (lost,) = world.db.read(leases.lost, world.conf)
+    assert world.db.write(leases.record_off, HOST, lost.boot_id, "1. ipmi")
+    with pytest.raises(exceptions.HostForcedDown):
+        world.come_back()
+    world.evacuator.sweep()
+    assert world.rebuilt(uuid) == "host2"
+
+
+def test_host_that_registers_after_it_was_off_is_not_lost(world: Fencing) -> None:
+    world.built(metadata=ALWAYS)
+    world.silence(HOST)
+    (lost,) = world.db.read(leases.lost, world.conf)
+    report = heartbeat(HOST)
+    report.boot_id = "next"
+    world.db.write(hosts.register_host, world.conf, report)
+    assert not world.db.write(leases.record_off, HOST, lost.boot_id, "1. ipmi")
+    assert world.db.read(hosts.exists, HOST)
+
+
+@pytest.mark.parametrize("how", ["unprotected", "disabled", "forced down", "left", "heard"])
+def test_host_in_an_operators_hands_or_without_protected_servers_is_not_switched_off(world: Fencing, how: str) -> None:
+    world.built(metadata={} if how == "unprotected" else ALWAYS)
+    if how == "left":
+        world.renew(seconds=0.0, leaves=True)
+    if how != "heard":
+        world.silence(HOST)
+    if how == "disabled":
+        world.db.write(lambda uow: uow.change(sa.update(models.Service).values(disabled=True)))
+    if how == "forced down":
+        force_down(world, HOST)
+    assert world.db.read(leases.lost, world.conf) == []
+
+
+def test_silent_host_is_switched_off_by_its_method_and_its_servers_run_elsewhere(
+    world: Fencing, tmp_path: Path
+) -> None:
+    script, file = tmp_path / "fence", tmp_path / "fencing.yaml"
+    script.write_text(
+        f"#!/bin/sh\n[ $1 = off ] && touch {tmp_path}/off\ntest -e {tmp_path}/off && echo off || echo on\n"
+    )
+    script.chmod(0o700)
+    file.write_text(f"{HOST}: [{{agent: script, program: {script}, target: {HOST}}}]\n")
+    file.chmod(0o600)
+    world.conf.set_override("fencing_file", str(file), "conductor")
+    uuid, _, _ = world.built(metadata=ALWAYS)
+    world.fencer = HostFencer(world.db, world.conf, ConductorTiming(fence_poll=0.01), LeaseWatch(world.clock))
+    world.fencer._executor.pool = AtOnce()
+    world.fencer.sweep()
+    assert not (tmp_path / "off").exists()
+    world.silence(HOST)
+    world.fencer.sweep()
+    assert world.lease().fenced_by == "1. script"
+    world.evacuator.sweep()
+    assert world.rebuilt(uuid) == "host2"
+
+
+def test_hosts_whose_protected_servers_would_not_come_back_are_counted(world: Fencing) -> None:
+    world.built(metadata=ALWAYS)
+    world.fencer._executor.pool = AtOnce()
+    world.fencer.sweep()
+    assert list(world.fencer.samples()) == [metrics.sample(metrics.HOST_UNFENCED, 1, HOST)]
+    world.renew()
+    world.fencer._next_test = 0.0
+    world.fencer.sweep()
+    assert list(world.fencer.samples()) == []

@@ -113,6 +113,11 @@ class FakeGuests:
         return {}
 
 
+def guests_of(arguments: list[str]) -> Guests:
+    """Return the guests of a driver, by its arguments for the guard."""
+    return FakeGuests(arguments[1]) if arguments else QemuGuests()
+
+
 class Watchdog:
     """The machine's watchdog device. A machine whose device is not fed for `WATCHDOG_SECONDS` is reset."""
 
@@ -315,7 +320,7 @@ def main(arguments: list[str]) -> int:
         return 0  # Another guard of this host lives.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # A guard that ends early would protect nothing.
-    guests: Guests = FakeGuests(args.fake) if args.fake else QemuGuests()
+    guests = guests_of(["--fake", args.fake] if args.fake else [])
     serve(args.directory, Guard(args.directory, guests, Watchdog(args.watchdog) if args.watchdog else None))
     return 0
 

@@ -61,6 +61,17 @@ class GuardClient:
         """
         self.call(verb="hold", ends_at=ends_at, guests=sorted(guests), daemon=self._daemon, handled=handled)
 
+    def stop(self, guests: Iterable[str]) -> bool:
+        """End these guests now, or return False. If the guard does not reply, this process ends them itself."""
+        try:
+            reply = self.call(verb="stop")
+        except exceptions.ServiceUnavailable:
+            own = guard.Guard(self.directory, guard.guests_of(self._arguments))
+            hold = {"verb": "hold", "ends_at": guard.now(), "guests": list(guests), "daemon": [0, 0], "handled": True}
+            own.handle(hold)
+            reply = own.handle({"verb": "stop"})
+        return not reply["running"]
+
     def call(self, **message: Any) -> dict[str, Any]:
         """Send a message to the guard. Raises `ServiceUnavailable` if it does not reply."""
         try:
@@ -95,22 +106,23 @@ class GuardClient:
         raise exceptions.ServiceUnavailable(f"The guard of host {self._host} does not start.")
 
     def _start(self) -> None:
-        """Start the guard outside of this daemon's unit and process group, so that it outlives the daemon."""
+        """Start the guard outside of this daemon's unit and process group, so that it outlives the daemon.
+
+        Raises `ServiceUnavailable` if systemd does not start it: a guard in the daemon's own unit would end with it.
+        """
         command = [sys.executable, "-m", "nova_lite.compute.guard", self.directory, *self._arguments]
         if device := self._conf.compute.self_fencing_watchdog:
             command += ["--watchdog", device]
         if "INVOCATION_ID" in os.environ and os.path.isdir("/run/systemd/system"):
             properties = ("TimeoutStopSec=2", "OOMScoreAdjust=-1000", "Slice=system.slice")
             options = [f"--property={item}" for item in properties]
-            started = subprocess.run(
-                ["systemd-run", "--quiet", "--collect", *options, *command],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if started.returncode == 0:
-                return
-            LOG.warning("systemd does not start the guard, so it ends with this unit: %s", started.stderr.strip())
+            whole = ["systemd-run", "--quiet", "--collect", *options, *command]
+            try:
+                subprocess.run(whole, capture_output=True, text=True, check=True)
+            except (OSError, subprocess.CalledProcessError) as error:
+                cause = str(getattr(error, "stderr", "") or error).strip()
+                raise exceptions.ServiceUnavailable(f"systemd does not start the guard: {cause}") from error
+            return
         self._process = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL)
 
 
@@ -235,8 +247,7 @@ class SelfFencing:
         if any(self._jobs.is_busy(uuid) for uuid in self._guests):
             return
         LOG.warning("The lease ends without a reply of the conductor: %d protected guests stop", len(self._guests))
-        reply = self._guard.call(verb="stop")
-        self._has_stopped = not reply["running"]
+        self._has_stopped = self._guard.stop(self._guests)
 
     def require_lease(self, instance_uuid: str) -> None:
         """Raise `ServiceUnavailable` if a protected guest may not be started, because the lease is about to end."""

@@ -213,6 +213,54 @@ def test_dead_guard_is_started_again_with_what_was_promised(host: Host, conducto
     assert requests(conductor)[-1] == (LEASE, [UUID])
 
 
+def test_guests_stop_although_the_guard_is_dead_and_cannot_start(
+    host: Host, conductor: Leasing, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    protected(host, conductor)
+    process = fencing(host)._guard._process
+    assert process is not None
+    process.kill()
+    process.wait(20)
+    with monkeypatch.context() as patch:
+        patch.setattr(fencing(host)._guard, "_start", lambda: None)
+        clock.shift = LEASE
+        fencing(host).tick()
+    assert host.power() == SHUTDOWN
+    assert fencing(host).stopped() == {UUID}
+
+
+def test_guard_is_a_unit_of_its_own_under_systemd(
+    host: Host, conductor: Leasing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, log = tmp_path / "systemd-run", tmp_path / "log"
+    program.write_text(f'#!/bin/sh\necho "$@" > {log}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("INVOCATION_ID", "1")
+    monkeypatch.setattr(os.path, "isdir", lambda path: path == "/run/systemd/system")
+    fencing(host)._guard._start()
+    words = log.read_text().split()
+    assert words[words.index("-m") : words.index("-m") + 3] == [
+        *("-m", "nova_lite.compute.guard", fencing(host)._guard.directory),
+    ]
+    assert fencing(host)._guard._process is None
+
+
+def test_host_promises_nothing_if_systemd_does_not_start_its_guard(
+    host: Host, conductor: Leasing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = tmp_path / "systemd-run"
+    program.write_text("#!/bin/sh\necho Access denied >&2; exit 1\n")
+    program.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        patch.setenv("INVOCATION_ID", "1")
+        patch.setattr(os.path, "isdir", lambda path: path == "/run/systemd/system")
+        fencing(host).renew()
+    assert conductor.of("renew_lease") == []
+    assert "This host does not fence itself: systemd does not start the guard: Access denied" in caplog.text
+
+
 def test_host_promises_nothing_to_an_older_conductor(host: Host, conductor: Leasing, clock: Clock) -> None:
     host.built()
     conductor.wanted = [UUID]

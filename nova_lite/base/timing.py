@@ -64,6 +64,9 @@ class ConductorTiming:
     #: Time that a host's request waits while a volume's row is leased, and the interval between two attempts.
     volume_lease_wait: float = 3.0
     volume_lease_poll: float = 0.1
+    #: Intervals between two looks for old backups of servers, and at the protection of servers for metrics.
+    backup_retention_interval: float = 600.0
+    backup_status_interval: float = 60.0
     #: Interval between two looks for notifications that another conductor has written, and between two removals of old
     #: ones.
     notification_poll: float = 5.0

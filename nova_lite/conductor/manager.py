@@ -82,7 +82,7 @@ class ConductorManager:
             lambda requests: self.engine.guarded(lambda: scheduling.place(requests)), timing.conductor
         )
         self.reconciler = Reconciler(self.engine, scheduling, attacher, self.cinder)
-        self.scheduled_backups = ScheduledBackups(self.engine)
+        self.scheduled_backups = ScheduledBackups(self.engine, timing.conductor)
         self.fencer = HostFencer(self.db, conf, timing.conductor)
         self.evacuator = Evacuator(self.engine)
         self.endpoint = rpc.Endpoint(

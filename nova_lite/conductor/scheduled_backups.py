@@ -12,6 +12,7 @@ import datetime
 import functools
 import logging
 import threading
+import time
 from collections.abc import Iterable
 
 import msgspec
@@ -20,6 +21,7 @@ from nova_lite import operations
 from nova_lite.backups import retention
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext
+from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db import backup_policies, images, instances, server_backups, services
 from nova_lite.db.engine import UnitOfWork
@@ -31,20 +33,40 @@ LOG = logging.getLogger(__name__)
 
 #: Rotation of createBackup that removes nothing: the policy's retention does.
 KEEP_ALL = 2**31 - 1
+#: States of hosts on which no backup begins: it would keep the server busy until its deadline.
+_UNREACHABLE = ("DOWN", "UNKNOWN")
 #: Backups that one run removes.
 _BATCH = 64
+
+
+class Interval:
+    """A time that comes every ``seconds``, and at once for the first time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last = float("-inf")
+
+    def is_due(self) -> bool:
+        """Return whether the time has come. The next one is counted from then on."""
+        now = time.monotonic()
+        is_due = now - self._last >= self._seconds
+        if is_due:
+            self._last = now
+        return is_due
 
 
 class ScheduledBackups:
     """The conductor's periodic work for backup policies."""
 
-    def __init__(self, engine: ActionEngine) -> None:
+    def __init__(self, engine: ActionEngine, timing: ConductorTiming = TIMING.conductor) -> None:
         self.engine = engine
         self.db = engine.db
         self.conf = engine.conf
         self.images = engine.images
         self._lock = threading.Lock()
         self._statuses: list[PolicyStatus] = []
+        self._retained = Interval(timing.backup_retention_interval)
+        self._published = Interval(timing.backup_status_interval)
 
     def run_if_first(self) -> None:
         """Do the work if this is the oldest conductor that is up."""
@@ -54,23 +76,27 @@ class ScheduledBackups:
             self._publish([])
 
     def run(self) -> None:
-        """Do all work that is due."""
+        """Do all work that is due. Old backups and metrics are looked at less often."""
         for policy_id in self.db.read(backup_policies.due):
             if number := self.db.write(backup_policies.plan_backups, policy_id):
                 LOG.info("Backup policy %s: %d backups are due", policy_id, number)
-        self._settle()
+        has_new = self._settle()
         self._begin_due()
-        self._retain()
+        if self._retained.is_due() or has_new:
+            self._retain()
         for backup in self.db.read(server_backups.to_remove, _BATCH):
             self.engine.guarded(functools.partial(self._remove, backup))
         if old := self.db.read(server_backups.expired, self.conf.server_backups.keep_failed_days):
             self.db.write(server_backups.expire_backups, old)
-        self._publish(self.db.read(backup_policies.statuses))
+        if self._published.is_due() or has_new:
+            self._publish(self.db.read(backup_policies.statuses))
 
     def samples(self) -> Iterable[tuple[str, metrics.Sample]]:
         """Yield the age of each policy's backups, and the number of servers that lack one."""
         with self._lock:
             statuses = self._statuses
+        if not statuses:
+            return
         now = self.db.read(_now)
         for status in statuses:
             if (newest := status.newest_at) is not None:
@@ -108,6 +134,8 @@ class ScheduledBackups:
             self.db.write(server_backups.drop_backup, backup.id)
             return False
         try:
+            if instance.host_status in _UNREACHABLE:
+                raise exceptions.ComputeHostUnavailable(host=instance.host)
             image = _image(backup, instance)
             registered = self.images.register_for_owner(image)
             command = self.db.write(self._begin_backup, backup.id, registered or image, registered is not None)
@@ -147,10 +175,15 @@ class ScheduledBackups:
 
     # --- end
 
-    def _settle(self) -> None:
-        """Record the ends of actions. A backup is complete only if its image is active."""
-        for backup, cause in self.db.read(server_backups.ended):
+    def _settle(self) -> bool:
+        """Record the ends of actions, and return whether there were any.
+
+        A backup is complete only if its image is active.
+        """
+        ended = self.db.read(server_backups.ended)
+        for backup, cause in ended:
             self.engine.guarded(functools.partial(self._settle_one, backup, cause))
+        return bool(ended)
 
     def _settle_one(self, backup: ServerBackup, cause: str | None) -> None:
         image = self._image_of(backup) if cause is None else None

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import objects
+from nova_lite import objects, operations
 from nova_lite.base import exceptions, metrics
+from nova_lite.base.timing import ConductorTiming
+from nova_lite.conductor import scheduled_backups
 from nova_lite.conductor.scheduled_backups import ScheduledBackups
 from nova_lite.db import backup_policies, images, models, server_backups, services
 from nova_lite.image import store
@@ -21,6 +23,7 @@ from nova_lite.operations import states
 from nova_lite.virt.fake import QCOW2_HEADER
 from tests.support import make
 from tests.support.conductor_world import World
+from tests.support.statements import counting
 
 DATA = QCOW2_HEADER + b"data"
 HOUR = datetime.timedelta(hours=1)
@@ -34,7 +37,8 @@ class Backups(World):
         self.conf.set_override("spread", 0, "server_backups")
         self.uuid, self.host, _ = self.built()
         self.store = store.prepare_below(self.conf.image.store_path)
-        self.backups = ScheduledBackups(self.engine)
+        at_once = ConductorTiming(backup_retention_interval=0.0, backup_status_interval=0.0)
+        self.backups = ScheduledBackups(self.engine, at_once)
         self.policy = self.make_policy()
         self.make_due()
 
@@ -81,6 +85,23 @@ class Backups(World):
             changes = {"status": "saving", "size": len(DATA), "checksum": "c"}
             self.db.write(images.update, self.context(admin=True), image, changes)
         self.reports.finish_action(self.context(), str(command.host), command.action_id, 1, error, "")
+
+    def finish_if_begun(self) -> None:
+        """Carry out the last command, if its action waits for the host."""
+        command = self.compute.commands[-1]
+        action = self.db.read(lambda uow: uow.session.get(models.InstanceAction, command.action_id))
+        if action is not None and action.step == operations.PERFORM and action.finish_time is None:
+            self.finish()
+
+    def check(self) -> None:
+        """Check that each complete backup has its image and file, and that there are complete ones."""
+        complete = self.rows(status="complete")
+        assert complete
+        for row in complete:
+            image = self.db.read(images.by_id, row.image_id)
+            assert image is not None
+            assert image.status == "active"
+            assert row.image_id in self.files()
 
     def back_up(self) -> str:
         """Make one complete backup, an hour later than the others, and return its image's id."""
@@ -196,6 +217,30 @@ def test_backup_of_a_deleted_server_is_dropped(world: Backups) -> None:
     assert world.rows() == []
 
 
+def test_backup_waits_for_a_host_that_is_down(world: Backups) -> None:
+    world.silence(world.host)
+    world.backups.run()
+    assert (world.row.status, world.row.attempts, world.compute.commands) == ("pending", 1, [])
+    assert world.instance(world.uuid).task_state is None
+    world.is_heard(world.host)
+    world.age(due_at=HOUR)
+    world.backups.run()
+    assert world.row.status is BackupStatus.RUNNING
+
+
+def test_idle_run_looks_at_old_backups_only_now_and_then(world: Backups) -> None:
+    backups = ScheduledBackups(world.engine)
+    world.db.write(lambda uow: uow.change(sa.delete(models.BackupPolicy)))
+    numbers = []
+    for _ in range(2):
+        with counting() as counted:
+            backups.run()
+        numbers.append(
+            len([text for text in counted.statements if "server_backups" in text or "backup_policies" in text])
+        )
+    assert numbers == [8, 6]
+
+
 def test_locked_server_is_backed_up(world: Backups) -> None:
     world.db.write(lambda uow: uow.change(sa.update(models.Instance).values(locked=True)))
     world.backups.run()
@@ -250,6 +295,70 @@ def test_limits_of_running_backups_hold(world: Backups) -> None:
     world.age(deadline=2 * HOUR)
     world.backups.run()
     assert world.row.reason == "its window has passed: other backups took all of its slots"
+
+
+class Killed(BaseException):
+    """The conductor died."""
+
+
+class Killer:
+    """Kills the conductor right before, or right after, the commit of its transaction ``number`` of backups."""
+
+    MODULES = tuple(module.__name__ for module in (backup_policies, server_backups, scheduled_backups))
+
+    def __init__(self, world: Backups, number: int, is_after: bool) -> None:
+        self.left, self.is_after, self.where = number, is_after, ""
+        self._write = world.db.write
+        world.db.write = self.write  # type: ignore[method-assign]
+
+    def write(self, function: Any, *arguments: Any, **named: Any) -> Any:
+        if function.__module__ in self.MODULES:
+            self.left -= 1
+        if self.left == 0 and not self.where:
+            self.where = function.__name__
+            if self.is_after:
+                self._write(function, *arguments, **named)
+            raise Killed
+        return self._write(function, *arguments, **named)
+
+
+def lives(world: Backups, number: int, is_after: bool) -> str:
+    """Make a third backup, kill the conductor at a transaction, go on, and return the transaction's name."""
+    killer = Killer(world, number, is_after)
+    for step in (world.make_due, world.backups.run, world.finish_if_begun, world.backups.run, world.backups.run):
+        try:
+            step()
+        except Killed:
+            world.check()
+    world.db.write = killer._write  # type: ignore[method-assign]
+    for _ in range(3):
+        world.let_time_pass(60)
+        world.reconciler.sweep()
+        world.finish_if_begun()
+        world.backups.run()
+        world.check()
+    return killer.where
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+def test_conductor_killed_at_any_transaction_leaves_complete_backups(tmp_path: Path, is_after: bool) -> None:
+    passed = []
+    while not passed or passed[-1]:
+        number = len(passed) + 1
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        world = Backups(directory)
+        made = [world.back_up() for _ in range(2)]
+        passed.append(lives(world, number, is_after))
+        rows = world.rows()
+        assert [row.status for row in rows] == ["complete", "complete"], (passed[-1], rows)
+        assert (rows[1].image_id, rows[0].image_id not in made) == (made[1], True), passed[-1]
+        assert world.files() == sorted(row.image_id for row in rows), passed[-1]
+        assert world.count(models.Image) == 2, passed[-1]
+        assert world.open_actions() == [], passed[-1]
+    assert {
+        *("plan_backups", "_begin_backup", "complete_backup", "retire_backups", "drop_backup_image", "forget_backup")
+    } < set(passed)
 
 
 # --- retention

@@ -27,11 +27,11 @@ for tool in busybox cpio qemu-img syslinux mformat mcopy mmd; do
 done
 busybox=$(command -v busybox)
 flavour=${KERNEL_ROOT:+*}
-kernel=$(ls -1v "$kernel_root"/boot/vmlinuz-*${flavour:-cloud-amd64} 2>/dev/null | tail -n 1)
+kernel=$(ls -1v "$kernel_root"/boot/vmlinuz-*${flavour:-cloud-amd64} 2>/dev/null | tail -n 1 || true)
 [ -n "$kernel" ] || die "no kernel for guests in $kernel_root/boot (package: linux-image-cloud-amd64)"
 release=${kernel#"$kernel_root"/boot/vmlinuz-}
 drivers=$kernel_root/lib/modules/$release/kernel
-mbr=$(ls /usr/lib/SYSLINUX/mbr.bin /usr/lib/syslinux/mbr/mbr.bin 2>/dev/null | head -n 1)
+mbr=$(ls /usr/lib/SYSLINUX/mbr.bin /usr/lib/syslinux/mbr/mbr.bin 2>/dev/null | head -n 1 || true)
 [ -n "$mbr" ] || die "syslinux's mbr.bin is not installed (package: syslinux-common)"
 
 # What init loads, in the order of dependence.

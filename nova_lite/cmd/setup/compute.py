@@ -5,6 +5,7 @@ Nothing secret leaves the machine: it sends public keys and the hash of a passwo
 
 from __future__ import annotations
 
+import json
 import secrets
 import socket
 import sys
@@ -77,6 +78,15 @@ def _address_towards(target: str) -> str:
         raise exceptions.ConfigurationError(
             reason=f"{target}, which the token names, cannot be reached: {error.strerror}."
         ) from error
+
+
+def _interface_of(address: str) -> str:
+    """Return the interface that has an address, at which the host then answers for floating addresses."""
+    try:
+        found = json.loads(machine.run("ip", "-json", "address", "show", "to", address))
+        return str(next(item["ifname"] for item in found if item.get("ifname")))
+    except (ValueError, StopIteration) as error:
+        raise exceptions.ConfigurationError(reason=f"no interface has the address {address}.") from error
 
 
 def steps(wanted: Host) -> list[Step]:
@@ -199,6 +209,7 @@ class Setup:
             },
             "image": {"store_address": wanted.token.address},
             "libvirt": {"live_migration_tls": "true"},
+            "network": {"public_interface": _interface_of(wanted.address)},
         } | reply.settings
         written = machine.write_once(CONFIGURATION / "nova-lite.conf", machine.ini({}), "nova-lite")
         written |= machine.write_once(CONFIGURATION / "compute.conf", machine.ini(sections))

@@ -30,7 +30,8 @@ def run(is_confirmed: bool, purge: bool) -> None:
         lines.append(f"{machine.CONFIGURATION}, {controller.STATE}, and the users of the daemons")
         if monitoring.DIRECTORY.exists():
             lines.append(f"{monitoring.DIRECTORY}, for Prometheus")
-        lines.append("images, volumes and disks of servers on this machine, and all records of the cloud in SQLite")
+        lines.append("guests of this machine with their disks and networks, and its images and volumes")
+        lines.append("all records of the cloud in SQLite")
     if not is_confirmed:
         print("This would remove:", *(f"  {line}" for line in lines), "Run it again with --yes.", sep="\n")
         return
@@ -58,6 +59,8 @@ def _purge() -> None:
     path = controller.CLOUDS
     for name in _clouds(path):
         clouds.remove(str(path), name)
+    if libvirt.INSTANCES.exists():
+        libvirt.remove_guests()
     libvirt.purge()
     cluster.remove_names()
     galera.remove()

@@ -24,19 +24,11 @@ from nova_lite.objects import VIF, Image, Network
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.net import dhcp, firewall, migration_peers, networks, nft
+from tests.integration import guest_image
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.metadata import Service
 from tests.support.guests import make_flavor, make_image, make_instance, make_network, make_spec, make_vif
 
-DEVSTACK = Path(__file__).parents[3] / "devstack"
-BUILD = DEVSTACK / "guest" / "build.sh"
-#: Fetches the kernel as stack.sh does, into a directory of the tests.
-FETCH_KERNEL = """
-for component in common packages guest; do source {devstack}/lib/$component.sh; done
-GUEST={directory}
-fetch_kernel
-"""
-STACK_KERNEL = Path("/opt/nova-lite/guest/kernel")
 GUEST_LINE = re.compile(r"^nova-lite-guest: instance=(\S+) hostname=(\S+) ip=(\S+)\r?$", re.MULTILINE)
 PATIENCE = 300.0
 #: Names of the libvirt networks of `tests.support.in_process_cloud`.
@@ -80,25 +72,7 @@ def directory(connection: Any) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def guest(directory: Path) -> Path:
-    """Files of the test guest, built from this machine's kernel, from stack.sh's, or from a downloaded one."""
-    environment = dict(os.environ)
-    if (STACK_KERNEL / "boot").is_dir():
-        environment.setdefault("KERNEL_ROOT", str(STACK_KERNEL))
-    elif "KERNEL_ROOT" not in environment and not list(Path("/boot").glob("vmlinuz-*-cloud-amd64")):
-        script = FETCH_KERNEL.format(devstack=DEVSTACK, directory=directory / "fetched")
-        must_succeed(["bash", "-c", script], environment)
-        environment["KERNEL_ROOT"] = str(directory / "fetched" / "kernel")
-    must_succeed([str(BUILD), str(directory / "guest")], environment)
-    return directory / "guest"
-
-
-def must_succeed(command: list[str], environment: dict[str, str]) -> None:
-    made = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if made.returncode:
-        errors = (made.stderr.strip() or made.stdout.strip()).splitlines()[-5:]
-        pytest.skip(
-            f"the guest image cannot be built here ('devstack/test.sh integration' installs what it needs): {errors}"
-        )
+    return guest_image.build(directory)
 
 
 class Images:

@@ -52,6 +52,8 @@ class BareMachine(Machine):
         for name in PROGRAMS:
             text = f"#!{VENV}/bin/python\nimport sys\nfrom nova_lite.cmd.{name} import main\nsys.exit(main())\n"
             self.write(f"{VENV}/bin/nova-lite-{name}", text, 0o755)
+        text = f"#!{VENV}/bin/python -W ignore\nimport sys\nfrom openstackclient.shell import main\nsys.exit(main())\n"
+        self.write(f"{VENV}/bin/openstack", text, 0o755)
 
     def _make_users(self) -> None:
         """Leave out users of a cloud on this machine, and keep those of Debian's packages."""

@@ -121,3 +121,45 @@ def test_purge_leaves_what_was_there_before(host: Host) -> None:
     before = list(host.commands)
     libvirt.purge()
     assert host.commands == before
+
+
+#: Output of programs on a host with a guest of ours, a guest of somebody else, and their networks.
+PRINTED = {
+    "virsh list --all --name": "instance-1\nothers\n\n",
+    "virsh dumpxml instance-1": "<source file='/var/lib/nova-lite/instances/1/disk'/>",
+    "virsh dumpxml others": "<source file='/srv/disk'/>",
+    "virsh net-list --all --name": "nova-lite-1\ndefault\n\n",
+    "nft list tables": "table inet nova_lite_ports_h1\ntable ip nat\n",
+    "ip -brief link": "lo UNKNOWN\nnlvx77 UNKNOWN\neth0@if6 UP\n",
+}
+
+
+def test_guests_and_networks_of_the_cloud_go_and_others_stay(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    changes: list[str] = []
+
+    def run(*command: str) -> str:
+        short = " ".join(word for word in command if word not in ("--quiet", "--connect", "qemu:///system"))
+        if short not in PRINTED:
+            changes.append(short)
+        return PRINTED.get(short, "")
+
+    monkeypatch.setattr(machine, "run", run)
+    monkeypatch.setattr(machine, "succeeds", lambda *command: run(*command) is not None)
+    monkeypatch.setattr(libvirt, "LEFT_OVERS", (tmp_path, tmp_path / "missing"))
+    (tmp_path / "nova-lite-1.d").mkdir()
+    (tmp_path / "nova-lite-1.conf").touch()
+    (tmp_path / "default.conf").touch()
+    libvirt.remove_guests()
+    assert [change for change in changes if not change.startswith(("systemctl is-active", "nft --version"))] == [
+        "virsh destroy instance-1",
+        "virsh undefine --nvram instance-1",
+        "virsh net-destroy nova-lite-1",
+        "virsh net-undefine nova-lite-1",
+        "nft delete table inet nova_lite_ports_h1",
+        "ip link delete nlvx77",
+    ]
+    assert [path.name for path in tmp_path.iterdir() if "lite" in path.name or "default" in path.name] == [
+        "default.conf"
+    ]

@@ -27,6 +27,8 @@ CHANGEABLE = (
     *("name", "enabled", "every", "minute", "hour", "weekday", "keep_hourly", "keep_daily", "keep_weekly"),
     *("not_before", "not_after", "servers", "tags", "all_servers"),
 )
+#: States of servers without a disk that changes. A shelved server has its image.
+_WITHOUT_DISK = (states.BUILDING, states.SHELVED, states.SHELVED_OFFLOADED, states.SOFT_DELETED)
 #: Time within which backups that a user has requested have to begin.
 RUN_WINDOW = datetime.timedelta(hours=1)
 
@@ -156,7 +158,7 @@ def targets(uow: UnitOfWork, policy: BackupPolicy, until: datetime.datetime) -> 
     query = sa.select(Instance).where(
         Instance.project_id == policy.project_id,
         Instance.deleted == sa.false(),
-        Instance.vm_state.not_in((states.SOFT_DELETED, states.BUILDING)),
+        Instance.vm_state.not_in(_WITHOUT_DISK),
         Instance.launched_at <= until,
     )
     if not policy.all_servers:

@@ -111,7 +111,8 @@ def test_targets_are_servers_by_id_by_tag_or_all(db: Database, conf: cfg.ConfigO
     named, tagged, other = server(db), server(db, tag_names=["web", "db"]), server(db, tag_names=["cache"])
     server(db, project_id="p2", tag_names=["web"])
     server(db, deleted=True)
-    server(db, vm_state="soft-delete")
+    for vm_state in ("soft-delete", "shelved", "shelved_offloaded"):
+        server(db, vm_state=vm_state)
     server(db, launched_at=None, vm_state="building")
     some = made(db, conf, all_servers=False, servers=[named], tags=["web", "db"])
     everything = made(db, conf)

@@ -11,7 +11,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tests.integration.systemd.bare_machine import SET_UP_SECONDS, VENV, BareMachine, read_until
 from tests.integration.systemd.machine import DEADLINE
@@ -25,6 +25,8 @@ IMAGES = "/var/lib/nova-lite/images"
 
 class ControllerMachine(BareMachine):
     """A machine with Debian's MariaDB, HAProxy and keepalived, as their packages leave it."""
+
+    _cable: Callable[[], None] = staticmethod(lambda: None)
 
     def _make_directories(self) -> None:
         super()._make_directories()
@@ -41,8 +43,13 @@ class ControllerMachine(BareMachine):
     def _usr(self) -> list[str]:
         return [*super()._usr(), "--capability=CAP_IPC_LOCK,CAP_NET_RAW"]
 
-    def power_on(self) -> None:
+    def power_on(self, cable: Callable[[], None]) -> None:
+        """Start a machine whose power was cut. ``cable`` connects it, before its daemons start."""
+        self._cable = cable
         self._boot()
+
+    def _plug(self) -> None:
+        self._cable()
 
     def power_off(self) -> None:
         """Cut the power: no process learns of it."""
@@ -81,10 +88,11 @@ class Cloud:
         self.client = ControllerMachine(_tree(directory, "haclient"), "haclient")
         self.client.add_address(CLIENT)
         self.controllers: dict[str, ControllerMachine] = {}
+        self.others: list[BareMachine] = []
         self._directory = directory
 
     def stop(self) -> None:
-        for machine in (*self.controllers.values(), self.client):
+        for machine in (*self.controllers.values(), *self.others, self.client):
             machine.stop()
 
     def add(self, name: str) -> ControllerMachine:
@@ -112,6 +120,11 @@ class Cloud:
         said += process.communicate(timeout=SET_UP_SECONDS)[0]
         assert process.returncode == 0, said
         return said
+
+    def power_on(self, name: str) -> None:
+        """Start a machine whose power was cut, with its cable."""
+        machine = self.controllers[name]
+        machine.power_on(lambda: self.client.connect(machine, ADDRESSES[name]))
 
     def cut(self, name: str) -> None:
         self.client.run("ip", "link", "set", f"to-{name}", "down")

@@ -50,6 +50,7 @@ class Machine:
             )
         try:
             self._init = self._find_init()
+            self._plug()
             self._wait_until_up()
         except BaseException:
             self._process.kill()
@@ -99,6 +100,9 @@ class Machine:
         self.run("systemctl", "daemon-reload")
 
     # --- start
+
+    def _plug(self) -> None:
+        """Connect a machine that starts, before its daemons do."""
 
     def _usr(self) -> list[str]:
         """Return the options of systemd-nspawn that mount /usr."""

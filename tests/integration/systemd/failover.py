@@ -1,0 +1,272 @@
+"""Losses of a cloud with three controllers under load: each controller, a broker, a database's node.
+
+``devstack/ha.sh`` runs it, and prints the failed requests and the seconds of each loss as a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import pathlib
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tests.integration.systemd.bare_machine import SET_UP_SECONDS, BareMachine, read_until
+from tests.integration.systemd.controllers import ADDRESSES, IMAGES, MANAGE, PYTHON, SETUP, VIRTUAL, Cloud
+
+LOAD = pathlib.Path(__file__).with_name("failover_load.py")
+#: Seconds of load before a loss, of the loss, and that the cloud may take to be whole again.
+QUIET, LOST, WHOLE = 4.0, 20.0, 240.0
+AS_BROKER = ("setpriv", "--reuid=rabbitmq", "--regid=rabbitmq", "--clear-groups")
+NODES = "SHOW STATUS LIKE 'wsrep_cluster_size'"
+
+
+class Loss(NamedTuple):
+    """A loss: how it begins, and how it ends. ``begin`` and ``end`` get the cloud."""
+
+    title: str
+    begin: Callable[[Cloud], Any]
+    end: Callable[[Cloud], Any]
+
+
+class Period(NamedTuple):
+    """Times of a loss: its begin, the end of the loss itself, and when the cloud was whole again."""
+
+    title: str
+    began: float
+    ended: float
+    whole: float
+
+
+def losses() -> list[Loss]:
+    found = []
+    for name in ADDRESSES:
+        found += [
+            Loss(f"{name} killed", lambda c, n=name: c.controllers[n].power_off(), lambda c, n=name: c.power_on(n)),
+            Loss(f"{name} cut off", lambda c, n=name: c.cut(n), lambda c, n=name: c.mend(n)),
+            Loss(
+                f"{name} paused",
+                lambda c, n=name: c.controllers[n].pause(),
+                lambda c, n=name: c.controllers[n].resume(),
+            ),
+        ]
+    found += [
+        Loss(
+            "broker of ha1 killed",
+            lambda c: _kill(c, "ha1", "rabbitmq-server"),
+            lambda c: _start(c, "ha1", "rabbitmq-server"),
+        ),
+        Loss(
+            "database of ha1 (the writer) killed",
+            lambda c: _kill(c, "ha1", "mariadb"),
+            lambda c: _start(c, "ha1", "mariadb"),
+        ),
+        Loss("database of ha2 killed", lambda c: _kill(c, "ha2", "mariadb"), lambda c: _start(c, "ha2", "mariadb")),
+    ]
+    return found
+
+
+def _kill(cloud: Cloud, name: str, unit: str) -> None:
+    """Kill the processes of a unit, which stays off."""
+    machine = cloud.controllers[name]
+    machine.run("systemctl", "mask", "--runtime", unit)
+    machine.run("systemctl", "kill", "--signal=KILL", unit)
+
+
+def _start(cloud: Cloud, name: str, unit: str) -> None:
+    machine = cloud.controllers[name]
+    machine.run("systemctl", "unmask", "--runtime", unit)
+    machine.run("systemctl", "reset-failed", unit, check=False)
+    machine.run("systemctl", "start", "--no-block", unit)
+
+
+# --- the cloud
+
+
+def set_up_hosts(cloud: Cloud) -> tuple[str, str]:
+    """Make two hosts without hypervisors, a flavor and an image. Returns the ids of these."""
+    first = cloud.controllers["ha1"]
+    other = BareMachine(_tree(cloud, "hahost"), "hahost", [f"{cloud.images}:{IMAGES}"])
+    cloud.others.append(other)
+    cloud.client.connect(other, "10.242.0.21")
+    for host in (cloud.client, other):
+        token = first.run(MANAGE, "host", "token").strip()
+        host.run(SETUP, "compute", token, seconds=SET_UP_SECONDS)
+        host.run("sed", "-i", r"s/^\[DEFAULT\]/[DEFAULT]\ncompute_driver = fake/", "/etc/nova-lite/compute.conf")
+        host.run("systemctl", "restart", "nova-lite-compute")
+    flavor = first.run(MANAGE, "flavor", "create", "tiny", "--id", "1", "--ram", "64", "--vcpus", "1").strip()
+    first.write("/root/image", "image")
+    first.run(MANAGE, "quota", "set", "admin", "--instances", "-1", "--cores", "-1", "--ram", "-1")
+    image = first.run(MANAGE, "image", "import", "--name", "i", "--disk-format", "raw", "/root/image").split()[-1]
+    return flavor.split()[-1] if flavor else "1", image
+
+
+def _tree(cloud: Cloud, name: str) -> pathlib.Path:
+    directory = cloud.images.parent / name
+    directory.mkdir()
+    return directory / "tree"
+
+
+def wait_until_whole(cloud: Cloud) -> float:
+    """Wait until brokers and databases have all nodes, and each API serves. Returns the time."""
+    deadline = time.monotonic() + WHOLE
+    while True:
+        problem = _problem(cloud)
+        if not problem:
+            return time.time()
+        assert time.monotonic() < deadline, problem
+        time.sleep(1)
+
+
+def _problem(cloud: Cloud) -> str:
+    for name, machine in cloud.controllers.items():
+        size = machine.run("mariadb", "--batch", "--skip-column-names", "--execute", NODES, check=False).split()
+        if size[-1:] != ["3"]:
+            return f"{name}: nodes of the database: {size}"
+    status = cloud.controllers["ha2"].run(*AS_BROKER, "rabbitmqctl", "cluster_status", "--formatter=json", check=False)
+    try:
+        running = json.loads(status[status.index("{") :])["running_nodes"]
+    except ValueError:
+        return f"brokers: {status[-200:]}"
+    if len(running) != len(ADDRESSES):
+        return f"brokers: {running}"
+    for name, address in ADDRESSES.items():
+        code = cloud.client.run(PYTHON, "-c", _SERVES.format(address=address), check=False)
+        if "serves" not in code:
+            return f"{name}: {code[-200:]}"
+    return ""
+
+
+_SERVES = (
+    "import requests; requests.get('https://{address}:8774/', verify='/root/ca.pem', timeout=5).json(); print('serves')"
+)
+
+
+# --- the measurement
+
+
+def measure(cloud: Cloud, chosen: Sequence[Loss], flavor: str, image: str) -> str:
+    """Run the load and one loss after the other. Returns the table."""
+    first, client = cloud.controllers["ha1"], cloud.client
+    client.write("/root/load.py", LOAD.read_text())
+    client.write("/root/ca.pem", first.run("cat", "/etc/openstack/nova-lite-ca.pem"))
+    secure = first.run("cat", "/etc/openstack/secure.yaml")
+    password = secure.split("password:")[1].split()[0].strip("'\"")
+    rows, accepted = [], {"created": set[str](), "deleted": set[str]()}
+    for number, loss in enumerate(chosen):
+        wait_until_whole(cloud)
+        stop, result = f"/root/stop-{number}", f"/root/result-{number}"
+        load = client.start(PYTHON, "/root/load.py", VIRTUAL, password, flavor, image, stop, result)
+        said = read_until(load, "serves")
+        assert "serves" in said, said
+        time.sleep(QUIET)
+        began = time.time()
+        loss.begin(cloud)
+        time.sleep(LOST)
+        ended = time.time()
+        loss.end(cloud)
+        whole = wait_until_whole(cloud)
+        time.sleep(QUIET)
+        client.write(stop, "")
+        load.communicate(timeout=120)
+        lines = [json.loads(line) for line in client.run("cat", result).splitlines()]
+        for kind, ids in lines.pop().items():
+            accepted[kind] |= set(ids)
+        rows.append(row(Period(loss.title, began, ended, whole), lines))
+        print(rows[-1], flush=True)
+    lost = check(cloud, password, accepted)
+    return "\n".join([*HEADER, *rows, "", lost])
+
+
+HEADER = (
+    "| Loss | GET: failed | without any | create, delete: failed | without any | whole again after |",
+    "|---|---|---|---|---|---|",
+)
+
+
+def row(period: Period, entries: list[list[Any]]) -> str:
+    cells = [period.title]
+    for kind in ("get", "change"):
+        mine = [entry for entry in entries if entry[0] == kind]
+        failed = [entry for entry in mine if entry[3]]
+        cells += [f"{len(failed)} of {len(mine)}", f"{longest_gap(mine):.1f} s"]
+        for entry in failed[:3]:
+            print(
+                f"    {entry[1] - period.began:6.1f} s, took {entry[2] - entry[1]:.1f} s: {entry[3][:140]}", flush=True
+            )
+    cells.append(f"{period.whole - period.ended:.0f} s")
+    return f"| {' | '.join(cells)} |"
+
+
+def longest_gap(entries: list[list[Any]]) -> float:
+    """Return the longest time between two successes that end one after the other."""
+    ends = sorted(entry[2] for entry in entries if not entry[3])
+    return max((later - before for before, later in itertools.pairwise(ends)), default=0.0)
+
+
+def check(cloud: Cloud, password: str, accepted: dict[str, set[str]]) -> str:
+    """Check that each accepted create is a server unless its delete was accepted, and no deleted one is there."""
+    client = cloud.client
+    client.write("/root/list.py", _LIST)
+    deadline = time.monotonic() + WHOLE
+    while True:
+        listed = json.loads(client.run(PYTHON, "/root/list.py", VIRTUAL, password).splitlines()[-1])
+        busy = [server for server, state in listed.items() if state not in ("ACTIVE", "ERROR")]
+        missing = accepted["created"] - accepted["deleted"] - set(listed)
+        left = accepted["deleted"] & set(listed)
+        if not (busy or missing or left):
+            break
+        assert time.monotonic() < deadline, f"busy {busy}, missing {missing}, not deleted {left}"
+        time.sleep(2)
+    errors = [server for server, state in listed.items() if state == "ERROR"]
+    audit = cloud.controllers["ha1"].run(MANAGE, "audit", check=False)
+    created, deleted = len(accepted["created"]), len(accepted["deleted"])
+    return (
+        f"{created} accepted creates and {deleted} accepted deletes: none lost. Servers in ERROR: {len(errors)}. "
+        f"Audit: {audit.strip().splitlines()[-1]}"
+    )
+
+
+_LIST = """
+import json, sys
+sys.path.insert(0, "/root")
+import load, requests
+made = load.Load(sys.argv[1], sys.argv[2], "", "", "/")
+url, found = f"https://{sys.argv[1]}:8774/v2.1/servers/detail?limit=500", {}
+while url:
+    page = requests.get(url, headers=made._headers, verify=load.AUTHORITY, timeout=60).json()
+    found |= {server["id"]: server["status"] for server in page["servers"]}
+    url = next((link["href"] for link in page.get("servers_links", []) if link["rel"] == "next"), None)
+print(json.dumps(found))
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="devstack/ha.sh", description=__doc__)
+    parser.add_argument("--only", metavar="TEXT", action="append", help="losses whose title has this text; repeatable")
+    only = parser.parse_args().only
+    chosen = [loss for loss in losses() if not only or any(text in loss.title for text in only)]
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(130))
+    with contextlib.ExitStack() as stack:
+        directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nova-lite-ha.")))
+        cloud = Cloud(directory)
+        stack.callback(cloud.stop)
+        for name in ADDRESSES:
+            began = time.monotonic()
+            print(f"{name} ...", end=" ", flush=True)
+            cloud.set_up_first() if name == "ha1" else cloud.set_up_further(name)
+            print(f"{time.monotonic() - began:.0f} s", flush=True)
+        flavor, image = set_up_hosts(cloud)
+        print(measure(cloud, chosen, flavor, image))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

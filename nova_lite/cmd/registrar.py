@@ -31,7 +31,7 @@ from nova_lite.base.context import get_admin_context  # noqa: E402
 from nova_lite.base.host_certificates import Authority  # noqa: E402
 from nova_lite.base.join_requests import ControllerBody, JoinBody  # noqa: E402
 from nova_lite.cmd.manage.keys import HOST_CERTIFICATES, distrust_host, trust_host  # noqa: E402
-from nova_lite.cmd.setup import broker, cluster, machine  # noqa: E402
+from nova_lite.cmd.setup import admission, broker, cluster, machine  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.conf import join  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
@@ -196,7 +196,7 @@ class Registrar:
     def _settings(self, body: JoinBody) -> dict[str, dict[str, str]]:
         """Return the settings of the whole cloud, and the addresses of the host."""
         conf, address = self._conf, body.addresses[0]
-        return {
+        return self._queues() | {
             "vnc": {
                 "server_listen": address,
                 "server_proxyclient_address": address,
@@ -209,6 +209,17 @@ class Registrar:
                 "base_url": conf.serial_console.base_url,
             },
         }
+
+    def _queues(self) -> dict[str, dict[str, str]]:
+        """Return the section of the broker's driver if queues are not of the default kind: it is the same everywhere.
+
+        It replaces the section that the host would write itself.
+        """
+        options = self._conf.oslo_messaging_rabbit
+        names = ("amqp_durable_queues", "rabbit_quorum_queue", "rabbit_transient_quorum_queue")
+        kinds = {name: "true" for name in names if options[name]}
+        tls = {"ssl": "true", "ssl_ca_file": str(admission.AUTHORITY)}
+        return {"oslo_messaging_rabbit": tls | kinds} if kinds else {}
 
     def _remove(self, work: PendingJoin) -> None:
         if join_requests.parse_body(work.body).controller is not None:

@@ -308,3 +308,17 @@ def test_request_that_is_none_is_refused(site: Site, method: str, path: str, bod
 def test_join_api_is_loaded_before_the_bus_is_there(conf: cfg.ConfigOpts) -> None:
     conf.set_override("paste_config", str(Path(__file__).parents[3] / "etc" / "nova-lite" / "api-paste.ini"), "api")
     assert deploy.load_app("join", wsgi.ApiServices(conf, Policy(conf), API())) is not None
+
+
+def test_host_gets_the_kind_of_the_clouds_queues(site: Site, conf: cfg.ConfigOpts) -> None:
+    """A queue has one kind: a host that declares another does not start."""
+    assert "oslo_messaging_rabbit" not in join(site, NewHost()).settings
+    conf.set_override("rabbit_quorum_queue", True, "oslo_messaging_rabbit")
+    conf.set_override("rabbit_transient_quorum_queue", True, "oslo_messaging_rabbit")
+    section = join(site, NewHost("h2")).settings["oslo_messaging_rabbit"]
+    assert section == {
+        "ssl": "true",
+        "ssl_ca_file": "/etc/nova-lite/ca.pem",
+        "rabbit_quorum_queue": "true",
+        "rabbit_transient_quorum_queue": "true",
+    }

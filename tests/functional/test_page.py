@@ -166,6 +166,39 @@ def test_image_is_uploaded(cloud: dict[str, Any], page: Page, tmp_path: Path) ->
     assert page.complaints() == []
 
 
+def test_backup_policy_is_made_and_shows_what_it_protects(page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    page.go("backup-policies")
+    page.press("Create a backup policy")
+    page.write("Name", "nightly")
+    page.write("Hour (UTC)", "4")
+    page.sees('"hour":4')
+    page.browser.run("[...seen().querySelectorAll('button')].find((item) => item.type === 'submit').click(); true")
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    page.press("nightly")
+    page.sees("Each day, 04:30 UTC")
+    page.sees("Protection")
+    page.go("backup-policies")
+    page.press("Actions")
+    page.press("Disable")
+    page.press("Disable")
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    page.sees("Disabled")
+    assert page.complaints() == []
+
+
+def test_fast_changes_of_a_form_are_all_kept(page: Page) -> None:
+    """Two changes come before the page draws again."""
+    page.log_in("demo", PASSWORD)
+    page.go("images")
+    page.press("Upload an image")
+    page.browser.wait("!!control('Name')")
+    page.browser.run("write('Name', 'both'); write('Smallest disk in GB', '7'); write('Format', 'raw'); true")
+    page.sees("--disk-format raw --file FILE both")
+    assert page.browser.run("seen().querySelector('[name=disk]').value") == "7"
+    page.press("Cancel")
+
+
 def test_refusal_of_the_api_is_shown_where_it_occurred(page: Page) -> None:
     page.log_in("demo", PASSWORD)
     page.go("networks")

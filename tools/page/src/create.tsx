@@ -27,9 +27,11 @@ export function Create(): VNode {
   const [busy, setBusy] = useState(false);
   const [key] = useState(() => crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`);
   const change = (values: Partial<Draft>) => {
-    const next = { ...draft, ...values };
-    set(next);
-    remember("draft", JSON.stringify({ ...next, data: "" }));
+    set((old) => {
+      const next = { ...old, ...values };
+      remember("draft", JSON.stringify({ ...next, data: "" }));
+      return next;
+    });
   };
   const { data, error: failed, reload } = useData(async () => {
     const [images, flavors, networks, keys, groups, zones, limits] = await Promise.all([

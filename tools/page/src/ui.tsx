@@ -49,7 +49,7 @@ export function duration(from: string, to: string): string {
 }
 
 const TONES: Record<string, string[]> = {
-  good: ["active", "available", "up", "enabled", "success", "in-use", "completed", "confirmed", "done", "yes"],
+  good: ["active", "available", "up", "enabled", "success", "in-use", "completed", "complete", "confirmed", "done", "yes"],
   bad: ["error", "down", "failure", "failed", "killed", "error_deleting", "no"],
   busy: ["build", "queued", "saving", "importing", "creating", "deleting", "attaching", "detaching", "resize", "migrating", "running", "reboot",
     "hard_reboot", "rebuild", "pending"],
@@ -170,22 +170,23 @@ export interface Field {
 }
 export type Values = Record<string, Json>;
 
-export function Fields({ fields, values, change }: { fields: Field[]; values: Values; change: (values: Values) => void }): VNode {
+/** Changes the newest values: two changes may come before the next render. */
+type Change = (update: (values: Values) => Values) => void;
+
+export function Fields({ fields, values, change }: { fields: Field[]; values: Values; change: Change }): VNode {
   return <>{fields.filter((field) => !field.when || field.when(values)).map((field) => <Input key={field.name} field={field} values={values} change={change} />)}</>;
 }
 
-export function Input({ field, values, change }: { field: Field; values: Values; change: (values: Values) => void }): VNode {
+export function Input({ field, values, change }: { field: Field; values: Values; change: Change }): VNode {
   const [choices, setChoices] = useState<Choice[]>(Array.isArray(field.choices) ? field.choices : []);
   const [error, setError] = useState<Error | null>(null);
   const kind = field.kind ?? "text";
   const id = `field-${field.name}`;
-  const current = useRef(values);
-  current.current = values;
-  const set = (value: Json) => change({ ...current.current, [field.name]: value });
+  const set = (value: Json) => change((old) => ({ ...old, [field.name]: value }));
   useEffect(() => {
     const use = (found: Choice[]) => {
       setChoices(found);
-      if (kind === "select" && !found.some((choice) => choice.value === current.current[field.name])) set(found[0]?.value ?? "");
+      if (kind === "select") change((old) => (found.some((choice) => choice.value === old[field.name]) ? old : { ...old, [field.name]: found[0]?.value ?? "" }));
     };
     if (typeof field.choices === "function") field.choices().then(use, setError);
     else if (field.choices) use(field.choices);

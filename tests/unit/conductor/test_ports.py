@@ -206,7 +206,7 @@ def test_audit_finds_and_repairs_wrong_ports(world: World) -> None:
     world.db.write(damage)
     found = [problem for problem in world.db.read(audit.find) if problem.check == "port"]
     assert sorted(problem.found.split()[0] for problem in found) == ["address", "attaching", "port"]
-    world.db.write(audit.fix)
+    audit.fix(world.db)
     assert [problem for problem in world.db.read(audit.find) if problem.check == "port"] == []
     assert world.count(models.Port) == 2
     assert (owner(world, free), owner(world, port)) == (None, None)
@@ -214,7 +214,7 @@ def test_audit_finds_and_repairs_wrong_ports(world: World) -> None:
     world.db.write(lambda uow: uow.session.execute(nobodys))
     (problem,) = world.db.read(audit.find)
     assert problem.expected == "none: it is nobody's"
-    world.db.write(audit.fix)
+    audit.fix(world.db)
     assert world.count(models.Port) == 1
 
 

@@ -312,7 +312,7 @@ def test_server_reset_during_a_move_is_not_confirmed_automatically(world: Moving
     assert [(problem.found, problem.expected) for problem in world.problems()] == [
         ("an allocation on host1", "none: it is not moving")
     ]
-    world.db.write(audit.fix)
+    audit.fix(world.db)
     assert (world.problems(), world.used()) == ([], {"host1": 0, "host2": 2})
 
 

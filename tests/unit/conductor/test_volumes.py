@@ -367,7 +367,7 @@ def test_audit_finds_a_volume_of_a_missing_server(world: Volumes) -> None:
     )
     (problem,) = world.db.read(audit.find)
     assert (problem.check, problem.subject) == ("volume", f"volume {volume_id}")
-    world.db.write(audit.fix)
+    audit.fix(world.db)
     assert world.status(volume_id) == ("available", None)
 
 

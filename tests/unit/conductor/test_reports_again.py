@@ -23,7 +23,7 @@ from nova_lite.conductor.endpoints.interfaces import NetworkServiceEndpoints
 from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import fencing, hosts, models, services
-from nova_lite.objects import BuildOutcome, BuildResult, HostReport, digest_of_domains
+from nova_lite.objects import BuildOutcome, BuildResult, HostReport, LeaseRequest, digest_of_domains
 from tests.support.conductor_world import BUILT, World, heartbeat
 from tests.support.server_moves import force_down
 
@@ -56,6 +56,8 @@ class Recorder:
         parts = world.reports
         self.functions: dict[str, Callable[..., Any]] = {
             "report_state": lambda report: self.heartbeats.report_state(world.context(), report),
+            "renew_lease": lambda request: world.db.write(hosts.renew_lease, world.conf, request),
+            "is_volume_work_open": self._of(world.reconciler.volumes, "is_volume_work_open"),
             "interfaces_active": self._of(NetworkServiceEndpoints(world.engine), "interfaces_active"),
             "fencing_records_settled": lambda **arguments: world.db.read(fencing.settled, **arguments),
         }
@@ -82,7 +84,7 @@ class Life:
         self.recorder = recorder
         self.host = host
         self.boot_id = f"{host}-{number}"
-        self.number = 0
+        self.number = self.leases = 0
         self.epoch = 0
         report = self.report()
         self.epoch = recorder.world.db.write(hosts.register_host, recorder.world.conf, report)
@@ -91,6 +93,12 @@ class Life:
         self.number += 1
         fields = {"boot_id": self.boot_id, "number": self.number, "epoch": self.epoch, "identity": self.host, **values}
         return msgspec.structs.replace(heartbeat(self.host), **fields)
+
+    def lease(self, *guests: str) -> None:
+        self.leases += 1
+        fields = {"host": self.host, "boot_id": self.boot_id, "epoch": self.epoch, "identity": self.host}
+        request = LeaseRequest(**fields, number=self.leases, seconds=50.0, guests=list(guests))
+        self.recorder.say("renew_lease", request=request)
 
     def beat(self, **values: Any) -> None:
         self.recorder.say("report_state", report=self.report(**values))
@@ -121,6 +129,7 @@ def story(recorder: Recorder) -> Iterator[str]:
             recorder.say("finish_builds", host=host, results=[result])
         else:
             recorder.say("finish_build", result=result)
+        recorder.say("is_volume_work_open", host=host, task_id=1, volume_id=uuid)
         recorder.say("domains_expected", host=host)
         recorder.say("fencing_records_settled", host=host, instance_uuids=[uuid])
 
@@ -145,14 +154,18 @@ def story(recorder: Recorder) -> Iterator[str]:
     second = Life(recorder, "host2", 2)
     yield "the other's daemon was started again"
     second.beat()
+    second.lease()
     yield "and says so"
-    (one, two) = world.create(min_count=2, max_count=2)
+    (one, two) = world.create(min_count=2, max_count=2, metadata={"ha:restart": "always"})
     start(one)
     yield "a server is being built"
     first.beat(building={one: 1})
     yield "its host is at it"
     ordered(one, BUILT)
     yield "it is built"
+    first.lease()
+    first.lease(one)
+    yield "its host protects it"
     first.beat(domains=digest_of_domains([(one, 1, 1)]))
     yield "its host asks whether all agrees"
     start(two)
@@ -219,7 +232,7 @@ def test_repeated_reports_change_no_row(world: World) -> None:
 
 def test_story_has_every_repeatable_report() -> None:
     """The replay cache holds all others (test_replay_cache.py), or their names show that they only read."""
-    assert {"report_state", "finish_build", "finish_builds"} == METHODS - READS
+    assert {"report_state", "renew_lease", "finish_build", "finish_builds"} == METHODS - READS
 
 
 def test_heartbeat_of_an_earlier_start_makes_its_host_register(world: World) -> None:

@@ -35,6 +35,7 @@ _KEEPALIVED = Path("/etc/keepalived/keepalived.conf")
 _DROP_IN = Path("/etc/systemd/system/haproxy.service.d/nova-lite.conf")
 _SOCKET = machine.UNITS / "nova-lite-database-check.socket"
 _CHECK = machine.UNITS / "nova-lite-database-check@.service"
+FILES = (_HAPROXY, _KEEPALIVED, _DROP_IN, _SOCKET, _CHECK)
 #: Seconds that HAProxy may take to find a server.
 _SERVED_SECONDS = 60
 _HEADER = "# Written by nova-lite-setup, which replaces it.\n"
@@ -98,7 +99,7 @@ def remove() -> None:
     machine.run("systemctl", "disable", "--now", "haproxy", "keepalived")
     if _SOCKET.exists():
         machine.run("systemctl", "disable", "--now", _SOCKET.name)
-    for path in (_HAPROXY, _KEEPALIVED, _DROP_IN, _SOCKET, _CHECK):
+    for path in FILES:
         path.unlink(missing_ok=True)
     machine.run("systemctl", "daemon-reload")
 

@@ -22,7 +22,7 @@ from nova_lite.rpc import controllers
 LOCAL = CONFIGURATION / "cluster.json"
 
 HOSTS = Path("/etc/hosts")
-_HOSTS_MARKS = ("# >>> nova-lite controllers", "# <<< nova-lite controllers")
+HOSTS_MARKS = ("# >>> nova-lite controllers", "# <<< nova-lite controllers")
 #: Files of a controller that the others have as well, with their own addresses and accounts.
 FILES = (
     *(f"{name}.conf" for name in ("nova-lite", "api", "conductor", "scheduler", "novncproxy", "serialproxy")),
@@ -126,7 +126,7 @@ def apply(directory: str) -> list[str]:
 
 def _write_names(listed: Sequence[Controller]) -> bool:
     """Name the controllers in /etc/hosts, by which brokers find each other. The file is changed in place."""
-    first, last = _HOSTS_MARKS
+    first, last = HOSTS_MARKS
     return _replace_names([first, *map(_names, listed), last])
 
 
@@ -135,7 +135,7 @@ def remove_names() -> None:
 
 
 def _replace_names(ours: Sequence[str]) -> bool:
-    first, last = _HOSTS_MARKS
+    first, last = HOSTS_MARKS
     text = HOSTS.read_text() if HOSTS.exists() else ""
     kept, inside = [], False
     for line in text.splitlines():

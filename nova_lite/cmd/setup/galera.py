@@ -20,6 +20,7 @@ PORT = 3306
 
 _SETTINGS = Path("/etc/mysql/mariadb.conf.d/70-nova-lite.cnf")
 _MEMBERS = Path("/etc/mysql/mariadb.conf.d/71-nova-lite-members.cnf")
+FILES = (_SETTINGS, _MEMBERS)
 _HEADER = "# Written by nova-lite-setup, which replaces it.\n"
 #: Seconds in which a node gets the whole database from another.
 _JOIN_SECONDS = 900
@@ -106,5 +107,5 @@ def size() -> int:
 
 def remove() -> None:
     """Remove our settings. The data stays."""
-    for path in (_SETTINGS, _MEMBERS):
+    for path in FILES:
         path.unlink(missing_ok=True)

@@ -10,7 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite.cmd.setup import admission, broker, clouds, compute, controller, monitoring, upgrade
+from nova_lite.cmd.setup import (
+    admission,
+    balancer,
+    broker,
+    clouds,
+    cluster,
+    controller,
+    galera,
+    libvirt,
+    monitoring,
+    upgrade,
+)
 
 TOP = Path(__file__).resolve().parents[3]
 PACKAGING = TOP / "devstack/packaging"
@@ -86,13 +97,16 @@ def test_debian_versions_are_in_the_order_of_versions() -> None:
 
 def test_purge_knows_what_the_set_up_leaves_outside_of_our_directories() -> None:
     compute_script = (PACKAGING / "debian/nova-lite-compute.postrm").read_text()
-    for text in (*compute.QEMU_MARKS, str(compute.QEMU), str(admission.MEMORY), str(admission.CERTIFICATES)):
-        assert text in compute_script
+    of_libvirt = (*libvirt.QEMU_MARKS, libvirt.QEMU, *libvirt.LINKS, libvirt.SOCKET_SETTINGS, libvirt.TLS_SOCKET)
+    for text in (*of_libvirt, admission.MEMORY, admission.CERTIFICATES):
+        assert str(text) in compute_script
     controller_script = (PACKAGING / "debian/nova-lite-controller.postrm").read_text()
     marks = [mark.replace("NAME", ".*") for mark in clouds.marks("NAME")]
     certificates = (controller.BROKER_CERTIFICATES, controller.authority_file(), monitoring.DIRECTORY)
     for text in (*marks, *map(str, certificates), f"delete_vhost {broker.VHOST}", f"'^{broker.PREFIX}-'"):
         assert text in controller_script
+    for text in (*balancer.FILES, *galera.FILES, galera.CERTIFICATES, *cluster.HOSTS_MARKS, cluster.HOSTS):
+        assert str(text) in controller_script
 
 
 @pytest.mark.parametrize("role", ROLES)

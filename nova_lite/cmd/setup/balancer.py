@@ -6,14 +6,13 @@ at a time; keepalived moves it. Daemons of a controller reach broker and databas
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.cmd.setup import machine
 from nova_lite.objects import Controller
 
@@ -209,7 +208,7 @@ def keepalived(address: str, interface: str, virtual_address: str, listed: Seque
 
 def router_id(virtual_address: str) -> int:
     """Return the number of the virtual router, from 1 to 255."""
-    return int(ipaddress.ip_address(virtual_address)) % 255 + 1
+    return int(ip.parse(virtual_address)) % 255 + 1
 
 
 def interface_of(address: str) -> str:

@@ -8,9 +8,9 @@ import { Command, Failure, Head, Share, Waiting, command, size } from "./ui";
 
 interface Draft {
   name: string; count: number; image: string; flavor: string; network: string; key: string; groups: string[];
-  data: string; volume: boolean; zone: string; metadata: string;
+  data: string; volume: boolean; zone: string; metadata: string; group: string;
 }
-const EMPTY: Draft = { name: "", count: 1, image: "", flavor: "", network: "auto", key: "", groups: [], data: "", volume: false, zone: "", metadata: "" };
+const EMPTY: Draft = { name: "", count: 1, image: "", flavor: "", network: "auto", key: "", groups: [], data: "", volume: false, zone: "", metadata: "", group: "" };
 
 /** The draft stays in this browser until it is sent, so nothing loses it. */
 function loadDraft(): Draft {
@@ -34,13 +34,13 @@ export function Create(): VNode {
     });
   };
   const { data, error: failed, reload } = useData(async () => {
-    const [images, flavors, networks, keys, groups, zones, limits] = await Promise.all([
+    const [images, flavors, networks, keys, groups, zones, limits, together] = await Promise.all([
       list("image", "/images?status=active&limit=500", "images"), list("compute", "/flavors/detail?sort_key=memory_mb", "flavors"),
       has("network") ? list("network", "/networks", "networks") : [], list("compute", "/os-keypairs", "keypairs"),
       has("network") ? list("network", "/security-groups", "security_groups") : [], list("compute", "/os-availability-zone", "availabilityZoneInfo"),
-      call("compute", "GET", "/limits").then((found) => found.limits.absolute),
+      call("compute", "GET", "/limits").then((found) => found.limits.absolute), may("os_compute_api:os-server-groups:index") ? list("compute", "/os-server-groups", "server_groups") : [],
     ]);
-    return { images, flavors, networks: networks.filter((network: Json) => !network["router:external"]), keys: keys.map((item: Json) => item.keypair), groups, zones, limits };
+    return { images, flavors, networks: networks.filter((network: Json) => !network["router:external"]), keys: keys.map((item: Json) => item.keypair), groups, zones, limits, together };
   }, ["create"], 0);
   useEffect(() => {
     if (!data) return;
@@ -50,7 +50,8 @@ export function Create(): VNode {
     const flavor = known(data.flavors, draft.flavor) ? draft.flavor : (enough?.id ?? "");
     const key = data.keys.some((item: Json) => item.name === draft.key) ? draft.key : (data.keys[0]?.name ?? "");
     const network = draft.network === "auto" || draft.network === "none" || known(data.networks, draft.network) ? draft.network : "auto";
-    set({ ...draft, image, flavor, key, network });
+    const group = known(data.together, draft.group) ? draft.group : "";
+    set({ ...draft, image, flavor, key, network, group });
   }, [data]);
   const flavor = data?.flavors.find((item: Json) => item.id === draft.flavor);
   const image = data?.images.find((item: Json) => item.id === draft.image);
@@ -62,7 +63,7 @@ export function Create(): VNode {
     setBusy(true);
     setError(null);
     try {
-      const made = await call("compute", "POST", "/servers", { server: bodyOf(draft, flavor) }, { headers: { "Idempotency-Key": `${key}-${hash(JSON.stringify(draft))}` } });
+      const made = await call("compute", "POST", "/servers", { server: bodyOf(draft, flavor), ...(draft.group ? { "os:scheduler_hints": { group: draft.group } } : {}) }, { headers: { "Idempotency-Key": `${key}-${hash(JSON.stringify(draft))}` } });
       remember("draft", "");
       location.hash = draft.count > 1 ? link("servers") : link("servers", made.server.id);
     } catch (problem) {
@@ -92,7 +93,7 @@ export function Create(): VNode {
           </fieldset>
           {has("network") && <Pick label={t("Network")} value={draft.network} change={(network) => change({ network })} options={[["auto", t("Automatic: the project's network")], ...data.networks.map((item: Json) => [item.id, item.name || item.id] as [string, string]), ["none", t("None")]]} />}
           <Pick label={t("Key")} value={draft.key} change={(key) => change({ key })} options={[["", t("None: nobody can log in with SSH")], ...data.keys.map((item: Json) => [item.name, item.name] as [string, string])]} help={data.keys.length ? undefined : <a href={link("keys")}>{t("Add a key first, to log in with SSH.")}</a>} />
-          <details open={!!(draft.data || draft.groups.length || draft.zone || draft.metadata || draft.volume)}>
+          <details open={!!(draft.data || draft.groups.length || draft.zone || draft.metadata || draft.volume || draft.group)}>
             <summary>{t("More choices")}</summary>
             {data.groups.length > 0 && (
               <div class="field"><span class="label">{t("Security groups")}</span>
@@ -106,6 +107,7 @@ export function Create(): VNode {
             )}
             {has("volume") && flavor && <label class="check"><input type="checkbox" checked={draft.volume} onChange={(event) => change({ volume: event.currentTarget.checked })} /> {t("Boot from a new volume, which can outlive the server")}</label>}
             {data.zones.length > 1 && <Pick label={t("Zone")} value={draft.zone} change={(zone) => change({ zone })} options={[["", t("Any")], ...data.zones.map((item: Json) => [item.zoneName, item.zoneName] as [string, string])]} />}
+            {data.together.length > 0 && <Pick label={t("Server group")} value={draft.group} change={(group) => change({ group })} options={[["", t("None")], ...data.together.map((item: Json) => [item.id, `${item.name} (${item.policy})`] as [string, string])]} />}
             <Area label={t("User data")} value={draft.data} change={(data) => change({ data })} help={t("A script that starts with #!, or a cloud-init file that starts with #cloud-config.")} />
             <Area label={t("Metadata")} value={draft.metadata} change={(metadata) => change({ metadata })} help={t("One KEY=VALUE a line.")} />
           </details>
@@ -175,7 +177,7 @@ function commandOf(draft: Draft, flavor: Json, image: Json): string {
   return command(
     "openstack server create", ["--image", image?.name || draft.image], ["--flavor", flavor?.name || draft.flavor], ["--network", draft.network], draft.key && ["--key-name", draft.key],
     draft.volume && flavor && ["--boot-from-volume", Math.max(1, flavor.disk)], draft.count > 1 && ["--min", draft.count, "--max", draft.count], draft.groups.flatMap((name) => ["--security-group", name]),
-    draft.zone && ["--availability-zone", draft.zone], draft.data.trim() && ["--user-data", "FILE"], Object.entries(metadataOf(draft.metadata)).flatMap(([name, value]) => ["--property", `${name}=${value}`]),
+    draft.zone && ["--availability-zone", draft.zone], draft.group && ["--server-group", draft.group], draft.data.trim() && ["--user-data", "FILE"], Object.entries(metadataOf(draft.metadata)).flatMap(([name, value]) => ["--property", `${name}=${value}`]),
     draft.name || "NAME",
   );
 }

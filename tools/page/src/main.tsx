@@ -2,6 +2,7 @@
 import { type VNode, render } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, type Json, call, onExpired, send } from "./api";
+import { aggregates, serverGroups } from "./groups";
 import { backups, policies } from "./backups";
 import { Create } from "./create";
 import { credentials, floating, images, keys, networks, Quotas, routers, securityGroups, snapshots, volumes } from "./kinds";
@@ -18,17 +19,17 @@ type Group = [string, { path: string; title: string; show: boolean }[]];
 function kinds(): Kind[] {
   const own = [volumes, snapshots].map((make) => make()).filter(() => has("volume"));
   const net = [networks, routers, floating, securityGroups].map((make) => make()).filter(() => has("network"));
-  return [...(has("image") ? [images()] : []), ...own, ...net, policies(), backups(), keys(), credentials(), hosts(), services(), users(), projects(), flavors()].filter(visible);
+  return [...(has("image") ? [images()] : []), ...own, ...net, serverGroups(), policies(), backups(), keys(), credentials(), hosts(), aggregates(), services(), users(), projects(), flavors()].filter(visible);
 }
 
 function groups(found: Kind[]): Group[] {
   const of = (...paths: string[]) => paths.map((path) => found.find((kind) => kind.path === path)).filter((kind): kind is Kind => !!kind).map((kind) => ({ path: kind.path, title: kind.title, show: true }));
   const operator = may("os_compute_api:os-hypervisors:list-detail");
   return [
-    [t("Compute"), [{ path: "servers", title: t("Servers"), show: true }, ...of("images", "keys"), { path: "quotas", title: t("Quotas"), show: true }]],
+    [t("Compute"), [{ path: "servers", title: t("Servers"), show: true }, ...of("images", "keys", "server-groups"), { path: "quotas", title: t("Quotas"), show: true }]],
     [t("Storage"), of("volumes", "snapshots", "backup-policies", "backups")],
     [t("Network"), of("networks", "routers", "floating-addresses", "security-groups")],
-    [t("Cloud"), [...of("hosts"), { path: "actions", title: t("Actions"), show: operator }, ...of("services"), { path: "audit", title: t("Audit log"), show: may("os_compute_api:os-audit-events:list") }, ...of("flavors", "users", "projects"), ...of("credentials")]],
+    [t("Cloud"), [...of("hosts", "aggregates"), { path: "actions", title: t("Actions"), show: operator }, ...of("services"), { path: "audit", title: t("Audit log"), show: may("os_compute_api:os-audit-events:list") }, ...of("flavors", "users", "projects"), ...of("credentials")]],
   ];
 }
 

@@ -148,7 +148,7 @@ class SelfFencing:
         self._registration = registration
         self._jobs = jobs
         self._on_renewed = on_renewed
-        self._guard = GuardClient(conf, host, driver.guard_arguments(), timing)
+        self._guard = GuardClient(conf, host, driver.guard_arguments() if self.enabled else [], timing)
         self._timing = timing
         self._lock = threading.Lock()
         self._guests: frozenset[str] = frozenset()

@@ -42,7 +42,7 @@ def test_protected_server_of_a_dead_host_runs_elsewhere_and_another_stays(tmp_pa
             found = running.show(protected)
             return found is not None and found["OS-EXT-SRV-ATTR:host"] not in (None, host)
 
-        cloud.wait_for("the server runs elsewhere", moved, 60)
+        cloud.wait_for("the server runs elsewhere", moved, 120)
         running.wait_active([protected])
         found = running.show(plain)
         assert found is not None

@@ -69,7 +69,7 @@ class ControllerMachine(BareMachine):
                 try:
                     if entry.name.isdigit() and (entry / "ns/pid").stat().st_ino == space:
                         os.kill(int(entry.name), number)
-                except (FileNotFoundError, ProcessLookupError):
+                except (FileNotFoundError, PermissionError, ProcessLookupError):  # Others end, or are not ours.
                     continue
 
 

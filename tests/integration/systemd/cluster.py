@@ -17,7 +17,6 @@ from tests.integration.systemd.bare_machine import SET_UP_SECONDS, VENV, BareMac
 CONTROLLER = "192.0.2.10"
 FIRST_HOST = 11
 MAX_HOSTS = 20
-IMAGES = "/var/lib/nova-lite/images"
 _SETUP, _MANAGE = f"{VENV}/bin/nova-lite-setup", f"{VENV}/bin/nova-lite-manage"
 
 
@@ -45,9 +44,9 @@ def _make(stack: contextlib.ExitStack, directory: pathlib.Path, hosts: int) -> N
     for number in range(hosts):
         name = f"h{number + 1}"
         print(f"{name} ...", flush=True)
-        # All hosts share the directory of images, as by NFS.
-        host = BareMachine(directory / name, name, [f"{controller.tree}{IMAGES}:{IMAGES}"])
+        host = BareMachine(directory / name, name)
         stack.callback(host.stop)
+        host.allow_guests()
         controller.connect(host, f"192.0.2.{FIRST_HOST + number}")
         token = controller.run(_MANAGE, "host", "token").strip()
         host.run(_SETUP, "compute", token, seconds=SET_UP_SECONDS)

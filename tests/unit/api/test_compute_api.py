@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import oslo_messaging as messaging
 import pytest
-from oslo_config.cfg import ConfigOpts
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.api import API
 from nova_lite.image.local import LocalImages
 from nova_lite.objects import CreateRequest
+from tests.support.config_drives import make_conf
 from tests.support.control_plane import FakeCompute, FakeConductor
 
 
@@ -29,7 +29,7 @@ def flaky(*errors: Exception) -> FakeConductor:
 
 def make(conductor: FakeConductor) -> tuple[API, FakeCompute, RequestContext]:
     api, compute = API(), FakeCompute()
-    api.connect(conductor, compute, LocalImages(ConfigOpts(), conductor))  # type: ignore[arg-type]
+    api.connect(conductor, compute, LocalImages(make_conf(), conductor))  # type: ignore[arg-type]
     return api, compute, RequestContext(user_id="u", project_id="demo", overwrite=False)
 
 

@@ -4,8 +4,8 @@
 #   test.sh [--fast] [--once] [lint|unit|functional|security|faults|integration]...
 #
 # Without names all stages run, each to its end. What failed is shown again in the last lines, and told by the status.
-# Integration runs beside unit, functional, security and faults, if any of them is named before it; its output comes last.
-# Up to three tests of a run that failed are tried once more, by themselves, and named in the last lines if they pass then;
+# Integration and then security run beside unit, functional and faults; their output comes last.
+# Failed tests of up to three files of a run are tried once more, alone, and named in the last lines if they pass then;
 # with --once they are not. --fast is lint and unit. What the tests need is installed and started; broker, databases and
 # libvirt are left running.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
@@ -76,13 +76,14 @@ run_stage() {
     say "=== $1 $result after $((SECONDS - began)) s"
 }
 
-# run_beside STAGE: so that the others go on meanwhile.
+# run_beside STAGE...: one after the other, so that the others go on meanwhile.
 run_beside() {
+    local stage
     set -m # in a process group of its own
-    run_stage "$1" >"$beside" 2>&1 </dev/null &
+    for stage; do run_stage "$stage"; done >"$beside" 2>&1 </dev/null &
     beside_pid=$!
     set +m
-    say "=== $1 runs beside the next ones; what it says comes after them"
+    say "=== $* beside the next ones; what they say comes after them"
 }
 
 follow_beside() {
@@ -92,18 +93,18 @@ follow_beside() {
 }
 
 # Real guests and their clients mostly wait, and so do daemons with fake hypervisors. They share the broker alone.
-for index in "${!stages[@]}"; do
-    stage=${stages[index]}
-    later=" ${stages[*]:index+1} "
-    if [[ $stage =~ ^(unit|functional|security|faults)$ && $later == *" integration "* && -z $beside_pid ]]; then
-        run_beside integration
-    fi
-    if [[ $stage == integration && -n $beside_pid ]]; then
-        follow_beside
-    else
-        run_stage "$stage"
-    fi
+besides=()
+if [[ " ${stages[*]} " == *" integration "* && " ${stages[*]} " =~ \ (unit|functional|faults)\  ]]; then
+    for stage in integration security; do
+        [[ " ${stages[*]} " != *" $stage "* ]] || besides+=("$stage")
+    done
+fi
+for stage in "${stages[@]}"; do
+    [[ " ${besides[*]} " != *" $stage "* ]] || continue
+    [[ $stage == lint || ${#besides[@]} == 0 || -n $beside_pid ]] || run_beside "${besides[@]}"
+    run_stage "$stage"
 done
+[[ -z $beside_pid ]] || follow_beside
 
 echo
 cat "$FAILURES"

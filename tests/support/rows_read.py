@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,10 @@ class RowsRead:
         self.count = 0
 
 
+#: Time limit before a statement, as conductors' databases have it (`nova_lite.db.time_limit`).
+_LIMIT = re.compile(r"^SET STATEMENT max_statement_time=\d+ FOR ")
+
+
 @contextlib.contextmanager
 def reading(db: Database) -> Iterator[RowsRead]:
     """Count the rows that the SELECT statements of this block read."""
@@ -28,8 +33,9 @@ def reading(db: Database) -> Iterator[RowsRead]:
     count = {"sqlite": _sqlite, "postgresql": _postgresql}.get(dialect, _mariadb)
 
     def executed(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if statement.startswith("SELECT"):
-            found.count += count(connection.connection.driver_connection, statement, parameters)
+        select = _LIMIT.sub("", statement)
+        if select.startswith("SELECT"):
+            found.count += count(connection.connection.driver_connection, select, parameters)
 
     sa.event.listen(db.engine, "before_cursor_execute", executed)
     try:

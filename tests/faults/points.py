@@ -74,6 +74,7 @@ ELSEWHERE = (
     "evacuate_protected",  # begins an evacuation, which has its points
     "record_events",  # the audit log: an API sends events again until they are stored, and each is stored once
     "drop_old",  # notifications that are too old, every few minutes
+    "purge",  # old events of the audit log, some time after a conductor's start
     "audit_usage",  # servers of a period: the place that was reached is stored with their notifications
     # Backups by policies: each is repeated by the next run (tests/unit/conductor/test_scheduled_backups.py).
     *("plan_backups", "begin_backup", "put_backup_off", "fail_backup", "complete_backup", "drop_backup"),

@@ -81,6 +81,10 @@ class Page:
         self.browser.wait(f"!!pressable({json.dumps(text)})")
         self.browser.run(f"pressable({json.dumps(text)}).click(); true")
 
+    def submit(self) -> None:
+        """Press the button that sends the form in sight."""
+        self.browser.run("[...seen().querySelectorAll('button')].find((item) => item.type === 'submit').click(); true")
+
     def write(self, label: str, value: str) -> None:
         """Write into a field, or choose what begins with ``value``."""
         self.browser.wait(f"!!control({json.dumps(label)})")

@@ -17,7 +17,7 @@ start_mariadb() {
         systemctl enable --now mariadb
     else
         install -d -o mysql -g mysql /run/mysqld
-        start-stop-daemon --start --oknodo --background --exec /usr/sbin/mariadbd -- --user=mysql
+        start-stop-daemon --start --oknodo --background --pidfile /run/mysqld/mysqld.pid --exec /usr/sbin/mariadbd -- --user=mysql
     fi
     wait_for 60 mariadb_answers
 }

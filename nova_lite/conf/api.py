@@ -102,6 +102,14 @@ OPTS = [
     cfg.HostAddressOpt("page_listen", default="127.0.0.1", help="Address the web page listens on."),
     cfg.PortOpt("page_port", default=8788, help="Port the web page listens on. Browsers open it."),
     cfg.ListOpt(
+        "page_console_urls",
+        help=(
+            "URLs of console proxies to which the web page may connect, such as https://console.example.org:6080. "
+            "Consoles elsewhere open in a tab of their own. Unset: [vnc] novncproxy_base_url and [serial_console] "
+            "base_url of this daemon."
+        ),
+    ),
+    cfg.ListOpt(
         "enabled_ssl_apis",
         default=[],
         help="Names from enabled_apis that are served over TLS. They need ssl_cert_file and ssl_key_file.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import openstack
 import pytest
 
 from tests.support.api_client import ROOT
-from tests.support.browser import browser
+from tests.support.browser import CTRL, browser
 from tests.support.page import Page
 
 PASSWORD = "correct horse"
@@ -184,6 +185,47 @@ def test_backup_policy_is_made_and_shows_what_it_protects(page: Page) -> None:
     page.press("Disable")
     page.browser.wait("!document.querySelector('dialog[open]')")
     page.sees("Disabled")
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_console_of_each_kind_opens_in_the_page(cloud: dict[str, Any], page: Page, width: int) -> None:
+    """The programs of both consoles keep to the content security policy: a breach would be a complaint."""
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        made = sdk.compute.create_server(name="seen", image_id=image.id, flavor_id=flavor.id, networks="auto")
+        sdk.compute.wait_for_server(made)
+    page.log_in("demo", PASSWORD)
+    page.browser.resize(width, 900)
+    try:
+        page.open(f"servers/{made.id}/console")
+        page.settle()
+        assert page.browser.run(
+            "!performance.getEntriesByType('resource').some((item) => /screen|terminal/.test(item.name))"
+        )
+        page.press("Open the screen")
+        page.sees("Connected")
+        # The fake guest's screen has one colour, whose bytes it sends in the order that noVNC asks for.
+        pixel = "(() => {{ const at = document.querySelector('.console canvas'); return {}; }})()"
+        page.browser.wait(
+            pixel.format("[...at.getContext('2d').getImageData(9, 9, 1, 1).data].join() === '120,60,20,255'")
+        )
+        page.press("Close the console")
+        page.press("Open the serial port")
+        page.sees("Connected")
+        page.browser.wait("document.querySelector('.xterm-rows').textContent.includes('login:')")
+        for char in "root":
+            page.browser.press(char, char)
+        page.browser.wait("document.querySelector('.xterm-rows').textContent.includes('login: root')")
+        assert page.browser.run("getComputedStyle(document.querySelector('.xterm-rows')).color") == "rgb(255, 255, 255)"
+        page.browser.press("F6", modifiers=CTRL)
+        page.browser.wait("document.activeElement.textContent === 'Close the console'")
+        page.press("Close the console")
+        page.browser.wait("document.adoptedStyleSheets.length === 0")
+    finally:
+        page.browser.resize(1280, 900)
+        with client(cloud) as sdk:
+            sdk.compute.delete_server(made.id)
     assert page.complaints() == []
 
 

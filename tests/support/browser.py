@@ -17,6 +17,8 @@ _TEXT = "document.body ? document.body.innerText.slice(0, 2000) : ''"
 
 #: Chromium reads its orders here, and answers on the next one.
 ORDERS = 3
+#: Modifier of `Browser.press`.
+CTRL = 2
 
 
 class Browser:
@@ -77,12 +79,13 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
 
-    def press(self, key: str, text: str = "") -> None:
-        """Press a key as a user does. ``text``: what it writes."""
-        code = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, " ": 32}.get(key, 0)
-        written = {"text": text} if text else {}
+    def press(self, key: str, text: str = "", modifiers: int = 0) -> None:
+        """Press a key as a user does. ``text``: what it writes. ``modifiers``: keys that are held down."""
+        code = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, " ": 32, "F6": 117}.get(key, 0)
+        values = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+        values |= {"text": text} if text else {}
         for kind in ("keyDown", "keyUp"):
-            self._ask("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **written)
+            self._ask("Input.dispatchKeyEvent", type=kind, **values)
 
     def choose_file(self, script: str, path: Path) -> None:
         """Choose a file in the input that the expression gives, as a user does in the browser's own dialog."""

@@ -8,22 +8,27 @@ import { fileURLToPath } from "node:url";
 const here = path.dirname(fileURLToPath(import.meta.url));
 const target = process.argv[2] ?? path.join(here, "../../nova_lite/api/page/static");
 fs.mkdirSync(target, { recursive: true });
-await esbuild.build({
+const options = {
   absWorkingDir: here,
-  entryPoints: { app: "src/main.tsx", style: "src/style.css" },
   outdir: target,
   bundle: true,
   minify: true,
-  format: "iife",
   target: ["chrome110", "firefox115", "safari16"],
   charset: "utf8",
   legalComments: "none",
   logLevel: "warning",
+};
+await esbuild.build({ ...options, entryPoints: { app: "src/main.tsx", style: "src/style.css" }, format: "iife" });
+// What a console needs is loaded when the first one is opened.
+await esbuild.build({ ...options, entryPoints: { screen: "src/screen.ts", terminal: "src/terminal.ts", "terminal.css": "node_modules/@xterm/xterm/css/xterm.css" }, entryNames: "[name]", format: "esm" });
+fs.renameSync(path.join(target, "terminal.css.css"), path.join(target, "terminal.css"));
+const licenses = [["preact", "LICENSE", "app.js"], ["@novnc/novnc", "LICENSE.txt", "screen.js"], ["@novnc/novnc", "docs/LICENSE.MPL-2.0", "screen.js"], ["@xterm/xterm", "LICENSE", "terminal.js and terminal.css"], ["@xterm/addon-fit", "LICENSE", "terminal.js"]];
+const text = licenses.map(([name, file, where]) => {
+  const folder = path.join(here, "node_modules", name);
+  const { version, homepage, repository } = JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8"));
+  return `${where}: ${name} ${version}. Its source is at ${homepage ?? repository.url ?? repository}\n\n${fs.readFileSync(path.join(folder, file), "utf8")}`;
 });
-const preact = path.join(here, "node_modules/preact");
-const version = JSON.parse(fs.readFileSync(path.join(preact, "package.json"), "utf8")).version;
-const licence = fs.readFileSync(path.join(preact, "LICENSE"), "utf8");
-fs.writeFileSync(path.join(target, "licenses.txt"), `app.js contains Preact ${version}:\n\n${licence}`);
+fs.writeFileSync(path.join(target, "licenses.txt"), text.join(`\n${"-".repeat(80)}\n\n`));
 for (const name of ["index.html", "icon.svg"]) fs.copyFileSync(path.join(here, "src", name), path.join(target, name));
 
 // The digest by which a test without Node.js sees that these files are older than their sources.

@@ -8,7 +8,7 @@ import webob
 
 from nova_lite.api.http import deploy, refusals
 from nova_lite.api.http.deploy import App
-from nova_lite.api.page import files, sessions
+from nova_lite.api.page import consoles, files, sessions
 from nova_lite.base import exceptions
 
 #: Name in the page's URLs and in ``[api] enabled_apis`` of each API that the page calls.
@@ -21,9 +21,10 @@ APIS = {
     "placement": "placement",
 }
 
-#: Headers of each file. Scripts and styles come from this site alone, and no other site can frame the page.
+#: Headers of each file. Scripts and styles come from this site alone, and no other site can frame the page. ``connect``:
+#: this site, and the console proxies.
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src {connect}; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 #: Policy of the APIs' responses: whatever an image or a name has in it, a browser runs nothing of it.
@@ -51,17 +52,23 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> PageApp:
                 reason=f"[api] enabled_apis: page needs {needed} beside it, whose tokens and servers it shows."
             )
     apps = {short: deploy.load_app(name, services) for short, name in APIS.items() if name in enabled}
-    return PageApp(apps, deploy.load_app("page_rights", services), files.load())
+    return PageApp(apps, deploy.load_app("page_rights", services), files.load(), consoles.origins(services.conf))
 
 
 class PageApp:
-    """WSGI application. ``apis``: by their names in the page's URLs. They authenticate each request themselves."""
+    """WSGI application. ``apis``: by their names in the page's URLs. They authenticate each request themselves.
 
-    def __init__(self, apis: dict[str, App], rights: App, site: dict[str, files.File]) -> None:
+    ``console_origins``: those of the console proxies' WebSockets.
+    """
+
+    def __init__(
+        self, apis: dict[str, App], rights: App, site: dict[str, files.File], console_origins: list[str]
+    ) -> None:
         self._apis = apis
         self._rights = rights
         self._site = site
         self._sessions = sessions.Sessions(apis["identity"])
+        self._policy = _POLICY.format(connect=" ".join(["'self'", *console_origins]))
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         req = webob.Request(environ)
@@ -69,7 +76,7 @@ class PageApp:
         own = dict(_HEADERS)
         if req.scheme == "https":
             own["Strict-Transport-Security"] = _TRANSPORT
-        own["Content-Security-Policy"] = _POLICY if path in self._site else _API_POLICY
+        own["Content-Security-Policy"] = self._policy if path in self._site else _API_POLICY
         if path not in self._site:
             own["Cache-Control"] = "no-store"
 

@@ -1,4 +1,4 @@
-"""``/rights``: which policy rules allow the caller, and in which states servers accept each action."""
+"""``/rights``: what the policy rules allow the caller, what servers accept in each state, and reachable consoles."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import webob
 
 from nova_lite import policies
 from nova_lite.api.http import deploy, wsgi
+from nova_lite.api.page import consoles
 from nova_lite.operations import OPERATIONS, Operation
 
 
@@ -18,17 +19,22 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> RightsApp:
 
 
 class RightsApp:
-    """WSGI application. ``rules``: the names of the rules that allow the caller what belongs to its project."""
+    """WSGI application. ``rules``: the names of the rules that allow the caller what belongs to its project.
+
+    ``consoles``: origins of the console proxies to which the page may connect.
+    """
 
     def __init__(self, services: wsgi.ApiServices) -> None:
         self._policy = services.policy
         self._rules = sorted({rule.name for rule in policies.list_rules()})
         self._operations = {operation.kind: _view(operation) for operation in OPERATIONS.values()}
+        self._consoles = consoles.origins(services.conf)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         context = environ[wsgi.CONTEXT]
         rules = [name for name in self._rules if self._policy.allows(context, name)]
-        body = json.dumps({"rules": rules, "operations": self._operations}).encode()
+        content = {"rules": rules, "operations": self._operations, "consoles": self._consoles}
+        body = json.dumps(content).encode()
         response = webob.Response(body=body, content_type="application/json", charset="utf-8")
         return response(environ, start_response)
 

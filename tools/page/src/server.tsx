@@ -2,6 +2,7 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { type Json, ApiError, call, list } from "./api";
+import { type Kind, ConsoleView, consoleUrl, isReached } from "./consoles";
 import { t } from "./messages";
 import { has, link, may, useData } from "./state";
 import { type Action, ActionButtons, Command, Empty, Facts, Failure, Head, Name, Status, Table, Time, Waiting, command, duration, size, words } from "./ui";
@@ -341,12 +342,15 @@ function Consoles({ server }: { server: Json }): VNode {
     async () => (await call("compute", "POST", `/servers/${server.id}/action`, { "os-getConsoleOutput": { length: lines } })).output, ["log", server.id, lines, server.updated], 5);
   const [failure, setFailure] = useState<Error | null>(null);
   const [serial, setSerial] = useState("");
-  const open = async (protocol: string, type: string) => {
+  const [opened, setOpened] = useState<{ kind: Kind; url: string } | null>(null);
+  const open = async (kind: Kind) => {
     setFailure(null);
+    setSerial("");
+    setOpened(null);
     try {
-      const url: string = (await call("compute", "POST", `/servers/${server.id}/remote-consoles`, { remote_console: { protocol, type } })).remote_console.url;
-      if (!/^(https?|wss?):\/\//.test(url)) throw new Error(t("The API's address of the console is none that a browser opens."));
-      if (protocol === "serial") setSerial(url);
+      const url = await consoleUrl(server.id, kind);
+      if (isReached(url)) setOpened({ kind, url });
+      else if (kind === "serial") setSerial(url);
       else window.open(url, "_blank", "noopener,noreferrer");
     } catch (error) {
       setFailure(error as Error);
@@ -365,13 +369,14 @@ function Consoles({ server }: { server: Json }): VNode {
       <div class="buttons">
         {may("os_compute_api:os-remote-consoles") && active && (
           <>
-            <button type="button" class="primary" onClick={() => open("vnc", "novnc")}>{t("Open the screen in a new tab")}</button>
-            <button type="button" onClick={() => open("serial", "serial")}>{t("Address of the serial port")}</button>
+            <button type="button" class="primary" onClick={() => void open("screen")}>{t("Open the screen")}</button>
+            <button type="button" onClick={() => void open("serial")}>{t("Open the serial port")}</button>
           </>
         )}
         {!active && <p>{t("A console needs a guest that runs.")}</p>}
       </div>
       <Failure error={failure} />
+      {opened && <ConsoleView key={opened.url} server={server} kind={opened.kind} url={opened.url} close={() => setOpened(null)} />}
       {serial && <div class="command"><span>{t("For a terminal that speaks WebSocket; it is valid for minutes")}</span><code tabIndex={0}>{serial}</code></div>}
       <div class="tools">
         <h2>{t("Console log")}</h2>

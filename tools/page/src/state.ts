@@ -21,9 +21,10 @@ interface Shared {
   session: Session | null;
   rules: Set<string>;
   operations: Record<string, OperationView>;
+  consoles: Set<string>; // origins of console proxies that the page may reach
 }
 
-export const shared: Shared = { session: null, rules: new Set(), operations: {} };
+export const shared: Shared = { session: null, rules: new Set(), operations: {}, consoles: new Set() };
 
 /** The API's answer whether its rules allow the caller something. */
 export const may = (...rules: string[]): boolean => rules.every((rule) => shared.rules.has(rule));
@@ -66,6 +67,7 @@ export async function enter(body: Json, known: Json = null): Promise<void> {
   shared.session = session;
   shared.rules = new Set(rights.rules);
   shared.operations = rights.operations;
+  shared.consoles = new Set(rights.consoles ?? []);
   remember("project", session.project?.id ?? "");
 }
 

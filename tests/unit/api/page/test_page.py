@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nova_lite import policies
 from nova_lite.api.http import deploy
 from nova_lite.api.identity import directory
-from nova_lite.api.page import files, sessions
+from nova_lite.api.page import consoles, files, sessions
 from nova_lite.base import exceptions
 from nova_lite.operations import OPERATIONS
 from tests.support.http_site import serving
@@ -281,6 +281,55 @@ def test_rights_have_the_states_of_each_operation(page: PageClient) -> None:
     operations = page("GET", "/rights").json["operations"]
     assert set(operations) == {operation.kind for operation in OPERATIONS.values()}
     assert operations["start"]["allowed"] == ["stopped"]
+
+
+# --- consoles
+
+
+@pytest.mark.parametrize(
+    ("urls", "expected"),
+    [
+        (None, "ws://127.0.0.1:6080 ws://127.0.0.1:6083"),
+        ([], ""),
+        (["https://Console.example.org/vnc_lite.html", "wss://console.example.org:443/"], "wss://console.example.org"),
+        (["http://console:6080"], "ws://console:6080"),
+    ],
+)
+def test_page_connects_to_the_console_proxies_that_are_configured(
+    world: World, urls: list[str] | None, expected: str
+) -> None:
+    world.conf.set_override("page_console_urls", urls, "api")
+    page = PageClient(world)
+    page.log_in()
+    policy = page("GET", "/").headers["Content-Security-Policy"]
+    sources = " ".join(["'self'", *expected.split()])
+    assert f"connect-src {sources}; " in policy
+    assert page("GET", "/rights").json["consoles"] == expected.split()
+    assert expected not in page("GET", "/nothing").headers["Content-Security-Policy"] or not expected
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "console",
+        "ftp://console",
+        "https://console;script-src *",
+        "https://a b",
+        "https://[::1]",
+        "https://x:0",
+        "https://[",
+    ],
+)
+def test_url_of_a_console_that_no_policy_can_have_is_refused_at_start(world: World, url: str) -> None:
+    world.conf.set_override("page_console_urls", [url], "api")
+    with pytest.raises(exceptions.ConfigurationError, match="page_console_urls"):
+        deploy.load_app("page", world.services)
+
+
+def test_ipv6_address_of_a_proxy_is_left_out(world: World) -> None:
+    """Content security policies cannot have one. Such a console opens in a tab of its own."""
+    world.conf.set_override("novncproxy_base_url", "http://[::1]:6080/vnc_lite.html", "vnc")
+    assert consoles.origins(world.conf) == ["ws://127.0.0.1:6083"]
 
 
 # --- the daemon

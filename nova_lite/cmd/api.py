@@ -22,8 +22,9 @@ from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import rpc  # noqa: E402
 from nova_lite.api import conductor_client  # noqa: E402
 from nova_lite.api.audit import recorder  # noqa: E402
-from nova_lite.api.http import deploy, prefork, server, wsgi  # noqa: E402
+from nova_lite.api.http import deploy, prefork, proxy_protocol, server, wsgi  # noqa: E402
 from nova_lite.api.http.limits import MAX_BODY, ClientLimits  # noqa: E402
+from nova_lite.api.http.proxy_protocol import Balancers  # noqa: E402
 from nova_lite.api.metadata import role  # noqa: E402
 from nova_lite.base import exceptions, journal  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
@@ -33,6 +34,7 @@ from nova_lite.daemon import kept_sockets, service, sockets  # noqa: E402
 from nova_lite.daemon.certificates import CertificateWatch  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
 from nova_lite.policies.enforcer import Policy  # noqa: E402
+from nova_lite.rpc import controllers  # noqa: E402
 
 if TYPE_CHECKING:
     from nova_lite.compute.user_volumes import UserVolumes
@@ -116,9 +118,10 @@ class Worker(service.Daemon):
             waiting=options.max_waiting,
             wait=options.max_wait,
         )
+        balancers = _balancers(self.conf)
         for site in self._sites:
             sock, turn = site.socks[self._number], self.watchdog.watch(f"API {site.name}")
-            http = server.make_server(sock, site.app, self.conf.api.threads, site.tls, limits, turn)
+            http = server.make_server(sock, site.app, self.conf.api.threads, site.tls, limits, turn, balancers)
             http.start()
             self._http.append(http)
 
@@ -173,6 +176,19 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
     if not sites:
         raise exceptions.ConfigurationError(reason="[api] enabled_apis: none of them can be served.")
     return sites
+
+
+def _balancers(conf: cfg.ConfigOpts) -> Balancers | None:
+    """Return the load balancers of the option, or None if there are none. Raises `ConfigurationError`."""
+    option, directory = conf.api.proxy_protocol_from, conf.rpc.keys_directory
+    if not option:
+        return None
+    networks = proxy_protocol.networks(option)
+    if proxy_protocol.CONTROLLERS not in option:
+        return Balancers(networks)
+    if not directory:
+        raise exceptions.ConfigurationError(reason="[api] proxy_protocol_from: the list is in [rpc] keys_directory.")
+    return Balancers(networks, lambda: {member.address for member in controllers.members(directory)})
 
 
 def _max_body(conf: cfg.ConfigOpts) -> int:

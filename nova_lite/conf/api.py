@@ -66,7 +66,16 @@ OPTS = [
         min=1,
         help=(
             "Largest number of connections from one address, or from one IPv6 network of 64 bits, to each API of a "
-            "worker. Behind a proxy all clients share one address, so raise it there."
+            "worker. Behind a proxy without proxy_protocol_from all clients share one address, so raise it there."
+        ),
+    ),
+    cfg.ListOpt(
+        "proxy_protocol_from",
+        default=[],
+        help=(
+            "Load balancers that send version 2 of the PROXY protocol: addresses, networks, or the word controllers "
+            "for the controllers of this cloud. The client's address in their headers counts for limits and the "
+            "audit log. They have to send the header with each connection: otherwise clients could send their own."
         ),
     ),
     cfg.IntOpt(

@@ -16,6 +16,7 @@ from typing import Any
 from nova_lite.api.http import server
 from nova_lite.api.http.deploy import App
 from nova_lite.api.http.limits import ClientLimits
+from nova_lite.api.http.proxy_protocol import Balancers
 from nova_lite.daemon import sockets
 
 GET = b"GET / HTTP/1.1\r\nHost: cloud\r\n\r\n"
@@ -45,11 +46,12 @@ class HttpSite:
         limits: ClientLimits | None = None,
         tls: tuple[str, str] | None = None,
         address: str = "127.0.0.1",
+        balancers: Balancers | None = None,
     ) -> None:
         sock = sockets.listen(address, 0)
         self.address = sock.getsockname()[:2]
         context = sockets.tls_context(*tls, "certificate", "key") if tls else None
-        self.server = server.make_server(sock, app, threads, context, limits)
+        self.server = server.make_server(sock, app, threads, context, limits, balancers=balancers)
         self.server.start()
         self._client = ssl.create_default_context(cafile=tls[0]) if tls else None
 

@@ -22,14 +22,26 @@ class Channel:
         self.sent = 0
         self.is_open = True
         self._out: collections.deque[memoryview] = collections.deque()
+        self._given_back = b""
 
-    def read(self) -> bytes | None:
-        """Return what has arrived: None if nothing has, and empty at the end of the connection."""
+    def receive(self) -> bytes | None:
+        """Return the bytes that have arrived: None if nothing has, and empty at the end of the connection."""
+        if self._given_back:
+            given_back, self._given_back = self._given_back, b""
+            return given_back
         try:
             data: bytes = self.sock.recv(READ)
             return data
         except (BlockingIOError, InterruptedError):
             return None
+
+    def give_back(self, data: bytes) -> None:
+        """Let the next `receive` return these bytes."""
+        self._given_back = data
+
+    def read(self) -> bytes | None:
+        """Return the data of the client as `receive` does, decrypted."""
+        return self.receive()
 
     def write(self, data: bytes) -> bool:
         """Send data, after what the buffer has. Return True if the buffer is empty afterwards."""
@@ -67,7 +79,7 @@ class TlsChannel(Channel):
         self.is_open = False
 
     def read(self) -> bytes | None:
-        received = super().read()
+        received = self.receive()
         if received == b"":
             self._incoming.write_eof()
         elif received:

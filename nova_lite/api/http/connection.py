@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import webob.exc
 
-from nova_lite.api.http import admission, limits, responses, transfers
+from nova_lite.api.http import admission, limits, proxy_protocol, responses, transfers
 from nova_lite.api.http.admission import Executor, Job
 from nova_lite.api.http.channel import Channel, TlsChannel
 from nova_lite.api.http.deploy import App
@@ -78,6 +78,9 @@ class ConnectionServer(Protocol):
     def arm(self, connection: Connection, writing: bool) -> None:
         """Let the loop call `Connection.ready` when there is something to read, or room to write."""
 
+    def identify(self, connection: Connection, address: str) -> bool:
+        """Count the connection of a load balancer as one of this address. Return False if there are too many."""
+
     def forget(self, connection: Connection) -> None:
         """Remove a connection that is being closed."""
 
@@ -95,10 +98,17 @@ class _Unread(io.RawIOBase):
 
 
 class Connection:
-    """A connection. ``deadline``: when the loop calls `expire`."""
+    """A connection. ``deadline``: when the loop calls `expire`.
 
-    def __init__(self, server: ConnectionServer, sock: Any, address: tuple[Any, ...], client: str) -> None:
+    ``client``: the client that limits count, empty until the header of a load balancer names it.
+    """
+
+    def __init__(
+        self, server: ConnectionServer, sock: Any, address: tuple[Any, ...], client: str, is_balanced: bool = False
+    ) -> None:
+        """Take over a socket. ``is_balanced``: it comes from a load balancer, whose header is read first."""
         self.client = client
+        self._header = proxy_protocol.Header() if is_balanced else None
         self.descriptor: int = sock.fileno()
         self.state = State.READING
         self._server = server
@@ -206,6 +216,8 @@ class Connection:
         return state
 
     def _read(self) -> None:
+        if self._header is not None and not self._read_header(self._header):
+            return
         data = self._channel.read()
         if data:
             if self._since is None:
@@ -215,6 +227,32 @@ class Connection:
         elif data is not None:
             self._ended = True
         self._advance()
+
+    def _read_header(self, header: proxy_protocol.Header) -> bool:
+        """Read the header of a load balancer. Return False if it is incomplete, or the connection has been closed."""
+        data = self._channel.receive()
+        try:
+            found = header.feed(data) if data else None
+        except ValueError as error:
+            address = self._environ["REMOTE_ADDR"]
+            self._server.executor.log(logging.WARNING, "%s sent a wrong header of a load balancer: %s", address, error)
+            self.close()
+            return False
+        if found is None:
+            if data == b"":
+                self.close()
+            else:
+                self._arm(State.READING, self.deadline)
+            return False
+        source, rest = found
+        self._header = None
+        if source is not None:
+            self._environ["REMOTE_ADDR"], self._environ["REMOTE_PORT"] = source.address, str(source.port)
+        if not self._server.identify(self, self._environ["REMOTE_ADDR"]):
+            self.close()
+            return False
+        self._channel.give_back(rest)
+        return True
 
     def _advance(self) -> None:
         """Dispatch the next request if it is complete, else wait for more of it."""

@@ -26,6 +26,7 @@ from nova_lite.api.http.admission import Executor
 from nova_lite.api.http.connection import Connection, State
 from nova_lite.api.http.deploy import App
 from nova_lite.api.http.limits import ClientLimits
+from nova_lite.api.http.proxy_protocol import Balancers
 from nova_lite.base import concurrency
 from nova_lite.daemon import kept_sockets
 from nova_lite.daemon.sockets import listen
@@ -82,10 +83,11 @@ def make_server(
     context: ssl.SSLContext | None,
     client_limits: ClientLimits | None = None,
     on_turn: Callable[[], None] = lambda: None,
+    balancers: Balancers | None = None,
 ) -> Server:
     """Return a server on ``sock`` in the concurrency mode of this process. It uses TLS if ``context`` is given.
 
-    ``on_turn``: the loop calls it every few seconds.
+    ``on_turn``: the loop calls it every few seconds. ``balancers``: whose headers name the client.
     """
     client_limits = client_limits or ClientLimits()
     executor: Executor = (
@@ -93,7 +95,7 @@ def make_server(
         if concurrency.is_eventlet()
         else admission.RequestThreads(client_limits.waiting, threads, client_limits.wait)
     )
-    return Server(sock, app, executor, context, client_limits, on_turn)
+    return Server(sock, app, executor, context, client_limits, on_turn, balancers)
 
 
 class Server:
@@ -107,8 +109,10 @@ class Server:
         context: ssl.SSLContext | None,
         client_limits: ClientLimits,
         on_turn: Callable[[], None],
+        balancers: Balancers | None,
     ) -> None:
         self._on_turn = on_turn
+        self._balancers = balancers
         self.app = app
         self.executor = executor
         self.context = context
@@ -138,6 +142,7 @@ class Server:
 
     def start(self) -> None:
         self._started = True
+        self._refresh_balancers()
         self.executor.start()
         self._poll.register(self._wakeup, self._always)
         self._poll.register(self._listening.fileno(), self._always)
@@ -219,6 +224,7 @@ class Server:
 
     def _tick(self, now: float) -> None:
         self._on_turn()
+        self._refresh_balancers()
         for connection in list(self._connections.values()):
             if connection.deadline < now:
                 connection.expire()
@@ -238,16 +244,21 @@ class Server:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._rest()
                 return
-            client = limits.client_of(address[0])
+            is_balanced = self._balancers is not None and address[0] in self._balancers
+            client = "" if is_balanced else limits.client_of(address[0])
             if len(self._connections) >= limits.MAX_CONNECTIONS:
                 self._close_idle()
-            if len(self._connections) >= limits.MAX_CONNECTIONS or not self._clients.enter(client):
+            if len(self._connections) >= limits.MAX_CONNECTIONS or (client and not self._clients.enter(client)):
                 sock.close()
                 continue
             sock.setblocking(False)
-            connection = Connection(self, sock, address, client)
+            connection = Connection(self, sock, address, client, is_balanced)
             self._connections[connection.descriptor] = connection
             self._poll.register(connection.descriptor, self._once[0])
+
+    def _refresh_balancers(self) -> None:
+        if self._balancers is not None and (problem := self._balancers.refresh()):
+            self.executor.log(logging.WARNING, "The list of controllers, which are load balancers, is old: %s", problem)
 
     def _rest(self) -> None:
         """Accept no more until the next tick, since there is no room for a connection."""
@@ -261,13 +272,22 @@ class Server:
         if idle:
             min(idle, key=lambda connection: connection.deadline).close()
 
+    def identify(self, connection: Connection, address: str) -> bool:
+        """Count the connection of a load balancer as one of this address. Return False if there are too many."""
+        client = limits.client_of(address)
+        if not self._clients.enter(client):
+            return False
+        connection.client = client
+        return True
+
     def forget(self, connection: Connection) -> None:
         """Remove a connection that is being closed."""
         if self._connections.pop(connection.descriptor, None) is not None:
             with contextlib.suppress(OSError):
                 self._poll.unregister(connection.descriptor)
             self.budget.forget(connection.client, connection)
-            self._clients.leave(connection.client)
+            if connection.client:
+                self._clients.leave(connection.client)
 
     # --- stopping, in the loop
 

@@ -55,11 +55,18 @@ def set_up(address: str, has_database: bool) -> None:
 
 
 def apply(
-    address: str, interface: str, virtual_address: str, listed: Sequence[Controller], has_database: bool
+    address: str,
+    interface: str,
+    virtual_address: str,
+    listed: Sequence[Controller],
+    *,
+    has_database: bool,
+    proxy_protocol: bool,
 ) -> list[str]:
     """Write the controllers into both files. Running programs read them again. Returns the changed programs."""
     changed = []
-    if machine.replace(_HAPROXY, haproxy(address, virtual_address, listed, has_database)):
+    wanted = haproxy(address, virtual_address, listed, has_database=has_database, proxy_protocol=proxy_protocol)
+    if machine.replace(_HAPROXY, wanted):
         changed.append("haproxy")
     if machine.replace(_KEEPALIVED, keepalived(address, interface, virtual_address, listed)):
         changed.append("keepalived")
@@ -106,7 +113,9 @@ def remove() -> None:
 # --- HAProxy
 
 
-def haproxy(address: str, virtual_address: str, listed: Sequence[Controller], has_database: bool) -> str:
+def haproxy(
+    address: str, virtual_address: str, listed: Sequence[Controller], *, has_database: bool, proxy_protocol: bool
+) -> str:
     lines = [
         "global",
         "    log /dev/log local0 notice",
@@ -126,15 +135,19 @@ def haproxy(address: str, virtual_address: str, listed: Sequence[Controller], ha
         "    timeout tunnel 12h",
         "    default-server inter 2s fastinter 500ms fall 2 rise 2 on-marked-down shutdown-sessions",
     ]
+    # An API believes the header of a controller's address alone.
+    source = f"[{address}]" if ":" in address else address
+    proxied = f" source {source} send-proxy-v2" if proxy_protocol else ""
+    checked = f"{proxied} check-send-proxy" if proxy_protocol else ""
     name, port = _CHECKED
     lines += _listen(name, virtual_address, port)
     # A connection alone says little: the kernel accepts it for a process that stands still.
     lines += ["    balance leastconn", "    option httpchk GET /"]
-    lines += [f"    server {m.host} {_at(m.address, port)} check check-ssl verify none" for m in listed]
+    lines += [f"    server {m.host} {_at(m.address, port)} check check-ssl verify none{checked}" for m in listed]
     for other, port in _APIS.items():
         lines += _listen(other, virtual_address, port)
         lines += ["    balance leastconn"]
-        lines += [f"    server {m.host} {_at(m.address, port)} track {name}/{m.host}" for m in listed]
+        lines += [f"    server {m.host} {_at(m.address, port)} track {name}/{m.host}{proxied}" for m in listed]
     for other, port in _CONSOLES.items():
         lines += _listen(other, virtual_address, port)
         lines += ["    balance source"]

@@ -33,13 +33,18 @@ _SETTING = re.compile(r"(\w+)\s*[=:]\s*(.*)")
 
 
 class Local(msgspec.Struct, kw_only=True):
-    """Settings of this controller. ``has_database``: it has a node of Galera. ``interface``: the address's."""
+    """Settings of this controller. ``has_database``: it has a node of Galera. ``interface``: the address's.
+
+    ``proxy_protocol``: load balancers name their clients to the APIs. Clouds that an older version set up do not have
+    it.
+    """
 
     host: str
     address: str
     interface: str
     virtual_address: str
     has_database: bool
+    proxy_protocol: bool = False
 
 
 class Secrets(msgspec.Struct, kw_only=True):
@@ -55,6 +60,7 @@ class Secrets(msgspec.Struct, kw_only=True):
     cookie: str
     files: dict[str, str]
     members: list[Controller]
+    proxy_protocol: bool = False
 
 
 def local() -> Local | None:
@@ -83,6 +89,7 @@ def secrets(directory: str) -> Secrets:
         cookie=broker.cookie(),
         files={name: (CONFIGURATION / name).read_text() for name in FILES if (CONFIGURATION / name).exists()},
         members=listed,
+        proxy_protocol=found.proxy_protocol,
     )
 
 
@@ -120,7 +127,14 @@ def apply(directory: str) -> list[str]:
     changed = ["names"] if _write_names(listed) else []
     if found.has_database and galera.write_members(found.address, listed):
         changed.append("database")
-    changed += balancer.apply(found.address, found.interface, found.virtual_address, listed, found.has_database)
+    changed += balancer.apply(
+        found.address,
+        found.interface,
+        found.virtual_address,
+        listed,
+        has_database=found.has_database,
+        proxy_protocol=found.proxy_protocol,
+    )
     return changed
 
 

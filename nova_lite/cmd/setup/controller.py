@@ -11,6 +11,7 @@ from typing import Any
 import requests
 import yaml
 
+from nova_lite.api.http.proxy_protocol import CONTROLLERS
 from nova_lite.base import exceptions
 from nova_lite.base.host_certificates import CLIENT_CERTIFICATE, Authority
 from nova_lite.cmd.manage.app import HAS_SQL, NO_SQL
@@ -246,10 +247,17 @@ def _write_cluster(wanted: Settings) -> None:
         interface=balancer.interface_of(wanted.address),
         virtual_address=wanted.virtual_address,
         has_database=has_database,
+        proxy_protocol=has_proxy_protocol(True),
     )
     cluster.write_local(local)
     if not controllers.members(str(KEYS)):
         controllers.write_members(str(KEYS), [Controller(host=wanted.host, address=wanted.address)])
+
+
+def has_proxy_protocol(default: bool) -> bool:
+    """Check whether the API's file has the option. ``default``: while the file is still to be written."""
+    path = CONFIGURATION / "api.conf"
+    return bool(machine.setting(path, "api", "proxy_protocol_from")) if path.exists() else default
 
 
 def password(role: str) -> str | None:
@@ -304,6 +312,7 @@ def _own(wanted: Settings, name: str) -> dict[str, dict[str, str]]:
             api["ssl_key_file"] = str(API_CERTIFICATES / "server-key.pem")
         if not wanted.virtual_address:
             return {"api": api}
+        api["proxy_protocol_from"] = CONTROLLERS
         api["compute_link_prefix"] = wanted.url(8774)
         ports = {"compute": (8774, "/v2.1"), "identity": (5000, "/v3"), "volume": (8776, "/v3")}
         ports |= {"image": (9292, ""), "network": (9696, "")}

@@ -204,7 +204,7 @@ class Setup:
             machine.replace(place.directory / CA_CERTIFICATE, reply.certificates[f"{name}/ca-cert.pem"])
             machine.replace(place.directory / place.certificate, reply.certificates[f"{name}/cert.pem"])
         machine.replace(controller.authority_file(), self._authority)
-        listed = admission.asked(JoinClient(token.address, self._authority).trust)
+        listed = admission.asked(JoinClient(token.address, self._authority).trust, admission.PATIENCE)
         assert listed is not None, "The list was not asked for with a number."
         trust.write(str(KEYS), listed, self._authority)
         controllers.write_members(str(KEYS), trust.controllers_of(listed))
@@ -232,7 +232,7 @@ class Setup:
         token, key = self._wanted.token, self._message_key(join_requests.CONTROLLER_ROLES[0])
         text = msgspec.json.encode(self._body()).decode()
         made = admission.request(token.id, text, token.sign(text), key)
-        return admission.asked(lambda: JoinClient(token.address, self._authority).join(made))
+        return admission.asked(lambda: JoinClient(token.address, self._authority).join(made), admission.PATIENCE)
 
     def _message_key(self, role: str) -> Path:
         return Path(keys.private_path(str(KEYS), role, self._wanted.name))
@@ -248,6 +248,7 @@ class Setup:
             interface=balancer.interface_of(wanted.address),
             virtual_address=found.virtual_address,
             has_database=found.has_database,
+            proxy_protocol=controller.has_proxy_protocol(found.proxy_protocol),
         )
         cluster.write_local(local)
         passwords = {role: secrets.token_urlsafe(24) for role in FILE_ROLES.values()}

@@ -12,7 +12,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.host_certificates import CONTROLLER_CERTIFICATES, Authority
 from nova_lite.base.join_requests import CONTROLLER_ROLES
 from nova_lite.cmd import setup
-from nova_lite.cmd.setup import balancer, broker, cluster, controller, further, galera, machine, settings
+from nova_lite.cmd.setup import admission, balancer, broker, cluster, controller, further, galera, machine, settings
 from nova_lite.objects import Controller
 from nova_lite.rpc import controllers
 from tests.support.manage import Tool
@@ -106,7 +106,39 @@ def test_options_of_the_first_controller_are_refused_with_a_token(capsys: pytest
         setup._controller(args)
 
 
+# --- admission
+
+
+def test_join_api_that_is_away_for_a_moment_does_not_end_the_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, answers = [0.0], [exceptions.ServiceUnavailable("no route"), exceptions.ServiceUnavailable("no route"), "ok"]
+
+    def ask() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(admission.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(admission.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    assert admission.asked(ask, admission.PATIENCE) == "ok"
+    answers = [exceptions.ServiceUnavailable("no route")] * 100
+    with pytest.raises(exceptions.ConfigurationError, match="no route"):
+        admission.asked(ask, admission.PATIENCE)
+    assert len(answers) == 100 - 31
+    answers = [exceptions.ServiceUnavailable("no route"), exceptions.JoinRefused("used"), "ok"]
+    with pytest.raises(exceptions.ConfigurationError, match="no route"):
+        admission.asked(ask)
+    with pytest.raises(exceptions.ConfigurationError, match="used"):
+        admission.asked(ask, admission.PATIENCE)
+
+
 # --- texts
+
+
+def haproxy(
+    address: str, virtual: str, listed: list[Controller], *, has_database: bool = True, proxy_protocol: bool = True
+) -> str:
+    return balancer.haproxy(address, virtual, listed, has_database=has_database, proxy_protocol=proxy_protocol)
 
 
 def sections(text: str) -> dict[str, list[str]]:
@@ -121,7 +153,7 @@ def sections(text: str) -> dict[str, list[str]]:
 
 
 def test_each_api_is_passed_on_to_each_controller() -> None:
-    found = sections(balancer.haproxy(ADDRESS, VIRTUAL, MEMBERS, True))
+    found = sections(haproxy(ADDRESS, VIRTUAL, MEMBERS))
     ports = {
         "compute": 8774,
         "identity": 5000,
@@ -140,7 +172,7 @@ def test_each_api_is_passed_on_to_each_controller() -> None:
 
 
 def test_daemons_prefer_their_own_broker_and_all_write_to_one_database() -> None:
-    found = sections(balancer.haproxy("192.0.2.12", VIRTUAL, MEMBERS, True))
+    found = sections(haproxy("192.0.2.12", VIRTUAL, MEMBERS))
 
     def order(name: str) -> list[str]:
         return [line.split()[1] for line in found[name] if line.startswith("server")]
@@ -149,13 +181,34 @@ def test_daemons_prefer_their_own_broker_and_all_write_to_one_database() -> None
     assert order("listen database") == ["ha1", "ha2", "ha3"]
     servers = [line for line in found["listen database"] if line.startswith("server")]
     assert [line.endswith(" backup") for line in servers] == [False, True, True]
-    assert "listen database" not in sections(balancer.haproxy(ADDRESS, VIRTUAL, MEMBERS, False))
+    assert "listen database" not in sections(haproxy(ADDRESS, VIRTUAL, MEMBERS, has_database=False))
+
+
+def test_balancer_names_its_clients_to_the_apis() -> None:
+    found = sections(haproxy(ADDRESS, VIRTUAL, MEMBERS))
+    named = {name for name, lines in found.items() if any("send-proxy-v2" in line for line in lines)}
+    assert named == {f"listen {name}" for name in ("compute", *balancer._APIS)}
+    servers = [line for name in named for line in found[name] if line.startswith("server")]
+    assert all(f"source {ADDRESS} send-proxy-v2" in line for line in servers)
+    assert all("check-send-proxy" in line for line in found["listen compute"] if line.startswith("server"))
+    assert "send-proxy" not in haproxy(ADDRESS, VIRTUAL, MEMBERS, proxy_protocol=False)
+    assert controller._own(wanted(), "api")["api"]["proxy_protocol_from"] == "controllers"
+
+
+def test_balancer_of_an_older_cloud_sends_no_header(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(controller, "CONFIGURATION", tmp_path)
+    assert controller.has_proxy_protocol(True) and not controller.has_proxy_protocol(False)
+    (tmp_path / "api.conf").write_text("[api]\nworkers = 1\n")
+    assert not controller.has_proxy_protocol(True)
+    (tmp_path / "api.conf").write_text("[api]\nproxy_protocol_from = controllers\n")
+    assert controller.has_proxy_protocol(False)
 
 
 def test_addresses_of_ipv6_are_bracketed() -> None:
     listed = [Controller(host="ha1", address="2001:db8::11")]
-    text = balancer.haproxy("2001:db8::11", "2001:db8::10", listed, True)
+    text = haproxy("2001:db8::11", "2001:db8::10", listed)
     assert "bind [2001:db8::10]:8774 transparent" in text and "server ha1 [2001:db8::11]:8774" in text
+    assert "source [2001:db8::11] " in text
 
 
 def test_virtual_address_stays_at_the_controller_that_has_it(links: None) -> None:

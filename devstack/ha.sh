@@ -1,13 +1,20 @@
 #!/bin/bash
-# ha.sh [--only TEXT]...: three controllers and two hosts as containers with systemd, under load, while each controller is killed, cut off and paused, and a
-# broker and a database's node are lost. It prints failed requests and seconds as a table, and ends (half an hour; docs/howto/high-availability.md).
-# It needs root, systemd-nspawn, and what devstack/test.sh installs. Nothing of it reaches this machine's own interfaces.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[[ $EUID == 0 ]] || { echo "ha.sh needs root." >&2; exit 1; }
-for program in haproxy keepalived mariabackup; do
-    command -v "$program" > /dev/null || { echo "ha.sh needs haproxy, keepalived and mariadb-backup: apt install haproxy keepalived mariadb-backup" >&2; exit 1; }
+# Loses parts of a cloud under load, as root, and measures what fails (docs/howto/high-availability.md).
+#
+#   ha.sh [--only TEXT]... [--stay]
+#
+# Three controllers and two hosts are containers with systemd. Each controller is killed, cut off and paused, and a broker
+# and a database's node are lost. --only chooses losses by their titles. With --stay, a failure leaves the machines until
+# Ctrl-C. It prints failed requests and seconds as a table (half an hour). Nothing of it reaches this machine's interfaces.
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
+for component in packages python rabbitmq database config libvirt guest services testing; do
+    source "$TOP/devstack/lib/$component.sh"
 done
-PYTHON=.venv/bin/python
-[[ -x $PYTHON ]] || PYTHON=$(command -v python3)
-exec "$PYTHON" -W ignore -m tests.integration.systemd.failover "$@"
+
+need_root
+LOG=$(mktemp /tmp/nova-lite-ha.XXXXXX.log)
+say "Losses of a cloud with three controllers (preparations are logged in $LOG)"
+step "Installing packages and the test environment" prepare_tests
+step "Installing packages of controllers" install_stopped "${CONTROLLER_PACKAGES[@]}"
+cd "$TOP" || die "no checkout at $TOP"
+exec "$TEST_VENV/bin/python" -W ignore -m tests.integration.systemd.failover "$@"

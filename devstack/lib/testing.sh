@@ -4,24 +4,33 @@ TEST_VENV=$TOP/.venv
 TEST_DATABASE=nova_lite_test
 TEST_PACKAGES=(chromium dbus gnupg iputils-ping ldap-utils mariadb-server openssl openssh-client openssh-server postgresql
     prometheus rsync shellcheck slapd systemd-container systemd-sysv)
+# What controllers of a cloud with several have besides. Its containers have this machine's packages.
+CONTROLLER_PACKAGES=(galera-4 haproxy keepalived mariadb-backup socat)
 # Files whose failed tests are tried again, in one run of pytest. All tests of a file fail with a server that they share.
 MAX_AGAIN=3
 ALL_STAGES=(lint unit functional security faults integration)
 
 # Services of packages of which tests only run the programs. They listen on all addresses, so who had none gets none.
-declare -A SERVICES_OF=([openssh-server]="ssh.service ssh.socket" [slapd]=slapd.service [prometheus]=prometheus.service)
+declare -A SERVICES_OF=([openssh-server]="ssh.service ssh.socket" [slapd]=slapd.service [prometheus]=prometheus.service
+    [haproxy]=haproxy.service [keepalived]=keepalived.service)
 
 prepare_tests() {
+    install_stopped "${BASE_PACKAGES[@]}" "${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    install_for_tests "$TEST_VENV"
+}
+
+# install_stopped PACKAGE...: services of $SERVICES_OF that come with them do not run, now and after a boot.
+install_stopped() {
     local package units=()
     for package in "${!SERVICES_OF[@]}"; do
+        [[ " $* " == *" $package "* ]] || continue
         # shellcheck disable=SC2206 # several units, separated by spaces
         [[ -z $(missing_packages "$package") ]] || units+=(${SERVICES_OF[$package]})
     done
-    install_packages "${BASE_PACKAGES[@]}" "${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    install_packages "$@"
     if ((${#units[@]})) && has_systemd; then
         systemctl disable --now "${units[@]}" || true
     fi
-    install_for_tests "$TEST_VENV"
 }
 
 start_services_for_tests() {

@@ -33,6 +33,8 @@ CERTIFICATES = Path("/etc/pki/qemu")
 
 #: Seconds that the registrar may take.
 _JOIN_SECONDS = 90
+#: Seconds for which a join API that has answered before may be away: a virtual address moves, or an API restarts.
+PATIENCE = 60.0
 #: Seconds between two requests. A client may send one a second.
 POLL = 2.0
 
@@ -125,18 +127,27 @@ def accept(state: JoinState, authority: str, address: str, host: str, key: Path)
             raise exceptions.ConfigurationError(reason=f"the cloud sent an unknown file: {name[:64]!r}.")
         machine.replace(CERTIFICATES / name, pem)
     machine.replace(AUTHORITY, authority)
-    listed = asked(JoinClient(address, authority).trust)
+    listed = asked(JoinClient(address, authority).trust, PATIENCE)
     assert listed is not None, "The list was not asked for with a number."
     trust.write(str(KEYS), listed, authority)
     return reply
 
 
-def asked(ask: Callable[[], T]) -> T:
-    """Return the result of a request. Raises `ConfigurationError` for each problem."""
-    try:
-        return ask()
-    except (exceptions.ServiceUnavailable, exceptions.JoinRefused) as error:
-        raise exceptions.ConfigurationError(reason=error.message) from error
+def asked(ask: Callable[[], T], patience: float = 0.0) -> T:
+    """Return the result of a request, which is repeated for ``patience`` seconds while no API answers.
+
+    Raises `ConfigurationError` for each problem.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return ask()
+        except exceptions.JoinRefused as error:
+            raise exceptions.ConfigurationError(reason=error.message) from error
+        except exceptions.ServiceUnavailable as error:
+            if time.monotonic() >= deadline:
+                raise exceptions.ConfigurationError(reason=error.message) from error
+        time.sleep(POLL)
 
 
 def public(path: Path) -> str:

@@ -186,7 +186,7 @@ class Setup:
         token, key = self._wanted.token, admission.message_key(self._wanted.name)
         text = admission.body(self._wanted.address, key)
         made = admission.request(token.id, text, token.sign(text), key)
-        return admission.asked(lambda: JoinClient(token.address, self._authority).join(made))
+        return admission.asked(lambda: JoinClient(token.address, self._authority).join(made), admission.PATIENCE)
 
     # --- this machine
 

@@ -58,7 +58,8 @@ class Rotation:
         def send() -> JoinState:
             text = admission.body(self._address, self._next)
             signature = admission.signature_of(self._key, text)
-            return admission.asked(lambda: client.join(admission.request("", text, signature, self._next)))
+            made = admission.request("", text, signature, self._next)
+            return admission.asked(lambda: client.join(made), admission.PATIENCE)
 
         state = admission.wait_until_joined(send)
         admission.accept(state, self._authority, self._api, self._host, self._next)

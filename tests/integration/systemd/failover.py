@@ -12,8 +12,10 @@ import json
 import pathlib
 import shlex
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -26,6 +28,10 @@ LOAD = pathlib.Path(__file__).with_name("failover_load.py")
 QUIET, LOST, WHOLE = 4.0, 20.0, 240.0
 AS_BROKER = ("setpriv", "--reuid=rabbitmq", "--regid=rabbitmq", "--clear-groups")
 NODES = "SHOW STATUS LIKE 'wsrep_cluster_size'"
+#: Hosts of the cloud; the first one is the machine of the clients as well.
+HOSTS = ("haclient", "hahost")
+#: Seconds between two looks for guests that run twice.
+LOOK = 0.5
 
 
 class Loss(NamedTuple):
@@ -96,7 +102,7 @@ def set_up_hosts(cloud: Cloud) -> tuple[str, str]:
     for controller in cloud.controllers.values():  # All machines share the CPUs of one.
         controller.run("sed", "-i", "s/^workers = .*/workers = 1/", "/etc/nova-lite/api.conf")
         controller.run("systemctl", "restart", "nova-lite-api")
-    other = BareMachine(_tree(cloud, "hahost"), "hahost", [f"{cloud.images}:{IMAGES}"])
+    other = BareMachine(_tree(cloud, HOSTS[1]), HOSTS[1], [f"{cloud.images}:{IMAGES}"])
     cloud.others.append(other)
     cloud.client.connect(other, "10.242.0.21")
     for host in (cloud.client, other):
@@ -152,17 +158,54 @@ _SERVES = (
 )
 
 
+# --- guests
+
+
+class Guests:
+    """Guests of the hosts, as the fake hypervisors have them. A thread looks for guests that are at two hosts."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        machines = {machine.name: machine for machine in (cloud.client, *cloud.others)}
+        self._directories = {
+            host: machines[host].tree / f"var/lib/nova-lite/instances/fake-{host}/domains" for host in HOSTS
+        }
+        self._stop = threading.Event()
+        self.twice: set[str] = set()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def at(self, host: str) -> set[str]:
+        return {path.stem for path in self._directories[host].glob("*.json")}
+
+    def _watch(self) -> None:
+        first, second = HOSTS
+        while not self._stop.wait(LOOK):
+            self.twice |= self.at(first) & self.at(second)
+
+
 # --- the measurement
 
 
 def measure(cloud: Cloud, chosen: Sequence[Loss], flavor: str, image: str) -> str:
     """Run the load and one loss after the other. Returns the table."""
+    guests = Guests(cloud)
+    try:
+        return _measure(cloud, chosen, flavor, image, guests)
+    finally:
+        guests.close()
+
+
+def _measure(cloud: Cloud, chosen: Sequence[Loss], flavor: str, image: str, guests: Guests) -> str:
     first, client = cloud.controllers["ha1"], cloud.client
     client.write("/root/load.py", LOAD.read_text())
     client.write("/root/ca.pem", first.run("cat", "/etc/openstack/nova-lite-ca.pem"))
     secure = first.run("cat", "/etc/openstack/secure.yaml")
     password = secure.split("password:")[1].split()[0].strip("'\"")
-    rows, accepted = [], {"created": set[str](), "deleted": set[str]()}
+    rows, accepted = [], {kind: set[str]() for kind in ("created", "deleted", "tried")}
     for number, loss in enumerate(chosen):
         wait_until_whole(cloud)
         stop, result = f"/root/stop-{number}", f"/root/result-{number}"
@@ -188,7 +231,7 @@ def measure(cloud: Cloud, chosen: Sequence[Loss], flavor: str, image: str) -> st
             accepted[kind] |= set(ids)
         rows.append(row(Period(loss.title, began, ended, whole), lines))
         print(rows[-1], flush=True)
-    lost = check(cloud, password, accepted)
+    lost = check(cloud, password, accepted, guests)
     return "\n".join([*HEADER, *rows, "", lost])
 
 
@@ -218,27 +261,56 @@ def longest_gap(entries: list[list[Any]]) -> float:
     return max((later - before for before, later in itertools.pairwise(ends)), default=0.0)
 
 
-def check(cloud: Cloud, password: str, accepted: dict[str, set[str]]) -> str:
-    """Check that each accepted create is a server unless its delete was accepted, and no deleted one is there."""
+def check(cloud: Cloud, password: str, accepted: dict[str, set[str]], guests: Guests) -> str:
+    """Check that nothing accepted was lost, and that no guest ran twice. Returns a sentence for below the table.
+
+    Each accepted create is a server that is active, with a guest at its host alone, or in error with a reason. Those
+    whose delete was accepted are gone, with their guests.
+    """
     client = cloud.client
     client.write("/root/list.py", _LIST)
     deadline = time.monotonic() + WHOLE
-    while True:
-        listed = json.loads(client.run(PYTHON, "/root/list.py", VIRTUAL, password).splitlines()[-1])
-        busy = [server for server, state in listed.items() if state not in ("ACTIVE", "ERROR")]
-        missing = accepted["created"] - accepted["deleted"] - set(listed)
-        left = accepted["deleted"] & set(listed)
-        if not (busy or missing or left):
-            break
-        assert time.monotonic() < deadline, f"busy {busy}, missing {missing}, not deleted {left}"
+    while problems := _problems(servers := _servers(client, password), accepted, guests):
+        assert time.monotonic() < deadline, problems
         time.sleep(2)
-    errors = [server for server, state in listed.items() if state == "ERROR"]
+    assert not guests.twice, f"guests that were at both hosts: {guests.twice}"
+    faults = [server["fault"] for server in servers.values() if server["status"] == "ERROR"]
+    for fault in faults:
+        print(f"    ERROR: {fault}", flush=True)
     audit = cloud.controllers["ha1"].run(MANAGE, "audit", check=False)
     created, deleted = len(accepted["created"]), len(accepted["deleted"])
     return (
-        f"{created} accepted creates and {deleted} accepted deletes: none lost. Servers in ERROR: {len(errors)}. "
-        f"Audit: {audit.strip().splitlines()[-1]}"
+        f"{created} accepted creates and {deleted} accepted deletes: none lost, no guest at two hosts. "
+        f"Servers in ERROR, with a reason: {len(faults)}. Audit: {audit.strip().splitlines()[-1]}"
     )
+
+
+def _servers(client: BareMachine, password: str) -> dict[str, dict[str, str]]:
+    listed: dict[str, dict[str, str]] = json.loads(
+        client.run(PYTHON, "/root/list.py", VIRTUAL, password).splitlines()[-1]
+    )
+    return listed
+
+
+def _problems(listed: dict[str, dict[str, str]], accepted: dict[str, set[str]], guests: Guests) -> dict[str, Any]:
+    """Return what is not in order, by kind. Actions may still be on their way, so the caller repeats this."""
+    at = {host: guests.at(host) for host in HOSTS}
+    active = {server: shown["host"] for server, shown in listed.items() if shown["status"] == "ACTIVE"}
+    failed = [server for server, shown in listed.items() if shown["status"] == "ERROR"]
+    found = {
+        "busy": [server for server in listed if server not in active and server not in failed],
+        "missing": accepted["created"] - accepted["tried"] - set(listed),
+        "not deleted": accepted["deleted"] & set(listed),
+        "in error without a reason": [server for server in failed if not listed[server]["fault"]],
+        "not at their hosts": [server for server, host in active.items() if server not in at.get(host, ())],
+        "guests at another host": [
+            (server, host)
+            for host, there in at.items()
+            for server in there
+            if server not in failed and active.get(server) != host
+        ],
+    }
+    return {kind: servers for kind, servers in found.items() if servers}
 
 
 _LIST = """
@@ -249,7 +321,9 @@ made = load.Load(sys.argv[1], sys.argv[2], "", "", "/")
 url, found = f"https://{sys.argv[1]}:8774/v2.1/servers/detail?limit=500", {}
 while url:
     page = requests.get(url, headers=made._headers, verify=load.AUTHORITY, timeout=60).json()
-    found |= {server["id"]: server["status"] for server in page["servers"]}
+    for server in page["servers"]:
+        host, fault = server["OS-EXT-SRV-ATTR:host"], server.get("fault", {}).get("message", "")
+        found[server["id"]] = {"status": server["status"], "host": host, "fault": fault}
     url = next((link["href"] for link in page.get("servers_links", []) if link["rel"] == "next"), None)
 print(json.dumps(found))
 """
@@ -258,7 +332,9 @@ print(json.dumps(found))
 def main() -> int:
     parser = argparse.ArgumentParser(prog="devstack/ha.sh", description=__doc__)
     parser.add_argument("--only", metavar="TEXT", action="append", help="losses whose title has this text; repeatable")
-    only = parser.parse_args().only
+    parser.add_argument("--stay", action="store_true", help="after a failure, keep the machines until Ctrl-C")
+    args = parser.parse_args()
+    only = args.only
     chosen = [loss for loss in losses() if not only or any(text in loss.title for text in only)]
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(130))
@@ -272,7 +348,15 @@ def main() -> int:
             cloud.set_up_first() if name == "ha1" else cloud.set_up_further(name)
             print(f"{time.monotonic() - began:.0f} s", flush=True)
         flavor, image = set_up_hosts(cloud)
-        print(measure(cloud, chosen, flavor, image))
+        try:
+            print(measure(cloud, chosen, flavor, image))
+        except (AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:
+            if not args.stay:
+                raise
+            print(f"{error}\nThe machines in {directory} stay until you press Ctrl-C.", flush=True)
+            for machine in (*cloud.controllers.values(), cloud.client, *cloud.others):
+                print(f"    {machine.name}: nsenter --target {machine.init} -m -u -i -n -p -C bash", flush=True)
+            signal.pause()
     return 0
 
 

@@ -3,7 +3,8 @@
     failover_load.py ADDRESS PASSWORD FLAVOR IMAGE STOP RESULT
 
 It ends when the file STOP exists. RESULT then has one JSON list a line: kind, start, end, failure (empty for none).
-The last line is an object with the servers whose creates, and whose deletes, were accepted.
+The last line is an object with the servers whose creates, and whose deletes, were accepted, and all servers for which a
+delete was sent: without a response, it may have been accepted as well.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Load:
         self.requests: list[tuple[str, float, float, str]] = []
         self.created: list[str] = []
         self.deleted: list[str] = []
+        self.tried: list[str] = []
         self._headers = {"X-OpenStack-Nova-API-Version": "2.37", "X-Auth-Token": self._login(password)}
 
     def _login(self, password: str) -> str:
@@ -74,6 +76,8 @@ class Load:
                     self.created.append(mine[-1])
             if len(mine) > KEPT:
                 gone = mine[0]
+                with self._lock:
+                    self.tried.append(gone)
                 if self._request("change", "DELETE", f"/servers/{gone}", None, 204) is not None:
                     mine.pop(0)
                     with self._lock:
@@ -113,7 +117,7 @@ def main() -> None:
     with open(result, "w", encoding="utf-8") as file:
         for entry in load.requests:
             print(json.dumps(entry), file=file)
-        print(json.dumps({"created": load.created, "deleted": load.deleted}), file=file)
+        print(json.dumps({"created": load.created, "deleted": load.deleted, "tried": load.tried}), file=file)
 
 
 if __name__ == "__main__":

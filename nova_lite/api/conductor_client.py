@@ -1,4 +1,4 @@
-"""The conductor client of an API process: batches creates and reads, and caches flavors.
+"""The conductor client of an API process: batches creates and reads, shares objects, and caches flavors.
 
 `ApiConductorClient` defines the methods that do more than send one message. `connect` adds all others.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from nova_lite import rpc
+from nova_lite.api.shared_objects import SharedFlavor, SharedInstance, SharedObjects
 from nova_lite.base import exceptions
 from nova_lite.base.batching import Batcher
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ApiTiming
-from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.conductor.rpcapi import ConductorRPC, ConductorTexts
 from nova_lite.objects import (
     BatchedCreate,
     CreateRequest,
@@ -30,6 +31,9 @@ T = TypeVar("T")
 
 #: Longest user data, in characters, of a create that is batched: `max_batch` of them have to fit into one message.
 MAX_USER_DATA = 4096
+
+#: Memory for instances and flavors that requests share. About a thousand instances.
+MAX_INSTANCE_BYTES, MAX_FLAVOR_BYTES = 16 * 2**20, 2 * 2**20
 
 #: Lists whose batchers are kept, since they remember how many requests came together.
 MAX_LISTS = 32
@@ -64,13 +68,20 @@ class FlavorCache:
 class ApiConductorClient(ConductorRPC):
     """The methods of `ConductorRPC` that an API process batches or caches. To be made by `connect`.
 
-    Callers of the same batch or cache share the objects they receive and must not change them.
+    Callers of the same batch or cache share the objects they receive and must not change them. ``texts``: the client
+    that does not decode objects, so that requests can share them; None: they do not.
     """
 
     def __init__(
-        self, client: ConductorRPC, flavor_cache_seconds: float, batch_creates: bool, timing: ApiTiming
+        self,
+        client: ConductorRPC,
+        flavor_cache_seconds: float,
+        batch_creates: bool,
+        timing: ApiTiming,
+        texts: ConductorTexts | None,
     ) -> None:
         self._client = client
+        self._reader: _Reader = client if texts is None else _SharingReader(texts)
         self._batch_creates = batch_creates
         self._creates: Batcher[tuple[RequestContext, CreateRequest], CreateResult | None] = Batcher(
             self._create_batch, timing.create_batches
@@ -105,12 +116,12 @@ class ApiConductorClient(ConductorRPC):
 
     def _read_batch(self, requests: list[tuple[RequestContext, str]]) -> list[Instance | Exception]:
         if len(requests) == 1:
-            return [self._client.instance_get(*requests[0])]
+            return [self._reader.instance_get(*requests[0])]
         queries = [
             InstanceQuery(uuid=uuid, project_id=context.project_id, is_admin=bool(context.is_admin))
             for context, uuid in requests
         ]
-        instances = {instance.uuid: instance for instance in self._client.instances_get(requests[0][0], queries)}
+        instances = {instance.uuid: instance for instance in self._reader.instances_get(requests[0][0], queries)}
         return [_visible(instances.get(query.uuid), query) for query in queries]
 
     def instance_list(
@@ -125,7 +136,7 @@ class ApiConductorClient(ConductorRPC):
         """Read the list once for all callers that ask for the same one at the same time."""
 
         def send(contexts: list[RequestContext]) -> list[list[Instance]]:
-            instances = self._client.instance_list(contexts[0], filters, limit, marker, sort_keys, sort_dirs)
+            instances = self._reader.instance_list(contexts[0], filters, limit, marker, sort_keys, sort_dirs)
             return [instances] * len(contexts)
 
         key = (context.project_id, context.is_admin, repr((filters, limit, marker, sort_keys, sort_dirs)))
@@ -158,11 +169,11 @@ class ApiConductorClient(ConductorRPC):
     ) -> list[Flavor]:
         query = is_public, min_ram, min_disk, limit, marker, sort_key, sort_dir, name
         key = context.project_id, context.is_admin, query
-        return self._flavors.get(key, lambda: self._client.flavor_list(context, *query))
+        return self._flavors.get(key, lambda: self._reader.flavor_list(context, *query))
 
     def flavor_get(self, context: RequestContext, flavor_id: str) -> Flavor:
         key = context.project_id, context.is_admin, flavor_id
-        return self._flavors.get(key, lambda: self._client.flavor_get(context, flavor_id))
+        return self._flavors.get(key, lambda: self._reader.flavor_get(context, flavor_id))
 
     def flavor_create(self, context: RequestContext, flavor: Flavor) -> Flavor:
         return self._change_flavors(lambda: self._client.flavor_create(context, flavor))
@@ -196,11 +207,63 @@ class ApiConductorClient(ConductorRPC):
             self._flavors.clear()
 
 
+class _SharingReader:
+    """The reads whose objects requests share."""
+
+    def __init__(self, texts: ConductorTexts) -> None:
+        self._texts = texts
+        self._instances = SharedObjects(SharedInstance, MAX_INSTANCE_BYTES)
+        self._flavors = SharedObjects(SharedFlavor, MAX_FLAVOR_BYTES)
+
+    def instance_get(self, context: RequestContext, instance_uuid: str) -> Instance:
+        return self._instances.get(self._texts.instance_get(context, instance_uuid))
+
+    def instances_get(self, context: RequestContext, queries: list[InstanceQuery]) -> list[Instance]:
+        return [self._instances.get(text) for text in self._texts.instances_get(context, queries)]
+
+    def instance_list(
+        self,
+        context: RequestContext,
+        filters: InstanceFilters,
+        limit: int | None,
+        marker: str | None,
+        sort_keys: list[str],
+        sort_dirs: list[str],
+    ) -> list[Instance]:
+        texts = self._texts.instance_list(context, filters, limit, marker, sort_keys, sort_dirs)
+        return [self._instances.get(text) for text in texts]
+
+    def flavor_list(
+        self,
+        context: RequestContext,
+        is_public: bool | None,
+        min_ram: int | None,
+        min_disk: int | None,
+        limit: int | None,
+        marker: str | None,
+        sort_key: str,
+        sort_dir: str,
+        name: str | None = None,
+    ) -> list[Flavor]:
+        query = is_public, min_ram, min_disk, limit, marker, sort_key, sort_dir, name
+        return [self._flavors.get(text) for text in self._texts.flavor_list(context, *query)]
+
+    def flavor_get(self, context: RequestContext, flavor_id: str) -> Flavor:
+        return self._flavors.get(self._texts.flavor_get(context, flavor_id))
+
+
+_Reader: TypeAlias = ConductorRPC | _SharingReader
+
+
 def connect(
-    client: ConductorRPC, flavor_cache_seconds: float, batch_creates: bool = True, timing: ApiTiming = TIMING.api
+    client: ConductorRPC,
+    flavor_cache_seconds: float,
+    batch_creates: bool = True,
+    timing: ApiTiming = TIMING.api,
+    texts: ConductorTexts | None = None,
 ) -> ApiConductorClient:
-    """Return the client of an API process. ``client`` sends the messages."""
-    return rpc.wrap(ApiConductorClient, client, flavor_cache_seconds, batch_creates, timing)
+    """Return the client of an API process. ``client`` and ``texts`` send the messages."""
+    return rpc.wrap(ApiConductorClient, client, flavor_cache_seconds, batch_creates, timing, texts)
 
 
 def _is_small(request: CreateRequest) -> bool:

@@ -29,7 +29,7 @@ from nova_lite.api.metadata import role  # noqa: E402
 from nova_lite.base import exceptions, journal  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
-from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
+from nova_lite.conductor.rpcapi import ConductorRPC, ConductorTexts  # noqa: E402
 from nova_lite.daemon import kept_sockets, service, sockets  # noqa: E402
 from nova_lite.daemon.certificates import CertificateWatch  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
@@ -100,6 +100,7 @@ class Worker(service.Daemon):
             self.conf.api.flavor_cache_seconds,
             # Neutron is called for each create first, one by one.
             batch_creates=self.conf.network.backend != "neutron",
+            texts=rpc.proxy(ConductorTexts, throttled),
         )
         compute = rpc.proxy(ComputeRPC, self._transport)
         self._compute.connect(conductor, compute, load_backend(self.conf, conductor), _volumes(self.conf, conductor))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import datetime
-from collections.abc import Mapping
-from typing import Annotated, Any, Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -102,6 +102,11 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
     return Priority.DELETE if arguments.get("action") == operations.DELETE.kind else Priority.CHANGE
 
 
+T = TypeVar("T")
+
+#: Newest version of the conductor's methods.
+VERSION = "1.27"
+
 #: Sequence number of a command (`nova_lite.objects.ActionCommand`).
 Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
 
@@ -119,13 +124,19 @@ def _create_alone(
 
 
 def _get_instances(conductor: ConductorRPC, context: RequestContext, queries: list[InstanceQuery]) -> list[Instance]:
+    return _read_one_by_one(conductor.instance_get, context, queries)
+
+
+def _read_one_by_one(
+    read: Callable[[RequestContext, str], T], context: RequestContext, queries: list[InstanceQuery]
+) -> list[T]:
     """Read the instances one by one, each in the project of its query."""
     instances = {}
     for query in queries:
         of_query = copy.copy(context)
         of_query.project_id, of_query.is_admin = query.project_id, query.is_admin
         with contextlib.suppress(exceptions.InstanceNotFound):
-            instances[query.uuid] = conductor.instance_get(of_query, query.uuid)
+            instances[query.uuid] = read(of_query, query.uuid)
     return list(instances.values())
 
 
@@ -186,7 +197,52 @@ def _security_group_rule_list(
     return [msgspec.structs.replace(rule, project_id=group.project_id) for group in groups for rule in group.rules]
 
 
-@rpc.service("conductor", version="1.27")
+def _get_texts(conductor: ConductorTexts, context: RequestContext, queries: list[InstanceQuery]) -> list[msgspec.Raw]:
+    return _read_one_by_one(conductor.instance_get, context, queries)
+
+
+@rpc.service("conductor", version=VERSION)
+class ConductorTexts(Protocol):
+    """Reads of `ConductorRPC` for a caller that wants the JSON texts of the objects instead of the objects."""
+
+    @rpc.read(rpc.API)
+    def instance_get(self, context: RequestContext, instance_uuid: str) -> msgspec.Raw: ...
+
+    @rpc.read(rpc.API, since="1.7", fallback=_get_texts)
+    def instances_get(
+        self, context: RequestContext, queries: Annotated[list[InstanceQuery], rpc.WireName("questions")]
+    ) -> list[msgspec.Raw]: ...
+
+    @rpc.list_(rpc.API)
+    def instance_list(
+        self,
+        context: RequestContext,
+        filters: InstanceFilters,
+        limit: int | None,
+        marker: str | None,
+        sort_keys: list[str],
+        sort_dirs: list[str],
+    ) -> list[msgspec.Raw]: ...
+
+    @rpc.list_(rpc.API)
+    def flavor_list(
+        self,
+        context: RequestContext,
+        is_public: bool | None,
+        min_ram: int | None,
+        min_disk: int | None,
+        limit: int | None,
+        marker: str | None,
+        sort_key: str,
+        sort_dir: str,
+        name: Annotated[str | None, rpc.Since("1.1")] = None,
+    ) -> list[msgspec.Raw]: ...
+
+    @rpc.read(rpc.API)
+    def flavor_get(self, context: RequestContext, flavor_id: str) -> msgspec.Raw: ...
+
+
+@rpc.service("conductor", version=VERSION)
 class ConductorRPC(Protocol):
     # --- servers, for the API
 

@@ -90,6 +90,8 @@ def to_plain(value: Any) -> Any:
 
 def to_typed(value: Any, hint: Any) -> Any:
     """Convert the result of `to_plain` to a value of type ``hint``. Raises `msgspec.ValidationError`."""
+    if hint is msgspec.Raw or msgspec.Raw in typing.get_args(hint):
+        return msgspec.json.decode(msgspec.json.encode(value), type=hint)
     return msgspec.convert(value, hint, str_keys=True)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from oslo_utils import strutils
 
+from nova_lite.api import shared_objects
 from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http.microversions import Change, Versioned
 from nova_lite.api.http.wsgi import Extension, Query, Request, Response, Route, declares
@@ -186,12 +187,26 @@ def _short_views(req: Request, flavors: list[Flavor]) -> list[dict[str, Any]]:
     return [_short_view(req, flavor) for flavor in flavors]
 
 
-def _detail_views(req: Request, flavors: list[Flavor]) -> list[dict[str, Any]]:
+class Form(NamedTuple):
+    """All that a detailed view depends on, apart from the flavor: version, fronts of links, permission."""
+
+    minor: int
+    url: str
+    bookmark_url: str
+    with_specs: bool
+
+    def has(self, change: Change) -> bool:
+        return self.minor >= change
+
+
+def _detail_views(req: Request, flavors: list[Flavor]) -> list[Any]:
+    """Return the views of flavors: values, or JSON texts from the cache."""
     with_specs = req.has(Change.FLAVOR_EXTRA_SPECS) and req.allows(policies.SPECS_INDEX)
-    return [_detail_view(req, flavor, with_specs) for flavor in flavors]
+    form = Form(req.version.minor, req.link(), req.bookmark(), with_specs)
+    return [shared_objects.view(flavor, form, _detail_view) for flavor in flavors]
 
 
-def _view(req: Request, flavor: Flavor) -> dict[str, Any]:
+def _view(req: Request, flavor: Flavor) -> Any:
     return _detail_views(req, [flavor])[0]
 
 
@@ -211,15 +226,26 @@ def embedded_view(flavor: Flavor, with_specs: bool) -> dict[str, Any]:
 
 
 def _short_view(req: Request, flavor: Flavor) -> dict[str, Any]:
-    view: dict[str, Any] = {"id": flavor.flavorid, "name": flavor.name, "links": req.links("flavors", flavor.flavorid)}
-    if req.has(Change.FLAVOR_DESCRIPTION):
+    return _short(flavor, Form(req.version.minor, req.link(), req.bookmark(), with_specs=False))
+
+
+def _short(flavor: Flavor, form: Form) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "id": flavor.flavorid,
+        "name": flavor.name,
+        "links": [
+            {"rel": "self", "href": f"{form.url}/flavors/{flavor.flavorid}"},
+            {"rel": "bookmark", "href": f"{form.bookmark_url}/flavors/{flavor.flavorid}"},
+        ],
+    }
+    if form.has(Change.FLAVOR_DESCRIPTION):
         view["description"] = flavor.description
     return view
 
 
-def _detail_view(req: Request, flavor: Flavor, with_specs: bool) -> dict[str, Any]:
-    no_swap: Any = 0 if req.has(Change.STRICT_QUERIES) else ""
-    view = _short_view(req, flavor) | {
+def _detail_view(flavor: Flavor, form: Form) -> dict[str, Any]:
+    no_swap: Any = 0 if form.has(Change.STRICT_QUERIES) else ""
+    view = _short(flavor, form) | {
         "ram": flavor.memory_mb,
         "disk": flavor.root_gb,
         "swap": flavor.swap or no_swap,
@@ -227,8 +253,8 @@ def _detail_view(req: Request, flavor: Flavor, with_specs: bool) -> dict[str, An
         "vcpus": flavor.vcpus,
         "os-flavor-access:is_public": flavor.is_public,
     }
-    if not req.has(Change.NO_UNKNOWN_QUERIES):
+    if not form.has(Change.NO_UNKNOWN_QUERIES):
         view |= {"OS-FLV-DISABLED:disabled": flavor.disabled, "rxtx_factor": flavor.rxtx_factor}
-    if with_specs:
+    if form.with_specs:
         view["extra_specs"] = flavor.extra_specs
     return view

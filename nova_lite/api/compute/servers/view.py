@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from typing import Any
+from typing import Any, NamedTuple
 
+from nova_lite.api import shared_objects
 from nova_lite.api.compute import flavors, view_helpers
 from nova_lite.api.compute.servers import image_properties
 from nova_lite.api.http.microversions import Change
@@ -72,6 +73,58 @@ def states_of(statuses: list[str]) -> tuple[list[str], list[str]]:
     return vm_states, [] if plain else list(dict.fromkeys(task for _, task in busy))
 
 
+class Form(NamedTuple):
+    """All that a view depends on, apart from the server. Equal forms of one server give equal views.
+
+    Views are cached by their form, so the functions that make a view get no request.
+
+    - ``minor``: of the API's version
+    - ``url``, ``bookmark_url``: front of links, with and without the API's version
+    - ``is_admin``: the caller sees all details of faults
+    - ``with_attributes``, ``with_host_status``, ``with_specs``: what policies allow the caller to see
+    - ``with_groups``: the view of a single server
+    """
+
+    minor: int
+    url: str
+    bookmark_url: str
+    is_admin: bool
+    with_attributes: bool
+    with_host_status: bool
+    with_specs: bool
+    with_groups: bool
+
+    def has(self, change: Change) -> bool:
+        return self.minor >= change
+
+
+def _forms(req: Request, instances: list[Instance], with_groups: bool = False) -> list[Form]:
+    """Return the form of each server. Policies may depend on its project and user."""
+    forms: dict[tuple[str, str], Form] = {}
+    found = []
+    for instance in instances:
+        owner = (instance.project_id, instance.user_id)
+        form = forms.get(owner)
+        if form is None:
+            form = forms[owner] = _form(req, instance, with_groups)
+        found.append(form)
+    return found
+
+
+def _form(req: Request, instance: Instance, with_groups: bool) -> Form:
+    target = {"project_id": instance.project_id, "user_id": instance.user_id}
+    return Form(
+        minor=req.version.minor,
+        url=req.link(),
+        bookmark_url=req.bookmark(),
+        is_admin=bool(req.context.is_admin),
+        with_attributes=req.allows(policies.EXTENDED_ATTRIBUTES, target),
+        with_host_status=req.has(Change.SERVER_HOST_STATUS) and req.allows(policies.HOST_STATUS, target),
+        with_specs=req.has(Change.FLAVOR_EMBEDDED) and req.allows(policies.FLAVOR_EXTRA_SPECS, target),
+        with_groups=with_groups and req.has(Change.SERVER_GROUPS),
+    )
+
+
 def index(req: Request, instances: list[Instance]) -> list[dict[str, Any]]:
     return [
         {"id": item.uuid, "name": item.display_name, "links": req.links("servers", item.uuid)} for item in instances
@@ -91,15 +144,15 @@ def created(req: Request, instance: Instance, admin_password: str | None) -> dic
     return server
 
 
-def detail(req: Request, instances: list[Instance]) -> list[dict[str, Any]]:
-    return [_whole(req, instance) for instance in instances]
+def detail(req: Request, instances: list[Instance]) -> list[Any]:
+    """Return the views of servers: values, or JSON texts from the cache."""
+    forms = _forms(req, instances)
+    return [shared_objects.view(instance, form, _whole) for instance, form in zip(instances, forms, strict=True)]
 
 
-def show(req: Request, instance: Instance) -> dict[str, Any]:
-    server = _whole(req, instance)
-    if req.has(Change.SERVER_GROUPS):
-        server["server_groups"] = _groups(instance)
-    return server
+def show(req: Request, instance: Instance) -> Any:
+    """Return the view of one server: a value, or a JSON text from the cache."""
+    return shared_objects.view(instance, _form(req, instance, with_groups=True), _whole)
 
 
 def updated(req: Request, instance: Instance) -> dict[str, Any]:
@@ -107,10 +160,11 @@ def updated(req: Request, instance: Instance) -> dict[str, Any]:
 
     It equals `show` since 2.75. Before, it lacks the attributes that extensions added.
     """
+    form = _form(req, instance, with_groups=True)
     if req.has(Change.STRICT_QUERIES):
-        return show(req, instance)
-    server = _plain(req, instance, with_mac=False)
-    if req.has(Change.SERVER_GROUPS):
+        return _whole(instance, form)
+    server = _plain(instance, form, with_mac=False)
+    if form.with_groups:
         server["server_groups"] = _groups(instance)
     return server
 
@@ -129,8 +183,8 @@ def rebuilt(req: Request, instance: Instance, admin_password: str | None) -> dic
     return server
 
 
-def _whole(req: Request, instance: Instance) -> dict[str, Any]:
-    server = _plain(req, instance, with_mac=True)
+def _whole(instance: Instance, form: Form) -> dict[str, Any]:
+    server = _plain(instance, form, with_mac=True)
     server.update(
         {
             "OS-EXT-AZ:availability_zone": instance.availability_zone or "",
@@ -141,26 +195,27 @@ def _whole(req: Request, instance: Instance) -> dict[str, Any]:
             "OS-EXT-STS:task_state": instance.task_state,
             "OS-EXT-STS:vm_state": instance.vm_state,
             "OS-EXT-STS:power_state": instance.power_state,
-            "os-extended-volumes:volumes_attached": _volumes(req, instance),
+            "os-extended-volumes:volumes_attached": _volumes(instance, form),
         }
     )
     if instance.vifs and (groups := _security_groups(instance)):  # as in Nova, the key is absent if there are none
         server["security_groups"] = groups
-    target = {"project_id": instance.project_id, "user_id": instance.user_id}
-    if req.allows(policies.EXTENDED_ATTRIBUTES, target):
-        server.update(_attributes_for_admins(req, instance))
-    if req.has(Change.SERVER_HOSTNAME):
+    if form.with_attributes:
+        server.update(_attributes_for_admins(instance, form))
+    if form.has(Change.SERVER_HOSTNAME):
         server["OS-EXT-SRV-ATTR:hostname"] = instance.hostname
-    if req.has(Change.SERVER_HOST_STATUS) and req.allows(policies.HOST_STATUS, target):
+    if form.with_host_status:
         server["host_status"] = (instance.host_status or "UNKNOWN") if instance.host else ""
-    if req.has(Change.PINNED_ZONE):
+    if form.has(Change.PINNED_ZONE):
         server["pinned_availability_zone"] = instance.requested_availability_zone
-    if req.has(Change.SCHEDULER_HINTS):
+    if form.has(Change.SCHEDULER_HINTS):
         server["scheduler_hints"] = instance.scheduler_hints
+    if form.with_groups:
+        server["server_groups"] = _groups(instance)
     return server
 
 
-def _plain(req: Request, instance: Instance, with_mac: bool) -> dict[str, Any]:
+def _plain(instance: Instance, form: Form, with_mac: bool) -> dict[str, Any]:
     """Return the attributes of a server, without the additions of extensions at 2.1."""
     status = status_of(instance)
     server: dict[str, Any] = {
@@ -171,29 +226,32 @@ def _plain(req: Request, instance: Instance, with_mac: bool) -> dict[str, Any]:
         "user_id": instance.user_id,
         "metadata": instance.metadata,
         "hostId": host_id(instance.project_id, instance.host),
-        "image": _image(req, instance),
-        "flavor": _flavor(req, instance),
+        "image": _image(instance, form),
+        "flavor": _flavor(instance, form),
         "created": view_helpers.iso_seconds(instance.created_at),
         "updated": view_helpers.iso_seconds(instance.updated_at or instance.created_at),
         "addresses": addresses(instance, with_mac),
         "accessIPv4": instance.access_ip_v4 or "",
         "accessIPv6": instance.access_ip_v6 or "",
-        "links": req.links("servers", instance.uuid),
+        "links": [
+            {"rel": "self", "href": f"{form.url}/servers/{instance.uuid}"},
+            {"rel": "bookmark", "href": f"{form.bookmark_url}/servers/{instance.uuid}"},
+        ],
         "OS-DCF:diskConfig": _disk_config(instance),
     }
     if status in _WITH_PROGRESS:
         server["progress"] = instance.progress
     if status in _WITH_FAULT and instance.fault is not None:
-        server["fault"] = _fault(req, instance)
-    if req.has(Change.SERVER_LOCKED):
+        server["fault"] = _fault(instance, form)
+    if form.has(Change.SERVER_LOCKED):
         server["locked"] = instance.locked
-    if req.has(Change.SERVER_DESCRIPTION):
+    if form.has(Change.SERVER_DESCRIPTION):
         server["description"] = instance.display_description
-    if req.has(Change.SERVER_TAGS):
+    if form.has(Change.SERVER_TAGS):
         server["tags"] = instance.tags
-    if req.has(Change.TRUSTED_CERTIFICATES):
+    if form.has(Change.TRUSTED_CERTIFICATES):
         server["trusted_image_certificates"] = None
-    if req.has(Change.LOCKED_REASON):
+    if form.has(Change.LOCKED_REASON):
         server["locked_reason"] = instance.locked_reason
     return server
 
@@ -205,13 +263,13 @@ def may_show_user_data(req: Request) -> bool:
     return req.allows(policies.EXTENDED_ATTRIBUTES) or req.allows(policies.DETAIL_ALL)
 
 
-def _attributes_for_admins(req: Request, instance: Instance) -> dict[str, Any]:
+def _attributes_for_admins(instance: Instance, form: Form) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "OS-EXT-SRV-ATTR:host": instance.host,
         "OS-EXT-SRV-ATTR:hypervisor_hostname": instance.node,
         "OS-EXT-SRV-ATTR:instance_name": instance.name,
     }
-    if req.has(Change.SERVER_EXTENDED_ATTRIBUTES):
+    if form.has(Change.SERVER_EXTENDED_ATTRIBUTES):
         attributes |= {
             "OS-EXT-SRV-ATTR:reservation_id": instance.reservation_id,
             "OS-EXT-SRV-ATTR:launch_index": instance.launch_index,
@@ -263,39 +321,38 @@ def _disk_config(instance: Instance) -> str:
     return "AUTO" if instance.auto_disk_config else "MANUAL"
 
 
-def _volumes(req: Request, instance: Instance) -> list[dict[str, Any]]:
+def _volumes(instance: Instance, form: Form) -> list[dict[str, Any]]:
     attached = [device for device in instance.block_devices if device.volume_id is not None]
-    if not req.has(Change.SERVER_EXTENDED_ATTRIBUTES):
+    if not form.has(Change.SERVER_EXTENDED_ATTRIBUTES):
         return [{"id": device.volume_id} for device in attached]
     return [{"id": device.volume_id, "delete_on_termination": device.delete_on_termination} for device in attached]
 
 
-def _image(req: Request, instance: Instance) -> Any:
+def _image(instance: Instance, form: Form) -> Any:
     if not instance.image_ref:
         return ""
-    link = {"rel": "bookmark", "href": req.bookmark("images", instance.image_ref)}
+    link = {"rel": "bookmark", "href": f"{form.bookmark_url}/images/{instance.image_ref}"}
     image: dict[str, Any] = {"id": instance.image_ref, "links": [link]}
-    if req.has(Change.IMAGE_PROPERTIES):
+    if form.has(Change.IMAGE_PROPERTIES):
         image["properties"] = image_properties.shown(instance.system_metadata)
     return image
 
 
-def _flavor(req: Request, instance: Instance) -> dict[str, Any]:
+def _flavor(instance: Instance, form: Form) -> dict[str, Any]:
     flavor = instance.flavor
-    if not req.has(Change.FLAVOR_EMBEDDED):
-        link = {"rel": "bookmark", "href": req.bookmark("flavors", flavor.flavorid)}
+    if not form.has(Change.FLAVOR_EMBEDDED):
+        link = {"rel": "bookmark", "href": f"{form.bookmark_url}/flavors/{flavor.flavorid}"}
         return {"id": flavor.flavorid, "links": [link]}
-    target = {"project_id": instance.project_id, "user_id": instance.user_id}
-    return flavors.embedded_view(flavor, with_specs=req.allows(policies.FLAVOR_EXTRA_SPECS, target))
+    return flavors.embedded_view(flavor, with_specs=form.with_specs)
 
 
-def _fault(req: Request, instance: Instance) -> dict[str, Any]:
+def _fault(instance: Instance, form: Form) -> dict[str, Any]:
     assert instance.fault is not None
     fault: dict[str, Any] = {
         "code": instance.fault.code,
         "created": view_helpers.iso_seconds(instance.fault.created_at),
         "message": instance.fault.message,
     }
-    if instance.fault.details and (instance.fault.code != 500 or req.context.is_admin):
+    if instance.fault.details and (instance.fault.code != 500 or form.is_admin):
         fault["details"] = instance.fault.details
     return fault

@@ -3,6 +3,7 @@
 Run by devstack/clients.sh in the environment of the suites::
 
     clients.py run --directory DIRECTORY --nova-lite COMMAND [--gophercloud REPOSITORY] SUITE...
+    clients.py subset --directory DIRECTORY --nova-lite COMMAND [GROUP...]
     clients.py page    prints the page of benchmarks/results/clients/*.json
 """
 
@@ -30,6 +31,7 @@ from sessions import Session
 TOP = Path(__file__).resolve().parents[2]
 RESULTS = TOP / "benchmarks/results/clients"
 CAUSES = Path(__file__).with_name("client_causes.yaml")
+SUBSET = Path(__file__).with_name("client_subset.yaml")
 
 #: Users beside those of every cloud of ``nova-lite dev``.
 SEED = {
@@ -251,32 +253,37 @@ def subunit_results(stream: Path) -> list[dict[str, str]]:
     with open(stream, "rb") as file:
         return [
             {"test": result.test, "status": result.status, "cause": " ".join([result.cause, result.refused]).strip()}
-            for result in results(file)
+            for result in results(file, prefix="")
         ]
 
 
 def discovered(job: Job, package: str, rooms: Iterable[str], variables: dict[str, str]) -> list[dict[str, str]]:
     """Run the tests below the rooms of a package, one at a time. The working directory has ``CONTRIBUTING.rst``."""
     top = Path(str(importlib.metadata.distribution("openstacksdk").locate_file("")))
-    (job.directory / "CONTRIBUTING.rst").write_text("A file that tests upload as an image.\n")
     found = []
     for room in rooms:
-        stream = job.directory / f"{room.replace('/', '-')}.subunit"
-        arguments = ["-m", "subunit.run", "discover", "-s", f"{top}/{package}/{room}", "-t", str(top)]
-        with open(stream, "wb") as output, open(f"{stream}.log", "wb") as log:
-            subprocess.run(
-                [sys.executable, *arguments],
-                stdout=output,
-                stderr=log,
-                cwd=job.directory,
-                env=environment(**variables),
-                timeout=LIMIT,
-                check=False,
-            )
-        found += subunit_results(stream)
+        arguments = ["discover", "-s", f"{top}/{package}/{room}", "-t", str(top)]
+        found += subunit_run(job, room.replace("/", "-"), arguments, variables)
         print(f"{room}: {summary(found)}", flush=True)
     prefix = package.replace("/", ".") + "."
     return [result | {"test": result["test"].removeprefix(prefix)} for result in found]
+
+
+def subunit_run(job: Job, name: str, arguments: Iterable[str], variables: dict[str, str]) -> list[dict[str, str]]:
+    """Run tests in a process of their own, and return their results."""
+    (job.directory / "CONTRIBUTING.rst").write_text("A file that tests upload as an image.\n")
+    stream = job.directory / f"{name}.subunit"
+    with open(stream, "wb") as output, open(f"{stream}.log", "wb") as log:
+        subprocess.run(
+            [sys.executable, "-m", "subunit.run", *arguments],
+            stdout=output,
+            stderr=log,
+            cwd=job.directory,
+            env=environment(**variables),
+            timeout=LIMIT,
+            check=False,
+        )
+    return subunit_results(stream)
 
 
 def clouds_file(job: Job) -> Path:
@@ -304,9 +311,10 @@ def remove_small_flavors(cloud: Cloud) -> None:
             cloud.session.request("DELETE", f"{cloud.session.compute}/flavors/{flavor['id']}")
 
 
-def openstacksdk(job: Job) -> list[dict[str, str]]:
+def sdk_variables(job: Job) -> dict[str, str]:
+    """Return the variables by which openstacksdk's tests find the cloud. Make the cloud what they expect."""
     remove_small_flavors(job.cloud)
-    variables = {
+    return {
         "OS_CLIENT_CONFIG_FILE": str(clouds_file(job)),
         "OS_CLOUD": "devstack-admin",
         "OPENSTACKSDK_IMAGE": "nova-lite-guest",
@@ -316,7 +324,10 @@ def openstacksdk(job: Job) -> list[dict[str, str]]:
         "OS_LOG_CAPTURE": "1",
         "OS_STDOUT_CAPTURE": "1",
     }
-    return discovered(job, "openstack/tests/functional", SDK_ROOMS, variables)
+
+
+def openstacksdk(job: Job) -> list[dict[str, str]]:
+    return discovered(job, "openstack/tests/functional", SDK_ROOMS, sdk_variables(job))
 
 
 def openstackclient(job: Job) -> list[dict[str, str]]:
@@ -328,44 +339,68 @@ def tempest(package: str) -> Callable[[Job], list[dict[str, str]]]:
     """Return the function that runs the tests of a package, of Tempest's or of a plug-in of it."""
 
     def run(job: Job) -> list[dict[str, str]]:
-        cloud, workspace = job.cloud, job.directory / "workspace"
-        subprocess.run(
-            ["tempest", "init", "--workspace-path", f"{job.directory}/workspaces.yaml", str(workspace)],
-            env=environment(),
-            check=True,
-        )
-        versions = cloud.session.get(f"{cloud.url}/volume/")["versions"]
-        values = {
-            "directory": job.directory,
-            "url": cloud.url,
-            "password": cloud.password,
-            "images": images_of(cloud),
-            "flavors": flavors_of(cloud),
-            "public": public_network(cloud),
-            "extensions": ",".join(extensions(cloud)),
-            "microversion": cloud.session.get(cloud.session.compute)["version"]["version"],
-            "volume_microversion": versions[0]["version"],
-        }
-        (workspace / "etc/tempest.conf").write_text(TEMPEST.format(**values))
-        with open(job.directory / "tempest.log", "wb") as log:
-            subprocess.run(
-                ["tempest", "run", "--concurrency", "1", "--regex", rf"^{re.escape(package)}\."],
-                cwd=workspace,
-                env=environment(),
-                stdout=log,
-                stderr=log,
-                timeout=LIMIT,
-                check=False,
-            )
+        workspace, regex = tempest_workspace(job), rf"^{re.escape(package)}\."
+        log = job.directory / "tempest.log"
+        in_workspace(workspace, log, "tempest", "run", "--concurrency", "1", "--regex", regex)
         stream = job.directory / "tempest.subunit"
         with open(stream, "wb") as output:
             subprocess.run(
                 ["stestr", "last", "--subunit"], cwd=workspace, env=environment(), stdout=output, check=False
             )
-        found = subunit_results(stream)
+        tests = job.directory / "tests"
+        in_workspace(workspace, tests, "tempest", "run", "--list-tests", "--regex", regex)
+        found = without_fixtures(subunit_results(stream), tests.read_text().splitlines())
         return [result | {"test": result["test"].removeprefix(f"{package}.")} for result in found]
 
     return run
+
+
+def in_workspace(workspace: Path, output: Path, *command: str) -> None:
+    """Run a command of Tempest, whatever its status. Its output goes into the file."""
+    with open(output, "wb") as file:
+        subprocess.run(
+            command, cwd=workspace, env=environment(), stdout=file, stderr=file, timeout=LIMIT, check=False
+        )
+
+
+def tempest_workspace(job: Job) -> Path:
+    """Make a directory with Tempest's configuration for the cloud."""
+    cloud, workspace = job.cloud, job.directory / "workspace"
+    subprocess.run(
+        ["tempest", "init", "--workspace-path", f"{job.directory}/workspaces.yaml", str(workspace)],
+        env=environment(),
+        check=True,
+    )
+    versions = cloud.session.get(f"{cloud.url}/volume/")["versions"]
+    values = {
+        "directory": job.directory,
+        "url": cloud.url,
+        "password": cloud.password,
+        "images": images_of(cloud),
+        "flavors": flavors_of(cloud),
+        "public": public_network(cloud),
+        "extensions": ",".join(extensions(cloud)),
+        "microversion": cloud.session.get(cloud.session.compute)["version"]["version"],
+        "volume_microversion": versions[0]["version"],
+    }
+    (workspace / "etc/tempest.conf").write_text(TEMPEST.format(**values))
+    return workspace
+
+
+def without_fixtures(found: list[dict[str, str]], tests: Iterable[str]) -> list[dict[str, str]]:
+    """Replace the result of a class's set-up by that of each test of the class, which has not run because of it."""
+    names = [test.partition("[")[0] for test in tests]
+    by_class: dict[str, list[str]] = collections.defaultdict(list)
+    for name in names:
+        by_class[name.rpartition(".")[0]].append(name)
+    ran = {result["test"] for result in found}
+    results: dict[str, dict[str, str]] = {}
+    for result in found:
+        group, _, fixture = result["test"].rpartition(".")
+        missing = [name for name in by_class[group] if name not in ran] if fixture == "setUpClass" else []
+        for name in missing or [result["test"]]:
+            results[name] = result | {"test": name}
+    return sorted(results.values(), key=lambda result: result["test"])
 
 
 # --- gophercloud
@@ -476,6 +511,60 @@ def go_cause(lines: list[str]) -> str:
     messages = re.split(r"^\w+\.go:\d+: ", re.sub(r"\x1b\[[\d;]*m", "", text), flags=re.MULTILINE)
     failures = [message for message in messages if re.match(r"Failure in|Unable|Error|panic", message)]
     return " ".join((failures or messages)[-1].split())[:500]
+
+
+# --- a subset
+
+
+def tempest_variables(job: Job) -> dict[str, str]:
+    return {"TEMPEST_CONFIG_DIR": str(tempest_workspace(job) / "etc")}
+
+
+#: Suites of the subset: where their tests are, and what tells them of the cloud.
+SELECTABLE: dict[str, tuple[str, Callable[[Job], dict[str, str]]]] = {
+    "openstacksdk": ("openstack.tests.functional", sdk_variables),
+    "tempest": ("tempest.api", tempest_variables),
+}
+
+
+def subset(directory: Path, command: list[str], names: Iterable[str]) -> bool:
+    """Run groups of the subset, by default all, against one cloud. Return whether every test of them has passed."""
+    known: list[dict[str, Any]] = yaml.safe_load(SUBSET.read_text())
+    wanted = set(names)
+    if unknown := wanted - {group["group"] for group in known}:
+        sys.exit(f"No group of {SUBSET.name}: {', '.join(sorted(unknown))}")
+    groups = [group for group in known if not wanted or group["group"] in wanted]
+    subprocess.run(["rm", "-rf", str(directory)], check=True)
+    directory.mkdir(parents=True)
+    faults: list[str] = []
+    with running_cloud(command, directory) as cloud:
+        for suite, (package, variables) in SELECTABLE.items():
+            chosen = [group for group in groups if group["suite"] == suite]
+            if not chosen:
+                continue
+            job = Job(cloud, directory, None)
+            tests = [f"{package}.{test}" for group in chosen for test in group["tests"]]
+            found = subunit_run(job, suite, tests, variables(job))
+            print(f"{suite}: {summary(found)}", flush=True)
+            for group in chosen:
+                faults += faults_of(group, package, found)
+    print("\n".join(faults))
+    return not faults
+
+
+def faults_of(group: dict[str, Any], package: str, found: list[dict[str, str]]) -> list[str]:
+    """Return a line for each test of the group that has not passed, and for each name that is no test's."""
+    lines = []
+    for name in group["tests"]:
+        results = [result for result in found if f"{result['test']}.".startswith(f"{package}.{name}.")]
+        lines += [
+            f"{group['group']}: {result['test']} {result['status']}: {result['cause']}"
+            for result in results
+            if result["status"] != "passed"
+        ]
+        if not results:
+            lines.append(f"{group['group']}: {package}.{name} has not run: there is no such test, or its module failed.")
+    return lines
 
 
 # --- results
@@ -653,12 +742,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="clients.py", description="Run the tests of OpenStack's clients.")
     commands = parser.add_subparsers(dest="command", required=True)
     running = commands.add_parser("run")
-    running.add_argument("--directory", type=Path, required=True)
-    running.add_argument("--nova-lite", required=True)
     running.add_argument("--gophercloud", type=Path)
     running.add_argument("suites", nargs="+", choices=sorted(SUITES))
+    selecting = commands.add_parser("subset")
+    selecting.add_argument("groups", nargs="*")
     commands.add_parser("page")
+    for subparser in (running, selecting):
+        subparser.add_argument("--directory", type=Path, required=True)
+        subparser.add_argument("--nova-lite", required=True)
     arguments = parser.parse_args()
+    if arguments.command == "subset":
+        sys.exit(not subset(arguments.directory / "subset", shlex.split(arguments.nova_lite), arguments.groups))
     if arguments.command == "page":
         print(page([json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"))]), end="")
         return

@@ -209,8 +209,11 @@ class Result(NamedTuple):
     refused: str = ""  # the last request that failed, as in ``501 POST /servers/ID/action``
 
 
-def results(stream: Any) -> list[Result]:
-    """Return the last result of each test. Results of class fixtures count only without a test of the class."""
+def results(stream: Any, prefix: str = PREFIX) -> list[Result]:
+    """Return the last result of each test. Results of class fixtures count only without a test of the class.
+
+    Their names are without the prefix.
+    """
     from subunit import ByteStreamToStreamResult
     from testtools import StreamToDict
 
@@ -219,7 +222,7 @@ def results(stream: Any) -> list[Result]:
     def add(test: dict[str, Any]) -> None:
         status = {"success": "passed", "skip": "skipped", "xfail": "skipped"}.get(test["status"], "failed")
         if test["status"] != "exists" and test["timestamps"][1] is not None and test["id"] != "stdout":
-            name, details = short_name(test["id"]), test["details"]
+            name, details = short_name(test["id"], prefix), test["details"]
             for fixture in FIXTURES:
                 found.pop(f"{name.rpartition('.')[0]}.{fixture}", None)
             found[name] = Result(name, status, cause_of(status, details), refused_in(details))
@@ -231,13 +234,13 @@ def results(stream: Any) -> list[Result]:
     return sorted(found.values())
 
 
-def short_name(test: str) -> str:
+def short_name(test: str, prefix: str = PREFIX) -> str:
     """Return a short name: ``a.b.setUpClass`` for ``setUpClass (tempest.api.compute.a.b)``; a test's name without
     tags.
     """
     fixture = re.fullmatch(r"(\w+) \((.*)\)", test)
     name = f"{fixture[2]}.{fixture[1]}" if fixture else test.partition("[")[0]
-    return name.removeprefix(PREFIX)
+    return name.removeprefix(prefix)
 
 
 def cause_of(status: str, details: dict[str, Any]) -> str:

@@ -153,15 +153,15 @@ stage_integration() {
     return $status
 }
 
-# The cloud's tests, and after them those of networks and units; beside both those of the driver. All of them have hosts and
-# networks of their own, and most of the time each waits for guests. What the driver's tests say comes last.
+# The cloud's tests, and after them those of networks, units and clients; beside them those of the driver. All of them have
+# hosts and networks of their own, and most of the time each waits for guests. What the driver's tests say comes last.
 integration_tests() {
     local status=0 said driver
     said=$(mktemp)
     run_tests tests/integration/libvirt --ignore tests/integration/libvirt/test_kvm_device.py >"$said" 2>&1 &
     driver=$!
     run_tests tests/integration/cloud || status=$?
-    run_tests tests/integration/network tests/integration/systemd tests/integration/cloud_init || status=$?
+    run_tests tests/integration/network tests/integration/systemd tests/integration/cloud_init tests/integration/clients || status=$?
     wait "$driver" || status=$?
     cat "$said"
     rm "$said"

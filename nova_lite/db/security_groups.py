@@ -342,7 +342,7 @@ def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
         names = ", ".join(name.upper() for name in WITH_PORTS.values())
         raise refused(f"Invalid protocol {rule.protocol} for port range, only supported for {names} and ICMP.")
     elif (low is None) != (high is None):
-        raise refused("A range of ports has two ends.")
+        raise refused("A range of ports has two ends: port_range_min must be <= port_range_max.")
     elif low is not None and high is not None:
         if not (1 <= low <= 65535 and 1 <= high <= 65535):
             raise refused(f"Valid {str(rule.protocol).upper()} ports should be between 1-65535.")

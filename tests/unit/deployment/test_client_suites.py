@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.unit.deployment.scripts import load
 
@@ -76,3 +77,45 @@ def test_results_of_go_have_the_message_of_the_failure(script: Any) -> None:
 def test_stored_messages_have_no_ids_addresses_or_places(script: Any) -> None:
     message = "404 http://127.0.0.1:4711/v3/users/0123456789abcdef0123456789abcdef in /opt/a/b/lib/site-packages/x.py"
     assert script.plain(message) == "404 /v3/users/ID in x.py"
+
+
+def test_failed_set_up_of_a_class_counts_for_each_of_its_tests(script: Any) -> None:
+    found = [
+        {"test": "a.B.setUpClass", "status": "skipped", "cause": "no agents"},
+        {"test": "a.C.test_one", "status": "passed", "cause": ""},
+        {"test": "a.C.tearDownClass", "status": "failed", "cause": "in use"},
+        {"test": "a.D.setUpClass", "status": "failed", "cause": "the class has no tests"},
+    ]
+    results = script.without_fixtures(found, ["a.B.test_one[id-1]", "a.B.test_two", "a.C.test_one", "a log line"])
+    assert [(result["test"], result["status"]) for result in results] == [
+        ("a.B.test_one", "skipped"),
+        ("a.B.test_two", "skipped"),
+        ("a.C.tearDownClass", "failed"),
+        ("a.C.test_one", "passed"),
+        ("a.D.setUpClass", "failed"),
+    ]
+    assert {result["cause"] for result in results if result["status"] == "skipped"} == {"no agents"}
+
+
+def test_group_of_the_subset_has_a_fault_for_each_test_that_has_not_passed(script: Any) -> None:
+    group = {"group": "one", "tests": ["a.A", "a.B.test_b", "a.Other"]}
+    found = [
+        {"test": "suite.a.A.test_one", "status": "passed", "cause": ""},
+        {"test": "suite.a.A.test_two", "status": "skipped", "cause": "no agents"},
+        {"test": "suite.a.Another.test_one", "status": "failed", "cause": "of no group"},
+        {"test": "suite.a.B.test_b", "status": "failed", "cause": "404"},
+    ]
+    assert script.faults_of(group, "suite", found) == [
+        "one: suite.a.A.test_two skipped: no agents",
+        "one: suite.a.B.test_b failed: 404",
+        "one: suite.a.Other has not run: there is no such test, or its module failed.",
+    ]
+
+
+def test_groups_of_the_subset_have_suites_reasons_and_tests_of_their_own(script: Any) -> None:
+    groups = yaml.safe_load(script.SUBSET.read_text())
+    assert {group["suite"] for group in groups} == script.SELECTABLE.keys()
+    assert all(group["reason"] for group in groups)
+    names = [group["group"] for group in groups]
+    tests = [(group["suite"], test) for group in groups for test in group["tests"]]
+    assert len(set(names)) == len(names) and len(set(tests)) == len(tests)

@@ -118,6 +118,7 @@ def test_rule_with_an_invalid_port_or_group_is_refused_in_neutrons_words(api: Ap
     rule = {"security_group_id": group, "direction": "ingress", "protocol": "tcp"}
     for values, status, kind, text in (
         ({"port_range_min": -16, "port_range_max": 80}, 400, "HTTPBadRequest", "Invalid value for port -16"),
+        ({"port_range_max": 6}, 400, "SecurityGroupRuleInvalid", "port_range_min must be <= port_range_max"),
         ({"remote_group_id": "no_id"}, 404, "SecurityGroupNotFound", "no_id"),
         ({"remote_ip_prefix": "2001:db8::/64"}, 400, "SecurityGroupRuleInvalid", "Conflicting value ethertype IPv4"),
     ):

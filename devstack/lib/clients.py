@@ -358,9 +358,7 @@ def tempest(package: str) -> Callable[[Job], list[dict[str, str]]]:
 def in_workspace(workspace: Path, output: Path, *command: str) -> None:
     """Run a command of Tempest, whatever its status. Its output goes into the file."""
     with open(output, "wb") as file:
-        subprocess.run(
-            command, cwd=workspace, env=environment(), stdout=file, stderr=file, timeout=LIMIT, check=False
-        )
+        subprocess.run(command, cwd=workspace, env=environment(), stdout=file, stderr=file, timeout=LIMIT, check=False)
 
 
 def tempest_workspace(job: Job) -> Path:
@@ -563,7 +561,7 @@ def faults_of(group: dict[str, Any], package: str, found: list[dict[str, str]]) 
             if result["status"] != "passed"
         ]
         if not results:
-            lines.append(f"{group['group']}: {package}.{name} has not run: there is no such test, or its module failed.")
+            lines.append(f"{group['group']}: {package}.{name} has not run: its name or its module is wrong.")
     return lines
 
 
@@ -713,8 +711,8 @@ These suites belong to OpenStack's own clients. Each ran against a cloud of
 devstack/clients.sh tempest-volume openstacksdk
 ```
 
-"Passed of all" counts every test that ran. A class of Tempest whose set-up fails counts as one failed test, so more
-tests than "Failed" did not run.
+"Passed of all" counts every test that ran. If the set-up of a class of Tempest fails or is skipped, each test of the
+class counts. In `neutron-tempest-plugin` the class counts as one test.
 
 The kinds of failures were assigned after the runs, by patterns of names and messages
 (`devstack/lib/client_causes.yaml`). Not every failure was examined by itself. A test is "applicable" if it passed, or

@@ -20,7 +20,9 @@ LIMIT = 850
 @pytest.fixture(scope="module")
 def output(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run the groups that are to be tested, all against one cloud, and return what the command prints."""
-    module = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path == Path(__file__)]
+    module = [
+        item for item in request.session.items if isinstance(item, pytest.Function) and item.path == Path(__file__)
+    ]
     names = [item.callspec.params["group"] for item in module if "group" in item.fixturenames]
     cloud = f"env PYTHONPATH={ROOT} {sys.executable} -W ignore -m nova_lite.cmd.dev"
     command = [ROOT / "devstack/clients.sh", "--directory", tmp_path_factory.mktemp("clients"), "--nova-lite", cloud]

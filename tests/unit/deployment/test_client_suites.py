@@ -108,7 +108,7 @@ def test_group_of_the_subset_has_a_fault_for_each_test_that_has_not_passed(scrip
     assert script.faults_of(group, "suite", found) == [
         "one: suite.a.A.test_two skipped: no agents",
         "one: suite.a.B.test_b failed: 404",
-        "one: suite.a.Other has not run: there is no such test, or its module failed.",
+        "one: suite.a.Other has not run: its name or its module is wrong.",
     ]
 
 

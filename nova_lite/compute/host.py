@@ -20,7 +20,7 @@ from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import ActionCommand, BlockDevice, Instance, VolumeSource, block_device
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import ComputeDriver, DomainInfo, Migrating
+from nova_lite.virt.driver import ComputeDriver, DomainInfo, Migrating, SharingDisks
 from nova_lite.volume.driver import VolumeBackend
 
 LOG = logging.getLogger(__name__)
@@ -141,6 +141,16 @@ class LocalHost:
         self.volumes.disconnect(instance_uuid)
         self.fencing.mark_removed(instance_uuid)
         self.claims.release(instance_uuid)
+
+    def own_disks(self, instance_uuid: str) -> None:
+        """Make disks that another host has left this host's permanently. Call it when the conductor counts the instance
+        as built here, or as deleted. A failure is harmless: the domain reconciliation repeats it.
+        """
+        if isinstance(self.driver, SharingDisks):
+            try:
+                self.driver.own_disks(instance_uuid)
+            except exceptions.VirtDriverError as error:
+                LOG.warning("Instance %s: its disks are not this host's yet: %s", instance_uuid, error.message)
 
     def remove_all(self, instance_uuid: str) -> None:
         """`remove`, and also the old disks that a resize on this host has kept."""

@@ -36,9 +36,18 @@ from nova_lite.compute.server_metrics import ServerMetrics
 from nova_lite.compute.volumes import VolumeWorker
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import ImageBackend
-from nova_lite.objects import ActionCommand, BuildRequest, Console, ConsolePort, Diagnostics, Image, VolumeWork
+from nova_lite.objects import (
+    ActionCommand,
+    BuildRequest,
+    Console,
+    ConsolePort,
+    Diagnostics,
+    Image,
+    StorageView,
+    VolumeWork,
+)
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import ComputeDriver, ConsoleOutput, InstanceDiagnostics, NetworkAgeing
+from nova_lite.virt.driver import ComputeDriver, ConsoleOutput, InstanceDiagnostics, NetworkAgeing, SharingDisks
 from nova_lite.volume.driver import VolumeBackend
 from nova_lite.volume.driver import load_backend as load_volumes
 
@@ -102,6 +111,7 @@ class ComputeManager:
         self.commands = {method: self._command_method(step) for method, step in operations.command_methods().items()}
         self._image_fetcher = ImageFetcher(driver)
         self._hypervisor_was_up = True
+        self._storage_reported: tuple[StorageView, str] | None = None
 
     # --- metrics and health
 
@@ -172,6 +182,19 @@ class ComputeManager:
             LOG.warning("The hypervisor does not answer: this host counts as down, and takes no builds, until it does")
             self._builder.abandon_waiting_builds()
         self.registration.send_heartbeat()
+
+    def report_storage(self) -> None:
+        """Report what is in the directory of disks, if that has changed since the last report.
+
+        Report it again while a host there has not seen this one yet.
+        """
+        driver = self.host.driver
+        if not isinstance(driver, SharingDisks):
+            return
+        view, epoch = driver.view_storage(), self.registration.admission
+        if (view, epoch) != self._storage_reported:
+            shares = self.registration.report_storage(view)
+            self._storage_reported = (view, epoch) if set(view.live) <= set(shares) else None
 
     def age_images(self) -> None:
         """Remove unused images from this host's cache, unless the operator has disabled that."""

@@ -16,7 +16,7 @@ from nova_lite.compute.host_boot import HostBoot
 from nova_lite.compute.self_fencing import SelfFencing
 from nova_lite.objects import DomainReport, DomainVerdict, Verdict, digest_of_domains
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.driver import DomainInfo
+from nova_lite.virt.driver import DomainInfo, SharingDisks
 
 LOG = logging.getLogger(__name__)
 
@@ -183,8 +183,12 @@ class DomainReconciler:
             expected, error_text = [], error.message
         if error_text:
             LOG.info("The domains that belong to this host are unknown now: %s", error_text)
+        driver = self._host.driver
+        taken = driver.taken_disks() if isinstance(driver, SharingDisks) and expected else set()
         for missing in expected:
             if missing.uuid in listed:
+                if missing.uuid in taken and missing.uuid not in touched:
+                    self._host.own_disks(missing.uuid)
                 continue
             with self._log_errors(missing.uuid), self._untouched(missing.uuid, touched) as free:
                 if free and self._host.domain(missing.uuid) is None:
@@ -234,6 +238,8 @@ class DomainReconciler:
                 host.remove_all(uuid)
             elif found is not None and uuid in domains and found.generation == verdict.generation:
                 LOG.warning("Instance %s: generation %d does not belong here, destroying it", uuid, found.generation)
+                if verdict.keeps_disks and isinstance(host.driver, SharingDisks):
+                    host.driver.keep_disks(uuid)
                 host.fencing.revoke(uuid, found.generation)
                 host.remove(uuid)
             remaining.discard(uuid)

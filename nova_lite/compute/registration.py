@@ -19,7 +19,7 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.compute.consistency_check import ConsistencyCheck
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.objects import HostReport, Lease, LeaseRequest
+from nova_lite.objects import HostReport, Lease, LeaseRequest, StorageReport, StorageView
 from nova_lite.objects.host import admission
 
 LOG = logging.getLogger(__name__)
@@ -117,6 +117,14 @@ class Registration:
             if request.epoch == self._epoch:
                 self.lost.set()
             raise
+
+    def report_storage(self, view: StorageView) -> list[str]:
+        """Report what this host sees in its directory of disks. Return the hosts that share it.
+
+        Raise `HostNotAdmitted` if the registration has ended. An older conductor does not need the report.
+        """
+        report = StorageReport(host=self._heartbeat.host, epoch=self._epoch, identity=self._identity, view=view)
+        return self._conductor.report_storage(get_admin_context(), report)
 
     def _report(self) -> HostReport:
         report = self._heartbeat.report()

@@ -82,6 +82,7 @@ from nova_lite.objects import (
     ServerMigration,
     Service,
     SettledRecords,
+    StorageReport,
     TrustList,
     Volume,
     VolumeAttachment,
@@ -105,7 +106,7 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
 T = TypeVar("T")
 
 #: Newest version of the conductor's methods.
-VERSION = "1.27"
+VERSION = "1.28"
 
 #: Sequence number of a command (`nova_lite.objects.ActionCommand`).
 Sequence: TypeAlias = Annotated[int, rpc.WireName("position")]
@@ -1443,6 +1444,13 @@ class ConductorRPC(Protocol):
 
         Raises `HostNotAdmitted` when the host has to register again, and `HeartbeatIsOld` unless the request is the
         newest one.
+        """
+
+    @rpc.report(rpc.COMPUTE, own="report.host", since="1.28", fallback=rpc.result([]))
+    def report_storage(self, context: RequestContext, report: StorageReport) -> list[str]:
+        """Record what a host sees in its directory of disks. Return the hosts that share it.
+
+        Raises `HostNotAdmitted` when the host has to register again.
         """
 
     @rpc.report(rpc.COMPUTE, own="host", since="1.16")

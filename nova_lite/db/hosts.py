@@ -14,13 +14,13 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.db import actions, compute_nodes, host_aggregates, leases, services
+from nova_lite.db import actions, compute_nodes, host_aggregates, host_storage, leases, services
 from nova_lite.db.compute_nodes import Placed
 from nova_lite.db.engine import UnitOfWork, utcnow
 from nova_lite.db.models import Aggregate, AggregateHost, Allocation, ComputeNode, Instance, Service
 from nova_lite.db.services import COMPUTE
 from nova_lite.db.statements import UpdateEach
-from nova_lite.objects import HostReport, HostState, Lease, LeaseRequest
+from nova_lite.objects import HostReport, HostState, Lease, LeaseRequest, StorageReport
 
 #: Topic of compute hosts' services.
 TOPIC = "compute"
@@ -37,6 +37,7 @@ def register_host(uow: UnitOfWork, conf: cfg.ConfigOpts, report: HostReport) -> 
     record(uow, conf, report)
     services.pin(uow, report.host, report.identity)
     leases.registered(uow, report.host)
+    host_storage.registered(uow, report.host)
     return epoch
 
 
@@ -51,6 +52,12 @@ def report_state(uow: UnitOfWork, conf: cfg.ConfigOpts, report: HostReport) -> N
 def renew_lease(uow: UnitOfWork, conf: cfg.ConfigOpts, request: LeaseRequest) -> Lease:
     """Record a request of a host that fences itself, and return its lease. See `leases.renew`."""
     return leases.renew(uow, conf, request, check_epoch(uow, request.host, request.epoch, request.identity))
+
+
+def report_storage(uow: UnitOfWork, report: StorageReport) -> list[str]:
+    """Record what a host sees in its directory of disks, and return the hosts that share it."""
+    check_epoch(uow, report.host, report.epoch, report.identity)
+    return host_storage.record(uow, report)
 
 
 _LEASES = (

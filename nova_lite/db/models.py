@@ -111,6 +111,24 @@ class HostLease(Base):
     checks: Mapped[list[dict[str, Any]]] = mapped_column(sa.JSON, default=list)
 
 
+class HostStorage(Base):
+    """Directory of disks of a compute host, as the host sees it.
+
+    ``marks``: its own, the newest first. ``seen``: marks of other hosts there, by host. ``live``: the hosts among them
+    whose daemon runs. ``shares``: the hosts with which it shares the directory, by its last report.
+    """
+
+    __tablename__ = "host_storage"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    host: Mapped[str] = mapped_column(Name, primary_key=True)
+    marks: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    seen: Mapped[dict[str, list[str]]] = mapped_column(sa.JSON, default=dict)
+    live: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    shares: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+
 class Restart(Base):
     """A protected server of a fenced host that is to run again elsewhere.
 
@@ -264,7 +282,8 @@ class Instance(Numbered, Changed, Base):
     ``host``; ``last_generation``: the highest ever issued. ``extra_vcpus``, ``extra_memory_mb``: counted by quota
     besides the flavor while a resize is open. ``block_devices``: requested volumes and disks
     (`nova_lite.objects.BlockDevice`). ``numa``: as in its allocation. ``network_info``: interfaces
-    (`nova_lite.objects.VIF`) that another service owns; None: they are ports.
+    (`nova_lite.objects.VIF`) that another service owns; None: they are ports. ``disks_at``: hosts and generations at
+    which the disks of an evacuated server may be, the last one first.
     """
 
     __tablename__ = "instances"
@@ -327,6 +346,7 @@ class Instance(Numbered, Changed, Base):
     security_groups: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
     scheduler_hints: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     fault: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    disks_at: Mapped[list[tuple[str, int]] | None] = mapped_column(sa.JSON(none_as_null=True))
     shelved_image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     block_devices: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
     network_info: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))

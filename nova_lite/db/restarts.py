@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.db import leases
+from nova_lite.db import host_storage, leases
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import HostLease, Instance, Restart
 from nova_lite.objects import BlockDevice, block_device
@@ -25,8 +25,8 @@ BACKOFF = (10, 30, 60, 120)
 NEVER = datetime.datetime(9999, 1, 1)
 
 LOCAL_DISK = (
-    "Host {host} is lost. The server has a disk on it, so it waits for the host. ha:local-disk=rebuild would make it "
-    "elsewhere with a new disk."
+    "Host {host} is lost. The server has a disk on it that no other host sees, so it waits for the host. "
+    "ha:local-disk=rebuild would make it elsewhere with a new disk."
 )
 
 
@@ -64,7 +64,7 @@ def _plan_host(uow: UnitOfWork, conf: cfg.ConfigOpts, host: HostFencing, planned
             continue
         cause = f"Host {host.host} is lost ({host.fenced_by}), and ha:restart=always of the {protection.source} is set."
         due_at = uow.now + datetime.timedelta(seconds=protection.delay)
-        if has_local_disk(instance) and not protection.rebuild:
+        if has_local_disk(instance) and not protection.rebuild and not host_storage.sharing(uow, host.host):
             cause, due_at = LOCAL_DISK.format(host=host.host), NEVER
         lines.append(f"Server {instance.uuid}: {cause}")
         row = Restart(instance_uuid=instance.uuid, host=host.host, priority=protection.priority)

@@ -6,7 +6,7 @@ They have no I/O, and no behaviour beyond what follows from their own fields. Th
 - backups of servers: `backup`
 - operations: `build` (create requests and builds), `action`, `migration`, `live_migration`
 - placement: `host` (services, nodes, host states), `request_spec`, `numa`, `aggregate`, `placement` (their views)
-- hosts that join: `join`; hosts that are lost: `fencing`, `protection`
+- hosts that join: `join`; hosts that are lost: `fencing`, `protection`, `storage`
 - other services: `identity`, `network`, `router`, `floating_ip`, `security_group`, `volume`, `quota`
 - lists: `listing`
 
@@ -113,6 +113,7 @@ from nova_lite.objects.request_spec import (
 from nova_lite.objects.router import HostRouter, Router, StaticRoute
 from nova_lite.objects.security_group import PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.server_group import ServerGroup
+from nova_lite.objects.storage import DiskPlace, LeftDisks, StorageReport, StorageView
 from nova_lite.objects.usage import InstanceUsage
 from nova_lite.objects.volume import (
     BackedUpVolume,
@@ -165,6 +166,7 @@ __all__ = [
     "Diagnostics",
     "DiskDiagnostics",
     "DiskFile",
+    "DiskPlace",
     "DiskSource",
     "DomainReport",
     "DomainVerdict",
@@ -202,6 +204,7 @@ __all__ = [
     "KeyPair",
     "Lease",
     "LeaseRequest",
+    "LeftDisks",
     "ListQuery",
     "LiveDestination",
     "LiveSource",
@@ -247,6 +250,8 @@ __all__ = [
     "Service",
     "SettledRecords",
     "StaticRoute",
+    "StorageReport",
+    "StorageView",
     "SubnetPool",
     "TrustList",
     "Verdict",

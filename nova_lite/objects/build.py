@@ -14,6 +14,7 @@ from nova_lite.objects.image import Image
 from nova_lite.objects.instance import VIF, Instance
 from nova_lite.objects.request_spec import RequestedDestination
 from nova_lite.objects.security_group import PortFilters
+from nova_lite.objects.storage import LeftDisks
 from nova_lite.objects.volume import Volume
 
 
@@ -109,6 +110,8 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     ``connected``: if the instance has its interfaces, the registration of the host at the time of the claim
     (`nova_lite.objects.host.admission`). A host with another registration calls `start_build` first, because it was
     forced down since then, and the instance may run elsewhere.
+
+    ``disks``: those of an evacuated server, which the host may see. Older hosts ignore it.
     """
 
     instance: Instance
@@ -124,6 +127,7 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     volume_images: dict[str, Image] = msgspec.field(default_factory=dict)
     reimage: Reimage | None = None
     filters: PortFilters | None = None
+    disks: LeftDisks | None = None
 
 
 class BuildNetworks(msgspec.Struct, kw_only=True):
@@ -208,6 +212,9 @@ class Verdict(enum.StrEnum):
 
 
 class DomainVerdict(msgspec.Struct, kw_only=True):
+    """Decision about one domain. ``keeps_disks``: the host destroys the domain, but another host may need its disks."""
+
     uuid: str
     generation: int
     verdict: Verdict
+    keeps_disks: bool = False

@@ -50,6 +50,16 @@ def check(settings: Mapping[str, Any]) -> None:
             check_one(key, str(value))
 
 
+def check_image(properties: Mapping[str, str]) -> None:
+    """Raise `InvalidInput` like `check`, also for properties with underscores."""
+    names = {name.replace("-", "_"): name for name in SETTINGS}
+    for key, value in properties.items():
+        if key.startswith(IMAGE_PREFIX):
+            name = key.removeprefix(IMAGE_PREFIX)
+            check_one(PREFIX + names.get(name, name), value)
+    check(properties)
+
+
 def check_one(key: str, value: str) -> None:
     """Raise `InvalidInput` for an unknown setting of protection, or a wrong value."""
     known = SETTINGS.get(key.removeprefix(PREFIX))

@@ -30,11 +30,13 @@ from nova_lite.objects import (
     Image,
     Instance,
     Inventory,
+    LeftDisks,
     LiveDestination,
     LiveSource,
     MigrationControl,
     MigrationProgress,
     PortFilters,
+    StorageView,
     VolumeSource,
 )
 from nova_lite.operations.states import PowerState
@@ -83,7 +85,8 @@ class SpawnSpec(msgspec.Struct, kw_only=True):
     ``volumes``: by volume id, the path of the raw file or device of each volume, or its network location. ``plugged``:
     waits for the network. The guest is created paused, and continues when this returns. An error of it is the error of
     the spawn. None: the guest runs at once. ``fence``: the driver calls it right before it creates the domain. It
-    raises `exceptions.Fenced` if this generation must not be built any more.
+    raises `exceptions.Fenced` if this generation must not be built any more. ``disks``: those of an evacuated server.
+    ``still_wanted`` is called while the driver waits. It raises like ``fence``.
     """
 
     instance: Instance
@@ -96,6 +99,8 @@ class SpawnSpec(msgspec.Struct, kw_only=True):
     fence: Callable[[], None]
     volumes: dict[str, VolumeSource] = msgspec.field(default_factory=dict)
     plugged: Callable[[], None] | None = None
+    disks: LeftDisks | None = None
+    still_wanted: Callable[[], None] = lambda: None
 
 
 class ComputeDriver(abc.ABC):
@@ -192,6 +197,31 @@ class Renewing(Protocol):
 
         Raises `DomainNotFound`.
         """
+        ...
+
+
+@runtime_checkable
+class SharingDisks(Protocol):
+    """A driver whose hosts may share the directory of their disks.
+
+    `ComputeDriver.spawn` takes the disks of an evacuated server there.
+    `ComputeDriver.destroy` gives taken disks back until `own_disks` was called, because they are the only ones.
+    """
+
+    def view_storage(self) -> StorageView:
+        """Return the marks in the directory of disks. The own mark is renewed sometimes."""
+        ...
+
+    def own_disks(self, instance_uuid: str) -> None:
+        """Make taken disks this host's permanently: the instance runs here with them, or is deleted."""
+        ...
+
+    def taken_disks(self) -> set[str]:
+        """Return the instances whose disks are taken, and not this host's permanently."""
+        ...
+
+    def keep_disks(self, instance_uuid: str) -> None:
+        """Let `ComputeDriver.destroy` leave the disks alone, since another host may take them."""
         ...
 
 

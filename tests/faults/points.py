@@ -70,6 +70,7 @@ ELSEWHERE = (
     *("renew_hosts", "retry_later", "progress", "expire", "instances", "actions", "migrations", "put_off"),
     *("plugged", "plan_back", "remember", "settled", "note_unsure", "note_error"),
     # Leases of hosts, which ask again, and what the next sweep of a conductor does again.
+    "report_storage",  # a host sends its view again with the next look
     *("renew_lease", "expire_lease", "record_off", "record_checks", "plan_restarts", "put_off_restart"),
     "evacuate_protected",  # begins an evacuation, which has its points
     "record_events",  # the audit log: an API sends events again until they are stored, and each is stored once

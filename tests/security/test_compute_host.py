@@ -30,6 +30,8 @@ from nova_lite.objects import (
     HostReport,
     Inventory,
     LeaseRequest,
+    StorageReport,
+    StorageView,
 )
 from nova_lite.rpc import broker, keys
 from nova_lite.rpc.keys import COMPUTE, PrivateKey
@@ -153,6 +155,11 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
         "renew_lease",
         "1.27",
         {"request": LeaseRequest(host=VICTIM, boot_id="", epoch=0, identity="", number=9, seconds=0)},
+    ),
+    (
+        "report_storage",
+        "1.28",
+        {"report": StorageReport(host=VICTIM, epoch=0, identity="", view=StorageView(marks=["0" * 32]))},
     ),
     ("start_build", "1.0", {"instance_uuid": "VICTIM", "host": VICTIM, "generation": 1}),
     (

@@ -32,6 +32,7 @@ from nova_lite.objects import (
     Instance,
     Network,
     SettledRecords,
+    StorageReport,
 )
 from nova_lite.virt import fake
 
@@ -104,6 +105,7 @@ class FakeConductor:
         self.verdicts: list[DomainVerdict] = []
         self.expected: list[ExpectedDomain] = []
         self.agreed: set[str] = set()
+        self.shares: list[str] = []
         #: An older conductor ignores the checks in heartbeats.
         self.is_old = False
         self.down = False
@@ -127,6 +129,10 @@ class FakeConductor:
         if report.epoch != self.epoch:
             raise exceptions.HostEpochOver(host=report.host)
         return None if report.domains is None or self.is_old else report.domains in self.agreed
+
+    def report_storage(self, context: RequestContext, report: StorageReport) -> list[str]:
+        self._called("report_storage", report)
+        return self.shares
 
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
         self._called("start_build", (instance_uuid, host, generation))

@@ -10,7 +10,7 @@ from nova_lite.api.image.listing import MEMBER_STATUSES
 from nova_lite.api.image.views import FIELDS, VISIBILITIES
 from nova_lite.base import exceptions
 from nova_lite.image.formats import CONTAINER_FORMATS, DISK_FORMATS
-from nova_lite.objects import Image
+from nova_lite.objects import Image, protection
 
 MAX_INT = 2**31 - 1
 MAX_PROPERTIES = 128
@@ -48,7 +48,9 @@ def field(name: str, value: Any) -> Any:
 def properties(values: Mapping[str, Any]) -> dict[str, str]:
     if len(values) > MAX_PROPERTIES:
         raise exceptions.ValidationError(detail=f"An image has at most {MAX_PROPERTIES} properties.")
-    return {_property_name(name): "" if value is None else _text(name, value) for name, value in values.items()}
+    found = {_property_name(name): "" if value is None else _text(name, value) for name, value in values.items()}
+    protection.check_image(found)
+    return found
 
 
 def tags(value: Any) -> list[str]:

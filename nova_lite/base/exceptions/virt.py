@@ -44,6 +44,21 @@ class DomainHeld(VirtDriverError):
     msg_fmt = "Instance %(instance_uuid)s is being moved to another host; its guest must not run on this one."
 
 
+class DiskInUse(VirtDriverError):
+    """A disk that another process has open, perhaps at another host. A second guest would damage it."""
+
+    msg_fmt = (
+        "Instance %(instance_uuid)s is not started: another process has its disk %(disk)s open, on this host or on "
+        "another host that shares the directory."
+    )
+
+
+class DisksNotHere(VirtDriverError):
+    """Disks of an evacuated server that the target was to find, and does not see."""
+
+    msg_fmt = "The disks of instance %(instance_uuid)s are not in this host's directory: %(reason)s"
+
+
 class MigrationPreCheckError(VirtDriverError):
     msg_fmt = "Migration pre-check error: %(reason)s"
 

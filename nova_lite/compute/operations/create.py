@@ -216,6 +216,8 @@ class Builder:
                 fence=lambda: host.fencing.mark_creating(instance.uuid, generation),
                 volumes=volumes,
                 plugged=interfaces.plugging_wait(host, instance.uuid, vifs, generation),
+                disks=request.disks,
+                still_wanted=lambda: host.fencing.check(instance.uuid, generation),
             )
         )
         host.fencing.mark_built(instance.uuid, generation, resources)
@@ -269,6 +271,9 @@ class Builder:
             )
             if result.outcome == BuildOutcome.BUILT:
                 self._remove_unwanted(uuid, result.generation)
+            return
+        if result.outcome == BuildOutcome.BUILT and request.disks is not None:
+            host.own_disks(uuid)
 
     def _check_not_superseded(self, request: BuildRequest) -> None:
         """Raise `Fenced` if a newer build or a command has overtaken this build: then the report is unnecessary."""

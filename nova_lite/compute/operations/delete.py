@@ -12,6 +12,7 @@ def terminate_instance(host: LocalHost, command: ActionCommand) -> None:
     found = host.domain(command.instance.uuid)
     if found is not None and found.generation > command.generation:
         host.fencing.revoke(found.uuid, found.generation)
+    host.own_disks(command.instance.uuid)
     host.remove_all(command.instance.uuid)
 
 

@@ -218,6 +218,7 @@ WRITES: dict[str, Function] = {
     "register_host": hosts.register_host,
     "renew_lease": hosts.renew_lease,
     "report_service": services.report,
+    "report_storage": hosts.report_storage,
     "router_create": routers.create,
     "router_delete": routers.delete,
     "router_interface_add": routers.add_interface,

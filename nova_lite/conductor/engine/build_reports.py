@@ -232,7 +232,7 @@ def built(
     instance.power_state = power_state
     instance.launched_at = uow.now
     instance.progress = 100
-    instance.request = {}
+    instance.request, instance.disks_at = {}, None
     instance.root_device_name = root_device_name or instance.root_device_name
     block_devices.all_attached(uow, instance)
     ctx.action.step = operations.BUILD

@@ -10,7 +10,7 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations import volume_sources
-from nova_lite.db import actions, block_devices, claims, hosts, instances
+from nova_lite.db import actions, block_devices, claims, host_storage, hosts, instances
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.objects import ActionCommand, BuildRequest, NetworkRequest
@@ -21,6 +21,9 @@ from nova_lite.operations import HostRole, HostStep, Operation, Step
 
 #: Key in the payload of a build: the host's registration under which the instance got its interfaces with its place.
 CONNECTED = "connected"
+
+#: Key in the payload of an evacuation: the server must get the disks that it had.
+KEEPS_DISKS = "keeps_disks"
 
 
 @dataclasses.dataclass
@@ -148,6 +151,7 @@ def _build_request(ctx: ActionContext, described: InstanceObject) -> BuildReques
         connected=action.payload.get(CONNECTED, ""),
         reimage=msgspec.convert(action.payload.get("reimage"), Reimage | None),
         volume_images=volume_sources.images_for_new_volumes(ctx.uow, block_devices.of(instance)),
+        disks=host_storage.left_disks(ctx.uow, instance, bool(action.payload.get(KEEPS_DISKS))),
     )
 
 

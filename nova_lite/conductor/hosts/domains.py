@@ -8,7 +8,7 @@ from nova_lite import operations
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine import faults
 from nova_lite.conductor.engine.engine import ActionEngine
-from nova_lite.db import actions, claims, instances, purge
+from nova_lite.db import actions, claims, host_storage, instances, purge
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.objects import DomainReport, DomainVerdict, ExpectedDomain, Verdict
@@ -112,13 +112,18 @@ def reconcile_domains(
             LOG.warning("Domain %s on %s is newer than its row; it is left alone", domain.uuid, host)
             continue
         verdict = Verdict.KEEP if belongs else Verdict.DESTROY
-        verdicts.append(DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=verdict))
+        keeps = not belongs and not instance.deleted and host_storage.may_need(instance, host)
+        verdicts.append(
+            DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=verdict, keeps_disks=keeps)
+        )
     for instance_uuid in leftovers:
         instance = rows.get(instance_uuid)
         if instance_uuid in purged:
             verdicts.append(DomainVerdict(uuid=instance_uuid, generation=0, verdict=Verdict.DESTROY))
             continue
         if instance is None or (not instance.deleted and (instance.host == host or instance_uuid in claimed_here)):
+            continue
+        if not instance.deleted and host_storage.may_need(instance, host):
             continue
         verdicts.append(DomainVerdict(uuid=instance_uuid, generation=instance.generation, verdict=Verdict.DESTROY))
     return verdicts

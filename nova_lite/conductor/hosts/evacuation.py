@@ -8,8 +8,8 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.conductor.engine.engine import ActionEngine
-from nova_lite.conductor.operations.evacuate import AUTOMATIC
-from nova_lite.db import actions, restarts, services
+from nova_lite.conductor.operations.evacuate import AUTOMATIC, NEW_DISKS
+from nova_lite.db import actions, instances, leases, restarts, services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import InstanceAction
 
@@ -56,7 +56,13 @@ class Evacuator:
         if row is None:
             return
         context, kind = get_admin_context(), operations.EVACUATE.kind
-        command = self._engine.accept_in(uow, context, instance_uuid, kind, {AUTOMATIC: True})
+        # Its policy may accept new disks, but only after hosts that share its disks have failed.
+        payload = {AUTOMATIC: True, NEW_DISKS: row.attempts > 1 and self._accepts_new_disks(uow, instance_uuid)}
+        command = self._engine.accept_in(uow, context, instance_uuid, kind, payload)
         action = uow.session.get(InstanceAction, command.action_id)
         assert action is not None
         actions.note_event(uow, action, EVENT, f"{row.cause} Attempt {row.attempts}.")
+
+    def _accepts_new_disks(self, uow: UnitOfWork, instance_uuid: str) -> bool:
+        instance = instances.rows_by_uuid(uow, [instance_uuid]).get(instance_uuid)
+        return instance is not None and leases.protection_of(self._conf, instance).rebuild

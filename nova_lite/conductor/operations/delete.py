@@ -40,7 +40,7 @@ class DeleteHandler(OperationHandler):
         instance.power_state = states.PowerState.NOSTATE
         instance.deleted = True
         instance.terminated_at = uow.now
-        instance.request = {}
+        instance.request, instance.disks_at = {}, None
         instance.shelved_image, instance.shelved_at = None, None
         instance.extra_vcpus = instance.extra_memory_mb = 0
 

@@ -5,6 +5,8 @@ instance leaves it and gets a new generation. So the host destroys the old guest
 
 An automatic evacuation needs a host that is fenced: its power is off, or it has stopped this guest itself. See
 docs/adr/0028.
+
+If hosts share the lost host's directory of disks, one of them gets the server with its disks. See docs/adr/0037.
 """
 
 from __future__ import annotations
@@ -14,16 +16,20 @@ from typing import Any
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine.context import KEEPS_DISKS
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations.rebuild import REIMAGE
 from nova_lite.conductor.operations.resize import give_back_extra
-from nova_lite.db import actions, block_devices, claims, hosts, leases, server_migrations
+from nova_lite.db import actions, block_devices, claims, host_storage, hosts, leases, restarts, server_migrations
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.operations import HostStep, states
 
 #: Key in the payload of an evacuation that nobody requested.
 AUTOMATIC = "automatic"
+
+#: Key in the payload: the server may get new disks, although hosts share the directory of its last host.
+NEW_DISKS = "new_disks"
 
 
 class EvacuateHandler(OperationHandler):
@@ -39,22 +45,54 @@ class EvacuateHandler(OperationHandler):
         """
         target, origin = payload.get("host"), instance.host
         _check(uow, instance, target, bool(payload.get(AUTOMATIC)))
+        disks_at = _disks_at(uow, instance)
         stopped = _end_move(uow, instance) == states.STOPPED
         unfinished = _volume_to_make(uow, instance)
         claims.release(uow, instance.uuid)
         block_devices.all_attached(uow, instance)
         claims.leave(instance)
         instance.generation = claims.next_generation(instance)
+        instance.disks_at = disks_at
         instance.request = {"admin_password": payload.get("admin_password")}
         if target is not None:  # as in a request for a new server
             forced = payload.get("forced")
             choice = {"forced_host": target} if forced else {"requested_destination": {"host": target}}
             instance.request = {**instance.request, **choice}
+        keeps, excluded = _placing(uow, instance, target, origin, bool(payload.get(NEW_DISKS)))
         return {
-            "excluded": [] if origin is None else [origin],
+            "excluded": excluded,
             "stop": bool(payload.get("stopped")) or stopped,
+            **({KEEPS_DISKS: True} if keeps else {}),
             **unfinished,
         }
+
+
+def _disks_at(uow: UnitOfWork, instance: Instance) -> list[tuple[str, int]] | None:
+    """Return the hosts and generations at which the server's disks may be. None: it gets new ones, as requested."""
+    if any(action.action == operations.REBUILD.kind for action in actions.all_open(uow, instance.uuid)):
+        return None
+    earlier = [] if instance.disks_at is None else [(host, generation) for host, generation in instance.disks_at]
+    return earlier if instance.host is None else [(instance.host, instance.generation), *earlier]
+
+
+def _placing(
+    uow: UnitOfWork, instance: Instance, target: str | None, origin: str | None, new_disks: bool
+) -> tuple[bool, list[str]]:
+    """Return whether the server must get the disks that it had, and the hosts that must not get it.
+
+    A target that an operator names outside of the hosts that share the directory makes new disks.
+    """
+    excluded = [] if origin is None else [origin]
+    if new_disks or not instance.disks_at or not restarts.has_local_disk(instance):
+        return False, excluded
+    sharing = {name for host, _ in instance.disks_at for name in host_storage.sharing(uow, host)}
+    sharing |= {host for host, _ in instance.disks_at}
+    sharing -= set(excluded)
+    if target is not None:
+        return target in sharing, excluded
+    if not sharing:
+        return False, excluded
+    return True, host_storage.others_than(uow, sharing)
 
 
 def _volume_to_make(uow: UnitOfWork, instance: Instance) -> dict[str, Any]:

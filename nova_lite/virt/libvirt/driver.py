@@ -36,6 +36,7 @@ from nova_lite.objects import (
     MigrationProgress,
     NUMACell,
     PortFilters,
+    StorageView,
     VolumeSource,
 )
 from nova_lite.operations.states import PowerState
@@ -52,10 +53,12 @@ from nova_lite.virt.driver import (
     snapshots_path,
 )
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
-from nova_lite.virt.libvirt.disks import disk_usage, transfer
+from nova_lite.virt.libvirt.disks import disk_locks, disk_usage, transfer
 from nova_lite.virt.libvirt.disks.disk_server import DiskServer
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
+from nova_lite.virt.libvirt.disks.left_disks import LeftDisksFinder
+from nova_lite.virt.libvirt.disks.marks import Marks
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
 from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
 from nova_lite.virt.libvirt.disks.volume_copies import VolumeCopies
@@ -119,6 +122,8 @@ class LibvirtDriver(ComputeDriver):
         self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image)
         self._snapshots = Snapshotter(self._connection, self._domains, qemu_img)
         self._disks = DiskMaker(self._cache, qemu_img, ConfigDrives(conf, self._networks.reach_metadata))
+        self._marks = Marks(self._records.instances_path, host)
+        self._left = LeftDisksFinder(self._records, self._marks)
         self._moved = MovedDisks(conf, self._disks, self._cache, qemu_img, timing)
         self._rescue = RescueBoot(self._connection, self._domains, self._records, self._disks)
         self._volumes = VolumeDevices(self._connection, self._domains)
@@ -313,8 +318,7 @@ class LibvirtDriver(ComputeDriver):
         self._check_traits(_hardware(spec))
         with contextlib.ExitStack() as undo, _files_errors():
             undo.callback(self._undo, "its files", self._records.remove, instance_uuid)
-            directory = self._records.create(instance_uuid, spec.generation, list(spec.images))
-            xml = self._xml(spec, directory, self._disks.make(directory, spec))
+            xml = self._xml(spec, *self._make_or_take(spec))
             spec.fence()
             undo.callback(self._undo, "its domain", self._domains.remove, instance_uuid)
             started = time.monotonic()
@@ -325,6 +329,17 @@ class LibvirtDriver(ComputeDriver):
                 self._domains.resume(domain)
             undo.pop_all()
         kvm.explain_slow_start(instance_uuid, time.monotonic() - started, self._host_capabilities())
+
+    def _make_or_take(self, spec: SpawnSpec) -> tuple[str, DiskSet]:
+        """Return the directory and the disks of a new guest: disks that another host has left, or new disks."""
+        uuid = spec.instance.uuid
+        if spec.disks is not None:
+            directory = self._left.take(uuid, spec.generation, list(spec.images), spec.disks)
+            if directory is not None:
+                disk_locks.wait_until_free(uuid, directory, spec.still_wanted)
+                return directory, self._moved.adopt(directory, spec, None, is_taken=True)
+        directory = self._records.create(uuid, spec.generation, list(spec.images), beside=spec.disks is not None)
+        return directory, self._disks.make(directory, spec)
 
     def _check_traits(self, requested: hardware.Hardware) -> None:
         """Raise `VirtDriverError` for missing traits.
@@ -347,7 +362,9 @@ class LibvirtDriver(ComputeDriver):
     def _start(self, domain: Any, instance_uuid: str, paused: bool = False) -> None:
         if not self._connection.call(domain.isActive):
             # Its disks change from now on, so no other host may fetch them any more.
-            transfer.withdraw(self._records.directory(instance_uuid))
+            directory = self._records.directory(instance_uuid)
+            transfer.withdraw(directory)
+            disk_locks.require_free(instance_uuid, directory)
             self._consoles.ensure_free_port(domain, self._domains.drop_old_filters(domain))
         self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout, paused)
 
@@ -382,6 +399,24 @@ class LibvirtDriver(ComputeDriver):
         with _files_errors():
             self._records.remove(instance_uuid)
         self._migration_peers.close(instance_uuid)
+
+    # --- disks that hosts share
+
+    def view_storage(self) -> StorageView:
+        with _files_errors():
+            return self._marks.look()
+
+    def own_disks(self, instance_uuid: str) -> None:
+        with _files_errors():
+            self._records.own(instance_uuid)
+
+    def taken_disks(self) -> set[str]:
+        with _files_errors():
+            return self._records.has_taken()
+
+    def keep_disks(self, instance_uuid: str) -> None:
+        with _files_errors():
+            self._records.keep(instance_uuid)
 
     # --- cold migration
 
@@ -425,6 +460,7 @@ class LibvirtDriver(ComputeDriver):
     def discard_set_aside(self, instance_uuid: str) -> None:
         with _files_errors():
             self._records.discard_set_aside(instance_uuid)
+            self._records.discard_kept(instance_uuid)
 
     def _definition(self, instance_uuid: str) -> str:
         return os.path.join(self._records.directory(instance_uuid), DEFINITION)

@@ -5,11 +5,15 @@
     <instances_path>/<uuid>/instance.json    its owner; disks, config drive and console log are in the same directory
     <instances_path>/<uuid>@<host>/          the same, if another host with the same path has (or had) the first name
     <instances_path>/…@aside/                either of them, while the instance is resized on its own host
+    <instances_path>/…@kept/                 either of them: the instance has left this host, but may need its disks
     <instances_path>/_interfaces/<uuid>.json what `plug_vifs` has created, so that `unplug_vifs` can remove it
     <instances_path>/_base/                  image cache
 
-Several compute daemons on one machine may share ``instances_path``. Each sees only what has its host name. A record is
-written before the objects that it describes are created, so that nothing exists without a record.
+Several compute daemons, of one machine or of several, may share ``instances_path``. Each sees only what has its host
+name. A record is written before the objects that it describes are created, so that nothing exists without a record.
+
+A host takes the disks of a server that was evacuated by renaming their directory. A rename succeeds once. Paths that
+the other host uses lead nowhere afterwards, so it cannot remove or open these disks any more (docs/adr/0037).
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -43,14 +47,29 @@ UNFINISHED = ".new-"
 #: Suffix of a directory that is set aside.
 ASIDE = "@aside"
 
+#: Suffix of a directory that is kept for another host.
+KEPT = "@kept"
+
+
+class TakenFrom(msgspec.Struct, frozen=True):
+    """Origin of taken disks: host and generation of their record, and the name of their directory."""
+
+    host: str
+    generation: int
+    name: str
+
 
 class InstanceRecord(msgspec.Struct, frozen=True):
-    """Record of an instance. ``images``: ids of images that its disks are based on, or that it boots."""
+    """Record of an instance. ``images``: ids of images that its disks are based on, or that it boots.
+
+    ``taken``: the disks are taken, and the conductor has not confirmed yet that the instance runs here with them.
+    """
 
     uuid: str
     host: str
     generation: int
     images: list[str] = []
+    taken: TakenFrom | None = None
 
 
 class InterfaceRecord(msgspec.Struct, frozen=True):
@@ -142,14 +161,107 @@ class Records:
         return self._read(os.path.join(self.directory(instance_uuid), RECORD), InstanceRecord) is not None
 
     def remove(self, instance_uuid: str) -> None:
-        """Remove the instance's directory if it is this host's. The record is removed last."""
-        if not self.owns(instance_uuid):
-            return
+        """Remove the instance's directory if it is this host's. The record is removed last.
+
+        Disks that are taken, and not this host's permanently, return to their host instead: no others exist.
+        """
         path = self.directory(instance_uuid)
+        record = self._read(os.path.join(path, RECORD), InstanceRecord)
+        if record is None:
+            return
+        if record.taken is not None:
+            self._give_back(path, record, record.taken)
+            return
         for name in os.listdir(path):
             if name != RECORD:
                 _remove_tree(os.path.join(path, name))
         _remove_tree(path)
+
+    # --- disks that another host has left
+
+    def find_left(self, instance_uuid: str, places: Collection[tuple[str, int]]) -> tuple[str, InstanceRecord] | None:
+        """Return the directory whose record has one of these hosts and generations, and the record.
+
+        Raises OSError if there are several: one of them is a copy, and it is unknown which one.
+        """
+        found = []
+        for name in sorted(os.listdir(self.instances_path)):
+            if uuid_of(name) == instance_uuid:
+                path = os.path.join(self.instances_path, name)
+                record = _any_record(path)
+                if record is None or record.uuid != instance_uuid:
+                    continue
+                if (record.host, record.generation) in places:
+                    found.append((path, record))
+        if len(found) > 1:
+            names = ", ".join(os.path.basename(path) for path, _ in found)
+            raise OSError(f"Several directories have the disks of instance {instance_uuid}: {names}")
+        return found[0] if found else None
+
+    def take(self, path: str, record: InstanceRecord, generation: int, image_ids: Sequence[str]) -> str:
+        """Make a directory that `find_left` returned this host's, at this generation. Return its new path.
+
+        Raises OSError if another host was faster. A crash after the rename leaves the old record in it.
+        """
+        target = self._beside(record.uuid)
+        os.rename(path, target)
+        name = os.path.basename(path if path != target else self._plain(record.uuid))
+        images = sorted({*record.images, *image_ids})
+        taken = TakenFrom(record.host, record.generation, name)
+        self._write_record(target, InstanceRecord(record.uuid, self._host, generation, images, taken))
+        files.sync_directory(self.instances_path)
+        return target
+
+    def _give_back(self, path: str, record: InstanceRecord, taken: TakenFrom) -> None:
+        LOG.warning("Instance %s: its disks are given back to host %s", record.uuid, taken.host)
+        self._write_record(path, InstanceRecord(record.uuid, taken.host, taken.generation, record.images))
+        target = os.path.join(self.instances_path, os.path.basename(taken.name))
+        if not os.path.lexists(target):
+            os.rename(path, target)
+            files.sync_directory(self.instances_path)
+
+    def own(self, instance_uuid: str) -> None:
+        """Make taken disks this host's permanently. Do nothing if they are already, or if there are none."""
+        path = self.directory(instance_uuid)
+        record = self._read(os.path.join(path, RECORD), InstanceRecord)
+        if record is not None and record.taken is not None:
+            self._write_record(path, msgspec.structs.replace(record, taken=None))
+
+    def has_taken(self) -> set[str]:
+        """Return the instances whose disks are taken, and not this host's permanently."""
+        taken = set()
+        for path in self._own_directories():
+            record = self._read(os.path.join(path, RECORD), InstanceRecord)
+            if record is not None and record.taken is not None:
+                taken.add(record.uuid)
+        return taken
+
+    def keep(self, instance_uuid: str) -> None:
+        """Keep the instance's directory for another host: `remove` does not find it any more."""
+        path = self.directory(instance_uuid)
+        record = self._read(os.path.join(path, RECORD), InstanceRecord)
+        if record is None:
+            return
+        if record.taken is not None:
+            self._give_back(path, record, record.taken)
+        else:
+            os.rename(path, self._kept(instance_uuid))
+            files.sync_directory(self.instances_path)
+
+    def _kept(self, instance_uuid: str) -> str:
+        return self._beside(instance_uuid) + KEPT
+
+    def _is_kept(self, instance_uuid: str) -> bool:
+        return self._read(os.path.join(self._kept(instance_uuid), RECORD), InstanceRecord) is not None
+
+    def discard_kept(self, instance_uuid: str) -> None:
+        """Remove the directory that is kept for another host, if any: the instance has other disks, or is deleted."""
+        if self._is_kept(instance_uuid):
+            _remove_tree(self._kept(instance_uuid))
+
+    @staticmethod
+    def _write_record(path: str, record: InstanceRecord) -> None:
+        files.write_atomically(os.path.join(path, RECORD), msgspec.json.encode(record))
 
     # --- set aside
 
@@ -208,7 +320,13 @@ class Records:
             files.remove(path)
 
     def _interfaces_path(self, instance_uuid: str) -> str:
-        return os.path.join(self.instances_path, INTERFACES, f"{uuid.UUID(instance_uuid)}.json")
+        """Return the path of this host's record: a second one beside that of another host."""
+        plain = os.path.join(self.instances_path, INTERFACES, f"{uuid.UUID(instance_uuid)}.json")
+        beside = os.path.join(self.instances_path, INTERFACES, f"{uuid.UUID(instance_uuid)}@{self._host}.json")
+        if os.path.exists(beside):
+            return beside
+        record = _decoded(plain, InterfaceRecord)
+        return plain if record is None or record.host == self._host else beside
 
     # --- directories and interfaces
 
@@ -218,7 +336,8 @@ class Records:
         found = {
             instance_uuid
             for instance_uuid in named
-            if instance_uuid is not None and (self.owns(instance_uuid) or self.aside(instance_uuid) is not None)
+            if instance_uuid is not None
+            and (self.owns(instance_uuid) or self.aside(instance_uuid) is not None or self._is_kept(instance_uuid))
         }
         for name in os.listdir(os.path.join(self.instances_path, INTERFACES)):
             record = self._read(os.path.join(self.instances_path, INTERFACES, name), InterfaceRecord)
@@ -228,18 +347,28 @@ class Records:
 
     def _read(self, path: str, kind: type[R]) -> R | None:
         """Read a record. Return None if this host has none. An unreadable record counts as another host's."""
-        try:
-            with open(path, "rb") as file:
-                record = msgspec.json.decode(file.read(), type=kind)
-        except FileNotFoundError:
-            return None
-        except (OSError, msgspec.MsgspecError) as error:
-            LOG.warning("%s cannot be read: %s", path, error)
-            return None
-        return record if record.host == self._host else None
+        record = _decoded(path, kind)
+        return record if record is not None and record.host == self._host else None
 
     def _unfinished(self, instance_uuid: str) -> str:
         return f"{UNFINISHED}{self._host}-{instance_uuid}"
+
+
+def _decoded(path: str, kind: type[R]) -> R | None:
+    """Read a record of any host. Return None if there is none, or none that can be read."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=kind)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        LOG.warning("%s cannot be read: %s", path, error)
+        return None
+
+
+def _any_record(path: str) -> InstanceRecord | None:
+    """Return the record of a directory, of any host. A link is no directory: it could lead anywhere."""
+    return None if os.path.islink(path) else _decoded(os.path.join(path, RECORD), InstanceRecord)
 
 
 def uuid_of(name: str) -> str | None:

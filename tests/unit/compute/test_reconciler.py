@@ -11,9 +11,18 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import DomainReport, DomainVerdict, ExpectedDomain, Verdict, digest_of_domains
+from nova_lite.objects import (
+    DiskPlace,
+    DomainReport,
+    DomainVerdict,
+    ExpectedDomain,
+    LeftDisks,
+    StorageView,
+    Verdict,
+    digest_of_domains,
+)
 from nova_lite.operations.states import PowerState
-from tests.support.compute_host import HOST, LATER, UUID, VIFS, Gate, Host, command, make_instance
+from tests.support.compute_host import HOST, LATER, UUID, VIFS, Gate, HookedDriver, Host, command, make_instance
 
 OTHER = "22222222-2222-4222-8222-222222222222"
 
@@ -358,6 +367,108 @@ def test_unavailable_or_older_conductor_is_queried_again_later(host: Host, metho
     host.conductor.errors[method] = [exceptions.ServiceTooOld("The conductor service is too old.")]
     assert lost(host) == []
     assert lost(host) == [EXPECTED]
+
+
+# --- disks that hosts share
+
+
+class SharingDriver(HookedDriver):
+    """A driver whose hosts share disks. ``done``: calls about them."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.done: list[str] = []
+        self.taken: set[str] = set()
+        self.view = StorageView(marks=["a"])
+
+    def view_storage(self) -> StorageView:
+        return self.view
+
+    def own_disks(self, instance_uuid: str) -> None:
+        self.done.append("own")
+        self.taken.discard(instance_uuid)
+
+    def taken_disks(self) -> set[str]:
+        return set(self.taken)
+
+    def keep_disks(self, instance_uuid: str) -> None:
+        self.done.append("keep")
+
+    def destroy(self, instance_uuid: str) -> None:
+        self.done.append("destroy")
+        super().destroy(instance_uuid)
+
+
+@pytest.fixture
+def sharing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    monkeypatch.setattr("tests.support.compute_host.HookedDriver", SharingDriver)
+    return Host(tmp_path)
+
+
+def done(host: Host) -> list[str]:
+    assert isinstance(host.driver, SharingDriver)
+    calls, host.driver.done = host.driver.done, []
+    return calls
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_disks_that_another_host_may_need_are_kept_before_the_domain_is_destroyed(sharing: Host, keeps: bool) -> None:
+    sharing.built()
+    done(sharing)
+    sharing.conductor.verdicts = [DomainVerdict(uuid=UUID, generation=1, verdict=Verdict.DESTROY, keeps_disks=keeps)]
+    sharing.manager.reconciler.run()
+    assert done(sharing) == (["keep", "destroy"] if keeps else ["destroy"])
+    assert sharing.domains() == {}
+
+
+def test_taken_disks_are_the_hosts_own_when_the_conductor_knows_of_the_build(sharing: Host) -> None:
+    left = LeftDisks(places=[DiskPlace(host="host-b", generation=1)])
+    sharing.conductor.hooks["finish_build"] = lambda _: sharing.driver.steps.append("finish_build")
+    sharing.built(2, disks=left)
+    assert done(sharing) == ["own"]
+
+
+def test_taken_disks_of_a_refused_build_are_given_back(sharing: Host) -> None:
+    sharing.conductor.errors["finish_build"] = [exceptions.StaleReport(instance_id=UUID, generation=2, host=HOST)]
+    sharing.build(2, disks=LeftDisks(places=[DiskPlace(host="host-b", generation=1)]))
+    sharing.settle()
+    assert done(sharing) == ["destroy"]
+
+
+def test_comparison_repeats_what_a_kill_after_the_report_has_left(sharing: Host) -> None:
+    sharing.built()
+    assert isinstance(sharing.driver, SharingDriver)
+    sharing.driver.taken = {UUID}
+    sharing.manager.reconciler.run()
+    assert done(sharing) == [], "the conductor does not expect it yet"
+    sharing.conductor.expected = [EXPECTED]
+    sharing.manager.reconciler.run()
+    assert done(sharing) == ["own"]
+
+
+def test_deleted_server_takes_its_disks_along(sharing: Host) -> None:
+    sharing.built()
+    done(sharing)
+    sharing.act(command("delete"))
+    sharing.settle()
+    assert done(sharing) == ["own", "destroy"]
+
+
+def test_storage_is_reported_when_it_changes(sharing: Host) -> None:
+    for view in (StorageView(marks=["a"]), StorageView(marks=["a"]), StorageView(marks=["b"])):
+        assert isinstance(sharing.driver, SharingDriver)
+        sharing.driver.view = view
+        sharing.manager.report_storage()
+    assert [report.view.marks for report in sharing.conductor.of("report_storage")] == [["a"], ["b"]]
+    sharing.driver.view = StorageView(marks=["b"], live=["host-b"])
+    for shares, reports in (([], 3), (["host-b"], 4), (["host-b"], 4)):
+        sharing.conductor.shares = shares
+        sharing.manager.report_storage()
+        assert len(sharing.conductor.of("report_storage")) == reports
+    sharing.conductor.epoch += 1
+    sharing.manager.registration.register()
+    sharing.manager.report_storage()
+    assert len(sharing.conductor.of("report_storage")) == 5
 
 
 # --- hard reboot without a domain

@@ -45,11 +45,12 @@ class MovedDisks:
         self._cache = cache
         self._qemu_img = qemu_img
 
-    def adopt(self, directory: str, spec: SpawnSpec, fetcher: Fetcher | None) -> DiskSet:
+    def adopt(self, directory: str, spec: SpawnSpec, fetcher: Fetcher | None, is_taken: bool = False) -> DiskSet:
         """Adapt the disks in the directory, and return them. No disk is ever shrunk.
 
         The root disk is rebased on this host's image and grown to the flavor; ephemeral disks are grown; swap is made
         again if its size changed. Without ``fetcher`` the disks were made on this host, and their images are here.
+        ``is_taken``: another host has made them in this directory.
         """
         disks.require_root(spec)
         flavor, requested = spec.instance.flavor, spec.instance.block_devices
@@ -57,6 +58,8 @@ class MovedDisks:
         found = []
         if devices.root_volume(requested) is None:
             assert spec.image is not None
+            if is_taken:
+                self._rebase_taken(directory, spec.image)
             found.append(self._root(directory, spec.image, flavor.root_gb, next(names), fetcher))
         ephemerals = disks.ephemerals(flavor, requested)
         for name, size, kind in ephemerals:
@@ -144,6 +147,21 @@ class MovedDisks:
         elif size:
             images.check_fits(header.size, root_gb)
         return Disk(path=path, device=device, format="qcow2")
+
+    def _rebase_taken(self, directory: str, image: Image) -> None:
+        """Let a taken root disk refer to the image by this host's path, which may differ from that of the other host.
+
+        Raises `VirtDriverError` if it is based on another image: then its content would be garbage.
+        """
+        path = os.path.join(directory, disks.ROOT)
+        header = _header(self._qemu_img, path)
+        if not header.backing:
+            return
+        if os.path.basename(header.backing) != image.id:
+            raise exceptions.VirtDriverError(reason=f"its disk is based on {header.backing}, not on image {image.id}")
+        base = self._cache.get(image)
+        if base.path != header.backing:
+            _rebase(path, base)
 
     def _set_base(self, directory: str, path: str, image: Image, fetcher: Fetcher) -> None:
         """Rebase an overlay, which names a file of the source, on this host's copy of the same image.

@@ -335,6 +335,31 @@ def test_reserved_names_of_properties_are_refused(images: Images, name: str) -> 
     assert fault(images.patch(images.add(), ("add", f"/{name}", "x")), "forbidden", 403) == message
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        ("ha_restart", "yes", "always"),
+        ("ha:restart", "Always", "never"),
+        ("ha_local_disk", "lose", "rebuild"),
+        ("ha_priority", "1000", "999"),
+    ],
+)
+def test_wrong_settings_of_protection_are_refused(images: Images, name: str, wrong: str, right: str) -> None:
+    image = images.add()
+    for response in (
+        images("POST", "/v2/images", BODY | {name: wrong}),
+        images.patch(image, ("add", f"/{name}", wrong)),
+    ):
+        assert response.status_code == 400
+        assert "wrong: the value is" in response.text
+    assert images.patch(image, ("add", f"/{name}", right)).json[name] == right
+    assert images.patch(image, ("remove", f"/{name}", None)).status_code == 200
+
+
+def test_unknown_setting_of_protection_is_refused(images: Images) -> None:
+    assert "ha:restart, ha:priority" in images("POST", "/v2/images", BODY | {"ha_restrat": "always"}).text
+
+
 def test_images_are_imported_from_nowhere_by_default(images: Images) -> None:
     assert images("GET", "/v2/info/import").json["import-methods"]["value"] == ["glance-direct"]
 

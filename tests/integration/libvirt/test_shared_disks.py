@@ -1,0 +1,68 @@
+"""A lost host's guests run again at a host that shares its directory of disks, with their disks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nova_lite.base import exceptions
+from nova_lite.compute.guard import QemuGuests
+from nova_lite.objects import DiskPlace, LeftDisks
+from nova_lite.operations.states import PowerState
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.disks import disk_locks
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration import scripts
+from tests.integration.libvirt import hosts
+from tests.integration.libvirt.conftest import Images, MakeHost, guest_spec, wait_for
+from tests.integration.libvirt.moves import state
+from tests.integration.libvirt.test_moves import lines, run_and_mark
+
+
+def evacuated(spec: SpawnSpec, lost: LibvirtDriver, generation: int = 2) -> SpawnSpec:
+    place = DiskPlace(host=lost.host, generation=spec.generation, marks=lost.view_storage().marks)
+    left = LeftDisks(places=[place], required=True)
+    return msgspec.structs.replace(spec, generation=generation, disks=left)
+
+
+def test_guest_of_a_lost_host_runs_with_its_disks_and_the_lost_host_removes_none(
+    make_host: MakeHost, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = make_host("here", hosts.HERE, path="shared"), make_host("there", hosts.THERE, path="shared")
+    script = scripts.user_data(scripts.MARKS.replace("notrunc,sync", "notrunc,sync,fsync"))
+    spec = guest_spec(images, [], config_drive=True, user_data=script)
+    uuid = spec.instance.uuid
+    here.spawn(spec)
+    run_and_mark(here, spec, "nothing")
+    moved = evacuated(spec, here)
+    assert there.view_storage().live == [here.host]
+
+    # The guest still runs, whatever the conductor believes: qemu's lock prevents a second one.
+    monkeypatch.setattr(disk_locks, "WAIT", 0.0)
+    monkeypatch.setattr(disk_locks.wait_until_free, "__defaults__", (0.0, 0.1))
+    with pytest.raises(exceptions.DiskInUse):
+        there.spawn(moved)
+    assert (state(here, spec), state(there, spec)) == (PowerState.RUNNING, None)
+    assert here.leftovers() == there.leftovers() == set()
+
+    QemuGuests().kill([uuid])
+    wait_for("end of the guest", lambda: state(here, spec) != PowerState.RUNNING)
+    there.spawn(moved)
+    wait_for("second boot", lambda: len(lines(there, moved, "mark written")) == 2)
+    assert lines(there, moved, "on disk:")[-1].startswith("on disk: marked-by-a-guest,")
+    assert there.taken_disks() == {uuid}
+    there.own_disks(uuid)
+
+    here.keep_disks(uuid)
+    here.destroy(uuid)
+    here.discard_set_aside(uuid)
+    assert (state(here, spec), state(there, moved)) == (None, PowerState.RUNNING)
+    directories = [path.name for path in Path(there.conf.state_path, "instances").glob(f"{uuid}*")]
+    assert directories == [f"{uuid}@{there.host}"]
+    assert not os.path.exists(here._records.directory(uuid))
+
+    there.destroy(uuid)
+    assert there.leftovers() == set()

@@ -14,6 +14,9 @@ from nova_lite.db.models import HostStorage, Instance, Service
 from nova_lite.db.statements import insert_if_missing
 from nova_lite.objects import DiskPlace, LeftDisks, StorageReport
 
+#: Keys of `Instance.disks_at`: hosts and generations, the last one first, and whether a host shared the disks.
+PLACES, SHARED = "places", "shared"
+
 
 def record(uow: UnitOfWork, report: StorageReport) -> list[str]:
     """Record the report of a host that is registered, and return the hosts that share its directory now."""
@@ -68,17 +71,23 @@ def others_than(uow: UnitOfWork, allowed: set[str]) -> list[str]:
     return [host for host in uow.session.scalars(query) if host not in allowed]
 
 
+def places_of(instance: Instance) -> list[tuple[str, int]]:
+    """Return the hosts and generations at which the disks of an evacuated server may be."""
+    return [(host, generation) for host, generation in (instance.disks_at or {}).get(PLACES, ())]
+
+
 def left_disks(uow: UnitOfWork, instance: Instance, required: bool) -> LeftDisks | None:
     """Return where the disks of an evacuated server may be, with the marks of these hosts. None: nowhere."""
-    if not instance.disks_at:
+    left = places_of(instance)
+    if not left:
         return None
-    names = [host for host, _ in instance.disks_at]
+    names = [host for host, _ in left]
     rows = uow.session.scalars(sa.select(HostStorage).where(HostStorage.host.in_(names)))
     marks = {row.host: row.marks for row in rows}
-    places = [DiskPlace(host=host, generation=number, marks=marks.get(host, [])) for host, number in instance.disks_at]
+    places = [DiskPlace(host=host, generation=number, marks=marks.get(host, [])) for host, number in left]
     return LeftDisks(places=places, required=required)
 
 
 def may_need(instance: Instance, host: str) -> bool:
     """Check whether a server that was evacuated from ``host`` may still get the disks that it has left there."""
-    return any(name == host for name, _ in instance.disks_at or ())
+    return any(name == host for name, _ in places_of(instance))

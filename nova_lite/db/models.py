@@ -282,8 +282,8 @@ class Instance(Numbered, Changed, Base):
     ``host``; ``last_generation``: the highest ever issued. ``extra_vcpus``, ``extra_memory_mb``: counted by quota
     besides the flavor while a resize is open. ``block_devices``: requested volumes and disks
     (`nova_lite.objects.BlockDevice`). ``numa``: as in its allocation. ``network_info``: interfaces
-    (`nova_lite.objects.VIF`) that another service owns; None: they are ports. ``disks_at``: hosts and generations at
-    which the disks of an evacuated server may be, the last one first.
+    (`nova_lite.objects.VIF`) that another service owns; None: they are ports. ``disks_at``: where the disks of
+    an evacuated server may be (`nova_lite.db.host_storage`).
     """
 
     __tablename__ = "instances"
@@ -346,7 +346,7 @@ class Instance(Numbered, Changed, Base):
     security_groups: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
     scheduler_hints: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     fault: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
-    disks_at: Mapped[list[tuple[str, int]] | None] = mapped_column(sa.JSON(none_as_null=True))
+    disks_at: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     shelved_image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     block_devices: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
     network_info: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))

@@ -45,20 +45,19 @@ class EvacuateHandler(OperationHandler):
         """
         target, origin = payload.get("host"), instance.host
         _check(uow, instance, target, bool(payload.get(AUTOMATIC)))
-        disks_at = _disks_at(uow, instance)
+        places = _places(uow, instance)
         stopped = _end_move(uow, instance) == states.STOPPED
         unfinished = _volume_to_make(uow, instance)
         claims.release(uow, instance.uuid)
         block_devices.all_attached(uow, instance)
         claims.leave(instance)
         instance.generation = claims.next_generation(instance)
-        instance.disks_at = disks_at
         instance.request = {"admin_password": payload.get("admin_password")}
         if target is not None:  # as in a request for a new server
             forced = payload.get("forced")
             choice = {"forced_host": target} if forced else {"requested_destination": {"host": target}}
             instance.request = {**instance.request, **choice}
-        keeps, excluded = _placing(uow, instance, target, origin, bool(payload.get(NEW_DISKS)))
+        keeps, excluded = _place(uow, instance, places, target, origin, bool(payload.get(NEW_DISKS)))
         return {
             "excluded": excluded,
             "stop": bool(payload.get("stopped")) or stopped,
@@ -67,32 +66,37 @@ class EvacuateHandler(OperationHandler):
         }
 
 
-def _disks_at(uow: UnitOfWork, instance: Instance) -> list[tuple[str, int]] | None:
-    """Return the hosts and generations at which the server's disks may be. None: it gets new ones, as requested."""
+def _places(uow: UnitOfWork, instance: Instance) -> list[tuple[str, int]]:
+    """Return the hosts and generations at which the server's disks may be. Empty: it gets new ones, as requested."""
     if any(action.action == operations.REBUILD.kind for action in actions.all_open(uow, instance.uuid)):
-        return None
-    earlier = [] if instance.disks_at is None else [(host, generation) for host, generation in instance.disks_at]
+        return []
+    earlier = host_storage.places_of(instance)
     return earlier if instance.host is None else [(instance.host, instance.generation), *earlier]
 
 
-def _placing(
-    uow: UnitOfWork, instance: Instance, target: str | None, origin: str | None, new_disks: bool
+def _place(
+    uow: UnitOfWork,
+    instance: Instance,
+    places: list[tuple[str, int]],
+    target: str | None,
+    origin: str | None,
+    new_disks: bool,
 ) -> tuple[bool, list[str]]:
-    """Return whether the server must get the disks that it had, and the hosts that must not get it.
+    """Record where the disks are. Return whether the server must get them, and the hosts that must not get it.
 
-    A target that an operator names outside of the hosts that share the directory makes new disks.
+    Once a host shared the disks, the server waits for them, also after a failed evacuation. A target that an operator
+    names outside of the hosts that share them makes new disks.
     """
     excluded = [] if origin is None else [origin]
-    if new_disks or not instance.disks_at or not restarts.has_local_disk(instance):
+    sharing = {name for host, _ in places for name in host_storage.sharing(uow, host)}
+    shared = bool(sharing) or bool((instance.disks_at or {}).get(host_storage.SHARED))
+    instance.disks_at = {host_storage.PLACES: places, host_storage.SHARED: shared} if places else None
+    if new_disks or not shared or not places or not restarts.has_local_disk(instance):
         return False, excluded
-    sharing = {name for host, _ in instance.disks_at for name in host_storage.sharing(uow, host)}
-    sharing |= {host for host, _ in instance.disks_at}
-    sharing -= set(excluded)
+    allowed = (sharing | {host for host, _ in places}) - set(excluded)
     if target is not None:
-        return target in sharing, excluded
-    if not sharing:
-        return False, excluded
-    return True, host_storage.others_than(uow, sharing)
+        return target in allowed, excluded
+    return True, host_storage.others_than(uow, allowed)
 
 
 def _volume_to_make(uow: UnitOfWork, instance: Instance) -> dict[str, Any]:

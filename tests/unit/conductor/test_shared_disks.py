@@ -186,6 +186,20 @@ def test_failed_evacuation_leaves_the_disks_for_the_next_one(world: Fencing) -> 
     assert again.disks.required
 
 
+def test_disks_that_were_shared_are_waited_for_after_the_lost_host_has_returned(world: Fencing) -> None:
+    uuid, _, _ = world.built()
+    share(world, ONE, TWO)
+    force_down(world, ONE)
+    evacuate(world, uuid)
+    target, request = next_build(world, uuid)
+    world.report(uuid, target, request.generation, BuildOutcome.ABORTED)
+    force_down(world, ONE, False)
+    world.come_back()
+    evacuate(world, uuid)
+    host, again = next_build(world, uuid)
+    assert (host, again.disks.required) == (ONE, True)
+
+
 def test_second_lost_host_is_another_place_of_the_disks(world: Fencing) -> None:
     uuid, _, generation = world.built()
     share(world, ONE, TWO, THREE)
